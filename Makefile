@@ -1,0 +1,28 @@
+# Everything runs in .venv, which is made once and made anew when pyproject.toml changes.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: demo test lint bench clean
+demo: $(READY)          ## the main job: 20 searches, a table, the runs, one HTML report
+	$(BIN)/tot-lab demo
+
+test: $(READY)          ## all tests, the notebooks included
+	$(BIN)/pytest -n auto --dist loadfile
+
+lint: $(READY)          ## formatting, lint and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)         ## what this machine makes of the engine; prints, never fails
+	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/load.py
+
+clean:
+	rm -rf .venv demo runs
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $(READY)

@@ -1,0 +1,262 @@
+"""General questions: prompts, reading, grading, and a person's own data."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tot_lab.core.parts import UserFunction, part_of
+from tot_lab.domains.general import General, final_answer, general, last_number
+from tot_lab.domains.loading import tasks
+
+TASK = general("How many apples are left?", context="There were ten.")
+DOMAIN = TASK.domain
+
+
+# Prompts and reading.
+
+
+def test_the_proposer_sees_problem_and_numbered_steps() -> None:
+    for prompt in (
+        DOMAIN.sample_prompt(TASK, ["count", "take"]),
+        DOMAIN.propose_prompt(TASK, ["count", "take"], 4),
+    ):
+        assert "How many apples are left?" in prompt
+        assert "There were ten." in prompt
+        assert "1. count\n2. take" in prompt
+    assert "4 different next steps" in DOMAIN.propose_prompt(TASK, [], 4)
+    assert "(no steps yet)" in DOMAIN.sample_prompt(TASK, [])
+
+
+def test_the_evaluator_sees_problem_steps_before_and_candidate() -> None:
+    prompt = DOMAIN.value_prompt(TASK, ["count", "take"])
+    assert "There were ten." in prompt
+    assert "1. count\n\n" in prompt
+    assert "2. take" not in prompt
+    assert "\ntake\n" in prompt
+    assert "score: " in prompt
+    assert "(no steps yet)" in DOMAIN.value_prompt(TASK, ["count"])
+
+
+def test_joint_and_vote_show_every_candidate() -> None:
+    joint = DOMAIN.joint_prompt(TASK, ["count"], ["take", "give"])
+    assert "1. count" in joint
+    assert "1. take\n2. give" in joint
+    vote = DOMAIN.vote_prompt(TASK, [["count", "take"], ["guess"]])
+    assert "Candidate 1\n" in vote
+    assert "(no steps yet)\nThe candidate:\nguess" in vote
+    assert "best: N" in vote
+    for reasoning in (True, False):
+        assert "Answer: " in DOMAIN.answer_prompt(TASK, reasoning)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("so\nAnswer: 42", "42"),
+        ("**Answer:** 42", "42"),
+        ("**Answer**: 42", "42"),
+        ("**Answer: 42**", "42"),
+        ("> final ANSWER = 42", "42"),
+        ("The answer: 42\n\nHope it helps!", "42"),
+        ("Answer: 1\nno,\nAnswer: 2", "2"),
+        ("Answer:\n42 apples", "42 apples"),
+        ("My answer is 42", None),
+        ("Answer:", None),
+        ("", None),
+    ],
+)
+def test_final_answers(text: str, answer: str | None) -> None:
+    assert final_answer(text) == answer
+    assert DOMAIN.read_answer(TASK, text) == (answer or text.strip() or None)
+
+
+def test_the_answer_of_a_path_is_its_last_step() -> None:
+    assert DOMAIN.answer(TASK, ["count", "Answer: ten"]) == "ten"
+    assert DOMAIN.answer(TASK, ["count", "ten are left"]) == "ten are left"
+    assert DOMAIN.answer(TASK, []) is None
+    assert DOMAIN.complete(TASK, ["Answer: ten"]) is None
+
+
+# Grading.
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "right"),
+    [
+        ("It is 42.", 42, True),
+        ("42.0", "42", True),
+        ("$1,234.50", 1234.5, True),
+        ("0.1", 0.1, True),
+        ("3/4", "0.75", True),
+        ("75 %", "75%", True),
+        ("-5", "−5", True),
+        ("$-5", "-$5", True),
+        ("10-5", 5, True),
+        ("from 3 we get 7", 7, True),
+        ("1e3", 1000, True),
+        ("18", "She makes 9 * 2 = 18.\n#### 18", True),
+        ("0.333", "1/3", False),
+        ("42", 41, False),
+        ("none", 42, False),
+        ("1/0", 1, False),
+        ("9" * 100_000, 9, False),
+    ],
+)
+def test_number_grading(answer: str, reference: Any, right: bool) -> None:
+    assert general("q", answer=reference, grade="number").grade(answer) == float(right)
+
+
+def test_exact_and_regex_grading() -> None:
+    exact = general("q", answer="New  York", grade="exact")
+    assert [exact.grade(text) for text in (" new york. ", "NEW\nYORK", "York")] == [1.0, 1.0, 0.0]
+    regex = general("q", answer=r"\bblue\b", grade="regex")
+    assert [regex.grade(text) for text in ("it is blue!", "bluer")] == [1.0, 0.0]
+
+
+def half(answer: str, reference: Any) -> float:
+    return 0.5 if answer == reference else 0.0
+
+
+def test_a_function_grades() -> None:
+    task = general("q", answer="a", grade=half)
+    assert [task.grade("a"), task.grade("b")] == [0.5, 0.0]
+    assert task.settings()["domain"]["grading"]["name"] == "half"
+    assert general("q", answer="a", grade=lambda answer, reference: answer == reference).grade("a") == 1.0
+    with pytest.raises(ValueError, match="gave 'yes'"):
+        general("q", answer="a", grade=lambda *_: "yes").grade("a")
+    with pytest.raises(ValueError, match="gave 2"):
+        general("q", answer="a", grade=lambda *_: 2).grade("a")
+
+
+def test_without_reference_or_grading_there_is_no_grade() -> None:
+    assert general("q", answer="a").grade("a") is None
+    assert general("q", grade="exact").grade("a") is None
+    assert general("q", answer="a", grade=half).hidden().grade("a") is None
+
+
+def test_what_cannot_be_used_is_refused() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        general("  ")
+    with pytest.raises(ValueError, match="there is none in the answer 'many'"):
+        general("q", answer="many", grade="number")
+    with pytest.raises(ValueError, match="no pattern"):
+        general("q", answer="(", grade="regex")
+    with pytest.raises(ValueError, match="grading"):
+        general("q", answer="a", grade="fuzzy")  # type: ignore[arg-type]
+
+
+def test_settings_come_back() -> None:
+    for domain in (General(), General(grading="number")):
+        assert part_of(domain.settings()) == domain
+    loaded = part_of(json.loads(json.dumps(General(grading=UserFunction.of(half)).settings())))
+    assert isinstance(loaded, General)
+    assert isinstance(loaded.grading, UserFunction)
+    assert not loaded.grading.callable
+
+
+@settings(deadline=None)
+@given(st.text() | st.text(alphabet="0123456789.,/$%-+eE answer:*#\n"))
+def test_no_text_breaks_a_reader(text: str) -> None:
+    DOMAIN.read_answer(TASK, text)
+    DOMAIN.read_proposals(TASK, [], text)
+    last_number(text)
+    for grade in ("number", "exact"):
+        assert general("q", answer="7", grade=grade).grade(text) in (0.0, 1.0)
+    value = DOMAIN.read_value(text)
+    assert value is None or 0 <= value <= 1
+
+
+# Loading.
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_every_source_gives_the_same_tasks(tmp_path: Path) -> None:
+    rows = [{"q": "1 + 1?", "a": "2", "n": "one"}, {"q": "2 +\n2?", "a": "4", "n": "two"}]
+    table = pd.DataFrame(rows)
+    sources = [
+        write(tmp_path, "p.jsonl", "\n\n".join(json.dumps(row) for row in rows)),
+        str(write(tmp_path, "p.json", "\ufeff" + json.dumps(rows))),
+        tmp_path / "p.csv",
+        table,
+        rows,
+        iter(rows),
+    ]
+    table.to_csv(tmp_path / "p.csv", index=False)
+    for source in sources:
+        made = tasks(source, question="q", answer="a", grade="number", id="n")
+        assert [(task.question, task.reference, task.id) for task in made] == [
+            ("1 + 1?", "2", "one"), ("2 +\n2?", "4", "two"),
+        ]  # fmt: skip
+        assert made[1].grade("it is 4") == 1.0
+    assert [task.id for task in tasks(rows, question="q")] == ["1", "2"]
+    assert tasks(rows, question="q")[0].reference is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("p.jsonl", '{"q": "x", "a": 1}\n\n{"question": "x", "a": 1}',
+         "p.jsonl line 3: no field 'q'; it has 'question', 'a'"),
+        ("p.jsonl", '{"q": "x", "a": 1}\n{"q": ', "p.jsonl line 2: not JSON"),
+        ("p.jsonl", '{"q": "x", "a": NaN}', "p.jsonl line 1: not JSON"),
+        ("p.jsonl", "[1]", "p.jsonl line 1: expected an object with fields, found a list"),
+        ("p.jsonl", '{"q": " ", "a": 1}', "p.jsonl line 1: the question is empty"),
+        ("p.jsonl", '{"q": null, "a": 1}', "p.jsonl line 1: the question is empty"),
+        ("p.jsonl", '{"q": 7, "a": 1}', "p.jsonl line 1: the field 'q' holds a int, not text"),
+        ("p.jsonl", '{"q": "x", "a": "many"}', "p.jsonl line 1: grade is 'number'"),
+        ("p.jsonl", '{"q": "\\ud800", "a": 1}', "p.jsonl line 1: question"),
+        ("p.json", '{"q": "x"}', "p.json: expected a list of objects, found an object"),
+        ("p.json", '[{"q": "x", "a": 1},\n{"a": 1}]', "p.json row 2: no field 'q'; it has 'a'"),
+        ("p.json", '[\n{"q" 1}]', "p.json line 2: not JSON"),
+        ("p.json", "[" * 100_000, "p.json: not JSON"),
+        ("p.csv", 'q,a\n"two\nlines",1\n,2', "p.csv line 4: the question is empty"),
+        ("p.csv", "q,a\nx", "p.csv line 2: no field 'a'; it has 'q'"),
+        ("p.csv", "q,a\nx,1,2", "p.csv line 2: more cells than the header has"),
+        ("p.csv", "q,b\nx,1", "p.csv line 2: no field 'a'; it has 'q', 'b'"),
+        ("p.txt", "", "p.txt: expected a file ending in .jsonl, .json, .csv"),
+    ],
+)  # fmt: skip
+def test_errors_name_file_line_and_field(tmp_path: Path, name: str, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        tasks(write(tmp_path, name, text), question="q", answer="a", grade="number")
+
+
+def test_other_bad_sources(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"missing\.jsonl"):
+        tasks(tmp_path / "missing.jsonl")
+    (tmp_path / "p.csv").write_bytes(b"q,a\n\xff,1")
+    with pytest.raises(ValueError, match="not UTF-8"):
+        tasks(tmp_path / "p.csv")
+    with pytest.raises(ValueError, match="found an object"):
+        tasks({"question": "x"})
+    with pytest.raises(ValueError, match="`grade` needs `answer`"):
+        tasks([{"question": "x"}], grade="number")
+    with pytest.raises(ValueError, match="row 2: no field 'question'"):
+        tasks([{"question": "x"}, {}])
+
+
+def test_a_row_without_an_answer_is_not_graded() -> None:
+    table = pd.DataFrame({"question": ["x", "y"], "answer": [42, None]})
+    made = tasks(table, answer="answer", grade="number")
+    assert [task.reference for task in made] == [42.0, None]
+    assert [task.grade("42") for task in made] == [1.0, None]
+    nullable = pd.DataFrame({"question": ["x", "y"], "answer": pd.array([42, None], dtype="Int64")})
+    assert [task.reference for task in tasks(nullable, answer="answer")] == [42, None]
+
+
+def test_a_line_separator_inside_json_is_no_new_line(tmp_path: Path) -> None:
+    path = write(tmp_path, "p.jsonl", json.dumps({"question": "a\u2028b"}, ensure_ascii=False))
+    assert tasks(path)[0].question == "a\u2028b"

@@ -1,0 +1,97 @@
+"""`tot-lab`: what can be had from a shell.
+
+Rule: a command does one thing a person wants, says where it put what it made, and never
+overwrites what it did not make.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tot_lab.domains import game24_tasks
+from tot_lab.lab import Lab
+from tot_lab.strategies import TreeOfThoughts
+from tot_lab.version import __version__
+
+if TYPE_CHECKING:
+    from tot_lab.run import Run
+
+DEMO = TreeOfThoughts(generate="propose", branch_factor=6, beam_width=4, max_depth=3)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that `argv` (default: the shell's words) names; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="tot-lab", description="Study how language models reason by search.")
+    parser.add_argument("--version", action="version", version=f"tot-lab {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    demo = commands.add_parser("demo", help="run 20 searches on a simulated model and write a report")
+    demo.add_argument("folder", nargs="?", default="demo", type=Path, help="where to write (default: demo)")
+    notebooks = commands.add_parser("notebooks", help="copy the notebooks and their data")
+    notebooks.add_argument("folder", type=Path, metavar="DIR", help="where to copy them")
+    asked = parser.parse_args(argv)
+    try:
+        if asked.command == "demo":
+            asyncio.run(run_demo(asked.folder))
+        else:
+            copy_notebooks(asked.folder)
+    except KeyboardInterrupt:
+        print("\ninterrupted; what was finished is kept", file=sys.stderr)
+        return 130
+    except OSError as error:
+        print(f"tot-lab: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def run_demo(folder: Path) -> None:
+    """20 Games of 24 by Tree of Thoughts: a table, the runs, and one HTML report."""
+    from tqdm import tqdm  # noqa: PLC0415
+
+    from tot_lab.report import report_html  # noqa: PLC0415
+
+    lab = Lab("sim/game24", runs=folder / "runs")
+    runs = []
+    for task in tqdm(game24_tasks(20), desc="Game of 24", unit="search"):
+        runs.append(await lab.run(DEMO, task))
+    print(demo_table(runs))
+    right = sum(run.correct is True for run in runs)
+    print(f"\n{right} of {len(runs)} solved, {sum(run.usage.calls for run in runs):,} calls of sim/game24,")
+    print("a simulated model: it needs no key and no network, and says nothing about a real one.")
+    report = report_html(runs, folder / "report.html", title="Game of 24 by Tree of Thoughts")
+    print(f"\nruns:   {folder / 'runs'}{'/'}\nreport: {report}  (opens in any browser, offline)")
+
+
+def demo_table(runs: Sequence[Run]) -> str:
+    """One line a run."""
+    rows = [f"{'hand':<12}{'answer':<26}{'correct':<9}{'stopped':<14}{'thoughts':>8}{'calls':>7}{'tokens':>8}"]
+    for run in runs:
+        tokens = (run.usage.input_tokens or 0) + (run.usage.output_tokens or 0)
+        correct = "yes" if run.correct else "no"
+        rows.append(
+            f"{run.question:<12}{run.answer or '(none)':<26}{correct:<9}{run.stopped or '':<14}"
+            f"{len(run.tree):>8}{run.usage.calls:>7}{tokens:>8,}"
+        )
+    return "\n".join(rows)
+
+
+def copy_notebooks(folder: Path) -> None:
+    """Copy the notebooks to `folder/notebooks` and their data to `folder/data`, as they lie in the
+    project. A file that is there already is an error that names it; nothing is overwritten."""
+    package = Path(__file__).parent
+    source = package / "examples"  # in an installed package; in a checkout they lie beside it
+    source = source if source.is_dir() else package.parent
+    files = [*sorted((source / "notebooks").glob("*.ipynb")), *sorted((source / "data").glob("*"))]
+    targets = [folder / file.parent.name / file.name for file in files]
+    for target in targets:
+        if target.exists():
+            raise FileExistsError(f"{target} is there already; choose another folder")
+    for file, target in zip(files, targets, strict=True):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
+        print(target)

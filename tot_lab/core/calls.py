@@ -1,0 +1,99 @@
+"""What is asked of a model and what comes back.
+
+Rule: a `Call` holds everything that can change its answer and nothing else, so that equal calls
+are the same question; a `Reply` holds the whole answer, or the reason why there is none.
+A failure is therefore a value: it costs the branch that asked, never the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import msgspec
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One turn of a conversation. `role` is system, user, assistant or tool."""
+
+    role: str
+    content: str
+
+
+class Call(msgspec.Struct, frozen=True, omit_defaults=True, tag="call"):
+    """One question to a model.
+
+    at: id of the thought it is asked for (the parent when proposing, the thought when scoring).
+    kind: its role in the strategy: propose, sample, value, vote, joint, answer, …
+    draw: which of several samples of one prompt this is (0, 1, …). The k-th draw of a prompt is
+        a call of its own; a parse retry takes a new draw.
+    attempt: which attempt of the strategies around it (best-of-N, …) this belongs to, outermost
+        first; attempts sample independently.
+    repeat: which independent repeat of the whole run (`lab.run(..., repeat=r)`).
+    model: name of the model, or None for the lab's own.
+    temperature, max_tokens, stop, seed: sampling settings, None for the model's defaults. The
+        provider is sent `seed + draw`.
+    response_format: a JSON schema that the reply should fit, or None.
+    logprobs: how many alternatives per token to report log-probabilities for (0 = none).
+    """
+
+    at: str
+    kind: str
+    messages: tuple[Message, ...]
+    draw: int = 0
+    attempt: tuple[int, ...] = ()
+    repeat: int = 0
+    model: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    response_format: dict[str, Any] | None = None
+    logprobs: int = 0
+
+    @property
+    def prompt(self) -> str:
+        """The messages as one text, for showing and for models that read plain text."""
+        return "\n\n".join(message.content for message in self.messages)
+
+
+class TokenLogprob(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One generated token, its natural-log probability, and the alternatives reported for it."""
+
+    token: str
+    logprob: float
+    top: dict[str, float] = {}
+
+
+class Reply(msgspec.Struct, frozen=True, omit_defaults=True, tag="reply"):
+    """The answer to one `Call`.
+
+    text: what the model wrote; "" when it failed.
+    error: None, or why there is no answer: `budget:CAP`, `cancelled`, `timeout …`, `KIND: message`.
+    thinking: reasoning that the provider reports apart from the answer, or None.
+    input_tokens, output_tokens: as the model counts them, None when it does not say.
+    cost: USD that this reply costs when it is paid, None when the price is not known.
+    finish: why the model stopped (stop, length, …), None when it does not say.
+    logprobs: per generated token, when asked for and supported.
+    simulated: True when no language model wrote this.
+    """
+
+    text: str = ""
+    error: str | None = None
+    thinking: str | None = None
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: float | None = None
+    finish: str | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
+    simulated: bool = False
+
+
+Model: TypeAlias = Callable[[Call], Awaitable[Reply | str]]
+"""Whatever answers a call: any async callable."""
+
+
+def estimated_tokens(text: str) -> int:
+    """A stand-in where nobody counted: one token per four UTF-8 bytes, rounded up."""
+    return (len(text.encode("utf-8", "replace")) + 3) // 4

@@ -1,0 +1,147 @@
+"""Parts: the values that say how a run is made, and the one registry that brings them back.
+
+Rule: strategies, traversals, domains and simulated models are Parts: frozen pydantic models whose
+fields are their settings. A Part writes itself as `{"kind": …, fields}`, nested Parts included,
+and is read back through the registry. A person's own function is written as module, name and
+source hash; it is never imported on load, so such a run shows, and asks for the function before
+it runs again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
+
+_REGISTRY: dict[str, type[Part]] = {}
+
+
+class Part(BaseModel):
+    """Base of everything a run is configured with. A subclass names itself by `kind`, by default
+    its class name in snake_case; a subclass whose name begins with an underscore, or that sets
+    `kind = ""`, is a base and not registered."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    kind: ClassVar[str] = ""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        if "kind" not in cls.__dict__:
+            cls.kind = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        if not cls.kind or cls.__name__.startswith("_"):
+            return
+        known = _REGISTRY.get(cls.kind)
+        if known is not None and known.__module__ != cls.__module__:
+            raise TypeError(
+                f"the kind {cls.kind!r} of {cls.__module__}.{cls.__name__} is taken by "
+                f"{known.__module__}.{known.__name__}; set another `kind`"
+            )
+        _REGISTRY[cls.kind] = cls
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _from_settings(cls, value: Any, handler: Callable[[Any], Self]) -> Self:
+        if isinstance(value, str):
+            value = {"kind": value}
+        if isinstance(value, dict) and "kind" in value:
+            made = part_of(value)
+            if not isinstance(made, cls):
+                raise ValueError(f"{value['kind']!r} is no {cls.__name__}")
+            return made
+        return handler(value)
+
+    def settings(self) -> dict[str, Any]:
+        """The part as JSON-ready data: its kind, and every field."""
+        fields = {name: _plain(getattr(self, name)) for name in type(self).model_fields}
+        return {"kind": self.kind, **fields}
+
+
+def part_of(settings: dict[str, Any]) -> Part:
+    """The Part that `settings` describe. An unknown kind or a bad field is a ValueError that names it."""
+    kind = settings.get("kind")
+    if kind not in _REGISTRY:
+        raise ValueError(f"unknown kind {kind!r}; known are {', '.join(sorted(_REGISTRY))}")
+    try:
+        return _REGISTRY[kind](**{key: value for key, value in settings.items() if key != "kind"})
+    except ValidationError as error:
+        raise ValueError(f"settings of {kind!r}: {error}") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Part):
+        return value.settings()
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_none=True)
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | frozenset):
+        return [_plain(item) for item in value]
+    return value
+
+
+class UserFunction(Part):
+    """A person's own function as a setting: recorded by name and source hash, called directly.
+
+    module, name: where it was defined. source_sha256: of its source text, "" when there is none.
+    """
+
+    kind: ClassVar[str] = "function"
+    module: str
+    name: str
+    source_sha256: str = ""
+    _function: Callable[..., Any] | None = PrivateAttr(default=None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_function(cls, value: Any) -> Any:
+        return cls.of(value) if callable(value) and not isinstance(value, cls) else value
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Self:
+        """`function` as a setting."""
+        try:
+            source = inspect.getsource(function)
+        except (OSError, TypeError):
+            source = ""
+        made = cls(
+            module=getattr(function, "__module__", None) or "",
+            name=getattr(function, "__qualname__", None) or type(function).__qualname__,
+            source_sha256=hashlib.sha256(source.encode()).hexdigest() if source else "",
+        )
+        made._function = function
+        return made
+
+    @property
+    def callable(self) -> bool:
+        """False for one that came from a file: it was not imported."""
+        return self._function is not None
+
+    def __call__(self, *args: Any) -> Any:
+        if self._function is None:
+            raise LookupError(
+                f"this run was made with the function {self.name!r} of {self.module!r}, which is "
+                f"not stored in files; pass the function again to run it"
+            )
+        return self._function(*args)
+
+
+def needs_functions(part: Part) -> list[str]:
+    """Names of the functions inside `part` that came from a file and must be passed again."""
+    found: list[str] = []
+    waiting: list[Any] = [part]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, UserFunction):
+            if not value.callable:
+                found.append(f"{value.module}.{value.name}")
+        elif isinstance(value, Part):
+            waiting.extend(getattr(value, name) for name in type(value).model_fields)
+        elif isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, list | tuple):
+            waiting.extend(value)
+    return found

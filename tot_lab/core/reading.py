@@ -1,0 +1,185 @@
+"""Reading numbers, lists and JSON out of what a model wrote.
+
+Rule: forgiving about form, strict about meaning. A reader returns what the text clearly says or
+None; it never guesses a number, and no text at all makes it raise. Costs are linear in the text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?"
+_SCORE = re.compile(
+    rf"\bscore\b[\s*_`\"']*(?:is|of|[:=])?[\s*_`\"']*({_NUMBER})(?:\s*/\s*({_NUMBER})|\s*(%))?",
+    re.IGNORECASE,
+)
+_BARE = re.compile(rf"[\s*_`\"']*({_NUMBER})(?:\s*/\s*({_NUMBER})|\s*(%))?[\s*_`\"'.]*")
+_ITEM = re.compile(r"[ \t]*(?:[-*•–]|\(?\d{1,3}[.):])[ \t]+(.*)")
+_CHOICE = re.compile(r"\b(?:best|choice|vote)\b[^\d\n]{0,40}?(\d{1,6})\b", re.IGNORECASE)
+_ALONE = re.compile(r"[\s*_`(\[]*(\d{1,6})[\s*_`)\].]*")
+_SCORED_LINE = re.compile(r"[ \t]*\(?#?(\d{1,6})[.):][ \t]*(.*)")
+_FENCE = re.compile(r"```[ \t]*(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_WORD = re.compile(r"[A-Za-z]+")
+
+
+def finite(value: Any) -> float | None:
+    """`value` as a float when it is a finite number (True and False are none), else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def read_score(text: str) -> float | None:
+    """The score 0–1 that a reply states: `score: 0.7`, `Score = 7/10`, `score: 70%`, or a first
+    line that is a number alone. A value outside 0–1 is no score: it is not clamped."""
+    match = _SCORE.search(text)
+    if match is None:
+        match = _BARE.fullmatch(text.strip().split("\n", 1)[0])
+    if match is None:
+        return None
+    value, whole, percent = match.groups()
+    score = float(value)
+    if whole is not None:
+        if float(whole) <= 0:
+            return None
+        score /= float(whole)
+    elif percent:
+        score /= 100
+    return score if math.isfinite(score) and 0 <= score <= 1 else None
+
+
+def read_label(text: str, labels: Mapping[str, float]) -> float | None:
+    """The value of the label that the reply ends with.
+
+    The last line that names exactly one label decides; a line that names several is undecided and
+    makes the reply unreadable, since picking one would be a guess."""
+    for line in reversed(text.splitlines()):
+        named = {word for word in map(str.lower, _WORD.findall(line)) if word in labels}
+        if len(named) > 1:
+            return None
+        if named:
+            return labels[named.pop()]
+    return None
+
+
+def read_choice(text: str, count: int) -> int | None:
+    """The choice among 1 … `count` that a reply states (`best: 2`, `the choice is 2`, or a number
+    alone on a line; the last one stated decides), from 0. None when it states none in range."""
+    found = [match.group(1) for match in _CHOICE.finditer(text)]
+    found = found or [match.group(1) for line in text.splitlines() if (match := _ALONE.fullmatch(line))]
+    number = int(found[-1]) if found else 0
+    return number - 1 if 1 <= number <= count else None
+
+
+def read_scores(text: str, count: int) -> list[float | None]:
+    """`count` scores 0–1 out of one reply: a JSON array in order, a JSON object by number, or
+    lines `2: 0.7`. A list of another length than `count` says nothing of which is which, so it
+    is read as nothing."""
+    scores: list[float | None] = [None] * count
+    value = read_json(text)
+    if isinstance(value, dict) and isinstance(value.get("scores"), list | dict):
+        value = value["scores"]
+    if isinstance(value, list):
+        if len(value) == count:
+            scores = [_unit(item.get("score") if isinstance(item, dict) else item) for item in value]
+        return scores
+    if isinstance(value, dict):
+        stated = [(str(key), item) for key, item in value.items()]
+    else:
+        stated = [(match[1], match[2]) for line in text.splitlines() if (match := _SCORED_LINE.match(line))]
+    for key, item in stated:
+        if key.isdecimal() and len(key) < 9 and 1 <= int(key) <= count:
+            scores[int(key) - 1] = _unit(read_score(item) if isinstance(item, str) else item)
+    return scores
+
+
+def _unit(value: Any) -> float | None:
+    number = finite(value)
+    return number if number is not None and 0 <= number <= 1 else None
+
+
+def read_list(text: str) -> list[str]:
+    """The items of a reply: a JSON array (of strings, or of objects with a `thought`, `step`,
+    `content` or `text`), else the lines marked `1.`, `-` or `*`, else every non-empty line."""
+    value = read_json(text)
+    if isinstance(value, dict):
+        lists = [item for item in value.values() if isinstance(item, list)]
+        value = lists[0] if len(lists) == 1 else None
+    if isinstance(value, list):
+        items = [_item_text(item) for item in value]
+        if any(items):
+            return [item for item in items if item]
+    lines = text.splitlines()
+    marked = [match.group(1).strip() for line in lines if (match := _ITEM.match(line))]
+    return [item for item in (marked or [line.strip() for line in lines]) if item]
+
+
+def _item_text(item: Any) -> str:
+    if isinstance(item, dict):
+        item = next(
+            (item[key] for key in ("thought", "step", "content", "text") if key in item), None
+        )
+    return item.strip() if isinstance(item, str) else ""
+
+
+def read_json(text: str) -> Any:
+    """The JSON value in a reply, looked for in three tiers: the whole text; a fenced block; the
+    first balanced {…} or […] that parses. None when there is none (or it says null)."""
+    for candidate in _json_candidates(text):
+        try:
+            return json.loads(candidate, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _json_candidates(text: str) -> Iterator[str]:
+    yield text
+    for match in _FENCE.finditer(text):
+        yield match.group(1)
+    yield from _balanced(text)
+
+
+def _balanced(text: str) -> Iterator[str]:
+    """Outermost balanced {…} and […] of `text`, in order, in one pass. Strings are respected
+    inside brackets only, since an apostrophe or a quote in prose opens nothing; a bracket that is
+    never closed does not hide the balanced ones behind it."""
+    spans: list[tuple[int, int]] = []
+    opened: list[tuple[int, str]] = []
+    quoted = escaped = False
+    for index, char in enumerate(text):
+        if quoted:
+            if escaped:
+                escaped = False
+            elif char == "\\":
+                escaped = True
+            elif char == '"':
+                quoted = False
+        elif char in "{[":
+            opened.append((index, "}" if char == "{" else "]"))
+        elif not opened:
+            continue
+        elif char == '"':
+            quoted = True
+        elif char in "}]":
+            start, closer = opened.pop()
+            if closer != char:
+                opened.clear()  # not JSON: begin anew after it
+                continue
+            while spans and spans[-1][0] > start:
+                spans.pop()
+            spans.append((start, index + 1))
+    for start, end in spans:
+        yield text[start:end]

@@ -1,0 +1,62 @@
+"""The base of all strategies: settings as fields, and one method that thinks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from tot_lab.core.calls import Call, Message
+from tot_lab.core.parts import Part
+from tot_lab.core.task import Answer, Task
+from tot_lab.core.thinking import Thinking
+
+
+class Strategy(Part):
+    """A way of reasoning. Its fields are its settings: validated, recorded, sweepable."""
+
+    kind: ClassVar[str] = ""
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        """Reason about `task`. Every thought's id is `at` or begins with `at.`, and the thought
+        `at` itself is recorded first, so that strategies nest."""
+        raise NotImplementedError
+
+    def max_calls(self, task: Task) -> int | None:
+        """The most model calls that thinking about `task` can make; None when there is no bound."""
+        return None
+
+
+class Prompting(Strategy):
+    """A strategy that calls a model itself, and how it samples.
+
+    model: the model to ask, None for the lab's. temperature: 0–2, None for the model's default.
+    max_tokens: cap on one reply's tokens. seed: sent as seed + draw.
+    """
+
+    kind: ClassVar[str] = ""
+    model: str | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    seed: int | None = None
+
+    def call(
+        self,
+        at: str,
+        kind: str,
+        prompt: str,
+        draw: int = 0,
+        response_format: dict[str, Any] | None = None,
+    ) -> Call:
+        """A call with this strategy's sampling settings."""
+        return Call(
+            at,
+            kind,
+            (Message("user", prompt),),
+            draw,
+            model=self.model,
+            temperature=self.temperature,
+            max_tokens=self.max_tokens,
+            seed=self.seed,
+            response_format=response_format,
+        )

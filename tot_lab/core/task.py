@@ -1,0 +1,171 @@
+"""Tasks, the domains they belong to, and the answers they get.
+
+Rule: a domain is everything a task family teaches a search, and nothing about how to search: the
+prompts, how to read the replies, when two paths reach the same state, when a path is complete,
+how an answer is read along it, and how an answer is graded. A path is the list of thoughts from
+the first step to a node; the root is not a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, field_validator
+
+from tot_lab.core.parts import Part
+from tot_lab.core.reading import read_choice, read_label, read_list, read_score, read_scores
+
+Path = Sequence[str]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a strategy returns.
+
+    text: the answer, "" when there is none. stop: why it ended, a stop word. node: the thought
+    that holds it. score: that thought's score. ranked: further candidates' ids, best first.
+    """
+
+    text: str
+    stop: str
+    node: str | None = None
+    score: float | None = None
+    ranked: tuple[str, ...] = ()
+
+
+class Domain(Part):
+    """What a task family teaches a search. The defaults suit any question in words; a domain
+    overrides what it knows better. No method may do I/O or keep state.
+
+    value_labels: labels an evaluator answers with and what each is worth, in the domain's own
+        units; empty when it answers with a score from 0 to 1.
+    """
+
+    kind: ClassVar[str] = ""
+    value_labels: ClassVar[dict[str, float]] = {}
+
+    # Prompts. Each shows `task.context` when there is any: `statement` does it.
+
+    def statement(self, task: Task) -> str:
+        """The problem as every prompt shows it, with the context that research or lessons added."""
+        return f"{task.question}\n\nWhat is known so far:\n{task.context}" if task.context else task.question
+
+    def steps(self, path: Path) -> str:
+        """A path as numbered lines; an empty one is said in words."""
+        return "\n".join(f"{k}. {step}" for k, step in enumerate(path, 1)) or "(no steps yet)"
+
+    def sample_prompt(self, task: Task, path: Path) -> str:
+        """Asks for one next step."""
+        raise NotImplementedError
+
+    def propose_prompt(self, task: Task, path: Path, count: int) -> str:
+        """Asks for up to `count` different next steps in one reply."""
+        raise NotImplementedError
+
+    def value_prompt(self, task: Task, path: Path) -> str:
+        """Asks how promising the last step of `path` is."""
+        raise NotImplementedError
+
+    def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
+        """Asks which of `paths`, numbered from 1, is the most promising."""
+        raise NotImplementedError
+
+    def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
+        """Asks for a score of each of `candidates`, next steps after `path`, in one reply."""
+        raise NotImplementedError
+
+    def answer_prompt(self, task: Task, reasoning: bool) -> str:
+        """Asks for the whole answer at once, after thinking step by step if `reasoning`."""
+        raise NotImplementedError
+
+    def response_format(self, kind: str, task: Task, path: Path) -> dict[str, Any] | None:
+        """A JSON schema that the reply to a prompt of that kind should fit, if there is one."""
+        return None
+
+    # Reading. None = the reply says nothing that can be used.
+
+    def read_sample(self, task: Task, path: Path, text: str) -> str | None:
+        """The step in the reply to `sample_prompt`."""
+        return text.strip() or None
+
+    def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
+        """The steps in the reply to `propose_prompt`, in order; repeats are kept."""
+        return read_list(text)
+
+    def read_value(self, text: str) -> float | None:
+        """One draw of a value, in the domain's own units."""
+        return read_label(text, self.value_labels) if self.value_labels else read_score(text)
+
+    def read_vote(self, text: str, count: int) -> int | None:
+        """The choice among `count` candidates, from 0."""
+        return read_choice(text, count)
+
+    def read_joint(self, text: str, count: int) -> list[float | None]:
+        """`count` scores 0–1 out of one reply, None for each that it does not state."""
+        return read_scores(text, count)
+
+    def read_answer(self, task: Task, text: str) -> str | None:
+        """The answer in the reply to `answer_prompt`."""
+        return text.strip() or None
+
+    # Knowledge of states.
+
+    def assess(self, task: Task, path: Path) -> float | None:
+        """A score 0–1 that needs no model, or None: ask the evaluator."""
+        return None
+
+    def complete(self, task: Task, path: Path) -> bool | None:
+        """Whether `path` needs no further step; None when the domain cannot tell."""
+        return None
+
+    def state(self, task: Task, path: Path) -> Hashable | None:
+        """What two paths must share to be the same state; None = every path is its own."""
+        return None
+
+    def answer(self, task: Task, path: Path) -> str | None:
+        """The answer that `path` holds, None when it holds none."""
+        return path[-1] if path else None
+
+    def same(self, task: Task, answer: str) -> Hashable:
+        """What two answers must share to count as the same one."""
+        return " ".join(answer.casefold().split())
+
+    def grade(self, task: Task, answer: str) -> float | None:
+        """How right `answer` is, 0–1 with 1 = correct; None when nothing is known to hold it against."""
+        return None
+
+
+class Task(BaseModel):
+    """One problem.
+
+    domain: the family it belongs to. question: the problem in words. data: what the domain needs
+    besides. context: what research or lessons add; every prompt shows it. reference: ground
+    truth; it is taken away before a strategy sees the task.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    domain: SerializeAsAny[Domain]
+    question: str
+    data: dict[str, Any] = Field(default_factory=dict)
+    context: str = ""
+    reference: Any = None
+    id: str = ""
+
+    @field_validator("question", "context", "id")
+    @classmethod
+    def _is_text(cls, value: str) -> str:
+        value.encode()  # a lone surrogate could not be written; the error names the field
+        return value
+
+    def hidden(self) -> Task:
+        """The task as a strategy may see it: without the reference."""
+        return self if self.reference is None else self.model_copy(update={"reference": None})
+
+    def grade(self, answer: str) -> float | None:
+        """How right `answer` is, 0–1; None when there is nothing to hold it against."""
+        return self.domain.grade(self, answer)
+
+    def settings(self) -> dict[str, Any]:
+        """The task as JSON-ready data."""
+        return {**self.model_dump(exclude={"domain"}), "domain": self.domain.settings()}

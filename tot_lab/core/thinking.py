@@ -1,0 +1,122 @@
+"""How a strategy speaks to the world: it is a generator, and these are the words it may yield.
+
+Rule: thinking is pure. A strategy yields a `Call` and is sent a `Reply`; yields `Every([...])`
+and is sent the list of results; yields `Within(budget, …)` and is sent one result; yields an
+event and is sent nothing. It never waits, reads a clock, draws a random number or touches a
+file, so its local variables are its whole state, and a test drives it with `next` and `send`.
+
+Branches of one `every` share nothing mutable. What must be shared (merging, backing up, early
+stops) happens after the join, in the order of the branches: then the record cannot depend on
+which reply came first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field
+
+from tot_lab.core.calls import Call, Reply
+from tot_lab.core.records import Event
+
+T = TypeVar("T")
+
+
+class Budget(BaseModel):
+    """Caps on what a run, or a part of one, may use. None = no cap.
+
+    calls: model calls. input_tokens, output_tokens, tokens (both): tokens of all calls.
+    usd: what the calls would cost if each were paid. seconds: wall time.
+
+    A call is admitted or refused before it is made. `calls` is kept exactly, and refuses the same
+    calls on every rerun. The token and USD caps reserve what a call may need (its prompt, and its
+    `max_tokens`; where that is not known, the largest use seen so far, and until one is seen,
+    calls go one at a time) and hold a call back while calls in flight might still leave room.
+    `seconds` also ends the calls in flight.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    calls: Annotated[int, Field(ge=0)] | None = None
+    input_tokens: Annotated[int, Field(ge=0)] | None = None
+    output_tokens: Annotated[int, Field(ge=0)] | None = None
+    tokens: Annotated[int, Field(ge=0)] | None = None
+    usd: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)] | None = None
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)] | None = None
+
+
+class Every(NamedTuple):
+    """Branches to think at once; see `every`."""
+
+    branches: Sequence[Thinking[Any]]
+    at_most: int | None
+    at_once: int | None
+
+
+class Within(NamedTuple):
+    """A branch to think under a budget of its own; see `within`."""
+
+    budget: Budget
+    thinking: Thinking[Any]
+
+
+Step: TypeAlias = Call | Every | Within | Event
+Thinking: TypeAlias = Generator[Step, Any, T]
+
+
+def ask(call: Call) -> Thinking[Reply]:
+    """Ask one question; the reply may be an error, and is never an exception."""
+    reply: Reply = yield call
+    return reply
+
+
+def every(
+    branches: Sequence[Thinking[T]], *, at_most: int | None = None, at_once: int | None = None
+) -> Thinking[list[T]]:
+    """Think all `branches`, each at its own pace; their results, in the order given.
+
+    at_most: the most calls that any one branch can make. Under a budget on calls the branches run
+        freely only when all of them fit what is left, otherwise in order; None counts as too many.
+        A branch that asks for more is refused with `limit:at_most`.
+    at_once: how many branches may be under way at the same time; None = all.
+    """
+    results: list[T] = yield Every(branches, at_most, at_once)
+    return results
+
+
+def within(budget: Budget, thinking: Thinking[T]) -> Thinking[T]:
+    """Think under `budget`; its refusals are this part's alone."""
+    result: T = yield Within(budget, thinking)
+    return result
+
+
+def editing(edit: Callable[[Call], Call], thinking: Thinking[T]) -> Thinking[T]:
+    """Think as `thinking` does, with every call that it makes, in its branches too, put through
+    `edit` first. Nothing else is changed: this is how strategies wrap strategies."""
+    value: Any = None
+    with closing(thinking):
+        while True:
+            try:
+                step = thinking.send(value)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if isinstance(step, Call):
+                step = edit(step)
+            elif isinstance(step, Every):
+                step = step._replace(branches=[editing(edit, branch) for branch in step.branches])
+            elif isinstance(step, Within):
+                step = step._replace(thinking=editing(edit, step.thinking))
+            value = yield step
+
+
+def attempt(number: int, thinking: Thinking[T]) -> Thinking[T]:
+    """Think as `thinking` does, with samples of its own: attempt `number` of several."""
+
+    def numbered(call: Call) -> Call:
+        return msgspec.structs.replace(call, attempt=(number, *call.attempt))
+
+    return (yield from editing(numbered, thinking))

@@ -1,0 +1,194 @@
+"""Exact arithmetic for number games: expressions, and how hard 24 is to reach.
+
+Rule: text is parsed, never evaluated as code, and every figure is a fraction: `8 / (3 - 8 / 3)` is
+24 exactly, which floats miss. Parsing is one loop with two stacks and a cap on length, so no text
+can make it crash, recurse or hang.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations
+from math import gcd
+
+LONGEST_EXPRESSION = 500  # characters; an answer to a puzzle of four numbers needs about 30
+TARGET = 24
+OPERATORS = "+-*/"
+
+_SIGNS = str.maketrans(
+    {
+        **dict.fromkeys("×✕✖⋅·∙∗＊", "*"),
+        **dict.fromkeys("÷⁄∕／", "/"),
+        **dict.fromkeys("−–—﹣－‐‑", "-"),
+        "＋": "+",
+        "\u00a0": " ",
+        "\u202f": " ",
+    }
+)
+_LATEX = re.compile(r"\\(times|cdot|div)\b")
+_TIMES = re.compile(r"(?<=[\d)])([ \t]{0,4})[xX](?=[ \t]{0,4}[-\d(])")
+_TOKEN = re.compile(r"\s*(\d+(?:\.\d+)?|[-+*/()])", re.ASCII)
+_NUMBER = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)(?:/(\d{1,9}(?:\.\d{1,9})?))?", re.ASCII)
+_STRENGTH = {"+": 1, "-": 1, "*": 2, "/": 2, "neg": 3}
+
+
+def plain(text: str) -> str:
+    """`text` with the operators that people and models write (× · ÷ −, x between numbers) as + - * /."""
+    text = text.translate(_SIGNS)
+    if "\\" in text:
+        text = _LATEX.sub(lambda match: "/" if match[1] == "div" else "*", text)
+    return _TIMES.sub(r"\1*", text)
+
+
+def number(text: str) -> Fraction | None:
+    """The number that `text` writes as `4`, `-1`, `1.5` or `10/3`; None when it writes none."""
+    match = _NUMBER.fullmatch(text.replace(" ", "").replace("\t", ""))
+    if match is None:
+        return None
+    above = Fraction(match[1]) if "." in match[1] else Fraction(int(match[1]))  # three times as fast
+    if match[2] is None:
+        return above
+    below = Fraction(match[2])
+    return above / below if below else None
+
+
+def joined(a: Fraction, op: str, b: Fraction) -> Fraction | None:
+    """`a op b`; None for a division by zero."""
+    if op == "+":
+        return a + b
+    if op == "-":
+        return a - b
+    if op == "*":
+        return a * b
+    return a / b if b else None
+
+
+def value_of(expression: str) -> tuple[Fraction, list[Fraction]] | None:
+    """What `expression` is worth, and the numbers in it in order; None when it is no valid one.
+
+    Known are + - * /, a minus before a term, parentheses (round or square) and decimal numbers.
+    Everything else, division by zero and more than 500 characters are not valid.
+    """
+    tokens = _tokens(expression)
+    sums = _Sums()
+    if tokens is None or not all(map(sums.take, tokens)) or not sums.close():
+        return None
+    return sums.values[0], sums.numbers
+
+
+def _tokens(expression: str) -> list[str] | None:
+    if len(expression) > LONGEST_EXPRESSION:
+        return None
+    text = plain(expression.replace("[", "(").replace("]", ")")).strip()
+    tokens = [match[1] for match in _TOKEN.finditer(text)]
+    return tokens if "".join(tokens) == "".join(text.split()) else None
+
+
+class _Sums:
+    """Two stacks, values and what waits to be applied to them (Dijkstra's shunting yard). Every
+    method is False when the expression is not valid."""
+
+    def __init__(self) -> None:
+        self.numbers: list[Fraction] = []
+        self.values: list[Fraction] = []
+        self.waiting: list[str] = []  # operators and open parentheses
+        self.operand_next = True
+
+    def take(self, token: str) -> bool:
+        return self._operand(token) if self.operand_next else self._operator(token)
+
+    def close(self) -> bool:
+        return not self.operand_next and self._apply(0) and not self.waiting
+
+    def _operand(self, token: str) -> bool:
+        if token in "(-":
+            self.waiting.append("neg" if token == "-" else token)
+            return True
+        if token in ")+*/":
+            return False
+        self.numbers.append(Fraction(token))
+        self.values.append(self.numbers[-1])
+        self.operand_next = False
+        return True
+
+    def _operator(self, token: str) -> bool:
+        if token in OPERATORS:
+            self.operand_next = True
+            applied = self._apply(_STRENGTH[token])
+            self.waiting.append(token)
+            return applied
+        return token == ")" and self._apply(0) and bool(self.waiting) and self.waiting.pop() == "("
+
+    def _apply(self, strength: int) -> bool:
+        """Work off the waiting operators at least as strong as `strength`, back to the last open
+        parenthesis."""
+        while self.waiting and self.waiting[-1] != "(" and _STRENGTH[self.waiting[-1]] >= strength:
+            op = self.waiting.pop()
+            last = self.values.pop()
+            value = -last if op == "neg" else joined(self.values.pop(), op, last)
+            if value is None:
+                return False
+            self.values.append(value)
+        return True
+
+
+# How hard 24 is to reach. Numbers are (numerator, denominator) pairs here: three times as fast as
+# Fraction, and a list of all hands takes half a million of them.
+
+_Ratio = tuple[int, int]
+
+
+def win_share(numbers: Sequence[Fraction]) -> float:
+    """The share of random play-outs from `numbers` that end at 24; above 0 exactly when 24 can be
+    reached. A play-out draws an ordered pair of the numbers left and one of + - * /, all equally
+    likely save divisions by zero, puts the result in their place, and goes on to the last number.
+    Found by dynamic programming over the sets of numbers left, not by sampling."""
+    return _share(tuple(sorted(value.as_integer_ratio() for value in numbers)))
+
+
+@lru_cache(maxsize=2**16)
+def _share(left: tuple[_Ratio, ...]) -> float:
+    if len(left) == 1:
+        return float(left[0] == (TARGET, 1))
+    if len(left) == 2:
+        return _last_share(*left[0], *left[1])
+    moves, won = 0, 0.0
+    for i, j in combinations(range(len(left)), 2):
+        rest = [value for k, value in enumerate(left) if k not in (i, j)]
+        for weight, above, below in _results(*left[i], *left[j]):
+            moves += weight
+            if len(rest) == 1:
+                won += weight * _last_share(above, below, *rest[0])
+            else:
+                shared = gcd(above, below) if below > 0 else -gcd(above, below)
+                won += weight * _share(tuple(sorted([*rest, (above // shared, below // shared)])))
+    return won / moves
+
+
+def _results(a: int, b: int, c: int, d: int) -> list[tuple[int, int, int]]:
+    """What a/b and c/d can be joined to: (in how many orders, numerator, denominator), not reduced."""
+    left, right, below = a * d, c * b, b * d
+    found = [(2, left + right, below), (1, left - right, below), (1, right - left, below), (2, a * c, below)]
+    if right:
+        found.append((1, left, right))
+    if left:
+        found.append((1, right, left))
+    return found
+
+
+def _last_share(a: int, b: int, c: int, d: int) -> float:
+    """The share of moves from the two numbers a/b and c/d that give 24."""
+    left, right = a * d, c * b
+    goal = TARGET * b * d
+    won = 2 * (left + right == goal) + (left - right == goal) + (right - left == goal) + 2 * (a * c == goal)
+    moves = 6
+    if right:
+        moves += 1
+        won += left == TARGET * right
+    if left:
+        moves += 1
+        won += right == TARGET * left
+    return won / moves

@@ -1,0 +1,192 @@
+"""Any question in words: the default prompts, and grading against a reference.
+
+Rule: the proposer sees the problem and the steps of the path; the evaluator sees the problem, the
+steps before the candidate, and the candidate, so that it judges one step and knows what it builds
+on. What counts as a right answer is said by the task's owner (`grading`); without it nothing is
+graded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, Literal
+
+from tot_lab.core.parts import UserFunction
+from tot_lab.core.reading import finite
+from tot_lab.core.task import Domain, Path, Task
+
+Grading = Literal["number", "exact", "regex"] | UserFunction
+
+_FINAL = re.compile(
+    r"[\s>*_#`-]*(?:(?:the|my)\s+)?(?:final\s+)?answer[\s*_`]*[:=][\s*_`]*(.*)", re.IGNORECASE
+)
+_DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+"
+_NUMBER = re.compile(
+    rf"(?<![\w.])(?P<sign>[-+]?)\$?(?P<above>{_DIGITS})(?:[eE](?P<power>[-+]?\d{{1,3}})(?!\d))?"
+    rf"(?:\s{{0,2}}/\s{{0,2}}\$?(?P<below>{_DIGITS}))?",
+    re.ASCII,
+)
+_LONGEST = 1000  # characters of a number that is compared; no answer needs more
+_SCALE = (
+    "1.0: it is correct and answers the problem finally; 0.7 to 0.9: strong; 0.4 to 0.6: uncertain; "
+    "0 to 0.3: wrong, or it contradicts the problem."
+)
+
+
+class General(Domain):
+    """Any question in words.
+
+    grading: how an answer is held against the task's reference.
+        `number`: the last number in the answer equals the reference, exactly; commas, $ and % are
+        passed over, 3/4 is 0.75, and of a reference like GSM8K's "… #### 42" the last number counts.
+        `exact`: the same text, case, spacing and closing punctuation apart.
+        `regex`: the reference is a pattern (Python's `re`) that is found somewhere in the answer.
+        A function `(answer, reference) -> bool or 0–1`. None: answers are not graded.
+    """
+
+    kind = "general"
+    grading: Grading | None = None
+
+    # Prompts.
+
+    def sample_prompt(self, task: Task, path: Path) -> str:
+        return (
+            f"{self._position(task, path)}\n\n"
+            "What is the next step? Give exactly one, and keep it concise: a part of the problem to "
+            "settle, a calculation, a decision, or a partial answer. At most one paragraph. Write only the "
+            "step itself, with no number or heading before it."
+        )
+
+    def propose_prompt(self, task: Task, path: Path, count: int) -> str:
+        return (
+            f"{self._position(task, path)}\n\n"
+            f"Suggest {count} different next steps; any one of them could be taken now. Each is concise: "
+            "a part of the problem to settle, a calculation, a decision, or a partial answer. Reply with a "
+            f"JSON list of {count} strings and nothing else."
+        )
+
+    def value_prompt(self, task: Task, path: Path) -> str:
+        return (
+            f"{self._position(task, path[:-1])}\n\nCandidate for the next step:\n{path[-1]}\n\n"
+            f"How good is the candidate? Rate it from 0 to 1. {_SCALE}\n"
+            "The first line of your reply is `score: ` and the number. A line with your reasons may follow."
+        )
+
+    def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
+        listed = "\n\n".join(
+            f"Candidate {k}\nSteps before it:\n{self.steps(path[:-1])}\nThe candidate:\n{path[-1]}"
+            for k, path in enumerate(paths, 1)
+        )
+        return (
+            f"Problem:\n{self.statement(task)}\n\n{listed}\n\n"
+            "Which candidate leads best to a correct answer? Compare them in brief, then end with a line "
+            "`best: N`, N being the candidate's number."
+        )
+
+    def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
+        return (
+            f"{self._position(task, path)}\n\nCandidates for the next step:\n{self.steps(candidates)}\n\n"
+            f"How good is each candidate? Rate each from 0 to 1. {_SCALE}\n"
+            f"Reply with a JSON array of the {len(candidates)} numbers in the order of the candidates, and "
+            "nothing else."
+        )
+
+    def answer_prompt(self, task: Task, reasoning: bool) -> str:
+        how = "Think step by step, then end with" if reasoning else "Answer at once, without explanation, in"
+        return f"Problem:\n{self.statement(task)}\n\n{how} one line of this form:\nAnswer: <your answer>"
+
+    def _position(self, task: Task, path: Path) -> str:
+        return f"Problem:\n{self.statement(task)}\n\nSteps so far:\n{self.steps(path)}"
+
+    # Reading and grading.
+
+    def read_answer(self, task: Task, text: str) -> str | None:
+        """What follows the last `Answer:` that begins a line, or else the whole reply."""
+        return final_answer(text) or text.strip() or None
+
+    def answer(self, task: Task, path: Path) -> str | None:
+        return self.read_answer(task, path[-1]) if path else None
+
+    def grade(self, task: Task, answer: str) -> float | None:
+        if self.grading is None or task.reference is None:
+            return None
+        if isinstance(self.grading, UserFunction):
+            return self._judged(self.grading(answer, task.reference))
+        reference = str(task.reference)
+        if self.grading == "exact":
+            return float(_folded(answer) == _folded(reference))
+        if self.grading == "regex":
+            return float(re.search(reference, answer) is not None)
+        expected = last_number(reference)
+        return None if expected is None else float(last_number(answer) == expected)
+
+    def _judged(self, verdict: Any) -> float:
+        if hasattr(verdict, "item"):
+            verdict = verdict.item()  # a numpy scalar
+        grade = float(verdict) if isinstance(verdict, bool) else finite(verdict)
+        if grade is None or not 0 <= grade <= 1:
+            name = self.grading.name if isinstance(self.grading, UserFunction) else ""
+            raise ValueError(f"the grading function {name!r} gave {verdict!r}; a grade is True, False or 0–1")
+        return grade
+
+
+def general(
+    question: str,
+    *,
+    answer: Any = None,
+    grade: Grading | Callable[..., Any] | None = None,
+    context: str = "",
+) -> Task:
+    """One question as a task. answer: the ground truth, if known. grade: how answers are held
+    against it (see `General.grading`). An empty question, or an `answer` that `grade` cannot use,
+    is a ValueError."""
+    return task_of(General.model_validate({"grading": grade}), question, answer, context=context)
+
+
+def task_of(domain: General, question: str, reference: Any, *, context: str = "", id: str = "") -> Task:
+    """The task, once its question and its reference are found usable; else a ValueError."""
+    if not question.strip():
+        raise ValueError("the question is empty")
+    if reference is not None:
+        if domain.grading == "number" and last_number(str(reference)) is None:
+            raise ValueError(f"grade is 'number', and there is none in the answer {str(reference)[:80]!r}")
+        if domain.grading == "regex":
+            try:
+                re.compile(str(reference))
+            except re.error as error:
+                raise ValueError(f"the answer {str(reference)[:80]!r} is no pattern: {error}") from None
+    return Task(domain=domain, question=question, reference=reference, context=context, id=id)
+
+
+def final_answer(text: str) -> str | None:
+    """What follows the last `Answer:` that begins a line: the rest of that line, or all that comes
+    after it when the line ends there. Case, bold, quotes and bullets around it do not matter."""
+    lines = text.splitlines()
+    for k in range(len(lines) - 1, -1, -1):
+        match = _FINAL.match(lines[k])
+        if match is not None:
+            return match[1].strip().strip("*`").strip() or "\n".join(lines[k + 1 :]).strip() or None
+    return None
+
+
+def last_number(text: str) -> Fraction | None:
+    """The last number that `text` states, exactly; None when it states none, or one of over 1,000
+    characters."""
+    found = deque(_NUMBER.finditer(text.replace("−", "-").replace("$-", "-$")), maxlen=1)
+    if not found or len(found[0][0]) > _LONGEST:
+        return None
+    last = found[0]
+    value = Fraction(last["above"].replace(",", "")) * Fraction(10) ** int(last["power"] or 0)
+    if last["below"] is not None:
+        below = Fraction(last["below"].replace(",", ""))
+        if not below:
+            return None
+        value /= below
+    return -value if last["sign"] == "-" else value
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split()).rstrip(" .!?,;:").casefold()

@@ -1,0 +1,147 @@
+"""A person's own problems, out of a file, a DataFrame or any dicts.
+
+Rule: nothing is guessed and nothing is passed over. A row that cannot become a task is an error
+that names the file, the line and the field, before any model is asked.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+
+from tot_lab.core.task import Task
+from tot_lab.domains.general import General, Grading, task_of
+
+_Row = tuple[str, Any]  # where it stands, as an error names it, and what stands there
+
+
+def tasks(
+    source: str | Path | Iterable[Mapping[str, Any]] | Any,
+    *,
+    question: str = "question",
+    answer: str | None = None,
+    grade: Grading | Callable[..., Any] | None = None,
+    id: str | None = None,
+) -> list[Task]:
+    """One `general` task a row.
+
+    source: a file (.jsonl, .json holding a list, or .csv with a header; UTF-8), a pandas DataFrame,
+        or an iterable of dicts.
+    question, answer, id: names of the fields that hold them. Without `answer` there is no ground
+        truth; a row whose answer is empty, null or NaN has none either and is not graded.
+        Without `id` a task's id is its row's number, from 1.
+    grade: how answers are held against the ground truth (see `General.grading`); it needs `answer`.
+
+    Raises ValueError naming file, line (or row) and field; OSError when the file cannot be read.
+    """
+    if grade is not None and answer is None:
+        raise ValueError("`grade` needs `answer`: the name of the field that holds the right answer")
+    domain = General.model_validate({"grading": grade})
+    made = []
+    for number, (where, row) in enumerate(_rows(source), 1):
+        if not isinstance(row, Mapping):
+            raise ValueError(f"{where}: expected an object with fields, found {_kind(row)}")
+        text = _field(where, row, question)
+        if not isinstance(text, str):
+            raise ValueError(f"{where}: the field {question!r} holds {_kind(text)}, not text")
+        reference = None if answer is None else _reference(_field(where, row, answer))
+        name = number if id is None else _field(where, row, id)
+        try:
+            made.append(task_of(domain, text, reference, id=str(name)))
+        except ValidationError as error:
+            problem = error.errors()[0]
+            raise ValueError(f"{where}: {problem['loc'][0]}: {problem['msg']}") from None
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+    return made
+
+
+def _field(where: str, row: Mapping[str, Any], name: str) -> Any:
+    if name not in row:
+        has = ", ".join(repr(key) for key in row) or "none"
+        raise ValueError(f"{where}: no field {name!r}; it has {has}")
+    value = row[name]
+    blank = value is None or (isinstance(value, float) and math.isnan(value))
+    return "" if blank or type(value).__name__ in ("NAType", "NaTType") else value  # pandas' blanks
+
+
+def _reference(value: Any) -> Any:
+    if hasattr(value, "item"):
+        value = value.item()  # a numpy scalar could not be recorded
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def _rows(source: Any) -> Iterator[_Row]:
+    if isinstance(source, str | Path):
+        path = Path(source)
+        readers = {".jsonl": _json_lines, ".json": _json_list, ".csv": _csv_rows}
+        if path.suffix.lower() not in readers:
+            raise ValueError(f"{path}: expected a file ending in {', '.join(readers)}")
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: not UTF-8 text, at byte {error.start}") from None
+        yield from readers[path.suffix.lower()](path.name, text)
+    elif hasattr(source, "columns") and hasattr(source, "to_dict"):  # a DataFrame, without importing pandas
+        yield from _numbered(source.to_dict("records"))
+    elif isinstance(source, Iterable) and not isinstance(source, Mapping):
+        yield from _numbered(source)
+    else:
+        raise ValueError(f"expected a file name, a DataFrame or an iterable of dicts, found {_kind(source)}")
+
+
+def _numbered(rows: Iterable[Any], name: str = "") -> Iterator[_Row]:
+    for k, row in enumerate(rows, 1):
+        yield f"{name}row {k}", row
+
+
+def _json_lines(name: str, text: str) -> Iterator[_Row]:
+    for k, line in enumerate(text.split("\n"), 1):  # not splitlines: JSON text may hold U+2028
+        if line.strip():
+            yield f"{name} line {k}", _json(f"{name} line {k}", line)
+
+
+def _json_list(name: str, text: str) -> Iterator[_Row]:
+    rows = _json(name, text)
+    if not isinstance(rows, list):
+        raise ValueError(f"{name}: expected a list of objects, found {_kind(rows)}")
+    yield from _numbered(rows, f"{name} ")
+
+
+def _json(where: str, text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refused)
+    except json.JSONDecodeError as error:
+        place = f" line {error.lineno}" if error.lineno > 1 else ""
+        raise ValueError(f"{where}{place}: not JSON: {error.msg} at column {error.colno}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where}: not JSON: {error}") from None
+
+
+def _refused(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _csv_rows(name: str, text: str) -> Iterator[_Row]:
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for row in reader:
+            cells = {key: cell for key, cell in row.items() if key is not None and cell is not None}
+            where = f"{name} line {reader.line_num - sum(cell.count(chr(10)) for cell in cells.values())}"
+            if len(row) > len(reader.fieldnames or ()):
+                raise ValueError(f"{where}: more cells than the header has")
+            yield where, cells
+    except csv.Error as error:
+        raise ValueError(f"{name} line {reader.line_num}: {error}") from None
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "nothing"}
+    return names.get(type(value), f"a {type(value).__name__}")

@@ -1,0 +1,393 @@
+"""The driver: carries a strategy's thinking out.
+
+Rule: the strategy says what, the driver says when. It advances every branch as far as it can go,
+asks the model for what they wait for, and stamps each record with its position in the program
+(step, branch, step, …), so that the canonical record is the same whatever the latencies were.
+A queue of branches that can go on stands in for recursion: nesting may be as deep as it likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from tot_lab.budget import WAIT, Needs, Scope
+from tot_lab.core.calls import Call, Model, Reply
+from tot_lab.core.records import Decided, Ended, Note, Position, Scored, Thought
+from tot_lab.core.task import Answer
+from tot_lab.core.thinking import Budget, Every, Thinking, Within
+from tot_lab.journal import Divergence, Recorder
+
+DEEPEST = 1000
+"""Steps from a root that a run may go: an id holds its whole path."""
+
+PATIENCE = 100
+"""Refusals in a row after which a strategy that goes on asking is closed."""
+
+
+class Branch:
+    """One generator under way, and where in the program it is."""
+
+    __slots__ = ("index", "join", "prefix", "refusals", "scope", "step", "thinking")
+
+    def __init__(self, thinking: Thinking[Any], prefix: Position, scope: Scope, join: Join | None, index: int):
+        self.thinking = thinking
+        self.prefix = prefix
+        self.scope = scope
+        self.join = join
+        self.index = index
+        self.step = -1
+        self.refusals = 0
+
+
+class Join:
+    """An `every` (or `within`) under way: who waits for it, what is still to start, what has come."""
+
+    __slots__ = ("left", "parent", "results", "single", "waiting")
+
+    def __init__(self, parent: Branch, count: int, single: bool):
+        self.parent = parent
+        self.results: list[Any] = [None] * count
+        self.left = count
+        self.single = single
+        self.waiting: Iterator[Branch] = iter(())
+
+
+class Driver:
+    """Carries out one run. `drive` does it; the recorder then holds everything that happened."""
+
+    def __init__(
+        self,
+        model: Callable[[Call], Model],
+        recorder: Recorder,
+        *,
+        budget: Budget | None = None,
+        timeout: float | None = None,
+        repeat: int = 0,
+        replies: dict[Position, Reply] | None = None,
+        in_order: bool = False,
+    ) -> None:
+        self.model = model
+        self.recorder = recorder
+        self.timeout = timeout
+        self.repeat = repeat
+        self.replies = replies or {}
+        self.in_order = in_order
+        self.root = Scope(None, budget, recorder.now)
+        self.ready: deque[tuple[Branch, Any]] = deque()
+        self.open: dict[Branch, None] = {}
+        self.asked: dict[Branch, tuple[Position, Call, Needs, asyncio.Task[None]]] = {}
+        self.held: deque[tuple[Branch, Position, Call]] = deque()
+        self.thoughts: set[str] = set()
+        self.draws: set[tuple[str, str, int, Any]] = set()
+        self.cancelled = False
+        self.pumping = False
+        self.flushing = False
+        self.timers: list[asyncio.TimerHandle] = []
+
+    async def drive(self, thinking: Thinking[Answer]) -> Answer:
+        """Think to the end. Raises what the strategy raises, and CancelledError when cancelled;
+        either way the recorder holds a valid run."""
+        self.loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[Answer] = self.loop.create_future()
+        root = Branch(thinking, (), self.root, None, 0)
+        self.branch = root
+        self._watch_deadline(self.root)
+        self._start(root)
+        self._pump()
+        try:
+            answer = await self.done
+        except asyncio.CancelledError:
+            self._end(self._cancel())
+            raise
+        except BaseException as error:
+            self._end_with_error(error)
+            raise
+        finally:
+            self._close()
+        self._end(answer)
+        return answer
+
+    # Branches.
+
+    def _start(self, branch: Branch) -> None:
+        self.open[branch] = None
+        self.ready.append((branch, None))
+
+    def _pump(self) -> None:
+        """Advance every branch that can go on, until all of them wait for the world."""
+        if self.pumping or self.done.done():
+            return
+        self.pumping = True
+        try:
+            while self.ready:
+                self._advance(*self.ready.popleft())
+        except BaseException as error:
+            if not self.done.done():
+                self.done.set_exception(error)
+        finally:
+            self.pumping = False
+        if not self.flushing:
+            self.flushing = True
+            self.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self.flushing = False
+        try:
+            self.recorder.flush()
+        except BaseException as error:
+            if self.done.done():
+                raise
+            self.done.set_exception(error)
+
+    def _advance(self, branch: Branch, value: Any) -> None:
+        send = branch.thinking.send
+        while True:
+            try:
+                step = send(value)
+            except StopIteration as end:
+                self._finish(branch, end.value)
+                return
+            branch.step += 1
+            position = (*branch.prefix, branch.step)
+            if type(step) is Call:
+                self._ask(branch, position, step)
+                return
+            if type(step) is Every:
+                if step.branches:
+                    self._fork(branch, position, step)
+                    return
+                value = []
+            elif type(step) is Within:
+                scope = Scope(branch.scope, step.budget, self.recorder.now)
+                self._watch_deadline(scope)
+                join = Join(branch, 1, single=True)
+                self._start(Branch(step.thinking, (*position, 0), scope, join, 0))
+                return
+            else:
+                self._happened(position, step)
+                value = None
+
+    def _happened(self, position: Position, event: Any) -> None:
+        kind = type(event)
+        if kind is Thought:
+            if event.id in self.thoughts:
+                raise ValueError(f"thought {event.id!r} is recorded twice")
+            if event.parent is not None and event.parent not in self.thoughts:
+                raise ValueError(f"thought {event.id!r} names an unknown parent {event.parent!r}")
+            if event.id.count(".") > DEEPEST:
+                raise ValueError(f"thought {event.id[:40]}… lies deeper than {DEEPEST} steps")
+            self.thoughts.add(event.id)
+        elif kind is Scored or kind is Decided:
+            if event.id not in self.thoughts:
+                raise ValueError(f"{kind.__name__} names an unknown thought {event.id!r}")
+        elif kind is not Note:
+            raise TypeError(
+                f"a strategy yielded a {kind.__name__}: it may yield calls and events; was a "
+                f"`yield from` forgotten?"
+            )
+        self.recorder.record(position, event)
+
+    def _fork(self, branch: Branch, position: Position, step: Every) -> None:
+        count = len(step.branches)
+        join = Join(branch, count, single=False)
+        left = branch.scope.calls_left()
+        fits = left is None or (step.at_most is not None and count * step.at_most <= left)
+        at_once = step.at_once if fits and not self.in_order else 1
+
+        def branches() -> Iterator[Branch]:
+            for index, thinking in enumerate(step.branches):
+                scope = branch.scope
+                if left is not None and step.at_most is not None:
+                    scope = Scope(scope, None, 0.0, at_most=step.at_most)
+                yield Branch(thinking, (*position, index), scope, join, index)
+
+        join.waiting = branches()
+        for _ in range(count if at_once is None else min(at_once, count)):
+            self._start(next(join.waiting))
+
+    def _finish(self, branch: Branch, result: Any) -> None:
+        self.open.pop(branch, None)
+        join = branch.join
+        if join is None:
+            if not isinstance(result, Answer):
+                raise TypeError(f"think returned {type(result).__name__}, not an Answer")
+            self.done.set_result(result)
+            return
+        join.results[branch.index] = result
+        join.left -= 1
+        following = next(join.waiting, None)
+        if following is not None:
+            self._start(following)
+        elif join.left == 0:
+            self.ready.append((join.parent, join.results[0] if join.single else join.results))
+
+    # Calls.
+
+    def _ask(self, branch: Branch, position: Position, call: Call) -> None:
+        key = (call.at, call.kind, call.draw, call.messages)
+        if key in self.draws:
+            raise ValueError(
+                f"draw {call.draw} of one {call.kind} prompt was asked twice for thought {call.at}: "
+                f"a further sample takes a new draw"
+            )
+        self.draws.add(key)
+        if self.repeat:
+            call = msgspec.structs.replace(call, repeat=self.repeat)
+        self.recorder.record(position, call)
+        known = self.replies.get(position)
+        if known is not None:
+            branch.scope.replayed(call, known)
+            self.cancelled = self.cancelled or known.error == "cancelled"
+            self._answer(branch, position, known, paid=0.0)
+        elif not self._admit(branch, position, call):
+            self.held.append((branch, position, call))
+
+    def _admit(self, branch: Branch, position: Position, call: Call) -> bool:
+        """Make the call or refuse it; False = it must be held back for now."""
+        if self.cancelled:
+            self._refuse(branch, position, "cancelled")
+            return True
+        verdict, needs = branch.scope.admit(call, self.recorder.now) if branch.scope.chain else ("", [])
+        if verdict == WAIT:
+            return False
+        if verdict:
+            self._beside("budget.exceeded", call.at, cap=verdict.partition(":")[2])
+            self._refuse(branch, position, verdict)
+            return True
+        if branch.scope.chain:
+            self._warn(branch.scope, call.at)
+        self.asked[branch] = (position, call, needs, self.loop.create_task(self._call(branch, position, call)))
+        return True
+
+    async def _call(self, branch: Branch, position: Position, call: Call) -> None:
+        try:
+            async with asyncio.timeout(self.timeout):
+                reply = _reply(await self.model(call)(call))
+        except TimeoutError as error:
+            reply = Reply(error=f"timeout: {error or f'no reply within {self.timeout} s'}")
+        except (Exception, asyncio.CancelledError) as error:  # whatever a model does is an answer
+            reply = Reply(error=_readable(f"{type(error).__name__}: {error}"))
+        self._receive(branch, position, reply)
+
+    def _receive(self, branch: Branch, position: Position, reply: Reply) -> None:
+        asked = self.asked.get(branch)
+        if asked is None or asked[0] != position or (self.done.done() and not self.done.cancelled()):
+            return  # its time was up, or the run is over
+        _, call, needs, _ = self.asked.pop(branch)
+        if branch.scope.chain:
+            branch.scope.settle(call, reply, needs)
+            self._warn(branch.scope, call.at)
+        self._answer(branch, position, reply, paid=reply.cost)
+        self._let_go()
+        self._pump()
+
+    def _let_go(self) -> None:
+        """Try the calls that were held back again, first come first."""
+        while self.held and self._admit(*self.held[0]):
+            self.held.popleft()
+
+    def _answer(self, branch: Branch, position: Position, reply: Reply, paid: float | None = None) -> None:
+        self.recorder.record(position, reply, paid)
+        branch.refusals = 0
+        self.ready.append((branch, reply))
+
+    def _refuse(self, branch: Branch, position: Position, why: str) -> None:
+        refusals = branch.refusals + 1
+        self._answer(branch, position, Reply(error=why))
+        branch.refusals = refusals
+        if refusals >= PATIENCE:
+            raise RuntimeError(f"the strategy goes on asking after {PATIENCE} refusals ({why}); it was closed")
+
+    def _warn(self, scope: Scope, at: str) -> None:
+        for cap, used, of in scope.warnings(self.recorder.now):
+            self._beside("budget.warning", at, cap=cap, used=used, of=of)
+
+    def _beside(self, name: str, at: str, **data: Any) -> None:
+        """A note that depends on when things happened: outside the canonical record."""
+        self.recorder.record((), Note(name, at, data))
+
+    # Ends.
+
+    def _watch_deadline(self, scope: Scope) -> None:
+        if scope.deadline is not None:
+            delay = max(scope.deadline - self.recorder.now, 0.0)
+            self.timers.append(self.loop.call_later(delay, self._time_is_up, scope))
+
+    def _time_is_up(self, scope: Scope) -> None:
+        """Calls in flight or held back in `scope` end now."""
+        if self.done.done():
+            return
+        scope.refused = scope.refused or "budget:seconds"
+        for branch in [branch for branch in self.asked if scope in branch.scope.chain]:
+            position, call, needs, task = self.asked.pop(branch)
+            task.cancel()
+            branch.scope.settle(call, Reply(error=scope.refused), needs)
+            self._beside("budget.exceeded", call.at, cap="seconds")
+            self._refuse(branch, position, "budget:seconds")
+        self._let_go()
+        self._pump()
+
+    def _cancel(self) -> Answer:
+        """Answer everything with `cancelled` and let the strategy say what it has."""
+        if not self.done.cancelled() and self.done.exception() is None:
+            return self.done.result()  # it had just come to its end
+        self.cancelled = True
+        self.done = self.loop.create_future()
+        waiting = [(position, branch) for branch, (position, *_) in self.asked.items()]
+        waiting += [(position, branch) for branch, position, _ in self.held]
+        for *_, task in self.asked.values():
+            task.cancel()
+        self.asked.clear()
+        self.held.clear()
+        for position, branch in sorted(waiting, key=lambda pair: pair[0]):
+            self._refuse(branch, position, "cancelled")
+        self._pump()
+        if self.done.done() and self.done.exception() is None:
+            return self.done.result()
+        return Answer("", "cancelled")
+
+    def _end(self, answer: Answer) -> None:
+        stop = answer.stop
+        if self.cancelled:
+            stop = "cancelled"
+        elif self.root.refused is not None and stop != "solved":
+            stop = self.root.refused
+        ended = Ended(stop, _readable(answer.text), answer.node, answer.score, answer.ranked)
+        self.recorder.record((self.branch.step + 1,), ended)
+
+    def _end_with_error(self, error: BaseException) -> None:
+        if not isinstance(error, Divergence):  # then the record stands as it was
+            ended = Ended("error", error=_readable(f"{type(error).__name__}: {error}"))
+            self.recorder.record((self.branch.step + 1,), ended)
+
+    def _close(self) -> None:
+        for timer in self.timers:
+            timer.cancel()
+        for *_, task in self.asked.values():
+            task.cancel()
+        self.asked.clear()
+        for branch in reversed(self.open):
+            branch.thinking.close()
+
+
+def _reply(got: Any) -> Reply:
+    if isinstance(got, str):
+        return Reply(_readable(got))
+    if not isinstance(got, Reply):
+        return Reply(error=f"TypeError: the model returned {type(got).__name__}, not a Reply or a str")
+    text = _readable(got.text)
+    return got if text is got.text else msgspec.structs.replace(got, text=text)
+
+
+def _readable(text: str) -> str:
+    """`text`, with the lone surrogates that no file could hold replaced."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text

@@ -1,0 +1,370 @@
+"""The record on disk: one JSON object a line, appended as the run goes.
+
+Rule: the first line is a header that says how the run was made, every other line is a `Line`.
+A line is whole or it is not there: a file that was cut off in mid-line by a kill reads up to the
+last whole line, any other damage is an error that names the file and the line. Nothing that is
+read is executed.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tot_lab.core.calls import Call, Message, Reply
+from tot_lab.core.parts import Part
+from tot_lab.core.records import Decided, Decision, Ended, Line, Note, Position, Record, Scored, Thought
+from tot_lab.core.task import Task
+from tot_lab.version import __version__
+
+try:
+    import fcntl
+except ImportError:  # not on Windows: there, two writers of one journal are not told apart
+    fcntl = None  # type: ignore[assignment]
+
+SCHEMA = 1
+
+
+class Header(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a run was made.
+
+    tot_lab: schema of the file. version: of the package that wrote it. started: ISO 8601, UTC.
+    task, strategy, model, budget: their settings; {} where a run has none.
+    """
+
+    tot_lab: int
+    version: str
+    id: str
+    started: str
+    task: dict[str, Any] = {}
+    strategy: dict[str, Any] = {}
+    model: dict[str, Any] = {}
+    budget: dict[str, Any] = {}
+    repeat: int = 0
+
+    @classmethod
+    def now(cls, **settings: Any) -> Header:
+        """A header of this version and moment, with an id of its own."""
+        started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        return cls(SCHEMA, __version__, secrets.token_hex(4), started, **settings)
+
+    @property
+    def filename(self) -> str:
+        """Where the run is kept inside its folder: date, strategy and id."""
+        date = self.started[:19].replace("-", "").replace(":", "").replace("T", "-")
+        name = str(self.strategy.get("kind", "run")).replace("/", "-")
+        return f"{date}-{name}-{self.id}.jsonl"
+
+
+class JournalError(ValueError):
+    """A journal that cannot be read, or written: the message names the file and the line."""
+
+
+class Divergence(RuntimeError):
+    """A run that was to repeat a record did something else: the message says what and where."""
+
+
+_encoder = msgspec.json.Encoder()
+_line_decoder = msgspec.json.Decoder(Line)
+_header_decoder = msgspec.json.Decoder(Header)
+
+
+def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]:
+    """The header and the lines of a journal, and the number of bytes they take.
+
+    Raises OSError when the file cannot be opened, `JournalError` when it is damaged or newer."""
+    data = Path(path).read_bytes()
+    end = data.rfind(b"\n") + 1  # what stands behind it was cut off by a kill
+    first = data.find(b"\n", 0, end) + 1
+    if first == 0:
+        raise JournalError(f"{path}, line 1: no whole header; this is no journal, or an empty one")
+    try:
+        schema = msgspec.json.decode(data[:first])
+        if isinstance(schema, dict) and isinstance(schema.get("tot_lab"), int) and schema["tot_lab"] > SCHEMA:
+            raise JournalError(
+                f"{path}, line 1: written by a newer tot_lab ({schema.get('version', 'unknown')}, schema "
+                f"{schema['tot_lab']}); this one ({__version__}) reads up to schema {SCHEMA}"
+            )
+        header = _header_decoder.decode(data[:first])
+    except msgspec.MsgspecError as error:
+        raise JournalError(f"{path}, line 1: no header of a journal: {error}") from None
+    try:
+        return header, _line_decoder.decode_lines(data[first:end]), end
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        for number, line in enumerate(data[first:end].split(b"\n")[:-1], 2):
+            try:
+                _line_decoder.decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise JournalError(f"{path}, line {number}: {error}") from None
+        raise
+
+
+def write_journal(path: str | os.PathLike[str], header: Header, lines: Sequence[Line]) -> Path:
+    """Write a whole journal; an existing file is replaced at once or not at all."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(_encoder.encode(header) + b"\n" + _encoder.encode_lines(lines))
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+    return target
+
+
+class Recorder:
+    """Takes records in, appends them to a journal and tells watchers.
+
+    The driver uses it for every run. It is also there for your own search code:
+
+        recorder = tl.Recorder("my search")
+        root = recorder.thought("the problem")
+        step = recorder.thought("a first step", parent=root)
+        recorder.score(step, 0.7)
+        recorder.end("the answer", node=step)
+        tl.plot_tree(recorder.run)
+
+    name: what the search is called. task: what it works on, if it is a tot_lab task.
+    path: file to append to, None = keep the run in memory.
+    """
+
+    def __init__(
+        self,
+        name: str = "",
+        *,
+        task: Task | None = None,
+        path: str | os.PathLike[str] | None = None,
+        header: Header | None = None,
+    ) -> None:
+        self.header = header or Header.now(
+            strategy={"kind": "recorded", "name": name}, task=task.settings() if task else {}
+        )
+        self.lines: list[Line] = []
+        self.path = None if path is None else Path(path)
+        self.watchers: list[Callable[[Sequence[Line]], None]] = []
+        self._start = time.perf_counter()
+        self._written = 0
+        self._expected: dict[Position, list[Record]] = {}
+        self._only_expected = False
+        self._children: dict[str, int] = {}
+        self._file: int | None = None
+        self._size = 0
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._open(os.O_CREAT | os.O_EXCL)
+            self._append(_encoder.encode(self.header) + b"\n")
+
+    @classmethod
+    def resuming(cls, path: Path, header: Header, lines: list[Line], size: int) -> Recorder:
+        """A recorder that goes on with a journal after its first `size` bytes. What the run does
+        again must be what stands there."""
+        recorder = cls(header=header)
+        recorder.expect(lines)
+        recorder.path = path
+        recorder._open(0)
+        os.ftruncate(recorder._file or 0, size)
+        recorder._size = size
+        recorder._written = len(lines)
+        recorder._start -= lines[-1].t if lines else 0.0
+        return recorder
+
+    def expect(self, lines: list[Line], *, only: bool = False) -> None:
+        """Start from `lines`: records of their positions are compared, not recorded anew. With
+        `only`, any other record is a `Divergence`."""
+        self._only_expected = only
+        self.lines = list(lines)
+        self._written = len(lines)
+        for line in lines:
+            if line.p:
+                self._expected.setdefault(line.p, []).append(line.e)
+        for records in self._expected.values():
+            records.reverse()
+
+    @property
+    def now(self) -> float:
+        """Seconds since the run began."""
+        return time.perf_counter() - self._start
+
+    def record(self, position: Position, record: Record, paid: float | None = None) -> None:
+        """Take in one record. It is written by the next `flush`."""
+        expected = self._expected.get(position)
+        if expected:
+            known = expected.pop()
+            if known != record:
+                raise Divergence(f"at {_place(position, known)}: {_difference(known, record)}")
+            return
+        if self._only_expected and position:
+            raise Divergence(f"at {_place(position, record)}: a {type(record).__name__} that the record lacks")
+        self.lines.append(Line(position, self.now, record, paid))
+
+    def missing(self) -> Record | None:
+        """The first record that was expected and has not come again."""
+        left = [(position, records[-1]) for position, records in self._expected.items() if records]
+        return min(left, key=lambda pair: pair[0])[1] if left else None
+
+    def flush(self) -> None:
+        """Append what is new to the file, in one write, and tell the watchers."""
+        batch = self.lines[self._written :]
+        if not batch:
+            return
+        self._written = len(self.lines)
+        if self._file is not None:
+            self._append(_encoder.encode_lines(batch))
+        for watcher in self.watchers:
+            watcher(batch)
+
+    def close(self) -> None:
+        """Write what is left and let go of the file."""
+        self.flush()
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _open(self, flags: int) -> None:
+        assert self.path is not None
+        self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0) | flags, 0o644)
+        if fcntl is not None:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(self._file)
+                self._file = None
+                raise JournalError(f"{self.path}: another process is writing this run") from None
+
+    def _append(self, data: bytes) -> None:
+        """A write that fails (a full disk) costs the file, never the run: what is written stays
+        whole, and the run goes on in memory, saying so."""
+        assert self._file is not None
+        try:
+            done = 0
+            while done < len(data):
+                done += os.write(self._file, data[done:])
+            self._size += len(data)
+        except OSError as error:
+            warnings.warn(
+                f"{self.path}: {error.strerror}; the run goes on in memory only: save it elsewhere "
+                f"with run.save(path)",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            os.ftruncate(self._file, self._size)
+            os.close(self._file)
+            self._file, self.path = None, None
+
+    # For your own search code.
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if not any(isinstance(line.e, Ended) for line in self.lines):
+            self.end(stop="answered" if kind is None else "error")
+        self.close()
+
+    def _happened(self, record: Record) -> None:
+        self.record((len(self.lines),), record)
+        self.flush()
+
+    def thought(
+        self, text: str, parent: str | None = None, *, source: Sequence[str] = (), depends: Sequence[str] = ()
+    ) -> str:
+        """A new thought below `parent` (None = the root, of which a run has one); returns its id."""
+        if parent is None:
+            if self._children:
+                raise ValueError("this run has its root already; name the parent of a further thought")
+            id = "0"
+        else:
+            self._known(parent)
+            id = f"{parent}.{self._children[parent]}"
+        self._happened(Thought(id, parent, text, tuple(source), tuple(depends)))
+        if parent is not None:
+            self._children[parent] += 1
+        self._children[id] = 0
+        return id
+
+    def score(
+        self, id: str, score: float | None, *, draws: Sequence[float | None] = (), by: str = "value"
+    ) -> None:
+        """An evaluation of a thought: 0–1, or None for one that could not be read."""
+        self._known(id)
+        if score is not None and not 0 <= score <= 1:
+            raise ValueError(f"the score of thought {id!r} is {score}; a score lies in 0–1")
+        self._happened(Scored(id, score, score, tuple(draws), by))
+
+    def decide(self, id: str, what: Decision, reason: str = "", other: str | None = None) -> None:
+        """A decision about a thought; for the words see `Decided`."""
+        self._known(id)
+        self._happened(Decided(id, what, reason, other))
+
+    def note(self, name: str, at: str = "0", **data: Any) -> None:
+        """An architecture event of your own."""
+        self._happened(Note(name, at, data))
+
+    def call(self, at: str, prompt: str, reply: Reply | str, *, kind: str = "ask", draw: int = 0) -> None:
+        """A model call that your code made, and its reply."""
+        position = (len(self.lines),)
+        got = Reply(reply) if isinstance(reply, str) else reply
+        self.record(position, Call(at, kind, (Message("user", prompt),), draw))
+        self.record(position, got, paid=got.cost)
+        self.flush()
+
+    def end(self, answer: str = "", *, node: str | None = None, stop: str = "answered") -> None:
+        """The end of the run."""
+        score = None
+        if node is not None:
+            self._known(node)
+            scores = [e.score for line in self.lines if isinstance(e := line.e, Scored) and e.id == node]
+            score = scores[-1] if scores else None
+            self.decide(node, "solution", stop)
+        self._happened(Ended(stop, answer, node, score))
+
+    def _known(self, id: str) -> None:
+        if id not in self._children:
+            raise ValueError(f"no thought {id!r} in this run")
+
+    @property
+    def run(self) -> Any:
+        """The run so far, with its tree, frames and figures (`tl.Run`)."""
+        from tot_lab.run import Run  # noqa: PLC0415  a recorder offers what it has recorded
+
+        return Run(self.header, list(self.lines), self.path)
+
+
+def settings_of(model: object) -> dict[str, Any]:
+    """How a header tells of a model: a part's settings, else a function's name."""
+    if isinstance(model, Part):
+        return model.settings()
+    name = getattr(model, "__qualname__", None) or type(model).__qualname__
+    return {"kind": "function", "module": getattr(model, "__module__", ""), "name": name}
+
+
+def _place(position: Position, record: Record) -> str:
+    id = getattr(record, "at", None) or getattr(record, "id", None)
+    place = ".".join(map(str, position))
+    return f"position {place}" + (f", thought {id}" if id else "")
+
+
+def _difference(known: Record, now: Record) -> str:
+    if type(known) is not type(now):
+        return f"the record has a {type(known).__name__}, this run made a {type(now).__name__}"
+    fields = [name for name in known.__struct_fields__ if getattr(known, name) != getattr(now, name)]
+    shown = "; ".join(
+        f"{name} was {_short(getattr(known, name))}, is {_short(getattr(now, name))}" for name in fields
+    )
+    return f"{type(known).__name__} differs: {shown}"
+
+
+def _short(value: object, most: int = 200) -> str:
+    text = repr(value)
+    return text if len(text) <= most else f"{text[:most]}…"

@@ -1,0 +1,253 @@
+"""A simulated player of the Game of 24: everything works with no key and no network.
+
+Rule: it knows no more than a model would. It reads the prompt's text and the sampling settings,
+never what the call is for or where it stands in a tree; only its knowledge of the game is perfect,
+and `skill` and `noise` say how much of it shows. A reply follows from (seed, prompt, settings,
+draw, repeat) by SHA-256, so it is the same in every process. Every reply says that it is simulated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+from random import Random
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field
+
+from tot_lab.core.calls import Call, Reply, estimated_tokens
+from tot_lab.core.parts import Part
+from tot_lab.domains.arithmetic import OPERATORS, TARGET, joined, number, win_share
+from tot_lab.domains.game24 import step_line, terms_after
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+_KINDS = (  # what tells the prompts apart, by their closing words
+    ("none", re.compile(r"nothing is left to join", re.I)),
+    ("vote", re.compile(r"best: N\b")),
+    ("joint", re.compile(r"JSON array of the \d+ scores", re.I)),
+    ("value", re.compile(r"\bsure\b.*\bimpossible\b", re.I | re.S)),
+    ("propose", re.compile(r"(\d{1,4}) different next steps", re.I)),
+    ("sample", re.compile(r"\bone (?:concise )?next step", re.I)),
+    ("answer", re.compile(r"^Answer:", re.M)),
+)
+_LEFT = re.compile(r"numbers left:([-\d/. \t]*)", re.I)
+_STEP_LEFT = re.compile(r"\(left:([-\d/. \t]*)\)", re.I)
+_HAND = re.compile(r"(?<![-\d/.])(\d{1,2}(?:[ \t,]+\d{1,2}){3})(?![ \t]*[-+*/=\d])")
+_GARBLED = ("", "...", "I have lost the thread here.", '{"steps": [{"a": ', "?? ?? ??")
+_UNKNOWN = "I am a simulated player of the Game of 24, and I do not understand this prompt."
+
+_Numbers = tuple[Fraction, ...]
+
+
+class _Move(NamedTuple):
+    a: Fraction
+    op: str
+    b: Fraction
+    line: str
+    left: _Numbers
+
+
+class _Seen(NamedTuple):
+    """What a prompt asks: its kind, how many steps, and the numbers it is about (for `vote` and
+    `joint`, those left after each candidate)."""
+
+    kind: str
+    steps: int = 1
+    left: _Numbers = ()
+    candidates: tuple[_Numbers, ...] = ()
+
+
+class SimGame24(Part):
+    """A model, as `Lab` takes one: an async callable `Call -> Reply`.
+
+    skill: 0–1, the chance that a step is chosen among those that keep 24 reachable, where there
+        are such and others. noise: 0–1, the chance that a judgement says the opposite of the truth.
+    garble: 0–1, the share of replies that cannot be read.
+    latency: mean seconds until a reply, ≥ 0; latency_spread: `constant` or `exponential`.
+    seed: another seed is another model of the same abilities.
+
+    `temperature=0` makes all draws and repeats alike. `max_tokens` and `stop` cut the reply.
+    Log-probabilities are not simulated. It costs nothing; tokens are estimated (4 bytes each).
+    """
+
+    kind = "sim/game24"
+    skill: Share = 0.8
+    noise: Share = 0.1
+    garble: Share = 0.0
+    latency: Annotated[float, Field(ge=0)] = 0.0
+    latency_spread: Literal["constant", "exponential"] = "constant"
+    seed: int = 0
+
+    async def __call__(self, call: Call) -> Reply:
+        """The reply to `call`, after `latency`."""
+        prompt = call.prompt
+        settled = call.temperature == 0
+        key = json.dumps(
+            [
+                self.seed,
+                [(message.role, message.content) for message in call.messages],
+                [call.model, call.temperature, call.seed, call.response_format],
+                [0, 0] if settled else [call.draw, call.repeat],
+            ],
+            sort_keys=True,
+        )
+        digest = hashlib.sha256(key.encode()).digest()
+        if self.latency:
+            spread = self.latency_spread == "exponential"
+            wait = Random(digest[16:]).expovariate(1 / self.latency) if spread else self.latency
+            await asyncio.sleep(wait)
+        text = self._written(call, prompt, Random(digest[:16]))
+        for word in call.stop:
+            text = text.partition(word)[0]
+        finish = "stop"
+        if call.max_tokens is not None and estimated_tokens(text) > call.max_tokens:
+            text = text.encode()[: 4 * call.max_tokens].decode(errors="ignore")
+            finish = "length"
+        return Reply(
+            text,
+            model=self.kind,
+            input_tokens=estimated_tokens(prompt),
+            output_tokens=estimated_tokens(text),
+            cost=0.0,
+            finish=finish,
+            simulated=True,
+        )
+
+    def _written(self, call: Call, prompt: str, random: Random) -> str:
+        seen = _seen(prompt)
+        if seen.kind == "":
+            return _UNKNOWN
+        if random.random() < self.garble:
+            return random.choice(_GARBLED)
+        text = "none"
+        if seen.kind in ("sample", "propose"):
+            text = _shown(self._moves(seen.left, seen.steps, random), call)
+        elif seen.kind == "value":
+            text = self._judgement(seen.left, random)
+        elif seen.kind == "joint":
+            text = json.dumps([self._score(left, random) for left in seen.candidates])
+        elif seen.kind == "vote":
+            scores = [self._score(left, random) for left in seen.candidates]
+            text = f"best: {scores.index(max(scores)) + 1}"
+        elif seen.kind == "answer":
+            text = self._played(seen.left, "step by step" in prompt, random)
+        return text
+
+    def _moves(self, left: _Numbers, count: int, random: Random) -> list[_Move]:
+        """Up to `count` different moves from `left`, in no order of merit."""
+        pools = [list(pool) for pool in _possible(left)]
+        chosen: list[_Move] = []
+        while len(chosen) < count and any(pools):
+            first = 0 if random.random() < self.skill else 1
+            pool = pools[first] or pools[1 - first]
+            chosen.append(pool.pop(random.randrange(len(pool))))
+        random.shuffle(chosen)
+        return chosen
+
+    def _believes(self, left: _Numbers, random: Random) -> bool:
+        """Whether it thinks that 24 can be reached from `left`."""
+        return (win_share(left) > 0) != (random.random() < self.noise)
+
+    def _judgement(self, left: _Numbers, random: Random) -> str:
+        believes = self._believes(left, random)
+        if len(left) == 1:
+            return f"The result is {left[0]}.\n{'sure' if believes else 'impossible'}"
+        tried = random.choice([move for pool in _possible(left) for move in pool]).line
+        label = "impossible"
+        if believes:
+            label = "sure" if len(left) == 2 or random.random() < 0.5 else "likely"
+        return f"I tried {tried} and others.\n{label}"
+
+    def _score(self, left: _Numbers, random: Random) -> float:
+        believes = bool(left) and self._believes(left, random)
+        if len(left) == 1:
+            return float(believes)
+        return round(random.uniform(0.7, 0.95) if believes else random.uniform(0.0, 0.3), 2)
+
+    def _played(self, hand: _Numbers, aloud: bool, random: Random) -> str:
+        """A whole game in one reply."""
+        left, lines = hand, list[str]()
+        while len(left) > 1:
+            move = self._moves(left, 1, random)[0]
+            lines.append(move.line)
+            left = move.left
+        terms = terms_after(" ".join(map(str, hand)), tuple(lines)) or ()
+        answer = f"Answer: {terms[0].expression}"
+        return "\n".join([*lines, answer]) if aloud else answer
+
+
+def _shown(moves: Sequence[_Move], call: Call) -> str:
+    """`moves` in plain text, or in JSON when the call has a schema: one alone, or a list of them."""
+    if call.response_format is None or not moves:
+        return "\n".join(move.line for move in moves) or "none"
+    picks = [{"a": str(move.a), "op": move.op, "b": str(move.b)} for move in moves]
+    return json.dumps({"steps": picks} if "steps" in call.response_format.get("properties", {}) else picks[0])
+
+
+@lru_cache(maxsize=4096)
+def _seen(prompt: str) -> _Seen:
+    """What `prompt` asks; its kind is "" when that is not understood. The last paragraph decides,
+    or else the whole text: a prompt may quote the words of another."""
+    if str(TARGET) not in prompt:
+        return _Seen("")
+    for text in (prompt.rpartition("\n\n")[2], prompt):
+        for kind, words in _KINDS:
+            match = words.search(text)
+            if match is not None:
+                return _read(kind, int(match[1]) if kind == "propose" else 1, prompt)
+    return _Seen("")
+
+
+def _read(kind: str, count: int, prompt: str) -> _Seen:
+    if kind in ("vote", "joint"):
+        if kind == "joint":
+            listed = prompt.rpartition("Candidates")[2]
+            rows = [line for line in listed.split("\n") if re.match(r"\d+\. ", line)]
+        else:
+            rows = re.split(r"^Candidate \d+:", prompt, flags=re.M)[1:]
+        candidates = tuple(_last_left(row) for row in rows)
+        return _Seen(kind, candidates=candidates) if candidates else _Seen("")
+    hand = _HAND.search(prompt)
+    left = _numbers(hand[1].replace(",", " ")) if hand else ()
+    if kind == "answer":
+        playable = all(1 <= value <= 13 for value in left)
+    else:
+        left, playable = _last_left(prompt, left), True
+    return _Seen(kind, count, left) if left and playable else _Seen("")
+
+
+def _last_left(text: str, otherwise: _Numbers = ()) -> _Numbers:
+    """The numbers left that `text` states last; a line of its own goes before those in steps, which
+    may be an example's."""
+    found = _LEFT.findall(text) or _STEP_LEFT.findall(text)
+    return _numbers(found[-1]) if found else otherwise
+
+
+def _numbers(text: str) -> _Numbers:
+    """One to four numbers, in ascending order; none when that is not what `text` holds."""
+    read = [number(word.rstrip(".")) for word in text.split()]
+    values = [value for value in read if value is not None]
+    return tuple(sorted(values)) if len(values) == len(read) <= 4 else ()
+
+
+@lru_cache(maxsize=4096)
+def _possible(left: _Numbers) -> tuple[tuple[_Move, ...], tuple[_Move, ...]]:
+    """All moves from `left`, each once: those after which 24 can be reached, and the others."""
+    moves: dict[str, _Move] = {}
+    for i, a in enumerate(left):
+        for j, b in enumerate(left):
+            for op in OPERATORS:
+                value = joined(a, op, b)
+                if i == j or value is None or (op in "+*" and i < j):
+                    continue
+                rest = [other for k, other in enumerate(left) if k not in (i, j)]
+                line = step_line(a, op, b, value, rest)
+                moves[line] = _Move(a, op, b, line, tuple(sorted([*rest, value])))
+    good = tuple(move for move in moves.values() if win_share(move.left) > 0)
+    return good, tuple(move for move in moves.values() if win_share(move.left) == 0)

@@ -1,0 +1,349 @@
+"""A run: what a person holds after a search.
+
+Rule: a run is its records. Everything here is a fold over them, computed when it is asked for, so
+a run that was loaded, recorded by a person's own code or cut off by a kill shows the same way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tot_lab.core.calls import Call, Reply
+from tot_lab.core.parts import needs_functions, part_of
+from tot_lab.core.records import Ended, Line, Note, Position, Record, canonical
+from tot_lab.core.strategy import Strategy
+from tot_lab.core.task import Answer, Domain, Task
+from tot_lab.core.thinking import Budget
+from tot_lab.core.tree import Node, Tree
+from tot_lab.driver import Driver
+from tot_lab.journal import Divergence, Header, JournalError, Recorder, read_journal, write_journal
+
+if TYPE_CHECKING:
+    import networkx
+    import pandas
+
+
+class Usage(NamedTuple):
+    """What calls used. cost: USD if each call were paid, paid: USD really paid; None when the
+    price of a call is not known. Tokens are None when a model does not count them."""
+
+    calls: int
+    errors: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cost: float | None
+    paid: float | None
+
+
+class Replay(NamedTuple):
+    """identical: whether the run, made again from its own replies, gave the same canonical
+    record. records: how many there are. divergence: the first difference, None without one."""
+
+    identical: bool
+    records: int
+    divergence: str | None
+
+
+class Run:
+    """One run, finished or not. `path` is its journal, None when it is in memory only."""
+
+    def __init__(self, header: Header, lines: list[Line], path: Path | None = None) -> None:
+        self.header = header
+        self.lines = lines
+        self.path = path
+
+    # What was asked.
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self.header.id
+
+    @cached_property
+    def task(self) -> Task | None:
+        """What it worked on; None for a recorded search that has no task of this project."""
+        return task_of(self.header.task) if self.header.task else None
+
+    @cached_property
+    def strategy(self) -> Strategy | None:
+        """How it searched; None for a recorded search of your own."""
+        part = part_of(self.header.strategy) if self.header.strategy.get("kind") != "recorded" else None
+        return part if isinstance(part, Strategy) else None
+
+    @property
+    def question(self) -> str:
+        """The problem in words."""
+        if self.header.task:
+            return str(self.header.task.get("question", ""))
+        return self.tree.root.text if self.tree.roots else ""
+
+    @property
+    def name(self) -> str:
+        """What the search is called."""
+        return str(self.header.strategy.get("name") or self.header.strategy.get("kind", "run"))
+
+    # What came of it.
+
+    @cached_property
+    def events(self) -> list[Record]:
+        """The canonical list: every record in program order."""
+        return canonical(self.lines)
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The tree of thoughts."""
+        return Tree.of(self.events)
+
+    @cached_property
+    def _ended(self) -> Ended | None:
+        return next((line.e for line in reversed(self.lines) if isinstance(line.e, Ended)), None)
+
+    @property
+    def result(self) -> Answer | None:
+        """The strategy's answer; None before the end."""
+        end = self._ended
+        return None if end is None else Answer(end.answer, end.stop, end.node, end.score, end.ranked)
+
+    @property
+    def answer(self) -> str:
+        """The answer's text, "" when there is none."""
+        return self._ended.answer if self._ended else ""
+
+    @property
+    def stopped(self) -> str | None:
+        """Why it ended, a stop word; None when it has not (it runs, or was killed)."""
+        return self._ended.stop if self._ended else None
+
+    @property
+    def error(self) -> str | None:
+        """The bug that ended it, if one did."""
+        return self._ended.error if self._ended else None
+
+    @property
+    def score(self) -> float | None:
+        """The score of the answer's thought, 0–1."""
+        return self._ended.score if self._ended else None
+
+    @cached_property
+    def grade(self) -> float | None:
+        """How right the answer is, 0–1; None when the task has nothing to hold it against, or the
+        function that grades it was not stored with the run."""
+        if self.task is None or self._ended is None or needs_functions(self.task.domain):
+            return None
+        return self.task.grade(self.answer)
+
+    @property
+    def correct(self) -> bool | None:
+        """Whether the answer is right; None when that is not known."""
+        return None if self.grade is None else self.grade == 1.0
+
+    @cached_property
+    def reachable(self) -> float | None:
+        """The best grade of any leaf: what a perfect choice among them would have got."""
+        if self.task is None or needs_functions(self.task.domain):
+            return None
+        held = [self.task.domain.answer(self.task, self.tree.texts(leaf.id)) for leaf in self.tree.leaves()]
+        grades = [grade for text in held if text is not None and (grade := self.task.grade(text)) is not None]
+        return max(grades, default=None if self.grade is None else 0.0)
+
+    @property
+    def best(self) -> Node | None:
+        """The thought that holds the answer."""
+        return self.tree[self._ended.node] if self._ended and self._ended.node is not None else None
+
+    @property
+    def candidates(self) -> list[Node]:
+        """The ranked leaves, best first."""
+        return [self.tree[id] for id in self._ended.ranked] if self._ended else []
+
+    @property
+    def solution_path(self) -> list[str]:
+        """Ids from the root to the thought that holds the answer; [] without one."""
+        return [node.id for node in self.tree.path(self.best.id)] if self.best else []
+
+    # What it took.
+
+    @cached_property
+    def usage(self) -> Usage:
+        """What all its calls used."""
+        return usage_of(self.lines)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time from start to last record."""
+        return self.lines[-1].t if self.lines else 0.0
+
+    @cached_property
+    def simulated(self) -> bool:
+        """True when a simulated model wrote any of its replies."""
+        return any(isinstance(line.e, Reply) and line.e.simulated for line in self.lines)
+
+    @cached_property
+    def diagnostics(self) -> dict[str, int]:
+        """Parse retries, unread and failed thoughts, repeats, failed and refused calls: how many of each."""
+        states = Counter(node.state for node in self.tree)
+        errors = [line.e.error for line in self.lines if isinstance(line.e, Reply) and line.e.error]
+        refused = sum(error.startswith(("budget:", "cancelled", "limit:")) for error in errors)
+        return {
+            "unreadable_replies": sum(isinstance(e, Note) and e.name == "parse.unreadable" for e in self.events),
+            "unread_thoughts": sum(node.unread for node in self.tree),
+            "failed_thoughts": states["failed"],
+            "duplicates": states["duplicate"],
+            "failed_calls": len(errors) - refused,
+            "refused_calls": refused,
+        }
+
+    # What can be done with it.
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the whole record to `path`; an existing file is replaced at once or not at all."""
+        return write_journal(path, self.header, self.lines)
+
+    async def replay(self, strategy: Strategy | None = None, task: Task | None = None) -> Replay:
+        """Make the run again from its own replies, with no model, and compare every record. Pass
+        the strategy or the task if they hold functions of your own and the run was loaded."""
+        strategy, task = runnable(self.header, strategy or self.strategy, task or self.task)
+        recorder = Recorder(header=self.header)
+        recorder.expect(self.lines, only=True)
+        driver = Driver(
+            _no_model,
+            recorder,
+            budget=budget_of(self.header),
+            repeat=self.header.repeat,
+            replies=replies_of(self.lines),
+            in_order=True,
+        )
+        try:
+            await driver.drive(strategy.think(task.hidden()))
+            missing = recorder.missing()
+            divergence = None if missing is None else f"the record goes on with {missing!r}"
+        except Divergence as error:
+            divergence = str(error)
+        return Replay(divergence is None, len(self.events), divergence)
+
+    def graph(self) -> networkx.DiGraph[str]:
+        """The tree and its links as a networkx DiGraph; for the attributes see `tl.graph_of`."""
+        from tot_lab.figures.graph import graph_of  # noqa: PLC0415
+
+        return graph_of(self)
+
+    def nodes_df(self) -> pandas.DataFrame:
+        """One row per thought; for the columns see `tot_lab.frames.nodes_df`."""
+        from tot_lab.frames import nodes_df  # noqa: PLC0415
+
+        return nodes_df(self)
+
+    def calls_df(self) -> pandas.DataFrame:
+        """One row per model call; for the columns see `tot_lab.frames.calls_df`."""
+        from tot_lab.frames import calls_df  # noqa: PLC0415
+
+        return calls_df(self)
+
+    def events_df(self) -> pandas.DataFrame:
+        """One row per record, live order; for the columns see `tot_lab.frames.events_df`."""
+        from tot_lab.frames import events_df  # noqa: PLC0415
+
+        return events_df(self)
+
+    def __repr__(self) -> str:
+        from tot_lab.report import run_text  # noqa: PLC0415
+
+        return run_text(self)
+
+    def _repr_html_(self) -> str:
+        from tot_lab.report import run_html  # noqa: PLC0415
+
+        return run_html(self)
+
+
+def load(path: str | os.PathLike[str]) -> Run:
+    """The run in a journal, up to its last whole line.
+
+    Raises OSError when the file cannot be opened, `JournalError` (with file and line) when it is
+    damaged or written by a newer version. Nothing in it is executed or imported."""
+    header, lines, _ = read_journal(path)
+    run = Run(header, lines, Path(path))
+    try:
+        run.tree  # noqa: B018  a record that names an unknown thought shows here, not later
+    except (KeyError, ValueError) as error:
+        raise JournalError(f"{path}, {_line_of(lines)}: {error.args[0]}") from None
+    return run
+
+
+def _line_of(lines: Sequence[Line]) -> str:
+    """Which line of the file is the first that the tree cannot take in."""
+    tree = Tree()
+    for number, line in sorted(enumerate(lines, 2), key=lambda pair: pair[1].p):
+        try:
+            tree.add(line.e)
+        except (KeyError, ValueError):
+            return f"line {number}"
+    return "a line"
+
+
+def usage_of(lines: Sequence[Line]) -> Usage:
+    """What the calls in `lines` used; refused calls were not made and are not counted."""
+    replies = [(line.e, line.paid) for line in lines if isinstance(line.e, Reply) and not _refused(line.e)]
+    done = [reply for reply, _ in replies if reply.error is None]
+    return Usage(
+        len(replies),
+        len(replies) - len(done),
+        _total([reply.input_tokens for reply in done]),
+        _total([reply.output_tokens for reply in done]),
+        _total([reply.cost for reply in done]),
+        _total([paid for reply, paid in replies if reply.error is None]),
+    )
+
+
+def _total(amounts: list[Any]) -> Any:
+    return None if None in amounts else sum(amounts)
+
+
+def _refused(reply: Reply) -> bool:
+    return reply.error is not None and reply.error.startswith(("budget:", "cancelled", "limit:at_most"))
+
+
+def replies_of(lines: Sequence[Line]) -> dict[Position, Reply]:
+    """The reply to each call, by its position."""
+    return {line.p: line.e for line in lines if isinstance(line.e, Reply)}
+
+
+def budget_of(header: Header) -> Budget | None:
+    """The caps a run was made under."""
+    return Budget(**header.budget) if header.budget else None
+
+
+def task_of(settings: dict[str, Any]) -> Task:
+    """The task that a header tells of."""
+    domain = part_of(settings["domain"])
+    if not isinstance(domain, Domain):
+        raise ValueError(f"{domain.kind!r} is no domain")
+    return Task(**{**settings, "domain": domain})
+
+
+def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tuple[Strategy, Task]:
+    """The strategy and the task to make a recorded run again with. Raises LookupError when they
+    need a function that files do not hold."""
+    if strategy is None:
+        part = part_of(header.strategy)
+        if not isinstance(part, Strategy):
+            raise LookupError("this record was not made by a strategy; it can be shown, not run again")
+        strategy = part
+    if task is None:
+        task = task_of(header.task)
+    missing = [*needs_functions(strategy), *needs_functions(task.domain)]
+    if missing:
+        raise LookupError(
+            f"this run was made with functions that files do not hold ({', '.join(missing)}): pass "
+            f"strategy= or task= with them"
+        )
+    return strategy, task
+
+
+def _no_model(call: Call) -> Any:
+    raise Divergence(f"thought {call.at}: a call that the record does not answer")

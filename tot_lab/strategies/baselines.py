@@ -1,0 +1,155 @@
+"""What every search must be held against: one answer, chain of thought, best of N, self-consistency.
+
+Rule: the last two wrap any strategy, another search included. Each attempt is a subtree of its
+own with samples of its own; attempts are compared after the join.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import msgspec
+from pydantic import Field
+
+from tot_lab.core.parts import UserFunction
+from tot_lab.core.reading import finite
+from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
+from tot_lab.core.strategy import Prompting, Strategy
+from tot_lab.core.task import Answer, Task
+from tot_lab.core.thinking import Thinking, ask, attempt, every
+
+
+class OneAnswer(Prompting):
+    """Ask for the answer at once: one call (input-output prompting, Yao et al. 2023, section 2)."""
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        return (yield from _answer_once(self, task, at, reasoning=False))
+
+    def max_calls(self, task: Task) -> int:
+        return 1
+
+
+class ChainOfThought(Prompting):
+    """Ask to think step by step and then answer: one call (Wei et al. 2022)."""
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        return (yield from _answer_once(self, task, at, reasoning=True))
+
+    def max_calls(self, task: Task) -> int:
+        return 1
+
+
+class BestOf(Prompting):
+    """Let a strategy try N times and keep the attempt that is scored best; of equals the first.
+
+    strategy: what tries; any strategy. attempts: how often (N). evaluate: `value` asks the model
+    about each attempt's answer, `score` takes the attempts' own scores, or a function
+    `(task, path) -> score 0–1, or None`.
+    """
+
+    strategy: Strategy
+    attempts: Annotated[int, Field(ge=1)] = 5
+    evaluate: Literal["value", "score"] | UserFunction = "value"
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        yield Thought(at, parent_of(at), task.question)
+        answers = yield from every(
+            [self._attempt(task, f"{at}.{k}", k) for k in range(self.attempts)],
+            at_most=self._calls_per_attempt(task),
+        )
+        ranked = sorted(answers, key=_worth, reverse=True)
+        return (yield from _choose(ranked, ranked[0]))
+
+    def max_calls(self, task: Task) -> int | None:
+        each = self._calls_per_attempt(task)
+        return None if each is None else each * self.attempts
+
+    def _calls_per_attempt(self, task: Task) -> int | None:
+        inner = self.strategy.max_calls(task)
+        return None if inner is None else inner + (self.evaluate == "value")
+
+    def _attempt(self, task: Task, at: str, number: int) -> Thinking[Answer]:
+        answer = yield from attempt(number, self.strategy.think(task, at))
+        if answer.node is None or self.evaluate == "score":
+            return answer
+        path = [f"Answer: {answer.text}"]
+        if isinstance(self.evaluate, UserFunction):
+            score = finite(self.evaluate(task, path))
+            yield Scored(answer.node, score, score, by=self.evaluate.name)
+        else:
+            call = self.call(answer.node, "value", task.domain.value_prompt(task, path))
+            reply = yield from attempt(number, ask(call))
+            if reply.error is not None:
+                yield Note("call.failed", answer.node, {"kind": "value", "error": reply.error})
+                return answer
+            raw = task.domain.read_value(reply.text)
+            top = max(task.domain.value_labels.values(), default=1.0)
+            score = None if raw is None else raw / top
+            yield Scored(answer.node, score, raw, (raw,), "value")
+        return msgspec.structs.replace(answer, score=score)
+
+
+class SelfConsistency(Strategy):
+    """Let a strategy try N times and keep the answer given most often; of equals the first
+    (Wang et al. 2023). What counts as the same answer is the domain's word.
+
+    strategy: what tries; any strategy. attempts: how often (N).
+    """
+
+    strategy: Strategy = ChainOfThought()
+    attempts: Annotated[int, Field(ge=1)] = 5
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        yield Thought(at, parent_of(at), task.question)
+        answers = yield from every(
+            [attempt(k, self.strategy.think(task, f"{at}.{k}")) for k in range(self.attempts)],
+            at_most=self.strategy.max_calls(task),
+        )
+        keys = [task.domain.same(task, answer.text) if answer.text else None for answer in answers]
+        votes = Counter(key for key in keys if key is not None)
+        if not votes:
+            return (yield from _choose(answers, answers[0]))
+        (winner, count), *_ = votes.most_common(1)
+        chosen = answers[keys.index(winner)]
+        share = count / len(answers)
+        if chosen.node is not None:
+            yield Scored(chosen.node, share, count, by="self_consistency")
+        return (yield from _choose(answers, msgspec.structs.replace(chosen, score=share)))
+
+    def max_calls(self, task: Task) -> int | None:
+        inner = self.strategy.max_calls(task)
+        return None if inner is None else inner * self.attempts
+
+
+def _answer_once(strategy: Prompting, task: Task, at: str, *, reasoning: bool) -> Thinking[Answer]:
+    yield Thought(at, parent_of(at), task.question)
+    prompt = task.domain.answer_prompt(task, reasoning)
+    reply = yield from ask(strategy.call(at, "answer", prompt))
+    if reply.error is not None:
+        yield Note("call.failed", at, {"kind": "answer", "error": reply.error})
+        halted = reply.error == "cancelled" or reply.error.startswith("budget:")
+        return Answer("", reply.error if halted else "error")
+    node = f"{at}.0"
+    yield Thought(node, at, reply.text)
+    text = task.domain.read_answer(task, reply.text)
+    if text is None:
+        yield Note("parse.unreadable", at, {"kind": "answer", "draw": 0})
+    yield Decided(node, "solution", "answered")
+    return Answer(text or "", "answered", node)
+
+
+def _worth(answer: Answer) -> tuple[bool, float]:
+    """An answer that is there beats none, a scored one an unread one."""
+    return bool(answer.text), -1.0 if answer.score is None else answer.score
+
+
+def _choose(ranked: Sequence[Answer], chosen: Answer) -> Thinking[Answer]:
+    """Answer with `chosen`, one of several attempts; the others' answers leave the search."""
+    for answer in ranked:
+        if answer.node is not None and answer.node != chosen.node:
+            yield Decided(answer.node, "pruned", "another attempt was chosen")
+    nodes = tuple(answer.node for answer in ranked if answer.node is not None)
+    stop = "answered" if chosen.text else chosen.stop
+    return Answer(chosen.text, stop, chosen.node, chosen.score, nodes)
