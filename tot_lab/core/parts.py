@@ -45,14 +45,17 @@ class Part(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _from_settings(cls, value: Any, handler: Callable[[Any], Self]) -> Self:
-        if isinstance(value, str):
-            value = {"kind": value}
+        value = cls._short_form(value)
         if isinstance(value, dict) and "kind" in value:
-            made = part_of(value)
-            if not isinstance(made, cls):
-                raise ValueError(f"{value['kind']!r} is no {cls.__name__}")
-            return made
+            value = part_of(value)
+            if not isinstance(value, cls):
+                raise ValueError(f"{value.kind!r} is no {cls.__name__}")
         return handler(value)
+
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        """What else may stand for such a part: the name of a kind that needs no settings."""
+        return {"kind": value} if isinstance(value, str) else value
 
     def settings(self) -> dict[str, Any]:
         """The part as JSON-ready data: its kind, and every field."""
@@ -95,9 +98,8 @@ class UserFunction(Part):
     source_sha256: str = ""
     _function: Callable[..., Any] | None = PrivateAttr(default=None)
 
-    @model_validator(mode="before")
     @classmethod
-    def _from_function(cls, value: Any) -> Any:
+    def _short_form(cls, value: Any) -> Any:
         return cls.of(value) if callable(value) and not isinstance(value, cls) else value
 
     @classmethod

@@ -39,6 +39,7 @@ class Expansion(Prompting):
     evaluation_draws: Count = 1
     combine: Literal["mean", "sum", "vote"] = "mean"
     max_parse_retries: Annotated[int, Field(ge=0)] = 0
+    parallel: bool = True
     proposer_prompt: str | None = None
     evaluator_prompt: str | None = None
 
@@ -95,7 +96,7 @@ class Expansion(Prompting):
             self._child(task, path, parent, k, text, repeats=first.setdefault(text, k))
             for k, text in enumerate(texts)
         ]
-        grown = yield from _all(children, at_most=self.calls_per_thought)
+        grown = yield from self._all(children, at_most=self.calls_per_thought)
         return [event for events in grown for event in events]
 
     def _sample(self, task: Task, path: Path, parent: str, count: int) -> Thinking[list[Event]]:
@@ -113,7 +114,7 @@ class Expansion(Prompting):
             return (yield from self._child(task, path, parent, k, text, repeats=k))
 
         at_most = 1 + self.calls_per_thought
-        grown = yield from _all([sampled(k, draw=k) for k in range(count)], at_most=at_most)
+        grown = yield from self._all([sampled(k, draw=k) for k in range(count)], at_most=at_most)
         for draw in range(count, count + self.max_parse_retries):
             if None not in grown:
                 break
@@ -203,7 +204,7 @@ class Expansion(Prompting):
         for those that cannot be read, as often as `max_parse_retries` allows. Returns what was
         read, and an error when no call was answered."""
         count = self.evaluation_draws
-        replies = yield from _all(
+        replies = yield from self._all(
             [ask(self._call(task, path, at, kind, prompt, draw)) for draw in range(count)], at_most=1
         )
         values = [None if reply.error is not None else read(reply.text) for reply in replies]
@@ -236,7 +237,12 @@ class Expansion(Prompting):
             raw = Counter(read).most_common(1)[0][0]
         return Scored(id, min(raw / top, 1.0), raw, tuple(draws), by)
 
-    # Prompts.
+    # Prompts and branches.
+
+    def _all(self, branches: list[Thinking[T]], *, at_most: int) -> Thinking[list[T]]:
+        if len(branches) == 1:
+            return [(yield from branches[0])]
+        return (yield from every(branches, at_most=at_most, at_once=None if self.parallel else 1))
 
     def _call(self, task: Task, path: Path, at: str, kind: str, prompt: str, draw: int) -> Call:
         return self.call(at, kind, prompt, draw, task.domain.response_format(kind, task, path))
@@ -280,9 +286,3 @@ def _unreadable(at: str, kind: str, draw: int) -> Note:
 
 def _failed(id: str, error: str | None) -> Decided:
     return Decided(id, "failed", error or "")
-
-
-def _all(branches: list[Thinking[T]], *, at_most: int) -> Thinking[list[T]]:
-    if len(branches) == 1:
-        return [(yield from branches[0])]
-    return (yield from every(branches, at_most=at_most)) if branches else []

@@ -73,7 +73,6 @@ class TreeOfThoughts(Expansion):
     min_score_improvement: Unit = 0.02
     merge: bool = False
     top_k: Count = 3
-    parallel: bool = True
     budget: Budget | None = None
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
@@ -135,7 +134,7 @@ class TreeOfThoughts(Expansion):
             elif not chosen:
                 if not kept and fresh:
                     yield Note("tot.empty_beam", at, {"depth": depth})
-                stop = self._why_empty(tree, errors)
+                stop = self._why_empty(tree, errors, full=self._room(tree) == 0)
             elif self._room(tree) == 0:
                 stop = "limit:nodes"
             elif self._converged(best):
@@ -239,11 +238,13 @@ class TreeOfThoughts(Expansion):
         full = 1 < self.convergence_window == len(window)
         return full and window[-1] - window[0] < self.min_score_improvement
 
-    def _why_empty(self, tree: Tree, errors: Sequence[str]) -> str:
-        """Why nothing is left to expand."""
+    def _why_empty(self, tree: Tree, errors: Sequence[str], *, full: bool) -> str:
+        """Why nothing is left to expand. `full`: there was no room for all children."""
         thoughts = list(tree)[1:]
         if errors and not any(node.by for node in thoughts):
             return "error"
+        if full:
+            return "limit:nodes"
         cut = any(node.state == "kept" and node.depth >= self.max_depth for node in thoughts)
         return "limit:depth" if cut else "exhausted"
 

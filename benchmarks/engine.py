@@ -1,0 +1,213 @@
+"""What the engine itself costs: a search whose model answers at once, and one whose model is slow.
+
+    python benchmarks/engine.py [--peers] [--keep]
+
+The work: tree of thoughts with branch 5, beam 5, depth 4 and a model that answers every call with
+a constant. That is 80 thoughts (5 + 25 + 25 + 25) and 160 calls, all of it recorded to a journal
+on disk. Printed, beside the target of each:
+
+1. CPU per node: what a search costs when the model costs nothing.
+2. Wall ÷ ideal when every call takes 20 ms. Ideal = 8 rounds of calls one after another: a level
+   cannot propose before the level above it is scored.
+3. Speed against the same search with a barrier between the proposals and the evaluations of a
+   level, when a call takes 20 ms on average (exponential), the same times in both. A Monte-Carlo
+   figure of what could be gained at best stands beside it.
+4. With --peers: the same work in jeevesagent, treequest and langgraph, each in a venv of its own
+   that is made for the purpose and deleted again (--keep: left where it is). A round of ours and
+   one of the peer's take turns, each in a fresh process; the ratio of a pair is what counts,
+   since this or that machine is often half as fast a minute later.
+
+Figures only: nothing here passes or fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tot_lab as tl
+
+SEARCH = tl.TreeOfThoughts(branch_factor=5, beam_width=5, max_depth=4)
+TASK = tl.general("What is six times seven?")
+LEVELS = (5, 25, 25, 25)
+NODES, CALLS = sum(LEVELS), 2 * sum(LEVELS)
+LATENCY = 0.020
+
+HERE = Path(__file__).parent
+PEERS = (
+    # what is installed, the script that runs in its venv, how it is told to run, the target
+    ("jeevesagent==0.9.7", "jeevesagent_peer.py", "run", "≥ 3, 4 hoped"),
+    ("jeevesagent==0.9.7", "jeevesagent_peer.py", "stream", ""),
+    ("treequest==0.3.3", "treequest_peer.py", "step", ""),
+    ("treequest==0.3.3", "treequest_peer.py", "step in place", ""),
+    ("langgraph", "langgraph_peer.py", "no checkpointer", ""),
+    ("langgraph", "langgraph_peer.py", "memory checkpointer", ""),
+)
+
+
+async def at_once(call: tl.Call) -> str:
+    """The null model."""
+    return "score: 0.5" if call.kind == "value" else "a next step"
+
+
+async def steady(call: tl.Call) -> str:
+    """Every call takes the same time."""
+    await asyncio.sleep(LATENCY)
+    return await at_once(call)
+
+
+class Uneven:
+    """Calls take 20 ms on average, each a time that follows from the seed and the call alone.
+    With `barriers`, no thought of a level is evaluated before its last proposal has come."""
+
+    def __init__(self, seed: int, *, barriers: bool) -> None:
+        self.seed = seed
+        self.barriers = barriers
+        self.proposing = 0
+        self.proposed = asyncio.Event()
+
+    async def __call__(self, call: tl.Call) -> str:
+        seconds = random.Random(f"{self.seed} {call.kind} {call.at} {call.draw}").expovariate(1 / LATENCY)
+        if call.kind == "value":
+            if self.barriers:
+                await self.proposed.wait()
+            await asyncio.sleep(seconds)
+        else:
+            self.proposing += 1  # all of a level are under way before the first has come
+            self.proposed.clear()
+            await asyncio.sleep(seconds)
+            self.proposing -= 1
+            if self.proposing == 0:
+                self.proposed.set()
+        return await at_once(call)
+
+
+async def searched(model: tl.Model, folder: str) -> float:
+    """Wall seconds of one search; its size is checked."""
+    began = time.perf_counter()
+    run = await tl.Lab(model, runs=folder).run(SEARCH, TASK)
+    seconds = time.perf_counter() - began
+    assert (len(run.tree) - 1, run.usage.calls) == (NODES, CALLS), (len(run.tree), run.usage)
+    return seconds
+
+
+async def one_round(runs: int = 30) -> dict[str, Any]:
+    """CPU per node over `runs` searches, in the form in which the peers tell theirs."""
+    with tempfile.TemporaryDirectory() as folder:
+        lab = tl.Lab(at_once, runs=folder)
+        run = await lab.run(SEARCH, TASK)
+        await lab.run(SEARCH, TASK)
+        began = time.process_time()
+        for _ in range(runs):
+            await lab.run(SEARCH, TASK)
+        cpu = time.process_time() - began
+    return {"us_per_node": cpu / runs / NODES * 1e6, "nodes": len(run.tree) - 1, "calls": run.usage.calls}
+
+
+def said_by(command: Sequence[str | Path]) -> dict[str, Any]:
+    """The JSON line that a script prints."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{command}:\n{done.stderr}")
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def in_theory(repeats: int = 20_000) -> float:
+    """How much faster it is without barriers when nothing but the calls takes time: of each
+    level, the mean of max(a) + max(b) over that of max(a + b), a and b exponential."""
+    generator = np.random.default_rng(0)
+    with_barriers = without = 0.0
+    for width in LEVELS:
+        a, b = generator.exponential(size=(2, repeats, width))
+        with_barriers += float((a.max(axis=1) + b.max(axis=1)).mean())
+        without += float((a + b).max(axis=1).mean())
+    return with_barriers / without
+
+
+async def waiting(rounds: int) -> None:
+    """Parts 2 and 3."""
+    with tempfile.TemporaryDirectory() as folder:
+        ideal = 2 * len(LEVELS) * LATENCY
+        walls = [await searched(steady, folder) for _ in range(rounds)]
+        line("wall ÷ ideal, 20 ms a call", statistics.median(walls) / ideal, "≤ 1.08", spread(walls, ideal))
+        free, held = [], []
+        for seed in range(rounds):
+            held.append(await searched(Uneven(seed, barriers=True), folder))
+            free.append(await searched(Uneven(seed, barriers=False), folder))
+        pairs = f"{len(free)} pairs; {in_theory():.2f} in theory"
+        line("with barriers ÷ without, 20 ms mean", sum(held) / sum(free), "≥ 1.2", pairs)
+
+
+def against_peers(rounds: int, keep: bool) -> None:
+    """Part 4."""
+    folder = Path(tempfile.mkdtemp(prefix="tot_lab-peers-"))
+    print(f"\nCPU per node, peer ÷ ours (venvs in {folder})")
+    try:
+        for package, script, mode, target in PEERS:
+            name = package.partition("=")[0]
+            python = folder / name / "bin" / "python"
+            if not python.exists():
+                subprocess.run([sys.executable, "-m", "venv", folder / name], check=True)
+                quiet = ["--quiet", "--disable-pip-version-check", "--no-warn-script-location"]
+                command = [python, "-m", "pip", "install", *quiet, package]
+                installed = subprocess.run(command, capture_output=True, text=True, check=False)
+                if installed.returncode:
+                    print(f"{package} could not be installed:\n{installed.stderr}")
+                    continue
+            pairs = [
+                (said_by([sys.executable, __file__, "--round"]), said_by([python, HERE / "peers" / script, mode]))
+                for _ in range(rounds)
+            ]
+            told = pairs[0][1]
+            ratios = [theirs["us_per_node"] / ours["us_per_node"] for ours, theirs in pairs]
+            costs = [statistics.median(side["us_per_node"] for side in sides) for sides in zip(*pairs, strict=True)]
+            size = f"{told['nodes']} nodes, {told['calls']} calls; {costs[1]:.0f} µs ÷ {costs[0]:.0f} µs"
+            line(f"{name} {told['version']}, {mode}", statistics.median(ratios), target, size)
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def line(what: str, value: float, target: str, note: str) -> None:
+    print(f"{what:38} {value:7.2f}   {target and 'target ' + target:22} {note}", flush=True)
+
+
+def spread(values: Sequence[float], unit: float = 1.0) -> str:
+    return f"{len(values)} rounds, {min(values) / unit:.2f} to {max(values) / unit:.2f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--peers", action="store_true", help="run the same work in other libraries too")
+    parser.add_argument("--keep", action="store_true", help="leave the peers' venvs where they are")
+    parser.add_argument("--rounds", type=int, default=15, help="how often each thing is measured")
+    parser.add_argument("--round", action="store_true", help="one round of ours, as a JSON line")
+    options = parser.parse_args()
+    if options.round:
+        print(json.dumps(asyncio.run(one_round())))
+        return
+    rounds = [said_by([sys.executable, __file__, "--round"]) for _ in range(options.rounds)]
+    costs = [float(told["us_per_node"]) for told in rounds]
+    print(f"branch 5, beam 5, depth 4: {rounds[0]['nodes']} nodes, {rounds[0]['calls']} calls, recorded to disk")
+    line("CPU µs per node", statistics.median(costs), "", spread(costs))
+    asyncio.run(waiting(options.rounds))
+    if options.peers:
+        against_peers(options.rounds, options.keep)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Writes the golden trees anew: `python tests/golden/make.py`. Look at what changed before you commit it.
+
+The golden journals (`journal-VERSION.jsonl`) are written once per released version, never anew:
+`python tests/golden/make.py journal` refuses to overwrite one.
+"""
+
+import asyncio
+import json
+import shutil
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+sys.path.insert(0, str(FOLDER.parent))
+
+from support import TASK, Scripted  # noqa: E402
+
+import tot_lab as tl  # noqa: E402
+
+
+def newest_first(tree, frontier):
+    """A person's own traversal."""
+    return frontier[-1:]
+
+
+SEARCHES = {
+    "beam": tl.TreeOfThoughts(branch_factor=3, beam_width=2, max_depth=2),
+    "depth_first": tl.TreeOfThoughts(traversal=tl.DepthFirst(prune_below=0.3), beam_width=2, max_depth=3, max_nodes=14),
+    "best_first": tl.TreeOfThoughts(traversal="best_first", beam_width=3, generate="propose", max_nodes=12),
+    "mcts": tl.TreeOfThoughts(traversal=tl.MonteCarloTreeSearch(iterations=4), beam_width=None, branch_factor=2),
+    "own_function": tl.TreeOfThoughts(traversal=tl.traversal(newest_first), branch_factor=2, evaluate="joint"),
+    "vote": tl.TreeOfThoughts(evaluate="vote", evaluation_draws=3, branch_factor=2, max_depth=2),
+}
+
+
+def tree_of(search: tl.TreeOfThoughts) -> dict:
+    """What a golden file holds of a search."""
+    run = asyncio.run(tl.Lab(Scripted(), runs=None).run(search, TASK))
+    nodes = {
+        node.id: [node.text, node.score, node.state, *([node.reason] if node.reason else [])] for node in run.tree
+    }
+    return {"stopped": run.stopped, "answer": run.answer, "calls": run.usage.calls, "nodes": nodes}
+
+
+def dumps(tree: dict) -> str:
+    """One node a line."""
+    nodes = ",\n".join(f"  {json.dumps(id)}: {json.dumps(node)}" for id, node in tree["nodes"].items())
+    head = "".join(f' "{key}": {json.dumps(tree[key])},\n' for key in ("stopped", "answer", "calls"))
+    return f'{{\n{head} "nodes": {{\n{nodes}\n }}\n}}\n'
+
+
+def main(what: str = "trees") -> None:
+    if what == "journal":
+        target = FOLDER / f"journal-{tl.__version__}.jsonl"
+        if target.exists():
+            sys.exit(f"{target} exists; a released version's journal is never written anew")
+        lab = tl.Lab("sim/game24", runs=FOLDER / "new")
+        search = tl.TreeOfThoughts(generate="propose", branch_factor=3, beam_width=2, evaluation_draws=2)
+        asyncio.run(lab.run(search, tl.game24("4 5 6 10"), budget=tl.Budget(calls=30)))
+        lab.last.path.replace(target)
+        shutil.rmtree(FOLDER / "new")
+        return
+    for name, search in SEARCHES.items():
+        (FOLDER / f"{name}.json").write_text(dumps(tree_of(search)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

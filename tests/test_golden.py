@@ -1,0 +1,31 @@
+"""Small exact trees per traversal, and one journal per released version that stays loadable."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from support import wait
+
+import tot_lab as tl
+
+FOLDER = Path(__file__).parent / "golden"
+sys.path.insert(0, str(FOLDER))
+
+from make import SEARCHES, tree_of  # noqa: E402
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_tree_is_the_golden_one(name):
+    golden = json.loads((FOLDER / f"{name}.json").read_text())
+    assert json.loads(json.dumps(tree_of(SEARCHES[name]))) == golden
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("journal-*.jsonl")), ids=lambda path: path.stem)
+def test_a_released_journal_stays_loadable(path):
+    run = tl.load(path)
+    assert run.correct is True
+    assert run.simulated
+    assert len(run.tree) > 5
+    assert wait(run.replay()).identical
+    assert len(run.nodes_df()) == len(run.tree)

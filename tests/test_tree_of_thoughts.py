@@ -1,0 +1,531 @@
+"""Tree of Thoughts, line by line: the numbers in the names are those of the published designs,
+T = beam search (JeevesAgent), M = the state machine (Jido AI)."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from support import TASK, Scripted, answer_to, dice, run, shuffled
+
+import tot_lab as tl
+from tot_lab.core.calls import Call
+from tot_lab.core.records import Decided, Note, Scored, Thought
+from tot_lab.strategies import tree_of_thoughts
+
+
+def notes(run: tl.Run, name: str) -> list[dict]:
+    return [event.data for event in run.events if isinstance(event, Note) and event.name == name]
+
+
+def scores(given: dict[str, float | None]):
+    """A model whose verdict on a thought is given by the last step's text; None is unreadable."""
+
+    def reply(call: Call) -> str:
+        if call.kind != "value":
+            return answer_to(call)
+        known = [value for text, value in given.items() if call.prompt.rstrip().endswith(text)]
+        return "unclear" if not known or known[0] is None else f"score: {known[0]}"
+
+    return reply
+
+
+class Words(tl.General):
+    """Thoughts are letters: the k-th draw proposes the k-th letter, and the prompt ends with the path."""
+
+    kind = "tests/words"
+
+    def sample_prompt(self, task, path):
+        return f"next after {'/'.join(path)}"
+
+    def value_prompt(self, task, path):
+        return f"value of {'/'.join(path)}"
+
+
+def words(given: dict[str, float | str], default: float = 0.5, **settings) -> tl.Run:
+    """A search over letters a, b, c with the values given by path (`a/b`)."""
+
+    def reply(call):
+        if call.kind == "sample":
+            return "abcdefgh"[call.draw]
+        value = given.get(call.prompt.removeprefix("value of "), default)
+        return f"score: {value}" if isinstance(value, float) else str(value)
+
+    task = tl.general("Which word?").model_copy(update={"domain": Words()})
+    return run(tl.TreeOfThoughts(**{"max_depth": 2, **settings}), task, Scripted(reply))
+
+
+def paths(run: tl.Run) -> dict[str, str]:
+    """State by path."""
+    return {"/".join(run.tree.texts(node.id)): node.state for node in run.tree if node.parent is not None}
+
+
+# T: beam search.
+
+
+def test_t1_t15_thirty_calls_with_the_defaults():
+    search = tl.TreeOfThoughts()
+    model = Scripted(lambda call: "step" if call.kind == "sample" else "score: 0.5")
+    got = run(search, model=model)
+    assert (search.branch_factor, search.beam_width, search.max_depth) == (3, 2, 3)
+    assert len(model.calls) == search.max_calls(TASK) == 30
+    assert [level["frontier_size"] for level in notes(got, "tot.level_started")] == [1, 2, 2]
+
+
+def test_t1_the_best_of_a_level_are_expanded():
+    got = words({"a": 0.2, "b": 0.9, "c": 0.4}, solved_threshold=None)
+    assert {path for path in paths(got) if "/" in path} == {f"{x}/{y}" for x in "bc" for y in "abc"}
+    assert paths(got)["a"] == "pruned"
+
+
+def test_t2_stops_when_a_kept_thought_reaches_the_threshold():
+    got = words({"b": 0.9}, solved_threshold=0.9)
+    assert got.stopped == "solved"
+    assert notes(got, "tot.solved") == [{"depth": 1, "node_id": "0.1", "score": 0.9}]
+    assert len(got.tree) == 4
+
+
+def test_t3_a_floor_drops_even_when_the_beam_has_room():
+    got = words({"a": 0.1, "b": 0.9, "c": 0.2}, min_score=0.3)
+    assert paths(got)["a"] == paths(got)["c"] == "pruned"
+    assert notes(got, "tot.pruned")[0]["pruned_below_floor"] == 2
+    empty = words({}, default=0.1, min_score=0.3)
+    assert empty.stopped == "exhausted"
+    assert notes(empty, "tot.empty_beam") == [{"depth": 1}]
+
+
+def test_t4_parallel_false_asks_one_after_another():
+    flying, most = 0, 0
+
+    async def model(call):
+        nonlocal flying, most
+        flying += 1
+        most = max(most, flying)
+        await __import__("asyncio").sleep(0.001)
+        flying -= 1
+        return answer_to(call)
+
+    one_by_one = run(tl.TreeOfThoughts(parallel=False), model=model)
+    assert most == 1
+    assert one_by_one.events == run(tl.TreeOfThoughts()).events
+    run(tl.TreeOfThoughts(), model=model)
+    assert most > 2
+
+
+def test_t5_prompts_can_be_replaced_and_nothing_inside_them_is_filled_twice():
+    task = tl.general("What is {steps}?")
+    search = tl.TreeOfThoughts(
+        proposer_prompt="P|{problem}|{steps}|{count}|{other}", evaluator_prompt="E|{problem}|{candidate}", max_depth=1
+    )
+    model = Scripted(lambda call: "step" if call.kind == "sample" else "score: 1")
+    run(search, task, model)
+    assert model.calls[0].prompt == "P|What is {steps}?|(no steps yet)|1|{other}"
+    assert "E|What is {steps}?|step" in {call.prompt for call in model.calls}
+    with pytest.raises(ValidationError, match="proposer_prompt"):
+        tl.TreeOfThoughts(proposer_prompt="no slot")
+
+
+def test_t5_default_thoughts_are_stored_stripped():
+    got = run(tl.TreeOfThoughts(max_depth=1), model=Scripted(lambda call: "  a step \n"))
+    assert {node.text for node in list(got.tree)[1:]} == {"a step"}
+
+
+def test_t6_proposer_sees_the_path_and_evaluator_the_steps_before():
+    model = Scripted(lambda call: f"thought {call.draw}" if call.kind == "sample" else "score: 0.5")
+    run(tl.TreeOfThoughts(max_depth=2, branch_factor=1), model=model)
+    first, value, second, value_2 = model.calls
+    assert "no steps yet" in first.prompt
+    assert "1. thought 0" in second.prompt
+    assert all(TASK.question in call.prompt for call in model.calls)
+    assert "no steps yet" in value.prompt
+    assert "thought 0" in value.prompt
+    assert value_2.prompt.count("thought 0") == 2  # the step before, and the candidate
+
+
+def test_t7_the_root_costs_nothing():
+    got = run(tl.TreeOfThoughts())
+    root = got.tree.root
+    assert (root.text, root.depth, root.score, root.by) == (TASK.question, 0, 1.0, "root")
+    assert isinstance(got.events[0], Thought)
+    assert isinstance(got.events[1], Scored)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *((field, 0) for field in ("branch_factor", "beam_width", "max_depth", "max_nodes", "top_k", "evaluation_draws")),
+        *((field, 1.1) for field in ("min_score", "solved_threshold", "min_score_improvement")),
+        *((field, -1) for field in ("min_depth", "max_parse_retries", "min_score", "solved_threshold")),
+        ("convergence_window", 0), ("max_depth", 1001), ("generate", "guess"), ("evaluate", "feel"),
+        ("traversal", "sideways"), ("combine", "max"), ("answer", "worst"), ("temperature", 3), ("no_such_setting", 1),
+        ("budget", {"calls": -1}),
+    ],
+)  # fmt: skip
+def test_t8_bad_settings_are_refused_by_name(field, value):
+    with pytest.raises(ValidationError, match=field):
+        tl.TreeOfThoughts(**{field: value})
+
+
+def test_t9_the_answer_is_the_best_of_the_whole_tree():
+    got = words({"a": 0.8, "b": 0.7}, default=0.3, answer="best", solved_threshold=None)
+    assert (got.answer, got.best.id, got.score) == ("a", "0.0", 0.8)
+    tie = words({"b": 0.9, "b/a": 0.9}, answer="best", solved_threshold=None)
+    assert tie.best.id == "0.1"
+    nothing = run(tl.TreeOfThoughts(), model=Scripted(lambda call: ""))
+    assert (nothing.answer, nothing.best, nothing.stopped) == ("", None, "exhausted")
+    assert notes(nothing, "tot.no_thoughts") == [{"total_nodes": 1}]
+
+
+def test_t10_events_and_fields():
+    got = words({"a": 0.1, "b": 0.9, "c": 0.5}, min_score=0.2, solved_threshold=None, max_depth=1)
+    assert notes(got, "tot.started") == [{"branch_factor": 3, "beam_width": 2, "max_depth": 1}]
+    assert notes(got, "tot.level_started") == [{"depth": 1, "frontier_size": 1}]
+    assert notes(got, "tot.pruned") == [
+        {"depth": 1, "kept": ["0.1", "0.2"], "kept_scores": [0.9, 0.5], "pruned_below_floor": 1}
+    ]
+    assert notes(got, "tot.completed") == [{"winner_id": "0.1", "winner_score": 0.9, "total_nodes": 4}]
+    kinds = [type(e) for e in got.events if isinstance(e, Thought | Scored) and e.id != "0"]
+    assert kinds == [Thought, Scored] * 3  # a candidate's two stand together
+    frame = got.events_df()
+    proposed = frame[frame["name"] == "tot.proposed"]
+    assert len(proposed) == 4
+    assert len(frame[frame["name"] == "tot.evaluated"]) == 4
+
+
+def test_t10_thoughts_are_recorded_whole():
+    long = "x" * 5000
+    got = run(tl.TreeOfThoughts(max_depth=1), model=Scripted(lambda call: long if call.kind == "sample" else "score: 1"))
+    assert {node.text for node in list(got.tree)[1:]} == {long}
+
+
+def test_t12_usage_adds_up_per_run_and_per_node():
+    got = run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), tl.SimGame24())
+    frame = got.nodes_df()
+    assert frame["calls"].sum() == got.usage.calls == len(got.calls_df())
+    assert frame["input_tokens"].sum() == got.usage.input_tokens > 0
+    assert frame["output_tokens"].sum() == got.usage.output_tokens > 0
+
+
+# M: the state machine.
+
+
+def test_m1_one_call_each_for_siblings_and_their_scores():
+    search = tl.presets.state_machine()
+    model = Scripted(lambda call: '["one", "two", "three", "four"]' if call.kind == "propose" else "[0.1, 0.5, 0.3]")
+    got = run(search, model=model)
+    assert [call.kind for call in model.calls[:2]] == ["propose", "joint"]
+    children = got.tree["0"].children
+    assert [(got.tree[id].text, got.tree[id].score) for id in children] == [("one", 0.1), ("two", 0.5), ("three", 0.3)]
+
+
+def test_m3_depth_first_backtracks_in_score_order():
+    values = {"a": 0.3, "b": 0.9, "c": 0.6}
+    got = words(values, traversal="depth_first", beam_width=None, solved_threshold=None)
+    expanded = [level_parent(got, id) for id in ordered_parents(got)]
+    assert expanded == ["", "b", "c", "a"]
+    assert got.stopped == "limit:depth"
+
+
+def ordered_parents(run: tl.Run) -> list[str]:
+    return list(dict.fromkeys(node.parent for node in run.tree if node.parent is not None))
+
+
+def level_parent(run: tl.Run, id: str) -> str:
+    return "/".join(run.tree.texts(id))
+
+
+@pytest.mark.parametrize("cap", [1, 2, 3, 7, 8, 12])
+@pytest.mark.parametrize("traversal", ["beam", "depth_first", "best_first", "mcts"])
+def test_m4_max_nodes_is_never_overshot_and_used_up(cap, traversal):
+    got = words({}, max_nodes=cap, traversal=traversal, max_depth=3, beam_width=None, solved_threshold=None)
+    assert len(got.tree) == cap
+    assert got.stopped == "limit:nodes"
+
+
+def test_m5_success_counts_from_min_depth_on():
+    got = words({"b": 1.0, "b/c": 1.0}, min_depth=2)
+    assert got.stopped == "solved"
+    assert notes(got, "tot.solved")[0]["node_id"] == "0.1.2"
+
+
+def test_m6_convergence_and_a_window_of_one_is_off():
+    flat = words({}, convergence_window=2, max_depth=5)
+    assert flat.stopped == "converged"
+    assert len(notes(flat, "tot.level_started")) == 2
+    assert words({}, convergence_window=1, max_depth=5).stopped == "limit:depth"
+    falling = words({"a": 0.9}, default=0.1, convergence_window=3, max_depth=6, traversal="best_first")
+    assert falling.stopped == "converged"  # the best score stays, though its thought was expanded
+    rising = {"/".join("a" * k): 0.1 * k for k in range(1, 6)}
+    assert words(rising, default=0.0, convergence_window=2, max_depth=5).stopped == "limit:depth"
+
+
+def test_m7_what_is_trimmed_is_recorded():
+    best = words({"a": 0.9, "b": 0.8, "c": 0.7}, traversal="best_first", beam_width=2, solved_threshold=None)
+    assert best.tree["0.2"].state == "pruned"
+    assert best.tree["0.2"].reason == "beam"
+    deep = words({"a": 0.9, "b": 0.8, "c": 0.7}, traversal="depth_first", beam_width=2, solved_threshold=None)
+    assert {"a/a", "b/a"} <= set(paths(deep))  # it still backtracks
+    assert deep.tree["0.2"].state == "pruned"
+
+
+def test_m8_leaves_are_ranked_by_score_depth_and_id():
+    got = words({"a": 0.9, "b": 0.8, "c": 0.4, "a/a": 0.4, "a/b": 0.7, "a/c": 0.4}, default=0.4, answer="leaf",
+                top_k=4, traversal="best_first", beam_width=None, max_nodes=7, solved_threshold=None)  # fmt: skip
+    assert [node.id for node in got.candidates] == ["0.1", "0.0.1", "0.0.0", "0.0.2"]
+    assert got.best.id == "0.1"
+
+
+def test_m9_parse_retries_take_new_draws_and_an_unread_score_stays_unread():
+    def reply(call):
+        if call.kind == "sample":
+            return "step"
+        return "score: 0.4" if call.draw == 2 else "well"
+
+    given_up = run(tl.TreeOfThoughts(max_depth=1, max_parse_retries=1), model=Scripted(reply))
+    assert {node.state for node in list(given_up.tree)[1:]} <= {"unread", "kept", "pruned", "solution"}
+    assert all(node.unread and node.score is None for node in list(given_up.tree)[1:])
+    model = Scripted(reply)
+    read = run(tl.TreeOfThoughts(max_depth=1, max_parse_retries=2), model=model)
+    assert all(node.score == 0.4 for node in list(read.tree)[1:])
+    assert sorted(call.draw for call in model.calls if call.kind == "value" and call.at == "0.1") == [0, 1, 2]
+    assert read.diagnostics["unreadable_replies"] == 6
+
+
+def test_m13_reasons_in_one_vocabulary():
+    assert words({"a": 1.0}).stopped == "solved"
+    assert words({}, max_nodes=3).stopped == "limit:nodes"
+    assert words({}).stopped == "limit:depth"
+    assert words({}, default=0.1, min_score=0.5).stopped == "exhausted"
+    both = words({"a": 1.0}, max_nodes=4)  # solved comes before a cap
+    assert both.stopped == "solved"
+
+
+def test_m14_accessors():
+    got = words({"b": 0.9, "b/a": 1.0})
+    assert got.best.id == "0.1.0"
+    assert got.solution_path == ["0", "0.1", "0.1.0"]
+    assert got.result.text == got.answer == "a"
+    unfinished = tl.Run(got.header, got.lines[:10])
+    assert (unfinished.result, unfinished.best, unfinished.solution_path) == (None, None, [])
+    assert unfinished.stopped is None
+
+
+# The other axes.
+
+
+@pytest.mark.parametrize(("combine", "raw", "score"), [("mean", 7.0, 0.35), ("sum", 21.0, 0.35), ("vote", 1.0, 0.05)])
+def test_draws_are_combined_as_set(combine, raw, score):
+    def reply(call):
+        return "10 - 4 = 6 (left: 5 6 6)" if call.kind == "sample" else ["likely", "sure", "likely"][call.draw]
+
+    if combine != "vote":
+        raw, score = (22 / 3, 22 / 60) if combine == "mean" else (22.0, 22 / 60)
+    search = tl.TreeOfThoughts(branch_factor=1, max_depth=1, evaluation_draws=3, combine=combine)
+    node = run(search, tl.game24("4 5 6 10"), Scripted(reply)).tree["0.0"]
+    assert node.draws == (1.0, 20.0, 1.0)
+    assert (node.raw, node.score) == pytest.approx((raw, score))
+
+
+def test_an_unread_draw_lowers_a_sum_and_not_a_mean():
+    def reply(call):
+        return "10 - 4 = 6 (left: 5 6 6)" if call.kind == "sample" else ["sure", "hm"][call.draw]
+
+    for combine, score in [("sum", 0.5), ("mean", 1.0)]:
+        search = tl.TreeOfThoughts(branch_factor=1, max_depth=1, evaluation_draws=2, combine=combine)
+        node = run(search, tl.game24("4 5 6 10"), Scripted(reply)).tree["0.0"]
+        assert (node.score, node.draws) == (score, (20.0, None))
+
+
+def test_votes_compare_the_candidates_of_a_round():
+    def reply(call):
+        return "abc"[call.draw] if call.kind == "sample" else f"best: {[2, 2, 3][call.draw]}"
+
+    got = run(tl.TreeOfThoughts(evaluate="vote", evaluation_draws=3, max_depth=1), model=Scripted(reply))
+    assert [got.tree[f"0.{k}"].score for k in range(3)] == [0, pytest.approx(2 / 3), pytest.approx(1 / 3)]
+    assert [got.tree[f"0.{k}"].raw for k in range(3)] == [0, 2, 1]
+
+
+def test_a_repeated_proposal_is_said_and_not_scored_again():
+    model = Scripted(lambda call: "1. same\n2. same\n3. other" if call.kind == "propose" else "score: 0.5")
+    got = run(tl.TreeOfThoughts(generate="propose", max_depth=1), model=model)
+    assert got.tree["0.1"].state == "duplicate"
+    assert got.tree["0.1"].reason == "repeats 0.0"
+    assert len(model.calls) == 3
+
+
+def test_merged_thoughts_are_linked_and_expanded_once():
+    steps = ["10 - 4 = 6 (left: 5 6 6)", "6 - 5 = 1 (left: 1 4 10)", "4 + 6 = 10 (left: 5 10 10)"]
+
+    def reply(call):
+        if call.kind != "propose":
+            return "likely"
+        return "\n".join(steps) if call.at == "0" else "5 + 10 = 15 (left: 10 15)\n10 + 5 = 15 (left: 10 15)"
+
+    search = tl.TreeOfThoughts(generate="propose", merge=True, beam_width=None, max_depth=2, solved_threshold=None)
+    got = run(search, tl.game24("4 5 6 10"), Scripted(reply))
+    merged = [node for node in got.tree if node.state == "merged"]
+    assert [(node.id, node.merged) for node in merged] == [("0.2.1", "0.2.0")]
+    links = [(a, b) for a, b, kind in got.graph().edges(data="kind") if kind == "merged"]
+    assert links == [("0.2.1", "0.2.0")] or links == [("0.2.0", "0.2.1")]
+
+
+def test_an_evaluator_need_not_be_a_model():
+    def longest(task, path):
+        return min(len(path[-1]) / 10, 1.0)
+
+    model = Scripted(lambda call: "x" * (call.draw + 1))
+    search = tl.TreeOfThoughts(evaluate=longest, max_depth=1)
+    got = run(search, model=model)
+    assert len(model.calls) == search.max_calls(TASK) == 3
+    assert [got.tree[f"0.{k}"].score for k in range(3)] == [0.1, 0.2, 0.3]
+    assert got.tree["0.0"].by.endswith("longest")
+    with pytest.raises(ValueError, match=r"gave 7\.0 for thought 0\.0"):
+        run(tl.TreeOfThoughts(evaluate=lambda task, path: 7.0), model=model)
+
+
+def test_an_oracle_gives_the_ceiling():
+    task = tl.game24("4 5 6 10")
+    search = tl.TreeOfThoughts(generate="propose", evaluate=tl.oracle(task), branch_factor=30, beam_width=None)
+    got = run(search, task, tl.SimGame24(skill=0.3))
+    assert got.reachable == 1.0
+    assert got.correct
+    assert got.stopped == "solved"
+
+
+def test_a_persons_own_traversal_and_its_mistakes():
+    @tl.traversal
+    def two_oldest(tree, frontier):
+        return frontier[:2]
+
+    got = words({}, traversal=two_oldest, beam_width=None, solved_threshold=None)
+    assert [level["frontier_size"] for level in notes(got, "tot.level_started")] == [1, 2, 1]
+    with pytest.raises(ValueError, match=r"named '0\.9'"):
+        words({}, traversal=tl.traversal(lambda tree, frontier: ["0.9"]))
+
+
+def test_best_first_in_batches_and_mcts_in_batches_expand_all():
+    for traversal in (tl.BestFirst(batch=2), tl.MonteCarloTreeSearch(batch=2), "mcts"):
+        got = words({}, traversal=traversal, beam_width=None, solved_threshold=None, max_depth=3)
+        assert len(got.tree) == 1 + 3 + 9 + 27
+        assert got.stopped == "limit:depth"
+
+
+def test_mcts_goes_where_the_value_is():
+    got = words({"a": 0.9, "b": 0.1, "c": 0.1, "a/a": 0.9, "a/b": 0.9, "a/c": 0.9}, default=0.0,
+                traversal=tl.MonteCarloTreeSearch(exploration=0.1, iterations=2), beam_width=None, max_depth=3,
+                solved_threshold=None)  # fmt: skip
+    assert [level_parent(got, id) for id in ordered_parents(got)] == ["", "a", "a/a"]
+
+
+def test_a_budget_of_the_search_alone():
+    search = tl.TreeOfThoughts(budget=tl.Budget(calls=8))
+    got = run(tl.BestOf(strategy=search, attempts=2, evaluate="score"))
+    assert got.usage.calls == 16
+    assert run(search).stopped == "budget:calls"
+
+
+def test_best_of_n_over_a_search_samples_anew():
+    got = run(tl.BestOf(strategy=tl.TreeOfThoughts(), attempts=3, evaluate="score"))
+    attempts = [[node.text for node in got.tree if node.id.startswith(f"0.{k}.")] for k in range(3)]
+    assert attempts[0] != attempts[1] != attempts[2]
+    assert got.score == max(got.tree[node.id].score for node in got.candidates)
+
+
+def test_self_consistency_takes_the_majority():
+    said = ["Answer: 26", "Answer: 24", "Answer: 26 "]
+    got = run(tl.SelfConsistency(attempts=3), model=Scripted(lambda call: said[call.attempt[0]]))
+    assert (got.answer, got.correct, got.score) == ("26", True, pytest.approx(2 / 3))
+
+
+# Presets against their sources.
+
+
+def test_presets_are_their_sources_defaults():
+    beam = tl.presets.beam_search()
+    assert (beam.branch_factor, beam.max_depth, beam.beam_width) == (3, 3, 2)
+    assert (beam.solved_threshold, beam.min_score, beam.parallel, beam.answer) == (1.0, 0.0, True, "best")
+    assert beam.max_calls(TASK) == 30
+    machine = tl.presets.state_machine()
+    assert machine.traversal == tl.BestFirst()
+    assert (machine.branch_factor, machine.max_depth, machine.max_nodes, machine.beam_width) == (3, 3, 100, None)
+    assert (machine.solved_threshold, machine.min_depth, machine.top_k, machine.max_parse_retries) == (1.0, 2, 3, 1)
+    assert (machine.convergence_window, machine.min_score_improvement) == (2, 0.02)
+    paper = tl.presets.game24()
+    assert (paper.beam_width, paper.max_depth, paper.evaluation_draws, paper.combine) == (5, 4, 3, "sum")
+
+
+def test_the_papers_call_counts():
+    # Yao et al. 2023: one propose call for the root and five a level after it, three draws a thought.
+    model = Scripted(lambda call: "\n".join(f"step {k}" for k in range(8)) if call.kind == "propose" else "score: 0.5")
+    run(tl.presets.game24(), model=model)
+    assert sum(call.kind == "propose" for call in model.calls) == 1 + 5 + 5 + 5
+    assert sum(call.kind == "value" for call in model.calls) == 3 * 8 * 16
+
+
+# Properties over generated searches.
+
+
+@st.composite
+def searches(draw):
+    return tl.TreeOfThoughts(
+        branch_factor=draw(st.integers(1, 4)),
+        beam_width=draw(st.none() | st.integers(1, 4)),
+        max_depth=draw(st.integers(1, 3)),
+        max_nodes=draw(st.none() | st.integers(1, 30)),
+        generate=draw(st.sampled_from(["sample", "propose"])),
+        evaluate=draw(st.sampled_from(["value", "vote", "joint"])),
+        evaluation_draws=draw(st.integers(1, 3)),
+        combine=draw(st.sampled_from(["mean", "sum", "vote"])),
+        traversal=draw(st.sampled_from(["beam", "depth_first", "best_first", "mcts"])),
+        answer=draw(st.sampled_from(["path", "best", "leaf"])),
+        min_score=draw(st.sampled_from([0.0, 0.3])),
+        solved_threshold=draw(st.sampled_from([None, 0.95, 1.0])),
+        convergence_window=draw(st.integers(1, 3)),
+        max_parse_retries=draw(st.integers(0, 2)),
+        merge=draw(st.booleans()),
+        parallel=draw(st.booleans()),
+    )
+
+
+@settings(max_examples=120, deadline=None)
+@given(search=searches(), seed=st.integers(0, 10**6), cap=st.none() | st.integers(0, 40))
+def test_every_search_keeps_its_limits_and_its_record(search, seed, cap):
+    def reply(call):
+        roll = dice(call).random() * (1 + seed % 7) % 1
+        return f"#{seed % 3}" if roll < 0.05 else answer_to(call)
+
+    trees = []
+
+    class Kept(tl.Tree):
+        def __init__(self):
+            super().__init__()
+            trees.append(self)
+
+    tree_of_thoughts.Tree, original = Kept, tree_of_thoughts.Tree
+    try:
+        model = Scripted(reply, latency=shuffled(seed, 0.0005))
+        got = run(search, model=model, budget=None if cap is None else tl.Budget(calls=cap))
+    finally:
+        tree_of_thoughts.Tree = original
+    assert tl.Tree.of(got.events) == trees[0]
+    assert len(model.calls) <= min(search.max_calls(TASK), 10**9 if cap is None else cap)
+    assert max(node.depth for node in got.tree) <= search.max_depth
+    assert len(got.tree) <= (search.max_nodes or 10**9)
+    assert all(len(node.children) <= search.branch_factor for node in got.tree)
+    ids = [event.id for event in got.events if isinstance(event, Thought)]
+    assert len(ids) == len(set(ids))
+    if search.traversal == tl.Beam() and search.beam_width is not None:
+        for level in notes(got, "tot.pruned"):
+            assert len(level["kept"]) <= search.beam_width
+    for event in got.events:
+        if isinstance(event, Scored) and all(draw is None for draw in event.draws) and event.draws:
+            assert event.score is None
+    again = run(search, model=Scripted(reply), budget=None if cap is None else tl.Budget(calls=cap))
+    assert again.events == got.events
+    assert json.loads(json.dumps(search.settings())) == search.settings()
+
+
+def test_decisions_name_known_thoughts():
+    got = run(tl.TreeOfThoughts())
+    assert all(event.id in got.tree for event in got.events if isinstance(event, Decided | Scored))
