@@ -104,10 +104,10 @@ async def searched(model: tl.Model, folder: str) -> float:
     return seconds
 
 
-async def one_round(runs: int = 30) -> dict[str, Any]:
+async def one_round(runs: int = 30, *, on_disk: bool = True) -> dict[str, Any]:
     """CPU per node over `runs` searches, in the form in which the peers tell theirs."""
     with tempfile.TemporaryDirectory() as folder:
-        lab = tl.Lab(at_once, runs=folder)
+        lab = tl.Lab(at_once, runs=folder if on_disk else None)
         run = await lab.run(SEARCH, TASK)
         await lab.run(SEARCH, TASK)
         began = time.process_time()
@@ -115,6 +115,15 @@ async def one_round(runs: int = 30) -> dict[str, Any]:
             await lab.run(SEARCH, TASK)
         cpu = time.process_time() - began
     return {"us_per_node": cpu / runs / NODES * 1e6, "nodes": len(run.tree) - 1, "calls": run.usage.calls}
+
+
+async def sleeps() -> float:
+    """Wall seconds of the same sleeps with no search around them: what clock and loop add."""
+    began = time.perf_counter()
+    for width in LEVELS:
+        for _ in range(2):
+            await asyncio.gather(*(asyncio.sleep(LATENCY) for _ in range(width)))
+    return time.perf_counter() - began
 
 
 def said_by(command: Sequence[str | Path]) -> dict[str, Any]:
@@ -142,8 +151,12 @@ async def waiting(rounds: int) -> None:
     """Parts 2 and 3."""
     with tempfile.TemporaryDirectory() as folder:
         ideal = 2 * len(LEVELS) * LATENCY
-        walls = [await searched(steady, folder) for _ in range(rounds)]
-        line("wall ÷ ideal, 20 ms a call", statistics.median(walls) / ideal, "≤ 1.08", spread(walls, ideal))
+        bare, walls = [], []
+        for _ in range(rounds):
+            bare.append(await sleeps())
+            walls.append(await searched(steady, folder))
+        note = f"{rounds} rounds; {statistics.median(bare) / ideal:.2f} for the sleeps with no search at all"
+        line("wall ÷ ideal, 20 ms a call", statistics.median(walls) / ideal, "≤ 1.08", note)
         free, held = [], []
         for seed in range(rounds):
             held.append(await searched(Uneven(seed, barriers=True), folder))
@@ -163,19 +176,20 @@ def against_peers(rounds: int, keep: bool) -> None:
             if not python.exists():
                 subprocess.run([sys.executable, "-m", "venv", folder / name], check=True)
                 quiet = ["--quiet", "--disable-pip-version-check", "--no-warn-script-location"]
-                command = [python, "-m", "pip", "install", *quiet, package]
+                command = [str(python), "-m", "pip", "install", *quiet, package]
                 installed = subprocess.run(command, capture_output=True, text=True, check=False)
                 if installed.returncode:
                     print(f"{package} could not be installed:\n{installed.stderr}")
                     continue
-            pairs = [
-                (said_by([sys.executable, __file__, "--round"]), said_by([python, HERE / "peers" / script, mode]))
-                for _ in range(rounds)
-            ]
+            own: list[str | Path] = [sys.executable, __file__, "--round"]
+            other: list[str | Path] = [python, HERE / "peers" / script, mode]
+            pairs = [(said_by(own), said_by(other)) for _ in range(rounds)]
             told = pairs[0][1]
-            ratios = [theirs["us_per_node"] / ours["us_per_node"] for ours, theirs in pairs]
-            costs = [statistics.median(side["us_per_node"] for side in sides) for sides in zip(*pairs, strict=True)]
-            size = f"{told['nodes']} nodes, {told['calls']} calls; {costs[1]:.0f} µs ÷ {costs[0]:.0f} µs"
+            ratios = [peer["us_per_node"] / us["us_per_node"] for us, peer in pairs]
+            ours, theirs = (
+                statistics.median(side["us_per_node"] for side in sides) for sides in zip(*pairs, strict=True)
+            )
+            size = f"{told['nodes']} nodes, {told['calls']} calls; {theirs:.0f} µs ÷ {ours:.0f} µs"
             line(f"{name} {told['version']}, {mode}", statistics.median(ratios), target, size)
     finally:
         if not keep:
@@ -202,8 +216,10 @@ def main() -> None:
         return
     rounds = [said_by([sys.executable, __file__, "--round"]) for _ in range(options.rounds)]
     costs = [float(told["us_per_node"]) for told in rounds]
-    print(f"branch 5, beam 5, depth 4: {rounds[0]['nodes']} nodes, {rounds[0]['calls']} calls, recorded to disk")
-    line("CPU µs per node", statistics.median(costs), "", spread(costs))
+    print(f"branch 5, beam 5, depth 4: {rounds[0]['nodes']} nodes, {rounds[0]['calls']} calls, all recorded")
+    line("CPU µs per node, journal on disk", statistics.median(costs), "", spread(costs))
+    in_memory = [asyncio.run(one_round(on_disk=False))["us_per_node"] for _ in range(options.rounds)]
+    line("CPU µs per node, record in memory", statistics.median(in_memory), "", spread(in_memory))
     asyncio.run(waiting(options.rounds))
     if options.peers:
         against_peers(options.rounds, options.keep)

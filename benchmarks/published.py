@@ -65,7 +65,9 @@ class RecordedModel:
         self.verdicts: dict[str, list[str]] = {}
         for step in puzzle["steps"]:
             for y in step["ys"]:
-                new = [c[len(y) : -1] for c in step["new_ys"] if c.startswith(y) and "\n" not in c[len(y) : -1]]
+                new = [
+                    c[len(y) : -1] for c in step["new_ys"] if c.startswith(y) and "\n" not in c[len(y) : -1]
+                ]
                 self.proposals[y] = "\n".join(new)
             for candidate, value in zip(step["new_ys"], step["values"], strict=True):
                 key = standing(self.question, candidate.split("\n")[:-1])

@@ -14,7 +14,7 @@ import asyncio
 import sys
 from collections import defaultdict
 
-from published import RecordedModel, lines, recorded, standing
+from published import RecordedModel, recorded, standing
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply

@@ -282,7 +282,11 @@ def test_a_domain_comes_back(domain):
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_answers_any_call_the_same_way_each_time(model):
     made = tl.part_of({"kind": model.kind})
-    for prompt in ["", "What is this?", tl.game24("4 5 6 10").domain.sample_prompt(tl.game24("4 5 6 10"), [])]:
+    for prompt in [
+        "",
+        "What is this?",
+        tl.game24("4 5 6 10").domain.sample_prompt(tl.game24("4 5 6 10"), []),
+    ]:
         call = Call("0", "sample", (Message("user", prompt),))
         first, again = wait(made(call)), wait(tl.part_of({"kind": model.kind})(call))
         assert isinstance(first, Reply)

@@ -116,7 +116,9 @@ def test_t4_parallel_false_asks_one_after_another():
 def test_t5_prompts_can_be_replaced_and_nothing_inside_them_is_filled_twice():
     task = tl.general("What is {steps}?")
     search = tl.TreeOfThoughts(
-        proposer_prompt="P|{problem}|{steps}|{count}|{other}", evaluator_prompt="E|{problem}|{candidate}", max_depth=1
+        proposer_prompt="P|{problem}|{steps}|{count}|{other}",
+        evaluator_prompt="E|{problem}|{candidate}",
+        max_depth=1,
     )
     model = Scripted(lambda call: "step" if call.kind == "sample" else "score: 1")
     run(search, task, model)
@@ -154,12 +156,13 @@ def test_t7_the_root_costs_nothing():
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *((field, 0) for field in ("branch_factor", "beam_width", "max_depth", "max_nodes", "top_k", "evaluation_draws")),
+        *((field, 0) for field in ("branch_factor", "beam_width", "max_depth", "max_nodes", "top_k")),
+        ("evaluation_draws", 0),
         *((field, 1.1) for field in ("min_score", "solved_threshold", "min_score_improvement")),
         *((field, -1) for field in ("min_depth", "max_parse_retries", "min_score", "solved_threshold")),
         ("convergence_window", 0), ("max_depth", 1001), ("generate", "guess"), ("evaluate", "feel"),
-        ("traversal", "sideways"), ("combine", "max"), ("answer", "worst"), ("temperature", 3), ("no_such_setting", 1),
-        ("budget", {"calls": -1}),
+        ("traversal", "sideways"), ("combine", "max"), ("answer", "worst"), ("temperature", 3),
+        ("no_such_setting", 1), ("budget", {"calls": -1}),
     ],
 )  # fmt: skip
 def test_t8_bad_settings_are_refused_by_name(field, value):
@@ -195,7 +198,10 @@ def test_t10_events_and_fields():
 
 def test_t10_thoughts_are_recorded_whole():
     long = "x" * 5000
-    got = run(tl.TreeOfThoughts(max_depth=1), model=Scripted(lambda call: long if call.kind == "sample" else "score: 1"))
+    got = run(
+        tl.TreeOfThoughts(max_depth=1),
+        model=Scripted(lambda call: long if call.kind == "sample" else "score: 1"),
+    )
     assert {node.text for node in list(got.tree)[1:]} == {long}
 
 
@@ -212,11 +218,17 @@ def test_t12_usage_adds_up_per_run_and_per_node():
 
 def test_m1_one_call_each_for_siblings_and_their_scores():
     search = tl.presets.state_machine()
-    model = Scripted(lambda call: '["one", "two", "three", "four"]' if call.kind == "propose" else "[0.1, 0.5, 0.3]")
+    model = Scripted(
+        lambda call: '["one", "two", "three", "four"]' if call.kind == "propose" else "[0.1, 0.5, 0.3]"
+    )
     got = run(search, model=model)
     assert [call.kind for call in model.calls[:2]] == ["propose", "joint"]
     children = got.tree["0"].children
-    assert [(got.tree[id].text, got.tree[id].score) for id in children] == [("one", 0.1), ("two", 0.5), ("three", 0.3)]
+    assert [(got.tree[id].text, got.tree[id].score) for id in children] == [
+        ("one", 0.1),
+        ("two", 0.5),
+        ("three", 0.3),
+    ]
 
 
 def test_m3_depth_first_backtracks_in_score_order():
@@ -270,8 +282,9 @@ def test_m7_what_is_trimmed_is_recorded():
 
 
 def test_m8_leaves_are_ranked_by_score_depth_and_id():
-    got = words({"a": 0.9, "b": 0.8, "c": 0.4, "a/a": 0.4, "a/b": 0.7, "a/c": 0.4}, default=0.4, answer="leaf",
-                top_k=4, traversal="best_first", beam_width=None, max_nodes=7, solved_threshold=None)  # fmt: skip
+    values = {"a": 0.9, "b": 0.8, "a/b": 0.7}
+    some = {"traversal": "best_first", "beam_width": None, "max_nodes": 7, "solved_threshold": None}
+    got = words(values, default=0.4, answer="leaf", top_k=4, **some)
     assert [node.id for node in got.candidates] == ["0.1", "0.0.1", "0.0.0", "0.0.2"]
     assert got.best.id == "0.1"
 
@@ -314,10 +327,14 @@ def test_m14_accessors():
 # The other axes.
 
 
-@pytest.mark.parametrize(("combine", "raw", "score"), [("mean", 7.0, 0.35), ("sum", 21.0, 0.35), ("vote", 1.0, 0.05)])
+@pytest.mark.parametrize(
+    ("combine", "raw", "score"), [("mean", 7.0, 0.35), ("sum", 21.0, 0.35), ("vote", 1.0, 0.05)]
+)
 def test_draws_are_combined_as_set(combine, raw, score):
     def reply(call):
-        return "10 - 4 = 6 (left: 5 6 6)" if call.kind == "sample" else ["likely", "sure", "likely"][call.draw]
+        return (
+            "10 - 4 = 6 (left: 5 6 6)" if call.kind == "sample" else ["likely", "sure", "likely"][call.draw]
+        )
 
     if combine != "vote":
         raw, score = (22 / 3, 22 / 60) if combine == "mean" else (22.0, 22 / 60)
@@ -362,7 +379,9 @@ def test_merged_thoughts_are_linked_and_expanded_once():
             return "likely"
         return "\n".join(steps) if call.at == "0" else "5 + 10 = 15 (left: 10 15)\n10 + 5 = 15 (left: 10 15)"
 
-    search = tl.TreeOfThoughts(generate="propose", merge=True, beam_width=None, max_depth=2, solved_threshold=None)
+    search = tl.TreeOfThoughts(
+        generate="propose", merge=True, beam_width=None, max_depth=2, solved_threshold=None
+    )
     got = run(search, tl.game24("4 5 6 10"), Scripted(reply))
     merged = [node for node in got.tree if node.state == "merged"]
     assert [(node.id, node.merged) for node in merged] == [("0.2.1", "0.2.0")]
@@ -386,7 +405,9 @@ def test_an_evaluator_need_not_be_a_model():
 
 def test_an_oracle_gives_the_ceiling():
     task = tl.game24("4 5 6 10")
-    search = tl.TreeOfThoughts(generate="propose", evaluate=tl.oracle(task), branch_factor=30, beam_width=None)
+    search = tl.TreeOfThoughts(
+        generate="propose", evaluate=tl.oracle(task), branch_factor=30, beam_width=None
+    )
     got = run(search, task, tl.SimGame24(skill=0.3))
     assert got.reachable == 1.0
     assert got.correct
@@ -412,9 +433,9 @@ def test_best_first_in_batches_and_mcts_in_batches_expand_all():
 
 
 def test_mcts_goes_where_the_value_is():
-    got = words({"a": 0.9, "b": 0.1, "c": 0.1, "a/a": 0.9, "a/b": 0.9, "a/c": 0.9}, default=0.0,
-                traversal=tl.MonteCarloTreeSearch(exploration=0.1, iterations=2), beam_width=None, max_depth=3,
-                solved_threshold=None)  # fmt: skip
+    values = {"a": 0.9, "b": 0.1, "c": 0.1, "a/a": 0.9, "a/b": 0.9, "a/c": 0.9}
+    uct = tl.MonteCarloTreeSearch(exploration=0.1, iterations=2)
+    got = words(values, default=0.0, traversal=uct, beam_width=None, max_depth=3, solved_threshold=None)
     assert [level_parent(got, id) for id in ordered_parents(got)] == ["", "a", "a/a"]
 
 
@@ -448,8 +469,18 @@ def test_presets_are_their_sources_defaults():
     assert beam.max_calls(TASK) == 30
     machine = tl.presets.state_machine()
     assert machine.traversal == tl.BestFirst()
-    assert (machine.branch_factor, machine.max_depth, machine.max_nodes, machine.beam_width) == (3, 3, 100, None)
-    assert (machine.solved_threshold, machine.min_depth, machine.top_k, machine.max_parse_retries) == (1.0, 2, 3, 1)
+    assert (machine.branch_factor, machine.max_depth, machine.max_nodes, machine.beam_width) == (
+        3,
+        3,
+        100,
+        None,
+    )
+    assert (machine.solved_threshold, machine.min_depth, machine.top_k, machine.max_parse_retries) == (
+        1.0,
+        2,
+        3,
+        1,
+    )
     assert (machine.convergence_window, machine.min_score_improvement) == (2, 0.02)
     paper = tl.presets.game24()
     assert (paper.beam_width, paper.max_depth, paper.evaluation_draws, paper.combine) == (5, 4, 3, "sum")
@@ -457,7 +488,9 @@ def test_presets_are_their_sources_defaults():
 
 def test_the_papers_call_counts():
     # Yao et al. 2023: one propose call for the root and five a level after it, three draws a thought.
-    model = Scripted(lambda call: "\n".join(f"step {k}" for k in range(8)) if call.kind == "propose" else "score: 0.5")
+    model = Scripted(
+        lambda call: "\n".join(f"step {k}" for k in range(8)) if call.kind == "propose" else "score: 0.5"
+    )
     run(tl.presets.game24(), model=model)
     assert sum(call.kind == "propose" for call in model.calls) == 1 + 5 + 5 + 5
     assert sum(call.kind == "value" for call in model.calls) == 3 * 8 * 16

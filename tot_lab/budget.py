@@ -56,7 +56,7 @@ class Scope:
         return min(left) if left else None
 
     def admit(self, call: Call, now: float) -> tuple[str, Needs]:
-        """"" and what is reserved, when the call may be made; `WAIT`; or the refusal."""
+        """ "" and what is reserved, when the call may be made; `WAIT`; or the refusal."""
         needs: Needs = []
         waits = False
         for scope in self.chain:

@@ -27,7 +27,9 @@ DEMO = TreeOfThoughts(generate="propose", branch_factor=6, beam_width=4, max_dep
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` (default: the shell's words) names; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="tot-lab", description="Study how language models reason by search.")
+    parser = argparse.ArgumentParser(
+        prog="tot-lab", description="Study how language models reason by search."
+    )
     parser.add_argument("--version", action="version", version=f"tot-lab {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     demo = commands.add_parser("demo", help="run 20 searches on a simulated model and write a report")
@@ -69,7 +71,9 @@ async def run_demo(folder: Path) -> None:
 
 def demo_table(runs: Sequence[Run]) -> str:
     """One line a run."""
-    rows = [f"{'hand':<12}{'answer':<26}{'correct':<9}{'stopped':<14}{'thoughts':>8}{'calls':>7}{'tokens':>8}"]
+    rows = [
+        f"{'hand':<12}{'answer':<26}{'correct':<9}{'stopped':<14}{'thoughts':>8}{'calls':>7}{'tokens':>8}"
+    ]
     for run in runs:
         tokens = (run.usage.input_tokens or 0) + (run.usage.output_tokens or 0)
         correct = "yes" if run.correct else "no"

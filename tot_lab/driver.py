@@ -34,7 +34,9 @@ class Branch:
 
     __slots__ = ("index", "join", "prefix", "refusals", "scope", "step", "thinking")
 
-    def __init__(self, thinking: Thinking[Any], prefix: Position, scope: Scope, join: Join | None, index: int):
+    def __init__(
+        self, thinking: Thinking[Any], prefix: Position, scope: Scope, join: Join | None, index: int
+    ):
         self.thinking = thinking
         self.prefix = prefix
         self.scope = scope
@@ -88,6 +90,8 @@ class Driver:
         self.pumping = False
         self.flushing = False
         self.timers: list[asyncio.TimerHandle] = []
+        self.overdue: deque[tuple[float, Branch, Position]] = deque()
+        self.overdue_timer: asyncio.TimerHandle | None = None
 
     async def drive(self, thinking: Thinking[Answer]) -> Answer:
         """Think to the end. Raises what the strategy raises, and CancelledError when cancelled;
@@ -261,15 +265,20 @@ class Driver:
             return True
         if branch.scope.chain:
             self._warn(branch.scope, call.at)
-        self.asked[branch] = (position, call, needs, self.loop.create_task(self._call(branch, position, call)))
+        self.asked[branch] = (
+            position,
+            call,
+            needs,
+            self.loop.create_task(self._call(branch, position, call)),
+        )
+        if self.timeout is not None:
+            self.overdue.append((self.loop.time() + self.timeout, branch, position))
+            self._watch_overdue()
         return True
 
     async def _call(self, branch: Branch, position: Position, call: Call) -> None:
         try:
-            async with asyncio.timeout(self.timeout):
-                reply = _reply(await self.model(call)(call))
-        except TimeoutError as error:
-            reply = Reply(error=f"timeout: {error or f'no reply within {self.timeout} s'}")
+            reply = _reply(await self.model(call)(call))
         except (Exception, asyncio.CancelledError) as error:  # whatever a model does is an answer
             reply = Reply(error=_readable(f"{type(error).__name__}: {error}"))
         self._receive(branch, position, reply)
@@ -286,6 +295,24 @@ class Driver:
         self._let_go()
         self._pump()
 
+    def _watch_overdue(self) -> None:
+        """One timer serves all calls: they have the same time, so they end in the order they were made."""
+        if self.overdue_timer is None and self.overdue:
+            self.overdue_timer = self.loop.call_at(self.overdue[0][0], self._end_overdue)
+
+    def _end_overdue(self) -> None:
+        self.overdue_timer = None
+        while self.overdue and not self.done.done():
+            end, branch, position = self.overdue[0]
+            asked = self.asked.get(branch)
+            if asked is not None and asked[0] == position:
+                if end > self.loop.time():
+                    break
+                asked[3].cancel()
+                self._receive(branch, position, Reply(error=f"timeout: no reply within {self.timeout:g} s"))
+            self.overdue.popleft()
+        self._watch_overdue()
+
     def _let_go(self) -> None:
         """Try the calls that were held back again, first come first."""
         while self.held and self._admit(*self.held[0]):
@@ -301,7 +328,9 @@ class Driver:
         self._answer(branch, position, Reply(error=why))
         branch.refusals = refusals
         if refusals >= PATIENCE:
-            raise RuntimeError(f"the strategy goes on asking after {PATIENCE} refusals ({why}); it was closed")
+            raise RuntimeError(
+                f"the strategy goes on asking after {PATIENCE} refusals ({why}); it was closed"
+            )
 
     def _warn(self, scope: Scope, at: str) -> None:
         for cap, used, of in scope.warnings(self.recorder.now):
@@ -366,8 +395,9 @@ class Driver:
             self.recorder.record((self.branch.step + 1,), ended)
 
     def _close(self) -> None:
-        for timer in self.timers:
-            timer.cancel()
+        for timer in [*self.timers, self.overdue_timer]:
+            if timer is not None:
+                timer.cancel()
         for *_, task in self.asked.values():
             task.cancel()
         self.asked.clear()

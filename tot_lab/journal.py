@@ -13,7 +13,7 @@ import secrets
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def now(cls, **settings: Any) -> Header:
         """A header of this version and moment, with an id of its own."""
-        started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        started = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(SCHEMA, __version__, secrets.token_hex(4), started, **settings)
 
     @property
@@ -205,7 +205,9 @@ class Recorder:
                 raise Divergence(f"at {_place(position, known)}: {_difference(known, record)}")
             return
         if self._only_expected and position:
-            raise Divergence(f"at {_place(position, record)}: a {type(record).__name__} that the record lacks")
+            raise Divergence(
+                f"at {_place(position, record)}: a {type(record).__name__} that the record lacks"
+            )
         self.lines.append(Line(position, self.now, record, paid))
 
     def missing(self) -> Record | None:

@@ -190,7 +190,9 @@ class Run:
         errors = [line.e.error for line in self.lines if isinstance(line.e, Reply) and line.e.error]
         refused = sum(error.startswith(("budget:", "cancelled", "limit:")) for error in errors)
         return {
-            "unreadable_replies": sum(isinstance(e, Note) and e.name == "parse.unreadable" for e in self.events),
+            "unreadable_replies": sum(
+                isinstance(e, Note) and e.name == "parse.unreadable" for e in self.events
+            ),
             "unread_thoughts": sum(node.unread for node in self.tree),
             "failed_thoughts": states["failed"],
             "duplicates": states["duplicate"],

@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """The work of benchmarks/engine.py in jeevesagent: its TreeOfThoughts under its Agent.
 
     python jeevesagent_peer.py run | stream

@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """The work of benchmarks/engine.py in langgraph: the search as a graph of three nodes.
 
     python langgraph_peer.py "no checkpointer" | "memory checkpointer"
@@ -8,6 +9,7 @@ is the default, or with its InMemorySaver, which keeps what happened, as the oth
 """
 
 import asyncio
+import itertools
 import json
 import operator
 import sys
@@ -22,12 +24,11 @@ from langgraph.types import Command, Send
 RUNS = 10
 BRANCH, BEAM, DEPTH = 5, 5, 4
 QUESTION = "What is six times seven?"
-calls = 0
+calls = itertools.count()
 
 
 async def model(prompt):
-    global calls
-    calls += 1
+    next(calls)
     return "score: 0.5" if prompt.endswith("score it") else "a next step"
 
 
@@ -65,7 +66,9 @@ async def prune(state: State):
 
 def fan_out(kept):
     return [
-        Send("propose", {"path": (*path, k), "steps": steps}) for path, steps, _ in kept for k in range(BRANCH)
+        Send("propose", {"path": (*path, k), "steps": steps})
+        for path, steps, _ in kept
+        for k in range(BRANCH)
     ]
 
 
@@ -86,7 +89,7 @@ async def main(mode):
         return await compiled(saver).ainvoke({"depth": 1, "thoughts": []}, config)
 
     nodes = len({path for path, *_ in (await once())["thoughts"]})
-    made = calls
+    made = next(calls)
     began = time.process_time()
     for _ in range(RUNS):
         await once()

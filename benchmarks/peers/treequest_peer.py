@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """The work of benchmarks/engine.py in treequest: its TreeOfThoughtsBFSAlgo, 80 steps.
 
     python treequest_peer.py "step" | "step in place"
@@ -8,6 +9,7 @@ not async. `step` is its default, which copies the whole state at each step; `st
 not. It keeps no record but the tree in memory.
 """
 
+import itertools
 import json
 import sys
 import time
@@ -18,12 +20,11 @@ import treequest
 RUNS = 10
 NODES = 80
 QUESTION = "What is six times seven?"
-calls = 0
+calls = itertools.count()
 
 
 def model(prompt):
-    global calls
-    calls += 1
+    next(calls)
     return "score: 0.5" if prompt.endswith("score it") else "a next step"
 
 
@@ -46,7 +47,7 @@ def once(inplace):
 
 inplace = sys.argv[1] == "step in place"
 nodes = once(inplace)
-made = calls
+made = next(calls)
 began = time.process_time()
 for _ in range(RUNS):
     once(inplace)

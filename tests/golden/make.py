@@ -25,10 +25,16 @@ def newest_first(tree, frontier):
 
 SEARCHES = {
     "beam": tl.TreeOfThoughts(branch_factor=3, beam_width=2, max_depth=2),
-    "depth_first": tl.TreeOfThoughts(traversal=tl.DepthFirst(prune_below=0.3), beam_width=2, max_depth=3, max_nodes=14),
+    "depth_first": tl.TreeOfThoughts(
+        traversal=tl.DepthFirst(prune_below=0.3), beam_width=2, max_depth=3, max_nodes=14
+    ),
     "best_first": tl.TreeOfThoughts(traversal="best_first", beam_width=3, generate="propose", max_nodes=12),
-    "mcts": tl.TreeOfThoughts(traversal=tl.MonteCarloTreeSearch(iterations=4), beam_width=None, branch_factor=2),
-    "own_function": tl.TreeOfThoughts(traversal=tl.traversal(newest_first), branch_factor=2, evaluate="joint"),
+    "mcts": tl.TreeOfThoughts(
+        traversal=tl.MonteCarloTreeSearch(iterations=4), beam_width=None, branch_factor=2
+    ),
+    "own_function": tl.TreeOfThoughts(
+        traversal=tl.traversal(newest_first), branch_factor=2, evaluate="joint"
+    ),
     "vote": tl.TreeOfThoughts(evaluate="vote", evaluation_draws=3, branch_factor=2, max_depth=2),
 }
 
@@ -37,7 +43,8 @@ def tree_of(search: tl.TreeOfThoughts) -> dict:
     """What a golden file holds of a search."""
     run = asyncio.run(tl.Lab(Scripted(), runs=None).run(search, TASK))
     nodes = {
-        node.id: [node.text, node.score, node.state, *([node.reason] if node.reason else [])] for node in run.tree
+        node.id: [node.text, node.score, node.state, *([node.reason] if node.reason else [])]
+        for node in run.tree
     }
     return {"stopped": run.stopped, "answer": run.answer, "calls": run.usage.calls, "nodes": nodes}
 

@@ -124,9 +124,7 @@ def read_list(text: str) -> list[str]:
 
 def _item_text(item: Any) -> str:
     if isinstance(item, dict):
-        item = next(
-            (item[key] for key in ("thought", "step", "content", "text") if key in item), None
-        )
+        item = next((item[key] for key in ("thought", "step", "content", "text") if key in item), None)
     return item.strip() if isinstance(item, str) else ""
 
 

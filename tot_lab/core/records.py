@@ -16,9 +16,7 @@ import msgspec
 
 from tot_lab.core.calls import Call, Reply
 
-Decision: TypeAlias = Literal[
-    "kept", "pruned", "complete", "duplicate", "merged", "failed", "solution"
-]
+Decision: TypeAlias = Literal["kept", "pruned", "complete", "duplicate", "merged", "failed", "solution"]
 """What can be decided about a thought.
 
 kept: stays in the search. pruned: leaves it (`reason` says by what rule). complete: its path

@@ -154,9 +154,7 @@ class Expansion(Prompting):
         draws, error = yield from self._draws(task, path, id, "value", prompt, task.domain.read_value)
         return (yield from said(self._combined(task, id, "value", draws, error)))
 
-    def _joint(
-        self, task: Task, path: Path, parent: str, events: Sequence[Event]
-    ) -> Thinking[list[Event]]:
+    def _joint(self, task: Task, path: Path, parent: str, events: Sequence[Event]) -> Thinking[list[Event]]:
         """One score each for the children that `events` tell of, out of one reply."""
         scored = {event.id for event in events if isinstance(event, Scored | Decided)}
         thoughts = [e for e in events if isinstance(e, Thought) and e.id not in scored]
@@ -177,9 +175,7 @@ class Expansion(Prompting):
             scores += yield from said(self._combined(task, thought.id, "joint", draws, error))
         return scores
 
-    def vote(
-        self, task: Task, node: str, candidates: Sequence[tuple[str, Path]]
-    ) -> Thinking[list[Event]]:
+    def vote(self, task: Task, node: str, candidates: Sequence[tuple[str, Path]]) -> Thinking[list[Event]]:
         """Score `candidates`, (id, path) each, by votes among them; `node` asks."""
         paths = [path for _, path in candidates]
         listed = "\n\n".join(f"{k}.\n{paths[k - 1][-1]}" for k in range(1, len(paths) + 1))

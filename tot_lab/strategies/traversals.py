@@ -249,11 +249,13 @@ class FunctionTraversal(Traversal):
             named = list(dict.fromkeys(self.function(tree, list(frontier)))) if frontier else []
             for id in named:
                 if id not in frontier:
-                    raise ValueError(f"traversal {self.function.name!r} named {id!r}, which is not in the frontier")
+                    raise ValueError(
+                        f"traversal {self.function.name!r} named {id!r}, which is not in the frontier"
+                    )
                 del frontier[id]
             if width is None or len(frontier) <= width:
                 return Picked(named, [])
-            kept, pruned = _split(ranked(tree, frontier), width, "beam")
+            _, pruned = _split(ranked(tree, frontier), width, "beam")
             for id, _ in pruned:
                 del frontier[id]
             return Picked(named, pruned)

@@ -1,0 +1,87 @@
+"""`tot-lab` as a shell sees it: a real process, in a folder of its own."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import tot_lab as tl
+
+ROOT = Path(__file__).parent.parent
+ENV = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
+
+
+class Links(HTMLParser):
+    """What a page would fetch from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outside: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.outside += [
+            value for name, value in attrs if name in ("src", "href") and not value.startswith("#")
+        ]
+
+
+def tot_lab(*words: str, folder: Path) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "tot_lab", *words]
+    return subprocess.run(
+        command, cwd=folder, env=ENV, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_demo_runs_twenty_searches_and_writes_what_it_says(tmp_path):
+    done = tot_lab("demo", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = re.findall(r"^\d+ \d+ \d+ \d+ .*$", done.stdout, re.MULTILINE)
+    assert len(rows) == 20
+    assert "simulated" in done.stdout
+    runs = [tl.load(path) for path in (tmp_path / "demo" / "runs").glob("*.jsonl")]
+    assert len(runs) == 20
+    solved = int(re.search(r"(\d+) of 20 solved", done.stdout)[1])
+    assert solved == sum(run.correct for run in runs) > 10
+    page = (tmp_path / "demo" / "report.html").read_text()
+    links = Links()
+    links.feed(page)
+    assert not links.outside
+    assert "simulated" in page
+    assert tot_lab("demo", folder=tmp_path).returncode == 0  # again: nothing is in its way
+
+
+def test_demo_interrupted_keeps_what_was_finished(tmp_path):
+    command = [sys.executable, "-m", "tot_lab", "demo", "out"]
+    running = subprocess.Popen(command, cwd=tmp_path, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    journals = tmp_path / "out" / "runs"
+    for _ in range(500):
+        if journals.is_dir() and any(journals.iterdir()):
+            break
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode in (0, 130)
+    assert b"Traceback" not in errors
+    assert all(tl.load(path) for path in journals.glob("*.jsonl"))
+
+
+def test_notebooks_are_copied_and_nothing_is_overwritten(tmp_path):
+    done = tot_lab("notebooks", "mine", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "mine" / "notebooks" / "01_first_search.ipynb").is_file()
+    assert (tmp_path / "mine" / "data" / "word_problems.jsonl").is_file()
+    again = tot_lab("notebooks", "mine", folder=tmp_path)
+    assert again.returncode == 1
+    assert "is there already" in again.stderr
+    assert "Traceback" not in again.stderr
+
+
+def test_help_and_mistakes(tmp_path):
+    assert "demo" in tot_lab("--help", folder=tmp_path).stdout
+    assert tot_lab("--version", folder=tmp_path).stdout.strip() == f"tot-lab {tl.__version__}"
+    wrong = tot_lab("dance", folder=tmp_path)
+    assert wrong.returncode == 2
+    assert "dance" in wrong.stderr

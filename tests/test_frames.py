@@ -1,0 +1,183 @@
+"""The frames say what the record says: same counts, nothing made up, unknown is NA."""
+
+import pandas as pd
+import pytest
+from support import Scripted, answer_to, run
+
+import tot_lab as tl
+from tot_lab.core.calls import Reply
+from tot_lab.core.records import Line, Thought
+from tot_lab.frames import STATES
+from tot_lab.journal import Header
+
+NODES = {
+    "id": "string", "parent": "string", "depth": "Int64", "text": "string", "score": "Float64",
+    "raw": "Float64", "draws": "Int64", "unread_draws": "Int64", "by": "string", "state": "category",
+    "reason": "string", "merged": "string", "children": "Int64", "on_solution_path": "boolean",
+    "calls": "Int64", "input_tokens": "Int64", "output_tokens": "Int64", "cost": "Float64",
+    "paid": "Float64", "simulated": "boolean",
+}  # fmt: skip
+CALLS = {
+    "position": "string", "node": "string", "kind": "string", "draw": "Int64", "attempt": "string",
+    "repeat": "Int64", "prompt": "string", "reply": "string", "error": "string", "made": "boolean",
+    "model": "string", "temperature": "Float64", "input_tokens": "Int64", "output_tokens": "Int64",
+    "cost": "Float64", "paid": "Float64", "asked": "float64", "seconds": "Float64", "simulated": "boolean",
+}  # fmt: skip
+EVENTS = {
+    "position": "string", "seconds": "float64", "name": "string", "node": "string", "data": "object",
+    "simulated": "boolean",
+}  # fmt: skip
+
+
+def counted(call):
+    return Reply(answer_to(call), input_tokens=10, output_tokens=3, cost=0.25, model="m")
+
+
+def flaky(call):
+    return Reply(error="overloaded: no") if call.draw == 1 and call.kind == "sample" else counted(call)
+
+
+def dtypes(frame):
+    return {name: str(dtype) for name, dtype in frame.dtypes.items()}
+
+
+SEARCH = tl.TreeOfThoughts(evaluation_draws=2)
+RUNS = {
+    "search": lambda: run(SEARCH, model=Scripted(counted)),
+    "uncounted": lambda: run(SEARCH),
+    "flaky": lambda: run(SEARCH, model=Scripted(flaky)),
+    "capped": lambda: run(SEARCH, model=Scripted(counted), budget=tl.Budget(calls=7)),
+    "nested": lambda: run(tl.BestOf(strategy=SEARCH, attempts=2), model=Scripted(counted)),
+    "merged": lambda: run(tl.TreeOfThoughts(merge=True, generate="propose", branch_factor=4)),
+    "empty": lambda: tl.Recorder().run,
+}
+
+
+@pytest.fixture(params=RUNS)
+def made(request):
+    return RUNS[request.param]()
+
+
+def test_columns_have_their_types(made):
+    assert dtypes(made.nodes_df()) == NODES
+    assert dtypes(made.calls_df()) == CALLS
+    assert dtypes(made.events_df()) == EVENTS
+    for frame, columns in ((made.nodes_df, NODES), (made.calls_df, CALLS), (made.events_df, EVENTS)):
+        for name in columns:
+            assert name in getattr(tl.frames, frame.__name__).__doc__
+
+
+def test_nodes_are_the_trees(made):
+    frame = made.nodes_df()
+    assert frame.id.tolist() == list(made.tree.nodes)
+    for row, node in zip(frame.itertuples(), made.tree, strict=True):
+        assert row.text == node.text
+        assert row.state == node.state
+        assert pd.isna(row.score) if node.score is None else row.score == node.score
+        assert row.draws == len(node.draws)
+        assert row.unread_draws == sum(draw is None for draw in node.draws)
+        assert row.children == len(node.children)
+    assert frame.id[frame.on_solution_path].tolist() == made.solution_path
+    assert list(frame.state.cat.categories) == list(STATES)
+
+
+def test_sums_are_the_runs(made):
+    nodes, calls, usage = made.nodes_df(), made.calls_df(), made.usage
+    assert nodes.calls.sum() == calls.made.sum() == usage.calls
+    for name in ("input_tokens", "output_tokens", "cost", "paid"):
+        total = nodes[name].sum(skipna=False)
+        assert pd.isna(total) if getattr(usage, name) is None else total == getattr(usage, name)
+    assert calls.error[calls.made.fillna(False)].notna().sum() == usage.errors
+
+
+def test_unknown_is_never_zero():
+    made = RUNS["uncounted"]()
+    nodes = made.nodes_df()
+    assert nodes.cost[nodes.calls > 0].isna().all()
+    assert nodes.input_tokens[nodes.calls > 0].isna().all()
+    assert made.calls_df().cost.isna().all()
+
+
+def test_refused_and_open_calls():
+    made = RUNS["capped"]()
+    calls = made.calls_df()
+    assert made.usage.calls == calls.made.sum() == 7
+    refused = calls[~calls.made]
+    assert len(refused)
+    assert refused.error.str.startswith("budget:").all()
+    asked = next(k for k, line in enumerate(made.lines) if isinstance(line.e, tl.Call))
+    killed = tl.Run(made.header, made.lines[: asked + 1])
+    row = killed.calls_df().iloc[0]
+    assert pd.isna(row.made)
+    assert pd.isna(row.seconds)
+    assert pd.isna(row.reply)
+    assert killed.nodes_df().calls.sum() == killed.usage.calls == 0
+
+
+def test_any_beginning_of_a_run_has_frames():
+    made = run(tl.TreeOfThoughts(max_depth=2), model=Scripted(counted))
+    for length in range(0, len(made.lines), 7):
+        part = tl.Run(made.header, made.lines[:length])
+        assert len(part.events_df()) == length
+        assert part.nodes_df().calls.sum() == part.usage.calls
+
+
+def test_events_have_the_fields_of_the_architecture():
+    made = RUNS["search"]()
+    events = made.events_df()
+    assert len(events) == len(made.lines)
+    assert {"tot.started", "tot.level_started", "tot.proposed", "tot.evaluated", "tot.decided", "tot.pruned",
+            "tot.completed", "call", "reply", "ended"} <= set(events.name)  # fmt: skip
+    assert not {"thought", "scored", "decided"} & set(events.name)
+    proposed = pd.json_normalize(events.data[events.name == "tot.proposed"].tolist())
+    assert list(proposed.columns) == ["depth", "node_id", "parent_id", "content"]
+    texts = dict(zip(proposed.node_id, proposed.content, strict=True))
+    assert texts == {node.id: node.text for node in made.tree}
+    evaluated = events[events.name == "tot.evaluated"]
+    assert evaluated.data.str["score"].tolist() == [made.tree[id].score for id in evaluated.node]
+    assert {"depth", "node_id", "score"} <= set(evaluated.data.iloc[0])
+    replies = events[events.name == "reply"]
+    assert sorted(replies.node) == sorted(events[events.name == "call"].node)
+
+
+def test_events_are_named_after_the_innermost_strategy():
+    events = RUNS["nested"]().events_df()
+    thoughts = events[events.name.isin(["thought", "tot.proposed"])]
+    assert thoughts.name[thoughts.node == "0"].tolist() == ["thought"]
+    assert (thoughts.name[thoughts.node != "0"] == "tot.proposed").all()
+    assert RUNS["nested"]().calls_df().attempt.dropna().unique().tolist() == ["0", "1"]
+
+
+def test_notes_beside_the_canonical_list():
+    events = RUNS["capped"]().events_df()
+    beside = events[events.position.isna()]
+    assert set(beside.name) == {"budget.warning", "budget.exceeded"}
+
+
+def test_own_search():
+    recorder = tl.Recorder("mine")
+    root = recorder.thought("q")
+    step = recorder.thought("a step", root)
+    recorder.score(step, 0.5, draws=(0.5, None))
+    recorder.call(step, "how good?", Reply("0.5", input_tokens=4, output_tokens=1, cost=0.0))
+    recorder.note("mine.looked", step, far=3)
+    nodes, events = recorder.run.nodes_df(), recorder.run.events_df()
+    assert nodes.calls.tolist() == [0, 1]
+    assert nodes.unread_draws.tolist() == [0, 1]
+    assert nodes.cost.tolist() == [0, 0]
+    assert events.name.tolist() == ["thought", "thought", "scored", "call", "reply", "mine.looked"]
+    assert events.data.iloc[-1] == {"far": 3}
+
+
+def test_simulated_is_said():
+    made = run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), model="sim/game24")
+    assert made.nodes_df().simulated.all()
+    assert made.calls_df().simulated.all()
+    assert made.events_df().simulated.all()
+    assert not RUNS["search"]().nodes_df().simulated.any()
+
+
+def test_a_large_run():
+    lines = [Line((0,), 0.0, Thought("0", None, "q"))]
+    lines += [Line((k,), 0.0, Thought(f"0.{k}", "0", "t")) for k in range(1, 30_000)]
+    assert len(tl.Run(Header.now(), lines).nodes_df()) == 30_000

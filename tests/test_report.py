@@ -1,0 +1,218 @@
+"""A run's text, card and page say the same facts, and hold any text without being broken by it."""
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import Scripted, answer_to, run
+
+import tot_lab as tl
+from tot_lab.core.calls import Reply
+from tot_lab.report import report_html, run_html, run_text, tree_rows, tree_svg
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>'\"&lt;<!-- \x00\x0b\ud800 \u2028"
+ALLOWED = {
+    "html", "head", "meta", "title", "style", "script", "body", "h1", "h2", "div", "b", "span", "table",
+    "thead", "tbody", "tr", "th", "td", "a", "details", "summary", "p", "svg", "path", "rect", "circle",
+    "polygon", "polyline", "text", "tspan",
+}  # fmt: skip
+
+
+class Elements(HTMLParser):
+    def __init__(self, page):
+        super().__init__()
+        self.seen, self.scripts, self.attributes, self.inside = [], [], [], ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append(tag)
+        self.attributes += attributes
+        self.inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        self.inside = ""
+
+    def handle_data(self, data):
+        if self.inside == "script":
+            self.scripts[-1] += data
+
+
+def hostile(text=HOSTILE):
+    recorder = tl.Recorder(text)
+    root = recorder.thought(text)
+    step = recorder.thought(text, root)
+    recorder.score(step, 0.4, by=text)
+    recorder.decide(step, "pruned", text)
+    recorder.call(step, text, text)
+    recorder.end(text, node=step)
+    return recorder.run
+
+
+def search(**options):
+    def counted(call):
+        return Reply(answer_to(call), input_tokens=1000, output_tokens=3, cost=0.001)
+
+    return run(tl.TreeOfThoughts(), model=Scripted(counted), **options)
+
+
+def test_text_of_a_run():
+    made = search()
+    text = run_text(made)
+    assert repr(made) == text
+    for fact in (made.question, f"stopped: {made.stopped}", f"{made.usage.calls} ", "30,000 in, 90 out", "$0.03"):
+        assert fact in text
+    assert ("✓ correct" in text) == bool(made.correct)
+    assert text.splitlines()[-1].split(" · ")[0] == f"  run {made.id}"
+
+
+def test_equal_runs_differ_in_the_last_line_alone():
+    first, second = search(), search()
+    assert first.id != second.id
+    assert run_text(first).splitlines()[:-1] == run_text(second).splitlines()[:-1]
+    cut = [run_html(made).rpartition("<div")[0] for made in (first, second)]
+    assert cut[0] == cut[1]
+
+
+def test_unknown_is_said():
+    assert "tokens unknown in, unknown out · cost unknown" in run_text(run(tl.OneAnswer()))
+    free = run(tl.OneAnswer(), model=Scripted(lambda call: Reply("Answer: 26", cost=0.0)))
+    assert "cost $0\n" in run_text(free)
+
+
+def test_small_tree_in_words():
+    made = search()
+    rows = tree_rows(made.tree, made.solution_path)
+    assert len(rows) <= 12
+    assert sum("━" in row for row in rows) == len(made.solution_path) - 1
+    hidden = re.fullmatch(r"… (\d+) more thoughts", rows[-1])
+    assert len(rows) - 1 + int(hidden[1]) == len(made.tree)
+
+
+@pytest.mark.parametrize("depth", [1, 5, 7, 8, 9, 12, 40, 900])
+def test_a_deep_tree_in_words(depth):
+    recorder = tl.Recorder("deep")
+    node = recorder.thought("top")
+    for k in range(depth):
+        node = recorder.thought(f"step {k}", node)
+        recorder.score(node, 0.5)
+    recorder.end("down", node=node)
+    rows = tree_rows(recorder.run.tree, recorder.run.solution_path)
+    assert len(rows) <= 12
+    assert rows[-1].endswith(f"[solution] step {depth - 1}")
+    skipped = sum(int(number) for number in re.findall(r"⋮ (\d+) steps", "\n".join(rows)))
+    assert len(rows) + skipped == depth + 1
+
+
+def test_unfinished_killed_and_empty_runs():
+    made = search()
+    for length in range(0, len(made.lines), 5):
+        part = tl.Run(made.header, made.lines[:length])
+        assert "unfinished" in run_text(part)
+        assert "unfinished" in run_html(part)
+    assert "no thought yet" in run_html(tl.Recorder().run)
+
+
+def test_simulated_is_said(tmp_path):
+    made = run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), model="sim/game24")
+    page = report_html([made], tmp_path / "a.html").read_text("utf-8")
+    for said in (run_text(made), run_html(made), page):
+        assert "simulated model" in said
+    assert "simulated" not in run_text(search())
+
+
+def test_grading_that_fails_is_told():
+    def grade(answer, reference):
+        raise ArithmeticError("odd")
+
+    made = run(tl.OneAnswer(), tl.general("q", answer=1, grade=grade))
+    assert "not graded (ArithmeticError: odd)" in run_text(made)
+
+
+def test_card_is_inert():
+    for made in (hostile(), search()):
+        card = run_html(made)
+        found = Elements(card)
+        assert set(found.seen) <= ALLOWED - {"script", "style", "a"}
+        assert not [name for name, _ in found.attributes if name.startswith("on") or name in ("id", "href", "src")]
+        assert "http" not in card.replace('xmlns="http://www.w3.org/2000/svg"', "")
+
+
+@given(st.text())
+def test_any_text_makes_a_picture(text):
+    made = hostile(text)
+    picture = tree_svg(made, background="white")
+    assert len(list(ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}title"))) == 2
+    run_text(made).encode()
+    run_html(made).encode()
+
+
+def test_picture_shows_every_thought():
+    made = search()
+    root = ET.fromstring(tree_svg(made))
+    titles = [title.text.split(" ")[0] for title in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert titles == list(made.tree.nodes)
+    assert root.find("{http://www.w3.org/2000/svg}rect") is None
+    with pytest.raises(ValueError, match="no thought"):
+        tree_svg(tl.Recorder().run)
+
+
+def test_large_trees_are_not_drawn_in_a_card():
+    recorder = tl.Recorder()
+    root = recorder.thought("q")
+    for _ in range(150):
+        recorder.thought("t", root)
+    card = run_html(recorder.run)
+    assert "<svg" not in card
+    assert "151 thoughts: tl.plot_tree(run) draws them" in card
+
+
+def test_page_stands_alone_and_is_inert(tmp_path):
+    runs = [search(), hostile(), tl.Recorder().run, search(budget=tl.Budget(calls=4))]
+    path = report_html(runs, tmp_path / "deep" / "report.html", title=f"t {HOSTILE}")
+    page = path.read_text("utf-8")
+    found = Elements(page)
+    assert set(found.seen) <= ALLOWED
+    assert not [name for name, _ in found.attributes if name.startswith("on") or name == "src"]
+    assert all(value.startswith("#run-") for name, value in found.attributes if name == "href")
+    assert found.seen.count("details") == 4
+    assert found.seen.count("script") == 2 + 3  # plotly.js, ours, and a figure of each run that has thoughts
+    assert sum(len(script) > 1_000_000 for script in found.scripts) == 1
+    figures = [json.loads(script) for script in found.scripts[1:-1]]
+    assert all(figure["data"] for figure in figures)
+    assert "no thought to draw" in page
+    assert [file.name for file in path.parent.iterdir()] == ["report.html"]
+
+
+def test_page_has_the_sums(tmp_path):
+    runs = [search(), search(repeat=1)]
+    page = report_html(runs, tmp_path / "report.html").read_text("utf-8")
+    right = sum(bool(made.correct) for made in runs)
+    assert f"<b>{right} of 2 ({right / 2:.0%})</b>correct" in page
+    assert f"<b>{sum(made.usage.calls for made in runs)}</b>calls" in page
+    assert "<b>unknown</b>cost" in report_html([*runs, run(tl.OneAnswer())], tmp_path / "b.html").read_text("utf-8")
+
+
+def test_large_runs_get_a_note(tmp_path):
+    recorder = tl.Recorder()
+    root = recorder.thought("q")
+    for _ in range(2000):
+        recorder.thought("t", root)
+    page = report_html([recorder.run], tmp_path / "report.html").read_text("utf-8")
+    assert "2,001 thoughts: too many for a figure" in page
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    path = report_html([], tmp_path / "report.html")
+    before = path.read_bytes()
+    monkeypatch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        report_html([search()], path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]

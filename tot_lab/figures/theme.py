@@ -1,0 +1,120 @@
+"""How every picture looks: one palette, one template, one way to let text in.
+
+Rule: what a model wrote is shown, never interpreted. Scores are viridis, which
+is even to any colour vision and holds no grey, so that grey is left for what has no score; the
+other colours are of the Okabe-Ito set.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+INK = "#1f2933"
+FAINT = "#8a94a0"
+EDGE = "#b8c0ca"
+GRID = "#edf0f3"
+PATH = "#d55e00"
+"""The way to the answer (Okabe-Ito vermilion): no colour of the score scale comes near it."""
+UNSCORED = "#d5d9de"
+LINKS = {"merged": "#0072b2", "source": "#009e73", "depends": "#cc79a7"}
+FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, sans-serif"
+
+SCORES = (
+    "#440154", "#482878", "#3e4989", "#31688e", "#26828e",
+    "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725",
+)  # fmt: skip
+"""Viridis (Smith and van der Walt 2015) from score 0 to score 1, equally spaced."""
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def printable(text: str) -> str:
+    """`text` without the characters that XML, and so GraphML, SVG and HTML, cannot hold."""
+    return _NOT_XML.sub("", text)
+
+
+def short(text: str, most: int) -> str:
+    """`text` on one line of at most `most` characters."""
+    line = " ".join(printable(text).split())
+    return line if len(line) <= most else line[: max(most - 1, 0)].rstrip() + "…"
+
+
+def wrapped(text: str, width: int, lines: int) -> list[str]:
+    """`text` in at most `lines` lines of at most `width` characters, its own line breaks kept; what
+    is cut off ends in an ellipsis."""
+    rows: list[str] = []
+    for line in printable(text).splitlines():
+        rest = line.rstrip()
+        while len(rest) > width and len(rows) <= lines:
+            cut = rest.rfind(" ", width // 2, width + 1)
+            cut = width if cut == -1 else cut
+            rows.append(rest[:cut].rstrip())
+            rest = rest[cut:].lstrip()
+        rows.append(rest)
+        if len(rows) > lines:
+            break
+    if len(rows) > lines:
+        rows = rows[:lines]
+        rows[-1] = rows[-1][: width - 1].rstrip() + "…"
+    return rows
+
+
+def plain(text: str) -> str:
+    """`text` for Plotly, which reads a subset of HTML in it, and TeX between dollar signs."""
+    for sign, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("$", "&#36;")):
+        text = text.replace(sign, entity)
+    return text
+
+
+def colour(score: float) -> str:
+    """The colour of a score of 0–1, of none (nan) grey."""
+    if math.isnan(score):
+        return UNSCORED
+    place = min(max(score, 0.0), 1.0) * (len(SCORES) - 1)
+    low = min(int(place), len(SCORES) - 2)
+    share = place - low
+    ends = [[int(SCORES[k][i : i + 2], 16) for i in (1, 3, 5)] for k in (low, low + 1)]
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in zip(*ends, strict=True))
+
+
+def number(amount: float | None) -> str:
+    """A count with thousands separated; unknown is said, never 0."""
+    return "unknown" if amount is None else f"{amount:,}"
+
+
+def money(amount: float | None) -> str:
+    """USD with the digits that matter; unknown is said, never 0."""
+    if amount is None:
+        return "unknown"
+    if amount == 0:
+        return "$0"
+    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.2g}" if amount < 0.01 else f"${amount:.4f}"
+
+
+def template() -> Any:
+    """The Plotly template of every figure."""
+    import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it
+
+    steps = [(k / (len(SCORES) - 1), shade) for k, shade in enumerate(SCORES)]
+    axis = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID, "tickcolor": GRID, "automargin": True}
+    return go.layout.Template(
+        layout={
+            "font": {"family": FONT, "size": 12, "color": INK},
+            "paper_bgcolor": "white",
+            "plot_bgcolor": "white",
+            "colorway": ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"],
+            "coloraxis": {"colorscale": steps},
+            "title": {"x": 0.0, "xref": "paper", "xanchor": "left", "font": {"size": 16}},
+            "hoverlabel": {
+                "bgcolor": "white",
+                "bordercolor": EDGE,
+                "align": "left",
+                "font": {"family": FONT, "size": 12, "color": INK},
+            },
+            "legend": {"itemsizing": "constant", "font": {"size": 12}},
+            "xaxis": axis,
+            "yaxis": axis,
+        }
+    )

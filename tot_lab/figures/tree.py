@@ -1,0 +1,348 @@
+"""The tree of thoughts as a picture one can explore.
+
+Rule: `tree_info` says what is drawn and where, from anything that is a tree of thoughts; `plot_tree`
+and the SVG of reports draw it and decide nothing about it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tot_lab.core.tree import Tree
+from tot_lab.figures.graph import LINKS, Parts, parts_of
+from tot_lab.figures.layout import tidy
+from tot_lab.figures.theme import EDGE, FAINT, INK, PATH, UNSCORED, money, number, plain, template, wrapped
+from tot_lab.figures.theme import LINKS as LINK_COLOURS
+from tot_lab.run import Run
+
+if TYPE_CHECKING:
+    import networkx
+    import plotly.graph_objects as go
+
+MOST = 2000
+"""Thoughts that one figure draws: beyond it neither eye nor browser follows."""
+
+LABELLED = 40
+"""Thoughts up to which a picture writes each one's text beside it."""
+
+SHAPES = {
+    "question": "circle",
+    "solution": "star",
+    "complete": "diamond",
+    "kept": "circle",
+    "pruned": "x",
+    "unread": "square",
+    "failed": "triangle-down",
+    "duplicate or merged": "triangle-up",
+    "not decided": "hexagon",
+}
+"""What a thought can be, in the order of the legend, and its shape: shape never needs colour."""
+
+
+class TreeInfo(NamedTuple):
+    """What is drawn. Arrays and lists run over the thoughts in the order of the record.
+
+    parents: index of each one's parent, -1 for a root. x: in sibling distances, leftmost 0.
+    depth: steps below the root. score: 0–1, nan where there is none. shape: key of `SHAPES`.
+    on_path: whether it leads to the answer. links: (from, to, kind) besides parent and child.
+    details: what hover says, line by line.
+    """
+
+    ids: list[Any]
+    texts: list[str]
+    parents: NDArray[np.intp]
+    x: NDArray[np.float64]
+    depth: NDArray[np.float64]
+    score: NDArray[np.float64]
+    shape: list[str]
+    on_path: NDArray[np.bool_]
+    links: list[tuple[int, int, str]]
+    details: list[list[str]]
+    question: str
+    strategy: str
+    answer: str | None
+    stopped: str | None
+    simulated: bool
+
+
+def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
+    """What `plot_tree` draws. Raises ValueError for no thought at all, and for a graph that is no tree."""
+    parts = parts_of(run) if isinstance(run, Run | Tree) else _parts_of_graph(run)
+    if not parts.nodes:
+        raise ValueError("there is no thought to draw: this run or tree is empty")
+    ids = list(parts.nodes)
+    ids.sort(key=lambda id: parts.nodes[id].get("order", 0))  # stable: without `order`, as they came
+    index = {id: place for place, id in enumerate(ids)}
+    parents = np.full(len(ids), -1)
+    links = []
+    for start, end, kind in parts.edges:
+        if kind == "child" and parents[index[end]] == -1:
+            parents[index[end]] = index[start]
+        else:  # a second parent is drawn, but places nothing
+            links.append((index[start], index[end], "source" if kind == "child" else kind))
+    x, depth = tidy(parents.tolist())
+    known = [parts.nodes[id] for id in ids]
+    on_path = np.array([bool(node.get("on_solution_path", False)) for node in known])
+    shape = [_shape(node, parent == -1) for node, parent in zip(known, parents, strict=True)]
+    score = np.array([_score(node) for node in known])
+    return TreeInfo(
+        ids,
+        [str(node.get("text", id)) for id, node in zip(ids, known, strict=True)],
+        parents,
+        x,
+        depth,
+        score,
+        shape,
+        on_path,
+        links,
+        [_details(id, node, int(step)) for id, node, step in zip(ids, known, depth, strict=True)],
+        str(parts.about.get("question", "")),
+        str(parts.about.get("strategy", "")),
+        parts.about.get("answer"),
+        parts.about.get("stopped"),
+        bool(parts.about.get("simulated", False)),
+    )
+
+
+def plot_tree(run: Run | Tree | networkx.DiGraph[Any]) -> go.Figure:
+    """A tree of thoughts, the root on top: colour is the score, shape what became of a thought, the
+    thick line leads to the answer, dashed lines are links besides parent and child. Hover shows a
+    thought in full: its text, score, decision, calls, tokens and cost.
+
+    run: a run (also an unfinished one, or your own recorder's), a `Tree`, or a DiGraph with the
+        attributes of `graph_of`, of which each may be missing.
+    Raises ValueError when there is no thought, more than 2,000, or a graph is no tree.
+    """
+    import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it
+
+    count = len(run.tree if isinstance(run, Run) else run)
+    if count > MOST:
+        raise ValueError(
+            f"{count:,} thoughts are too many for one figure, which draws up to {MOST:,}: look at them with "
+            f"run.nodes_df(), or draw a part: graph = run.graph(); tl.plot_tree(graph.subgraph(ids))"
+        )
+    info = tree_info(run)
+    figure = go.Figure()
+    levels = int(info.depth.max()) + 1
+    labels = label_width(info, 840)
+    figure.add_trace(_lines(info, np.flatnonzero(info.parents >= 0), EDGE, 1.2 if count < 300 else 0.7))
+    below_root = np.flatnonzero(info.on_path & (info.parents >= 0))
+    if below_root.size:
+        figure.add_trace(_lines(info, below_root, PATH, 4.0 if count < 300 else 2.5, "way to the answer"))
+    for kind in dict.fromkeys(kind for *_, kind in info.links):
+        figure.add_trace(_arcs(info, kind))
+    size = 18 if count <= LABELLED else 13 if count <= 150 else 9 if count <= 500 else 6
+    for what, symbol in SHAPES.items():
+        here = np.array([shape == what for shape in info.shape])
+        for some in (here & ~np.isnan(info.score), here & np.isnan(info.score)):
+            if some.any():
+                figure.add_trace(_thoughts(info, what, np.flatnonzero(some), size))
+        if here.any():  # the legend shows the shape in one colour, whatever the scores are
+            dark = {"symbol": symbol, "color": _fill(what) or FAINT, "size": 11}
+            dark["line"] = {"color": INK, "width": 1}
+            figure.add_trace(
+                go.Scatter(x=[None], y=[None], mode="markers", name=what, legendgroup=what, marker=dark)
+            )
+    if labels:
+        for place, text in enumerate(info.texts):
+            figure.add_annotation(
+                x=info.x[place],
+                y=info.depth[place],
+                text="<br>".join(plain(line) for line in wrapped(" ".join(text.split()), labels, 3)),
+                showarrow=False,
+                yanchor="top",
+                yshift=-size * (0.8 if info.shape[place] == "solution" else 0.5) - 3,
+                font={"size": 11, "color": INK},
+                bgcolor="rgba(255,255,255,0.82)",
+                borderpad=1,
+            )
+    title, subtitle = _heading(info)
+    top = 34 + 21 * len(title) + 17 * len(subtitle)
+    each = 118 if labels else 84
+    figure.update_layout(
+        template=template(),
+        title={
+            "text": "<br>".join(map(plain, title)),
+            "subtitle": {"text": "<br>".join(subtitle), "font": {"size": 13, "color": FAINT}},
+            "y": 1,
+            "yref": "container",
+            "yanchor": "top",
+            "pad": {"t": 18},
+        },
+        height=top + 90 + min(max(each * levels, 240), 1000),
+        margin={"t": top, "l": 10, "r": 10, "b": 56},
+        coloraxis={
+            "cmin": 0,
+            "cmax": 1,
+            "colorbar": {
+                "title": {"text": "score (0–1)", "side": "right"},
+                "thickness": 12,
+                "len": 0.7,
+                "outlinewidth": 0,
+                "tickvals": [0, 0.25, 0.5, 0.75, 1],
+            },
+        },
+        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": 0, "yanchor": "top"},
+        hovermode="closest",
+    )
+    pad = 0.75
+    figure.update_xaxes(visible=False, range=[-pad, float(info.x.max()) + pad])
+    figure.update_yaxes(
+        title="depth (steps)",
+        range=[levels - 1 + (0.85 if labels else 0.5), -0.4],
+        tickvals=list(range(0, levels, max(1, math.ceil(levels / 12)))),
+    )
+    return figure
+
+
+def label_width(info: TreeInfo, pixels: float) -> int:
+    """How many characters a label has room for, 0 for none, when the picture is that wide."""
+    if len(info.ids) > LABELLED or info.depth.max() > 7:  # deeper, one level's labels reach the next
+        return 0
+    room = int(pixels / (float(info.x.max()) + 1.5) / 6.4)
+    return min(room, 24) if room >= 7 else 0
+
+
+def arc(info: TreeInfo, start: int, end: int, points: int = 13) -> tuple[NDArray[Any], NDArray[Any]]:
+    """A bow from one thought to another: it passes beside the thoughts that stand between them."""
+    share = np.linspace(0.0, 1.0, points)
+    x0, x1, y0, y1 = info.x[start], info.x[end], info.depth[start], info.depth[end]
+    bow = 4 * share * (1 - share)
+    sideways = 0.35 if x0 == x1 else 0.0
+    return x0 + (x1 - x0) * share + sideways * bow, y0 + (y1 - y0) * share - 0.28 * bow
+
+
+def _lines(info: TreeInfo, ends: NDArray[np.intp], colour: str, width: float, name: str = "") -> go.Scatter:
+    import plotly.graph_objects as go  # noqa: PLC0415
+
+    starts = info.parents[ends]
+    gap = np.full(len(ends), np.nan)
+    return go.Scatter(
+        x=np.stack([info.x[starts], info.x[ends], gap], axis=1).ravel(),
+        y=np.stack([info.depth[starts], info.depth[ends], gap], axis=1).ravel(),
+        mode="lines",
+        line={"color": colour, "width": width},
+        name=name or "step",
+        showlegend=bool(name),
+        hoverinfo="skip",
+    )
+
+
+def _arcs(info: TreeInfo, kind: str) -> go.Scatter:
+    import plotly.graph_objects as go  # noqa: PLC0415
+
+    bows = [arc(info, start, end) for start, end, its_kind in info.links if its_kind == kind]
+    return go.Scatter(
+        x=np.concatenate([np.append(x, np.nan) for x, _ in bows]),
+        y=np.concatenate([np.append(y, np.nan) for _, y in bows]),
+        mode="lines",
+        line={"color": LINK_COLOURS.get(kind, FAINT), "width": 1.6, "dash": "dash"},
+        name={"merged": "merged with", "source": "made from", "depends": "depends on"}.get(kind, plain(kind)),
+        hoverinfo="skip",
+    )
+
+
+def _thoughts(info: TreeInfo, what: str, places: NDArray[np.intp], size: float) -> go.Scatter:
+    import plotly.graph_objects as go  # noqa: PLC0415
+
+    scored = not np.isnan(info.score[places[0]])
+    fill = _fill(what) or (None if scored else UNSCORED)
+    on_path = info.on_path[places]
+    return go.Scatter(
+        x=info.x[places],
+        y=info.depth[places],
+        mode="markers",
+        name=what,
+        legendgroup=what,
+        showlegend=False,
+        hoverinfo="text",
+        hovertext=np.array([_hover(info.details[place]) for place in places], dtype=object),
+        marker={
+            "symbol": SHAPES[what],
+            "size": size * (1.45 if what == "solution" else 1.0),
+            **({"color": info.score[places], "coloraxis": "coloraxis"} if fill is None else {"color": fill}),
+            "opacity": 1.0,
+            "line": {
+                "color": np.where(on_path, PATH, INK if size > 8 else "white"),
+                "width": np.where(on_path, 2.2, 0.9 if size > 8 else 0.4),
+            },
+        },
+    )
+
+
+def _fill(what: str) -> str | None:
+    """The root is where the search stands, not what it found: its score says nothing."""
+    return "white" if what == "question" else None
+
+
+def _hover(details: list[str]) -> str:
+    first, *others = details
+    return "<br>".join([f"<b>{plain(first)}</b>", *map(plain, others)])
+
+
+def _heading(info: TreeInfo) -> tuple[list[str], list[str]]:
+    """The lines of title and subtitle; the subtitle is ready for Plotly."""
+    title = wrapped(info.question, 88, 2) or [info.strategy or "a tree of thoughts"]
+    said = [info.strategy] if info.strategy and info.question else []
+    if info.answer is not None:
+        said.append(f"answer: {' '.join(info.answer.split()) or 'none'}")
+    if info.stopped is not None:
+        said.append(f"stopped: {info.stopped}")
+    elif info.strategy:
+        said.append("unfinished")
+    lines = [plain(line) for line in wrapped("  ·  ".join(said), 120, 2)]
+    if info.simulated:
+        lines = [f'<b><span style="color:{PATH}">simulated model</span></b>', *lines]
+    return title, lines
+
+
+def _details(id: Any, node: Any, depth: int) -> list[str]:
+    rows = [f"{id} · depth {depth}", *wrapped(str(node.get("text", "")), 70, 12)]
+    read = ""
+    if "draws" in node:
+        read = f", {node['draws'] - node.get('unread_draws', 0)} of {node['draws']} draws read"
+    by = f" by {node['by']}" if "by" in node else ""
+    if "score" in node:
+        rows.append(f"score {_shown(node['score'])}{by}{read}")
+    elif by:
+        rows.append(f"score unread{by}{read}")
+    else:
+        rows.append("not evaluated")
+    if "state" in node:
+        reason = f": {node['reason']}" if "reason" in node else ""
+        rows += wrapped(f"{node['state']}{reason}", 70, 3)
+    if "calls" in node:
+        tokens = f"{number(node.get('input_tokens'))} tokens in, {number(node.get('output_tokens'))} out"
+        cost = f"cost {money(node.get('cost'))}"
+        rows.append(f"{node['calls']} calls, {tokens}, {cost}" if node["calls"] else "no calls")
+    return rows
+
+
+def _shown(score: Any) -> str:
+    return f"{score:.3g}" if isinstance(score, int | float) else str(score)
+
+
+def _score(node: Any) -> float:
+    score = node.get("score")
+    return float(score) if isinstance(score, int | float) and math.isfinite(score) else math.nan
+
+
+def _shape(node: Any, root: bool) -> str:
+    state = str(node.get("state", "proposed"))
+    if state in SHAPES:
+        return state
+    if state in ("duplicate", "merged"):
+        return "duplicate or merged"
+    return "question" if root else "not decided"
+
+
+def _parts_of_graph(graph: networkx.DiGraph[Any]) -> Parts:
+    edges = [(start, end, str(kind)) for start, end, kind in graph.edges(data="kind", default="child")]
+    return Parts(dict(graph.nodes(data=True)), edges, graph.graph)
+
+
+assert set(LINK_COLOURS) == set(LINKS)

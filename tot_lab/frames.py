@@ -1,0 +1,253 @@
+"""A run as tables.
+
+Rule: one row per thing that happened, one column per fact, built column by column in time linear
+in the records. What is not known is NA, never 0. Calls belong to the thought they were asked for
+(`Call.at`); a call and its reply share a position in the program.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+import msgspec
+
+from tot_lab.core.calls import Call, Reply
+from tot_lab.core.records import Decided, Decision, Ended, Line, Note, Position, Scored, Thought
+from tot_lab.run import Run, Usage, usage_of
+
+if TYPE_CHECKING:
+    import pandas
+
+STATES = ("proposed", "unread", *get_args(Decision))
+
+
+class Asked(NamedTuple):
+    """A call's line and its reply's, None while it is open."""
+
+    line: Line
+    call: Call
+    answered: Line | None
+    reply: Reply | None
+
+
+def calls_of(run: Run) -> list[Asked]:
+    """Every call with its reply, in live order."""
+    replies = {line.p: (line, line.e) for line in run.lines if isinstance(line.e, Reply) and line.p}
+    none = (None, None)
+    return [
+        Asked(line, line.e, *replies.get(line.p, none))
+        for line in run.lines
+        if isinstance(line.e, Call) and line.p
+    ]
+
+
+def usage_by_node(run: Run) -> dict[str, Usage]:
+    """What the calls asked for each thought used; a thought without calls used nothing. Calls asked
+    for an id that no thought has are left out."""
+    answered: dict[str, list[Line]] = {id: [] for id in run.tree.nodes}
+    for asked in calls_of(run):
+        if asked.answered is not None and asked.call.at in answered:
+            answered[asked.call.at].append(asked.answered)
+    nothing = usage_of([])
+    return {id: usage_of(lines) if lines else nothing for id, lines in answered.items()}
+
+
+def nodes_df(run: Run) -> pandas.DataFrame:
+    """One row per thought, in the order in which they were proposed; the run need not be finished.
+
+    - id, parent (NA for a root), text: string
+    - depth: Int64, steps below the root
+    - score: Float64, 0–1, NA when unread or not evaluated; raw: Float64, in the evaluator's units
+    - draws, unread_draws: Int64, evaluations drawn, and those of them that could not be read
+    - by: string, what evaluated it, NA for nothing
+    - state: category, the last decision (`STATES`); reason: string, the rule behind it
+    - merged: string, id of the thought whose state it reached, NA for most
+    - children: Int64
+    - on_solution_path: boolean, whether it leads to the answer
+    - calls: Int64, calls answered for it, refused ones not counted
+    - input_tokens, output_tokens: Int64, of those calls, NA when one of them is not known
+    - cost: Float64, USD if every call were paid; paid: Float64, USD really paid; NA when not known
+    - simulated: boolean, whether a simulated model took part in the run
+
+    The sums of calls, tokens, cost and paid are those of `run.usage`.
+    """
+    nodes = list(run.tree)
+    by_node = usage_by_node(run)
+    usage = [by_node[node.id] for node in nodes]
+    path = set(run.solution_path)
+    return _frame(
+        {
+            "id": ("string", [node.id for node in nodes]),
+            "parent": ("string", [node.parent for node in nodes]),
+            "depth": ("Int64", [node.depth for node in nodes]),
+            "text": ("string", [node.text for node in nodes]),
+            "score": ("Float64", [node.score for node in nodes]),
+            "raw": ("Float64", [node.raw for node in nodes]),
+            "draws": ("Int64", [len(node.draws) for node in nodes]),
+            "unread_draws": ("Int64", [node.draws.count(None) for node in nodes]),
+            "by": ("string", [node.by or None for node in nodes]),
+            "state": (STATES, [node.state for node in nodes]),
+            "reason": ("string", [node.reason or None for node in nodes]),
+            "merged": ("string", [node.merged for node in nodes]),
+            "children": ("Int64", [len(node.children) for node in nodes]),
+            "on_solution_path": ("boolean", [node.id in path for node in nodes]),
+            "calls": ("Int64", [used.calls for used in usage]),
+            "input_tokens": ("Int64", [used.input_tokens for used in usage]),
+            "output_tokens": ("Int64", [used.output_tokens for used in usage]),
+            "cost": ("Float64", [used.cost for used in usage]),
+            "paid": ("Float64", [used.paid for used in usage]),
+            "simulated": ("boolean", [run.simulated] * len(nodes)),
+        }
+    )
+
+
+def calls_df(run: Run) -> pandas.DataFrame:
+    """One row per model call, in live order; refused and open ones included.
+
+    - position: string, place in the program (`0.1.2`), which its reply shares
+    - node: string, id of the thought it was asked for; kind: string (propose, value, …)
+    - draw: Int64; attempt: string, of the strategies around it, outermost first, NA for none;
+      repeat: Int64
+    - prompt: string, all messages; reply: string, NA when there is none
+    - error: string, why there is no reply, NA when there is one
+    - made: boolean, False when it was refused, NA while it is open; `made.sum()` is `run.usage.calls`
+    - model: string, that which replied, or was asked for; temperature: Float64, NA = the model's own
+    - input_tokens, output_tokens: Int64; cost: Float64, USD if it were paid; paid: Float64, USD
+      really paid; NA when not known
+    - asked: float64, seconds since the run began; seconds: Float64, until its reply, NA while open
+    - simulated: boolean, whether a simulated model replied, NA while open
+    """
+    calls = calls_of(run)
+    replies = [asked.reply for asked in calls]
+    made = [None if asked.answered is None else bool(usage_of([asked.answered]).calls) for asked in calls]
+    return _frame(
+        {
+            "position": ("string", [_dotted(asked.line.p) for asked in calls]),
+            "node": ("string", [asked.call.at for asked in calls]),
+            "kind": ("string", [asked.call.kind for asked in calls]),
+            "draw": ("Int64", [asked.call.draw for asked in calls]),
+            "attempt": ("string", [_dotted(asked.call.attempt) or None for asked in calls]),
+            "repeat": ("Int64", [asked.call.repeat for asked in calls]),
+            "prompt": ("string", [asked.call.prompt for asked in calls]),
+            "reply": ("string", [reply.text if reply and reply.error is None else None for reply in replies]),
+            "error": ("string", [reply.error if reply else None for reply in replies]),
+            "made": ("boolean", made),
+            "model": ("string", [(asked.reply and asked.reply.model) or asked.call.model for asked in calls]),
+            "temperature": ("Float64", [asked.call.temperature for asked in calls]),
+            "input_tokens": ("Int64", [reply.input_tokens if reply else None for reply in replies]),
+            "output_tokens": ("Int64", [reply.output_tokens if reply else None for reply in replies]),
+            "cost": ("Float64", [reply.cost if reply else None for reply in replies]),
+            "paid": ("Float64", [asked.answered.paid if asked.answered else None for asked in calls]),
+            "asked": ("float64", [asked.line.t for asked in calls]),
+            "seconds": (
+                "Float64",
+                [asked.answered.t - asked.line.t if asked.answered else None for asked in calls],
+            ),
+            "simulated": ("boolean", [reply.simulated if reply else None for reply in replies]),
+        }
+    )
+
+
+def events_df(run: Run) -> pandas.DataFrame:
+    """One row per record, in the order in which they happened.
+
+    - position: string, place in the program, NA for what stands beside the canonical list
+    - seconds: float64, since the run began
+    - name: string. A note has its own (`tot.pruned`). Thoughts, scores and decisions are named
+      after the innermost strategy that announced itself (`tot.started`) at their id or above:
+      `tot.proposed`, `tot.evaluated`, `tot.decided`; without one `thought`, `scored`, `decided`.
+      The others are `call`, `reply` and `ended`
+    - node: string, id of the thought it is about, NA for none
+    - data: object, the whole record as a dict: `pandas.json_normalize(df.data)` makes columns of
+      it, `df.data.str["depth"]` takes one out. A proposal has depth, node_id, parent_id, content
+      (and source, depends), an evaluation depth, node_id, score (and raw, draws, by)
+    - simulated: boolean, whether a simulated model took part in the run
+    """
+    started = ((line.e.at, line.e.name) for line in run.lines if isinstance(line.e, Note))
+    prefixes = {at: name.removesuffix(".started") for at, name in started if name.endswith(".started")}
+    asked_for = {line.p: line.e.at for line in run.lines if isinstance(line.e, Call)}
+    nodes = run.tree.nodes
+    scopes: dict[str | None, str] = {}
+    names: list[str] = []
+    about: list[str | None] = []
+    data: list[dict[str, Any]] = []
+    held: dict[str, Any]
+    for line in run.lines:
+        event = line.e
+        node: str | None
+        if isinstance(event, Thought):
+            scopes[event.id] = prefixes.get(event.id) or scopes.get(event.parent, "")
+            name, node = _named(scopes, event.id, "proposed", "thought"), event.id
+            held = {
+                "depth": nodes[node].depth,
+                "node_id": node,
+                "parent_id": event.parent,
+                "content": event.text,
+                **({"source": list(event.source)} if event.source else {}),
+                **({"depends": list(event.depends)} if event.depends else {}),
+            }
+        elif isinstance(event, Scored):
+            name, node = _named(scopes, event.id, "evaluated", "scored"), event.id
+            held = {
+                "depth": nodes[node].depth,
+                "node_id": node,
+                "score": event.score,
+                "raw": event.raw,
+                "draws": list(event.draws),
+                "by": event.by,
+            }
+        elif isinstance(event, Decided):
+            name, node = _named(scopes, event.id, "decided", "decided"), event.id
+            held = {
+                "depth": nodes[node].depth,
+                "node_id": node,
+                "what": event.what,
+                "reason": event.reason,
+                "other": event.other,
+            }
+        elif isinstance(event, Note):
+            name, node, held = event.name, event.at, dict(event.data)
+        else:
+            held = msgspec.to_builtins(event)
+            name = held.pop("type")
+            if isinstance(event, Call):
+                node = event.at
+            elif isinstance(event, Ended):
+                node = event.node
+            else:
+                node = asked_for.get(line.p)
+                held["paid"] = line.paid
+        names.append(name)
+        about.append(node)
+        data.append(held)
+    return _frame(
+        {
+            "position": ("string", [_dotted(line.p) or None for line in run.lines]),
+            "seconds": ("float64", [line.t for line in run.lines]),
+            "name": ("string", names),
+            "node": ("string", about),
+            "data": ("object", data),
+            "simulated": ("boolean", [run.simulated] * len(run.lines)),
+        }
+    )
+
+
+def _named(scopes: dict[str | None, str], id: str, within: str, alone: str) -> str:
+    prefix = scopes.get(id, "")
+    return f"{prefix}.{within}" if prefix else alone
+
+
+def _dotted(position: Position) -> str:
+    return ".".join(map(str, position))
+
+
+def _frame(columns: dict[str, tuple[str | tuple[str, ...], list[Any]]]) -> pandas.DataFrame:
+    """The columns as a frame. A tuple of words for a dtype is a category of these, whichever occur:
+    frames of several runs then concatenate as one category."""
+    import pandas as pd  # noqa: PLC0415  pictures use this file without it
+
+    made = {
+        name: pd.Series(values, dtype=pd.CategoricalDtype(list(dtype)) if isinstance(dtype, tuple) else dtype)
+        for name, (dtype, values) in columns.items()
+    }
+    return pd.DataFrame(made)
