@@ -44,7 +44,7 @@ def test_demo_runs_twenty_searches_and_writes_what_it_says(tmp_path):
     runs = [tl.load(path) for path in (tmp_path / "demo" / "runs").glob("*.jsonl")]
     assert len(runs) == 20
     solved = int(re.search(r"(\d+) of 20 solved", done.stdout)[1])
-    assert solved == sum(run.correct for run in runs) > 10
+    assert 0 < solved == sum(run.correct for run in runs) < 20
     page = (tmp_path / "demo" / "report.html").read_text()
     links = Links()
     links.feed(page)

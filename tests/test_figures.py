@@ -165,9 +165,6 @@ def test_model_text_is_never_markup(recorded):
         assert "<" not in bare
         assert "$" not in bare
     assert any("&lt;/script&gt;" in text for text in texts)
-    assert "</script>" not in figure.to_html(full_html=False, include_plotlyjs=False).split("Plotly.newPlot")[1][
-        :-60
-    ].replace("</script>", "", 1)
 
 
 def test_simulated_is_said():
@@ -257,5 +254,7 @@ def test_a_repr_needs_no_plotting_library():
         "import sys, tot_lab as tl; r = tl.Recorder(); r.thought('q'); repr(r.run); r.run._repr_html_();"
         "print([name for name in ('plotly', 'pandas', 'networkx') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout.strip() == "[]"

@@ -66,7 +66,13 @@ def test_text_of_a_run():
     made = search()
     text = run_text(made)
     assert repr(made) == text
-    for fact in (made.question, f"stopped: {made.stopped}", f"{made.usage.calls} ", "30,000 in, 90 out", "$0.03"):
+    for fact in (
+        made.question,
+        f"stopped: {made.stopped}",
+        f"{made.usage.calls} ",
+        "30,000 in, 90 out",
+        "$0.03",
+    ):
         assert fact in text
     assert ("✓ correct" in text) == bool(made.correct)
     assert text.splitlines()[-1].split(" · ")[0] == f"  run {made.id}"
@@ -140,7 +146,9 @@ def test_card_is_inert():
         card = run_html(made)
         found = Elements(card)
         assert set(found.seen) <= ALLOWED - {"script", "style", "a"}
-        assert not [name for name, _ in found.attributes if name.startswith("on") or name in ("id", "href", "src")]
+        assert not [
+            name for name, _ in found.attributes if name.startswith("on") or name in ("id", "href", "src")
+        ]
         assert "http" not in card.replace('xmlns="http://www.w3.org/2000/svg"', "")
 
 
@@ -196,7 +204,9 @@ def test_page_has_the_sums(tmp_path):
     right = sum(bool(made.correct) for made in runs)
     assert f"<b>{right} of 2 ({right / 2:.0%})</b>correct" in page
     assert f"<b>{sum(made.usage.calls for made in runs)}</b>calls" in page
-    assert "<b>unknown</b>cost" in report_html([*runs, run(tl.OneAnswer())], tmp_path / "b.html").read_text("utf-8")
+    assert "<b>unknown</b>cost" in report_html([*runs, run(tl.OneAnswer())], tmp_path / "b.html").read_text(
+        "utf-8"
+    )
 
 
 def test_large_runs_get_a_note(tmp_path):

@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING
 
 from tot_lab.domains import game24_tasks
 from tot_lab.lab import Lab
+from tot_lab.models import SimGame24
 from tot_lab.strategies import TreeOfThoughts
 from tot_lab.version import __version__
 
 if TYPE_CHECKING:
     from tot_lab.run import Run
 
-DEMO = TreeOfThoughts(generate="propose", branch_factor=6, beam_width=4, max_depth=3)
+DEMO = TreeOfThoughts(generate="propose", branch_factor=5, beam_width=2)
+PLAYER = SimGame24(skill=0.5, noise=0.2, garble=0.05)  # weak enough that a search can fail
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,7 +59,7 @@ async def run_demo(folder: Path) -> None:
 
     from tot_lab.report import report_html  # noqa: PLC0415
 
-    lab = Lab("sim/game24", runs=folder / "runs")
+    lab = Lab(PLAYER, runs=folder / "runs")
     runs = []
     for task in tqdm(game24_tasks(20), desc="Game of 24", unit="search"):
         runs.append(await lab.run(DEMO, task))

@@ -189,7 +189,7 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any]) -> go.Figure:
         legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": 0, "yanchor": "top"},
         hovermode="closest",
     )
-    pad = 0.75
+    pad = max(0.75, 0.015 * float(info.x.max()))
     figure.update_xaxes(visible=False, range=[-pad, float(info.x.max()) + pad])
     figure.update_yaxes(
         title="depth (steps)",

@@ -1,0 +1,204 @@
+"""Parts: settings go to JSON and come back equal; nothing is guessed, imported or run on the way."""
+
+import json
+import subprocess
+import sys
+from typing import ClassVar
+
+import pytest
+from pydantic import ValidationError
+
+import tot_lab as tl
+from tot_lab.core.parts import _REGISTRY, Part, UserFunction, needs_functions, part_of
+from tot_lab.domains import DOMAINS
+from tot_lab.models import MODELS
+from tot_lab.strategies import STRATEGIES, TRAVERSALS, FunctionTraversal
+
+NEEDED = {tl.BestOf: {"strategy": tl.OneAnswer()}}
+MADE = [kind(**NEEDED.get(kind, {})) for kind in (*STRATEGIES, *TRAVERSALS, *DOMAINS, *MODELS)]
+MADE += [
+    tl.TreeOfThoughts(traversal=tl.BestFirst(batch=3), budget=tl.Budget(calls=7, usd=0.5), model="m", temperature=0.3),
+    tl.TreeOfThoughts(traversal=tl.DepthFirst(prune_below=0.25), proposer_prompt="{problem} é ✓"),
+    tl.TreeOfThoughts(traversal=tl.MonteCarloTreeSearch(iterations=4), solved_threshold=None, min_score=0.1),
+    tl.BestOf(strategy=tl.SelfConsistency(strategy=tl.TreeOfThoughts(traversal="mcts"), attempts=2), attempts=3),
+    tl.General(grading="regex"),
+    tl.presets.beam_search(),
+    tl.presets.state_machine(),
+    tl.presets.game24(),
+]
+
+
+@pytest.fixture
+def kinds():
+    """Lets a test register kinds of its own, and forgets them."""
+    before = dict(_REGISTRY)
+    yield
+    _REGISTRY.clear()
+    _REGISTRY.update(before)
+
+
+@pytest.mark.parametrize("part", MADE, ids=lambda part: part.kind)
+def test_settings_come_back_from_json_equal(part):
+    text = json.dumps(part.settings(), allow_nan=False)
+    again = part_of(json.loads(text))
+    assert again == part
+    assert type(again) is type(part)
+    assert again.settings() == part.settings()
+    assert set(part.settings()) == {"kind", *type(part).model_fields}
+
+
+def test_nested_parts_are_written_whole():
+    settings = tl.BestOf(strategy=tl.TreeOfThoughts(traversal=tl.BestFirst(batch=2))).settings()
+    assert settings["strategy"]["traversal"] == {"kind": "best_first", "batch": 2}
+
+
+def test_kinds_are_distinct():
+    kinds = [part.kind for part in (*STRATEGIES, *TRAVERSALS, *DOMAINS, *MODELS)]
+    assert len(set(kinds)) == len(kinds)
+    assert all(_REGISTRY[kind.kind] is kind for kind in (*STRATEGIES, *TRAVERSALS, *DOMAINS, *MODELS))
+
+
+@pytest.mark.parametrize("part", MADE, ids=lambda part: part.kind)
+def test_a_part_is_frozen(part):
+    for name in type(part).model_fields:
+        with pytest.raises(ValidationError, match="frozen"):
+            setattr(part, name, None)
+
+
+@pytest.mark.parametrize("part", MADE, ids=lambda part: part.kind)
+def test_an_unknown_field_is_refused_by_name(part):
+    with pytest.raises(ValueError, match="beam_widht"):
+        part_of({**part.settings(), "beam_widht": 3})
+
+
+@pytest.mark.parametrize("kind", ["no_such", "", None, 3, ["tree_of_thoughts"], {}])
+def test_an_unknown_kind_is_refused_with_those_known(kind):
+    with pytest.raises(ValueError, match="unknown kind .*tree_of_thoughts"):
+        part_of({"kind": kind})
+
+
+def test_settings_without_a_kind_are_refused():
+    with pytest.raises(ValueError, match="unknown kind None"):
+        part_of({"branch_factor": 2})
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"kind": "tree_of_thoughts", "branch_factor": 0}, "branch_factor"),
+        ({"kind": "tree_of_thoughts", "branch_factor": "many"}, "branch_factor"),
+        ({"kind": "tree_of_thoughts", "max_depth": 1001}, "max_depth"),
+        ({"kind": "tree_of_thoughts", "min_score": float("nan")}, "min_score"),
+        ({"kind": "tree_of_thoughts", "temperature": -1}, "temperature"),
+        ({"kind": "tree_of_thoughts", "generate": "guess"}, "generate"),
+        ({"kind": "tree_of_thoughts", "evaluator_prompt": "no slot"}, "evaluator_prompt"),
+        ({"kind": "tree_of_thoughts", "traversal": {"kind": "best_first", "batch": 0}}, "traversal.*batch"),
+        ({"kind": "tree_of_thoughts", "traversal": "no_such"}, "no_such"),
+        ({"kind": "tree_of_thoughts", "traversal": {"kind": "one_answer"}}, "one_answer"),
+        ({"kind": "tree_of_thoughts", "budget": {"calls": -1}}, "budget.calls"),
+        ({"kind": "best_of"}, "strategy"),
+        ({"kind": "best_of", "strategy": {"kind": "beam"}}, "beam"),
+        ({"kind": "mcts", "exploration": float("inf")}, "exploration"),
+        ({"kind": "general", "grading": "taste"}, "grading"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_its_name(settings, named):
+    with pytest.raises(ValueError, match=f"(?s)settings of '{settings['kind']}'.*{named}"):
+        part_of(settings)
+
+
+def test_a_kind_of_another_module_is_taken(kinds):
+    with pytest.raises(TypeError, match=r"kind 'beam' .* is taken by tot_lab\.strategies\.traversals\.Beam"):
+
+        class Beam(Part):
+            pass
+
+
+def test_a_class_defined_again_in_its_module_replaces_itself(kinds):
+    # A notebook cell that is run twice does this.
+    for default in (1, 2):
+
+        class Mine(Part):
+            number: int = default
+
+    assert part_of({"kind": "mine"}).number == 2
+
+
+def test_bases_are_no_kinds(kinds):
+    class _Hidden(Part):
+        pass
+
+    class Base(Part):
+        kind: ClassVar[str] = ""
+
+    assert "hidden" not in _REGISTRY
+    assert "_hidden" not in _REGISTRY
+    assert "" not in _REGISTRY
+
+
+def test_a_kind_without_settings_may_be_given_by_name():
+    assert tl.TreeOfThoughts(traversal="mcts").traversal == tl.MonteCarloTreeSearch()
+
+
+# A person's own functions.
+
+
+def judge(task, path):
+    return 0.5
+
+
+def test_a_function_is_recorded_by_module_name_and_source():
+    settings = tl.TreeOfThoughts(evaluate=judge).settings()["evaluate"]
+    assert settings["kind"] == "function"
+    assert (settings["module"], settings["name"]) == (__name__, "judge")
+    assert len(settings["source_sha256"]) == 64
+    assert settings != tl.TreeOfThoughts(evaluate=lambda task, path: 0.5).settings()["evaluate"]
+
+
+@pytest.mark.parametrize("function", [len, dict.get, judge, str.upper], ids=["builtin", "method", "own", "slot"])
+def test_a_function_with_or_without_source_is_a_setting(function):
+    settings = UserFunction.of(function).settings()
+    assert json.loads(json.dumps(settings)) == settings
+    assert settings["name"]
+
+
+def test_a_callable_object_is_a_setting():
+    class Judge:
+        def __call__(self, task, path):
+            return 0.25
+
+    made = tl.TreeOfThoughts(evaluate=Judge())
+    assert made.evaluate.name.endswith("Judge")
+    assert made.evaluate(None, []) == 0.25
+
+
+def test_a_function_from_a_file_is_not_imported_and_says_so_when_called():
+    loaded = part_of(json.loads(json.dumps(tl.TreeOfThoughts(evaluate=judge).settings())))
+    assert not loaded.evaluate.callable
+    assert needs_functions(loaded) == [f"{__name__}.judge"]
+    with pytest.raises(LookupError, match=r"'judge' of 'test_parts'.*pass the function again"):
+        loaded.evaluate(None, [])
+    assert loaded.settings() == tl.TreeOfThoughts(evaluate=judge).settings()
+
+
+def test_functions_are_found_however_deep_they_lie():
+    inner = tl.TreeOfThoughts(traversal=tl.traversal(lambda tree, frontier: frontier[:1]))
+    made = tl.BestOf(strategy=tl.SelfConsistency(strategy=inner), evaluate=judge)
+    assert needs_functions(made) == []
+    assert isinstance(inner.traversal, FunctionTraversal)
+    loaded = part_of(json.loads(json.dumps(made.settings())))
+    assert len(needs_functions(loaded)) == 2
+
+
+def test_reading_settings_imports_nothing(tmp_path):
+    (tmp_path / "evil_part.py").write_text("open('imported', 'w').close()\ndef judge(task, path): return 1\n")
+    settings = {"kind": "tree_of_thoughts", "evaluate": {"kind": "function", "module": "evil_part", "name": "judge"}}
+    code = (
+        "import json, sys; from tot_lab import part_of; "
+        f"part = part_of(json.loads({json.dumps(settings)!r})); "
+        "assert not part.evaluate.callable; assert 'evil_part' not in sys.modules"
+    )
+    package = str(__import__("pathlib").Path(tl.__file__).parent.parent)
+    environ = {"PYTHONPATH": f"{tmp_path}:{package}", "PATH": "/usr/bin:/bin"}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environ, check=True, timeout=30)
+    assert not (tmp_path / "imported").exists()

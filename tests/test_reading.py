@@ -1,0 +1,274 @@
+"""Reading is forgiving about form and strict about meaning: a number is stated, or it is None."""
+
+import json
+import math
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tot_lab.core.reading import (
+    finite,
+    read_choice,
+    read_json,
+    read_label,
+    read_list,
+    read_score,
+    read_scores,
+)
+
+LABELS = {"sure": 20.0, "likely": 1.0, "impossible": 0.001}
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        ("score: 0.7", 0.7),
+        ("Score = 0.7", 0.7),
+        ("SCORE:0.7", 0.7),
+        ("**Score:** 0.7", 0.7),
+        ("`score`: `0.25`", 0.25),
+        ('{"score": 0.4, "why": "good"}', 0.4),
+        ("the score is 0.7, because it is right", 0.7),
+        ("I give it a score of .5.", 0.5),
+        ("score: 7/10", 0.7),
+        ("score: 7 / 10", 0.7),
+        ("score: 0.7/1.0", 0.7),
+        ("score: 8 out of 10", 0.8),
+        ("score: 1 out of 10", 0.1),
+        ("score: 70%", 0.7),
+        ("score: 70 %", 0.7),
+        ("score: 1 percent", 0.01),
+        ("score: 1e-1", 0.1),
+        ("score: 0", 0.0),
+        ("score: 1", 1.0),
+        ("score: 1.", 1.0),
+        ("I would not score this yet. Well: score: 0.3", 0.3),
+        ("0.8", 0.8),
+        ("  **0.8**\nA sound step.", 0.8),
+        ("4/5", 0.8),
+        ("80%", 0.8),
+    ],
+)
+def test_a_stated_score_is_read(text, score):
+    assert read_score(text) == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "score: 7",
+        "score: 1.01",
+        "score: -0.1",
+        "score: 11/10",
+        "score: 1/0",
+        "score: 0/0",
+        "score: -1/-2x",
+        "score: 101%",
+        "score: NaN",
+        "score: inf",
+        "score: 1e400",
+        "score: 1e9999",
+        "score: high",
+        "I would not score this",
+        "I would not score this 1",
+        "underscore: 0.7",
+        "scores: 0.7",
+        "score: 0,7",  # a decimal comma: 0 would be made up
+        "score: 0.7.5",
+        "score: 0-1",
+        "score: 0 to 1",
+        "a score of 0 to 1 is asked for",
+        "score: 1st",
+        "score: 0x1",
+        "score: 7/10/2",
+        "0.8 or so",
+        "step 0.8",
+        "7",
+        "nan",
+        "Infinity",
+    ],
+)
+def test_what_states_no_score_in_range_is_none(text):
+    assert read_score(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("sure", 20.0),
+        ("Sure!", 20.0),
+        ("10 + 14 = 24\nsure", 20.0),
+        ("it may be impossible\nlikely\n", 1.0),
+        ("likely\nas I said", 1.0),
+        ("sure, sure, sure", 20.0),
+        ("sure or likely", None),
+        ("impossible\nsure/likely", None),
+        ("unsure", None),
+        ("surely", None),
+        ("", None),
+    ],
+)
+def test_the_last_line_that_names_a_label_decides(text, value):
+    assert read_label(text, LABELS) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        ("best: 2", 1),
+        ("Best = 2", 1),
+        ("**best:** 2", 1),
+        ("The best choice is 2", 1),
+        ("The best choice is (2)", 1),
+        ("the choice is candidate 3.", 2),
+        ("best: 1\nno, best: 3", 2),
+        ("vote: 1", 0),
+        ("2", 1),
+        ("I compare.\n(2)", 1),
+        ("best: 4", None),
+        ("best: 0", None),
+        ("best: -1", None),
+        ("best: 2.5", None),
+        ("best: 1234567", None),
+        ("the best of 3 is hard to name", None),
+        ("Candidate 2 is the best, 1 is the worst", None),
+        ("all are fine", None),
+        ("", None),
+    ],
+)
+def test_a_stated_choice_in_range_is_read(text, choice):
+    assert read_choice(text, 3) == choice
+
+
+@pytest.mark.parametrize(
+    ("text", "scores"),
+    [
+        ("[0.1, 0.2]", [0.1, 0.2]),
+        ("```json\n[0.1, 0.2]\n```", [0.1, 0.2]),
+        ("Here they are: [0.1, 0.2]. Done.", [0.1, 0.2]),
+        ('{"scores": [0.1, 0.2]}', [0.1, 0.2]),
+        ('{"1": 0.1, "2": 0.2}', [0.1, 0.2]),
+        ('{"2": 0.2}', [None, 0.2]),
+        ('[{"score": 0.1}, {"score": 0.2}]', [0.1, 0.2]),
+        ("1: 0.1\n2: 0.2", [0.1, 0.2]),
+        ("1. score: 0.1\n2) 20%", [0.1, 0.2]),
+        ("[0.1]", [None, None]),
+        ("[0.1, 0.2, 0.3]", [None, None]),
+        ("[0.1, 2]", [0.1, None]),
+        ("[true, null]", [None, None]),
+        ("[NaN, 0.2]", [None, None]),
+        ("[1e999, 0.2]", [None, 0.2]),
+        ('{"3": 0.2, "x": 1, "²": 1}', [None, None]),
+        ("nothing", [None, None]),
+        ("", [None, None]),
+    ],
+)
+def test_joint_scores_are_read_by_place_or_number(text, scores):
+    assert read_scores(text, 2) == scores
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ('["a", "b"]', ["a", "b"]),
+        ('{"thoughts": ["a", "b"]}', ["a", "b"]),
+        ('[{"thought": "a"}, {"step": "b"}]', ["a", "b"]),
+        ("Sure:\n1. a\n2) b\n- c", ["a", "b", "c"]),
+        ("a\n\nb", ["a", "b"]),
+        ("[]", ["[]"]),
+        ("", []),
+        (" \n ", []),
+    ],
+)
+def test_items_are_read_from_json_or_marked_lines(text, items):
+    assert read_list(text) == items
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ('say\n```json\n{"a": 1}\n```\nend', {"a": 1}),
+        ('```\n[1]\n```', [1]),
+        ('it\'s a "quote [1, 2] yes', [1, 2]),
+        ('first {broken] then {"a": "}"}', {"a": "}"}),
+        ("[[ [1]", [1]),
+        ("NaN", None),
+        ("[NaN]", None),
+        ("null", None),
+        ("none here", None),
+    ],
+)
+def test_the_first_json_of_three_tiers_is_read(text, value):
+    assert read_json(text) == value
+
+
+@pytest.mark.parametrize("value", [True, False, None, "1", math.nan, math.inf, -math.inf, 10**400, [1]])
+def test_what_is_no_finite_number_is_none(value):
+    assert finite(value) is None
+
+
+def test_numpy_numbers_are_numbers():
+    import numpy as np
+
+    assert finite(np.float32(0.5)) == 0.5
+    assert type(finite(np.float64(0.5))) is float
+    assert finite(np.int64(1)) == 1.0
+    assert finite(np.float32("nan")) is None
+
+
+PIECES = st.sampled_from(
+    ["score", ":", "=", " ", "\n", "0", "1", "7", ".", ",", "/", "%", "-", "e", "e9", "best", "sure", "likely"]
+    + ["[", "]", "{", "}", '"', "\\", "```", "json", "NaN", "Infinity", "null", "٣", "²", "\ud800", "\x00", "*"]
+)
+TEXTS = st.text() | st.lists(PIECES, max_size=30).map("".join)
+
+
+@given(TEXTS, st.integers(1, 5))
+def test_any_text_at_all_gives_a_number_in_range_or_none(text, count):
+    score = read_score(text)
+    assert score is None or 0 <= score <= 1
+    assert read_label(text, LABELS) in (None, *LABELS.values())
+    assert read_choice(text, count) in (None, *range(count))
+    scores = read_scores(text, count)
+    assert len(scores) == count
+    assert all(score is None or (type(score) is float and 0 <= score <= 1) for score in scores)
+    assert all(isinstance(item, str) and item.strip() == item != "" for item in read_list(text))
+    json.dumps(read_json(text), allow_nan=True)
+
+
+@given(st.integers(0, 1000), st.sampled_from(["score: {}", "Score = {}\nfine", "**score**: {}!", "{}"]))
+def test_a_decimal_in_range_survives_any_form(thousandths, form):
+    assert read_score(form.format(thousandths / 1000)) == thousandths / 1000
+
+
+MEGABYTE = 1_000_000
+HOSTILE = ["[", "{", "[]", "{}", '["', "[{", "]", "1", "1.", "1/", "1e", ".", "-", "score", "score:", "score: ", "score "]
+HOSTILE += ["score:1", "score is", "best", "best ", "best: ", "best the ", "is ", "*", "`", "```", "```\n", "``` ", "\n", "1. ", "(1)"]
+HOSTILE += ["sure ", "sure\n", '"', "\\", "[1,", '{"a":', "1,", "- \n", "% ", "to "]
+STARTS = ["", "score", "score:", "score: 0.5", "```", "```json", "best", "1", "["]
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_a_megabyte_of_anything_is_read_in_linear_time(piece):
+    for start in STARTS:
+        text = start + piece * (60_000 // len(piece)) + "x"
+        began = time.process_time()
+        read_score(text)
+        read_choice(text, 3)
+        read_label(text, LABELS)
+        read_scores(text, 3)
+        read_list(text)
+        # A quadratic reader takes far longer; the bound leaves room for a slow machine.
+        assert time.process_time() - began < 5, f"{start!r} + {piece!r}…"
+
+
+@pytest.mark.parametrize("text", ["score" + " " * MEGABYTE, "```" + " " * MEGABYTE, "[" * MEGABYTE, "1" * MEGABYTE])
+def test_the_worst_megabytes_are_read_in_linear_time(text):
+    began = time.process_time()
+    assert read_score(text) is None
+    read_scores(text, 3)
+    assert time.process_time() - began < 5
