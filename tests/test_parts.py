@@ -17,10 +17,14 @@ from tot_lab.strategies import STRATEGIES, TRAVERSALS, FunctionTraversal
 NEEDED = {tl.BestOf: {"strategy": tl.OneAnswer()}}
 MADE = [kind(**NEEDED.get(kind, {})) for kind in (*STRATEGIES, *TRAVERSALS, *DOMAINS, *MODELS)]
 MADE += [
-    tl.TreeOfThoughts(traversal=tl.BestFirst(batch=3), budget=tl.Budget(calls=7, usd=0.5), model="m", temperature=0.3),
+    tl.TreeOfThoughts(
+        traversal=tl.BestFirst(batch=3), budget=tl.Budget(calls=7, usd=0.5), model="m", temperature=0.3
+    ),
     tl.TreeOfThoughts(traversal=tl.DepthFirst(prune_below=0.25), proposer_prompt="{problem} é ✓"),
     tl.TreeOfThoughts(traversal=tl.MonteCarloTreeSearch(iterations=4), solved_threshold=None, min_score=0.1),
-    tl.BestOf(strategy=tl.SelfConsistency(strategy=tl.TreeOfThoughts(traversal="mcts"), attempts=2), attempts=3),
+    tl.BestOf(
+        strategy=tl.SelfConsistency(strategy=tl.TreeOfThoughts(traversal="mcts"), attempts=2), attempts=3
+    ),
     tl.General(grading="regex"),
     tl.presets.beam_search(),
     tl.presets.state_machine(),
@@ -73,7 +77,7 @@ def test_an_unknown_field_is_refused_by_name(part):
 
 @pytest.mark.parametrize("kind", ["no_such", "", None, 3, ["tree_of_thoughts"], {}])
 def test_an_unknown_kind_is_refused_with_those_known(kind):
-    with pytest.raises(ValueError, match="unknown kind .*tree_of_thoughts"):
+    with pytest.raises(ValueError, match=r"unknown kind .*tree_of_thoughts"):
         part_of({"kind": kind})
 
 
@@ -155,7 +159,9 @@ def test_a_function_is_recorded_by_module_name_and_source():
     assert settings != tl.TreeOfThoughts(evaluate=lambda task, path: 0.5).settings()["evaluate"]
 
 
-@pytest.mark.parametrize("function", [len, dict.get, judge, str.upper], ids=["builtin", "method", "own", "slot"])
+@pytest.mark.parametrize(
+    "function", [len, dict.get, judge, str.upper], ids=["builtin", "method", "own", "slot"]
+)
 def test_a_function_with_or_without_source_is_a_setting(function):
     settings = UserFunction.of(function).settings()
     assert json.loads(json.dumps(settings)) == settings
@@ -192,7 +198,10 @@ def test_functions_are_found_however_deep_they_lie():
 
 def test_reading_settings_imports_nothing(tmp_path):
     (tmp_path / "evil_part.py").write_text("open('imported', 'w').close()\ndef judge(task, path): return 1\n")
-    settings = {"kind": "tree_of_thoughts", "evaluate": {"kind": "function", "module": "evil_part", "name": "judge"}}
+    settings = {
+        "kind": "tree_of_thoughts",
+        "evaluate": {"kind": "function", "module": "evil_part", "name": "judge"},
+    }
     code = (
         "import json, sys; from tot_lab import part_of; "
         f"part = part_of(json.loads({json.dumps(settings)!r})); "

@@ -87,8 +87,7 @@ class Driver:
         self.thoughts: set[str] = set()
         self.draws: set[tuple[str, str, int, Any]] = set()
         self.cancelled = False
-        self.pumping = False
-        self.flushing = False
+        self.woken = False
         self.timers: list[asyncio.TimerHandle] = []
         self.overdue: deque[tuple[float, Branch, Position]] = deque()
         self.overdue_timer: asyncio.TimerHandle | None = None
@@ -102,7 +101,7 @@ class Driver:
         self.branch = root
         self._watch_deadline(self.root)
         self._start(root)
-        self._pump()
+        self._wake()
         try:
             answer = await self.done
         except asyncio.CancelledError:
@@ -122,26 +121,18 @@ class Driver:
         self.open[branch] = None
         self.ready.append((branch, None))
 
-    def _pump(self) -> None:
-        """Advance every branch that can go on, until all of them wait for the world."""
-        if self.pumping or self.done.done():
-            return
-        self.pumping = True
-        try:
-            while self.ready:
-                self._advance(*self.ready.popleft())
-        except BaseException as error:
-            if not self.done.done():
-                self.done.set_exception(error)
-        finally:
-            self.pumping = False
-        if not self.flushing:
-            self.flushing = True
-            self.loop.call_soon(self._flush)
+    def _wake(self) -> None:
+        """Go on when the loop has handed out every reply that has come: they share one turn."""
+        if not self.woken:
+            self.woken = True
+            self.loop.call_soon(self._turn)
 
-    def _flush(self) -> None:
-        self.flushing = False
+    def _turn(self) -> None:
+        """Advance every branch that can go on until all of them wait for the world, and write."""
+        self.woken = False
         try:
+            while self.ready and not self.done.done():
+                self._advance(*self.ready.popleft())
             self.recorder.flush()
         except BaseException as error:
             if self.done.done():
@@ -293,7 +284,7 @@ class Driver:
             self._warn(branch.scope, call.at)
         self._answer(branch, position, reply, paid=reply.cost)
         self._let_go()
-        self._pump()
+        self._wake()
 
     def _watch_overdue(self) -> None:
         """One timer serves all calls: they have the same time, so they end in the order they were made."""
@@ -359,14 +350,17 @@ class Driver:
             self._beside("budget.exceeded", call.at, cap="seconds")
             self._refuse(branch, position, "budget:seconds")
         self._let_go()
-        self._pump()
+        self._wake()
 
     def _cancel(self) -> Answer:
         """Answer everything with `cancelled` and let the strategy say what it has."""
         if not self.done.cancelled() and self.done.exception() is None:
             return self.done.result()  # it had just come to its end
-        self.cancelled = True
         self.done = self.loop.create_future()
+        self._turn()  # replies that had come are taken in first
+        if self.done.done():
+            return self._reached()
+        self.cancelled = True
         waiting = [(position, branch) for branch, (position, *_) in self.asked.items()]
         waiting += [(position, branch) for branch, position, _ in self.held]
         for *_, task in self.asked.values():
@@ -375,7 +369,11 @@ class Driver:
         self.held.clear()
         for position, branch in sorted(waiting, key=lambda pair: pair[0]):
             self._refuse(branch, position, "cancelled")
-        self._pump()
+        self._turn()
+        return self._reached()
+
+    def _reached(self) -> Answer:
+        """The answer that a cancelled run came to all the same, or none."""
         if self.done.done() and self.done.exception() is None:
             return self.done.result()
         return Answer("", "cancelled")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import msgspec
 
+from tot_lab.core.bulk import in_bulk
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.records import Decided, Decision, Ended, Line, Note, Position, Scored, Thought
 from tot_lab.run import Run, Usage, usage_of
@@ -52,6 +53,7 @@ def usage_by_node(run: Run) -> dict[str, Usage]:
     return {id: usage_of(lines) if lines else nothing for id, lines in answered.items()}
 
 
+@in_bulk()
 def nodes_df(run: Run) -> pandas.DataFrame:
     """One row per thought, in the order in which they were proposed; the run need not be finished.
 
@@ -101,6 +103,7 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     )
 
 
+@in_bulk()
 def calls_df(run: Run) -> pandas.DataFrame:
     """One row per model call, in live order; refused and open ones included.
 
@@ -148,6 +151,7 @@ def calls_df(run: Run) -> pandas.DataFrame:
     )
 
 
+@in_bulk()
 def events_df(run: Run) -> pandas.DataFrame:
     """One row per record, in the order in which they happened.
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from tot_lab.core.bulk import in_bulk
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.parts import Part
 from tot_lab.core.records import Decided, Decision, Ended, Line, Note, Position, Record, Scored, Thought
@@ -77,6 +78,7 @@ _line_decoder = msgspec.json.Decoder(Line)
 _header_decoder = msgspec.json.Decoder(Header)
 
 
+@in_bulk()
 def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]:
     """The header and the lines of a journal, and the number of bytes they take.
 
@@ -198,17 +200,23 @@ class Recorder:
 
     def record(self, position: Position, record: Record, paid: float | None = None) -> None:
         """Take in one record. It is written by the next `flush`."""
+        if (self._expected or self._only_expected) and self._repeats(position, record):
+            return
+        self.lines.append(Line(position, time.perf_counter() - self._start, record, paid))
+
+    def _repeats(self, position: Position, record: Record) -> bool:
+        """True when `record` is what was expected at `position`; a `Divergence` when it is not."""
         expected = self._expected.get(position)
         if expected:
             known = expected.pop()
             if known != record:
                 raise Divergence(f"at {_place(position, known)}: {_difference(known, record)}")
-            return
+            return True
         if self._only_expected and position:
             raise Divergence(
                 f"at {_place(position, record)}: a {type(record).__name__} that the record lacks"
             )
-        self.lines.append(Line(position, self.now, record, paid))
+        return False
 
     def missing(self) -> Record | None:
         """The first record that was expected and has not come again."""

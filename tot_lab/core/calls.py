@@ -13,14 +13,14 @@ from typing import Any, TypeAlias
 import msgspec
 
 
-class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One turn of a conversation. `role` is system, user, assistant or tool."""
 
     role: str
     content: str
 
 
-class Call(msgspec.Struct, frozen=True, omit_defaults=True, tag="call"):
+class Call(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="call"):
     """One question to a model.
 
     at: id of the thought it is asked for (the parent when proposing, the thought when scoring).
@@ -57,7 +57,7 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, tag="call"):
         return "\n\n".join(message.content for message in self.messages)
 
 
-class TokenLogprob(msgspec.Struct, frozen=True, omit_defaults=True):
+class TokenLogprob(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One generated token, its natural-log probability, and the alternatives reported for it."""
 
     token: str
@@ -65,7 +65,7 @@ class TokenLogprob(msgspec.Struct, frozen=True, omit_defaults=True):
     top: dict[str, float] = {}
 
 
-class Reply(msgspec.Struct, frozen=True, omit_defaults=True, tag="reply"):
+class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="reply"):
     """The answer to one `Call`.
 
     text: what the model wrote; "" when it failed.

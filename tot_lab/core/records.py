@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from tot_lab.core.bulk import in_bulk
 from tot_lab.core.calls import Call, Reply
 
 Decision: TypeAlias = Literal["kept", "pruned", "complete", "duplicate", "merged", "failed", "solution"]
@@ -25,7 +26,7 @@ thought `other`. failed: the calls that should have scored it failed. solution: 
 """
 
 
-class Thought(msgspec.Struct, frozen=True, omit_defaults=True, tag="thought"):
+class Thought(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="thought"):
     """A node of the tree. `id` is the parent's id, a dot and a number; the root is `0`.
 
     source: thoughts that this one was made from besides its parent (a synthesis).
@@ -39,7 +40,7 @@ class Thought(msgspec.Struct, frozen=True, omit_defaults=True, tag="thought"):
     depends: tuple[str, ...] = ()
 
 
-class Scored(msgspec.Struct, frozen=True, omit_defaults=True, tag="scored"):
+class Scored(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="scored"):
     """An evaluation of a thought.
 
     score: 0 to 1, or None when no draw could be read: an unread thought has no number.
@@ -55,7 +56,7 @@ class Scored(msgspec.Struct, frozen=True, omit_defaults=True, tag="scored"):
     by: str = ""
 
 
-class Decided(msgspec.Struct, frozen=True, omit_defaults=True, tag="decided"):
+class Decided(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="decided"):
     """A decision about a thought, and the rule behind it. `other` is the thought it merged with."""
 
     id: str
@@ -64,7 +65,7 @@ class Decided(msgspec.Struct, frozen=True, omit_defaults=True, tag="decided"):
     other: str | None = None
 
 
-class Note(msgspec.Struct, frozen=True, omit_defaults=True, tag="note"):
+class Note(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="note"):
     """A named architecture event (`tot.started`, or a user's own) with its fields as JSON."""
 
     name: str
@@ -72,7 +73,7 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True, tag="note"):
     data: dict[str, Any] = {}
 
 
-class Ended(msgspec.Struct, frozen=True, omit_defaults=True, tag="ended"):
+class Ended(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="ended"):
     """The end of a run. `stop` is one of the stop words (`STOP_WORDS`)."""
 
     stop: str
@@ -107,7 +108,7 @@ STOP_WORDS = (
 """Why a run can end; NAME is the limit or the cap that was met."""
 
 
-class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+class Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One line of a journal: a record, its position in the program, and when it happened.
 
     p: the position. Empty for what stands beside the canonical list (a budget warning): it may
@@ -123,6 +124,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     paid: float | None = None
 
 
+@in_bulk()
 def canonical(lines: list[Line]) -> list[Record]:
     """The records of `lines` in program order, without those that stand beside it."""
     placed = [line for line in lines if line.p]

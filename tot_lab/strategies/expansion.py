@@ -199,6 +199,14 @@ class Expansion(Prompting):
         """Ask one prompt `evaluation_draws` times and read each reply; ask anew, with a new draw,
         for those that cannot be read, as often as `max_parse_retries` allows. Returns what was
         read, and an error when no call was answered."""
+        if self.evaluation_draws > 1 or self.max_parse_retries:
+            return (yield from self._several(task, path, at, kind, prompt, read))
+        reply = yield from ask(self._call(task, path, at, kind, prompt, 0))
+        return [None if reply.error is not None else read(reply.text)], reply.error
+
+    def _several(
+        self, task: Task, path: Path, at: str, kind: str, prompt: str, read: Callable[[str], T | None]
+    ) -> Thinking[tuple[list[T | None], str | None]]:
         count = self.evaluation_draws
         replies = yield from self._all(
             [ask(self._call(task, path, at, kind, prompt, draw)) for draw in range(count)], at_most=1
@@ -256,11 +264,9 @@ def said(event: Event) -> Thinking[list[Event]]:
     return [event]
 
 
-def halting(event: Event) -> str | None:
-    """The refusal that `event` tells of, if it is one after which no further call will be made."""
-    error = error_in(event)
-    halts = error is not None and (error == "cancelled" or error.startswith("budget:"))
-    return error if halts else None
+def halts(error: str) -> bool:
+    """Whether `error` is a refusal after which no further call will be made."""
+    return error == "cancelled" or error.startswith("budget:")
 
 
 def error_in(event: Event) -> str | None:

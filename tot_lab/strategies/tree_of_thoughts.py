@@ -22,7 +22,7 @@ from tot_lab.core.records import Decided, Event, Note, Scored, Thought, id_key, 
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Budget, Thinking, every, within
 from tot_lab.core.tree import Node, Tree
-from tot_lab.strategies.expansion import Count, Expansion, Unit, error_in, halting
+from tot_lab.strategies.expansion import Count, Expansion, Unit, error_in, halts
 from tot_lab.strategies.traversals import Beam, Traversal, ranked
 
 
@@ -168,7 +168,8 @@ class TreeOfThoughts(Expansion):
                 tree.add(event)
                 events.append(event)
         fresh = [event.id for event in events if isinstance(event, Thought)]
-        halt = next((error for event in events if (error := halting(event))), None)
+        failures = [error for event in events if (error := error_in(event))]
+        halt = next((error for error in failures if halts(error)), None)
         unscored = [id for id in fresh if tree[id].state == "proposed" and not tree[id].by]
         if self.evaluate == "vote" and unscored and halt is None:
             node = tree[unscored[0]].parent or ""
@@ -176,8 +177,10 @@ class TreeOfThoughts(Expansion):
             for event in votes:
                 tree.add(event)
                 events.append(event)
-            halt = next((error for event in votes if (error := halting(event))), None)
-        errors += [error for event in events if (error := error_in(event))]
+                if error := error_in(event):
+                    failures.append(error)
+            halt = next((error for error in failures if halts(error)), None)
+        errors += failures
         return fresh, halt or ""
 
     def _settle(

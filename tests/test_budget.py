@@ -1,0 +1,456 @@
+"""Budgets: a call is admitted or refused before it is made, the same ones on every rerun."""
+
+import asyncio
+import gc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from support import TASK, Scripted, answer_to, dice, run, shuffled, wait
+
+import tot_lab as tl
+from tot_lab.core.calls import Call, Message, Reply, estimated_tokens
+from tot_lab.core.records import Note, Thought
+
+SMALL = [
+    tl.TreeOfThoughts(branch_factor=2, max_depth=2),
+    tl.TreeOfThoughts(branch_factor=2, max_depth=2, evaluation_draws=2, max_parse_retries=1),
+    tl.TreeOfThoughts(branch_factor=3, max_depth=2, generate="propose", evaluate="joint"),
+    tl.TreeOfThoughts(branch_factor=2, max_depth=2, evaluate="vote", evaluation_draws=2),
+    tl.TreeOfThoughts(branch_factor=2, max_depth=2, traversal="depth_first"),
+    tl.TreeOfThoughts(
+        branch_factor=2, max_depth=2, traversal=tl.BestFirst(batch=2), beam_width=None, max_nodes=7
+    ),
+    tl.BestOf(strategy=tl.TreeOfThoughts(branch_factor=2, max_depth=1), attempts=2),
+    tl.SelfConsistency(attempts=4),
+    tl.SelfConsistency(strategy=tl.BestOf(strategy=tl.OneAnswer(), attempts=2), attempts=2),
+]
+
+
+def notes(run, name):
+    return [line.e for line in run.lines if isinstance(line.e, Note) and line.e.name == name]
+
+
+class Asks(tl.Strategy):
+    """Asks `count` questions at once, `rounds` times; answers with how many were answered."""
+
+    kind = "test_budget.asks"
+    count: int = 10
+    rounds: int = 1
+    max_tokens: int | None = None
+    words: int = 1
+
+    def think(self, task, at="0"):
+        yield Thought(at, None, task.question)
+        answered = 0
+        for turn in range(self.rounds):
+            prompts = [f"{turn} {k} " + "word " * (self.words * k) for k in range(self.count)]
+            replies = yield from tl.every(
+                [tl.ask(Call(at, "ask", (Message("user", p),), max_tokens=self.max_tokens)) for p in prompts],
+                at_most=1,
+            )
+            answered += sum(reply.error is None for reply in replies)
+        return tl.Answer(str(answered), "answered")
+
+
+def reporting(call):
+    """Uses at most what it was given: tokens as estimated, up to `max_tokens`, priced."""
+    got = dice(call).randint(1, call.max_tokens or 30)
+    sent = estimated_tokens(call.prompt)
+    return Reply("x", input_tokens=sent, output_tokens=got, cost=(sent + got) / 1000)
+
+
+# Calls.
+
+
+@pytest.mark.parametrize("strategy", SMALL, ids=[f"{s.kind}-{k}" for k, s in enumerate(SMALL)])
+def test_every_cap_on_calls_is_exact_and_stops_at_the_same_place(strategy):
+    free = run(strategy)
+    for cap in range(free.usage.calls + 2):
+        model = Scripted()
+        capped = run(strategy, model=model, budget=tl.Budget(calls=cap))
+        assert len(model.calls) == capped.usage.calls == min(cap, free.usage.calls)
+        if cap >= free.usage.calls:
+            assert capped.stopped == free.stopped
+        elif capped.stopped != "solved":
+            assert capped.stopped == "budget:calls"
+        for seed in range(3):
+            again = run(strategy, model=Scripted(latency=shuffled(seed, 0.001)), budget=tl.Budget(calls=cap))
+            assert again.events == capped.events
+        assert wait(capped.replay()).divergence is None
+
+
+def test_a_call_cap_above_the_bound_changes_nothing():
+    for strategy in SMALL:
+        assert run(strategy, budget=tl.Budget(calls=strategy.max_calls(TASK))).events == run(strategy).events
+
+
+def test_a_cap_of_nothing_asks_nothing():
+    for cap in (
+        {"calls": 0},
+        {"tokens": 0},
+        {"input_tokens": 0},
+        {"output_tokens": 0},
+        {"usd": 0},
+        {"seconds": 0},
+    ):
+        model = Scripted()
+        made = run(SMALL[0], model=model, budget=tl.Budget(**cap))
+        assert model.calls == []
+        assert made.stopped == f"budget:{next(iter(cap))}"
+        assert made.usage == (0, 0, 0, 0, 0, 0)
+
+
+def test_a_branch_that_asks_for_more_than_it_declared_is_refused():
+    class Greedy(tl.Strategy):
+        kind = "test_budget.greedy"
+
+        def think(self, task, at="0"):
+            yield Thought(at, None, task.question)
+
+            def branch(k):
+                first = yield from tl.ask(Call(at, "a", (Message("user", "p"),), draw=2 * k))
+                second = yield from tl.ask(Call(at, "a", (Message("user", "p"),), draw=2 * k + 1))
+                return [first.error, second.error]
+
+            errors = yield from tl.every([branch(0), branch(1)], at_most=1)
+            return tl.Answer(str(errors), "answered")
+
+    made = run(Greedy(), budget=tl.Budget(calls=3))
+    assert made.answer == str([[None, "limit:at_most"]] * 2)
+    assert made.stopped == "answered"
+    assert made.usage.calls == 2
+    assert wait(made.replay()).identical
+
+
+# Tokens and USD.
+
+
+@pytest.mark.parametrize("name", ["tokens", "output_tokens", "input_tokens"])
+@pytest.mark.parametrize("cap", [1, 7, 40, 100, 333, 1000])
+def test_token_caps_are_never_overshot_when_max_tokens_is_kept(name, cap):
+    for seed in range(3):
+        model = Scripted(reporting, latency=shuffled(seed))
+        made = run(Asks(count=12, rounds=2, max_tokens=20), model=model, budget=tl.Budget(**{name: cap}))
+        used = {"input_tokens": made.usage.input_tokens, "output_tokens": made.usage.output_tokens}
+        used["tokens"] = sum(used.values())
+        assert used[name] <= cap
+        if len(model.calls) < 24:
+            assert made.stopped == f"budget:{name}"
+        assert wait(made.replay()).divergence is None
+
+
+def test_a_call_that_cannot_fit_is_refused_and_a_smaller_one_still_made():
+    model = Scripted(reporting)
+    made = run(Asks(count=6, words=20, max_tokens=5), model=model, budget=tl.Budget(input_tokens=60))
+    assert made.stopped == "budget:input_tokens"
+    assert 0 < made.usage.input_tokens <= 60
+
+
+def test_without_max_tokens_the_first_call_goes_alone_and_tells_what_one_needs():
+    under_way, most = 0, []
+
+    async def model(call):
+        nonlocal under_way
+        under_way += 1
+        most.append(under_way)
+        await asyncio.sleep(0.001)
+        under_way -= 1
+        return Reply("x", input_tokens=1, output_tokens=10, cost=0.25)
+
+    made = run(Asks(count=10), model=model, budget=tl.Budget(output_tokens=55))
+    assert (made.usage.calls, made.usage.output_tokens) == (5, 50)
+    assert most[0] == 1
+    assert max(most) == 4  # 45 left after the first
+    most.clear()
+    made = run(Asks(count=10), model=model, budget=tl.Budget(usd=1.0))
+    assert (made.usage.calls, made.usage.cost) == (4, 1.0)
+    assert made.stopped == "budget:usd"
+
+
+def test_a_failed_call_does_not_tell_what_one_needs():
+    under_way, most = 0, 0
+
+    async def model(call):
+        nonlocal under_way, most
+        if "0 0" in call.prompt:
+            raise OSError("no route")
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.001)
+        under_way -= 1
+        return Reply("x", input_tokens=1, output_tokens=10)
+
+    made = run(Asks(count=30), model=model, budget=tl.Budget(output_tokens=25))
+    assert made.usage.output_tokens == 20
+    assert most == 1
+
+
+def test_sums_of_cents_do_not_hold_calls_back_for_ever():
+    async def model(call):
+        return Reply("x", cost=dice(call).choice([0.1, 0.2, 0.3, 0.7]))
+
+    for cents in range(10, 200, 7):
+        made = run(Asks(count=9), model=model, budget=tl.Budget(usd=cents / 100))
+        assert made.stopped in ("answered", "budget:usd")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    caps=st.fixed_dictionaries(
+        {},
+        optional={
+            "calls": st.integers(0, 25),
+            "tokens": st.integers(0, 1500),
+            "input_tokens": st.integers(0, 1000),
+            "output_tokens": st.integers(0, 600),
+            "usd": st.floats(0, 1.5),
+            "seconds": st.sampled_from([0.0, 0.001, 0.004, 5.0]),
+        },
+    ),
+    inner=st.none()
+    | st.fixed_dictionaries({}, optional={"calls": st.integers(0, 9), "tokens": st.integers(0, 700)}),
+    strategy=st.sampled_from([*SMALL, Asks(count=15, max_tokens=20, words=3), Asks(count=8, rounds=2)]),
+    seed=st.integers(0, 99),
+    failing=st.booleans(),
+)
+def test_no_mix_of_caps_deadlocks_or_is_overshot(caps, inner, strategy, seed, failing):
+    def reply(call):
+        if failing and dice(call).random() < 0.3:
+            return Reply(error="OSError: no route")
+        made = answer_to(call)
+        sent = estimated_tokens(call.prompt)
+        return Reply(made, input_tokens=sent, output_tokens=len(made), cost=len(made) / 1000)
+
+    if inner is not None:
+        strategy = Inside(strategy=strategy, budget=tl.Budget(**inner))
+    model = Scripted(reply, latency=shuffled(seed, 0.001))
+    made = run(strategy, model=model, budget=tl.Budget(**caps))  # within half a minute
+    assert made.stopped is not None
+    assert len(model.calls) <= min(caps.get("calls", 1000), (inner or {}).get("calls", 1000))
+    assert wait(made.replay()).divergence is None
+
+
+class Inside(tl.Strategy):
+    kind = "test_budget.inside"
+    strategy: tl.Strategy
+    budget: tl.Budget
+
+    def think(self, task, at="0"):
+        return (yield from tl.within(self.budget, self.strategy.think(task, at)))
+
+
+# Seconds.
+
+
+def test_a_cap_on_seconds_ends_the_calls_in_flight():
+    cancelled = []
+
+    async def hangs(call):
+        if "0 0" in call.prompt:
+            return "at once"
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            cancelled.append(call)
+            raise
+
+    made = run(Asks(count=5), model=hangs, budget=tl.Budget(seconds=0.05))
+    assert made.stopped == "budget:seconds"
+    assert made.answer == "1"
+    assert 0.04 < made.seconds < 5
+    assert wait(made.replay()).divergence is None
+    gc.collect()
+    assert len(cancelled) == 4
+
+
+def test_a_model_that_will_not_be_cancelled_does_not_hold_the_run_up():
+    async def stubborn(call):
+        end = asyncio.get_running_loop().time() + 0.3
+        while (left := end - asyncio.get_running_loop().time()) > 0:
+            try:
+                await asyncio.sleep(left)
+            except asyncio.CancelledError:
+                continue
+        return "late"
+
+    async def main():
+        made = await tl.Lab(stubborn, runs=None).run(Asks(count=3), TASK, budget=tl.Budget(seconds=0.02))
+        taken = made.seconds
+        await asyncio.sleep(0.4)  # the late replies come, and change nothing
+        return made, taken
+
+    made, taken = wait(main())
+    assert taken < 0.25
+    assert (made.stopped, made.answer) == ("budget:seconds", "0")
+
+
+def test_seconds_do_not_end_a_run_that_made_it():
+    assert run(Asks(), budget=tl.Budget(seconds=60)).stopped == "answered"
+
+
+# What is said.
+
+
+def test_at_80_percent_there_is_a_warning_beside_the_record():
+    made = run(Asks(count=5), budget=tl.Budget(calls=5))
+    assert [note.data for note in notes(made, "budget.warning")] == [{"cap": "calls", "used": 4, "of": 5}]
+    assert notes(made, "budget.exceeded") == []
+    assert made.stopped == "answered"
+    assert not any(isinstance(event, Note) and event.name.startswith("budget.") for event in made.events)
+
+
+def test_each_refusal_is_told_of_beside_the_record():
+    made = run(Asks(count=5), budget=tl.Budget(calls=3))
+    assert [note.data for note in notes(made, "budget.exceeded")] == [{"cap": "calls"}] * 2
+    assert made.diagnostics["refused_calls"] == 2
+    assert [e.error for e in made.events if isinstance(e, Reply) and e.error] == ["budget:calls"] * 2
+    assert not any(isinstance(event, Note) and event.name.startswith("budget.") for event in made.events)
+
+
+def test_solved_beats_the_cap_that_was_met():
+    def certain(call):
+        return "score: 1.0" if call.kind == "value" else answer_to(call)
+
+    strategy = tl.TreeOfThoughts(branch_factor=3, max_depth=2, solved_threshold=1.0)
+    made = run(strategy, model=Scripted(certain), budget=tl.Budget(calls=5))
+    assert any(isinstance(e, Reply) and e.error == "budget:calls" for e in made.events)
+    assert made.stopped == "solved"
+
+
+def test_of_two_caps_the_run_names_the_first_in_program_order():
+    for seed in range(4):
+        model = Scripted(reporting, latency=shuffled(seed))
+        made = run(Asks(count=8, rounds=2, max_tokens=20), model=model, budget=tl.Budget(calls=9, tokens=120))
+        errors = [e.error for e in made.events if isinstance(e, Reply) and e.error]
+        assert made.stopped == errors[0]
+        assert wait(made.replay()).divergence is None
+
+
+# Parts of a run.
+
+
+class Parts(tl.Strategy):
+    """One part under a budget of its own, then one without."""
+
+    kind = "test_budget.parts"
+    inner: tl.Budget
+    count: int = 5
+
+    def think(self, task, at="0"):
+        yield Thought(at, None, task.question)
+        calls = [
+            Call(at, "ask", (Message("user", "p"),), draw=k, max_tokens=10) for k in range(2 * self.count)
+        ]
+        first = yield from tl.within(self.inner, self._some(calls[: self.count]))
+        second = yield from self._some(calls[self.count :])
+        return tl.Answer(f"{first} {second}", "answered")
+
+    def _some(self, calls):
+        replies = yield from tl.every([tl.ask(call) for call in calls], at_most=1)
+        return sum(reply.error is None for reply in replies)
+
+
+@pytest.mark.parametrize(
+    "inner", [{"calls": 2}, {"output_tokens": 20}, {"tokens": 22}, {"usd": 0.0}, {"seconds": 0.0}]
+)
+def test_refusals_within_leave_the_rest_going(inner):
+    model = Scripted(lambda call: Reply("x", input_tokens=1, output_tokens=10, cost=0.1))
+    outer = tl.Budget(calls=100, tokens=10_000, output_tokens=10_000, usd=10, seconds=60)
+    for budget in (None, outer):
+        made = run(Parts(inner=tl.Budget(**inner)), model=model, budget=budget)
+        first, second = made.answer.split()
+        assert int(first) == {"calls": 2, "output_tokens": 2, "tokens": 2}.get(next(iter(inner)), 0)
+        assert second == "5"
+        assert made.stopped == "answered"
+        assert wait(made.replay()).divergence is None
+
+
+@pytest.mark.parametrize("outer", [{"calls": 2}, {"output_tokens": 20}, {"tokens": 22}, {"usd": 0.2}])
+def test_the_outer_budget_holds_inside_and_names_the_stop(outer):
+    model = Scripted(lambda call: Reply("x", input_tokens=1, output_tokens=10, cost=0.1))
+    inner = tl.Budget(calls=100, tokens=10_000, output_tokens=10_000, usd=10, seconds=60)
+    made = run(Parts(inner=inner), model=model, budget=tl.Budget(**outer))
+    assert made.answer == "2 0"
+    assert made.stopped == f"budget:{next(iter(outer))}"
+    assert wait(made.replay()).divergence is None
+
+
+def test_budgets_nest():
+    inside = tl.TreeOfThoughts(branch_factor=2, max_depth=2, budget=tl.Budget(calls=3))
+    made = run(tl.SelfConsistency(strategy=inside, attempts=3), budget=tl.Budget(calls=8))
+    assert made.usage.calls == 8
+    assert made.stopped == "budget:calls"
+    free = run(tl.SelfConsistency(strategy=inside, attempts=3))
+    assert free.usage.calls == 9
+    assert free.stopped == "answered"
+
+
+def test_a_part_whose_time_is_up_leaves_the_rest_going():
+    async def model(call):
+        if call.draw < 5:
+            await asyncio.sleep(1000)
+        return "x"
+
+    made = run(Parts(inner=tl.Budget(seconds=0.02)), model=model)
+    assert (made.answer, made.stopped) == ("0 5", "answered")
+    assert wait(made.replay()).divergence is None
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("calls", -1),
+        ("calls", 1.5),
+        ("calls", "3"),
+        ("calls", True),
+        ("tokens", -1),
+        ("input_tokens", 2.5),
+        ("output_tokens", "many"),
+        ("usd", -0.01),
+        ("usd", float("nan")),
+        ("usd", float("inf")),
+        ("usd", "much"),
+        ("usd", True),
+        ("seconds", -1),
+        ("seconds", float("inf")),
+        ("seconds", "5"),
+        ("minutes", 1),
+    ],
+)
+def test_a_bad_cap_is_refused_by_name(name, value):
+    with pytest.raises(ValidationError, match=name):
+        tl.Budget(**{name: value})
+
+
+def test_a_budget_is_frozen():
+    budget = tl.Budget(calls=3, usd=1)
+    with pytest.raises(ValidationError, match="frozen"):
+        budget.calls = 4
+    assert tl.Budget(usd=1).usd == 1.0
+
+
+# Kept on resume.
+
+
+@pytest.mark.parametrize("budget", [{"calls": 7}, {"tokens": 900}, {"output_tokens": 40}], ids=str)
+def test_a_capped_run_that_was_cut_off_resumes_to_the_same_record(tmp_path, budget):
+    strategy = tl.TreeOfThoughts(branch_factor=3, max_depth=3, max_tokens=20, parallel=False)
+    whole = wait(tl.Lab(Scripted(), runs=tmp_path).run(strategy, TASK, budget=tl.Budget(**budget)))
+    name = next(iter(budget))
+    assert whole.stopped == f"budget:{name}"
+    lines = whole.path.read_bytes().splitlines(keepends=True)
+    for kept in range(1, len(lines), 3):
+        cut = tmp_path / "cut.jsonl"
+        cut.write_bytes(b"".join(lines[:kept]))
+        model = Scripted()
+        resumed = wait(tl.Lab(model, runs=tmp_path).resume(cut))
+        assert resumed.events == whole.events
+        assert resumed.stopped == whole.stopped
+        known = sum(b'"reply"' in line and b'"error"' not in line for line in lines[:kept])
+        assert known + len(model.calls) == whole.usage.calls
+        assert tl.load(cut).events == whole.events

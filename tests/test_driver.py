@@ -1,0 +1,863 @@
+"""The driver: the same record whatever the latencies, and a valid run however it ends."""
+
+import asyncio
+import gc
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support import TASK, Scripted, answer_to, dice, run, shuffled, wait
+
+import tot_lab as tl
+from tot_lab.core.calls import Call, Message, Reply
+from tot_lab.core.records import Note, Scored, Thought, parent_of
+from tot_lab.core.tree import Tree
+
+ENVIRON = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join([str(Path(tl.__file__).parent.parent), str(Path(__file__).parent)]),
+}
+SEARCH = tl.TreeOfThoughts(branch_factor=2, max_depth=3)
+SEVERAL = [
+    SEARCH,
+    tl.TreeOfThoughts(branch_factor=3, generate="propose", evaluate="joint", max_parse_retries=2),
+    tl.TreeOfThoughts(evaluate="vote", evaluation_draws=3, max_depth=2),
+    tl.TreeOfThoughts(
+        traversal=tl.BestFirst(batch=3), beam_width=None, max_nodes=15, evaluation_draws=2, merge=True
+    ),
+    tl.TreeOfThoughts(traversal=tl.MonteCarloTreeSearch(batch=2, iterations=5), beam_width=None),
+    tl.TreeOfThoughts(traversal="depth_first", max_depth=2, parallel=False),
+    tl.BestOf(strategy=tl.TreeOfThoughts(branch_factor=2, max_depth=2), attempts=3),
+    tl.SelfConsistency(strategy=tl.BestOf(strategy=tl.ChainOfThought(), attempts=2), attempts=3),
+]
+several = pytest.mark.parametrize("strategy", SEVERAL, ids=[f"{s.kind}-{k}" for k, s in enumerate(SEVERAL)])
+
+
+def asking(at="0", draw=0, prompt="p"):
+    return tl.ask(Call(at, "ask", (Message("user", prompt),), draw))
+
+
+class Saying(tl.Strategy):
+    """Yields what a function `at -> Thinking` does: a strategy for one test."""
+
+    kind = "test_driver.saying"
+
+    def think(self, task, at="0"):
+        yield Thought(at, None, task.question)
+        return (yield from self._say(at))
+
+
+def saying(say):
+    class Said(Saying):
+        kind = "test_driver.saying"
+
+    Said._say = staticmethod(say)
+    return Said()
+
+
+@contextmanager
+def within_seconds(seconds):
+    """Ends a test that hangs without ever waiting, which no event loop could."""
+
+    def ring(*_):
+        raise TimeoutError(f"it hung for {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind():
+    """No task, coroutine or exception is left unawaited (a warning is an error)."""
+    said = []
+    before = sys.unraisablehook
+    sys.unraisablehook = said.append
+    yield
+    gc.collect()
+    sys.unraisablehook = before
+    assert said == []
+
+
+def ended(strategy, model=None, **options):
+    """What a run that raises raised, and the run."""
+    lab = tl.Lab(model or Scripted(), runs=None)
+    with pytest.raises(Exception) as caught:  # noqa: PT011  each test looks at it
+        wait(lab.run(strategy, TASK, **options))
+    return caught.value, lab.last
+
+
+# The same record.
+
+
+@several
+def test_the_record_is_the_same_under_any_latencies(strategy):
+    first = run(strategy)
+    for seed in range(10):
+        assert run(strategy, model=Scripted(latency=shuffled(seed, 0.002))).events == first.events
+    assert wait(first.replay()).divergence is None
+    assert Tree.of(first.events) == first.tree
+
+
+@several
+def test_the_live_record_has_the_same_lines_in_another_order(strategy):
+    made = run(strategy, model=Scripted(latency=shuffled(1)))
+    assert all(line.p for line in made.lines)
+    times = [line.t for line in made.lines]
+    assert times == sorted(times)
+
+
+def test_repeats_differ_and_are_the_same_again():
+    assert run(SEARCH, repeat=1).events == run(SEARCH, repeat=1).events
+    assert run(SEARCH, repeat=1).tree != run(SEARCH, repeat=2).tree
+
+
+def test_two_runs_at_once_in_one_lab_do_not_mix(tmp_path):
+    lab = tl.Lab(Scripted(latency=shuffled(0)), runs=tmp_path)
+
+    async def main():
+        return await asyncio.gather(*(lab.run(strategy, TASK) for strategy in SEVERAL))
+
+    for strategy, made in zip(SEVERAL, wait(main()), strict=True):
+        assert made.events == run(strategy).events
+        assert tl.load(made.path).events == made.events
+    assert len(list(tmp_path.iterdir())) == len(SEVERAL)
+
+
+# Models that fail.
+
+
+def failing(share):
+    def reply(call):
+        if dice(call).random() < share:
+            raise ConnectionError("no route")
+        return answer_to(call)
+
+    return reply
+
+
+@several
+def test_a_model_that_fails_on_some_calls_costs_branches_not_the_run(strategy):
+    model = Scripted(failing(0.3), latency=shuffled(0))
+    made = run(strategy, model=model)
+    assert made.usage.errors > 0
+    assert made.usage.calls == len(model.calls)
+    assert made.stopped is not None
+    assert "ConnectionError: no route" in {e.error for e in made.events if isinstance(e, Reply)}
+    assert run(strategy, model=Scripted(failing(0.3), latency=shuffled(1))).events == made.events
+    assert wait(made.replay()).identical
+
+
+def cancels(call):
+    raise asyncio.CancelledError("inside")
+
+
+def not_async(call):
+    return "score: 1"
+
+
+async def wrong_type(call):
+    return 7
+
+
+async def nothing(call):
+    return None
+
+
+async def slow(call):
+    await asyncio.sleep(1000)
+
+
+async def times_out(call):
+    raise TimeoutError("the server took too long")
+
+
+async def bad_error(call):
+    raise ValueError("\ud800")
+
+
+async def generator(call):
+    yield "a"
+
+
+BROKEN = {
+    "fails": (Scripted(failing(1)), "ConnectionError: no route"),
+    "raises CancelledError": (Scripted(cancels), "CancelledError: inside"),
+    "is not async": (not_async, "TypeError: .*await"),
+    "returns a number": (wrong_type, "TypeError: the model returned int, not a Reply or a str"),
+    "returns nothing": (nothing, "TypeError: the model returned NoneType, not a Reply or a str"),
+    "hangs": (slow, r"timeout: no reply within 0\.02 s"),
+    "times out": (times_out, "TimeoutError: the server took too long"),
+    "raises what cannot be written": (bad_error, "ValueError: .?"),
+    "is a generator": (generator, "TypeError: .*await"),
+    "takes other arguments": (lambda: None, "TypeError: .*argument"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+@several
+def test_a_model_that_fails_on_all_calls_ends_the_run_with_error(strategy, name, tmp_path):
+    model, error = BROKEN[name]
+    strategy = strategy if name != "hangs" else SEVERAL[0]
+    made = wait(tl.Lab(model, runs=tmp_path, timeout=0.02 if name == "hangs" else 5).run(strategy, TASK))
+    assert made.stopped == "error"
+    assert made.answer == ""
+    assert made.error is None  # no bug of the strategy's
+    assert made.usage.errors == made.usage.calls > 0
+    replies = [e for e in made.events if isinstance(e, Reply)]
+    assert all(re.match(error, reply.error) for reply in replies)
+    assert tl.load(made.path).events == made.events
+    assert wait(made.replay()).identical
+
+
+def test_a_model_that_hangs_past_its_timeout_on_some_calls():
+    async def model(call):
+        if dice(call).random() < 0.2:
+            await asyncio.sleep(1000)
+        return answer_to(call)
+
+    made = wait(tl.Lab(model, runs=None, timeout=0.03).run(SEARCH, TASK))
+    assert made.usage.errors > 0
+    assert {e.error for e in made.events if isinstance(e, Reply)} == {None, "timeout: no reply within 0.03 s"}
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+def test_a_bad_timeout_is_refused(timeout):
+    with pytest.raises(ValueError, match="timeout"):
+        tl.Lab(Scripted(), timeout=timeout)
+
+
+def test_an_unknown_model_of_a_call_is_an_error_of_that_call():
+    made = run(tl.OneAnswer(model="no/such"))
+    assert made.stopped == "error"
+    assert "unknown model 'no/such'" in next(e.error for e in made.events if isinstance(e, Reply))
+
+
+# Bugs in a strategy.
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 3])
+def test_an_exception_ends_the_run_and_is_raised(rounds):
+    closed = []
+
+    def say(at):
+        def branch(k):
+            try:
+                for turn in range(5):
+                    yield from asking(draw=10 * k + turn)
+                    if k == 2 and turn == rounds - 1:
+                        raise ZeroDivisionError("a bug")
+            finally:
+                closed.append(k)
+
+        if rounds == 0:
+            raise ZeroDivisionError("a bug")
+        yield from tl.every([branch(k) for k in range(4)])
+
+    error, last = ended(saying(say), model=Scripted(latency=shuffled(0)))
+    assert isinstance(error, ZeroDivisionError)
+    assert (last.stopped, last.error, last.answer) == ("error", "ZeroDivisionError: a bug", "")
+    assert sorted(closed) == ([] if rounds == 0 else [0, 1, 2, 3])
+    assert len(Tree.of(last.events)) == 1
+    assert wait(last.replay()).divergence is None  # it meets the bug again
+
+
+@pytest.mark.parametrize(
+    ("say", "error", "told"),
+    [
+        (lambda at: iter([asking()]), TypeError, "yielded a generator.*`yield from` forgotten"),
+        (lambda at: iter([tl.every([])]), TypeError, "yielded a generator.*`yield from` forgotten"),
+        (lambda at: iter([None]), TypeError, "yielded a NoneType"),
+        (lambda at: iter(["text"]), TypeError, "yielded a str"),
+        (lambda at: iter([Reply("x")]), TypeError, "yielded a Reply"),
+        (lambda at: iter([]), TypeError, "returned NoneType, not an Answer"),
+        (lambda at: iter([Thought(at, None, "again")]), ValueError, "'0' is recorded twice"),
+        (lambda at: iter([Thought("7.1", "7", "x")]), ValueError, "unknown parent '7'"),
+        (lambda at: iter([Scored("7", 1.0)]), ValueError, "unknown thought '7'"),
+        (lambda at: iter([Scored(at, 1.5)]), ValueError, "scored 1.5"),
+        (lambda at: iter([Scored(at, float("nan"))]), ValueError, "scored nan"),
+        (lambda at: iter([tl.Decided("7", "kept")]), ValueError, "unknown thought '7'"),
+        (lambda at: tl.every([1, 2]), TypeError, "every was given a int"),
+        (lambda at: tl.every([asking()], at_once=0), ValueError, "at_once must be 1 or more, not 0"),
+        (lambda at: tl.every([asking()], at_once=-1), ValueError, "at_once must be 1 or more, not -1"),
+    ],
+)
+def test_what_a_strategy_may_not_yield_is_told_clearly(say, error, told):
+    with within_seconds(20):
+        caught, last = ended(saying(say))
+    assert isinstance(caught, error)
+    assert re.search(told, str(caught))
+    assert last.stopped == "error"
+
+
+class NoGenerator(tl.Strategy):
+    kind = "test_driver.no_generator"
+
+    def think(self, task, at="0"):
+        return tl.Answer("x", "answered")
+
+
+class Forgets(tl.Strategy):
+    kind = "test_driver.forgets"
+
+    def think(self, task, at="0"):
+        yield Thought(at, None, task.question)
+        return tl.OneAnswer().think(task, f"{at}.0")
+
+
+def test_a_think_that_is_no_generator_is_told_clearly():
+    caught, last = ended(NoGenerator())
+    assert "think must be a generator" in str(caught)
+    assert last.stopped == "error"
+    caught, _ = ended(Forgets())
+    assert "think returned generator, not an Answer" in str(caught)
+    assert "`yield from` forgotten" in str(caught)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (tl.Answer(24, "answered"), "24"),
+        (tl.Answer("x", "answered", "0.9"), "unknown thought '0.9'"),
+        (tl.Answer("x", "answered", "0", None, ("0.8",)), "unknown thought '0.8'"),
+    ],
+)
+def test_an_answer_that_no_file_could_give_back_is_refused(answer, told):
+    def say(at):
+        yield from tl.every([])
+        return answer
+
+    caught, last = ended(saying(say))
+    assert told in str(caught)
+    assert last.stopped == "error"
+
+
+def test_one_draw_asked_twice_is_an_error_that_names_the_thought():
+    def say(at):
+        yield Thought("0.1", at, "a")
+        yield from asking("0.1")
+        yield from asking("0.1")
+
+    caught, _ = ended(saying(say))
+    assert isinstance(caught, ValueError)
+    assert "draw 0 of one ask prompt was asked twice for thought 0.1" in str(caught)
+
+
+def test_one_draw_of_several_models_or_attempts_is_several_draws():
+    def say(at):
+        calls = [Call(at, "ask", (Message("user", "p"),), model=name) for name in (None, "a", "b")]
+        replies = yield from tl.every([tl.ask(call) for call in calls])
+        replies += yield from tl.every([tl.attempt(k, asking(at)) for k in (1, 2)])
+        return tl.Answer(str(len(replies)), "answered")
+
+    assert run(saying(say)).answer == "5"
+
+
+def test_a_run_deeper_than_1000_steps_is_refused_and_1000_is_not():
+    def chain(depth):
+        def say(at):
+            for _ in range(depth):
+                yield Thought(f"{at}.0", at, "deeper")
+                at = f"{at}.0"
+            return tl.Answer("down", "answered", at)
+
+        return say
+
+    made = run(saying(chain(1000)))
+    assert made.best.depth == 1000
+    assert len(made.solution_path) == 1001
+    caught, last = ended(saying(chain(1001)))
+    assert "deeper than 1000 steps" in str(caught)
+    assert len(last.tree) == 1001
+
+
+def endless_sequence(at):
+    for draw in range(10**9):
+        yield from asking(draw=draw)
+
+
+def endless_rounds(at):
+    for draw in range(10**9):
+        yield from tl.every([asking(draw=2 * draw), asking(draw=2 * draw + 1)])
+
+
+def endless_parts(at):
+    for draw in range(10**9):
+        yield from tl.within(tl.Budget(usd=5), asking(draw=draw))
+
+
+def endless_in_a_branch(at):
+    yield from tl.every([endless_sequence(at), asking("0", 10**9 + 1)])
+
+
+@pytest.mark.parametrize("say", [endless_sequence, endless_rounds, endless_parts, endless_in_a_branch])
+@pytest.mark.parametrize("budget", [{"calls": 5}, {"seconds": 0.02}, {"output_tokens": 30}], ids=str)
+def test_a_strategy_that_goes_on_asking_after_refusals_is_closed(say, budget):
+    with within_seconds(20):
+        caught, last = ended(saying(say), model=Scripted(lambda call: "x" * 20), budget=tl.Budget(**budget))
+    assert "goes on asking after 100 refusals" in str(caught)
+    assert last.stopped == "error"
+    assert last.diagnostics["refused_calls"] <= 300
+    assert wait(last.replay()).divergence is None
+
+
+def test_refusals_that_are_not_in_a_row_are_patiently_answered():
+    def say(at):
+        for k in range(150):
+            yield from tl.within(tl.Budget(calls=0), asking(draw=2 * k))
+            yield from asking(draw=2 * k + 1)
+        return tl.Answer("done", "answered")
+
+    assert run(saying(say)).answer == "done"
+
+
+def test_a_strategy_that_will_not_be_closed_does_not_hide_what_happened():
+    def say(at):
+        def stubborn():
+            try:
+                yield from asking()
+            finally:
+                yield Note("too.late", at, {})
+
+        def bug():
+            yield from asking(draw=1)
+            raise ZeroDivisionError("a bug")
+
+        yield from tl.every([stubborn(), bug()])
+
+    async def model(call):
+        await asyncio.sleep(0 if call.draw else 1000)
+        return "x"
+
+    caught, last = ended(saying(say), model=model)
+    assert isinstance(caught, ZeroDivisionError)
+    assert last.error == "ZeroDivisionError: a bug"
+
+
+def test_a_watcher_that_fails_ends_the_run_and_lets_go_of_the_file(tmp_path):
+    lab = tl.Lab(Scripted(), runs=tmp_path)
+
+    def watch(lines):
+        raise ZeroDivisionError("in the watcher")
+
+    with pytest.raises(ZeroDivisionError, match="in the watcher"):
+        wait(lab.run(SEARCH, TASK, watch=watch))
+    assert lab.last.stopped == "error"
+    assert wait(lab.resume(lab.last.path)).events == run(SEARCH).events  # nobody holds its lock
+
+
+@pytest.mark.parametrize("wrong", [{"strategy": "beam"}, {"task": "1+1?"}, {"repeat": -1}])
+def test_wrong_arguments_are_told_before_anything_is_made(tmp_path, wrong):
+    options = {"strategy": SEARCH, "task": TASK, **wrong}
+    with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
+        wait(tl.Lab(Scripted(), runs=tmp_path / "runs").run(**options))
+    assert not (tmp_path / "runs").exists()
+
+
+# Cancelling.
+
+
+async def cancelled_after(seconds, strategy, lab, **options):
+    before = asyncio.all_tasks()
+    under_way = asyncio.ensure_future(lab.run(strategy, TASK, **options))
+    await asyncio.sleep(seconds)
+    under_way.cancel()
+    await asyncio.wait([under_way])
+    assert all(task.cancelling() for task in asyncio.all_tasks() - before)
+    return under_way
+
+
+@several
+def test_cancelling_at_any_moment_leaves_a_valid_run(strategy, tmp_path):
+    roll = random.Random(strategy.kind)
+    free = run(strategy)
+    stops = set()
+    for k in range(8):
+        lab = tl.Lab(Scripted(latency=shuffled(k, 0.004)), runs=tmp_path)
+        done = wait(cancelled_after(roll.random() * 0.015 + 0.0005, strategy, lab))
+        made = lab.last
+        stops.add(made.stopped)
+        assert made.stopped in ("cancelled", free.stopped)
+        assert done.cancelled() or made.stopped == free.stopped
+        assert Tree.of(made.events) == made.tree
+        assert wait(made.replay()).divergence is None
+        assert tl.load(made.path).events == made.events
+        if made.stopped == "cancelled":
+            assert wait(tl.Lab(Scripted()).resume(made.path)).events == free.events
+    assert "cancelled" in stops
+
+
+def test_a_cancelled_search_answers_with_what_it_has():
+    lab = tl.Lab(Scripted(latency=lambda call: 0.01), runs=None)
+    wait(cancelled_after(0.025, tl.TreeOfThoughts(branch_factor=3, evaluate=lambda task, path: 0.5), lab))
+    assert lab.last.stopped == "cancelled"
+    assert lab.last.answer.startswith("step")
+    assert lab.last.best is not None
+
+
+@pytest.mark.parametrize("budget", [{"calls": 6}, {"output_tokens": 20}, {"seconds": 5}], ids=str)
+def test_cancelling_under_a_budget_leaves_a_valid_run(budget):
+    for k in range(4):
+        lab = tl.Lab(Scripted(latency=lambda call: 0.002), runs=None)
+        wait(cancelled_after(0.001 + k * 0.003, SEARCH, lab, budget=tl.Budget(**budget)))
+        assert lab.last.stopped in ("cancelled", f"budget:{next(iter(budget))}")
+        assert wait(lab.last.replay()).divergence is None
+
+
+def raises_on_refusal(at):
+    reply = yield from asking()
+    return tl.Answer({None: "fine"}[reply.error], "answered")
+
+
+@pytest.mark.parametrize("say", [endless_sequence, endless_rounds, endless_in_a_branch, raises_on_refusal])
+def test_a_strategy_that_takes_cancelling_badly_is_cancelled_all_the_same(say):
+    lab = tl.Lab(Scripted(latency=lambda call: 0.003), runs=None)
+    with within_seconds(20):
+        done = wait(cancelled_after(0.01 if say is not raises_on_refusal else 0.001, saying(say), lab))
+    assert done.cancelled()
+    assert lab.last.stopped == "cancelled"
+    assert wait(lab.last.replay()).divergence is None
+
+
+def test_cancelling_before_the_first_step_does_no_harm():
+    lab = tl.Lab(Scripted(), runs=None)
+
+    async def main():
+        under_way = asyncio.ensure_future(lab.run(SEARCH, TASK))
+        under_way.cancel()
+        await asyncio.wait([under_way])
+        return under_way.cancelled()
+
+    assert wait(main())
+    assert lab.last is None
+
+
+SCRIPT = """
+import asyncio, sys
+from support import *
+lab = tl.Lab(Scripted(latency=lambda call: 0.02), runs=sys.argv[1])
+strategy = tl.TreeOfThoughts(branch_factor=5, max_depth=200, parallel=False, solved_threshold=None)
+print("begun", flush=True)
+try:
+    asyncio.run(lab.run(strategy, TASK))
+except KeyboardInterrupt:
+    print(lab.last.stopped, len(lab.last.tree), flush=True)
+"""
+
+
+def test_an_interrupted_script_has_a_valid_run(tmp_path):
+    child = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", SCRIPT, str(tmp_path)],
+        env=ENVIRON,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout.readline() == "begun\n"
+    time.sleep(0.3)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=20)
+    assert err == ""
+    assert child.returncode == 0
+    stopped, size = out.split()
+    (path,) = tmp_path.glob("*.jsonl")
+    made = tl.load(path)
+    assert (made.stopped, len(made.tree)) == (stopped, int(size)) == ("cancelled", len(made.tree))
+    assert wait(made.replay()).divergence is None
+
+
+# Streams.
+
+
+@several
+def test_a_stream_to_its_end_has_every_record_of_the_run(strategy):
+    lab = tl.Lab(Scripted(latency=shuffled(3)), runs=None)
+
+    async def main():
+        stream = lab.stream(strategy, TASK)
+        seen = [event async for event in stream]
+        return seen, stream.run
+
+    seen, made = wait(main())
+    assert made is lab.last
+    assert seen == [line.e for line in made.lines]
+    assert sorted(map(repr, seen)) == sorted(map(repr, made.events))
+    assert made.events == run(strategy).events
+
+
+def test_leaving_a_stream_cancels_its_run():
+    model = Scripted(latency=lambda call: 0.005)
+    lab = tl.Lab(model, runs=None)
+
+    async def main(most):
+        seen = 0
+        async for _ in (stream := lab.stream(SEARCH, TASK)):
+            seen += 1
+            if seen >= most:
+                break
+        for _ in range(10):
+            await asyncio.sleep(0)
+        calls = len(model.calls)
+        await asyncio.sleep(0.02)
+        assert len(model.calls) == calls
+        return stream.run
+
+    for most in (1, 5, 12, 30):
+        made = wait(main(most))
+        assert made.stopped == "cancelled"
+        assert wait(made.replay()).divergence is None
+
+
+def test_a_stream_gives_its_own_run_when_others_are_under_way():
+    async def main():
+        lab = tl.Lab(Scripted(latency=lambda call: 0.002), runs=None)
+        other = asyncio.ensure_future(lab.run(tl.SelfConsistency(attempts=3), TASK))
+        streams = [lab.stream(SEARCH, TASK, repeat=k) for k in (1, 2, 3)]
+
+        async def leave(stream, most):
+            async for _ in (records := aiter(stream)):
+                most -= 1
+                if most == 0:
+                    break
+            await records.aclose()
+
+        await asyncio.gather(*(leave(stream, 8 * k) for k, stream in enumerate(streams, 1)))
+        await other
+        return streams
+
+    for k, stream in enumerate(wait(main()), 1):
+        assert stream.run.header.repeat == k
+        assert stream.run.stopped == "cancelled"
+
+
+def test_a_stream_raises_a_bug_and_holds_the_run():
+    def say(at):
+        yield from asking()
+        raise ZeroDivisionError("a bug")
+
+    async def main():
+        stream = tl.Lab(Scripted(), runs=None).stream(saying(say), TASK)
+        with pytest.raises(ZeroDivisionError):
+            async for _ in stream:
+                pass
+        return stream.run
+
+    assert wait(main()).error == "ZeroDivisionError: a bug"
+
+
+def test_cancelling_whoever_reads_a_stream_cancels_the_run():
+    async def main():
+        stream = tl.Lab(Scripted(latency=lambda call: 0.005), runs=None).stream(SEARCH, TASK)
+
+        async def read():
+            async for _ in stream:
+                pass
+
+        reader = asyncio.ensure_future(read())
+        await asyncio.sleep(0.012)
+        reader.cancel()
+        await asyncio.wait([reader])
+        return reader.cancelled(), stream.run
+
+    was, made = wait(main())
+    assert was
+    assert made.stopped == "cancelled"
+
+
+# Branches.
+
+
+def test_nested_branches_come_back_in_their_order():
+    def level(path):
+        if len(path) == 3:
+            reply = yield from asking(prompt=str(path))
+            return reply.text
+        return (yield from tl.every([level((*path, k)) for k in range(3)]))
+
+    def say(at):
+        return tl.Answer(json.dumps((yield from level(()))), "answered")
+
+    def reply(call):
+        return call.prompt
+
+    made = run(saying(say), model=Scripted(reply, latency=shuffled(5)))
+    found = json.loads(made.answer)
+    assert found == [[[str((a, b, c)) for c in range(3)] for b in range(3)] for a in range(3)]
+
+
+def test_no_branches_give_no_results_at_once():
+    def say(at):
+        none = yield from tl.every([])
+        nested = yield from tl.every([tl.every([]), tl.every([])])
+        return tl.Answer(repr((none, nested)), "answered")
+
+    made = run(saying(say))
+    assert made.answer == "([], [[], []])"
+    assert wait(made.replay()).identical
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5, None])
+def test_at_once_is_how_many_are_under_way_at_most(at_once):
+    under_way, most, order = 0, 0, []
+
+    async def model(call):
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        order.append(call.draw)
+        await asyncio.sleep(dice(call).random() * 0.003)
+        under_way -= 1
+        return "x"
+
+    def say(at):
+        def branch(k):
+            yield from asking(draw=2 * k)
+            yield from asking(draw=2 * k + 1)
+            return k
+
+        found = yield from tl.every([branch(k) for k in range(12)], at_once=at_once)
+        return tl.Answer(str(found), "answered")
+
+    made = run(saying(say), model=model)
+    assert made.answer == str(list(range(12)))
+    assert most == (at_once or 12)
+    if at_once == 1:
+        assert order == list(range(24))
+
+
+def test_a_branch_goes_on_as_soon_as_its_own_reply_is_there():
+    async def model(call):
+        await asyncio.sleep(0.05 if call.prompt == "slow" else 0)
+        return "x"
+
+    def say(at):
+        def branch(name):
+            for draw in range(5):
+                yield from asking(prompt=name, draw=draw if name == "fast" else 0)
+                yield Note("step", at, {"name": name})
+                if name == "slow":
+                    return
+
+        yield from tl.every([branch("slow"), branch("fast")])
+        return tl.Answer("", "answered")
+
+    made = run(saying(say), model=model)
+    live = [line.e.data["name"] for line in made.lines if isinstance(line.e, Note)]
+    assert live == ["fast"] * 5 + ["slow"]
+    assert [e.data["name"] for e in made.events if isinstance(e, Note)] == ["slow"] + ["fast"] * 5
+
+
+# Far and deep.
+
+
+def test_a_strategy_may_ask_50_000_times_in_sequence():
+    def say(at):
+        for draw in range(50_000):
+            reply = yield from asking(draw=draw)
+        return tl.Answer(reply.text, "answered")
+
+    async def model(call):
+        return "x"
+
+    made = run(saying(say), model=model)
+    assert made.usage.calls == 50_000
+    assert made.stopped == "answered"
+
+
+def test_a_strategy_may_yield_50_000_events_and_branches():
+    def say(at):
+        def branch(k):
+            yield Thought(f"{at}.{k}", at, "x")
+
+        yield from tl.every([branch(k) for k in range(50_000)], at_once=3)
+        return tl.Answer("", "answered")
+
+    assert len(run(saying(say)).tree) == 50_001
+
+
+@pytest.mark.parametrize("nest", ["every", "within"])
+def test_900_nested_levels_work(nest):
+    def level(depth):
+        if depth == 0:
+            return (yield from asking())
+        if nest == "within":
+            return (yield from tl.within(tl.Budget(), level(depth - 1)))
+        return (yield from tl.every([level(depth - 1)]))[0]
+
+    def say(at):
+        return tl.Answer((yield from level(900)).text, "answered")
+
+    made = run(saying(say))
+    assert made.stopped == "answered"
+    assert wait(made.replay()).identical
+
+
+class Wraps(tl.Strategy):
+    kind = "test_driver.wraps"
+    depth: int
+
+    def think(self, task, at="0"):
+        yield Thought(at, parent_of(at), "x")
+        inner = Wraps(depth=self.depth - 1) if self.depth else tl.OneAnswer()
+        (answer,) = yield from tl.every([inner.think(task, f"{at}.0")])
+        return answer
+
+
+def test_900_nested_strategies_work():
+    made = run(Wraps(depth=900))
+    assert made.best.depth == 902
+    assert wait(made.replay()).identical
+
+
+# Endings.
+
+
+def test_generators_are_closed_when_the_run_is_over():
+    closed = []
+
+    def say(at):
+        def branch(k):
+            try:
+                for draw in range(100):
+                    yield from asking(draw=100 * k + draw)
+            finally:
+                closed.append(k)
+
+        try:
+            yield from tl.every([branch(k) for k in range(3)])
+        finally:
+            closed.append("root")
+
+    lab = tl.Lab(Scripted(latency=lambda call: 0.005), runs=None, timeout=None)
+    wait(cancelled_after(0.012, saying(say), lab))
+    assert closed[-1] == "root"
+    assert sorted(closed[:-1]) == [0, 1, 2]
+
+
+def test_no_task_outlives_its_run():
+    async def main():
+        before = asyncio.all_tasks()
+        lab = tl.Lab(Scripted(latency=shuffled(0)), runs=None)
+        await lab.run(SEARCH, TASK)
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == before
+        await lab.run(SEARCH, TASK, budget=tl.Budget(seconds=0.003))
+        await asyncio.sleep(0.001)
+        assert asyncio.all_tasks() == before
+        await cancelled_after(0.003, SEARCH, lab)
+        await asyncio.sleep(0.001)
+        assert asyncio.all_tasks() == before
+
+    wait(main())
