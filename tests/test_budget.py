@@ -267,7 +267,7 @@ def test_a_cap_on_seconds_ends_the_calls_in_flight():
 
 def test_a_model_that_will_not_be_cancelled_does_not_hold_the_run_up():
     async def stubborn(call):
-        end = asyncio.get_running_loop().time() + 0.3
+        end = asyncio.get_running_loop().time() + 0.6
         while (left := end - asyncio.get_running_loop().time()) > 0:
             try:
                 await asyncio.sleep(left)
@@ -278,11 +278,11 @@ def test_a_model_that_will_not_be_cancelled_does_not_hold_the_run_up():
     async def main():
         made = await tl.Lab(stubborn, runs=None).run(Asks(count=3), TASK, budget=tl.Budget(seconds=0.02))
         taken = made.seconds
-        await asyncio.sleep(0.4)  # the late replies come, and change nothing
+        await asyncio.sleep(0.7)  # the late replies come, and change nothing
         return made, taken
 
     made, taken = wait(main())
-    assert taken < 0.25
+    assert taken < 0.5
     assert (made.stopped, made.answer) == ("budget:seconds", "0")
 
 

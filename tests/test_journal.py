@@ -151,7 +151,7 @@ def test_a_finished_run_is_only_loaded(whole):
 
 def test_a_cancelled_run_is_finished(tmp_path):
     async def main(after):
-        lab = tl.Lab(Scripted(latency=lambda call: 0.002), runs=tmp_path)
+        lab = tl.Lab(Scripted(latency=lambda call: 0.01), runs=tmp_path)
         under_way = asyncio.ensure_future(lab.run(SEARCH, TASK))
         await asyncio.sleep(after)
         under_way.cancel()
@@ -163,7 +163,7 @@ def test_a_cancelled_run_is_finished(tmp_path):
         return cancelled, await tl.Lab(model).resume(cancelled.path), known + len(model.calls)
 
     free = wait(tl.Lab(Scripted(), runs=None).run(SEARCH, TASK))
-    for after in (0.001, 0.005, 0.012):
+    for after in (0.005, 0.02, 0.035):
         cancelled, resumed, calls = wait(main(after))
         assert cancelled.stopped == "cancelled"
         assert resumed.events == free.events

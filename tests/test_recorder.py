@@ -241,7 +241,7 @@ def test_numpy_numbers_are_written_as_numbers(tmp_path):
 def test_a_lone_surrogate_is_written_as_a_question_mark(tmp_path):
     with tl.Recorder("mine", path=tmp_path / "a.jsonl") as recorder:
         root = recorder.thought("a \ud800 b")
-        recorder.call(root, "p", "a \udfff reply")
+        recorder.call(root, "a \ud800 prompt", "a \udfff reply")
         recorder.end("the \ud800 end", node=root)
     run = tl.load(tmp_path / "a.jsonl")
     assert run.events == recorder.run.events

@@ -59,6 +59,24 @@ class Join:
         self.waiting: Iterator[Branch] = iter(())
 
 
+class Asked:
+    """A call that was admitted and has no reply yet. `worker` is None until one takes it."""
+
+    __slots__ = ("branch", "call", "needs", "position", "worker")
+
+    def __init__(self, branch: Branch, position: Position, call: Call, needs: Needs):
+        self.branch = branch
+        self.position = position
+        self.call = call
+        self.needs = needs
+        self.worker: asyncio.Task[None] | None = None
+
+    def cancel(self) -> None:
+        """Stop the model's work on it."""
+        if self.worker is not None:
+            self.worker.cancel()
+
+
 class Driver:
     """Carries out one run. `drive` does it; the recorder then holds everything that happened."""
 
@@ -82,14 +100,17 @@ class Driver:
         self.root = Scope(None, budget, recorder.now)
         self.ready: deque[tuple[Branch, Any]] = deque()
         self.open: dict[Branch, None] = {}
-        self.asked: dict[Branch, tuple[Position, Call, Needs, asyncio.Task[None]]] = {}
+        self.asked: dict[Branch, Asked] = {}
+        self.untaken: deque[Asked] = deque()
+        self.hiring = False
+        self.workers: set[asyncio.Task[None]] = set()  # the loop itself holds tasks only weakly
         self.held: deque[tuple[Branch, Position, Call]] = deque()
         self.thoughts: set[str] = set()
         self.draws: set[tuple[str, str, int, Any]] = set()
         self.cancelled = False
         self.woken = False
         self.timers: list[asyncio.TimerHandle] = []
-        self.overdue: deque[tuple[float, Branch, Position]] = deque()
+        self.overdue: deque[tuple[float, Asked]] = deque()
         self.overdue_timer: asyncio.TimerHandle | None = None
 
     async def drive(self, thinking: Thinking[Answer]) -> Answer:
@@ -256,34 +277,50 @@ class Driver:
             return True
         if branch.scope.chain:
             self._warn(branch.scope, call.at)
-        self.asked[branch] = (
-            position,
-            call,
-            needs,
-            self.loop.create_task(self._call(branch, position, call)),
-        )
+        asked = self.asked[branch] = Asked(branch, position, call, needs)
+        self.untaken.append(asked)
+        self._hire()
         if self.timeout is not None:
-            self.overdue.append((self.loop.time() + self.timeout, branch, position))
+            self.overdue.append((self.loop.time() + self.timeout, asked))
             self._watch_overdue()
         return True
 
-    async def _call(self, branch: Branch, position: Position, call: Call) -> None:
-        try:
-            reply = _reply(await self.model(call)(call))
-        except (Exception, asyncio.CancelledError) as error:  # whatever a model does is an answer
-            reply = Reply(error=_readable(f"{type(error).__name__}: {error}"))
-        self._receive(branch, position, reply)
+    def _hire(self) -> None:
+        """See that a worker is on its way. It hires the next before it takes a call that may wait:
+        so each call that waits has a task of its own, and those that do not share one."""
+        if not self.hiring:
+            self.hiring = True
+            self.workers.add(worker := self.loop.create_task(self._work()))
+            worker.add_done_callback(self.workers.discard)
 
-    def _receive(self, branch: Branch, position: Position, reply: Reply) -> None:
-        asked = self.asked.get(branch)
-        if asked is None or asked[0] != position or (self.done.done() and not self.done.cancelled()):
+    async def _work(self) -> None:
+        self.hiring = False
+        while self.untaken:
+            asked = self.untaken.popleft()
+            if self.asked.get(asked.branch) is not asked:
+                continue  # its time was up before anybody took it
+            asked.worker = asyncio.current_task()
+            if self.untaken:
+                self._hire()
+            try:
+                reply = _reply(await self.model(asked.call)(asked.call))
+            except (Exception, asyncio.CancelledError) as error:  # whatever a model does is an answer
+                if self.asked.get(asked.branch) is not asked:
+                    return  # cancelled from here
+                reply = Reply(error=_readable(f"{type(error).__name__}: {error}"))
+            self._receive(asked, reply)
+
+    def _receive(self, asked: Asked, reply: Reply) -> None:
+        branch = asked.branch
+        if self.asked.get(branch) is not asked or (self.done.done() and not self.done.cancelled()):
             return  # its time was up, or the run is over
-        _, call, needs, _ = self.asked.pop(branch)
+        del self.asked[branch]
         if branch.scope.chain:
-            branch.scope.settle(call, reply, needs)
-            self._warn(branch.scope, call.at)
-        self._answer(branch, position, reply, paid=reply.cost)
-        self._let_go()
+            branch.scope.settle(asked.call, reply, asked.needs)
+            self._warn(branch.scope, asked.call.at)
+        self._answer(branch, asked.position, reply, paid=reply.cost)
+        if self.held:
+            self._let_go()
         self._wake()
 
     def _watch_overdue(self) -> None:
@@ -294,13 +331,12 @@ class Driver:
     def _end_overdue(self) -> None:
         self.overdue_timer = None
         while self.overdue and not self.done.done():
-            end, branch, position = self.overdue[0]
-            asked = self.asked.get(branch)
-            if asked is not None and asked[0] == position:
+            end, asked = self.overdue[0]
+            if self.asked.get(asked.branch) is asked:
                 if end > self.loop.time():
                     break
-                asked[3].cancel()
-                self._receive(branch, position, Reply(error=f"timeout: no reply within {self.timeout:g} s"))
+                asked.cancel()
+                self._receive(asked, Reply(error=f"timeout: no reply within {self.timeout:g} s"))
             self.overdue.popleft()
         self._watch_overdue()
 
@@ -343,12 +379,12 @@ class Driver:
         if self.done.done():
             return
         scope.refused = scope.refused or "budget:seconds"
-        for branch in [branch for branch in self.asked if scope in branch.scope.chain]:
-            position, call, needs, task = self.asked.pop(branch)
-            task.cancel()
-            branch.scope.settle(call, Reply(error=scope.refused), needs)
-            self._beside("budget.exceeded", call.at, cap="seconds")
-            self._refuse(branch, position, "budget:seconds")
+        for asked in [asked for asked in self.asked.values() if scope in asked.branch.scope.chain]:
+            del self.asked[asked.branch]
+            asked.cancel()
+            asked.branch.scope.settle(asked.call, Reply(error=scope.refused), asked.needs)
+            self._beside("budget.exceeded", asked.call.at, cap="seconds")
+            self._refuse(asked.branch, asked.position, "budget:seconds")
         self._let_go()
         self._wake()
 
@@ -361,11 +397,9 @@ class Driver:
         if self.done.done():
             return self._reached()
         self.cancelled = True
-        waiting = [(position, branch) for branch, (position, *_) in self.asked.items()]
+        waiting = [(asked.position, asked.branch) for asked in self.asked.values()]
         waiting += [(position, branch) for branch, position, _ in self.held]
-        for *_, task in self.asked.values():
-            task.cancel()
-        self.asked.clear()
+        self._stop_working()
         self.held.clear()
         for position, branch in sorted(waiting, key=lambda pair: pair[0]):
             self._refuse(branch, position, "cancelled")
@@ -377,6 +411,13 @@ class Driver:
         if self.done.done() and self.done.exception() is None:
             return self.done.result()
         return Answer("", "cancelled")
+
+    def _stop_working(self) -> None:
+        working = list(self.asked.values())
+        self.asked.clear()
+        self.untaken.clear()
+        for asked in working:
+            asked.cancel()
 
     def _end(self, answer: Answer) -> None:
         stop = answer.stop
@@ -396,9 +437,7 @@ class Driver:
         for timer in [*self.timers, self.overdue_timer]:
             if timer is not None:
                 timer.cancel()
-        for *_, task in self.asked.values():
-            task.cancel()
-        self.asked.clear()
+        self._stop_working()
         for branch in reversed(self.open):
             branch.thinking.close()
 
@@ -414,6 +453,8 @@ def _reply(got: Any) -> Reply:
 
 def _readable(text: str) -> str:
     """`text`, with the lone surrogates that no file could hold replaced."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

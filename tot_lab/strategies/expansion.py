@@ -152,7 +152,9 @@ class Expansion(Prompting):
         prompt = self._fill(self.evaluator_prompt, task, path[:-1], candidate=path[-1])
         prompt = prompt or task.domain.value_prompt(task, path)
         draws, error = yield from self._draws(task, path, id, "value", prompt, task.domain.read_value)
-        return (yield from said(self._combined(task, id, "value", draws, error)))
+        scored = self._combined(task, id, "value", draws, error)
+        yield scored
+        return [scored]
 
     def _joint(self, task: Task, path: Path, parent: str, events: Sequence[Event]) -> Thinking[list[Event]]:
         """One score each for the children that `events` tell of, out of one reply."""
