@@ -13,9 +13,11 @@ from tot_lab.core.calls import Call, Reply, estimated_tokens
 from tot_lab.core.thinking import Budget
 
 AMOUNTS = ("input_tokens", "output_tokens", "tokens", "usd")
-WAIT = "wait"
+WAIT = Reply(error="wait")
+"""Stands for: the call must be held back for now."""
+WITHIN = "within"
+"""`finish` of a refusal by the budget of a part of the run; one by the run's own has none."""
 WARN_AT = 0.8
-
 
 Needs = list[dict[str, float]]
 """What one call reserves, by amount, in each scope of its chain."""
@@ -43,7 +45,6 @@ class Scope:
         self.reserved = dict.fromkeys(self.caps, 0.0)
         self.largest: dict[str, float] = {}
         self.in_flight = 0
-        self.refused: str | None = None
         self.warned: set[str] = set()
         # Only scopes that can refuse anything are asked, innermost first.
         limits = self.calls_cap is not None or bool(self.caps) or self.deadline is not None
@@ -55,15 +56,15 @@ class Scope:
         left = [scope.calls_cap - scope.calls for scope in self.chain if scope.calls_cap is not None]
         return min(left) if left else None
 
-    def admit(self, call: Call, now: float) -> tuple[str, Needs]:
-        """ "" and what is reserved, when the call may be made; `WAIT`; or the refusal."""
+    def admit(self, call: Call, now: float) -> tuple[Reply | None, Needs]:
+        """None and what is reserved, when the call may be made; `WAIT`; or the refusal."""
         needs: Needs = []
         waits = False
         for scope in self.chain:
             verdict, need = scope._verdict(call, now)
-            if verdict and verdict != WAIT:
+            if verdict is not None and verdict is not WAIT:
                 return verdict, []
-            waits = waits or verdict == WAIT
+            waits = waits or verdict is WAIT
             needs.append(need)
         if waits:
             return WAIT, []
@@ -72,7 +73,7 @@ class Scope:
             scope.in_flight += 1
             for name, amount in need.items():
                 scope.reserved[name] += amount
-        return "", needs
+        return None, needs
 
     def settle(self, call: Call, reply: Reply, needs: Needs) -> None:
         """Give back what `call` had reserved, and count what it used."""
@@ -80,21 +81,15 @@ class Scope:
         for scope, need in zip(self.chain, needs, strict=True):
             scope.in_flight -= 1
             for name, amount in need.items():
-                scope.reserved[name] -= amount
-            scope._count(amounts)
+                scope.reserved[name] -= amount if scope.in_flight else scope.reserved[name]
+            scope._count(amounts, reply)
 
     def replayed(self, call: Call, reply: Reply) -> None:
         """Count a call that is answered from a journal, as when it was made."""
-        if reply.error is not None and reply.error.startswith("budget:"):
-            cap = reply.error.partition(":")[2]
-            for scope in self.chain:
-                if scope._has(cap):
-                    scope.refused = scope.refused or reply.error
-                    return
-        elif reply.error not in ("cancelled", "limit:at_most"):
+        if reply.error is None or not reply.error.startswith(("budget:", "cancelled", "limit:at_most")):
             for scope in self.chain:
                 scope.calls += 1
-                scope._count(used_by(call, reply))
+                scope._count(used_by(call, reply), reply)
 
     def warnings(self, now: float) -> list[tuple[str, float, float]]:
         """(cap, used, of) for each cap that has newly reached 80 %."""
@@ -113,43 +108,39 @@ class Scope:
                     found.append((name, used, cap))
         return found
 
-    def _has(self, cap: str) -> bool:
-        if cap == "calls":
-            return self.at_most is None and self.calls_cap is not None and self.calls >= self.calls_cap
-        return self.deadline is not None if cap == "seconds" else cap in self.caps
+    def refusal(self, cap: str) -> Reply:
+        """A refusal by this scope; whether it was the run's own budget is on record."""
+        return Reply(error=f"budget:{cap}", finish=None if self.parent is None else WITHIN)
 
-    def _count(self, amounts: dict[str, float]) -> None:
+    def _count(self, amounts: dict[str, float], reply: Reply) -> None:
         for name in self.caps:
             self.used[name] += amounts[name]
-            self.largest[name] = max(self.largest.get(name, 0.0), amounts[name])
+            if reply.error is None:  # a failed call does not tell what one needs
+                self.largest[name] = max(self.largest.get(name, 0.0), amounts[name])
 
-    def _verdict(self, call: Call, now: float) -> tuple[str, dict[str, float]]:
+    def _verdict(self, call: Call, now: float) -> tuple[Reply | None, dict[str, float]]:
         if self.calls_cap is not None and self.calls >= self.calls_cap:
             if self.at_most is not None:
-                return "limit:at_most", {}
-            return self._refuse("calls"), {}
+                return Reply(error="limit:at_most"), {}
+            return self.refusal("calls"), {}
         if self.deadline is not None and now >= self.deadline:
-            return self._refuse("seconds"), {}
+            return self.refusal("seconds"), {}
         need: dict[str, float] = {}
         for name, cap in self.caps.items():
             known = self._need(name, call)
             left = cap - self.used[name]
             if left <= 0:
-                return self._refuse(name), {}
+                return self.refusal(name), {}
             if known is None:  # nothing seen yet: one call at a time, and it may need all
                 if self.in_flight:
                     return WAIT, {}
                 known = left
             if known > left:
-                return self._refuse(name), {}
+                return self.refusal(name), {}
             if known > left - self.reserved[name]:
                 return WAIT, {}
             need[name] = known
-        return "", need
-
-    def _refuse(self, cap: str) -> str:
-        self.refused = f"budget:{cap}"
-        return self.refused
+        return None, need
 
     def _need(self, name: str, call: Call) -> float | None:
         """What `call` may use of an amount; None = nothing is known yet."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.budget import WAIT, Needs, Scope
+from tot_lab.budget import WAIT, WITHIN, Needs, Scope
 from tot_lab.core.calls import Call, Model, Reply
 from tot_lab.core.records import Decided, Ended, Note, Position, Scored, Thought
 from tot_lab.core.task import Answer
@@ -28,11 +28,14 @@ DEEPEST = 1000
 PATIENCE = 100
 """Refusals in a row after which a strategy that goes on asking is closed."""
 
+REFUSED = ("budget:", "cancelled", "limit:at_most")
+"""How the error of a refusal begins; a model's own errors never do."""
+
 
 class Branch:
     """One generator under way, and where in the program it is."""
 
-    __slots__ = ("index", "join", "prefix", "refusals", "scope", "step", "thinking")
+    __slots__ = ("answered", "index", "join", "prefix", "refusals", "scope", "step", "thinking")
 
     def __init__(
         self, thinking: Thinking[Any], prefix: Position, scope: Scope, join: Join | None, index: int
@@ -44,12 +47,13 @@ class Branch:
         self.index = index
         self.step = -1
         self.refusals = 0
+        self.answered = False
 
 
 class Join:
     """An `every` (or `within`) under way: who waits for it, what is still to start, what has come."""
 
-    __slots__ = ("left", "parent", "results", "single", "waiting")
+    __slots__ = ("answered", "left", "parent", "refused", "results", "single", "waiting")
 
     def __init__(self, parent: Branch, count: int, single: bool):
         self.parent = parent
@@ -57,6 +61,7 @@ class Join:
         self.left = count
         self.single = single
         self.waiting: Iterator[Branch] = iter(())
+        self.answered = self.refused = False
 
 
 class Asked:
@@ -106,9 +111,13 @@ class Driver:
         self.workers: set[asyncio.Task[None]] = set()  # the loop itself holds tasks only weakly
         self.held: deque[tuple[Branch, Position, Call]] = deque()
         self.thoughts: set[str] = set()
-        self.draws: set[tuple[str, str, int, Any]] = set()
+        self.draws: set[tuple[Any, ...]] = set()
         self.cancelled = False
+        self.cut_short = False
+        self.failed = False
+        self.spent: tuple[Position, str] | None = None
         self.woken = False
+        self.late: BaseException | None = None
         self.timers: list[asyncio.TimerHandle] = []
         self.overdue: deque[tuple[float, Asked]] = deque()
         self.overdue_timer: asyncio.TimerHandle | None = None
@@ -118,6 +127,8 @@ class Driver:
         either way the recorder holds a valid run."""
         self.loop = asyncio.get_running_loop()
         self.done: asyncio.Future[Answer] = self.loop.create_future()
+        if not hasattr(thinking, "send"):
+            thinking = _no_thinking(thinking)
         root = Branch(thinking, (), self.root, None, 0)
         self.branch = root
         self._watch_deadline(self.root)
@@ -125,10 +136,16 @@ class Driver:
         self._wake()
         try:
             answer = await self.done
+            if self.late is not None:
+                raise self.late
         except asyncio.CancelledError:
             self._end(self._cancel())
             raise
         except BaseException as error:
+            self.failed = True
+            if self.cancelled and not isinstance(error, Divergence):  # a cancelled run, made again
+                self._end(answer := Answer("", "cancelled"))
+                return answer
             self._end_with_error(error)
             raise
         finally:
@@ -157,8 +174,8 @@ class Driver:
             self.recorder.flush()
         except BaseException as error:
             if self.done.done():
-                raise
-            self.done.set_exception(error)
+                self.late = error  # in writing what the last turn brought
+            self._fail(error)
 
     def _advance(self, branch: Branch, value: Any) -> None:
         send = branch.thinking.send
@@ -201,6 +218,8 @@ class Driver:
         elif kind is Scored or kind is Decided:
             if event.id not in self.thoughts:
                 raise ValueError(f"{kind.__name__} names an unknown thought {event.id!r}")
+            if kind is Scored and event.score is not None and not 0 <= event.score <= 1:
+                raise ValueError(f"thought {event.id} was scored {event.score}; a score lies in 0–1")
         elif kind is not Note:
             raise TypeError(
                 f"a strategy yielded a {kind.__name__}: it may yield calls and events; was a "
@@ -210,6 +229,13 @@ class Driver:
 
     def _fork(self, branch: Branch, position: Position, step: Every) -> None:
         count = len(step.branches)
+        for thinking in step.branches:
+            if not hasattr(thinking, "send"):
+                raise TypeError(
+                    f"every was given a {type(thinking).__name__}, which is no thinking (a generator)"
+                )
+        if step.at_once is not None and step.at_once < 1:
+            raise ValueError(f"at_once must be 1 or more, not {step.at_once}")
         join = Join(branch, count, single=False)
         left = branch.scope.calls_left()
         fits = left is None or (step.at_most is not None and count * step.at_most <= left)
@@ -230,22 +256,34 @@ class Driver:
         self.open.pop(branch, None)
         join = branch.join
         if join is None:
-            if not isinstance(result, Answer):
-                raise TypeError(f"think returned {type(result).__name__}, not an Answer")
+            if not isinstance(result, Answer) or not isinstance(result.text, str):
+                got = f"an Answer of {result.text!r}" if isinstance(result, Answer) else type(result).__name__
+                raise TypeError(
+                    f"think returned {got}, not an Answer of a str; was a `yield from` forgotten?"
+                )
+            for id in (result.node, *result.ranked):
+                if id is not None and id not in self.thoughts:
+                    raise ValueError(f"the answer names an unknown thought {id!r}")
             self.done.set_result(result)
             return
         join.results[branch.index] = result
         join.left -= 1
+        join.answered = join.answered or branch.answered
+        join.refused = join.refused or branch.refusals > 0
         following = next(join.waiting, None)
         if following is not None:
             self._start(following)
         elif join.left == 0:
             self.ready.append((join.parent, join.results[0] if join.single else join.results))
+            if join.answered:
+                join.parent.answered, join.parent.refusals = True, 0
+            elif join.refused:
+                self._lose_patience(join.parent, "in all branches")
 
     # Calls.
 
     def _ask(self, branch: Branch, position: Position, call: Call) -> None:
-        key = (call.at, call.kind, call.draw, call.messages)
+        key = (call.at, call.kind, call.draw, call.messages, call.attempt, call.model)
         if key in self.draws:
             raise ValueError(
                 f"draw {call.draw} of one {call.kind} prompt was asked twice for thought {call.at}: "
@@ -259,20 +297,23 @@ class Driver:
         if known is not None:
             branch.scope.replayed(call, known)
             self.cancelled = self.cancelled or known.error == "cancelled"
-            self._answer(branch, position, known, paid=0.0)
+            if known.error is not None and known.error.startswith(REFUSED):
+                self._refuse(branch, position, known)
+            else:
+                self._answer(branch, position, known, paid=0.0)
         elif not self._admit(branch, position, call):
             self.held.append((branch, position, call))
 
     def _admit(self, branch: Branch, position: Position, call: Call) -> bool:
         """Make the call or refuse it; False = it must be held back for now."""
         if self.cancelled:
-            self._refuse(branch, position, "cancelled")
+            self._refuse(branch, position, Reply(error="cancelled"))
             return True
-        verdict, needs = branch.scope.admit(call, self.recorder.now) if branch.scope.chain else ("", [])
-        if verdict == WAIT:
+        verdict, needs = branch.scope.admit(call, self.recorder.now) if branch.scope.chain else (None, [])
+        if verdict is WAIT:
             return False
-        if verdict:
-            self._beside("budget.exceeded", call.at, cap=verdict.partition(":")[2])
+        if verdict is not None:
+            self._beside("budget.exceeded", call.at, cap=str(verdict.error).partition(":")[2])
             self._refuse(branch, position, verdict)
             return True
         if branch.scope.chain:
@@ -304,6 +345,9 @@ class Driver:
                 self._hire()
             try:
                 reply = _reply(await self.model(asked.call)(asked.call))
+            except Divergence as error:  # a replay came to a call that its record does not answer
+                self._fail(error)
+                return
             except (Exception, asyncio.CancelledError) as error:  # whatever a model does is an answer
                 if self.asked.get(asked.branch) is not asked:
                     return  # cancelled from here
@@ -347,17 +391,31 @@ class Driver:
 
     def _answer(self, branch: Branch, position: Position, reply: Reply, paid: float | None = None) -> None:
         self.recorder.record(position, reply, paid)
-        branch.refusals = 0
+        branch.answered, branch.refusals = True, 0
         self.ready.append((branch, reply))
 
-    def _refuse(self, branch: Branch, position: Position, why: str) -> None:
-        refusals = branch.refusals + 1
-        self._answer(branch, position, Reply(error=why))
-        branch.refusals = refusals
-        if refusals >= PATIENCE:
-            raise RuntimeError(
-                f"the strategy goes on asking after {PATIENCE} refusals ({why}); it was closed"
+    def _refuse(self, branch: Branch, position: Position, refusal: Reply) -> None:
+        self.recorder.record(position, refusal)
+        self.ready.append((branch, refusal))
+        error = str(refusal.error)
+        self.cut_short = self.cut_short or error == "cancelled"
+        if error.startswith("budget:") and refusal.finish != WITHIN:
+            self.spent = min(self.spent or (position, error), (position, error))
+        self._lose_patience(branch, refusal.error)
+
+    def _lose_patience(self, branch: Branch, why: str | None) -> None:
+        branch.refusals += 1
+        if branch.refusals >= PATIENCE:
+            self._fail(
+                RuntimeError(f"the strategy goes on asking after {PATIENCE} refusals ({why}); it was closed")
             )
+
+    def _fail(self, error: BaseException) -> None:
+        """End the run: no branch goes on, and no call that was not yet made is made."""
+        self.ready.clear()
+        self._stop_working()
+        if not self.done.done():
+            self.done.set_exception(error)
 
     def _warn(self, scope: Scope, at: str) -> None:
         for cap, used, of in scope.warnings(self.recorder.now):
@@ -378,13 +436,13 @@ class Driver:
         """Calls in flight or held back in `scope` end now."""
         if self.done.done():
             return
-        scope.refused = scope.refused or "budget:seconds"
         for asked in [asked for asked in self.asked.values() if scope in asked.branch.scope.chain]:
             del self.asked[asked.branch]
             asked.cancel()
-            asked.branch.scope.settle(asked.call, Reply(error=scope.refused), asked.needs)
+            refusal = scope.refusal("seconds")
+            asked.branch.scope.settle(asked.call, refusal, asked.needs)
             self._beside("budget.exceeded", asked.call.at, cap="seconds")
-            self._refuse(asked.branch, asked.position, "budget:seconds")
+            self._refuse(asked.branch, asked.position, refusal)
         self._let_go()
         self._wake()
 
@@ -402,7 +460,7 @@ class Driver:
         self._stop_working()
         self.held.clear()
         for position, branch in sorted(waiting, key=lambda pair: pair[0]):
-            self._refuse(branch, position, "cancelled")
+            self._refuse(branch, position, Reply(error="cancelled"))
         self._turn()
         return self._reached()
 
@@ -421,10 +479,10 @@ class Driver:
 
     def _end(self, answer: Answer) -> None:
         stop = answer.stop
-        if self.cancelled:
+        if self.cut_short:  # else it had what it needed when it was cancelled
             stop = "cancelled"
-        elif self.root.refused is not None and stop != "solved":
-            stop = self.root.refused
+        elif self.spent is not None and stop != "solved":
+            stop = self.spent[1]
         ended = Ended(stop, _readable(answer.text), answer.node, answer.score, answer.ranked)
         self.recorder.record((self.branch.step + 1,), ended)
 
@@ -439,16 +497,33 @@ class Driver:
                 timer.cancel()
         self._stop_working()
         for branch in reversed(self.open):
-            branch.thinking.close()
+            try:
+                branch.thinking.close()
+            except Exception as error:  # the run is over: what ended it is what counts
+                self._beside("close.failed", "", error=_readable(f"{type(error).__name__}: {error}"))
+
+
+_checked = msgspec.json.Decoder(Reply)
+_encoded = msgspec.json.Encoder().encode
 
 
 def _reply(got: Any) -> Reply:
+    """What a model returned, as a reply that a file can hold."""
     if isinstance(got, str):
-        return Reply(_readable(got))
+        return Reply(_readable("".join(got)))
     if not isinstance(got, Reply):
         return Reply(error=f"TypeError: the model returned {type(got).__name__}, not a Reply or a str")
-    text = _readable(got.text)
-    return got if text is got.text else msgspec.structs.replace(got, text=text)
+    said = {name: getattr(got, name) for name in ("text", "error", "thinking", "model", "finish")}
+    spoilt = {name: _readable(value) for name, value in said.items() if isinstance(value, str)}
+    got = msgspec.structs.replace(got, **spoilt)
+    if got.error is not None and str(got.error).startswith(REFUSED):
+        got = msgspec.structs.replace(got, error=f"model: {got.error}")
+    return _checked.decode(_encoded(got))
+
+
+def _no_thinking(got: Any) -> Thinking[Answer]:
+    raise TypeError(f"think must be a generator (it yields); it returned {type(got).__name__} at once")
+    yield  # which makes this one
 
 
 def _readable(text: str) -> str:

@@ -73,7 +73,14 @@ class Divergence(RuntimeError):
     """A run that was to repeat a record did something else: the message says what and where."""
 
 
-_encoder = msgspec.json.Encoder()
+def _scalar(value: Any) -> Any:
+    """numpy's numbers are written as the plain ones that they are."""
+    if type(value).__module__ == "numpy" and hasattr(value, "item") and not getattr(value, "ndim", 1):
+        return value.item()
+    raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_scalar)
 _line_decoder = msgspec.json.Decoder(Line)
 _header_decoder = msgspec.json.Decoder(Header)
 
@@ -96,15 +103,15 @@ def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]
                 f"{schema['tot_lab']}); this one ({__version__}) reads up to schema {SCHEMA}"
             )
         header = _header_decoder.decode(data[:first])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise JournalError(f"{path}, line 1: no header of a journal: {error}") from None
     try:
         return header, _line_decoder.decode_lines(data[first:end]), end
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         for number, line in enumerate(data[first:end].split(b"\n")[:-1], 2):
             try:
                 _line_decoder.decode(line)
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise JournalError(f"{path}, line {number}: {error}") from None
         raise
 
@@ -159,25 +166,29 @@ class Recorder:
         self._written = 0
         self._expected: dict[Position, list[Record]] = {}
         self._only_expected = False
+        self._resumed = False
         self._children: dict[str, int] = {}
         self._file: int | None = None
         self._size = 0
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            head = _encoder.encode(self.header) + b"\n"
             self._open(os.O_CREAT | os.O_EXCL)
-            self._append(_encoder.encode(self.header) + b"\n")
+            self._append(head)
 
     @classmethod
-    def resuming(cls, path: Path, header: Header, lines: list[Line], size: int) -> Recorder:
-        """A recorder that goes on with a journal after its first `size` bytes. What the run does
-        again must be what stands there."""
+    def resuming(cls, path: Path, header: Header, lines: list[Line], size: int, read: int) -> Recorder:
+        """A recorder that goes on with a journal, which had `read` bytes, after its first `size`
+        bytes. What the run does again must be what stands there; until it has, the file stays."""
         recorder = cls(header=header)
         recorder.expect(lines)
         recorder.path = path
         recorder._open(0)
-        os.ftruncate(recorder._file or 0, size)
+        if path.stat().st_size != read:
+            recorder.close()
+            raise JournalError(f"{path}: another process has just written this run; try again")
         recorder._size = size
-        recorder._written = len(lines)
+        recorder._resumed = True
         recorder._start -= lines[-1].t if lines else 0.0
         return recorder
 
@@ -209,7 +220,10 @@ class Recorder:
         expected = self._expected.get(position)
         if expected:
             known = expected.pop()
-            if known != record:
+            # Compared as a file holds them, where tuples are lists.
+            if known != record and _encoder.encode(known) != _encoder.encode(record):
+                if self._resumed:
+                    del self.lines[self._written :]
                 raise Divergence(f"at {_place(position, known)}: {_difference(known, record)}")
             return True
         if self._only_expected and position:
@@ -218,9 +232,10 @@ class Recorder:
             )
         return False
 
-    def missing(self) -> Record | None:
-        """The first record that was expected and has not come again."""
+    def missing(self, kind: Any = object) -> Record | None:
+        """The first record (of a kind) that was expected and has not come again."""
         left = [(position, records[-1]) for position, records in self._expected.items() if records]
+        left = [pair for pair in left if isinstance(pair[1], kind)]
         return min(left, key=lambda pair: pair[0])[1] if left else None
 
     def flush(self) -> None:
@@ -228,18 +243,48 @@ class Recorder:
         batch = self.lines[self._written :]
         if not batch:
             return
+        if self._resumed:
+            self._resumed = False
+            if (missing := self.missing()) is not None:
+                del self.lines[self._written :]
+                raise Divergence(f"this run did not come again to what the record goes on with: {missing!r}")
+            if self._file is not None:
+                os.ftruncate(self._file, self._size)
         self._written = len(self.lines)
         if self._file is not None:
-            self._append(_encoder.encode_lines(batch))
+            try:
+                data = _encoder.encode_lines(batch)
+            except (TypeError, ValueError) as error:
+                raise self._unwritable(batch, error) from None
+            self._append(data)
         for watcher in self.watchers:
             watcher(batch)
 
+    def _unwritable(self, batch: list[Line], cause: Exception) -> ValueError:
+        """Take back the first of `batch` that no file can hold, and all that came after it."""
+        good = 0
+        try:
+            for line in batch:
+                _encoder.encode(line)
+                good += 1
+        except (TypeError, ValueError) as error:
+            cause = error
+        first = len(self.lines) - len(batch) + good
+        where = _place(self.lines[first].p, self.lines[first].e)
+        kind = type(self.lines[first].e).__name__
+        del self.lines[first:]
+        self._written = first - good
+        self.flush()
+        return ValueError(f"at {where}: a {kind} that cannot be written: {cause}")
+
     def close(self) -> None:
         """Write what is left and let go of the file."""
-        self.flush()
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        try:
+            self.flush()
+        finally:
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
 
     def _open(self, flags: int) -> None:
         assert self.path is not None
@@ -262,15 +307,15 @@ class Recorder:
                 done += os.write(self._file, data[done:])
             self._size += len(data)
         except OSError as error:
+            path, file, self.path, self._file = self.path, self._file, None, None
+            os.ftruncate(file, self._size)
+            os.close(file)
             warnings.warn(
-                f"{self.path}: {error.strerror}; the run goes on in memory only: save it elsewhere "
+                f"{path}: {error.strerror}; the run goes on in memory only: save it elsewhere "
                 f"with run.save(path)",
                 RuntimeWarning,
                 stacklevel=2,
             )
-            os.ftruncate(self._file, self._size)
-            os.close(self._file)
-            self._file, self.path = None, None
 
     # For your own search code.
 
@@ -278,12 +323,25 @@ class Recorder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if not any(isinstance(line.e, Ended) for line in self.lines):
-            self.end(stop="answered" if kind is None else "error")
+        if not self._ended:
+            if kind is None:
+                self.end()
+            elif issubclass(kind, KeyboardInterrupt):
+                self.end(stop="cancelled")
+            else:
+                self._happened(Ended("error", error=f"{kind.__name__}: {error}"))
         self.close()
 
-    def _happened(self, record: Record) -> None:
-        self.record((len(self.lines),), record)
+    @property
+    def _ended(self) -> bool:
+        return any(isinstance(line.e, Ended) for line in self.lines[-1:])
+
+    def _happened(self, record: Record, *more: Record) -> None:
+        if self._ended:
+            raise ValueError("this run has ended")
+        position = (len(self.lines),)
+        for checked in [_checked(record) for record in (record, *more)]:
+            self.record(position, checked, paid=checked.cost if isinstance(checked, Reply) else None)
         self.flush()
 
     def thought(
@@ -295,7 +353,7 @@ class Recorder:
                 raise ValueError("this run has its root already; name the parent of a further thought")
             id = "0"
         else:
-            self._known(parent)
+            self._known(parent, *source, *depends)
             id = f"{parent}.{self._children[parent]}"
         self._happened(Thought(id, parent, text, tuple(source), tuple(depends)))
         if parent is not None:
@@ -314,7 +372,7 @@ class Recorder:
 
     def decide(self, id: str, what: Decision, reason: str = "", other: str | None = None) -> None:
         """A decision about a thought; for the words see `Decided`."""
-        self._known(id)
+        self._known(id, *([] if other is None else [other]))
         self._happened(Decided(id, what, reason, other))
 
     def note(self, name: str, at: str = "0", **data: Any) -> None:
@@ -323,11 +381,10 @@ class Recorder:
 
     def call(self, at: str, prompt: str, reply: Reply | str, *, kind: str = "ask", draw: int = 0) -> None:
         """A model call that your code made, and its reply."""
-        position = (len(self.lines),)
+        self._known(at)
+        text = _readable(prompt) if isinstance(prompt, str) else prompt
         got = Reply(reply) if isinstance(reply, str) else reply
-        self.record(position, Call(at, kind, (Message("user", prompt),), draw))
-        self.record(position, got, paid=got.cost)
-        self.flush()
+        self._happened(Call(at, kind, (Message("user", text),), draw), got)
 
     def end(self, answer: str = "", *, node: str | None = None, stop: str = "answered") -> None:
         """The end of the run."""
@@ -339,9 +396,10 @@ class Recorder:
             self.decide(node, "solution", stop)
         self._happened(Ended(stop, answer, node, score))
 
-    def _known(self, id: str) -> None:
-        if id not in self._children:
-            raise ValueError(f"no thought {id!r} in this run")
+    def _known(self, *ids: str) -> None:
+        for id in ids:
+            if id not in self._children:
+                raise ValueError(f"no thought {id!r} in this run")
 
     @property
     def run(self) -> Any:
@@ -349,6 +407,22 @@ class Recorder:
         from tot_lab.run import Run  # noqa: PLC0415  a recorder offers what it has recorded
 
         return Run(self.header, list(self.lines), self.path)
+
+
+def _checked(record: Record) -> Record:
+    """`record` as a file will give it back (a lone surrogate as `?`); one that it would not is a
+    ValueError."""
+    texts = {name: getattr(record, name) for name in record.__struct_fields__}
+    spoilt = {name: _readable(text) for name, text in texts.items() if isinstance(text, str)}
+    record = msgspec.structs.replace(record, **spoilt)
+    try:
+        return _line_decoder.decode(_encoder.encode(Line((), 0.0, record))).e
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise ValueError(f"a {type(record).__name__} that no file can hold: {error}") from None
+
+
+def _readable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 def settings_of(model: object) -> dict[str, Any]:

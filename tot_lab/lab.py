@@ -80,6 +80,18 @@ class Lab:
         Raises what a bug in the strategy raises, and CancelledError when it is cancelled; the run
         up to then is at `last` either way. A model that fails raises nothing: see `run.usage`."""
         self._check(strategy, task, repeat)
+        return await self._run(strategy, task, budget, repeat, watch, [])
+
+    async def _run(
+        self,
+        strategy: Strategy,
+        task: Task,
+        budget: Budget | None,
+        repeat: int,
+        watch: Callable[[Sequence[Line]], None] | None,
+        kept: list[Run],
+    ) -> Run:
+        """`run`; the run is in `kept` however it ends."""
         header = Header.now(
             task=task.settings(),
             strategy=strategy.settings(),
@@ -89,7 +101,7 @@ class Lab:
         )
         path = None if self.runs is None else self.runs / header.filename
         recorder = Recorder(header=header, path=path)
-        return await self._drive(recorder, strategy, task, budget, watch=watch)
+        return await self._drive(recorder, strategy, task, budget, watch=watch, kept=kept)
 
     def stream(
         self, strategy: Strategy, task: Task, *, budget: Budget | None = None, repeat: int = 0
@@ -107,6 +119,7 @@ class Lab:
 
         strategy, task: needed when they hold functions of your own, which files do not store."""
         path = Path(path)
+        read = path.stat().st_size
         header, lines, size = read_journal(path)
         kept = _resumable(lines)
         if kept is None:
@@ -118,7 +131,7 @@ class Lab:
                 for _ in range(len(kept) + 1):
                     file.readline()
                 size = file.tell()
-        recorder = Recorder.resuming(path, header, kept, size)
+        recorder = Recorder.resuming(path, header, kept, size, read)
         return await self._drive(recorder, strategy, task, budget_of(header), replies=replies_of(kept))
 
     def _check(self, strategy: object, task: object, repeat: int) -> None:
@@ -138,6 +151,7 @@ class Lab:
         *,
         replies: dict[Any, Reply] | None = None,
         watch: Callable[[Sequence[Line]], None] | None = None,
+        kept: list[Run] | None = None,
     ) -> Run:
         if watch is not None:
             recorder.watchers.append(watch)
@@ -152,10 +166,13 @@ class Lab:
         try:
             await driver.drive(strategy.think(task.hidden()))
         finally:
+            run = self.last = Run(recorder.header, recorder.lines, recorder.path)
+            run.__dict__.update(task=task, strategy=strategy)  # with their functions
+            if kept is not None:
+                kept.append(run)
             recorder.close()
-            self.last = Run(recorder.header, recorder.lines, recorder.path)
-            self.last.__dict__.update(task=task, strategy=strategy)  # with their functions
-        return self.last
+            run.path = recorder.path
+        return run
 
 
 class Stream:
@@ -174,8 +191,9 @@ class Stream:
     async def _records(self) -> AsyncIterator[Record]:
         strategy, task, budget, repeat = self._asked
         queue: asyncio.Queue[Sequence[Line] | None] = asyncio.Queue()
+        kept: list[Run] = []
         running = asyncio.ensure_future(
-            self._lab.run(strategy, task, budget=budget, repeat=repeat, watch=queue.put_nowait)
+            self._lab._run(strategy, task, budget, repeat, queue.put_nowait, kept)
         )
         running.add_done_callback(lambda _: queue.put_nowait(None))
         try:
@@ -188,7 +206,7 @@ class Stream:
                 running.cancel()
                 await asyncio.wait([running])
             if running.cancelled() or running.exception() is not None:
-                self.run = self._lab.last
+                self.run = kept[0] if kept else None
 
 
 def _resumable(lines: list[Line]) -> list[Line] | None:

@@ -66,7 +66,7 @@ class Part(BaseModel):
 def part_of(settings: dict[str, Any]) -> Part:
     """The Part that `settings` describe. An unknown kind or a bad field is a ValueError that names it."""
     kind = settings.get("kind")
-    if kind not in _REGISTRY:
+    if not isinstance(kind, str) or kind not in _REGISTRY:
         raise ValueError(f"unknown kind {kind!r}; known are {', '.join(sorted(_REGISTRY))}")
     try:
         return _REGISTRY[kind](**{key: value for key, value in settings.items() if key != "kind"})

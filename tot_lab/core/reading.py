@@ -10,25 +10,34 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from numbers import Real
 from typing import Any
 
-_NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?"
+# Possessive throughout: a number is read whole or not at all, and no text is walked twice.
+_NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d{1,3}+)?+"
+_OF = rf"(?:\s*+\(?+(?:/|out\s++of|of)\s*+({_NUMBER})|\s*+(%|percent\b))?+"
+_MARKS = r"[\s*_`\"']*+"
 _SCORE = re.compile(
-    rf"\bscore\b[\s*_`\"']*(?:is|of|[:=])?[\s*_`\"']*({_NUMBER})(?:\s*/\s*({_NUMBER})|\s*(%))?",
+    rf"\bscore\b{_MARKS}(?:(?:is|of)\b|[:=])?+{_MARKS}({_NUMBER}){_OF}"
+    r"(?![\w%]|[.,/]\d|\s*+(?:to|and|or|[-–—~]|\.\.+)\s*+[\d.])",  # 0,7, 7/10/2 and 0–1 state no score
     re.IGNORECASE,
 )
-_BARE = re.compile(rf"[\s*_`\"']*({_NUMBER})(?:\s*/\s*({_NUMBER})|\s*(%))?[\s*_`\"'.]*")
+_BARE = re.compile(rf"{_MARKS}({_NUMBER}){_OF}[\s*_`\"'.)]*+", re.IGNORECASE)
 _ITEM = re.compile(r"[ \t]*(?:[-*•–]|\(?\d{1,3}[.):])[ \t]+(.*)")
-_CHOICE = re.compile(r"\b(?:best|choice|vote)\b[^\d\n]{0,40}?(\d{1,6})\b", re.IGNORECASE)
+_CHOICE = re.compile(
+    r"\b(?:best|choice|vote)\b(?:[ \t:=*_`\"'#(\[]|\b(?:is|for|the|candidate|choice|option|number|thought|"
+    r"step|answer|no\.?)(?![a-z])){0,40}+(\d{1,6}+)\b(?![.,/]\d)",
+    re.IGNORECASE,
+)
 _ALONE = re.compile(r"[\s*_`(\[]*(\d{1,6})[\s*_`)\].]*")
 _SCORED_LINE = re.compile(r"[ \t]*\(?#?(\d{1,6})[.):][ \t]*(.*)")
-_FENCE = re.compile(r"```[ \t]*(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_FENCE = re.compile(r"```[ \t]*+(?:json)?+[ \t]*+\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]+")
 
 
 def finite(value: Any) -> float | None:
     """`value` as a float when it is a finite number (True and False are none), else None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):  # numpy's numbers are Real too
         return None
     try:
         number = float(value)

@@ -44,8 +44,8 @@ class Budget(BaseModel):
     input_tokens: Annotated[int, Field(ge=0)] | None = None
     output_tokens: Annotated[int, Field(ge=0)] | None = None
     tokens: Annotated[int, Field(ge=0)] | None = None
-    usd: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)] | None = None
-    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)] | None = None
+    usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
 
 class Every(NamedTuple):
