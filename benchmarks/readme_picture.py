@@ -1,4 +1,4 @@
-"""Draws the README's picture anew, from a real run: `python benchmarks/readme_picture.py` (needs Chromium)."""
+"""Draws the README's picture anew, from a real run (needs Chromium)."""
 
 import asyncio
 import shutil
@@ -10,7 +10,9 @@ import tot_lab as tl
 
 TARGET = Path(__file__).parent.parent / "data" / "first_search.png"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or "chromium"
-FLAGS = "--headless --no-sandbox --disable-gpu --hide-scrollbars --disable-background-networking --disable-sync"
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --hide-scrollbars --disable-background-networking --disable-sync"
+)
 
 
 async def main() -> None:

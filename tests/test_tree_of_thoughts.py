@@ -399,7 +399,9 @@ def test_an_evaluator_need_not_be_a_model():
     assert len(model.calls) == search.max_calls(TASK) == 3
     assert [got.tree[f"0.{k}"].score for k in range(3)] == [0.1, 0.2, 0.3]
     assert got.tree["0.0"].by.endswith("longest")
-    with pytest.raises(ValueError, match=r"gave 7\.0 for thought 0\.0"):
+    judged = run(tl.TreeOfThoughts(evaluate=lambda task, path: len(path[-1]) == 2, max_depth=1), model=model)
+    assert [judged.tree[f"0.{k}"].score for k in range(3)] == [0.0, 1.0, 0.0]
+    with pytest.raises(ValueError, match=r"thought 0\.0, gave 7\.0"):
         run(tl.TreeOfThoughts(evaluate=lambda task, path: 7.0), model=model)
 
 

@@ -17,7 +17,16 @@ import msgspec
 
 from tot_lab.budget import WAIT, WITHIN, Needs, Scope
 from tot_lab.core.calls import Call, Model, Reply
-from tot_lab.core.records import Decided, Ended, Note, Position, Scored, Thought
+from tot_lab.core.records import (
+    STOP_WORDS,
+    Decided,
+    Ended,
+    Note,
+    Position,
+    Scored,
+    Thought,
+    is_stop_word,
+)
 from tot_lab.core.task import Answer
 from tot_lab.core.thinking import Budget, Every, Thinking, Within
 from tot_lab.journal import Divergence, Recorder
@@ -261,6 +270,8 @@ class Driver:
                 raise TypeError(
                     f"think returned {got}, not an Answer of a str; was a `yield from` forgotten?"
                 )
+            if not is_stop_word(result.stop):
+                raise ValueError(f"the answer's stop is {result.stop!r}; known are {', '.join(STOP_WORDS)}")
             for id in (result.node, *result.ranked):
                 if id is not None and id not in self.thoughts:
                     raise ValueError(f"the answer names an unknown thought {id!r}")

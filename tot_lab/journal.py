@@ -22,7 +22,19 @@ import msgspec
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.parts import Part
-from tot_lab.core.records import Decided, Decision, Ended, Line, Note, Position, Record, Scored, Thought
+from tot_lab.core.records import (
+    STOP_WORDS,
+    Decided,
+    Decision,
+    Ended,
+    Line,
+    Note,
+    Position,
+    Record,
+    Scored,
+    Thought,
+    is_stop_word,
+)
 from tot_lab.core.task import Task
 from tot_lab.version import __version__
 
@@ -387,7 +399,9 @@ class Recorder:
         self._happened(Call(at, kind, (Message("user", text),), draw), got)
 
     def end(self, answer: str = "", *, node: str | None = None, stop: str = "answered") -> None:
-        """The end of the run."""
+        """The end of the run. `stop` says why, in one of the stop words."""
+        if not is_stop_word(stop):
+            raise ValueError(f"{stop!r} is no stop word; known are {', '.join(STOP_WORDS)}")
         score = None
         if node is not None:
             self._known(node)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import warnings
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,12 @@ class Lab:
                 kept.append(run)
             recorder.close()
             run.path = recorder.path
+        if budget is not None and budget.usd is not None and run.usage.cost is None:
+            warnings.warn(
+                "the cap on usd could not be kept: the model does not say what its calls cost",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         return run
 
 

@@ -46,6 +46,18 @@ def finite(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def verdict(value: Any, by: str) -> float | None:
+    """The score 0–1 that a person's own function gave: a number, True or False, or None (NaN too)
+    where it has none to give. Anything else is a ValueError that names the function."""
+    value = value.item() if hasattr(value, "item") else value  # one of numpy's
+    number = float(value) if isinstance(value, bool) else finite(value)
+    if number is None and value is not None and value == value:
+        raise ValueError(f"{by} gave {value!r}; a score is a number from 0 to 1, True, False or None")
+    if number is not None and not 0 <= number <= 1:
+        raise ValueError(f"{by} gave {number}; a score lies in 0–1")
+    return number
+
+
 def read_score(text: str) -> float | None:
     """The score 0–1 that a reply states: `score: 0.7`, `Score = 7/10`, `score: 70%`, or a first
     line that is a number alone. A value outside 0–1 is no score: it is not clamped."""

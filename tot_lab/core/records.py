@@ -108,6 +108,12 @@ STOP_WORDS = (
 """Why a run can end; NAME is the limit or the cap that was met."""
 
 
+def is_stop_word(stop: str) -> bool:
+    """Whether `stop` is of the one vocabulary, `STOP_WORDS`."""
+    kind, colon, name = stop.partition(":")
+    return (f"{kind}:NAME" if colon and name else stop) in STOP_WORDS and stop != f"{kind}:NAME"
+
+
 class Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One line of a journal: a record, its position in the program, and when it happened.
 

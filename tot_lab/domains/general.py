@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from tot_lab.core.parts import UserFunction
-from tot_lab.core.reading import finite
+from tot_lab.core.reading import verdict
 from tot_lab.core.task import Domain, Path, Task
 
 Grading = Literal["number", "exact", "regex"] | UserFunction
@@ -114,7 +114,7 @@ class General(Domain):
         if self.grading is None or task.reference is None:
             return None
         if isinstance(self.grading, UserFunction):
-            return self._judged(self.grading(answer, task.reference))
+            return verdict(self.grading(answer, task.reference), f"grade {self.grading.name!r}")
         reference = str(task.reference)
         if self.grading == "exact":
             return float(_folded(answer) == _folded(reference))
@@ -122,15 +122,6 @@ class General(Domain):
             return float(re.search(reference, answer) is not None)
         expected = last_number(reference)
         return None if expected is None else float(last_number(answer) == expected)
-
-    def _judged(self, verdict: Any) -> float:
-        if hasattr(verdict, "item"):
-            verdict = verdict.item()  # a numpy scalar
-        grade = float(verdict) if isinstance(verdict, bool) else finite(verdict)
-        if grade is None or not 0 <= grade <= 1:
-            name = self.grading.name if isinstance(self.grading, UserFunction) else ""
-            raise ValueError(f"the grading function {name!r} gave {verdict!r}; a grade is True, False or 0–1")
-        return grade
 
 
 def general(

@@ -14,7 +14,7 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.parts import UserFunction
-from tot_lab.core.reading import finite
+from tot_lab.core.reading import verdict
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
@@ -76,7 +76,9 @@ class BestOf(Prompting):
             return answer
         path = [f"Answer: {answer.text}"]
         if isinstance(self.evaluate, UserFunction):
-            score = finite(self.evaluate(task, path))
+            score = verdict(
+                self.evaluate(task, path), f"evaluator {self.evaluate.name!r}, thought {answer.node},"
+            )
             yield Scored(answer.node, score, score, by=self.evaluate.name)
         else:
             call = self.call(answer.node, "value", task.domain.value_prompt(task, path))

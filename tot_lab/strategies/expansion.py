@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.parts import UserFunction
-from tot_lab.core.reading import finite
+from tot_lab.core.reading import verdict
 from tot_lab.core.records import Decided, Event, Note, Scored, Thought
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Path, Task
@@ -141,11 +141,7 @@ class Expansion(Prompting):
         if known is not None:
             return (yield from said(Scored(id, known, known, by="domain")))
         if isinstance(self.evaluate, UserFunction):
-            score = finite(self.evaluate(task, path))
-            if score is not None and not 0 <= score <= 1:
-                raise ValueError(
-                    f"evaluator {self.evaluate.name!r} gave {score} for thought {id}; a score lies in 0–1"
-                )
+            score = verdict(self.evaluate(task, path), f"evaluator {self.evaluate.name!r}, thought {id},")
             return (yield from said(Scored(id, score, score, by=self.evaluate.name)))
         if self.evaluate != "value":
             return []  # by its siblings or its round
