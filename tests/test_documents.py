@@ -1,0 +1,70 @@
+"""The code in the README, in CONTRIBUTING and in the recipes runs as it stands there."""
+
+import ast
+import asyncio
+import inspect
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from support import TASK, Scripted, run
+
+import tot_lab as tl
+from tot_lab.core.records import parent_of
+
+ROOT = Path(__file__).parent.parent
+
+
+def blocks(document: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / document).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def execute(code: str, names: dict) -> dict:
+    """Run a notebook cell, `await` and all."""
+    compiled = compile(code, "<document>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+    async def cell():
+        done = eval(compiled, names)
+        if inspect.iscoroutine(done):
+            await done
+
+    asyncio.run(cell())
+    return names
+
+
+@pytest.mark.parametrize("code", blocks("README.md"), ids=lambda code: code.strip().splitlines()[0][:40])
+def test_the_readme_runs(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "problems.jsonl").write_text('{"q": "What is 2 + 2?", "a": 4}\n')
+
+    async def complete(prompt, temperature):
+        return "score: 0.5" if "score" in prompt else "Answer: 4"
+
+    names = execute(code, {"tl": tl, "my_client": SimpleNamespace(complete=complete)})
+    if "run" in names:
+        assert names["run"].correct
+        assert list((tmp_path / "runs").glob("*.jsonl"))
+
+
+def test_the_strategy_in_contributing_runs():
+    names = {name: getattr(tl, name) for name in ("Prompting", "Task", "Thought", "Answer", "Thinking", "ask", "every")}
+    (code,) = blocks("CONTRIBUTING.md")
+    twice = execute(code, {**names, "parent_of": parent_of})["Twice"]
+    got = run(twice())
+    assert got.usage.calls == twice().max_calls(TASK) == 2
+    assert got.answer
+
+
+def test_the_domain_in_the_recipe_is_searchable():
+    (code,) = blocks("tests/README.md")
+    domain = execute(code, {"tl": tl})["Countdown"]()
+    task = tl.Task(domain=domain, question="7")
+
+    def reply(call):
+        return f"score: {0.9 if call.draw else 0.5}" if call.kind == "value" else str(call.draw + 1)
+
+    got = run(tl.TreeOfThoughts(max_depth=4, solved_threshold=0.5, merge=True), task, Scripted(reply))
+    assert got.stopped == "solved"
+    assert got.correct
+    assert any(node.state == "merged" for node in got.tree)
