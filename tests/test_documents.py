@@ -48,8 +48,8 @@ def test_the_readme_runs(code, tmp_path, monkeypatch):
 
 
 def test_the_strategy_in_contributing_runs():
-    names = {name: getattr(tl, name) for name in ("Prompting", "Task", "Thought", "Answer", "Thinking", "ask", "every")}
     (code,) = blocks("CONTRIBUTING.md")
+    names = {name: getattr(tl, name) for name in tl.__all__ if name != "plot_tree"}
     twice = execute(code, {**names, "parent_of": parent_of})["Twice"]
     got = run(twice())
     assert got.usage.calls == twice().max_calls(TASK) == 2

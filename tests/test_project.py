@@ -22,7 +22,7 @@ LAYERS = [
     ["version", "core"],
     ["strategies", "domains", "presets"],
     ["models"],
-    ["budget", "journal", "driver", "run"],
+    ["budget", "journal", "recorder", "driver", "run"],
     ["lab"],
     ["frames", "figures", "report"],
     ["cli", "__init__", "__main__"],

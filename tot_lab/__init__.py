@@ -6,7 +6,7 @@ One run, start to end:
       └ strategy.think(task)            a generator: pure, no I/O          core/, strategies/, domains/
           yields  Call             ───▶ the driver asks the model          driver.py, budget.py, models/
           yields  Every([...])     ───▶ branches at once, each at its own pace
-          yields  an event         ───▶ Recorder: journal, live watchers   journal.py
+          yields  an event         ───▶ Recorder: journal, live watchers   recorder.py, journal.py
           receives Reply           ◀───
           returns Answer
       └ Run = its records                                                  run.py
@@ -32,9 +32,10 @@ from tot_lab.core.task import Answer, Domain, Task
 from tot_lab.core.thinking import Budget, Thinking, ask, attempt, every, within
 from tot_lab.core.tree import Node, Tree
 from tot_lab.domains import Game24, General, game24, game24_tasks, general, hands, oracle, tasks
-from tot_lab.journal import Divergence, JournalError, Recorder
+from tot_lab.journal import JournalError
 from tot_lab.lab import Lab, Stream
 from tot_lab.models import SimGame24
+from tot_lab.recorder import Divergence, Recorder
 from tot_lab.run import Replay, Run, Usage, load
 from tot_lab.strategies import (
     Beam,

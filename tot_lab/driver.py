@@ -29,7 +29,7 @@ from tot_lab.core.records import (
 )
 from tot_lab.core.task import Answer
 from tot_lab.core.thinking import Budget, Every, Thinking, Within
-from tot_lab.journal import Divergence, Recorder
+from tot_lab.recorder import Divergence, Recorder
 
 DEEPEST = 1000
 """Steps from a root that a run may go: an id holds its whole path."""

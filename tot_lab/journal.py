@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import os
 import secrets
-import time
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,28 +18,11 @@ from typing import Any
 import msgspec
 
 from tot_lab.core.bulk import in_bulk
-from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.parts import Part
 from tot_lab.core.records import (
-    STOP_WORDS,
-    Decided,
-    Decision,
-    Ended,
     Line,
-    Note,
-    Position,
-    Record,
-    Scored,
-    Thought,
-    is_stop_word,
 )
-from tot_lab.core.task import Task
 from tot_lab.version import __version__
-
-try:
-    import fcntl
-except ImportError:  # not on Windows: there, two writers of one journal are not told apart
-    fcntl = None  # type: ignore[assignment]
 
 SCHEMA = 1
 
@@ -81,10 +62,6 @@ class JournalError(ValueError):
     """A journal that cannot be read, or written: the message names the file and the line."""
 
 
-class Divergence(RuntimeError):
-    """A run that was to repeat a record did something else: the message says what and where."""
-
-
 def _scalar(value: Any) -> Any:
     """numpy's numbers are written as the plain ones that they are."""
     if type(value).__module__ == "numpy" and hasattr(value, "item") and not getattr(value, "ndim", 1):
@@ -92,8 +69,8 @@ def _scalar(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_scalar)
-_line_decoder = msgspec.json.Decoder(Line)
+encoder = msgspec.json.Encoder(enc_hook=_scalar)
+line_decoder = msgspec.json.Decoder(Line)
 _header_decoder = msgspec.json.Decoder(Header)
 
 
@@ -118,11 +95,11 @@ def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise JournalError(f"{path}, line 1: no header of a journal: {error}") from None
     try:
-        return header, _line_decoder.decode_lines(data[first:end]), end
+        return header, line_decoder.decode_lines(data[first:end]), end
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         for number, line in enumerate(data[first:end].split(b"\n")[:-1], 2):
             try:
-                _line_decoder.decode(line)
+                line_decoder.decode(line)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise JournalError(f"{path}, line {number}: {error}") from None
         raise
@@ -135,7 +112,7 @@ def write_journal(path: str | os.PathLike[str], header: Header, lines: Sequence[
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         with part.open("wb") as file:
-            file.write(_encoder.encode(header) + b"\n" + _encoder.encode_lines(lines))
+            file.write(encoder.encode(header) + b"\n" + encoder.encode_lines(lines))
             file.flush()
             os.fsync(file.fileno())
         part.replace(target)
@@ -144,325 +121,9 @@ def write_journal(path: str | os.PathLike[str], header: Header, lines: Sequence[
     return target
 
 
-class Recorder:
-    """Takes records in, appends them to a journal and tells watchers.
-
-    The driver uses it for every run. It is also there for your own search code:
-
-        recorder = tl.Recorder("my search")
-        root = recorder.thought("the problem")
-        step = recorder.thought("a first step", parent=root)
-        recorder.score(step, 0.7)
-        recorder.end("the answer", node=step)
-        tl.plot_tree(recorder.run)
-
-    name: what the search is called. task: what it works on, if it is a tot_lab task.
-    path: file to append to, None = keep the run in memory.
-    """
-
-    def __init__(
-        self,
-        name: str = "",
-        *,
-        task: Task | None = None,
-        path: str | os.PathLike[str] | None = None,
-        header: Header | None = None,
-    ) -> None:
-        self.header = header or Header.now(
-            strategy={"kind": "recorded", "name": name}, task=task.settings() if task else {}
-        )
-        self.lines: list[Line] = []
-        self.path = None if path is None else Path(path)
-        self.watchers: list[Callable[[Sequence[Line]], None]] = []
-        self._start = time.perf_counter()
-        self._written = 0
-        self._expected: dict[Position, list[Record]] = {}
-        self._only_expected = False
-        self._resumed = False
-        self._children: dict[str, int] = {}
-        self._file: int | None = None
-        self._size = 0
-        if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            head = _encoder.encode(self.header) + b"\n"
-            self._open(os.O_CREAT | os.O_EXCL)
-            self._append(head)
-
-    @classmethod
-    def resuming(cls, path: Path, header: Header, lines: list[Line], size: int, read: int) -> Recorder:
-        """A recorder that goes on with a journal, which had `read` bytes, after its first `size`
-        bytes. What the run does again must be what stands there; until it has, the file stays."""
-        recorder = cls(header=header)
-        recorder.expect(lines)
-        recorder.path = path
-        recorder._open(0)
-        if path.stat().st_size != read:
-            recorder.close()
-            raise JournalError(f"{path}: another process has just written this run; try again")
-        recorder._size = size
-        recorder._resumed = True
-        recorder._start -= lines[-1].t if lines else 0.0
-        return recorder
-
-    def expect(self, lines: list[Line], *, only: bool = False) -> None:
-        """Start from `lines`: records of their positions are compared, not recorded anew. With
-        `only`, any other record is a `Divergence`."""
-        self._only_expected = only
-        self.lines = list(lines)
-        self._written = len(lines)
-        for line in lines:
-            if line.p:
-                self._expected.setdefault(line.p, []).append(line.e)
-        for records in self._expected.values():
-            records.reverse()
-
-    @property
-    def now(self) -> float:
-        """Seconds since the run began."""
-        return time.perf_counter() - self._start
-
-    def record(self, position: Position, record: Record, paid: float | None = None) -> None:
-        """Take in one record. It is written by the next `flush`."""
-        if (self._expected or self._only_expected) and self._repeats(position, record):
-            return
-        self.lines.append(Line(position, time.perf_counter() - self._start, record, paid))
-
-    def _repeats(self, position: Position, record: Record) -> bool:
-        """True when `record` is what was expected at `position`; a `Divergence` when it is not."""
-        expected = self._expected.get(position)
-        if expected:
-            known = expected.pop()
-            # Compared as a file holds them, where tuples are lists.
-            if known != record and _encoder.encode(known) != _encoder.encode(record):
-                if self._resumed:
-                    del self.lines[self._written :]
-                raise Divergence(f"at {_place(position, known)}: {_difference(known, record)}")
-            return True
-        if self._only_expected and position:
-            raise Divergence(
-                f"at {_place(position, record)}: a {type(record).__name__} that the record lacks"
-            )
-        return False
-
-    def missing(self, kind: Any = object) -> Record | None:
-        """The first record (of a kind) that was expected and has not come again."""
-        left = [(position, records[-1]) for position, records in self._expected.items() if records]
-        left = [pair for pair in left if isinstance(pair[1], kind)]
-        return min(left, key=lambda pair: pair[0])[1] if left else None
-
-    def flush(self) -> None:
-        """Append what is new to the file, in one write, and tell the watchers."""
-        batch = self.lines[self._written :]
-        if not batch:
-            return
-        if self._resumed:
-            self._resumed = False
-            if (missing := self.missing()) is not None:
-                del self.lines[self._written :]
-                raise Divergence(f"this run did not come again to what the record goes on with: {missing!r}")
-            if self._file is not None:
-                os.ftruncate(self._file, self._size)
-        self._written = len(self.lines)
-        if self._file is not None:
-            try:
-                data = _encoder.encode_lines(batch)
-            except (TypeError, ValueError) as error:
-                raise self._unwritable(batch, error) from None
-            self._append(data)
-        for watcher in self.watchers:
-            watcher(batch)
-
-    def _unwritable(self, batch: list[Line], cause: Exception) -> ValueError:
-        """Take back the first of `batch` that no file can hold, and all that came after it."""
-        good = 0
-        try:
-            for line in batch:
-                _encoder.encode(line)
-                good += 1
-        except (TypeError, ValueError) as error:
-            cause = error
-        first = len(self.lines) - len(batch) + good
-        where = _place(self.lines[first].p, self.lines[first].e)
-        kind = type(self.lines[first].e).__name__
-        del self.lines[first:]
-        self._written = first - good
-        self.flush()
-        return ValueError(f"at {where}: a {kind} that cannot be written: {cause}")
-
-    def close(self) -> None:
-        """Write what is left and let go of the file."""
-        try:
-            self.flush()
-        finally:
-            if self._file is not None:
-                os.close(self._file)
-                self._file = None
-
-    def _open(self, flags: int) -> None:
-        assert self.path is not None
-        self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0) | flags, 0o644)
-        if fcntl is not None:
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(self._file)
-                self._file = None
-                raise JournalError(f"{self.path}: another process is writing this run") from None
-
-    def _append(self, data: bytes) -> None:
-        """A write that fails (a full disk) costs the file, never the run: what is written stays
-        whole, and the run goes on in memory, saying so."""
-        assert self._file is not None
-        try:
-            done = 0
-            while done < len(data):
-                done += os.write(self._file, data[done:])
-            self._size += len(data)
-        except OSError as error:
-            path, file, self.path, self._file = self.path, self._file, None, None
-            os.ftruncate(file, self._size)
-            os.close(file)
-            warnings.warn(
-                f"{path}: {error.strerror}; the run goes on in memory only: save it elsewhere "
-                f"with run.save(path)",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-
-    # For your own search code.
-
-    def __enter__(self) -> Recorder:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if not self._ended:
-            if kind is None:
-                self.end()
-            elif issubclass(kind, KeyboardInterrupt):
-                self.end(stop="cancelled")
-            else:
-                self._happened(Ended("error", error=f"{kind.__name__}: {error}"))
-        self.close()
-
-    @property
-    def _ended(self) -> bool:
-        return any(isinstance(line.e, Ended) for line in self.lines[-1:])
-
-    def _happened(self, record: Record, *more: Record) -> None:
-        if self._ended:
-            raise ValueError("this run has ended")
-        position = (len(self.lines),)
-        for checked in [_checked(record) for record in (record, *more)]:
-            self.record(position, checked, paid=checked.cost if isinstance(checked, Reply) else None)
-        self.flush()
-
-    def thought(
-        self, text: str, parent: str | None = None, *, source: Sequence[str] = (), depends: Sequence[str] = ()
-    ) -> str:
-        """A new thought below `parent` (None = the root, of which a run has one); returns its id."""
-        if parent is None:
-            if self._children:
-                raise ValueError("this run has its root already; name the parent of a further thought")
-            id = "0"
-        else:
-            self._known(parent, *source, *depends)
-            id = f"{parent}.{self._children[parent]}"
-        self._happened(Thought(id, parent, text, tuple(source), tuple(depends)))
-        if parent is not None:
-            self._children[parent] += 1
-        self._children[id] = 0
-        return id
-
-    def score(
-        self, id: str, score: float | None, *, draws: Sequence[float | None] = (), by: str = "value"
-    ) -> None:
-        """An evaluation of a thought: 0–1, or None for one that could not be read."""
-        self._known(id)
-        if score is not None and not 0 <= score <= 1:
-            raise ValueError(f"the score of thought {id!r} is {score}; a score lies in 0–1")
-        self._happened(Scored(id, score, score, tuple(draws), by))
-
-    def decide(self, id: str, what: Decision, reason: str = "", other: str | None = None) -> None:
-        """A decision about a thought; for the words see `Decided`."""
-        self._known(id, *([] if other is None else [other]))
-        self._happened(Decided(id, what, reason, other))
-
-    def note(self, name: str, at: str = "0", **data: Any) -> None:
-        """An architecture event of your own."""
-        self._happened(Note(name, at, data))
-
-    def call(self, at: str, prompt: str, reply: Reply | str, *, kind: str = "ask", draw: int = 0) -> None:
-        """A model call that your code made, and its reply."""
-        self._known(at)
-        text = _readable(prompt) if isinstance(prompt, str) else prompt
-        got = Reply(reply) if isinstance(reply, str) else reply
-        self._happened(Call(at, kind, (Message("user", text),), draw), got)
-
-    def end(self, answer: str = "", *, node: str | None = None, stop: str = "answered") -> None:
-        """The end of the run. `stop` says why, in one of the stop words."""
-        if not is_stop_word(stop):
-            raise ValueError(f"{stop!r} is no stop word; known are {', '.join(STOP_WORDS)}")
-        score = None
-        if node is not None:
-            self._known(node)
-            scores = [e.score for line in self.lines if isinstance(e := line.e, Scored) and e.id == node]
-            score = scores[-1] if scores else None
-            self.decide(node, "solution", stop)
-        self._happened(Ended(stop, answer, node, score))
-
-    def _known(self, *ids: str) -> None:
-        for id in ids:
-            if id not in self._children:
-                raise ValueError(f"no thought {id!r} in this run")
-
-    @property
-    def run(self) -> Any:
-        """The run so far, with its tree, frames and figures (`tl.Run`)."""
-        from tot_lab.run import Run  # noqa: PLC0415  a recorder offers what it has recorded
-
-        return Run(self.header, list(self.lines), self.path)
-
-
-def _checked(record: Record) -> Record:
-    """`record` as a file will give it back (a lone surrogate as `?`); one that it would not is a
-    ValueError."""
-    texts = {name: getattr(record, name) for name in record.__struct_fields__}
-    spoilt = {name: _readable(text) for name, text in texts.items() if isinstance(text, str)}
-    record = msgspec.structs.replace(record, **spoilt)
-    try:
-        return _line_decoder.decode(_encoder.encode(Line((), 0.0, record))).e
-    except (msgspec.MsgspecError, TypeError, ValueError) as error:
-        raise ValueError(f"a {type(record).__name__} that no file can hold: {error}") from None
-
-
-def _readable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
-
-
 def settings_of(model: object) -> dict[str, Any]:
     """How a header tells of a model: a part's settings, else a function's name."""
     if isinstance(model, Part):
         return model.settings()
     name = getattr(model, "__qualname__", None) or type(model).__qualname__
     return {"kind": "function", "module": getattr(model, "__module__", ""), "name": name}
-
-
-def _place(position: Position, record: Record) -> str:
-    id = getattr(record, "at", None) or getattr(record, "id", None)
-    place = ".".join(map(str, position))
-    return f"position {place}" + (f", thought {id}" if id else "")
-
-
-def _difference(known: Record, now: Record) -> str:
-    if type(known) is not type(now):
-        return f"the record has a {type(known).__name__}, this run made a {type(now).__name__}"
-    fields = [name for name in known.__struct_fields__ if getattr(known, name) != getattr(now, name)]
-    shown = "; ".join(
-        f"{name} was {_short(getattr(known, name))}, is {_short(getattr(now, name))}" for name in fields
-    )
-    return f"{type(known).__name__} differs: {shown}"
-
-
-def _short(value: object, most: int = 200) -> str:
-    text = repr(value)
-    return text if len(text) <= most else f"{text[:most]}…"

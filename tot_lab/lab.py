@@ -19,8 +19,9 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.driver import Driver
-from tot_lab.journal import Header, Recorder, read_journal, settings_of
+from tot_lab.journal import Header, read_journal, settings_of
 from tot_lab.models import model_named
+from tot_lab.recorder import Recorder
 from tot_lab.run import Run, budget_of, replies_of, runnable
 
 

@@ -21,7 +21,8 @@ from tot_lab.core.task import Answer, Domain, Task
 from tot_lab.core.thinking import Budget
 from tot_lab.core.tree import Node, Tree
 from tot_lab.driver import Driver
-from tot_lab.journal import Divergence, Header, JournalError, Recorder, read_journal, write_journal
+from tot_lab.journal import Header, JournalError, read_journal, write_journal
+from tot_lab.recorder import Divergence, Recorder
 
 if TYPE_CHECKING:
     import networkx
