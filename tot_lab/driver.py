@@ -37,6 +37,10 @@ DEEPEST = 1000
 PATIENCE = 100
 """Refusals in a row after which a strategy that goes on asking is closed."""
 
+PULSE = 0.2
+"""Seconds after which a waiting loop is woken: ipykernel cancels an interrupted cell in a signal
+handler, which a loop that sleeps does not notice (seen with 7.4: it slept to its end)."""
+
 REFUSED = ("budget:", "cancelled", "limit:at_most")
 """How the error of a refusal begins; a model's own errors never do."""
 
@@ -130,6 +134,7 @@ class Driver:
         self.timers: list[asyncio.TimerHandle] = []
         self.overdue: deque[tuple[float, Asked]] = deque()
         self.overdue_timer: asyncio.TimerHandle | None = None
+        self.pulse: asyncio.TimerHandle | None = None
 
     async def drive(self, thinking: Thinking[Answer]) -> Answer:
         """Think to the end. Raises what the strategy raises, and CancelledError when cancelled;
@@ -143,6 +148,7 @@ class Driver:
         self._watch_deadline(self.root)
         self._start(root)
         self._wake()
+        self._beat()
         try:
             answer = await self.done
             if self.late is not None:
@@ -438,6 +444,9 @@ class Driver:
 
     # Ends.
 
+    def _beat(self) -> None:
+        self.pulse = self.loop.call_later(PULSE, self._beat)
+
     def _watch_deadline(self, scope: Scope) -> None:
         if scope.deadline is not None:
             delay = max(scope.deadline - self.recorder.now, 0.0)
@@ -503,7 +512,7 @@ class Driver:
             self.recorder.record((self.branch.step + 1,), ended)
 
     def _close(self) -> None:
-        for timer in [*self.timers, self.overdue_timer]:
+        for timer in [*self.timers, self.overdue_timer, self.pulse]:
             if timer is not None:
                 timer.cancel()
         self._stop_working()

@@ -1,0 +1,48 @@
+"""What an installed package holds: a real wheel, built here, unpacked and used outside the checkout."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        str(ROOT),
+        "--no-deps",
+        "--no-build-isolation",
+        "--quiet",
+    ]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
+    (wheel,) = folder.glob("tot_lab-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "site")
+    return folder / "site"
+
+
+def test_the_wheel_holds_everything_and_no_more(installed):
+    names = {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()}
+    source = {str(path.relative_to(ROOT)) for path in (ROOT / "tot_lab").rglob("*.py")}
+    assert source <= names
+    assert "tot_lab/py.typed" in names
+    assert {"tot_lab/examples/notebooks/01_first_search.ipynb"} < names
+    assert not [name for name in names if name.startswith(("tests", "benchmarks"))]
+
+
+def test_notebooks_come_out_of_an_installed_package(installed, tmp_path):
+    environ = {**os.environ, "PYTHONPATH": str(installed)}
+    command = [sys.executable, "-m", "tot_lab", "notebooks", "mine"]
+    subprocess.run(command, cwd=tmp_path, env=environ, check=True, capture_output=True, timeout=60)
+    for name in ("notebooks/01_first_search.ipynb", "data/word_problems.jsonl"):
+        assert (tmp_path / "mine" / name).read_bytes() == (ROOT / name).read_bytes()
