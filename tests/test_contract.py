@@ -296,6 +296,19 @@ def test_a_model_answers_any_call_the_same_way_each_time(model):
     assert tl.part_of(json.loads(json.dumps(made.settings()))) == made
 
 
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("field", ["draw", "attempt", "repeat"])
+def test_a_further_sample_is_another_one(model, field):
+    made = tl.part_of({"kind": model.kind})
+    task = tl.game24("4 5 6 10")
+    message = (Message("user", task.domain.sample_prompt(task, [])),)
+    numbers = [(k,) for k in range(8)] if field == "attempt" else range(8)
+    calls = [Call("0", "sample", message, **{field: number}) for number in numbers]
+    assert len({wait(made(call)).text for call in calls}) > 1
+    cold = [Call("0", "sample", message, temperature=0, **{field: number}) for number in numbers]
+    assert len({wait(made(call)).text for call in cold}) == 1
+
+
 # Figures.
 
 

@@ -195,13 +195,13 @@ async def generator(call):
 BROKEN = {
     "fails": (Scripted(failing(1)), "ConnectionError: no route"),
     "raises CancelledError": (Scripted(cancels), "CancelledError: inside"),
-    "is not async": (not_async, "TypeError: .*await"),
+    "is not async": (not_async, "TypeError: the model must be async"),
     "returns a number": (wrong_type, "TypeError: the model returned int, not a Reply or a str"),
     "returns nothing": (nothing, "TypeError: the model returned NoneType, not a Reply or a str"),
     "hangs": (slow, r"timeout: no reply within 0\.02 s"),
     "times out": (times_out, "TimeoutError: the server took too long"),
     "raises what cannot be written": (bad_error, "ValueError: .?"),
-    "is a generator": (generator, "TypeError: .*await"),
+    "is a generator": (generator, "TypeError: the model must be async"),
     "takes other arguments": (lambda: None, "TypeError: .*argument"),
 }
 

@@ -1,7 +1,7 @@
 """`tot-lab`: what can be had from a shell.
 
-Rule: a command does one thing a person wants, says where it put what it made, and never
-overwrites what it did not make.
+Rule: a command does one thing a person wants, says where it put what it made, and overwrites
+nothing but its own report.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import shutil
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,7 +60,8 @@ async def run_demo(folder: Path) -> None:
 
     from tot_lab.report import report_html  # noqa: PLC0415
 
-    lab = Lab(PLAYER, runs=folder / "runs")
+    kept = folder / "runs" / datetime.now().strftime("%Y%m%d-%H%M%S")  # a folder for each demo's runs
+    lab = Lab(PLAYER, runs=kept)
     runs = []
     for task in tqdm(game24_tasks(20), desc="Game of 24", unit="search"):
         runs.append(await lab.run(DEMO, task))
@@ -68,7 +70,7 @@ async def run_demo(folder: Path) -> None:
     print(f"\n{right} of {len(runs)} solved, {sum(run.usage.calls for run in runs):,} calls of sim/game24,")
     print("a simulated model: it needs no key and no network, and says nothing about a real one.")
     report = report_html(runs, folder / "report.html", title="Game of 24 by Tree of Thoughts")
-    print(f"\nruns:   {folder / 'runs'}{'/'}\nreport: {report}  (opens in any browser, offline)")
+    print(f"\nruns:   {kept}/\nreport: {report}  (opens in any browser, offline)")
 
 
 def demo_table(runs: Sequence[Run]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -361,7 +361,10 @@ class Driver:
             if self.untaken:
                 self._hire()
             try:
-                reply = _reply(await self.model(asked.call)(asked.call))
+                asking = self.model(asked.call)(asked.call)
+                if not isinstance(asking, Awaitable):
+                    raise TypeError(f"the model must be async; it returned {type(asking).__name__} at once")
+                reply = _reply(await asking)
             except Divergence as error:  # a replay came to a call that its record does not answer
                 self._fail(error)
                 return

@@ -54,8 +54,9 @@ class Lab:
     def _resolve(model: str | Model) -> Model:
         if isinstance(model, str):
             return model_named(model)
-        if not callable(model):
-            raise TypeError(f"model must be a name or an async callable, not {type(model).__name__}")
+        if isinstance(model, type) or not callable(model):
+            shown = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
+            raise TypeError(f"model must be a name, a model part or an async callable, not {shown}")
         return model
 
     def _model_for(self, call: Call) -> Model:
@@ -64,6 +65,10 @@ class Lab:
         if call.model not in self._named:
             self._named[call.model] = model_named(call.model)
         return self._named[call.model]
+
+    def __repr__(self) -> str:
+        folder = None if self.runs is None else str(self.runs)
+        return f"Lab({settings_of(self.model)['kind']!r}, runs={folder!r})"
 
     async def run(
         self,
@@ -81,7 +86,7 @@ class Lab:
 
         Raises what a bug in the strategy raises, and CancelledError when it is cancelled; the run
         up to then is at `last` either way. A model that fails raises nothing: see `run.usage`."""
-        self._check(strategy, task, repeat)
+        self._check(strategy, task, budget, repeat)
         return await self._run(strategy, task, budget, repeat, watch, [])
 
     async def _run(
@@ -109,8 +114,9 @@ class Lab:
         self, strategy: Strategy, task: Task, *, budget: Budget | None = None, repeat: int = 0
     ) -> Stream:
         """The same run, live: `async for event in lab.stream(…)`; at its end the stream's `.run`
-        holds it. Leaving the loop cancels the run."""
-        self._check(strategy, task, repeat)
+        holds it. Leaving the loop cancels the run: at your next `await`, `.run` and `last` hold
+        what there is."""
+        self._check(strategy, task, budget, repeat)
         return Stream(self, strategy, task, budget, repeat)
 
     async def resume(
@@ -136,11 +142,13 @@ class Lab:
         recorder = Recorder.resuming(path, header, kept, size, read)
         return await self._drive(recorder, strategy, task, budget_of(header), replies=replies_of(kept))
 
-    def _check(self, strategy: object, task: object, repeat: int) -> None:
+    def _check(self, strategy: object, task: object, budget: object, repeat: int) -> None:
         if not isinstance(strategy, Strategy):
             raise TypeError(f"strategy must be a Strategy such as tl.TreeOfThoughts(), not {strategy!r}")
         if not isinstance(task, Task):
             raise TypeError(f'task must be a Task such as tl.general("…"), not {task!r}')
+        if budget is not None and not isinstance(budget, Budget):
+            raise TypeError(f"budget must be a Budget such as tl.Budget(calls=60), not {budget!r}")
         if repeat < 0:
             raise ValueError(f"repeat must be 0 or more, not {repeat}")
 
@@ -190,9 +198,14 @@ class Stream:
         self._lab = lab
         self._asked = (strategy, task, budget, repeat)
         self.run: Run | None = None
-        """The run, once the stream has come to its end or was left."""
+        """The run, once the stream has come to its end; after the loop was left, from the next
+        `await` on."""
+        self._begun = False
 
     def __aiter__(self) -> AsyncIterator[Record]:
+        if self._begun:
+            raise RuntimeError("a stream is one run and was gone through; ask lab.stream for another")
+        self._begun = True
         # A generator that nobody else holds: leaving the loop finalises it, which cancels the run.
         return self._records()
 

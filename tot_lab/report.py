@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from math import cos, pi, sin
 from pathlib import Path
 from typing import NamedTuple
 
+from tot_lab.core.calls import Reply
 from tot_lab.core.tree import Node, Tree
 from tot_lab.figures.theme import (
     EDGE,
@@ -31,7 +33,7 @@ from tot_lab.figures.theme import (
     wrapped,
 )
 from tot_lab.figures.tree import MOST, SHAPES, TreeInfo, arc, label_width, plot_tree, tree_info
-from tot_lab.run import Run
+from tot_lab.run import Run, refused
 
 DRAWN = 150
 """Thoughts up to which a notebook card draws the tree: beyond it, `plot_tree` does better."""
@@ -60,7 +62,11 @@ class Facts(NamedTuple):
 def facts_of(run: Run) -> Facts:
     """The facts of a run, finished or not."""
     usage = run.usage
-    failed = f" ({usage.errors:,} failed)" if usage.errors else ""
+    replies = [line.e for line in run.lines if isinstance(line.e, Reply) and not refused(line.e)]
+    reasons = Counter(reply.error for reply in replies if reply.error)
+    failed = ""
+    if reasons:  # the most frequent stands for all
+        failed = f" ({usage.errors:,} failed: {short(printable(reasons.most_common(1)[0][0]), 90)})"
     return Facts(
         printable(run.name),
         printable(run.question),

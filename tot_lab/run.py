@@ -188,8 +188,8 @@ class Run:
     def diagnostics(self) -> dict[str, int]:
         """Parse retries, unread and failed thoughts, repeats, failed and refused calls: how many of each."""
         states = Counter(node.state for node in self.tree)
-        errors = [line.e.error for line in self.lines if isinstance(line.e, Reply) and line.e.error]
-        refused = sum(error.startswith(("budget:", "cancelled", "limit:")) for error in errors)
+        errors = [line.e for line in self.lines if isinstance(line.e, Reply) and line.e.error]
+        not_made = sum(map(refused, errors))
         return {
             "unreadable_replies": sum(
                 isinstance(e, Note) and e.name == "parse.unreadable" for e in self.events
@@ -197,8 +197,8 @@ class Run:
             "unread_thoughts": sum(node.unread for node in self.tree),
             "failed_thoughts": states["failed"],
             "duplicates": states["duplicate"],
-            "failed_calls": len(errors) - refused,
-            "refused_calls": refused,
+            "failed_calls": len(errors) - not_made,
+            "refused_calls": not_made,
         }
 
     # What can be done with it.
@@ -302,7 +302,7 @@ def _line_of(lines: Sequence[Line]) -> str:
 
 def usage_of(lines: Sequence[Line]) -> Usage:
     """What the calls in `lines` used; refused calls were not made and are not counted."""
-    replies = [(line.e, line.paid) for line in lines if isinstance(line.e, Reply) and not _refused(line.e)]
+    replies = [(line.e, line.paid) for line in lines if isinstance(line.e, Reply) and not refused(line.e)]
     done = [reply for reply, _ in replies if reply.error is None]
     return Usage(
         len(replies),
@@ -318,7 +318,8 @@ def _total(amounts: list[Any]) -> Any:
     return None if None in amounts else sum(amounts)
 
 
-def _refused(reply: Reply) -> bool:
+def refused(reply: Reply) -> bool:
+    """Whether the call was refused, and so not made at all."""
     return reply.error is not None and reply.error.startswith(("budget:", "cancelled", "limit:at_most"))
 
 

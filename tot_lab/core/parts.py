@@ -12,7 +12,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
@@ -45,11 +46,15 @@ class Part(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _from_settings(cls, value: Any, handler: Callable[[Any], Self]) -> Self:
+        if isinstance(value, type) and issubclass(value, Part):
+            raise ValueError(f"{value.__name__} is a class; give a value, such as {value.__name__}()")
         value = cls._short_form(value)
         if isinstance(value, dict) and "kind" in value:
-            value = part_of(value)
-            if not isinstance(value, cls):
-                raise ValueError(f"{value.kind!r} is no {cls.__name__}")
+            value = part_of(value, cls)
+        elif isinstance(value, dict):
+            for name in value:
+                if name not in cls.model_fields:
+                    raise ValueError(_unknown_field(cls, str(name)))
         return handler(value)
 
     @classmethod
@@ -57,21 +62,38 @@ class Part(BaseModel):
         """What else may stand for such a part: the name of a kind that needs no settings."""
         return {"kind": value} if isinstance(value, str) else value
 
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        """A part shows what differs from its defaults."""
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if field.is_required() or value != field.get_default(call_default_factory=True):
+                yield name, value
+
     def settings(self) -> dict[str, Any]:
         """The part as JSON-ready data: its kind, and every field."""
         fields = {name: _plain(getattr(self, name)) for name in type(self).model_fields}
         return {"kind": self.kind, **fields}
 
 
-def part_of(settings: dict[str, Any]) -> Part:
-    """The Part that `settings` describe. An unknown kind or a bad field is a ValueError that names it."""
+def part_of(settings: dict[str, Any], base: type[Part] = Part) -> Part:
+    """The Part that `settings` describe, one of `base`. An unknown kind or a bad field is a
+    ValueError that names it."""
     kind = settings.get("kind")
-    if not isinstance(kind, str) or kind not in _REGISTRY:
-        raise ValueError(f"unknown kind {kind!r}; known are {', '.join(sorted(_REGISTRY))}")
+    known = sorted(name for name, part in _REGISTRY.items() if issubclass(part, base))
+    if not isinstance(kind, str) or kind not in known:
+        raise ValueError(
+            f"unknown kind {kind!r}; known are {', '.join(known)}, and those of the modules that you import"
+        )
     try:
         return _REGISTRY[kind](**{key: value for key, value in settings.items() if key != "kind"})
     except ValidationError as error:
         raise ValueError(f"settings of {kind!r}: {error}") from None
+
+
+def _unknown_field(part: type[Part], name: str) -> str:
+    near = get_close_matches(name, part.model_fields, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]!r}? It has " if near else "it has "
+    return f"{part.__name__} has no setting {name!r}; {hint}{', '.join(part.model_fields) or 'none'}"
 
 
 def _plain(value: Any) -> Any:

@@ -57,27 +57,27 @@ class Domain(Part):
 
     def sample_prompt(self, task: Task, path: Path) -> str:
         """Asks for one next step."""
-        raise NotImplementedError
+        raise NotImplementedError(f"the domain {self.kind!r} has no sample_prompt")
 
     def propose_prompt(self, task: Task, path: Path, count: int) -> str:
         """Asks for up to `count` different next steps in one reply."""
-        raise NotImplementedError
+        raise NotImplementedError(f"the domain {self.kind!r} has no propose_prompt")
 
     def value_prompt(self, task: Task, path: Path) -> str:
         """Asks how promising the last step of `path` is."""
-        raise NotImplementedError
+        raise NotImplementedError(f"the domain {self.kind!r} has no value_prompt")
 
     def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
         """Asks which of `paths`, numbered from 1, is the most promising."""
-        raise NotImplementedError
+        raise NotImplementedError(f"the domain {self.kind!r} has no vote_prompt")
 
     def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
         """Asks for a score of each of `candidates`, next steps after `path`, in one reply."""
-        raise NotImplementedError
+        raise NotImplementedError(f"the domain {self.kind!r} has no joint_prompt")
 
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
         """Asks for the whole answer at once, after thinking step by step if `reasoning`."""
-        raise NotImplementedError
+        raise NotImplementedError(f"the domain {self.kind!r} has no answer_prompt")
 
     def response_format(self, kind: str, task: Task, path: Path) -> dict[str, Any] | None:
         """A JSON schema that the reply to a prompt of that kind should fit, if there is one."""

@@ -93,7 +93,7 @@ class SimGame24(Part):
                 self.seed,
                 [(message.role, message.content) for message in call.messages],
                 [call.model, call.temperature, call.seed, call.response_format],
-                [0, 0] if settled else [call.draw, call.repeat],
+                [] if settled else [call.draw, call.repeat, *call.attempt],
             ],
             sort_keys=True,
         )

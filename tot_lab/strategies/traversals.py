@@ -34,9 +34,15 @@ Pick = Callable[[Tree, Sequence[str]], Picked]
 
 
 class Traversal(Part):
-    """Names the thoughts to expand next. Closed thoughts (`tree.closed`) are never expanded."""
+    """Names the thoughts to expand next. Closed thoughts (`tree.closed`) are never expanded. A
+    function of a person's own may stand for one; see `traversal`."""
 
     kind: ClassVar[str] = ""
+
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        own = callable(value) and not isinstance(value, type | Part)
+        return traversal(value) if own and cls is Traversal else super()._short_form(value)
 
     def start(self, width: int | None) -> Pick:
         """A `pick` for one run."""
@@ -246,9 +252,12 @@ class FunctionTraversal(Traversal):
 
         def pick(tree: Tree, fresh: Sequence[str]) -> Picked:
             frontier.update(dict.fromkeys(id for id in fresh if id not in tree.closed))
-            named = list(dict.fromkeys(self.function(tree, list(frontier)))) if frontier else []
+            named = self.function(tree, list(frontier)) if frontier else []
+            if isinstance(named, str) or not isinstance(named, Sequence):
+                raise TypeError(f"traversal {self.function.name!r} must return a list of ids, not {named!r}")
+            named = list(named)
             for id in named:
-                if id not in frontier:
+                if not isinstance(id, str) or id not in frontier:
                     raise ValueError(
                         f"traversal {self.function.name!r} named {id!r}, which is not in the frontier"
                     )
