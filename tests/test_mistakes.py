@@ -11,7 +11,7 @@ import tot_lab as tl
     ("make", "says"),
     [
         (lambda: tl.TreeOfThoughts(beam=3), "no setting 'beam'; did you mean 'beam_width'"),
-        (lambda: tl.SelfConsistency(n=5), "no setting 'n'; .*It has|it has"),
+        (lambda: tl.SelfConsistency(n=5), "no setting 'n'"),
         (lambda: tl.TreeOfThoughts(traversal="bfs"), "known are beam, best_first, depth_first"),
         (lambda: tl.TreeOfThoughts(traversal=tl.Beam), r"is a class; give a value, such as Beam\(\)"),
         (lambda: tl.TreeOfThoughts(traversal="game24"), "unknown kind 'game24'"),
@@ -71,7 +71,7 @@ def test_a_function_stands_for_a_traversal_and_must_return_ids():
 
 def test_a_forgotten_await():
     coroutine = tl.Lab(Scripted(), runs=None).run(tl.OneAnswer(), TASK)
-    with pytest.raises(TypeError, match="not coroutine; was `await` forgotten"):
+    with pytest.raises(TypeError, match=r"not coroutine; was `await` forgotten"):
         tl.plot_tree(coroutine)
     coroutine.close()
 

@@ -71,11 +71,6 @@ class TreeInfo(NamedTuple):
 
 def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
     """What `plot_tree` draws. Raises ValueError for no thought at all, and for a graph that is no tree."""
-    if not isinstance(run, Run | Tree) and not hasattr(run, "edges"):
-        raise TypeError(
-            f"plot_tree takes a run, a Tree or a networkx graph, not {type(run).__name__}; "
-            f"was `await` forgotten?"
-        )
     parts = parts_of(run) if isinstance(run, Run | Tree) else _parts_of_graph(run)
     if not parts.nodes:
         raise ValueError("there is no thought to draw: this run or tree is empty")
@@ -124,6 +119,11 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any]) -> go.Figure:
     """
     import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it
 
+    if not isinstance(run, Run | Tree) and not hasattr(run, "edges"):
+        raise TypeError(
+            f"plot_tree takes a run, a Tree or a networkx graph, not {type(run).__name__}; "
+            f"was `await` forgotten?"
+        )
     count = len(run.tree if isinstance(run, Run) else run)
     if count > MOST:
         raise ValueError(
