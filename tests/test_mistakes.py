@@ -80,7 +80,7 @@ def test_a_stream_is_one_run():
     async def twice():
         stream = tl.Lab(Scripted(), runs=None).stream(tl.OneAnswer(), TASK)
         assert [event async for event in stream]
-        with pytest.raises(RuntimeError, match="ask lab.stream for another"):
+        with pytest.raises(RuntimeError, match=r"ask lab.stream for another"):
             [event async for event in stream]
 
     wait(twice())
