@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -362,7 +362,7 @@ class Driver:
                 self._hire()
             try:
                 asking = self.model(asked.call)(asked.call)
-                if not isinstance(asking, Awaitable):
+                if not hasattr(asking, "__await__"):
                     raise TypeError(f"the model must be async; it returned {type(asking).__name__} at once")
                 reply = _reply(await asking)
             except Divergence as error:  # a replay came to a call that its record does not answer
