@@ -454,3 +454,17 @@ def test_a_capped_run_that_was_cut_off_resumes_to_the_same_record(tmp_path, budg
         known = sum(b'"reply"' in line and b'"error"' not in line for line in lines[:kept])
         assert known + len(model.calls) == whole.usage.calls
         assert tl.load(cut).events == whole.events
+
+
+def test_a_prompt_alone_that_exceeds_the_cap_is_refused():
+    task = tl.general("x" * 400)
+    got = wait(tl.Lab(Scripted(), runs=None).run(tl.OneAnswer(), task, budget=tl.Budget(tokens=5)))
+    assert (got.stopped, got.usage.calls) == ("budget:tokens", 0)
+
+
+def test_a_failed_call_that_was_paid_is_counted():
+    def filtered(call):
+        return Reply(error="filtered", input_tokens=100, output_tokens=0, cost=0.5)
+
+    got = wait(tl.Lab(Scripted(filtered), runs=None).run(tl.OneAnswer(), TASK))
+    assert (got.usage.cost, got.usage.paid, got.usage.input_tokens, got.usage.errors) == (0.5, 0.5, 100, 1)

@@ -162,7 +162,8 @@ def test_t7_the_root_costs_nothing():
         *((field, -1) for field in ("min_depth", "max_parse_retries", "min_score", "solved_threshold")),
         ("convergence_window", 0), ("max_depth", 1001), ("generate", "guess"), ("evaluate", "feel"),
         ("traversal", "sideways"), ("combine", "max"), ("answer", "worst"), ("temperature", 3),
-        ("no_such_setting", 1), ("budget", {"calls": -1}),
+        ("no_such_setting", 1), ("budget", {"calls": -1}), ("branch_factor", True), ("max_nodes", "7"),
+        ("parallel", "no"), ("min_score", True),
     ],
 )  # fmt: skip
 def test_t8_bad_settings_are_refused_by_name(field, value):
@@ -453,6 +454,43 @@ def test_best_of_n_over_a_search_samples_anew():
     attempts = [[node.text for node in got.tree if node.id.startswith(f"0.{k}.")] for k in range(3)]
     assert attempts[0] != attempts[1] != attempts[2]
     assert got.score == max(got.tree[node.id].score for node in got.candidates)
+
+
+def test_best_of_n_judges_an_answer_that_its_search_valued_in_the_same_words():
+    model = Scripted(lambda call: "Answer: 26" if call.kind == "sample" else "score: 0.5")
+    got = run(tl.BestOf(strategy=tl.TreeOfThoughts(max_depth=1), attempts=2), model=model)
+    assert got.correct
+    assert sum(call.kind == "judge" for call in model.calls) == 2
+
+
+def test_a_width_is_taken_by_what_can_be_expanded():
+    got = words({}, traversal="best_first", beam_width=2, max_depth=2, solved_threshold=None)
+    assert {"a/a", "b/a"} <= set(paths(got))  # the leaves below a do not push b out
+
+
+def test_mcts_learns_from_expansions_that_brought_nothing():
+    values = {"a": 0.6, "b": 0.5, "a/a": 0.0, "a/b": 0.0, "a/c": 0.0}
+    uct = tl.MonteCarloTreeSearch(exploration=0.1)
+    some = {"traversal": uct, "beam_width": None, "max_depth": 3, "solved_threshold": None, "max_nodes": 11}
+    for floor in (0.0, 0.1):
+        assert ordered_parents(words(values, min_score=floor, **some))[:3] == ["0", "0.0", "0.1"]
+
+
+def test_a_model_that_dies_in_mid_search_is_an_error():
+    def reply(call):
+        if call.at.count(".") > 0 and call.kind == "sample":
+            raise ConnectionError("gone")
+        return answer_to(call)
+
+    got = run(tl.TreeOfThoughts(), model=Scripted(reply))
+    assert got.stopped == "error"
+    assert got.answer
+
+
+def test_nested_searches_count_depth_from_their_own_root():
+    frame = run(tl.BestOf(strategy=tl.TreeOfThoughts(max_depth=2), attempts=2, evaluate="score")).events_df()
+    for name in ("tot.proposed", "tot.evaluated"):
+        assert set(frame[frame["name"] == name]["data"].str["depth"]) == {0, 1, 2}
 
 
 def test_self_consistency_takes_the_majority():

@@ -9,7 +9,7 @@ the largest seen, and until one is seen calls go one at a time.
 
 from __future__ import annotations
 
-from tot_lab.core.calls import Call, Reply, estimated_tokens
+from tot_lab.core.calls import Call, Reply, estimated_tokens, refused
 from tot_lab.core.thinking import Budget
 
 AMOUNTS = ("input_tokens", "output_tokens", "tokens", "usd")
@@ -44,6 +44,7 @@ class Scope:
         self.used = dict.fromkeys(self.caps, 0.0)
         self.reserved = dict.fromkeys(self.caps, 0.0)
         self.largest: dict[str, float] = {}
+        self.largest_output = 0.0
         self.in_flight = 0
         self.warned: set[str] = set()
         # Only scopes that can refuse anything are asked, innermost first.
@@ -86,7 +87,7 @@ class Scope:
 
     def replayed(self, call: Call, reply: Reply) -> None:
         """Count a call that is answered from a journal, as when it was made."""
-        if reply.error is None or not reply.error.startswith(("budget:", "cancelled", "limit:at_most")):
+        if not refused(reply.error):
             for scope in self.chain:
                 scope.calls += 1
                 scope._count(used_by(call, reply), reply)
@@ -113,6 +114,7 @@ class Scope:
         return Reply(error=f"budget:{cap}", finish=None if self.parent is None else WITHIN)
 
     def _count(self, amounts: dict[str, float], reply: Reply) -> None:
+        self.largest_output = max(self.largest_output, amounts["output_tokens"])
         for name in self.caps:
             self.used[name] += amounts[name]
             if reply.error is None:  # a failed call does not tell what one needs
@@ -132,6 +134,8 @@ class Scope:
             if left <= 0:
                 return self.refusal(name), {}
             if known is None:  # nothing seen yet: one call at a time, and it may need all
+                if name == "tokens" and estimated_tokens(call.prompt) >= left:
+                    return self.refusal(name), {}
                 if self.in_flight:
                     return WAIT, {}
                 known = left
@@ -149,7 +153,8 @@ class Scope:
             return max(prompt, 1)
         if name != "usd" and call.max_tokens is not None:
             return prompt + call.max_tokens
-        return self.largest.get(name)
+        largest = self.largest.get(name)
+        return largest if largest is None or name != "tokens" else max(largest, prompt + self.largest_output)
 
 
 def used_by(call: Call, reply: Reply) -> dict[str, float]:

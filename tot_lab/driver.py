@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from tot_lab.budget import WAIT, WITHIN, Needs, Scope
-from tot_lab.core.calls import Call, Model, Reply
+from tot_lab.core.calls import Call, Model, Reply, refused
 from tot_lab.core.records import (
     STOP_WORDS,
     Decided,
@@ -29,7 +29,7 @@ from tot_lab.core.records import (
 )
 from tot_lab.core.task import Answer
 from tot_lab.core.thinking import Budget, Every, Thinking, Within
-from tot_lab.recorder import Divergence, Recorder
+from tot_lab.recorder import Divergence, Recorder, readable
 
 DEEPEST = 1000
 """Steps from a root that a run may go: an id holds its whole path."""
@@ -40,9 +40,6 @@ PATIENCE = 100
 PULSE = 0.2
 """Seconds after which a waiting loop is woken: ipykernel cancels an interrupted cell in a signal
 handler, which a loop that sleeps does not notice (seen with 7.4: it slept to its end)."""
-
-REFUSED = ("budget:", "cancelled", "limit:at_most")
-"""How the error of a refusal begins; a model's own errors never do."""
 
 
 class Branch:
@@ -115,7 +112,7 @@ class Driver:
         self.repeat = repeat
         self.replies = replies or {}
         self.in_order = in_order
-        self.root = Scope(None, budget, recorder.now)
+        self.root = Scope(None, budget, 0.0)
         self.ready: deque[tuple[Branch, Any]] = deque()
         self.open: dict[Branch, None] = {}
         self.asked: dict[Branch, Asked] = {}
@@ -300,6 +297,8 @@ class Driver:
     # Calls.
 
     def _ask(self, branch: Branch, position: Position, call: Call) -> None:
+        if call.at not in self.thoughts:
+            raise ValueError(f"a {call.kind} call names an unknown thought {call.at!r}")
         key = (call.at, call.kind, call.draw, call.messages, call.attempt, call.model)
         if key in self.draws:
             raise ValueError(
@@ -314,7 +313,7 @@ class Driver:
         if known is not None:
             branch.scope.replayed(call, known)
             self.cancelled = self.cancelled or known.error == "cancelled"
-            if known.error is not None and known.error.startswith(REFUSED):
+            if refused(known.error):
                 self._refuse(branch, position, known)
             else:
                 self._answer(branch, position, known, paid=0.0)
@@ -371,7 +370,7 @@ class Driver:
             except (Exception, asyncio.CancelledError) as error:  # whatever a model does is an answer
                 if self.asked.get(asked.branch) is not asked:
                     return  # cancelled from here
-                reply = Reply(error=_readable(f"{type(error).__name__}: {error}"))
+                reply = Reply(error=readable(f"{type(error).__name__}: {error}"))
             self._receive(asked, reply)
 
     def _receive(self, asked: Asked, reply: Reply) -> None:
@@ -406,8 +405,7 @@ class Driver:
 
     def _let_go(self) -> None:
         """Try the calls that were held back again, first come first."""
-        while self.held and self._admit(*self.held[0]):
-            self.held.popleft()
+        self.held = deque(held for held in self.held if not self._admit(*held))
 
     def _answer(self, branch: Branch, position: Position, reply: Reply, paid: float | None = None) -> None:
         self.recorder.record(position, reply, paid)
@@ -506,12 +504,12 @@ class Driver:
             stop = "cancelled"
         elif self.spent is not None and stop != "solved":
             stop = self.spent[1]
-        ended = Ended(stop, _readable(answer.text), answer.node, answer.score, answer.ranked)
+        ended = Ended(stop, readable(answer.text), answer.node, answer.score, answer.ranked)
         self.recorder.record((self.branch.step + 1,), ended)
 
     def _end_with_error(self, error: BaseException) -> None:
         if not isinstance(error, Divergence):  # then the record stands as it was
-            ended = Ended("error", error=_readable(f"{type(error).__name__}: {error}"))
+            ended = Ended("error", error=readable(f"{type(error).__name__}: {error}"))
             self.recorder.record((self.branch.step + 1,), ended)
 
     def _close(self) -> None:
@@ -523,7 +521,7 @@ class Driver:
             try:
                 branch.thinking.close()
             except Exception as error:  # the run is over: what ended it is what counts
-                self._beside("close.failed", "", error=_readable(f"{type(error).__name__}: {error}"))
+                self._beside("close.failed", "", error=readable(f"{type(error).__name__}: {error}"))
 
 
 _checked = msgspec.json.Decoder(Reply)
@@ -533,13 +531,13 @@ _encoded = msgspec.json.Encoder().encode
 def _reply(got: Any) -> Reply:
     """What a model returned, as a reply that a file can hold."""
     if isinstance(got, str):
-        return Reply(_readable("".join(got)))
+        return Reply(readable("".join(got)))
     if not isinstance(got, Reply):
         return Reply(error=f"TypeError: the model returned {type(got).__name__}, not a Reply or a str")
     said = {name: getattr(got, name) for name in ("text", "error", "thinking", "model", "finish")}
-    spoilt = {name: _readable(value) for name, value in said.items() if isinstance(value, str)}
+    spoilt = {name: readable(value) for name, value in said.items() if isinstance(value, str)}
     got = msgspec.structs.replace(got, **spoilt)
-    if got.error is not None and str(got.error).startswith(REFUSED):
+    if isinstance(got.error, str) and refused(got.error):  # only the driver refuses
         got = msgspec.structs.replace(got, error=f"model: {got.error}")
     return _checked.decode(_encoded(got))
 
@@ -547,14 +545,3 @@ def _reply(got: Any) -> Reply:
 def _no_thinking(got: Any) -> Thinking[Answer]:
     raise TypeError(f"think must be a generator (it yields); it returned {type(got).__name__} at once")
     yield  # which makes this one
-
-
-def _readable(text: str) -> str:
-    """`text`, with the lone surrogates that no file could hold replaced."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text

@@ -163,15 +163,17 @@ def events_df(run: Run) -> pandas.DataFrame:
       The others are `call`, `reply` and `ended`
     - node: string, id of the thought it is about, NA for none
     - data: object, the whole record as a dict: `pandas.json_normalize(df.data)` makes columns of
-      it, `df.data.str["depth"]` takes one out. A proposal has depth, node_id, parent_id, content
-      (and source, depends), an evaluation depth, node_id, score (and raw, draws, by)
+      it, `df.data.str["depth"]` takes one out; depth counts from the strategy's own
+      root. A proposal has depth, node_id, parent_id, content (and source, depends), an evaluation
+      depth, node_id, score (and raw, draws, by)
     - simulated: boolean, whether a simulated model took part in the run
     """
     started = ((line.e.at, line.e.name) for line in run.lines if isinstance(line.e, Note))
     prefixes = {at: name.removesuffix(".started") for at, name in started if name.endswith(".started")}
     asked_for = {line.p: line.e.at for line in run.lines if isinstance(line.e, Call)}
     nodes = run.tree.nodes
-    scopes: dict[str | None, str] = {}
+    # Of each thought: which strategy announced it, and the depth of that strategy's root.
+    scopes: dict[str | None, tuple[str, int]] = {}
     names: list[str] = []
     about: list[str | None] = []
     data: list[dict[str, Any]] = []
@@ -180,10 +182,12 @@ def events_df(run: Run) -> pandas.DataFrame:
         event = line.e
         node: str | None
         if isinstance(event, Thought):
-            scopes[event.id] = prefixes.get(event.id) or scopes.get(event.parent, "")
+            announced = prefixes.get(event.id)
+            above = scopes.get(event.parent, ("", 0))
+            scopes[event.id] = (announced, nodes[event.id].depth) if announced else above
             name, node = _named(scopes, event.id, "proposed", "thought"), event.id
             held = {
-                "depth": nodes[node].depth,
+                "depth": nodes[node].depth - scopes[node][1],
                 "node_id": node,
                 "parent_id": event.parent,
                 "content": event.text,
@@ -193,7 +197,7 @@ def events_df(run: Run) -> pandas.DataFrame:
         elif isinstance(event, Scored):
             name, node = _named(scopes, event.id, "evaluated", "scored"), event.id
             held = {
-                "depth": nodes[node].depth,
+                "depth": nodes[node].depth - scopes[node][1],
                 "node_id": node,
                 "score": event.score,
                 "raw": event.raw,
@@ -203,7 +207,7 @@ def events_df(run: Run) -> pandas.DataFrame:
         elif isinstance(event, Decided):
             name, node = _named(scopes, event.id, "decided", "decided"), event.id
             held = {
-                "depth": nodes[node].depth,
+                "depth": nodes[node].depth - scopes[node][1],
                 "node_id": node,
                 "what": event.what,
                 "reason": event.reason,
@@ -236,8 +240,8 @@ def events_df(run: Run) -> pandas.DataFrame:
     )
 
 
-def _named(scopes: dict[str | None, str], id: str, within: str, alone: str) -> str:
-    prefix = scopes.get(id, "")
+def _named(scopes: dict[str | None, tuple[str, int]], id: str, within: str, alone: str) -> str:
+    prefix, _ = scopes[id]
     return f"{prefix}.{within}" if prefix else alone
 
 

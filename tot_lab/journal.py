@@ -19,9 +19,7 @@ import msgspec
 
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.parts import Part
-from tot_lab.core.records import (
-    Line,
-)
+from tot_lab.core.records import Line
 from tot_lab.version import __version__
 
 SCHEMA = 1
@@ -107,12 +105,17 @@ def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]
 
 def write_journal(path: str | os.PathLike[str], header: Header, lines: Sequence[Line]) -> Path:
     """Write a whole journal; an existing file is replaced at once or not at all."""
+    return write_whole(path, encoder.encode(header) + b"\n" + encoder.encode_lines(lines))
+
+
+def write_whole(path: str | os.PathLike[str], data: bytes) -> Path:
+    """Write a file; one that is there is replaced at once or not at all. Its folder is made."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         with part.open("wb") as file:
-            file.write(encoder.encode(header) + b"\n" + encoder.encode_lines(lines))
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         part.replace(target)

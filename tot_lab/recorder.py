@@ -293,7 +293,7 @@ class Recorder:
     def call(self, at: str, prompt: str, reply: Reply | str, *, kind: str = "ask", draw: int = 0) -> None:
         """A model call that your code made, and its reply."""
         self._known(at)
-        text = _readable(prompt) if isinstance(prompt, str) else prompt
+        text = readable(prompt) if isinstance(prompt, str) else prompt
         got = Reply(reply) if isinstance(reply, str) else reply
         self._happened(Call(at, kind, (Message("user", text),), draw), got)
 
@@ -326,7 +326,7 @@ def _checked(record: Record) -> Record:
     """`record` as a file will give it back (a lone surrogate as `?`); one that it would not is a
     ValueError."""
     texts = {name: getattr(record, name) for name in record.__struct_fields__}
-    spoilt = {name: _readable(text) for name, text in texts.items() if isinstance(text, str)}
+    spoilt = {name: readable(text) for name, text in texts.items() if isinstance(text, str)}
     record = msgspec.structs.replace(record, **spoilt)
     try:
         return line_decoder.decode(encoder.encode(Line((), 0.0, record))).e
@@ -334,8 +334,9 @@ def _checked(record: Record) -> Record:
         raise ValueError(f"a {type(record).__name__} that no file can hold: {error}") from None
 
 
-def _readable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
+def readable(text: str) -> str:
+    """`text`, with a question mark for each lone surrogate, which no file could hold."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _place(position: Position, record: Record) -> str:

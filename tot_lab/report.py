@@ -8,7 +8,6 @@ nothing but itself: no network, no file beside it.
 from __future__ import annotations
 
 import os
-import secrets
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
@@ -16,7 +15,7 @@ from math import cos, pi, sin
 from pathlib import Path
 from typing import NamedTuple
 
-from tot_lab.core.calls import Reply
+from tot_lab.core.calls import Reply, refused
 from tot_lab.core.tree import Node, Tree
 from tot_lab.figures.theme import (
     EDGE,
@@ -33,7 +32,8 @@ from tot_lab.figures.theme import (
     wrapped,
 )
 from tot_lab.figures.tree import MOST, SHAPES, TreeInfo, arc, label_width, plot_tree, tree_info
-from tot_lab.run import Run, refused
+from tot_lab.journal import write_whole
+from tot_lab.run import Run
 
 DRAWN = 150
 """Thoughts up to which a notebook card draws the tree: beyond it, `plot_tree` does better."""
@@ -62,7 +62,7 @@ class Facts(NamedTuple):
 def facts_of(run: Run) -> Facts:
     """The facts of a run, finished or not."""
     usage = run.usage
-    replies = [line.e for line in run.lines if isinstance(line.e, Reply) and not refused(line.e)]
+    replies = [line.e for line in run.lines if isinstance(line.e, Reply) and not refused(line.e.error)]
     reasons = Counter(reply.error for reply in replies if reply.error)
     failed = ""
     if reasons:  # the most frequent stands for all
@@ -259,15 +259,7 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
         f"<div class=wide><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
         f"<h2>Trees</h2>{sections}<script>{_SCRIPT}</script></body></html>\n"
     )
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    try:
-        part.write_text(page, encoding="utf-8")
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
-    return target
+    return write_whole(path, page.encode())
 
 
 def _verdict(run: Run) -> str:

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tot_lab.core.calls import Call, Reply
+from tot_lab.core.calls import Call, Reply, refused
 from tot_lab.core.parts import needs_functions, part_of
 from tot_lab.core.records import Ended, Line, Note, Position, Record, canonical
 from tot_lab.core.strategy import Strategy
@@ -188,7 +188,7 @@ class Run:
     def diagnostics(self) -> dict[str, int]:
         """Parse retries, unread and failed thoughts, repeats, failed and refused calls: how many of each."""
         states = Counter(node.state for node in self.tree)
-        errors = [line.e for line in self.lines if isinstance(line.e, Reply) and line.e.error]
+        errors = [line.e.error for line in self.lines if isinstance(line.e, Reply) and line.e.error]
         not_made = sum(map(refused, errors))
         return {
             "unreadable_replies": sum(
@@ -302,25 +302,23 @@ def _line_of(lines: Sequence[Line]) -> str:
 
 def usage_of(lines: Sequence[Line]) -> Usage:
     """What the calls in `lines` used; refused calls were not made and are not counted."""
-    replies = [(line.e, line.paid) for line in lines if isinstance(line.e, Reply) and not refused(line.e)]
-    done = [reply for reply, _ in replies if reply.error is None]
+    replies = [
+        (line.e, line.paid) for line in lines if isinstance(line.e, Reply) and not refused(line.e.error)
+    ]
+    # A call that failed used nothing, unless the model says what it used.
+    counted = [(r, paid) for r, paid in replies if r.error is None or r.input_tokens is not None]
     return Usage(
         len(replies),
-        len(replies) - len(done),
-        _total([reply.input_tokens for reply in done]),
-        _total([reply.output_tokens for reply in done]),
-        _total([reply.cost for reply in done]),
-        _total([paid for reply, paid in replies if reply.error is None]),
+        sum(reply.error is not None for reply, _ in replies),
+        _total([reply.input_tokens for reply, _ in counted]),
+        _total([reply.output_tokens for reply, _ in counted]),
+        _total([reply.cost for reply, _ in counted]),
+        _total([paid for _, paid in counted]),
     )
 
 
 def _total(amounts: list[Any]) -> Any:
     return None if None in amounts else sum(amounts)
-
-
-def refused(reply: Reply) -> bool:
-    """Whether the call was refused, and so not made at all."""
-    return reply.error is not None and reply.error.startswith(("budget:", "cancelled", "limit:at_most"))
 
 
 def replies_of(lines: Sequence[Line]) -> dict[Position, Reply]:

@@ -94,6 +94,16 @@ Model: TypeAlias = Callable[[Call], Awaitable[Reply | str]]
 """Whatever answers a call: any async callable."""
 
 
+def refused(error: str | None) -> bool:
+    """Whether `error` says that the call was refused, and so never made."""
+    return error is not None and (halts(error) or error == "limit:at_most")
+
+
+def halts(error: str) -> bool:
+    """Whether `error` is a refusal after which no further call will be made."""
+    return error == "cancelled" or error.startswith("budget:")
+
+
 def estimated_tokens(text: str) -> int:
     """A stand-in where nobody counted: one token per four UTF-8 bytes, rounded up."""
     return (len(text.encode("utf-8", "replace")) + 3) // 4

@@ -26,7 +26,7 @@ class Part(BaseModel):
     its class name in snake_case; a subclass whose name begins with an underscore, or that sets
     `kind = ""`, is a base and not registered."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
     kind: ClassVar[str] = ""
 
     @classmethod

@@ -45,6 +45,11 @@ class Domain(Part):
     kind: ClassVar[str] = ""
     value_labels: ClassVar[dict[str, float]] = {}
 
+    @property
+    def value_top(self) -> float:
+        """The most that one draw of a value can be worth."""
+        return max(self.value_labels.values(), default=1.0)
+
     # Prompts. Each shows `task.context` when there is any: `statement` does it.
 
     def statement(self, task: Task) -> str:

@@ -80,7 +80,7 @@ def every(
 
     at_most: the most calls that any one branch can make. Under a budget on calls the branches run
         freely only when all of them fit what is left, otherwise in order; None counts as too many.
-        A branch that asks for more is refused with `limit:at_most`.
+        There, a branch that asks for more is refused with `limit:at_most`.
     at_once: how many branches may be under way at the same time; None = all.
     """
     results: list[T] = yield Every(branches, at_most, at_once)

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 from pydantic import Field
 
+from tot_lab.core.calls import halts
 from tot_lab.core.parts import UserFunction
 from tot_lab.core.reading import verdict
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
@@ -81,14 +82,13 @@ class BestOf(Prompting):
             )
             yield Scored(answer.node, score, score, by=self.evaluate.name)
         else:
-            call = self.call(answer.node, "value", task.domain.value_prompt(task, path))
+            call = self.call(answer.node, "judge", task.domain.value_prompt(task, path))
             reply = yield from attempt(number, ask(call))
             if reply.error is not None:
-                yield Note("call.failed", answer.node, {"kind": "value", "error": reply.error})
+                yield Note("call.failed", answer.node, {"kind": "judge", "error": reply.error})
                 return answer
             raw = task.domain.read_value(reply.text)
-            top = max(task.domain.value_labels.values(), default=1.0)
-            score = None if raw is None else raw / top
+            score = None if raw is None else min(raw / task.domain.value_top, 1.0)
             yield Scored(answer.node, score, raw, (raw,), "value")
         return msgspec.structs.replace(answer, score=score)
 
@@ -131,8 +131,7 @@ def _answer_once(strategy: Prompting, task: Task, at: str, *, reasoning: bool) -
     reply = yield from ask(strategy.call(at, "answer", prompt))
     if reply.error is not None:
         yield Note("call.failed", at, {"kind": "answer", "error": reply.error})
-        halted = reply.error == "cancelled" or reply.error.startswith("budget:")
-        return Answer("", reply.error if halted else "error")
+        return Answer("", reply.error if halts(reply.error) else "error")
     node = f"{at}.0"
     yield Thought(node, at, reply.text)
     text = task.domain.read_answer(task, reply.text)

@@ -230,7 +230,7 @@ class Expansion(Prompting):
         read = [draw for draw in draws if draw is not None]
         if not read:
             return Scored(id, None, None, tuple(draws), by)
-        top = max(task.domain.value_labels.values(), default=1.0) if by == "value" else 1.0
+        top = task.domain.value_top if by == "value" else 1.0
         if self.combine == "mean":
             raw = sum(read) / len(read)
         elif self.combine == "sum":
@@ -260,11 +260,6 @@ def said(event: Event) -> Thinking[list[Event]]:
     """Yield `event`, and return it for the tree."""
     yield event
     return [event]
-
-
-def halts(error: str) -> bool:
-    """Whether `error` is a refusal after which no further call will be made."""
-    return error == "cancelled" or error.startswith("budget:")
 
 
 def error_in(event: Event) -> str | None:

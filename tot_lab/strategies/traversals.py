@@ -134,18 +134,14 @@ class BestFirst(Traversal):
         def pick(tree: Tree, fresh: Sequence[str]) -> Picked:
             for id in fresh:
                 node = tree[id]
-                heapq.heappush(heap, (-node.rank, -node.depth, node.order, id))
+                if id not in tree.closed:
+                    heapq.heappush(heap, (-node.rank, -node.depth, node.order, id))
             pruned: list[tuple[str, str]] = []
             if width is not None and len(heap) > width:
                 heap.sort()
                 pruned = [(entry[-1], "beam") for entry in heap[width:]]
                 del heap[width:]
-            chosen: list[str] = []
-            while heap and len(chosen) < self.batch:
-                id = heapq.heappop(heap)[-1]
-                if id not in tree.closed:
-                    chosen.append(id)
-            return Picked(chosen, pruned)
+            return Picked([heapq.heappop(heap)[-1] for _ in range(min(self.batch, len(heap)))], pruned)
 
         return pick
 
@@ -155,7 +151,8 @@ class MonteCarloTreeSearch(Traversal):
     children's scores up (Kocsis & Szepesvári 2006; a thought's score stands for the rollout, as
     in LATS, Zhou et al. 2023).
 
-    exploration: UCT's constant. batch: leaves to expand at once, kept apart by a virtual loss.
+    exploration: UCT's constant. batch: the most leaves to expand at once, kept apart by a virtual
+        loss; fewer when the descent leads to one of them again.
     iterations: picks after which the search ends, None = until nothing is left to expand.
     """
 
@@ -211,7 +208,7 @@ class MonteCarloTreeSearch(Traversal):
                 kept, trimmed = _split(ranked(tree, siblings), width, "beam")
                 pruned += trimmed
                 children[parent] = [id for id in kept if id not in tree.closed]
-                for id in siblings:
+                for id in (id for id in tree[parent].children if tree[id].by):
                     value = max(tree[id].rank, 0.0)
                     visits[id], totals[id] = 1, value
                     for above in path(tree, parent):

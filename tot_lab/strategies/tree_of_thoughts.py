@@ -18,16 +18,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from tot_lab.core.calls import halts
 from tot_lab.core.records import Decided, Event, Note, Scored, Thought, id_key, parent_of
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Budget, Thinking, every, within
 from tot_lab.core.tree import Node, Tree
-from tot_lab.strategies.expansion import Count, Expansion, Unit, error_in, halts
+from tot_lab.strategies.expansion import Count, Expansion, Unit, error_in
 from tot_lab.strategies.traversals import Beam, Traversal, ranked
 
 
 class TreeOfThoughts(Expansion):
-    """Search over thoughts. The defaults are those of `tl.presets.beam_search()`.
+    """Search over thoughts. The defaults are those of `tl.presets.beam_search()`, but for `answer`.
 
     branch_factor: children per thought; with `propose`, the most proposals used.
     beam_width: thoughts kept: of a level (beam), of the frontier (best_first), of a group of
@@ -73,7 +74,7 @@ class TreeOfThoughts(Expansion):
     min_score_improvement: Unit = 0.02
     merge: bool = False
     top_k: Count = 3
-    budget: Budget | None = None
+    budget: Annotated[Budget | None, Field(strict=False)] = None
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         search = self._search(task, at)
@@ -109,7 +110,9 @@ class TreeOfThoughts(Expansion):
         while chosen and not stop:
             depth = tree[chosen[0]].depth + 1
             yield Note("tot.level_started", at, {"depth": depth, "frontier_size": len(chosen)})
+            failed = len(errors)
             fresh, halt = yield from self._grow(task, tree, chosen, errors)
+            dead = len(errors) > failed and not any(tree[id].by for id in fresh)
             eligible = yield from self._settle(task, tree, fresh, states)
             chosen, trimmed = pick(tree, eligible)
             kept = yield from self._keep(tree, eligible, trimmed)
@@ -134,7 +137,7 @@ class TreeOfThoughts(Expansion):
             elif not chosen:
                 if not kept and fresh:
                     yield Note("tot.empty_beam", at, {"depth": depth})
-                stop = self._why_empty(tree, errors, full=self._room(tree) == 0)
+                stop = "error" if dead else self._why_empty(tree)
             elif self._room(tree) == 0:
                 stop = "limit:nodes"
             elif self._converged(best):
@@ -241,14 +244,11 @@ class TreeOfThoughts(Expansion):
         full = 1 < self.convergence_window == len(window)
         return full and window[-1] - window[0] < self.min_score_improvement
 
-    def _why_empty(self, tree: Tree, errors: Sequence[str], *, full: bool) -> str:
-        """Why nothing is left to expand. `full`: there was no room for all children."""
-        thoughts = list(tree)[1:]
-        if errors and not any(node.by for node in thoughts):
-            return "error"
-        if full:
+    def _why_empty(self, tree: Tree) -> str:
+        """Why nothing is left to expand."""
+        if self._room(tree) == 0:
             return "limit:nodes"
-        cut = any(node.state == "kept" and node.depth >= self.max_depth for node in thoughts)
+        cut = any(node.state == "kept" and node.depth >= self.max_depth for node in tree)
         return "limit:depth" if cut else "exhausted"
 
     def _answer(self, task: Task, tree: Tree, at: str, stop: str) -> Thinking[Answer]:
