@@ -138,7 +138,7 @@ class Tree:
         """The nodes from the root to `id`, both included."""
         nodes = [self[id]]
         while (parent := nodes[-1].parent) is not None:
-            nodes.append(self[parent])
+            nodes.append(self.nodes[parent])
         nodes.reverse()
         return nodes
 
