@@ -1,0 +1,29 @@
+"""The published Game of 24 run, made again from its recorded replies, where those lie beside the project."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+RECORDS = ROOT.parent / "shared" / "data" / "princeton_tot"
+
+pytestmark = pytest.mark.skipif(not RECORDS.is_dir(), reason=f"the published records are not at {RECORDS}")
+
+
+def printed(script: str) -> str:
+    command = [sys.executable, str(ROOT / "benchmarks" / script), str(RECORDS)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+
+
+def test_the_search_keeps_what_the_published_one_kept():
+    assert printed("published_game24.py").startswith(
+        "solved 32 of 50 (top answer 28); frontiers equal 200 of 200"
+    )
+
+
+def test_no_traversal_loses_a_puzzle_that_the_published_beam_solved():
+    rows = [line.split() for line in printed("published_efficiency.py").splitlines()]
+    solved = {row[0]: row[1] for row in rows if row[0] in ("beam", "depth_first", "best_first", "mcts")}
+    assert solved == dict.fromkeys(("beam", "depth_first", "best_first", "mcts"), "32/32")
