@@ -124,7 +124,7 @@ class Driver:
         self.draws: set[tuple[Any, ...]] = set()
         self.cancelled = False
         self.cut_short = False
-        self.failed = False
+        self.failed = False  # ended by an error; a replay asks
         self.spent: tuple[Position, str] | None = None
         self.woken = False
         self.late: BaseException | None = None

@@ -14,6 +14,7 @@ import msgspec
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.records import Decided, Decision, Ended, Line, Note, Position, Scored, Thought
+from tot_lab.core.tree import Node
 from tot_lab.run import Run, Usage, usage_of
 
 if TYPE_CHECKING:
@@ -187,8 +188,7 @@ def events_df(run: Run) -> pandas.DataFrame:
             scopes[event.id] = (announced, nodes[event.id].depth) if announced else above
             name, node = _named(scopes, event.id, "proposed", "thought"), event.id
             held = {
-                "depth": nodes[node].depth - scopes[node][1],
-                "node_id": node,
+                **_place(nodes, scopes, node),
                 "parent_id": event.parent,
                 "content": event.text,
                 **({"source": list(event.source)} if event.source else {}),
@@ -197,8 +197,7 @@ def events_df(run: Run) -> pandas.DataFrame:
         elif isinstance(event, Scored):
             name, node = _named(scopes, event.id, "evaluated", "scored"), event.id
             held = {
-                "depth": nodes[node].depth - scopes[node][1],
-                "node_id": node,
+                **_place(nodes, scopes, node),
                 "score": event.score,
                 "raw": event.raw,
                 "draws": list(event.draws),
@@ -207,8 +206,7 @@ def events_df(run: Run) -> pandas.DataFrame:
         elif isinstance(event, Decided):
             name, node = _named(scopes, event.id, "decided", "decided"), event.id
             held = {
-                "depth": nodes[node].depth - scopes[node][1],
-                "node_id": node,
+                **_place(nodes, scopes, node),
                 "what": event.what,
                 "reason": event.reason,
                 "other": event.other,
@@ -243,6 +241,10 @@ def events_df(run: Run) -> pandas.DataFrame:
 def _named(scopes: dict[str | None, tuple[str, int]], id: str, within: str, alone: str) -> str:
     prefix, _ = scopes[id]
     return f"{prefix}.{within}" if prefix else alone
+
+
+def _place(nodes: dict[str, Node], scopes: dict[str | None, tuple[str, int]], id: str) -> dict[str, Any]:
+    return {"depth": nodes[id].depth - scopes[id][1], "node_id": id}
 
 
 def _dotted(position: Position) -> str:

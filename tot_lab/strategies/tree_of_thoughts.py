@@ -13,8 +13,9 @@ compares thoughts happens after the join, in order.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Annotated, Any, Literal
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -149,42 +150,38 @@ class TreeOfThoughts(Expansion):
     ) -> Thinking[tuple[list[str], str]]:
         """Expand `chosen`. Returns the new thoughts' ids and, if a call was refused, the refusal.
         Thoughts are counted before they are asked for, so `max_nodes` is never overshot."""
-        events: list[Event] = []
         fresh: list[str] = []
-        halt: str | None = None
-        first = 0
-        while first < len(chosen) and halt is None:
+        halt = ""
+
+        def take(events: Iterable[Event]) -> None:
+            nonlocal halt
+            for event in events:
+                tree.add(event)
+                if isinstance(event, Thought):
+                    fresh.append(event.id)
+                elif error := error_in(event):
+                    errors.append(error)
+                    halt = halt or (error if halts(error) else "")
+
+        waiting = deque(chosen)
+        while waiting and not halt and self._room(tree) != 0:
             room = self._room(tree)
             branches = []
-            while first < len(chosen) and (room is None or room > 0):
+            while waiting and room != 0:
                 count = self.branch_factor if room is None else min(self.branch_factor, room)
                 room = None if room is None else room - count
-                path = tree.texts(chosen[first])
-                branches.append(self.expand(task, path, chosen[first], count))
-                first += 1
-            if not branches:
-                break
+                id = waiting.popleft()
+                branches.append(self.expand(task, tree.texts(id), id, count))
             grown = yield from every(
                 branches, at_most=self.calls_per_expansion, at_once=None if self.parallel else 1
             )
-            for event in (event for events in grown for event in events):
-                tree.add(event)
-                events.append(event)
-        fresh = [event.id for event in events if isinstance(event, Thought)]
-        failures = [error for event in events if (error := error_in(event))]
-        halt = next((error for error in failures if halts(error)), None)
+            for events in grown:
+                take(events)
         unscored = [id for id in fresh if tree[id].state == "proposed" and not tree[id].by]
-        if self.evaluate == "vote" and unscored and halt is None:
+        if self.evaluate == "vote" and unscored and not halt:
             node = tree[unscored[0]].parent or ""
-            votes = yield from self.vote(task, node, [(id, tree.texts(id)) for id in unscored])
-            for event in votes:
-                tree.add(event)
-                events.append(event)
-                if error := error_in(event):
-                    failures.append(error)
-            halt = next((error for error in failures if halts(error)), None)
-        errors += failures
-        return fresh, halt or ""
+            take((yield from self.vote(task, node, [(id, tree.texts(id)) for id in unscored])))
+        return fresh, halt
 
     def _settle(
         self, task: Task, tree: Tree, fresh: Sequence[str], states: dict[Hashable, str]
@@ -267,12 +264,9 @@ class TreeOfThoughts(Expansion):
                 break
         if winner is not None:
             yield from _happen(tree, Decided(winner.id, "solution", stop))
-        result: dict[str, Any] = {"winner_id": None, "winner_score": None}
-        if winner is not None:
-            result = {"winner_id": winner.id, "winner_score": winner.score}
-        yield Note("tot.completed", at, {**result, "total_nodes": len(tree)})
-        ranked = tuple(node.id for node in leaves[: self.top_k])
-        return Answer(text, stop, result["winner_id"], result["winner_score"], ranked)
+        id, score = (winner.id, winner.score) if winner is not None else (None, None)
+        yield Note("tot.completed", at, {"winner_id": id, "winner_score": score, "total_nodes": len(tree)})
+        return Answer(text, stop, id, score, tuple(node.id for node in leaves[: self.top_k]))
 
 
 def _happen(tree: Tree, event: Event) -> Thinking[None]:
