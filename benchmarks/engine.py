@@ -104,7 +104,7 @@ async def searched(model: tl.Model, folder: str) -> float:
     return seconds
 
 
-async def one_round(runs: int = 30, *, on_disk: bool = True) -> dict[str, Any]:
+async def one_round(runs: int = 100, *, on_disk: bool = True) -> dict[str, Any]:
     """CPU per node over `runs` searches, in the form in which the peers tell theirs."""
     with tempfile.TemporaryDirectory() as folder:
         lab = tl.Lab(at_once, runs=folder if on_disk else None)

@@ -20,7 +20,7 @@ from jeevesagent.architecture import TreeOfThoughts
 from jeevesagent.architecture.tree_of_thoughts import DEFAULT_EVALUATOR_PROMPT
 from jeevesagent.core.types import ModelChunk, Usage
 
-RUNS = 30
+RUNS = 100
 PROMPT = "What is six times seven?"
 END = ModelChunk(kind="finish", finish_reason="stop", usage=Usage())
 SCORE = ModelChunk(kind="text", text="score: 0.5")
