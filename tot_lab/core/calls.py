@@ -8,16 +8,29 @@ A failure is therefore a value: it costs the branch that asked, never the run.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
 
+class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A model's wish to have a tool called. `arguments` is JSON text as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str
+
+
 class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One turn of a conversation. `role` is system, user, assistant or tool."""
+    """One turn of a conversation. `role` is system, user, assistant or tool.
+
+    tool_calls: those of an assistant's turn. tool_call_id: which of them a tool's turn answers.
+    """
 
     role: str
     content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
 
 
 class Call(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="call"):
@@ -35,6 +48,10 @@ class Call(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="call"
         provider is sent `seed + draw`.
     response_format: a JSON schema that the reply should fit, or None.
     logprobs: how many alternatives per token to report log-probabilities for (0 = none).
+    tools: tools the model may ask for, each a JSON-ready dict with name, description and
+        parameters (a JSON schema). tool_choice: auto, none, required, or a tool's name.
+    effort: reasoning effort (low, medium, high), where the model has such a setting.
+    options: further sampling settings by the provider's own names (`top_p`, …).
     """
 
     at: str
@@ -50,6 +67,10 @@ class Call(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="call"
     seed: int | None = None
     response_format: dict[str, Any] | None = None
     logprobs: int = 0
+    tools: tuple[dict[str, Any], ...] = ()
+    tool_choice: str | None = None
+    effort: str | None = None
+    options: dict[str, Any] = {}
 
     @property
     def prompt(self) -> str:
@@ -75,6 +96,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="repl
     cost: USD that this reply costs when it is paid, None when the price is not known.
     finish: why the model stopped (stop, length, …), None when it does not say.
     logprobs: per generated token, when asked for and supported.
+    tool_calls: the tools that the model asks for.
     simulated: True when no language model wrote this.
     """
 
@@ -87,11 +109,34 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="repl
     cost: float | None = None
     finish: str | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
     simulated: bool = False
 
 
 Model: TypeAlias = Callable[[Call], Awaitable[Reply | str]]
 """Whatever answers a call: any async callable."""
+
+
+class Wire(Protocol):
+    """How what stands between a strategy and its model tells of a call's way there: the driver
+    writes it beside the canonical record, and counts the call's time from its sending.
+
+    paid: USD really paid for the reply where that is not its cost, e.g. 0.0 for one from a cache.
+    watched: whether anybody wants the text so far.
+    """
+
+    paid: float | None
+    watched: bool
+
+    def note(self, name: str, **data: Any) -> None:
+        """Something happened to the call: `call.queued`, `call.sent`, `call.retried`, …"""
+
+    def partial(self, text: str) -> None:
+        """The reply's text so far."""
+
+
+class Halt(Exception):
+    """Raised by a model to end the run: for what no strategy should go on from."""
 
 
 def refused(error: str | None) -> bool:

@@ -1,0 +1,119 @@
+"""The model stack: what stands between a strategy's call and the model that answers it.
+
+    Cached         equal calls are answered from the disk                       cache.py
+    SingleFlight   equal calls under way are one request                        flight.py
+    Samples        equal calls but for their draw are one request with `n`      samples.py
+    Spending       real money is kept under a cap                               spending.py
+    Limited        so many requests at a time, and per minute                   limits.py
+    Retried        what a provider fails at for a moment is tried again         retries.py
+    Endpoint       the adapter: one request to a real model                     litellm.py, local.py
+
+Rule: a backend wraps another and has one method, `answer`. It takes equal calls that differ at
+most in their draw, and the wire to tell of their way; it gives a reply for each, in their order.
+A failure is a reply with an error, but for `Failure`, which an endpoint raises and `Retried`
+catches. What a backend does is visible as a note on the wire.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
+
+from pydantic import Field
+
+from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.core.parts import Part
+
+
+class Backend(Protocol):
+    """One layer of the stack, or the model at its end."""
+
+    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+        """A reply to each of `calls`."""
+        ...
+
+
+class Failure(Exception):
+    """A request that brought no reply.
+
+    message: the provider's own words, free of secrets. status: of HTTP, None without a response.
+    retry: whether it may go better later. retry_after: seconds the provider asks to wait.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retry: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.retry = retry
+        self.retry_after = retry_after
+
+
+class Need(NamedTuple):
+    """The most that a request can use. tokens: prompt and replies. usd: None = no known price."""
+
+    tokens: int
+    usd: float | None
+
+
+class Endpoint(Part):
+    """A real model at the end of the stack; the base of every adapter.
+
+    concurrency: requests under way at the same time, over all labs that use this endpoint.
+    requests_per_minute, tokens_per_minute: None = no limit of ours.
+    retries: how often a request is tried again after 408, 409, 429, 5xx or a broken connection.
+    """
+
+    kind: ClassVar[str] = ""
+    concurrency: Annotated[int, Field(ge=1)] = 64
+    requests_per_minute: Annotated[int, Field(ge=1)] | None = None
+    tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
+    retries: Annotated[int, Field(ge=0)] = 5
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What the model is called."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """Which model this is, as JSON-ready data: all that can change an answer and is not in the
+        call, and nothing else. No secret, and no limit or timeout."""
+
+    @property
+    def address(self) -> str:
+        """Endpoints of one address share their limits."""
+        return str(self.identity())
+
+    def takes_n(self, call: Call) -> bool:
+        """Whether several draws of `call` can be one request."""
+        return False
+
+    def need(self, calls: Sequence[Call]) -> Need:
+        """The most that one request for `calls` can use."""
+        raise NotImplementedError
+
+    @abstractmethod
+    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+        """One request. Raises `Failure`."""
+
+    async def close(self) -> None:
+        """Let go of what it holds: connections, a server of its own."""
+
+
+def provider_seed(call: Call) -> int | None:
+    """The seed that the provider is sent: the call's own and its draw. Attempts and repeats, which
+    sample independently, lie a million apart."""
+    if call.seed is None:
+        return None
+    place = call.repeat
+    for number in call.attempt:
+        place = place * 1000 + number + 1
+    return (call.seed + call.draw + 1_000_003 * place) % 2**31
