@@ -32,7 +32,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +49,10 @@ LATENCY = 0.020
 
 HERE = Path(__file__).parent
 PEERS = (
-    # what is installed, the script that runs in its venv, how it is told to run, the target
-    ("jeevesagent==0.9.7", "jeevesagent_peer.py", "run", "≥ 3, 4 hoped"),
-    ("jeevesagent==0.9.7", "jeevesagent_peer.py", "stream", ""),
-    ("treequest==0.3.3", "treequest_peer.py", "step", ""),
-    ("treequest==0.3.3", "treequest_peer.py", "step in place", ""),
-    ("langgraph", "langgraph_peer.py", "no checkpointer", ""),
-    ("langgraph", "langgraph_peer.py", "memory checkpointer", ""),
+    # what is installed, the script that runs in its venv, how it is told to run and the target there
+    ("jeevesagent==0.9.7", "jeevesagent_peer.py", {"run": "≥ 3, 4 hoped", "stream": ""}),
+    ("treequest==0.3.3", "treequest_peer.py", {"step": "", "step in place": ""}),
+    ("langgraph", "langgraph_peer.py", {"no checkpointer": "", "memory checkpointer": ""}),
 )
 
 
@@ -165,35 +163,44 @@ async def waiting(rounds: int) -> None:
         line("with barriers ÷ without, 20 ms mean", sum(held) / sum(free), "≥ 1.2", pairs)
 
 
+@contextmanager
+def venv_of(package: str, keep: bool = False) -> Iterator[Path]:
+    """The python of a throwaway venv that holds `package`."""
+    folder = Path(tempfile.mkdtemp(prefix="tot_lab-peer-"))
+    try:
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        python = folder / "bin" / "python"
+        quiet = ["--quiet", "--disable-pip-version-check", "--no-warn-script-location"]
+        command = [str(python), "-m", "pip", "install", *quiet, package]
+        installed = subprocess.run(command, capture_output=True, text=True, check=False)
+        if installed.returncode:
+            raise SystemExit(f"{package} could not be installed:\n{installed.stderr}")
+        yield python
+    finally:
+        if keep:
+            print(f"{package}: {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def against_peers(rounds: int, keep: bool) -> None:
     """Part 4."""
-    folder = Path(tempfile.mkdtemp(prefix="tot_lab-peers-"))
-    print(f"\nCPU per node, peer ÷ ours (venvs in {folder})")
-    try:
-        for package, script, mode, target in PEERS:
-            name = package.partition("=")[0]
-            python = folder / name / "bin" / "python"
-            if not python.exists():
-                subprocess.run([sys.executable, "-m", "venv", folder / name], check=True)
-                quiet = ["--quiet", "--disable-pip-version-check", "--no-warn-script-location"]
-                command = [str(python), "-m", "pip", "install", *quiet, package]
-                installed = subprocess.run(command, capture_output=True, text=True, check=False)
-                if installed.returncode:
-                    print(f"{package} could not be installed:\n{installed.stderr}")
-                    continue
-            own: list[str | Path] = [sys.executable, __file__, "--round"]
-            other: list[str | Path] = [python, HERE / "peers" / script, mode]
-            pairs = [(said_by(own), said_by(other)) for _ in range(rounds)]
-            told = pairs[0][1]
-            ratios = [peer["us_per_node"] / us["us_per_node"] for us, peer in pairs]
-            ours, theirs = (
-                statistics.median(side["us_per_node"] for side in sides) for sides in zip(*pairs, strict=True)
-            )
-            size = f"{told['nodes']} nodes, {told['calls']} calls; {theirs:.0f} µs ÷ {ours:.0f} µs"
-            line(f"{name} {told['version']}, {mode}", statistics.median(ratios), target, size)
-    finally:
-        if not keep:
-            shutil.rmtree(folder, ignore_errors=True)
+    print("\nCPU per node, peer ÷ ours")
+    for package, script, modes in PEERS:
+        with venv_of(package, keep) as python:
+            for mode, target in modes.items():
+                own: list[str | Path] = [sys.executable, __file__, "--round"]
+                other: list[str | Path] = [python, HERE / "peers" / script, mode]
+                pairs = [(said_by(own), said_by(other)) for _ in range(rounds)]
+                told = pairs[0][1]
+                ratios = [peer["us_per_node"] / us["us_per_node"] for us, peer in pairs]
+                ours, theirs = (
+                    statistics.median(side["us_per_node"] for side in sides)
+                    for sides in zip(*pairs, strict=True)
+                )
+                size = f"{told['nodes']} nodes, {told['calls']} calls; {theirs:.0f} µs ÷ {ours:.0f} µs"
+                name = f"{package.partition('=')[0]} {told['version']}, {mode}"
+                line(name, statistics.median(ratios), target, size)
 
 
 def line(what: str, value: float, target: str, note: str) -> None:

@@ -2,11 +2,12 @@
 
 import asyncio
 import hashlib
+import math
 import random
 from collections.abc import Awaitable, Callable
 
 import tot_lab as tl
-from tot_lab.core.calls import Call, Reply
+from tot_lab.core.calls import Call, Reply, TokenLogprob
 
 TASK = tl.general("How many legs have three spiders and a duck?", answer=26, grade="number")
 
@@ -17,9 +18,13 @@ def dice(call: Call) -> random.Random:
     return random.Random(hashlib.sha256(key.encode()).digest())
 
 
-def answer_to(call: Call) -> str:
+def answer_to(call: Call) -> str | Reply:
     """A reply of the kind that the prompt asks for: now and then a duplicate, or unreadable."""
     roll = dice(call)
+    if call.kind == "logprob":
+        yes = roll.uniform(0.01, 0.99)
+        top = {"Yes": math.log(yes), " no": math.log(1 - yes)} if roll.random() < 0.9 else {"Well": -0.1}
+        return Reply("Yes", logprobs=(TokenLogprob("Yes", math.log(yes), top),))
     if call.kind == "sample":
         return f"step {roll.randrange(100)}"
     if call.kind == "propose":

@@ -20,6 +20,8 @@ from tot_lab.core.thinking import Every, Within
 from tot_lab.domains import DOMAINS
 from tot_lab.figures import FIGURES
 from tot_lab.models import MODELS
+from tot_lab.models.simulated import Simulated
+from tot_lab.models.stack import Endpoint
 from tot_lab.strategies import STRATEGIES, TRAVERSALS
 
 SEARCH = tl.TreeOfThoughts(branch_factor=2, max_depth=2)
@@ -30,6 +32,7 @@ MADE += [tl.TreeOfThoughts(traversal=kind(), beam_width=None) for kind in TRAVER
 MADE += [
     tl.TreeOfThoughts(generate="propose", evaluate="joint", max_parse_retries=1),
     tl.TreeOfThoughts(evaluate="vote", evaluation_draws=3, traversal="depth_first"),
+    tl.TreeOfThoughts(evaluate="logprob"),
     tl.TreeOfThoughts(traversal="best_first", max_nodes=9, merge=True, answer="leaf", evaluation_draws=2),
     tl.BestOf(strategy=tl.SelfConsistency(attempts=2), attempts=2, evaluate="score"),
 ]
@@ -161,7 +164,7 @@ def test_any_reply_is_survived_and_no_score_is_made_up(strategy, texts):
     got = run(strategy, model=Scripted(reply))
     for node in got.tree:
         assert node.score is None or 0 <= node.score <= 1
-        if node.by == "value" and all(draw is None for draw in node.draws):
+        if node.by in ("value", "logprob") and all(draw is None for draw in node.draws):
             assert node.score is None
     assert wait(got.replay()).identical
 
@@ -194,7 +197,8 @@ def test_it_is_driven_by_next_and_send_alone(strategy):
                 return end.value
             value = None
             if isinstance(step, Call):
-                value = Reply(answer_to(step))
+                got = answer_to(step)
+                value = Reply(got) if isinstance(got, str) else got
             elif isinstance(step, Every):
                 value = [drive(branch) for branch in step.branches]
             elif isinstance(step, Within):
@@ -237,6 +241,7 @@ def test_every_prompt_shows_problem_context_and_path(domain):
             task.domain.sample_prompt(task, path),
             task.domain.propose_prompt(task, path, 3),
             task.domain.value_prompt(task, [*path, step]),
+            task.domain.judge_prompt(task, [*path, step]),
             task.domain.vote_prompt(task, [[*path, step], [*path, "another"]]),
             task.domain.joint_prompt(task, path, [step, "another"]),
             task.domain.answer_prompt(task, False),
@@ -245,9 +250,9 @@ def test_every_prompt_shows_problem_context_and_path(domain):
         for prompt in prompts:
             assert task.question in prompt
             assert "an earlier lesson" in prompt
-        for prompt in prompts[:5]:
+        for prompt in prompts[:6]:
             assert all(text in prompt for text in path)
-        assert all(step in prompt for prompt in prompts[2:5])
+        assert all(step in prompt for prompt in prompts[2:6])
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -278,8 +283,29 @@ def test_a_domain_comes_back(domain):
 
 # Models.
 
+SIMULATED = [model for model in MODELS if issubclass(model, Simulated)]
+ENDPOINTS = [
+    tl.LiteLLM(model="gpt-4.1-mini"),
+    tl.LiteLLM(model="ollama/qwen3:8b", api_base="http://localhost:11434", context_window=8192),
+    tl.Local(weights="smollm2-135m"),
+]
 
-@pytest.mark.parametrize("model", MODELS)
+
+def test_every_model_is_simulated_or_an_endpoint():
+    assert {*SIMULATED, *map(type, ENDPOINTS)} == set(MODELS)
+
+
+@pytest.mark.parametrize("model", ENDPOINTS, ids=lambda model: model.name)
+def test_an_endpoint_is_known_by_what_can_change_its_answers(model):
+    again = tl.part_of(json.loads(json.dumps(model.settings())))
+    assert isinstance(again, Endpoint)
+    assert again.identity() == model.identity() == json.loads(json.dumps(model.identity()))
+    gentler = model.model_copy(update={"concurrency": 3, "retries": 0, "requests_per_minute": 9})
+    assert gentler.identity() == model.identity()
+    assert model.name in str(model.identity())
+
+
+@pytest.mark.parametrize("model", SIMULATED)
 def test_a_model_answers_any_call_the_same_way_each_time(model):
     made = tl.part_of({"kind": model.kind})
     for prompt in [
@@ -296,7 +322,7 @@ def test_a_model_answers_any_call_the_same_way_each_time(model):
     assert tl.part_of(json.loads(json.dumps(made.settings()))) == made
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", SIMULATED)
 @pytest.mark.parametrize("field", ["draw", "attempt", "repeat"])
 def test_a_further_sample_is_another_one(model, field):
     made = tl.part_of({"kind": model.kind})

@@ -240,9 +240,11 @@ def test_a_bad_timeout_is_refused(timeout):
 
 
 def test_an_unknown_model_of_a_call_is_an_error_of_that_call():
-    made = run(tl.OneAnswer(model="no/such"))
+    made = run(tl.OneAnswer(model="sim/no-such"))
     assert made.stopped == "error"
-    assert "unknown model 'no/such'" in next(e.error for e in made.events if isinstance(e, Reply))
+    assert "unknown simulated model 'sim/no-such'" in next(
+        e.error for e in made.events if isinstance(e, Reply)
+    )
 
 
 # Bugs in a strategy.
@@ -357,7 +359,10 @@ def test_one_draw_asked_twice_is_an_error_that_names_the_thought():
 
 def test_one_draw_of_several_models_or_attempts_is_several_draws():
     def say(at):
-        calls = [Call(at, "ask", (Message("user", "p"),), model=name) for name in (None, "a", "b")]
+        calls = [
+            Call(at, "ask", (Message("user", "p"),), model=name)
+            for name in (None, "sim/game24", "sim/general")
+        ]
         replies = yield from tl.every([tl.ask(call) for call in calls])
         replies += yield from tl.every([tl.attempt(k, asking(at)) for k in (1, 2)])
         return tl.Answer(str(len(replies)), "answered")

@@ -2,7 +2,8 @@
 
 import pandas as pd
 import pytest
-from support import Scripted, answer_to, run
+from endpoint import scripted
+from support import TASK, Scripted, answer_to, run, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply
@@ -21,7 +22,8 @@ CALLS = {
     "position": "string", "node": "string", "kind": "string", "draw": "Int64", "attempt": "string",
     "repeat": "Int64", "prompt": "string", "reply": "string", "error": "string", "made": "boolean",
     "model": "string", "temperature": "Float64", "input_tokens": "Int64", "output_tokens": "Int64",
-    "cost": "Float64", "paid": "Float64", "asked": "float64", "seconds": "Float64", "simulated": "boolean",
+    "cost": "Float64", "paid": "Float64", "asked": "float64", "seconds": "Float64", "source": "category",
+    "sent": "Float64", "tries": "Int64", "simulated": "boolean",
 }  # fmt: skip
 EVENTS = {
     "position": "string", "seconds": "float64", "name": "string", "node": "string", "data": "object",
@@ -181,3 +183,18 @@ def test_a_large_run():
     lines = [Line((0,), 0.0, Thought("0", None, "q"))]
     lines += [Line((k,), 0.0, Thought(f"0.{k}", "0", "t")) for k in range(1, 30_000)]
     assert len(tl.Run(Header.now(), lines).nodes_df()) == 30_000
+
+
+def test_the_way_of_a_call_stands_beside_it(tmp_path):
+    end = scripted()
+    lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
+    first = wait(lab.run(tl.OneAnswer(), TASK)).calls_df().iloc[0]
+    again = tl.load(wait(lab.run(tl.OneAnswer(), TASK)).path).calls_df().iloc[0]
+    assert (first.source, first.tries, first.cost, first.paid) == ("model", 1, 1.0, 1.0)
+    assert first.asked <= first.sent <= first.asked + first.seconds
+    assert (again.source, again.cost, again.paid) == ("cache", 1.0, 0.0)
+    assert pd.isna(again.sent)
+    assert pd.isna(again.tries)
+    plain = run(tl.OneAnswer()).calls_df().iloc[0]
+    assert plain.source == "model"
+    assert pd.isna(plain.sent)

@@ -41,8 +41,10 @@ def test_wrong_things_to_run(wrong, says):
 
 
 def test_wrong_models():
-    with pytest.raises(ValueError, match=r"unknown model 'gpt-4o'.*async callable"):
-        tl.Lab("gpt-4o")
+    with pytest.raises(ValueError, match=r"unknown simulated model 'sim/gaem24'; did you mean 'sim/game24'"):
+        tl.Lab("sim/gaem24")
+    with pytest.raises(ValueError, match="the model's name is empty"):
+        tl.Lab(" ")
     with pytest.raises(TypeError, match="not the class SimGame24"):
         tl.Lab(tl.SimGame24)
     with pytest.raises(ValueError, match="timeout"):

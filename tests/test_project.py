@@ -19,11 +19,11 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if "examples" not in path.
 
 # From the bottom up; a file may import from its own layer and from those before it.
 LAYERS = [
-    ["version", "core"],
+    ["version", "core", "files"],
     ["strategies", "domains", "presets"],
     ["models"],
     ["budget", "journal", "recorder", "driver", "run"],
-    ["lab"],
+    ["lab", "sharing"],
     ["frames", "figures", "report"],
     ["cli", "__init__", "__main__"],
 ]

@@ -34,7 +34,7 @@ from tot_lab.core.tree import Node, Tree
 from tot_lab.domains import Game24, General, game24, game24_tasks, general, hands, oracle, tasks
 from tot_lab.journal import JournalError
 from tot_lab.lab import Lab, Stream
-from tot_lab.models import SimGame24
+from tot_lab.models import Cache, CacheError, CacheMiss, LiteLLM, Local, Role, SimGame24, SimGeneral
 from tot_lab.recorder import Divergence, Recorder
 from tot_lab.run import Replay, Run, Usage, load
 from tot_lab.strategies import (
@@ -79,6 +79,9 @@ __all__ = [
     "BestFirst",
     "BestOf",
     "Budget",
+    "Cache",
+    "CacheError",
+    "CacheMiss",
     "Call",
     "ChainOfThought",
     "Decided",
@@ -90,6 +93,8 @@ __all__ = [
     "General",
     "JournalError",
     "Lab",
+    "LiteLLM",
+    "Local",
     "Message",
     "MonteCarloTreeSearch",
     "Node",
@@ -100,10 +105,12 @@ __all__ = [
     "Recorder",
     "Replay",
     "Reply",
+    "Role",
     "Run",
     "Scored",
     "SelfConsistency",
     "SimGame24",
+    "SimGeneral",
     "Strategy",
     "Stream",
     "Task",

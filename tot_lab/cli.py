@@ -10,14 +10,19 @@ import argparse
 import asyncio
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tot_lab.domains import game24_tasks
+from tot_lab.journal import JournalError
 from tot_lab.lab import Lab
-from tot_lab.models import SimGame24
+from tot_lab.models import Cache, CacheError, SimGame24
+from tot_lab.models.cache import default_folder
+from tot_lab.models.weights import KNOWN, pull
+from tot_lab.run import load
+from tot_lab.sharing import export_calls, held, keys_used, prune, take_in, verify
 from tot_lab.strategies import TreeOfThoughts
 from tot_lab.version import __version__
 
@@ -39,19 +44,129 @@ def main(argv: Sequence[str] | None = None) -> int:
     demo.add_argument("folder", nargs="?", default="demo", type=Path, help="where to write (default: demo)")
     notebooks = commands.add_parser("notebooks", help="copy the notebooks and their data")
     notebooks.add_argument("folder", type=Path, metavar="DIR", help="where to copy them")
+    replay = commands.add_parser("replay", help="make runs again with no model, and compare every record")
+    _add_runs(replay)
+    _add_cache(replay, "take the replies from this cache; without it, from the runs themselves")
+    _add_cache_commands(commands.add_parser("cache", help="the answers that are known"))
+    model = commands.add_parser("model", help="models that run on this machine")
+    pull = model.add_subparsers(dest="action", required=True, metavar="ACTION").add_parser(
+        "pull", help="fetch a model's weights, once"
+    )
+    pull.add_argument("name", choices=sorted(KNOWN), help="which")
     asked = parser.parse_args(argv)
     try:
-        if asked.command == "demo":
-            asyncio.run(run_demo(asked.folder))
-        else:
-            copy_notebooks(asked.folder)
+        return int(_COMMANDS[asked.command](asked) or 0)
     except KeyboardInterrupt:
         print("\ninterrupted; what was finished is kept", file=sys.stderr)
         return 130
-    except OSError as error:
+    except (OSError, JournalError, CacheError) as error:
         print(f"tot-lab: {error}", file=sys.stderr)
         return 1
+
+
+def _add_runs(parser: argparse.ArgumentParser, nargs: str = "+") -> None:
+    parser.add_argument(
+        "runs", nargs=nargs, type=Path, metavar="RUN", help="a run's journal, or a folder of them"
+    )
+
+
+def _add_cache(parser: argparse.ArgumentParser, what: str = "which (default: your own)") -> None:
+    parser.add_argument("--cache", type=Path, metavar="DIR", help=what)
+
+
+def _add_cache_commands(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    _add_cache(actions.add_parser("stats", help="what it holds"))
+    _add_cache(actions.add_parser("verify", help="look whether every entry is what was written"))
+    export = actions.add_parser("export", help="write the calls that given runs used to one file")
+    export.add_argument("file", type=Path, help="what to write, NAME.jsonl.gz")
+    _add_runs(export)
+    _add_cache(export)
+    taken = actions.add_parser("import", help="take in a file that was exported, after checking it")
+    taken.add_argument("file", type=Path)
+    _add_cache(taken)
+    merged = actions.add_parser("merge", help="take in another cache")
+    merged.add_argument("folder", type=Path)
+    _add_cache(merged)
+    pruned = actions.add_parser("prune", help="forget every call that none of the given runs used")
+    _add_runs(pruned)
+    _add_cache(pruned)
+    pruned.add_argument("--yes", action="store_true", help="really do it; else it is only counted")
+
+
+def _demo(asked: argparse.Namespace) -> None:
+    asyncio.run(run_demo(asked.folder))
+
+
+def _notebooks(asked: argparse.Namespace) -> None:
+    copy_notebooks(asked.folder)
+
+
+def _model(asked: argparse.Namespace) -> None:
+    print(pull(asked.name))
+
+
+def _replay(asked: argparse.Namespace) -> int:
+    """Every run again; 1 when one came out otherwise."""
+    cache = _existing(asked.cache) if asked.cache else None
+    other = 0
+    for path in _journals(asked.runs):
+        replay = asyncio.run(load(path).replay(cache=cache))
+        other += not replay.identical
+        print(f"{path}: {f'identical, {replay.records} records' if replay.identical else replay.divergence}")
+    return int(other > 0)
+
+
+def _cache(asked: argparse.Namespace) -> int:
+    """The care of a cache; 1 when something is wrong with it."""
+    cache = Cache(asked.cache) if asked.action in ("import", "merge") else _existing(asked.cache)
+    if asked.action == "stats":
+        found = held(cache)
+        cost = "unknown" if found.cost is None else f"{found.cost:.4f} USD"
+        total = sum(found.calls.values())
+        print(f"{cache.path}: {total:,} calls in {found.stores} stores, {found.size:,} bytes")
+        print("\n".join(f"{count:>10,}  {model}" for model, count in found.calls.items()))
+        print(f"what they cost: {cost}")
+    elif asked.action == "verify":
+        wrong = verify(cache)
+        print("\n".join(wrong) or f"{cache.path}: every entry is what was written")
+        return int(bool(wrong))
+    elif asked.action == "export":
+        runs = [load(path) for path in _journals(asked.runs)]
+        print(f"{asked.file}: {export_calls(asked.file, runs, cache):,} calls of {len(runs)} runs")
+    elif asked.action in ("import", "merge"):
+        new, known = take_in(cache, _existing(asked.file if asked.action == "import" else asked.folder))
+        print(f"{cache.path}: {new:,} new calls, {known:,} were there already")
+    else:
+        kept = keys_used([load(path) for path in _journals(asked.runs)])
+        gone = prune(cache, kept, really=asked.yes)
+        print(f"{cache.path}: {gone:,} calls {'forgotten' if asked.yes else 'would be forgotten; say --yes'}")
     return 0
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
+    "demo": _demo,
+    "notebooks": _notebooks,
+    "model": _model,
+    "replay": _replay,
+    "cache": _cache,
+}
+
+
+def _existing(path: Path | None) -> Cache:
+    """A cache that is there: a wrong name makes no empty one."""
+    path = path or default_folder()
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no cache here")
+    return Cache(path)
+
+
+def _journals(paths: Sequence[Path]) -> list[Path]:
+    """The journals that are named, and those in the folders that are."""
+    found = [file for path in paths for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
+    if not found:
+        raise FileNotFoundError(f"no runs in {', '.join(map(str, paths))}")
+    return found
 
 
 async def run_demo(folder: Path) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from tot_lab.budget import WAIT, WITHIN, Needs, Scope
-from tot_lab.core.calls import Call, Model, Reply, refused
+from tot_lab.core.calls import Call, Halt, Reply, Wire, readable, refused
 from tot_lab.core.records import (
     STOP_WORDS,
     Decided,
@@ -29,7 +29,7 @@ from tot_lab.core.records import (
 )
 from tot_lab.core.task import Answer
 from tot_lab.core.thinking import Budget, Every, Thinking, Within
-from tot_lab.recorder import Divergence, Recorder, readable
+from tot_lab.recorder import Divergence, Recorder
 
 DEEPEST = 1000
 """Steps from a root that a run may go: an id holds its whole path."""
@@ -75,16 +75,35 @@ class Join:
 
 
 class Asked:
-    """A call that was admitted and has no reply yet. `worker` is None until one takes it."""
+    """A call that was admitted and has no reply yet; for the model it is the call's wire.
 
-    __slots__ = ("branch", "call", "needs", "position", "worker")
+    worker: None until one takes it. ends: when its time is up, None while that is not counted.
+    """
 
-    def __init__(self, branch: Branch, position: Position, call: Call, needs: Needs):
+    __slots__ = ("branch", "call", "driver", "ends", "needs", "paid", "position", "worker")
+
+    def __init__(self, driver: Driver, branch: Branch, position: Position, call: Call, needs: Needs):
+        self.driver = driver
         self.branch = branch
         self.position = position
         self.call = call
         self.needs = needs
+        self.paid: float | None = None
+        self.ends: float | None = None
         self.worker: asyncio.Task[None] | None = None
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody wants its text so far."""
+        return bool(self.driver.recorder.text_watchers)
+
+    def note(self, name: str, **data: Any) -> None:
+        """Something happened to the call on its way."""
+        self.driver.on_its_way(self, name, data)
+
+    def partial(self, text: str) -> None:
+        """Its reply's text so far."""
+        self.driver.recorder.partial(self.position, self.call, text)
 
     def cancel(self) -> None:
         """Stop the model's work on it."""
@@ -97,7 +116,7 @@ class Driver:
 
     def __init__(
         self,
-        model: Callable[[Call], Model],
+        ask: Callable[[Call, Wire], Awaitable[Reply]],
         recorder: Recorder,
         *,
         budget: Budget | None = None,
@@ -106,7 +125,7 @@ class Driver:
         replies: dict[Position, Reply] | None = None,
         in_order: bool = False,
     ) -> None:
-        self.model = model
+        self.ask = ask
         self.recorder = recorder
         self.timeout = timeout
         self.repeat = repeat
@@ -334,13 +353,22 @@ class Driver:
             return True
         if branch.scope.chain:
             self._warn(branch.scope, call.at)
-        asked = self.asked[branch] = Asked(branch, position, call, needs)
+        asked = self.asked[branch] = Asked(self, branch, position, call, needs)
         self.untaken.append(asked)
         self._hire()
-        if self.timeout is not None:
-            self.overdue.append((self.loop.time() + self.timeout, asked))
-            self._watch_overdue()
+        self._count_time(asked)
         return True
+
+    def on_its_way(self, asked: Asked, name: str, data: dict[str, Any]) -> None:
+        """What stands between here and the model tells of a call."""
+        if self.asked.get(asked.branch) is not asked:
+            return  # nobody waits for it any more
+        self._beside(name, asked.call.at, call=list(asked.position), **data)
+        if name in ("call.queued", "call.retried"):
+            asked.ends = None
+        elif name == "call.sent":
+            self._count_time(asked)
+        self._wake()
 
     def _hire(self) -> None:
         """See that a worker is on its way. It hires the next before it takes a call that may wait:
@@ -360,11 +388,8 @@ class Driver:
             if self.untaken:
                 self._hire()
             try:
-                asking = self.model(asked.call)(asked.call)
-                if not hasattr(asking, "__await__"):
-                    raise TypeError(f"the model must be async; it returned {type(asking).__name__} at once")
-                reply = _reply(await asking)
-            except Divergence as error:  # a replay came to a call that its record does not answer
+                reply = await self.ask(asked.call, asked)
+            except Halt as error:
                 self._fail(error)
                 return
             except (Exception, asyncio.CancelledError) as error:  # whatever a model does is an answer
@@ -381,13 +406,24 @@ class Driver:
         if branch.scope.chain:
             branch.scope.settle(asked.call, reply, asked.needs)
             self._warn(branch.scope, asked.call.at)
-        self._answer(branch, asked.position, reply, paid=reply.cost)
+        if refused(reply.error):
+            self._refuse(branch, asked.position, reply)
+        else:
+            paid = reply.cost if asked.paid is None else asked.paid
+            self._answer(branch, asked.position, reply, paid)
         if self.held:
             self._let_go()
         self._wake()
 
+    def _count_time(self, asked: Asked) -> None:
+        """The time of a call begins: it is asked, or after it had to wait it is sent."""
+        if self.timeout is not None:
+            asked.ends = self.loop.time() + self.timeout
+            self.overdue.append((asked.ends, asked))
+            self._watch_overdue()
+
     def _watch_overdue(self) -> None:
-        """One timer serves all calls: they have the same time, so they end in the order they were made."""
+        """One timer serves all calls: they have the same time, so they end in the order they began."""
         if self.overdue_timer is None and self.overdue:
             self.overdue_timer = self.loop.call_at(self.overdue[0][0], self._end_overdue)
 
@@ -395,7 +431,7 @@ class Driver:
         self.overdue_timer = None
         while self.overdue and not self.done.done():
             end, asked = self.overdue[0]
-            if self.asked.get(asked.branch) is asked:
+            if self.asked.get(asked.branch) is asked and asked.ends == end:
                 if end > self.loop.time():
                     break
                 asked.cancel()
@@ -522,24 +558,6 @@ class Driver:
                 branch.thinking.close()
             except Exception as error:  # the run is over: what ended it is what counts
                 self._beside("close.failed", "", error=readable(f"{type(error).__name__}: {error}"))
-
-
-_checked = msgspec.json.Decoder(Reply)
-_encoded = msgspec.json.Encoder().encode
-
-
-def _reply(got: Any) -> Reply:
-    """What a model returned, as a reply that a file can hold."""
-    if isinstance(got, str):
-        return Reply(readable("".join(got)))
-    if not isinstance(got, Reply):
-        return Reply(error=f"TypeError: the model returned {type(got).__name__}, not a Reply or a str")
-    said = {name: getattr(got, name) for name in ("text", "error", "thinking", "model", "finish")}
-    spoilt = {name: readable(value) for name, value in said.items() if isinstance(value, str)}
-    got = msgspec.structs.replace(got, **spoilt)
-    if isinstance(got.error, str) and refused(got.error):  # only the driver refuses
-        got = msgspec.structs.replace(got, error=f"model: {got.error}")
-    return _checked.decode(_encoded(got))
 
 
 def _no_thinking(got: Any) -> Thinking[Answer]:

@@ -7,6 +7,7 @@ in the records. What is not known is NA, never 0. Calls belong to the thought th
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import msgspec
@@ -20,6 +21,7 @@ from tot_lab.run import Run, Usage, usage_of
 if TYPE_CHECKING:
     import pandas
 
+SOURCES = ("model", "cache", "joined")
 STATES = ("proposed", "unread", *get_args(Decision))
 
 
@@ -119,10 +121,15 @@ def calls_df(run: Run) -> pandas.DataFrame:
     - input_tokens, output_tokens: Int64; cost: Float64, USD if it were paid; paid: Float64, USD
       really paid; NA when not known
     - asked: float64, seconds since the run began; seconds: Float64, until its reply, NA while open
+    - source: category, where the reply came from: `model`, `cache`, or `joined` (an equal call that
+      was under way); NA while open or refused
+    - sent: Float64, seconds since the run began when it was sent (the last time); tries: Int64, how
+      often; both NA for what is not sent (a function, a simulated model, a known answer)
     - simulated: boolean, whether a simulated model replied, NA while open
     """
     calls = calls_of(run)
     replies = [asked.reply for asked in calls]
+    ways = _ways(run)
     made = [None if asked.answered is None else bool(usage_of([asked.answered]).calls) for asked in calls]
     return _frame(
         {
@@ -147,9 +154,42 @@ def calls_df(run: Run) -> pandas.DataFrame:
                 "Float64",
                 [asked.answered.t - asked.line.t if asked.answered else None for asked in calls],
             ),
+            "source": (
+                SOURCES,
+                [
+                    ways[asked.line.p].source if known else None
+                    for asked, known in zip(calls, made, strict=True)
+                ],
+            ),
+            "sent": ("Float64", [ways[asked.line.p].sent for asked in calls]),
+            "tries": ("Int64", [ways[asked.line.p].tries for asked in calls]),
             "simulated": ("boolean", [reply.simulated if reply else None for reply in replies]),
         }
     )
+
+
+class _Way(NamedTuple):
+    """What the notes beside the record tell of a call's way."""
+
+    source: str = "model"
+    sent: float | None = None
+    tries: int | None = None
+
+
+def _ways(run: Run) -> defaultdict[Position, _Way]:
+    """The way of each call, by its position."""
+    ways: defaultdict[Position, _Way] = defaultdict(_Way)
+    for line in run.lines:
+        if line.p or not isinstance(note := line.e, Note) or "call" not in note.data:
+            continue
+        place = tuple(note.data["call"])
+        if note.name == "call.sent":
+            ways[place] = ways[place]._replace(sent=line.t, tries=note.data["tries"])
+        elif note.name == "call.cached":
+            ways[place] = ways[place]._replace(source="cache")
+        elif note.name == "call.joined":
+            ways[place] = ways[place]._replace(source="joined")
+    return ways
 
 
 @in_bulk()

@@ -13,13 +13,13 @@ import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from tot_lab.core.bulk import in_bulk
-from tot_lab.core.parts import Part
 from tot_lab.core.records import Line
+from tot_lab.files import write_whole
 from tot_lab.version import __version__
 
 SCHEMA = 1
@@ -30,6 +30,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
 
     tot_lab: schema of the file. version: of the package that wrote it. started: ISO 8601, UTC.
     task, strategy, model, budget: their settings; {} where a run has none.
+    roles: the settings of the models that certain calls went to. draws: see `tot_lab.models.keys`.
     """
 
     tot_lab: int
@@ -41,6 +42,8 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     model: dict[str, Any] = {}
     budget: dict[str, Any] = {}
     repeat: int = 0
+    roles: dict[str, dict[str, Any]] = {}
+    draws: Literal["state", "path"] = "state"
 
     @classmethod
     def now(cls, **settings: Any) -> Header:
@@ -106,27 +109,3 @@ def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]
 def write_journal(path: str | os.PathLike[str], header: Header, lines: Sequence[Line]) -> Path:
     """Write a whole journal; an existing file is replaced at once or not at all."""
     return write_whole(path, encoder.encode(header) + b"\n" + encoder.encode_lines(lines))
-
-
-def write_whole(path: str | os.PathLike[str], data: bytes) -> Path:
-    """Write a file; one that is there is replaced at once or not at all. Its folder is made."""
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
-    return target
-
-
-def settings_of(model: object) -> dict[str, Any]:
-    """How a header tells of a model: a part's settings, else a function's name."""
-    if isinstance(model, Part):
-        return model.settings()
-    name = getattr(model, "__qualname__", None) or type(model).__qualname__
-    return {"kind": "function", "module": getattr(model, "__module__", ""), "name": name}

@@ -9,66 +9,133 @@ from __future__ import annotations
 import asyncio
 import os
 import warnings
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from tot_lab.core.calls import Call, Model, Reply
-from tot_lab.core.records import Ended, Line, Record
+from tot_lab.core.calls import Call, Model, Reply, Wire
+from tot_lab.core.records import Ended, Line, Note, Record
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Budget
+from tot_lab.core.thinking import Budget, editing
 from tot_lab.driver import Driver
-from tot_lab.journal import Header, read_journal, settings_of
-from tot_lab.models import model_named
+from tot_lab.journal import Header, read_journal
+from tot_lab.models import Cache, Gateway, Role, model_named
+from tot_lab.models.cache import Mode
+from tot_lab.models.keys import DrawScope
+from tot_lab.models.roles import roles_of
+from tot_lab.models.stack import Endpoint
 from tot_lab.recorder import Recorder
 from tot_lab.run import Run, budget_of, replies_of, runnable
+
+
+class Estimate(NamedTuple):
+    """What a run would ask. calls: at most, None without a bound. cached: how many of them the cache
+    answers, from the first on. whole: whether these are all, so that the run would pay nothing."""
+
+    calls: int | None
+    cached: int
+    whole: bool
 
 
 class Lab:
     """Runs strategies with a model.
 
-    model: a name (`sim/game24`), a model part (`tl.SimGame24(skill=0.5)`), or any async callable
-        `Call -> Reply | str`.
+    model: a name (`gpt-4.1-mini`, `ollama/qwen3:8b`, `local/qwen2.5-coder-1.5b`, `sim/game24`), a
+        model part (`tl.LiteLLM("…", api_base="…")`), or any async callable `Call -> Reply | str`.
+    roles: models and sampling settings for parts of a search, by role (`propose`, `evaluate`,
+        `critique`, `route`, `answer`): a name, a model part, or a `tl.Role`.
     runs: folder that each run's journal is written to; None = keep runs in memory only.
-    timeout: seconds that one call may take, None = no limit.
+    cache: folder of known answers, or a file of them that was exported. None = the user's own
+        folder (see `tl.Cache`), for real models alone: a simulated one and a function of your
+        own are cached only where a folder is named.
+    mode: `auto`, `off`, `refresh` or `replay`; see `tot_lab.models.cache.Mode`.
+    draws: whether two thoughts that come to the same prompt share its draws (`state`) or not (`path`).
+    spend: USD that this lab may really pay, None = no cap. What a run would cost if each call were
+        paid is capped by its `Budget`.
+    timeout: seconds that one call may take from its sending on, None = no limit.
     """
 
     def __init__(
         self,
-        model: str | Model,
+        model: str | Model | Endpoint,
         *,
+        roles: Mapping[str, str | Endpoint | Role | dict[str, Any]] | None = None,
         runs: str | os.PathLike[str] | None = "runs",
+        cache: str | os.PathLike[str] | Cache | None = None,
+        mode: Mode = "auto",
+        draws: DrawScope = "state",
+        spend: float | None = None,
         timeout: float | None = 120.0,
     ) -> None:
         if timeout is not None and not timeout > 0:
             raise ValueError(f"timeout must be above 0 seconds or None, not {timeout!r}")
-        self.model = self._resolve(model)
+        self.gateway = Gateway(
+            self._resolve(model), roles=roles_of(roles), cache=cache, mode=mode, draws=draws, spend=spend
+        )
         self.runs = None if runs is None else Path(runs)
         self.timeout = timeout
         self.last: Run | None = None
         """The latest run, also when it was cancelled or ended with an error."""
-        self._named: dict[str, Model] = {}
 
     @staticmethod
-    def _resolve(model: str | Model) -> Model:
+    def _resolve(model: str | Model | Endpoint) -> Model | Endpoint:
         if isinstance(model, str):
             return model_named(model)
-        if isinstance(model, type) or not callable(model):
+        if isinstance(model, type) or not (callable(model) or isinstance(model, Endpoint)):
             shown = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
             raise TypeError(f"model must be a name, a model part or an async callable, not {shown}")
         return model
 
-    def _model_for(self, call: Call) -> Model:
-        if call.model is None:
-            return self.model
-        if call.model not in self._named:
-            self._named[call.model] = model_named(call.model)
-        return self._named[call.model]
+    @property
+    def model(self) -> Model | Endpoint:
+        """The model that is asked unless a role or a strategy names another."""
+        return self.gateway.model
+
+    @property
+    def spent(self) -> float:
+        """USD that this lab has really paid, where prices are known."""
+        return self.gateway.purse.spent
 
     def __repr__(self) -> str:
         folder = None if self.runs is None else str(self.runs)
-        return f"Lab({settings_of(self.model)['kind']!r}, runs={folder!r})"
+        mode = "" if self.gateway.mode == "auto" else f", mode={self.gateway.mode!r}"
+        return f"Lab({self.gateway.settings['kind']!r}, runs={folder!r}{mode})"
+
+    def replaying(self) -> Lab:
+        """This lab with no network: each call is answered from the cache, and one that it does not
+        know ends the run with `CacheMiss`."""
+        return self._with(mode="replay")
+
+    def _with(self, **changed: Any) -> Lab:
+        same = {
+            "roles": self.gateway.roles,
+            "runs": self.runs,
+            "cache": self.gateway.given_cache,
+            "mode": self.gateway.mode,
+            "draws": self.gateway.draws,
+            "spend": self.gateway.purse.cap,
+            "timeout": self.timeout,
+        }
+        return Lab(self.model, **{**same, **changed})
+
+    async def estimate(self, strategy: Strategy, task: Task, *, repeat: int = 0) -> Estimate:
+        """What `strategy` would ask about `task`: nothing is sent, and nothing is recorded."""
+        self._check(strategy, task, None, repeat)
+        known = Recorder(header=self._header(strategy, task, None, repeat))
+        cached = 0
+
+        async def look(call: Call, wire: Wire) -> Reply:
+            nonlocal cached
+            reply = self.gateway.known(call)
+            cached += reply is not None
+            return reply or Reply(error="budget:calls")
+
+        driver = Driver(look, known, repeat=repeat, in_order=True)
+        answer = strategy.think(task.hidden())
+        assigned = self.gateway.assigned
+        await driver.drive(answer if assigned is None else editing(assigned, answer))
+        return Estimate(strategy.max_calls(task), cached, not driver.spent)
 
     async def run(
         self,
@@ -97,25 +164,34 @@ class Lab:
         repeat: int,
         watch: Callable[[Sequence[Line]], None] | None,
         kept: list[Run],
+        watch_text: Callable[[Note], None] | None = None,
     ) -> Run:
         """`run`; the run is in `kept` however it ends."""
-        header = Header.now(
-            task=task.settings(),
-            strategy=strategy.settings(),
-            model=settings_of(self.model),
-            budget=budget.model_dump(exclude_none=True) if budget else {},
-            repeat=repeat,
-        )
+        header = self._header(strategy, task, budget, repeat)
         path = None if self.runs is None else self.runs / header.filename
         recorder = Recorder(header=header, path=path)
+        if watch_text is not None:
+            recorder.text_watchers.append(watch_text)
         return await self._drive(recorder, strategy, task, budget, watch=watch, kept=kept)
+
+    def _header(self, strategy: Strategy, task: Task, budget: Budget | None, repeat: int) -> Header:
+        return Header.now(
+            task=task.settings(),
+            strategy=strategy.settings(),
+            model=self.gateway.settings,
+            budget=budget.model_dump(exclude_none=True) if budget else {},
+            repeat=repeat,
+            roles={name: role.settings() for name, role in self.gateway.roles.items()},
+            draws=self.gateway.draws,
+        )
 
     def stream(
         self, strategy: Strategy, task: Task, *, budget: Budget | None = None, repeat: int = 0
     ) -> Stream:
         """The same run, live: `async for event in lab.stream(…)`; at its end the stream's `.run`
-        holds it. Leaving the loop cancels the run: at your next `await`, `.run` and `last` hold
-        what there is."""
+        holds it. Where a model streams, the text so far of each open call comes as a note
+        `call.partial`, which is not recorded. Leaving the loop cancels the run: at your next
+        `await`, `.run` and `last` hold what there is."""
         self._check(strategy, task, budget, repeat)
         return Stream(self, strategy, task, budget, repeat)
 
@@ -134,6 +210,9 @@ class Lab:
             self.last = Run(header, lines, path)
             return self.last
         strategy, task = runnable(header, strategy, task)
+        mine = {name: role.settings() for name, role in self.gateway.roles.items()}
+        if header.roles != mine:
+            raise ValueError(f"{path}: this run was made with roles={header.roles}; this lab has {mine}")
         if len(kept) < len(lines):
             with path.open("rb") as file:
                 for _ in range(len(kept) + 1):
@@ -165,8 +244,11 @@ class Lab:
     ) -> Run:
         if watch is not None:
             recorder.watchers.append(watch)
+        thinking = strategy.think(task.hidden())
+        if self.gateway.assigned is not None and hasattr(thinking, "send"):
+            thinking = editing(self.gateway.assigned, thinking)
         driver = Driver(
-            self._model_for,
+            self.gateway.ask,
             recorder,
             budget=budget,
             timeout=self.timeout,
@@ -174,10 +256,11 @@ class Lab:
             replies=replies,
         )
         try:
-            await driver.drive(strategy.think(task.hidden()))
+            await driver.drive(thinking)
         finally:
             run = self.last = Run(recorder.header, recorder.lines, recorder.path)
             run.__dict__.update(task=task, strategy=strategy)  # with their functions
+            run.cache = self.gateway.opened
             if kept is not None:
                 kept.append(run)
             recorder.close()
@@ -213,8 +296,12 @@ class Stream:
         strategy, task, budget, repeat = self._asked
         queue: asyncio.Queue[Sequence[Line] | None] = asyncio.Queue()
         kept: list[Run] = []
+
+        def so_far(note: Note) -> None:
+            queue.put_nowait([Line((), 0.0, note)])
+
         running = asyncio.ensure_future(
-            self._lab._run(strategy, task, budget, repeat, queue.put_nowait, kept)
+            self._lab._run(strategy, task, budget, repeat, queue.put_nowait, kept, so_far)
         )
         running.add_done_callback(lambda _: queue.put_nowait(None))
         try:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.core.calls import Call, Message, Reply
+from tot_lab.core.calls import Call, Halt, Message, Reply, readable
 from tot_lab.core.records import (
     STOP_WORDS,
     Decided,
@@ -39,7 +39,7 @@ except ImportError:  # not on Windows: there, two writers of one journal are not
     fcntl = None  # type: ignore[assignment]
 
 
-class Divergence(RuntimeError):
+class Divergence(Halt):
     """A run that was to repeat a record did something else: the message says what and where."""
 
 
@@ -73,6 +73,7 @@ class Recorder:
         self.lines: list[Line] = []
         self.path = None if path is None else Path(path)
         self.watchers: list[Callable[[Sequence[Line]], None]] = []
+        self.text_watchers: list[Callable[[Note], None]] = []
         self._start = time.perf_counter()
         self._written = 0
         self._expected: dict[Position, list[Record]] = {}
@@ -125,6 +126,12 @@ class Recorder:
         if (self._expected or self._only_expected) and self._repeats(position, record):
             return
         self.lines.append(Line(position, time.perf_counter() - self._start, record, paid))
+
+    def partial(self, position: Position, call: Call, text: str) -> None:
+        """Tell the text so far of an open call, as a note `call.partial`; it is not recorded."""
+        at = {"call": list(position), "kind": call.kind, "draw": call.draw}
+        for watcher in self.text_watchers:
+            watcher(Note("call.partial", call.at, {**at, "text": text}))
 
     def _repeats(self, position: Position, record: Record) -> bool:
         """True when `record` is what was expected at `position`; a `Divergence` when it is not."""
@@ -332,11 +339,6 @@ def _checked(record: Record) -> Record:
         return line_decoder.decode(encoder.encode(Line((), 0.0, record))).e
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise ValueError(f"a {type(record).__name__} that no file can hold: {error}") from None
-
-
-def readable(text: str) -> str:
-    """`text`, with a question mark for each lone surrogate, which no file could hold."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _place(position: Position, record: Record) -> str:

@@ -32,7 +32,7 @@ from tot_lab.figures.theme import (
     wrapped,
 )
 from tot_lab.figures.tree import MOST, SHAPES, TreeInfo, arc, label_width, plot_tree, tree_info
-from tot_lab.journal import write_whole
+from tot_lab.files import write_whole
 from tot_lab.run import Run
 
 DRAWN = 150

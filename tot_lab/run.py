@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tot_lab.core.calls import Call, Reply, refused
+from tot_lab.core.calls import Call, Reply, Wire, refused
 from tot_lab.core.parts import needs_functions, part_of
 from tot_lab.core.records import Ended, Line, Note, Position, Record, canonical
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task
-from tot_lab.core.thinking import Budget
+from tot_lab.core.thinking import Budget, editing
 from tot_lab.core.tree import Node, Tree
 from tot_lab.driver import Driver
 from tot_lab.journal import Header, JournalError, read_journal, write_journal
+from tot_lab.models import Cache, model_named
+from tot_lab.models.gateway import identity_from, identity_of
+from tot_lab.models.keys import Request, key_of, request_of
+from tot_lab.models.roles import assigning, roles_from
 from tot_lab.recorder import Divergence, Recorder
 
 if TYPE_CHECKING:
@@ -57,6 +61,8 @@ class Run:
         self.header = header
         self.lines = lines
         self.path = path
+        self.cache: Cache | None = None
+        """The answers known to the lab that made it; None when it was loaded."""
 
     # What was asked.
 
@@ -207,9 +213,24 @@ class Run:
         """Write the whole record to `path`; an existing file is replaced at once or not at all."""
         return write_journal(path, self.header, self.lines)
 
-    async def replay(self, strategy: Strategy | None = None, task: Task | None = None) -> Replay:
-        """Make the run again from its own replies, with no model, and compare every record. Pass
-        the strategy or the task if they hold functions of your own and the run was loaded."""
+    async def replay(
+        self, strategy: Strategy | None = None, task: Task | None = None, *, cache: Cache | None = None
+    ) -> Replay:
+        """Make the run again with no model, and compare every record. Replies come from the cache,
+        where the run had one or `cache` names one; errors and refusals, and all else, from its own
+        record. Pass the strategy or the task if they hold functions of your own and the run was
+        loaded."""
+        replies = replies_of(self.lines)
+        if (cache := cache or self.cache) is not None:
+            for position, request in requests_of(self):
+                if position in replies and replies[position].error is None:
+                    known = list(cache.replies(key_of(request)))
+                    if not known:
+                        place = ".".join(map(str, position))
+                        lacking = f"at position {place}: a call that {cache.path} does not hold"
+                        return Replay(False, len(self.events), lacking)
+                    if replies[position] not in known:
+                        replies[position] = known[0]
         strategy, task = runnable(self.header, strategy or self.strategy, task or self.task)
         recorder = Recorder(header=self.header)
         # A bug ends a run in the middle of its other branches: what they did last is not compared.
@@ -219,12 +240,15 @@ class Run:
             recorder,
             budget=budget_of(self.header),
             repeat=self.header.repeat,
-            replies=replies_of(self.lines),
+            replies=replies,
             in_order=self.error is None,
         )
+        thinking = strategy.think(task.hidden())
+        if self.header.roles:
+            thinking = editing(assigning(roles_from(self.header.roles)), thinking)
         try:
             try:
-                await driver.drive(strategy.think(task.hidden()))
+                await driver.drive(thinking)
             except Exception as error:
                 if isinstance(error, Divergence) or self.error is None:
                     raise
@@ -326,6 +350,24 @@ def replies_of(lines: Sequence[Line]) -> dict[Position, Reply]:
     return {line.p: line.e for line in lines if isinstance(line.e, Reply)}
 
 
+def requests_of(run: Run) -> Iterator[tuple[Position, Request]]:
+    """Each call of `run` as the cache knows it, by its position."""
+    models: dict[str | None, dict[str, Any]] = {}
+    for line in run.lines:
+        if isinstance(call := line.e, Call) and line.p:
+            if call.model not in models:
+                models[call.model] = _identity(run.header, call.model)
+            yield line.p, request_of(call, models[call.model], run.header.draws)
+
+
+def _identity(header: Header, name: str | None) -> dict[str, Any]:
+    if name is None:
+        return identity_from(header.model)
+    if name.startswith("@"):
+        return identity_from(header.roles[name[1:]]["model"])
+    return identity_of(model_named(name))
+
+
 def budget_of(header: Header) -> Budget | None:
     """The caps a run was made under."""
     return Budget(**header.budget) if header.budget else None
@@ -359,5 +401,5 @@ def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tu
     return strategy, task
 
 
-def _no_model(call: Call) -> Any:
+def _no_model(call: Call, wire: Wire) -> Any:
     raise Divergence(f"thought {call.at}: a call that the record does not answer")

@@ -122,11 +122,14 @@ class Wire(Protocol):
     writes it beside the canonical record, and counts the call's time from its sending.
 
     paid: USD really paid for the reply where that is not its cost, e.g. 0.0 for one from a cache.
-    watched: whether anybody wants the text so far.
     """
 
     paid: float | None
-    watched: bool
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody wants the text so far."""
+        ...
 
     def note(self, name: str, **data: Any) -> None:
         """Something happened to the call: `call.queued`, `call.sent`, `call.retried`, …"""
@@ -152,3 +155,8 @@ def halts(error: str) -> bool:
 def estimated_tokens(text: str) -> int:
     """A stand-in where nobody counted: one token per four UTF-8 bytes, rounded up."""
     return (len(text.encode("utf-8", "replace")) + 3) // 4
+
+
+def readable(text: str) -> str:
+    """`text`, with a question mark for each lone surrogate, which no file could hold."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

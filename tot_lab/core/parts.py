@@ -65,13 +65,16 @@ class Part(BaseModel):
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         """A part shows what differs from its defaults."""
         for name, field in type(self).model_fields.items():
+            if not field.repr:
+                continue
             value = getattr(self, name)
             if field.is_required() or value != field.get_default(call_default_factory=True):
                 yield name, value
 
     def settings(self) -> dict[str, Any]:
-        """The part as JSON-ready data: its kind, and every field."""
-        fields = {name: _plain(getattr(self, name)) for name in type(self).model_fields}
+        """The part as JSON-ready data: its kind, and every field but those excluded (a secret)."""
+        kept = [name for name, field in type(self).model_fields.items() if not field.exclude]
+        fields = {name: _plain(getattr(self, name)) for name in kept}
         return {"kind": self.kind, **fields}
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any
+
+from tot_lab.core.calls import TokenLogprob
 
 # Possessive throughout: a number is read whole or not at all, and no text is walked twice.
 _NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d{1,3}+)?+"
@@ -33,6 +35,7 @@ _ALONE = re.compile(r"[\s*_`(\[]*(\d{1,6})[\s*_`)\].]*")
 _SCORED_LINE = re.compile(r"[ \t]*\(?#?(\d{1,6})[.):][ \t]*(.*)")
 _FENCE = re.compile(r"```[ \t]*+(?:json)?+[ \t]*+\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]+")
+_THINKING = re.compile(r"\s*+<(think|thinking)>(.*?)(?:</\1>(.*)|\Z)", re.DOTALL)
 
 
 def finite(value: Any) -> float | None:
@@ -56,6 +59,15 @@ def verdict(value: Any, by: str) -> float | None:
     if number is not None and not 0 <= number <= 1:
         raise ValueError(f"{by} gave {number}; a score lies in 0–1")
     return number
+
+
+def split_thinking(text: str) -> tuple[str | None, str]:
+    """What a reply that begins with `<think>…</think>` thought, and its answer. A reply that was cut
+    off while thinking has no answer; thinking of nothing but white space is None."""
+    match = _THINKING.match(text)
+    if match is None:
+        return None, text
+    return match[2].strip() or None, (match[3] or "").lstrip()
 
 
 def read_score(text: str) -> float | None:
@@ -88,6 +100,25 @@ def read_label(text: str, labels: Mapping[str, float]) -> float | None:
             return None
         if named:
             return labels[named.pop()]
+    return None
+
+
+def read_label_logprobs(tokens: Sequence[TokenLogprob], labels: Mapping[str, float]) -> float | None:
+    """What a reply is worth by the probabilities of its labels, as its first token that is a word
+    was to be one of them: the mean of their values, weighted by probability. Other tokens do not
+    count; case, white space around and a label's first piece (`imp` of impossible) do not matter.
+    None when no label was among the alternatives reported."""
+    for token in tokens:
+        if not token.token.strip():
+            continue
+        weights: dict[str, float] = {}
+        for text, logprob in (token.top or {token.token: token.logprob}).items():
+            piece = text.strip(" \t\n\r.,:;!*_`\"'▁Ġ").lower()
+            meant = [label for label in labels if piece and label.startswith(piece)]
+            if len(meant) == 1:
+                weights[meant[0]] = weights.get(meant[0], 0.0) + math.exp(min(logprob, 0.0))
+        total = sum(weights.values())
+        return sum(labels[label] * weight for label, weight in weights.items()) / total if total else None
     return None
 
 

@@ -14,8 +14,16 @@ from typing import Any, ClassVar
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, field_validator
 
+from tot_lab.core.calls import TokenLogprob
 from tot_lab.core.parts import Part
-from tot_lab.core.reading import read_choice, read_label, read_list, read_score, read_scores
+from tot_lab.core.reading import (
+    read_choice,
+    read_label,
+    read_label_logprobs,
+    read_list,
+    read_score,
+    read_scores,
+)
 
 Path = Sequence[str]
 
@@ -40,10 +48,12 @@ class Domain(Part):
 
     value_labels: labels an evaluator answers with and what each is worth, in the domain's own
         units; empty when it answers with a score from 0 to 1.
+    judge_labels: labels whose probabilities `evaluate="logprob"` reads, and what each is worth, 0–1.
     """
 
     kind: ClassVar[str] = ""
     value_labels: ClassVar[dict[str, float]] = {}
+    judge_labels: ClassVar[dict[str, float]] = {"yes": 1.0, "no": 0.0}
 
     @property
     def value_top(self) -> float:
@@ -71,6 +81,10 @@ class Domain(Part):
     def value_prompt(self, task: Task, path: Path) -> str:
         """Asks how promising the last step of `path` is."""
         raise NotImplementedError(f"the domain {self.kind!r} has no value_prompt")
+
+    def judge_prompt(self, task: Task, path: Path) -> str:
+        """Asks for a verdict on the last step of `path` in one of `judge_labels` and no other word."""
+        raise NotImplementedError(f"the domain {self.kind!r} has no judge_prompt")
 
     def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
         """Asks which of `paths`, numbered from 1, is the most promising."""
@@ -101,6 +115,10 @@ class Domain(Part):
     def read_value(self, text: str) -> float | None:
         """One draw of a value, in the domain's own units."""
         return read_label(text, self.value_labels) if self.value_labels else read_score(text)
+
+    def read_judge(self, tokens: Sequence[TokenLogprob]) -> float | None:
+        """The score 0–1 that the log-probabilities of a verdict speak for."""
+        return read_label_logprobs(tokens, self.judge_labels)
 
     def read_vote(self, text: str, count: int) -> int | None:
         """The choice among `count` candidates, from 0."""

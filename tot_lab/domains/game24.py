@@ -117,6 +117,12 @@ class Game24(Domain):
             "their sizes suit, impossible if there is none."
         )
 
+    def judge_prompt(self, task: Task, path: Path) -> str:
+        return (
+            f"{self._position(task, path)}\n\nIs the last step computed correctly, and can {TARGET} still be "
+            "made of the numbers left? Reply with one word, yes or no."
+        )
+
     def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
         listed = "\n\n".join(
             f"Candidate {k}:\n{self._progress(task, path)}" for k, path in enumerate(paths, 1)

@@ -75,6 +75,12 @@ class General(Domain):
             "The first line of your reply is `score: ` and the number. A line with your reasons may follow."
         )
 
+    def judge_prompt(self, task: Task, path: Path) -> str:
+        return (
+            f"{self._position(task, path[:-1])}\n\nCandidate for the next step:\n{path[-1]}\n\n"
+            "Is the candidate correct, and does it lead towards the answer? Reply with one word, yes or no."
+        )
+
     def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
         listed = "\n\n".join(
             f"Candidate {k}\nSteps before it:\n{self.steps(path[:-1])}\nThe candidate:\n{path[-1]}"

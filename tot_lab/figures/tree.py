@@ -323,6 +323,8 @@ def _details(id: Any, node: Any, depth: int) -> list[str]:
     if "calls" in node:
         tokens = f"{number(node.get('input_tokens'))} tokens in, {number(node.get('output_tokens'))} out"
         cost = f"cost {money(node.get('cost'))}"
+        if node.get("paid") != node.get("cost"):
+            cost += f", paid {money(node.get('paid'))}"
         rows.append(f"{node['calls']} calls, {tokens}, {cost}" if node["calls"] else "no calls")
     return rows
 

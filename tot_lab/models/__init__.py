@@ -1,27 +1,30 @@
-"""Models: whatever answers a `Call` with a `Reply`. A model is an async callable, nothing more.
+"""Models, and the stack between a search and a real one (`stack.py` has the picture).
 
-Add one: a file with a Part that has `async def __call__(self, call)`, and a line here.
+Add one: a file with a Part that has `async def __call__(self, call)`, or with an `Endpoint` when it
+reaches the outside world, and its name in `named.py`.
 """
 
-from __future__ import annotations
-
-from tot_lab.core.calls import Model
-from tot_lab.core.parts import Part, part_of
+from tot_lab.models.cache import Cache, CacheMiss
+from tot_lab.models.gateway import Gateway
+from tot_lab.models.lite_llm import LiteLLM
+from tot_lab.models.local import Local
+from tot_lab.models.named import MODELS, model_named
+from tot_lab.models.roles import ROLES, Role
 from tot_lab.models.sim_game24 import SimGame24
+from tot_lab.models.sim_general import SimGeneral
+from tot_lab.models.store import CacheError
 
-__all__ = ["MODELS", "SimGame24", "model_named"]
-
-MODELS: tuple[type[Part], ...] = (SimGame24,)
-
-
-def model_named(name: str) -> Model:
-    """The model of that name, with its default settings. An unknown name is a ValueError."""
-    known = [model.kind for model in MODELS]
-    if name not in known:
-        raise ValueError(
-            f"unknown model {name!r}; known are {', '.join(known)}. Any async callable "
-            f"Call -> Reply | str is a model too: tl.Lab(your_function)"
-        )
-    model = part_of({"kind": name})
-    assert callable(model)
-    return model
+__all__ = [
+    "MODELS",
+    "ROLES",
+    "Cache",
+    "CacheError",
+    "CacheMiss",
+    "Gateway",
+    "LiteLLM",
+    "Local",
+    "Role",
+    "SimGame24",
+    "SimGeneral",
+    "model_named",
+]

@@ -2,28 +2,26 @@
 
 Rule: it knows no more than a model would. It reads the prompt's text and the sampling settings,
 never what the call is for or where it stands in a tree; only its knowledge of the game is perfect,
-and `skill` and `noise` say how much of it shows. A reply follows from (seed, prompt, settings,
-draw, repeat) by SHA-256, so it is the same in every process. Every reply says that it is simulated.
+and `skill` and `noise` say how much of it shows.
 """
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import json
+import math
 import re
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from random import Random
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from tot_lab.core.calls import Call, Reply, estimated_tokens
-from tot_lab.core.parts import Part
+from tot_lab.core.calls import Call, TokenLogprob
 from tot_lab.domains.arithmetic import OPERATORS, TARGET, joined, number, win_share
 from tot_lab.domains.game24 import step_line, terms_after
+from tot_lab.models.simulated import Simulated
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -31,6 +29,7 @@ _KINDS = (  # what tells the prompts apart, by their closing words
     ("none", re.compile(r"nothing is left to join", re.I)),
     ("vote", re.compile(r"best: N\b")),
     ("joint", re.compile(r"JSON array of the \d+ scores", re.I)),
+    ("judge", re.compile(r"one word, yes or no", re.I)),
     ("value", re.compile(r"\bsure\b.*\bimpossible\b", re.I | re.S)),
     ("propose", re.compile(r"(\d{1,4}) different next steps", re.I)),
     ("sample", re.compile(r"\bone (?:concise )?next step", re.I)),
@@ -63,64 +62,27 @@ class _Seen(NamedTuple):
     candidates: tuple[_Numbers, ...] = ()
 
 
-class SimGame24(Part):
-    """A model, as `Lab` takes one: an async callable `Call -> Reply`.
+class SimGame24(Simulated):
+    """A player of the Game of 24.
 
     skill: 0–1, the chance that a step is chosen among those that keep 24 reachable, where there
         are such and others. noise: 0–1, the chance that a judgement says the opposite of the truth.
     garble: 0–1, the share of replies that cannot be read.
-    latency: mean seconds until a reply, ≥ 0; latency_spread: `constant` or `exponential`.
-    seed: another seed is another model of the same abilities.
+    latency, latency_spread, seed: see `Simulated`, which tells of settings that cut a reply too.
 
-    `temperature=0` makes all draws and repeats alike. `max_tokens` and `stop` cut the reply.
-    Log-probabilities are not simulated. It costs nothing; tokens are estimated (4 bytes each).
+    One that asks for log-probabilities of a yes or no gets them, as its only token.
     """
 
     kind = "sim/game24"
     skill: Share = 0.8
     noise: Share = 0.1
     garble: Share = 0.0
-    latency: Annotated[float, Field(ge=0)] = 0.0
-    latency_spread: Literal["constant", "exponential"] = "constant"
-    seed: int = 0
 
-    async def __call__(self, call: Call) -> Reply:
-        """The reply to `call`, after `latency`."""
+    def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
         prompt = call.prompt
-        settled = call.temperature == 0
-        key = json.dumps(
-            [
-                self.seed,
-                [(message.role, message.content) for message in call.messages],
-                [call.model, call.temperature, call.seed, call.response_format],
-                [] if settled else [call.draw, call.repeat, *call.attempt],
-            ],
-            sort_keys=True,
-        )
-        digest = hashlib.sha256(key.encode()).digest()
-        if self.latency:
-            spread = self.latency_spread == "exponential"
-            wait = Random(digest[16:]).expovariate(1 / self.latency) if spread else self.latency
-            await asyncio.sleep(wait)
-        text = self._written(call, prompt, Random(digest[:16]))
-        for word in call.stop:
-            text = text.partition(word)[0]
-        finish = "stop"
-        if call.max_tokens is not None and estimated_tokens(text) > call.max_tokens:
-            text = text.encode()[: 4 * call.max_tokens].decode(errors="ignore")
-            finish = "length"
-        return Reply(
-            text,
-            model=self.kind,
-            input_tokens=estimated_tokens(prompt),
-            output_tokens=estimated_tokens(text),
-            cost=0.0,
-            finish=finish,
-            simulated=True,
-        )
-
-    def _written(self, call: Call, prompt: str, random: Random) -> str:
         seen = _seen(prompt)
+        if seen.kind == "judge" and call.logprobs:
+            return [self._verdict(seen.left, random)]
         if seen.kind == "":
             return _UNKNOWN
         if random.random() < self.garble:
@@ -130,6 +92,8 @@ class SimGame24(Part):
             text = _shown(self._moves(seen.left, seen.steps, random), call)
         elif seen.kind == "value":
             text = self._judgement(seen.left, random)
+        elif seen.kind == "judge":
+            text = "yes" if self._believes(seen.left, random) else "no"
         elif seen.kind == "joint":
             text = json.dumps([self._score(left, random) for left in seen.candidates])
         elif seen.kind == "vote":
@@ -163,6 +127,14 @@ class SimGame24(Part):
         if believes:
             label = "sure" if len(left) == 2 or random.random() < 0.5 else "likely"
         return f"I tried {tried} and others.\n{label}"
+
+    def _verdict(self, left: _Numbers, random: Random) -> TokenLogprob:
+        """Yes or no, with the probabilities of both."""
+        likely = random.uniform(0.6, 0.95)
+        yes = likely if self._believes(left, random) else 1 - likely
+        top = {"yes": math.log(yes), "no": math.log(1 - yes)}
+        word = max(top, key=lambda label: top[label])
+        return TokenLogprob(word, top[word], top)
 
     def _score(self, left: _Numbers, random: Random) -> float:
         believes = bool(left) and self._believes(left, random)

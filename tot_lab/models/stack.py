@@ -16,6 +16,7 @@ catches. What a backend does is visible as a note on the wire.
 
 from __future__ import annotations
 
+import hashlib
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
@@ -110,10 +111,11 @@ class Endpoint(Part):
 
 def provider_seed(call: Call) -> int | None:
     """The seed that the provider is sent: the call's own and its draw. Attempts and repeats, which
-    sample independently, lie a million apart."""
+    sample independently, start elsewhere."""
     if call.seed is None:
         return None
-    place = call.repeat
-    for number in call.attempt:
-        place = place * 1000 + number + 1
-    return (call.seed + call.draw + 1_000_003 * place) % 2**31
+    start = 0
+    if call.repeat or call.attempt:
+        place = f"{call.repeat} {call.attempt}".encode()
+        start = int.from_bytes(hashlib.sha256(place).digest()[:4])
+    return (call.seed + call.draw + start) % 2**31

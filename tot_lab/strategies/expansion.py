@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
+import msgspec
 from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, Reply
@@ -26,6 +27,9 @@ T = TypeVar("T")
 Count = Annotated[int, Field(ge=1)]
 Unit = Annotated[float, Field(ge=0, le=1)]
 
+ALTERNATIVES = 20
+"""Tokens whose log-probabilities are asked for: the most that OpenAI reports."""
+
 _SLOT = re.compile(r"\{(problem|steps|count|candidate|candidates)\}")
 
 
@@ -35,7 +39,7 @@ class Expansion(Prompting):
     kind = ""
     branch_factor: Count = 3
     generate: Literal["sample", "propose"] = "sample"
-    evaluate: Literal["value", "vote", "joint"] | UserFunction = "value"
+    evaluate: Literal["value", "vote", "joint", "logprob"] | UserFunction = "value"
     evaluation_draws: Count = 1
     combine: Literal["mean", "sum", "vote"] = "mean"
     max_parse_retries: Annotated[int, Field(ge=0)] = 0
@@ -60,6 +64,8 @@ class Expansion(Prompting):
     @property
     def calls_per_thought(self) -> int:
         """Calls that score one thought by itself, at most."""
+        if self.evaluate == "logprob":
+            return 1
         return self.calls_per_evaluation if self.evaluate == "value" else 0
 
     @property
@@ -143,6 +149,8 @@ class Expansion(Prompting):
         if isinstance(self.evaluate, UserFunction):
             score = verdict(self.evaluate(task, path), f"evaluator {self.evaluate.name!r}, thought {id},")
             return (yield from said(Scored(id, score, score, by=self.evaluate.name)))
+        if self.evaluate == "logprob":
+            return (yield from self._judge(task, path, id))
         if self.evaluate != "value":
             return []  # by its siblings or its round
         prompt = self._fill(self.evaluator_prompt, task, path[:-1], candidate=path[-1])
@@ -151,6 +159,18 @@ class Expansion(Prompting):
         scored = self._combined(task, id, "value", draws, error)
         yield scored
         return [scored]
+
+    def _judge(self, task: Task, path: Path, id: str) -> Thinking[list[Event]]:
+        """One score out of the probabilities of the labels that a reply may begin with: a draw would
+        be one of them, this is what all draws would come to. It takes a single token."""
+        prompt = self._fill(self.evaluator_prompt, task, path[:-1], candidate=path[-1])
+        prompt = prompt or task.domain.judge_prompt(task, path)
+        call = self._call(task, path, id, "logprob", prompt, 0)
+        reply = yield from ask(msgspec.structs.replace(call, max_tokens=1, logprobs=ALTERNATIVES))
+        if reply.error is not None:
+            return (yield from said(_failed(id, reply.error)))
+        score = task.domain.read_judge(reply.logprobs)
+        return (yield from said(Scored(id, score, score, (score,), "logprob")))
 
     def _joint(self, task: Task, path: Path, parent: str, events: Sequence[Event]) -> Thinking[list[Event]]:
         """One score each for the children that `events` tell of, out of one reply."""

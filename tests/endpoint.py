@@ -1,0 +1,84 @@
+"""An endpoint that answers from a script, for what stands between a search and a real model."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic import PrivateAttr
+from support import answer_to
+
+from tot_lab.core.calls import Call, Reply
+from tot_lab.models.stack import Endpoint, Need
+
+
+class Wire:
+    """A wire that remembers."""
+
+    def __init__(self) -> None:
+        self.paid: float | None = None
+        self.watched = False
+        self.notes: list[tuple[str, dict]] = []
+        self.texts: list[str] = []
+
+    def note(self, name: str, **data: Any) -> None:
+        self.notes.append((name, data))
+
+    def partial(self, text: str) -> None:
+        self.texts.append(text)
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.notes]
+
+
+class ScriptedEndpoint(Endpoint):
+    """Answers with `reply(call)`, which may raise a `Failure`, after `seconds`; a dollar a call."""
+
+    label: str = "scripted"
+    url: str = "http://one"
+    seconds: float = 0.0
+    samples: bool = False
+    usd: float | None = 1.0
+    _reply: Callable[[Call], str] = PrivateAttr(default_factory=lambda: answer_to)
+    _requests: list[list[Call]] = PrivateAttr(default_factory=list)
+    _under_way: list[int] = PrivateAttr(default_factory=lambda: [0, 0])
+
+    @property
+    def name(self) -> str:
+        return self.label
+
+    def identity(self) -> dict[str, Any]:
+        return {"model": self.label, "url": self.url}
+
+    def takes_n(self, call: Call) -> bool:
+        return self.samples
+
+    def need(self, calls: Sequence[Call]) -> Need:
+        return Need(100 * len(calls), None if self.usd is None else self.usd * len(calls))
+
+    async def answer(self, calls: Sequence[Call], wire: Any) -> list[Reply]:
+        self._requests.append(list(calls))
+        self._under_way[0] += 1
+        self._under_way[1] = max(self._under_way)
+        try:
+            await asyncio.sleep(self.seconds)
+            said = {"model": self.label, "input_tokens": 3, "output_tokens": 1, "cost": self.usd}
+            return [Reply(str(self._reply(call)), **said) for call in calls]
+        finally:
+            self._under_way[0] -= 1
+
+    @property
+    def requests(self) -> list[list[Call]]:
+        """The calls of every request that came."""
+        return self._requests
+
+    @property
+    def most_at_once(self) -> int:
+        return self._under_way[1]
+
+
+def scripted(reply: Callable[[Call], str] = answer_to, **settings: Any) -> ScriptedEndpoint:
+    """An endpoint that answers with `reply`."""
+    made = ScriptedEndpoint(**settings)
+    made._reply = reply
+    return made

@@ -1,0 +1,587 @@
+"""The disk cache: what is paid for once stays, and only what was written is served."""
+
+import asyncio
+import gzip
+import json
+import os
+import pickle
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from endpoint import scripted
+from hypothesis import given
+from hypothesis import strategies as st
+from support import TASK, answer_to, wait
+from test_cli import tot_lab
+
+import tot_lab as tl
+from tot_lab.core.calls import Call, Message, Reply, ToolCall
+from tot_lab.core.records import Note
+from tot_lab.models.entries import Entry, packed, unpacked
+from tot_lab.models.keys import SCHEMA, key_of, request_of
+from tot_lab.models.store import CacheError, Store
+
+SEARCH = tl.TreeOfThoughts(evaluation_draws=2)
+ROOT = Path(__file__).parent.parent
+
+
+def searched(end, folder, strategy=SEARCH, **options):
+    lab = tl.Lab(end, runs=None, cache=folder, **options)
+    return wait(lab.run(strategy, TASK))
+
+
+def calls_in(end):
+    return sum(map(len, end.requests))
+
+
+def entry(text="fine", draw=0, schema=SCHEMA):
+    request = request_of(Call("0", "ask", (Message("user", "why?"),), draw), {"model": "m"})
+    return key_of(request), Entry(schema, request, Reply(text), 0.1, "2026-01-01T00:00:00+00:00", {})
+
+
+# Once.
+
+
+def test_a_rerun_asks_nothing_and_gives_the_same_record(tmp_path):
+    first, second = scripted(), scripted()
+    made = searched(first, tmp_path)
+    again = searched(second, tmp_path)
+    assert calls_in(first) > 0
+    assert calls_in(second) == 0
+    assert again.events == made.events
+    assert again.usage.cost == made.usage.cost
+    assert again.usage.paid == 0.0
+
+
+def test_a_repeat_is_asked_anew_and_is_cached_too(tmp_path):
+    end = scripted()
+    lab = tl.Lab(end, runs=None, cache=tmp_path)
+    runs = [wait(lab.run(SEARCH, TASK, repeat=k)) for k in (0, 1, 1)]
+    assert runs[0].events != runs[1].events == runs[2].events
+    assert runs[2].usage.paid == 0.0
+
+
+def test_two_paths_to_one_prompt_share_draws_or_not(tmp_path):
+    constant = lambda call: "the same step" if call.kind == "sample" else answer_to(call)  # noqa: E731
+    search = tl.TreeOfThoughts(generate="sample", branch_factor=2, beam_width=2, max_depth=2)
+    task = tl.general("?")
+
+    class Blind(tl.General):
+        """Prompts that do not show the path."""
+
+        def sample_prompt(self, task, path):
+            return "a step"
+
+    blind = task.model_copy(update={"domain": Blind()})
+    asked = {}
+    for draws in ("state", "path"):
+        end = scripted(
+            lambda call: f"step {call.at} {call.draw}" if call.kind == "sample" else constant(call)
+        )
+        wait(tl.Lab(end, runs=None, cache=tmp_path / draws, draws=draws).run(search, blind))
+        asked[draws] = sum(call.kind == "sample" for calls in end.requests for call in calls)
+    assert asked == {"state": 2, "path": 6}
+
+
+def test_a_simulated_model_and_a_function_are_cached_only_where_asked(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOT_LAB_CACHE", str(tmp_path / "own"))
+    asked = []
+
+    async def mine(call):
+        asked.append(call)
+        return answer_to(call)
+
+    for model in ("sim/game24", mine):
+        wait(tl.Lab(model, runs=None).run(tl.OneAnswer(), TASK))
+    assert not (tmp_path / "own").exists()
+    for _ in range(2):
+        wait(tl.Lab(mine, runs=None, cache=tmp_path / "named").run(tl.OneAnswer(), TASK))
+    assert len(asked) == 2
+    wait(tl.Lab(scripted(), runs=None).run(tl.OneAnswer(), TASK))
+    assert len(list(tl.Cache().entries())) == 1
+    assert tl.Cache().path == tmp_path / "own"
+
+
+# The key.
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+objects = st.dictionaries(st.sampled_from("abc"), json_values, max_size=2)
+messages = st.builds(
+    Message,
+    st.sampled_from(["user", "assistant"]),
+    st.sampled_from(["why?", "why ?", ""]),
+    st.lists(st.builds(ToolCall, st.just("1"), st.sampled_from("fg"), st.just("{}")), max_size=1).map(tuple),
+)
+calls = st.builds(
+    Call,
+    st.just("0"),
+    st.sampled_from(["value", "sample"]),
+    st.lists(messages, min_size=1, max_size=2).map(tuple),
+    draw=st.integers(0, 2),
+    attempt=st.lists(st.integers(0, 1), max_size=2).map(tuple),
+    repeat=st.integers(0, 1),
+    temperature=st.sampled_from([None, 0, 0.0, 1.0]),
+    max_tokens=st.sampled_from([None, 1, 2]),
+    stop=st.sampled_from([(), ("\n",)]),
+    seed=st.sampled_from([None, 0, 1]),
+    response_format=st.none() | objects,
+    logprobs=st.integers(0, 1),
+    tools=st.lists(objects, max_size=2).map(tuple),
+    tool_choice=st.sampled_from([None, "auto"]),
+    effort=st.sampled_from([None, "low"]),
+    options=objects,
+)
+endpoints = st.fixed_dictionaries({"model": st.sampled_from("mn"), "api_base": st.sampled_from(["a", "b"])})
+
+
+@given(calls, calls, endpoints, endpoints)
+def test_two_calls_share_an_entry_exactly_when_they_are_the_same_question(one, other, here, there):
+    def asked(call, endpoint):
+        names = [name for name in call.__struct_fields__ if name not in ("at", "kind", "model")]
+        return json.dumps([[getattr(call, name) for name in names], endpoint], sort_keys=True, default=repr)
+
+    same = asked(one, here).replace("0.0", "0") == asked(other, there).replace("0.0", "0")
+    assert (key_of(request_of(one, here)) == key_of(request_of(other, there))) == same
+
+
+@given(calls, endpoints)
+def test_a_request_comes_back_under_its_key(call, endpoint):
+    request = request_of(call, endpoint)
+    key = key_of(request)
+    kept = Entry(SCHEMA, request, Reply("fine"), 0.0, "", {})
+    assert key_of(unpacked(key, packed(kept)).request) == key
+
+
+def test_keys_stay_what_they_are_from_version_to_version():
+    # A changed key loses every answer that was paid for: only with a new SCHEMA.
+    call = Call("0.1", "value", (Message("user", "Wie gut? ∑"),), 2, temperature=0.5, stop=("\n",))
+    key = key_of(request_of(call, {"model": "gpt-4.1-mini", "api_base": "https://api.openai.com/v1"}))
+    assert key == "8f96279bc705d110791f9be89c5bff634f1d0b019326b96517a49ae37c3949d0"
+    assert SCHEMA == 1
+
+
+# Durable.
+
+
+def write_and_tell(folder, number, pipe):
+    """Never ends: stores entries, and tells their keys when they are acknowledged."""
+    store = Store(folder)
+    waiting = []
+    while True:
+        key, made = entry("x" * 500, number)
+        waiting.append((key, store.put(key, packed(made))))
+        number += 3
+        if len(waiting) == 8:
+            for key, done in waiting:
+                done.result()
+                os.write(pipe, f"{key}\n".encode())
+            waiting.clear()
+
+
+def kill_rounds(folder, rounds):
+    """Rounds of three writers on one folder, killed at any moment; prints what they acknowledged."""
+    roll = random.Random(1)
+    start = 0
+    for _ in range(rounds):
+        writers = []
+        for k in range(3):
+            read, write = os.pipe()
+            writer = os.fork()
+            if writer == 0:
+                write_and_tell(folder, start + k, write)
+            os.close(write)
+            writers.append((writer, read))
+        first = [os.read(read, 1) for _, read in writers]
+        time.sleep(roll.random() * 0.1)
+        for writer, _ in writers:
+            os.kill(writer, signal.SIGKILL)
+        for (writer, read), begun in zip(writers, first, strict=True):
+            os.waitpid(writer, 0)
+            with os.fdopen(read, "rb") as told:
+                keys = (begun + told.read()).decode().split("\n")[:-1]  # the last may be half a line
+            print(*keys, sep="\n")
+            start += 3 * (len(keys) + 20)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_what_was_acknowledged_survives_kill_nine(tmp_path):
+    folder = tmp_path / "calls"
+    code = f"import sys; sys.path[:0] = {[str(ROOT), str(ROOT / 'tests')]!r}; import test_cache; "
+    code += f"test_cache.kill_rounds({str(folder)!r}, 25)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
+    acknowledged = set(done.stdout.split())
+    store = Store(folder)
+    kept = {key: store.get(key) for key in acknowledged}
+    assert len(kept) > 1000
+    assert all(data is not None and unpacked(key, data) for key, data in kept.items())
+    store.close()
+    con = sqlite3.connect(folder / "cache.db")
+    assert con.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    con.close()
+
+
+def test_the_first_writer_wins_over_threads_and_processes(tmp_path):
+    key, _ = entry()
+    stores = [Store(tmp_path / "calls") for _ in range(2)]
+    with ThreadPoolExecutor(8) as pool:
+        values = [packed(entry(f"answer {k}")[1]) for k in range(40)]
+        took = list(pool.map(lambda k: stores[k % 2].put(key, values[k]).result(), range(40)))
+    assert took.count(True) == 1
+    assert stores[0].get(key) == stores[1].get(key) == values[took.index(True)]
+    if hasattr(os, "fork"):
+        child = os.fork()
+        if child == 0:  # the writer's thread stayed behind
+            other, made = entry("of the child", 1)
+            os._exit(0 if stores[0].put(other, packed(made)).result(timeout=20) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert stores[1].get(entry(draw=1)[0]) is not None
+    for store in stores:
+        store.close()
+
+
+def test_many_writers_share_a_commit(tmp_path):
+    store = Store(tmp_path)
+    committed = []
+    plain = store._disk.transact
+    store._disk.transact = lambda: committed.append(1) or plain()
+    gate = threading.Event()
+    store.put("slow", b"x").result()
+    store._writer.submit(gate.wait)
+    waiting = [store.put(f"{k}", b"x") for k in range(64)]
+    gate.set()
+    assert all(done.result() for done in waiting)
+    assert len(committed) == 2
+    store.close()
+
+
+def test_a_full_disk_costs_the_entry_not_the_run(tiny):
+    end = scripted(lambda call: answer_to(call) + "\n" + "because " * 2000)
+    free = searched(scripted(end._reply), None, mode="off")
+    lab = tl.Lab(end, runs=None, cache=tiny / "calls")
+    with pytest.warns(RuntimeWarning, match=r"could not be kept \(.*full.*; the run goes on"):
+        made = wait(lab.run(SEARCH, TASK))
+    assert made.events == free.events
+    lost = [line.e for line in made.lines if isinstance(line.e, Note) and line.e.name == "call.unstored"]
+    cache = lab.gateway.cache
+    kept = dict(cache.entries())
+    assert lost
+    assert kept
+    assert all(isinstance(found, Entry) for found in kept.values())
+    cache.close()
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A disk of 256 KB."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip(f"needs a small tmpfs, and mounting is not permitted: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_nobody_else_may_read_it(tmp_path):
+    Store(tmp_path / "calls").close()
+    assert (tmp_path / "calls").stat().st_mode & 0o777 == 0o700
+
+
+# Served only as written.
+
+
+def row(folder, statement, *values):
+    con = sqlite3.connect(next(Path(folder).rglob("cache.db")))
+    with con:
+        con.execute(statement, values)
+    con.close()
+
+
+class Trap:
+    """What a pickle may do."""
+
+    def __reduce__(self):
+        return (Path.touch, (Path(self.where),))
+
+
+@pytest.mark.parametrize(
+    "planted", ["pickled value", "pickled key", "file", "schema", "bits", "other", "cut"]
+)
+def test_a_spoilt_entry_is_named_never_run_never_served(tmp_path, planted):
+    folder = tmp_path / "calls"
+    end = scripted()
+    searched(end, folder, tl.OneAnswer()).answer  # noqa: B018
+    trap = Trap()
+    trap.where = str(tmp_path / "sprung")
+    (key,) = tl.Cache(folder).newest
+    data = tl.Cache(folder).newest.get(key)
+    if planted == "pickled value":
+        row(folder, "UPDATE Cache SET mode = 4, value = ?", pickle.dumps(trap))
+    elif planted == "pickled key":
+        row(folder, "UPDATE Cache SET raw = 0, key = ?", pickle.dumps(trap))
+    elif planted == "file":
+        (tmp_path / "secret").write_bytes(b"elsewhere")
+        row(folder, "UPDATE Cache SET mode = 2, filename = ?, value = NULL", "../../secret")
+    elif planted == "schema":
+        newer = unpacked(key, data)
+        import msgspec
+
+        row(folder, "UPDATE Cache SET value = ?", packed(msgspec.structs.replace(newer, schema=SCHEMA + 1)))
+    elif planted == "bits":
+        row(folder, "UPDATE Cache SET value = ?", data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+    elif planted == "cut":
+        row(folder, "UPDATE Cache SET value = ?", data[:40])
+    else:
+        row(folder, "UPDATE Cache SET value = ?", packed(entry("another's answer")[1]))
+    done = tot_lab("cache", "verify", "--cache", str(folder), folder=tmp_path)
+    assert done.returncode == 1, done.stdout
+    assert "Traceback" not in done.stderr
+    assert not Path(trap.where).exists()
+    if planted == "other":
+        return  # what stands under a wrong key is for `verify` to find
+    lab = tl.Lab(scripted(), runs=None, cache=folder)
+    with pytest.raises(CacheError):
+        wait(lab.replaying().run(tl.OneAnswer(), TASK))
+    if planted in ("schema", "bits", "cut"):
+        again = scripted()
+        with pytest.warns(RuntimeWarning, match="the model is asked again"):
+            searched(again, folder, tl.OneAnswer())
+        assert calls_in(again) == 1
+        third = scripted()
+        searched(third, folder, tl.OneAnswer())
+        assert calls_in(third) == 0  # it was put right
+    assert not Path(trap.where).exists()
+
+
+def read_all(folder):
+    cache = tl.Cache(folder)
+    return [cache.reply(entry(draw=draw)[0]) for draw in range(300)]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "garbage", "directory"])
+def test_a_damaged_database_is_named_and_nothing_is_paid(tmp_path, damage):
+    folder = tmp_path / "calls"
+    cache = tl.Cache(folder)
+    for draw in range(300):
+        key, made = entry("x" * 300, draw)
+        cache.newest.put(key, packed(made))
+    cache.close()
+    (path,) = folder.rglob("cache.db")
+    whole = path.read_bytes()
+    if damage == "truncated":
+        path.write_bytes(whole[: len(whole) // 3])
+    elif damage == "garbage":
+        path.write_bytes(b"no database" * 1000)
+    else:
+        path.unlink()
+        path.mkdir()
+    for extra in ("cache.db-wal", "cache.db-shm"):
+        (path.parent / extra).unlink(missing_ok=True)
+    end = scripted()
+    with pytest.raises(CacheError, match=str(folder)):
+        read_all(folder)
+    if damage != "truncated":  # of which a part may still be read
+        with pytest.raises(CacheError, match=str(folder)):
+            searched(end, folder, tl.OneAnswer())
+        assert calls_in(end) == 0
+
+
+# Modes.
+
+
+def test_refresh_asks_anew_once_and_keeps_the_old(tmp_path):
+    old = searched(scripted(lambda call: "old " + answer_to(call)), tmp_path, tl.OneAnswer())
+    end = scripted(lambda call: "new " + answer_to(call))
+    lab = tl.Lab(end, runs=None, cache=tmp_path, mode="refresh")
+    fresh = [wait(lab.run(tl.OneAnswer(), TASK)) for _ in range(2)]
+    assert calls_in(end) == 1
+    assert fresh[0].events == fresh[1].events != old.events
+    auto = searched(scripted(), tmp_path, tl.OneAnswer())
+    assert auto.events == fresh[0].events
+    assert wait(old.replay(cache=tl.Cache(tmp_path))).identical  # the old answers are still there
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
+
+
+def test_a_miss_in_replay_says_what_is_nearest(tmp_path):
+    searched(scripted(), tmp_path, tl.OneAnswer(temperature=0.5))
+    end = scripted()
+    lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path, mode="replay")
+    with pytest.raises(tl.CacheMiss) as caught:
+        wait(lab.run(tl.OneAnswer(temperature=0.7, max_tokens=9), TASK))
+    said = str(caught.value)
+    assert "answer call of thought 0" in said
+    assert "temperature: 0.7 here, 0.5 there" in said
+    assert "max_tokens: 9 here, None there" in said
+    assert 'tl.Lab("sim/general")' in said
+    assert lab.last.stopped == "error"
+    with pytest.raises(tl.CacheMiss, match=r"prompt: from character \d+: .*horse.* here, .*spider"):
+        wait(lab.run(tl.OneAnswer(temperature=0.5), tl.general("How many legs have three horses?")))
+    with pytest.raises(tl.CacheMiss, match="holds no call at all"):
+        wait(tl.Lab(end, runs=None, cache=tmp_path / "empty", mode="replay").run(tl.OneAnswer(), TASK))
+    assert calls_in(end) == 0
+
+
+def test_replay_never_imports_litellm(tmp_path):
+    code = (
+        "import asyncio, sys, tot_lab as tl\n"
+        f"lab = tl.Lab('gpt-4.1-mini', runs=None, cache={str(tmp_path)!r}, mode='replay')\n"
+        "try:\n    asyncio.run(lab.run(tl.OneAnswer(), tl.general('?')))\n"
+        "except tl.CacheMiss:\n    print('missed', 'litellm' in sys.modules)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        env=env,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "missed False\n", done.stderr
+
+
+def test_an_unknown_mode_is_refused():
+    with pytest.raises(ValueError, match="mode must be one of auto, off, refresh, replay, not 'record'"):
+        tl.Lab("sim/game24", mode="record")
+    with pytest.raises(ValueError, match="draws"):
+        tl.Lab("sim/game24", draws="all")
+    with pytest.raises(ValueError, match="spend"):
+        tl.Lab("sim/game24", spend=-1)
+
+
+def test_an_estimate_says_what_the_cache_holds(tmp_path):
+    end = scripted()
+    lab = tl.Lab(end, runs=None, cache=tmp_path)
+    assert wait(lab.estimate(SEARCH, TASK)) == (SEARCH.max_calls(TASK), 0, False)
+    made = wait(lab.run(SEARCH, TASK))
+    assert wait(lab.estimate(SEARCH, TASK)) == (SEARCH.max_calls(TASK), made.usage.calls, True)
+    assert calls_in(end) == made.usage.calls - sum(
+        line.e.name == "call.joined" or line.e.name == "call.cached"
+        for line in made.lines
+        if isinstance(line.e, Note)
+    )
+
+
+# Replay of a run.
+
+
+def test_a_run_is_proved_from_the_cache_or_shows_where_it_parts(tmp_path):
+    folder = tmp_path / "calls"
+    lab = tl.Lab(scripted(), runs=tmp_path / "runs", cache=folder)
+    made = wait(lab.run(SEARCH, TASK))
+    loaded = tl.load(made.path)
+    assert wait(made.replay()).identical
+    assert wait(loaded.replay(cache=tl.Cache(folder))).identical
+    lacking = wait(loaded.replay(cache=tl.Cache(tmp_path / "empty")))
+    assert not lacking.identical
+    assert "does not hold" in lacking.divergence
+    cache = tl.Cache(folder)
+    for key, found in list(cache.entries()):
+        if found.request.draw == 1:
+            other = Entry(SCHEMA, found.request, Reply("something else"), 0.0, "", {})
+            cache.newest.put(key, packed(other), replace=True).result()
+    parted = wait(loaded.replay(cache=cache))
+    assert not parted.identical
+    assert "text was" in parted.divergence
+    assert "something else" in parted.divergence
+
+
+# Sharing.
+
+
+def test_an_experiment_travels_as_one_file(tmp_path):
+    lab = tl.Lab(scripted(), runs=tmp_path / "runs", cache=tmp_path / "mine")
+    made = wait(lab.run(SEARCH, TASK))
+    wait(tl.Lab(scripted(), runs=None, cache=tmp_path / "mine").run(tl.OneAnswer(), TASK))  # not of this run
+
+    def shell(*words):
+        done = tot_lab("cache", *words, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    # `scripted` is a part of these tests: the command knows those of the project alone.
+    from tot_lab.sharing import export_calls
+
+    export_calls(tmp_path / "one.jsonl.gz", [made], tl.Cache(tmp_path / "mine"))
+    first = (tmp_path / "one.jsonl.gz").read_bytes()
+    export_calls(tmp_path / "one.jsonl.gz", [made], tl.Cache(tmp_path / "mine"))
+    assert (tmp_path / "one.jsonl.gz").read_bytes() == first
+    entries = len(list(tl.Cache(tmp_path / "one.jsonl.gz").entries()))
+    assert entries == len(list(tl.Cache(tmp_path / "mine").entries())) - 1
+    other = scripted()
+    again = tl.Lab(other, runs=None, cache=tmp_path / "one.jsonl.gz", mode="replay")
+    assert wait(again.run(SEARCH, TASK)).events == made.events
+    assert f"{entries} new calls, 0 were" in shell("import", "one.jsonl.gz", "--cache", "theirs")
+    assert f"0 new calls, {entries} were" in shell("merge", "one.jsonl.gz", "--cache", "theirs")
+    assert "every entry is what was written" in shell("verify", "--cache", "theirs")
+    assert f"{entries} calls in 1 stores" in shell("stats", "--cache", "theirs")
+    assert calls_in(other) == 0
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "forge", "text"])
+def test_a_file_that_is_not_what_was_exported_changes_nothing(tmp_path, harm):
+    from tot_lab.models.entries import export
+
+    key, made = entry()
+    path = export(tmp_path / "one.jsonl.gz", [(key, made)], ["run"])
+    plain = gzip.decompress(path.read_bytes())
+    if harm == "flip":
+        path.write_bytes(gzip.compress(plain.replace(b'"fine"', b'"evil"')))
+    elif harm == "cut":
+        path.write_bytes(path.read_bytes()[:-20])
+    elif harm == "forge":  # a right checksum, but another request than the key's
+        export(path, [("0" * 64, made)], [])
+    else:
+        path.write_text("hello")
+    done = tot_lab("cache", "import", str(path), "--cache", "theirs", folder=tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert list(tl.Cache(tmp_path / "theirs").entries()) == []
+
+
+def test_prune_forgets_what_no_run_used(tmp_path):
+    lab = tl.Lab("sim/game24", runs=tmp_path / "runs", cache=tmp_path / "calls")
+    wait(lab.run(SEARCH, tl.game24("4 5 6 10")))
+    wait(tl.Lab("sim/game24", runs=None, cache=tmp_path / "calls").run(SEARCH, tl.game24("1 2 3 4")))
+    before = len(list(tl.Cache(tmp_path / "calls").entries()))
+    words = ["cache", "prune", "runs", "--cache", "calls"]
+    assert "would be forgotten" in tot_lab(*words, folder=tmp_path).stdout
+    assert len(list(tl.Cache(tmp_path / "calls").entries())) == before
+    assert "forgotten" in tot_lab(*words, "--yes", folder=tmp_path).stdout
+    assert 0 < len(list(tl.Cache(tmp_path / "calls").entries())) < before
+    done = tot_lab("replay", "runs", "--cache", "calls", folder=tmp_path)
+    assert "identical" in done.stdout, done.stderr
+    assert tot_lab("cache", "stats", "--cache", "nowhere", folder=tmp_path).returncode == 1
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_one_cache_serves_many_event_loops_and_threads(tmp_path):
+    end = scripted()
+    lab = tl.Lab(end, runs=None, cache=tmp_path)
+
+    def one(k):
+        return asyncio.run(lab.run(tl.OneAnswer(seed=k % 3), TASK)).answer
+
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(one, range(30)))
+    assert len(set(answers)) <= 3
+    assert len(list(tl.Cache(tmp_path).entries())) == 3

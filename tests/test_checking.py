@@ -1,0 +1,204 @@
+"""`check` finds out what a server can do by asking it, and says what will not work."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from providers import Asked, Fault, Hang, Providers, Raw, Said
+from support import wait
+
+import tot_lab.models
+from tot_lab.models import checking
+from tot_lab.models.checking import Check, check
+from tot_lab.models.lite_llm import LiteLLM
+from tot_lab.models.local import Local
+
+KEY = "sk-MARKED-0123456789abcdef"
+WEIGHTS = Path("~/.cache/gguf/smollm2-135m.gguf").expanduser()
+needs_weights = pytest.mark.skipif(not WEIGHTS.exists(), reason=f"{WEIGHTS} is not there")
+
+
+def able(asked: Asked) -> Said:
+    """All that an OpenAI-like server may do."""
+    text = '{"animal": "okapi"}' if "okapi" in json.dumps(asked.json) else "Hello."
+    logprobs = (("Hello", -0.1, {"Hello": -0.1}),) if asked.json.get("logprobs") else ()
+    return Said(text, logprobs=logprobs, output_tokens=32, pause=0.1)
+
+
+def checked(server: Providers, model: str, family: str, **settings: object) -> Check:
+    base = server.base(family)
+    found = wait(check(LiteLLM(model=model, api_base=base, **{"api_key": KEY, **settings})))
+    assert KEY not in repr(found)
+    assert all(asked.key == KEY for asked in server.asked)
+    return found
+
+
+def models(*names: str, **facts: object) -> dict:
+    return {"object": "list", "data": [{"id": name, "object": "model", **facts} for name in names]}
+
+
+def test_a_server_that_can_do_all():
+    with Providers(able) as server:
+        server.pages["/v1/models"] = models("other", "org/m", max_model_len=32_768)
+        found = checked(server, "hosted_vllm/org/m", "openai", price=(0, 0))
+    assert found._replace(tokens_per_second=None) == Check(
+        "hosted_vllm/org/m",
+        server.base("openai"),
+        reachable=True,
+        concurrency=64,
+        model_there=True,
+        context_window=32_768,
+        schema=True,
+        logprobs=True,
+        n=True,
+        slots=4,
+    )
+    assert 50 < found.tokens_per_second <= 320
+    assert "32768 tokens" in repr(found)
+
+
+def test_a_server_that_can_do_little():
+    with Providers(Said("Hello.", pause=0.1), slots=1) as server:
+        server.pages["/api/tags"] = {"models": [{"name": "qwen3:8b"}, {"name": "other:latest"}]}
+        server.pages["/api/show"] = lambda asked: (
+            {"model_info": {"qwen3.context_length": 40_960}} if asked.json["model"] == "qwen3:8b" else {}
+        )
+        found = checked(server, "ollama", "ollama")
+    assert (found.reachable, found.model_there, found.context_window) == (True, True, 40_960)
+    assert (found.schema, found.logprobs, found.n, found.slots, found.concurrency) == (
+        False,
+        False,
+        False,
+        1,
+        1,
+    )
+    said = "\n".join(found.problems)
+    for words in (
+        "do not keep to a JSON schema",
+        'evaluate="logprob" will not work',
+        "n samples are n requests",
+        "of 64 calls at the same time only 1",
+        "more than 4096 tokens are refused, the model has 40960",
+        "no price is known",
+    ):
+        assert words in said
+    assert all(problem in repr(found) for problem in found.problems)
+
+
+def test_what_a_server_says_of_its_slots_is_believed():
+    with Providers(able, slots=1) as server:
+        server.pages["/v1/models"] = models("weights.gguf")
+        server.pages["/props"] = {"total_slots": 3, "default_generation_settings": {"n_ctx": 2048}}
+        found = checked(server, "openai/local", "openai", context_window=4096)
+    assert (found.slots, found.concurrency, found.context_window) == (3, 3, 2048)
+    said = "\n".join(found.problems)
+    assert "context_window is set to 4096, and the server has 2048" in said
+    assert "weights.gguf" in said
+
+
+def test_google_and_anthropic_tell_their_context_window():
+    with Providers(Said("Hello.")) as server:
+        server.pages["/v1beta/models/gemini-x"] = {"name": "models/gemini-x", "inputTokenLimit": 1_048_576}
+        assert checked(server, "gemini/gemini-x", "gemini").context_window == 1_048_576
+        server.pages["/v1/models"] = models("claude-haiku-4-5-20251001", "claude-x", max_input_tokens=9999)
+        assert checked(server, "anthropic/claude-x", "anthropic").context_window == 9999
+        server.pages.clear()
+        assert checked(server, "anthropic", "anthropic").context_window == 200_000  # litellm's table
+        unknown = checked(server, "openai/nobody-knows-me", "openai")
+        assert unknown.context_window is None
+        assert "context window is not known" in "\n".join(unknown.problems)
+
+
+def test_a_model_that_is_not_there():
+    with Providers(Fault(404, "no model 'm' here")) as server:
+        server.pages["/v1/models"] = models("a", "b")
+        found = checked(server, "openai/m", "openai")
+        assert len(server.calls) == 1  # and nothing more is asked of it
+    assert (found.reachable, found.model_there, found.schema) == (True, False, None)
+    assert found.problems == ("404: no model 'm' here", "the server has a, b")
+
+
+def test_a_key_that_is_wrong():
+    with Providers(Fault(401, "the key {key} is wrong")) as server:
+        found = checked(server, "openai/m", "openai")
+    assert (found.reachable, found.model_there) == (True, None)
+    assert found.problems == ("401: the key ••• is wrong",)
+
+
+def test_nobody_there():
+    found = wait(check(LiteLLM(model="openai/m", api_base="http://127.0.0.1:9/v1", api_key=KEY)))
+    assert (found.reachable, found.model_there) == (False, None)
+    assert "127.0.0.1:9" in found.problems[0]
+    assert "not known" in repr(found)
+
+
+@pytest.mark.parametrize("answer", [Raw(), Raw("[]"), Fault(500, "out of memory")])
+def test_a_server_that_only_fails(answer):
+    with Providers(answer) as server:
+        server.pages["/v1/models"] = models("m")
+        found = checked(server, "openai/m", "openai")
+    assert found.reachable
+    assert found.model_there is None
+    assert found.problems
+
+
+def test_a_server_that_fails_at_some_things_is_asked_for_the_others():
+    def answer(asked: Asked) -> Said | Fault:
+        refused = {"logprobs", "response_format", "n"} & set(asked.json)
+        return Fault(400, f"{refused.pop()} is not for me") if refused else Said("Hello.")
+
+    with Providers(answer) as server:
+        found = checked(server, "openai/m", "openai")
+    assert (found.model_there, found.schema, found.logprobs, found.n) == (True, False, False, False)
+    said = "\n".join(found.problems)
+    assert all(f"400: {name} is not for me" in said for name in ("logprobs", "response_format", "n"))
+
+
+def test_a_server_that_hangs_is_left(monkeypatch):
+    monkeypatch.setattr(checking, "PATIENCE", 0.5)
+    with Providers(Hang()) as server:
+        found = checked(server, "openai/m", "openai")
+        assert server.calls[0].ended.wait(5)
+    assert found.problems == ("no answer in 0.5 seconds",)
+
+
+@needs_weights
+def test_a_real_llama_cpp_server():
+    script = Path(tot_lab.models.__file__).with_name("llama_server.py")
+    settings = {"path": str(WEIGHTS), "key": KEY, "context_window": 512, "slots": 2, "threads": 1}
+    server = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        server.stdin.write(json.dumps(settings) + "\n")
+        server.stdin.flush()
+        base = json.loads(server.stdout.readline())["address"] + "/v1"
+        found = wait(check(LiteLLM(model="openai/smollm2", api_base=base, api_key=KEY)))
+        wrong = wait(check(LiteLLM(model="openai/smollm2", api_base=base, api_key="sk-another-key")))
+    finally:
+        server.kill()
+        server.communicate()
+    assert (found.reachable, found.model_there, found.context_window) == (True, True, 512)
+    assert (found.schema, found.logprobs, found.n) == (True, True, True)
+    assert (found.slots, found.concurrency) == (2, 2)
+    assert found.tokens_per_second > 1
+    assert KEY not in repr(found)
+    assert wrong.reachable
+    assert wrong.problems[0].startswith("401: ")
+
+
+@needs_weights
+def test_the_local_model():
+    model = Local(weights=str(WEIGHTS), context_window=512)
+    try:
+        found = wait(check(model))
+    finally:
+        wait(model.close())
+    assert (found.reachable, found.model_there, found.context_window) == (True, True, 512)
+    assert (found.schema, found.logprobs, found.n, found.concurrency) == (True, True, False, 1)

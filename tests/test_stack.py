@@ -1,0 +1,434 @@
+"""The model stack: one contract for every layer, and what each layer is there for."""
+
+import asyncio
+
+import pytest
+from endpoint import Wire, scripted
+from support import TASK, answer_to, run, wait
+
+import tot_lab as tl
+from tot_lab.core.calls import Call, Message, Reply
+from tot_lab.core.records import Note
+from tot_lab.models import limits, retries
+from tot_lab.models.cache import Cache, Cached
+from tot_lab.models.flight import SingleFlight
+from tot_lab.models.function import Function
+from tot_lab.models.keys import key_of, request_of
+from tot_lab.models.limits import Limited
+from tot_lab.models.retries import Retried
+from tot_lab.models.samples import Samples
+from tot_lab.models.spending import Purse, Spending
+from tot_lab.models.stack import Failure, provider_seed
+
+
+def asked(draw=0, text="what next?", **fields):
+    return Call("0", "sample", (Message("user", text),), draw, **fields)
+
+
+def key(call):
+    return key_of(request_of(call, {"model": "scripted"}))
+
+
+def undrawn(call):
+    return key(Call(call.at, call.kind, call.messages))
+
+
+LAYERS = {
+    "cache": lambda inner, end, tmp: Cached(
+        inner, Cache(tmp / "calls"), lambda call: request_of(call, end.identity()), "auto"
+    ),
+    "single flight": lambda inner, end, tmp: SingleFlight(inner, key),
+    "samples": lambda inner, end, tmp: Samples(inner, end.takes_n, undrawn),
+    "spending": lambda inner, end, tmp: Spending(inner, end, Purse(1000.0)),
+    "limits": lambda inner, end, tmp: Limited(inner, end),
+    "retries": lambda inner, end, tmp: Retried(inner, end),
+}
+every_layer = pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+
+
+@every_layer
+@pytest.mark.parametrize("samples", [False, True])
+def test_it_gives_each_call_its_own_reply(layer, samples, tmp_path):
+    end = scripted(samples=samples, seconds=0.002)
+
+    async def go():
+        stack = layer(end, end, tmp_path)
+        calls = [asked(draw) for draw in range(12)]
+        got = await asyncio.gather(*(stack.answer([call], Wire()) for call in calls))
+        assert [reply.text for (reply,) in got] == [answer_to(call) for call in calls]
+        assert sorted(call.draw for calls in end.requests for call in calls) == list(range(12))
+
+    wait(go())
+
+
+@every_layer
+def test_what_is_cancelled_stops_and_leaves_it_usable(layer, tmp_path):
+    end = scripted(seconds=30)
+
+    async def go():
+        stack = layer(end, end, tmp_path)
+        waiting = asyncio.ensure_future(stack.answer([asked()], Wire()))
+        await asyncio.sleep(0.02)
+        assert end._under_way[0] == 1
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert end._under_way[0] == 0
+        end.__dict__["seconds"] = 0.0
+        (reply,) = await stack.answer([asked()], Wire())
+        assert reply.text == answer_to(asked())
+
+    wait(go())
+
+
+@every_layer
+def test_a_failure_passes_and_is_not_kept(layer, tmp_path):
+    failing = [True]
+
+    def reply(call):
+        if failing[0]:
+            raise Failure("no such model", status=404)
+        return "fine"
+
+    end = scripted(reply)
+
+    async def go():
+        stack = layer(Retried(end, end), end, tmp_path)
+        (refused,) = await stack.answer([asked()], Wire())
+        assert refused.error == "scripted 404: no such model"
+        failing[0] = False
+        (reply,) = await stack.answer([asked()], Wire())
+        assert (reply.text, reply.error) == ("fine", None)
+
+    wait(go())
+
+
+@every_layer
+def test_it_serves_one_event_loop_after_another(layer, tmp_path):
+    end = scripted()
+    stack = layer(end, end, tmp_path)
+    for draw in range(3):
+        assert wait(stack.answer([asked(draw)], Wire()))[0].error is None
+
+
+# Single flight.
+
+
+def test_equal_calls_under_way_are_one_request():
+    end = scripted(seconds=0.02)
+
+    async def go():
+        stack = SingleFlight(end, key)
+        wires = [Wire() for _ in range(5)]
+        got = await asyncio.gather(*(stack.answer([asked()], wire) for wire in wires))
+        assert len(end.requests) == 1
+        assert len({reply.text for (reply,) in got}) == 1
+        assert [wire.paid for wire in wires] == [None, 0.0, 0.0, 0.0, 0.0]
+        assert [wire.names for wire in wires] == [[]] + [["call.joined"]] * 4
+        await stack.answer([asked()], Wire())
+        assert len(end.requests) == 2  # it had landed
+
+    wait(go())
+
+
+def test_one_who_is_cancelled_leaves_the_others_their_reply():
+    end = scripted(seconds=0.05)
+
+    async def go():
+        stack = SingleFlight(end, key)
+        first, second = Wire(), Wire()
+        leaving = asyncio.ensure_future(stack.answer([asked()], first))
+        staying = asyncio.ensure_future(stack.answer([asked()], second))
+        await asyncio.sleep(0.01)
+        leaving.cancel()
+        (reply,) = await staying
+        assert reply.error is None
+        assert second.paid is None  # it pays now
+        assert len(end.requests) == 1
+
+    wait(go())
+
+
+# Samples.
+
+
+def test_samples_of_one_prompt_travel_together_and_only_the_missing_ones(tmp_path):
+    end = scripted(samples=True)
+
+    async def go():
+        stack = LAYERS["cache"](Samples(end, end.takes_n, undrawn), end, tmp_path)
+        await stack.answer([asked(1)], Wire())
+        calls = [asked(draw) for draw in range(4)] + [asked(0, "another prompt")]
+        await asyncio.gather(*(stack.answer([call], Wire()) for call in calls))
+
+    wait(go())
+    assert [[call.draw for call in calls] for calls in end.requests] == [[1], [0, 2, 3], [0]]
+
+
+def test_a_cancelled_sample_is_not_asked_for():
+    end = scripted(samples=True)
+
+    async def go():
+        stack = Samples(end, end.takes_n, undrawn)
+        waiting = [asyncio.ensure_future(stack.answer([asked(draw)], Wire())) for draw in range(3)]
+        await asyncio.sleep(0)
+        waiting[1].cancel()
+        await asyncio.wait(waiting)
+        assert waiting[2].result()[0].text == answer_to(asked(2))
+
+    wait(go())
+    assert [[call.draw for call in calls] for calls in end.requests] == [[0, 2]]
+
+
+# Spending.
+
+
+def test_real_money_is_never_overspent_and_a_refusal_stops_the_run():
+    end = scripted(seconds=0.002)
+    lab = tl.Lab(end, runs=None, mode="off", spend=7.5)
+    made = wait(lab.run(tl.TreeOfThoughts(branch_factor=4, max_depth=2), TASK))
+    assert made.stopped == "budget:spend"
+    assert lab.spent == made.usage.paid == sum(map(len, end.requests)) == 7.0
+    assert made.usage.cost == made.usage.calls >= 7  # equal calls under way were paid for once
+    assert wait(made.replay()).identical
+    again = wait(lab.run(tl.OneAnswer(), TASK))  # the cap is the lab's, over all its runs
+    assert again.stopped == "budget:spend"
+
+
+def test_a_cut_off_request_counts_as_spent():
+    end = scripted(seconds=30)
+
+    async def go():
+        purse = Purse(1.5)
+        stack = Spending(end, end, purse)
+        waiting = asyncio.ensure_future(stack.answer([asked()], Wire()))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert (purse.spent, purse.reserved) == (1.0, 0.0)
+        (refused,) = await stack.answer([asked(1)], Wire())
+        assert refused.error == "budget:spend"
+
+    wait(go())
+
+
+def test_a_cap_on_money_needs_a_price():
+    end = scripted(usd=None)
+    made = wait(tl.Lab(end, runs=None, mode="off", spend=1.0).run(tl.OneAnswer(), TASK))
+    assert end.requests == []
+    assert "the price of scripted is not known" in made.events[-2].data["error"]
+    free = wait(tl.Lab(end, runs=None, mode="off").run(tl.OneAnswer(), TASK))
+    assert (free.usage.cost, free.usage.paid) == (None, None)  # unknown, not 0
+
+
+def test_a_known_answer_costs_no_money(tmp_path):
+    end = scripted()
+    first = wait(tl.Lab(end, runs=None, cache=tmp_path).run(tl.OneAnswer(), TASK))
+    lab = tl.Lab(end, runs=None, cache=tmp_path, spend=0.0)
+    again = wait(lab.run(tl.OneAnswer(), TASK))
+    assert (first.usage.cost, first.usage.paid) == (1.0, 1.0)
+    assert (again.usage.cost, again.usage.paid, lab.spent) == (1.0, 0.0, 0.0)
+    assert again.events == first.events
+
+
+# Limits.
+
+
+def test_no_more_than_the_limit_is_under_way_and_order_is_kept():
+    end = scripted(seconds=0.005, concurrency=4)
+
+    async def go():
+        wires = [Wire() for _ in range(20)]
+        stacks = [Limited(end, end), Limited(end, end)]  # two labs of one endpoint
+        await asyncio.gather(*(stacks[k % 2].answer([asked(k)], wire) for k, wire in enumerate(wires)))
+        assert [wire.names for wire in wires] == [[]] * 4 + [["call.queued"]] * 16
+
+    wait(go())
+    assert end.most_at_once == 4
+    assert [calls[0].draw for calls in end.requests] == list(range(20))
+
+
+@pytest.mark.parametrize(
+    "limit", [{"requests_per_minute": 3}, {"tokens_per_minute": 300}], ids=["requests", "tokens"]
+)
+def test_a_minute_holds_so_many(limit, monkeypatch):
+    monkeypatch.setattr(limits, "MINUTE", 0.2)
+    end = scripted(**limit)
+    times = []
+
+    async def go():
+        loop = asyncio.get_running_loop()
+        stack = Limited(end, end)
+
+        async def one(draw):
+            await stack.answer([asked(draw)], Wire())
+            times.append(loop.time())
+
+        await asyncio.gather(*(one(draw) for draw in range(9)))
+
+    wait(go())
+    assert all(later - earlier >= 0.195 for earlier, later in zip(times, times[3:], strict=False))
+    assert times[-1] - times[0] < 0.8
+
+
+def test_a_queued_call_that_is_cancelled_gives_its_place_away():
+    end = scripted(seconds=0.03, concurrency=1)
+
+    async def go():
+        stack = Limited(end, end)
+        waiting = [asyncio.ensure_future(stack.answer([asked(draw)], Wire())) for draw in range(3)]
+        await asyncio.sleep(0.01)
+        waiting[1].cancel()
+        await asyncio.wait(waiting)
+        assert waiting[2].result()[0].error is None
+
+    wait(go())
+    assert [calls[0].draw for calls in end.requests] == [0, 2]
+
+
+# Retries.
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    monkeypatch.setattr(retries, "FIRST_WAIT", 0.002)
+
+
+def failing(times, **failure):
+    left = [times]
+
+    def reply(call):
+        if left[0]:
+            left[0] -= 1
+            raise Failure("try later", **failure)
+        return answer_to(call)
+
+    return reply
+
+
+def test_what_fails_for_a_moment_is_tried_again(soon):
+    end = scripted(failing(3, status=503, retry=True))
+    wire = Wire()
+    (reply,) = wait(Retried(end, end).answer([asked()], wire))
+    assert reply.text == answer_to(asked())
+    assert wire.names == ["call.sent", "call.retried"] * 3 + ["call.sent"]
+    assert wire.notes[1][1]["status"] == 503
+
+
+def test_what_fails_for_good_is_an_error_that_says_how_often(soon):
+    end = scripted(failing(9, status=500, retry=True), retries=2)
+    (reply,) = wait(Retried(end, end).answer([asked()], Wire()))
+    assert reply.error == "scripted 500: try later (tried 3 times)"
+    assert len(end.requests) == 3
+
+
+def test_the_wait_that_a_provider_asks_for_is_kept(soon):
+    async def seconds(retry_after):
+        end = scripted(failing(1, status=429, retry=True, retry_after=retry_after))
+        began = asyncio.get_running_loop().time()
+        (reply,) = await Retried(end, end).answer([asked()], Wire())
+        return asyncio.get_running_loop().time() - began, reply
+
+    assert wait(seconds(0.1))[0] >= 0.1
+    took, reply = wait(seconds(3600.0))  # but not any wait
+    assert took < 1
+    assert reply.error == "scripted 429: try later"
+
+
+# A function.
+
+
+def test_a_function_cannot_refuse_for_the_driver():
+    async def sly(call):
+        return Reply(error="budget:calls")
+
+    (reply,) = wait(Function(sly).answer([asked()], Wire()))
+    assert reply.error == "model: budget:calls"
+
+
+# Together, under a search.
+
+
+def test_the_record_shows_the_way_of_a_call(soon, tmp_path):
+    end = scripted(failing(1, status=429, retry=True), concurrency=1, seconds=0.001)
+    lab = tl.Lab(end, runs=None, cache=tmp_path)
+    made = wait(lab.run(tl.SelfConsistency(attempts=3), TASK))
+    notes = [line.e for line in made.lines if isinstance(line.e, Note) and line.e.name.startswith("call.")]
+    names = [note.name for note in notes]
+    assert names.count("call.sent") == 4
+    assert names.count("call.retried") == 1
+    assert names.count("call.queued") == 2
+    positions = {line.p for line in made.lines if isinstance(line.e, Call)}
+    assert {tuple(note.data["call"]) for note in notes} <= positions
+    assert not any(isinstance(e, Note) and e.name.startswith("call.") for e in made.events)
+    again = wait(lab.run(tl.SelfConsistency(attempts=3), TASK))
+    assert [line.e.name for line in again.lines if not line.p] == ["call.cached"] * 3
+    assert again.events == made.events
+
+
+def test_time_counts_from_sending_not_from_queueing():
+    end = scripted(seconds=0.06, concurrency=1)
+    lab = tl.Lab(end, runs=None, mode="off", timeout=0.11)
+    made = wait(lab.run(tl.SelfConsistency(attempts=5), TASK))
+    assert made.usage.errors == 0
+    slow = scripted(seconds=5)
+    made = wait(tl.Lab(slow, runs=None, mode="off", timeout=0.05).run(tl.OneAnswer(), TASK))
+    assert "timeout: no reply within 0.05 s" in str(made.events)
+    assert slow._under_way[0] == 0
+
+
+def test_the_record_does_not_depend_on_the_stack(tmp_path):
+    plain = run(
+        tl.TreeOfThoughts(evaluation_draws=3),
+        model=scripted(),
+    )
+    for end in (scripted(concurrency=1), scripted(samples=True), scripted(failing(4, retry=True))):
+        end.__dict__["retries"] = 9
+        lab = tl.Lab(end, runs=None, cache=tmp_path / str(id(end)))
+        assert wait(lab.run(tl.TreeOfThoughts(evaluation_draws=3), TASK)).events == plain.events
+
+
+# Roles.
+
+
+def test_each_role_has_its_own_model_and_settings():
+    cheap, dear = scripted(label="cheap"), scripted(label="dear", url="http://two")
+    roles = {"evaluate": tl.Role(model=dear, temperature=0.0), "propose": {"max_tokens": 50}}
+    lab = tl.Lab(cheap, roles=roles, runs=None, mode="off")
+    made = wait(lab.run(tl.TreeOfThoughts(max_tokens=None), TASK))
+    values = [call for calls in dear.requests for call in calls]
+    samples = [call for calls in cheap.requests for call in calls]
+    assert {(call.kind, call.temperature) for call in values} == {("value", 0.0)}
+    assert {(call.kind, call.max_tokens) for call in samples} == {("sample", 50)}
+    assert made.header.roles["evaluate"]["model"]["label"] == "dear"
+    assert wait(made.replay()).identical
+    own = wait(lab.run(tl.TreeOfThoughts(temperature=0.7), TASK))
+    assert {e.temperature for e in own.events if isinstance(e, Call)} == {0.7}  # the strategy's word stands
+
+
+@pytest.mark.parametrize(
+    ("roles", "why"),
+    [
+        ({"judge": "sim/game24"}, "unknown role 'judge'; known are propose"),
+        ({"evaluate": {"temprature": 1}}, "temprature"),
+        ({"evaluate": tl.General()}, "is no model"),
+        ({"evaluate": 3}, "role 'evaluate'"),
+    ],
+)
+def test_bad_roles_are_refused_by_name(roles, why):
+    with pytest.raises(ValueError, match=why):
+        tl.Lab("sim/game24", roles=roles)
+
+
+def test_seeds_of_all_samples_differ():
+    calls = [
+        asked(draw, seed=7, repeat=repeat, attempt=attempt)
+        for draw in range(5)
+        for repeat in range(3)
+        for attempt in [(), (0,), (1,), (0, 0), (0, 1), (1, 0)]
+    ]
+    assert provider_seed(asked(2, seed=7)) == 9
+    assert provider_seed(asked(2)) is None
+    assert len({provider_seed(call) for call in calls}) == len(calls)

@@ -1,0 +1,260 @@
+"""The disk cache: each distinct call is paid for once, and an experiment runs again offline.
+
+Rule: an entry holds the whole request and the whole reply, and is served only when it is what was
+written: its checksum holds, its schema is known. Errors are never stored. The first answer stays:
+a second writer's is not taken, and `refresh` writes new answers into a new store beside the old.
+
+    folder/1, folder/2, …    the stores, each a `Store`; the newest answer is read first
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from difflib import SequenceMatcher
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal, Protocol, get_args
+
+from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.files import data_folder
+from tot_lab.models.entries import Entry, Exported, packed, reply_in, unpacked
+from tot_lab.models.keys import SCHEMA, Request, differences, key_of
+from tot_lab.models.stack import Backend
+from tot_lab.models.store import CacheError, Store
+from tot_lab.version import __version__
+
+Mode = Literal["auto", "off", "refresh", "replay"]
+"""auto: what is known is not asked again. off: everything is asked, nothing kept. refresh: all is
+asked anew, once, and kept beside the old answers. replay: nothing is asked; a miss is an error."""
+
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+class CacheMiss(CacheError):
+    """A call in `replay` whose answer is not known; the message says what is nearest to it."""
+
+
+class Readable(Protocol):
+    """Where entries are read from."""
+
+    def get(self, key: str) -> bytes | None: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def __len__(self) -> int: ...
+
+
+class Cache:
+    """Known answers: a folder of them that grows, or one exported file, which is only read.
+
+    path: a folder (made when there is none), or a `.jsonl.gz` that `tot-lab cache export` wrote.
+        None = `$TOT_LAB_CACHE`, else `tot_lab/calls` in the user's data directory.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self.path = default_folder() if path is None else Path(path)
+        self.stores: list[Readable] = []
+        """Where answers are looked for, newest first."""
+        self.newest: Store | None = None
+        if self.path.is_file():
+            self.stores = [Exported(self.path)]
+            return
+        numbers = sorted(int(found.name) for found in self.path.glob("[0-9]*") if found.name.isdigit())
+        stores = [Store(self.path / str(number)) for number in reversed(numbers or [1])]
+        self.newest = stores[0]
+        self.stores = list(stores)
+
+    def renewed(self) -> Cache:
+        """This cache with a new store, which alone is read and written: for `refresh`."""
+        if self.newest is None:
+            raise CacheError(f"{self.path}: an exported file is only read; import it into a folder first")
+        number = int(self.newest.folder.name) + 1
+        while (self.path / str(number)).exists():  # another process refreshes too
+            number += 1
+        fresh = object.__new__(Cache)
+        fresh.path = self.path
+        fresh.newest = Store(self.path / str(number))
+        fresh.stores = [fresh.newest]
+        return fresh
+
+    def reply(self, key: str) -> Reply | None:
+        """The known answer under `key`. An entry that cannot be served is a `CacheError`."""
+        for store in self.stores:
+            if (data := store.get(key)) is not None:
+                return reply_in(key, data)
+        return None
+
+    def replies(self, key: str) -> Iterator[Reply]:
+        """All known answers under `key`, the newest first."""
+        for store in self.stores:
+            if (data := store.get(key)) is not None:
+                yield reply_in(key, data)
+
+    def entry(self, key: str) -> Entry | None:
+        """All that is kept under `key`, the newest; else as `reply`."""
+        for store in self.stores:
+            if (data := store.get(key)) is not None:
+                return unpacked(key, data)
+        return None
+
+    async def keep(self, key: str, entry: Entry, *, replace: bool = False) -> None:
+        """Keep an answer; it is on the disk when this returns. An answer that is there already
+        stays, unless `replace`. Raises OSError, `CacheError`."""
+        if self.newest is None:
+            raise CacheError(f"{self.path}: an exported file is only read")
+        await asyncio.wrap_future(self.newest.put(key, packed(entry), replace=replace))
+
+    def entries(self) -> Iterator[tuple[str, Entry | CacheError]]:
+        """Every entry by its key, newest store first; in place of one that cannot be served, why."""
+        seen: set[str] = set()
+        for store in self.stores:
+            for key in store:
+                if key in seen:
+                    continue
+                seen.add(key)
+                try:
+                    data = store.get(key)
+                    if data is not None:
+                        yield key, unpacked(key, data)
+                except CacheError as error:
+                    yield key, error
+
+    def nearest(self, request: Request) -> tuple[str, Entry] | None:
+        """The entry that is most like `request`: the same prompt with other settings, or else the
+        prompt that shares most of its text."""
+        text = _prompt(request)
+        best: tuple[tuple[float, int], str, Entry] | None = None
+        matcher = SequenceMatcher(autojunk=False)
+        matcher.set_seq2(text[-2000:])  # what is asked stands at the end
+        for key, entry in self.entries():
+            if isinstance(entry, CacheError):
+                continue
+            likeness = 1.0
+            if entry.request.messages != request.messages:
+                matcher.set_seq1(_prompt(entry.request)[-2000:])
+                least = best[0][0] if best else 0.0
+                if matcher.real_quick_ratio() <= least or matcher.quick_ratio() <= least:
+                    continue
+                likeness = 0.999 * matcher.ratio()
+            rank = (likeness, -len(differences(request, entry.request)))
+            if best is None or rank > best[0]:
+                best = (rank, key, entry)
+        return None if best is None else best[1:]
+
+    def __repr__(self) -> str:
+        return f"<Cache {self.path}: {sum(map(len, self.stores))} calls>"
+
+    def close(self) -> None:
+        """Write what waits and let go of the files."""
+        for store in self.stores:
+            if isinstance(store, Store):
+                store.close()
+
+
+def default_folder() -> Path:
+    """Where answers are kept when nothing else is said: they are worth money, so not among the
+    files that a machine may clear."""
+    if named := os.environ.get("TOT_LAB_CACHE"):
+        return Path(named)
+    return data_folder() / "calls"
+
+
+class Cached:
+    """The layer of the stack: what is known is not asked again.
+
+    key: of a call, `request`: what it is the key of. mode: see `Mode`, `off` excepted.
+    """
+
+    def __init__(self, inner: Backend, cache: Cache, request: Callable[[Call], Request], mode: Mode) -> None:
+        self.inner = inner
+        self.cache = cache
+        self.request = request
+        self.mode = mode
+
+    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+        """The reply to the one call of `calls`. Raises `CacheMiss` in `replay`, and `CacheError`
+        when the cache cannot be read."""
+        (call,) = calls
+        request = self.request(call)
+        key = key_of(request)
+        damaged = False
+        try:
+            known = self.cache.reply(key)
+        except CacheError as error:
+            if self.mode == "replay" or not str(error).startswith("cache entry"):
+                raise
+            wire.note("call.damaged", entry=key, error=str(error))
+            warnings.warn(f"{error}; the model is asked again", RuntimeWarning, stacklevel=2)
+            known, damaged = None, True
+        if known is not None:
+            wire.paid = 0.0
+            wire.note("call.cached")
+            return [known]
+        if self.mode == "replay":
+            raise CacheMiss(_missed(self.cache, call, request))
+        began = time.perf_counter()
+        (reply,) = await self.inner.answer(calls, wire)
+        if reply.error is None and wire.paid is None:  # not one that another call pays for and keeps
+            entry = Entry(
+                SCHEMA,
+                request,
+                reply,
+                time.perf_counter() - began,
+                _now(),
+                _versions("litellm" in sys.modules),
+            )
+            try:
+                await self.cache.keep(key, entry, replace=damaged)
+            except OSError as error:
+                wire.note("call.unstored", error=str(error))
+                warnings.warn(
+                    f"an answer could not be kept ({error}); the run goes on, and holds it",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+        return [reply]
+
+
+def _missed(cache: Cache, call: Call, request: Request) -> str:
+    said = [f"replay: the {call.kind} call of thought {call.at}, draw {call.draw}, is not in {cache.path}."]
+    nearest = cache.nearest(request)
+    if nearest is None:
+        said.append("It holds no call at all.")
+    else:
+        key, entry = nearest
+        said.append(f"Nearest is entry {key[:12]}…; it differs in:")
+        said += [f"  {difference}" for difference in differences(request, entry.request)]
+        if entry.request.messages != request.messages:
+            said.append(f"  prompt: {_where(_prompt(request), _prompt(entry.request))}")
+    said.append(
+        'To go on without the model: tl.Lab("sim/general"), a simulated one. To ask the model: mode="auto".'
+    )
+    return "\n".join(said)
+
+
+def _prompt(request: Request) -> str:
+    return "\n\n".join(message.content for message in request.messages)
+
+
+def _where(here: str, there: str, most: int = 60) -> str:
+    """Where two prompts part."""
+    pairs = enumerate(zip(here, there, strict=False))
+    same = next((k for k, (a, b) in pairs if a != b), min(len(here), len(there)))
+    start = max(0, same - 20)
+    return f"from character {same}: {here[start : same + most]!r} here, {there[start : same + most]!r} there"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@lru_cache
+def _versions(with_litellm: bool) -> dict[str, str]:
+    versions = {"tot_lab": __version__, "python": platform.python_version()}
+    return {**versions, "litellm": version("litellm")} if with_litellm else versions

@@ -1,0 +1,150 @@
+"""What is kept of a call, in the cache and in the file that an experiment is shared as.
+
+Rule: an entry is served only when it is what was written: its checksum holds, its schema is known,
+and, where whole entries are read, its key is that of the request inside it. A file is JSON lines,
+compressed: a manifest with the number of calls and the sha256 of all that follows it, then one
+line a call. Nothing that is read is executed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tot_lab.core.calls import Reply
+from tot_lab.files import write_whole
+from tot_lab.models.keys import SCHEMA, Request, key_of
+from tot_lab.models.store import CacheError
+from tot_lab.version import __version__
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is kept of a call. seconds: until its reply, queueing included. stored: ISO 8601, UTC.
+    versions: of tot_lab, Python, and litellm where it was used."""
+
+    schema: int
+    request: Request
+    reply: Reply
+    seconds: float
+    stored: str
+    versions: dict[str, str]
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """The part of an entry that a hit needs."""
+
+    schema: int
+    reply: Reply
+
+
+_entry_of = msgspec.json.Decoder(Entry).decode
+_answer_of = msgspec.json.Decoder(_Answer).decode
+_encoded = msgspec.json.Encoder(order="deterministic").encode
+_CHECKSUM = 16  # bytes
+
+
+def packed(entry: Entry) -> bytes:
+    """The bytes of an entry: a checksum, then its JSON."""
+    return _with_checksum(_encoded(entry))
+
+
+def _with_checksum(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()[:_CHECKSUM] + data
+
+
+def unpacked(key: str, data: bytes) -> Entry:
+    """The entry in `data`. One that is not what was written under `key`, or of a newer schema, is
+    a `CacheError` that names it."""
+    entry: Entry = _checked(key, data, _entry_of)
+    if key_of(entry.request) != key:
+        raise CacheError(f"cache entry {key[:12]}… holds the answer to another request")
+    return entry
+
+
+def reply_in(key: str, data: bytes) -> Reply:
+    """The reply of the entry in `data`; else as `unpacked`, but that the request is not read."""
+    answer: _Answer = _checked(key, data, _answer_of)
+    return answer.reply
+
+
+def _checked(key: str, data: bytes, decode: Callable[[Any], Any]) -> Any:
+    body = memoryview(data)[_CHECKSUM:]
+    if hashlib.sha256(body).digest()[:_CHECKSUM] != data[:_CHECKSUM]:
+        raise CacheError(f"cache entry {key[:12]}… is damaged: its checksum does not hold")
+    try:
+        found = decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise CacheError(f"cache entry {key[:12]}… cannot be read: {error}") from None
+    if found.schema > SCHEMA:
+        raise CacheError(
+            f"cache entry {key[:12]}… is of schema {found.schema}, written by a newer tot_lab; this one "
+            f"({__version__}) reads up to {SCHEMA}"
+        )
+    return found
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """The first line of an exported file. tot_lab_calls: its schema. sha256: of all other lines."""
+
+    tot_lab_calls: int
+    version: str
+    calls: int
+    sha256: str
+    runs: tuple[str, ...] = ()
+
+
+class _Line(msgspec.Struct):
+    key: str
+    entry: msgspec.Raw
+
+
+_manifest_of = msgspec.json.Decoder(Manifest).decode
+_lines_of = msgspec.json.Decoder(_Line).decode_lines
+
+
+def export(path: str | os.PathLike[str], entries: Iterable[tuple[str, Entry]], runs: Iterable[str]) -> Path:
+    """Write `entries`, by key, to one file; the same entries give the same bytes."""
+    lines = [_Line(key, msgspec.Raw(_encoded(entry))) for key, entry in sorted(entries, key=lambda e: e[0])]
+    body = msgspec.json.Encoder().encode_lines(lines)
+    sha256 = hashlib.sha256(body).hexdigest()
+    manifest = Manifest(SCHEMA, __version__, len(lines), sha256, tuple(sorted(runs)))
+    data = msgspec.json.encode(manifest) + b"\n" + body
+    return write_whole(path, gzip.compress(data, mtime=0))
+
+
+class Exported:
+    """The entries of an exported file, read and checked as a whole. Raises OSError when it cannot
+    be opened, `CacheError` when it is not what was written."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        try:
+            head, _, body = gzip.decompress(Path(path).read_bytes()).partition(b"\n")
+            self.manifest = _manifest_of(head)
+            if self.manifest.tot_lab_calls > SCHEMA:
+                raise CacheError(f"{path}: written by a newer tot_lab ({self.manifest.version})")
+            if hashlib.sha256(body).hexdigest() != self.manifest.sha256:
+                raise CacheError(f"{path} is damaged: its checksum does not hold")
+            lines = _lines_of(body)
+        except (gzip.BadGzipFile, EOFError, zlib.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise CacheError(f"{path} is no file of calls, or a damaged one: {error}") from None
+        self._held = {line.key: _with_checksum(bytes(line.entry)) for line in lines}
+        for key, data in self._held.items():
+            unpacked(key, data)
+
+    def get(self, key: str) -> bytes | None:
+        """The bytes of an entry."""
+        return self._held.get(key)
+
+    def __iter__(self) -> Iterator[str]:
+        """All keys."""
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)

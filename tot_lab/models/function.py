@@ -1,0 +1,62 @@
+"""A function as a model: a person's own, or a simulated one.
+
+Rule: whatever it returns or raises is an answer: text, a `Reply`, or the error of one. What no
+file could hold is made so that one can, and only the driver refuses calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tot_lab.core.calls import Call, Halt, Model, Reply, Wire, readable, refused
+
+
+class Function:
+    """The end of the stack for any async callable `Call -> Reply | str`."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+        """The reply to each of `calls`."""
+        return [await self.reply(call, wire) for call in calls]
+
+    async def reply(self, call: Call, wire: Wire) -> Reply:
+        """The reply to `call`."""
+        try:
+            asking = self.model(call)
+            if not hasattr(asking, "__await__"):
+                raise TypeError(f"the model must be async; it returned {type(asking).__name__} at once")
+            got = await asking
+        except Halt:
+            raise
+        except Exception as error:
+            return Reply(error=readable(f"{type(error).__name__}: {error}"))
+        return Reply(readable("".join(got))) if isinstance(got, str) else checked(got)
+
+
+_decoded = msgspec.json.Decoder(Reply).decode
+_encoded = msgspec.json.Encoder().encode
+
+
+def checked(got: Any) -> Reply:
+    """What a model gave, as a reply that a file can hold."""
+    if not isinstance(got, Reply):
+        return Reply(error=f"TypeError: the model returned {type(got).__name__}, not a Reply or a str")
+    said = {name: getattr(got, name) for name in ("text", "error", "thinking", "model", "finish")}
+    spoilt = {
+        name: clean
+        for name, value in said.items()
+        if isinstance(value, str) and (clean := readable(value)) is not value
+    }
+    if spoilt:
+        got = msgspec.structs.replace(got, **spoilt)
+    if isinstance(got.error, str) and refused(got.error):
+        got = msgspec.structs.replace(got, error=f"model: {got.error}")
+    try:
+        return _decoded(_encoded(got))
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        return Reply(error=f"{type(error).__name__}: {error}")

@@ -1,0 +1,91 @@
+"""What makes two calls the same question.
+
+Rule: the key holds everything that can change an answer, and nothing else. So a rerun finds its
+answers whatever its timeouts, limits and library versions are, and two endpoints, two draws or
+two tool lists never share one. The k-th sample of a prompt is (prompt, settings, k): a cache that
+forgot k would make all candidates of a tree search the same text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal
+
+import msgspec
+
+from tot_lab.core.calls import Call, Message
+
+SCHEMA = 1
+"""Of keys and entries; a change of either makes a new one."""
+
+DrawScope = Literal["state", "path"]
+"""Whether two thoughts that come to the same prompt share its draws (state) or not (path)."""
+
+
+class Request(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A call as the cache knows it: the fields of `Call` that can change its answer, and `model`,
+    the identity of the model and its endpoint. `at` is there under the draw scope `path` alone."""
+
+    schema: int
+    model: dict[str, Any]
+    messages: tuple[Message, ...]
+    draw: int = 0
+    attempt: tuple[int, ...] = ()
+    repeat: int = 0
+    at: str = ""
+    temperature: float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    response_format: dict[str, Any] | None = None
+    logprobs: int = 0
+    tools: tuple[dict[str, Any], ...] = ()
+    tool_choice: str | None = None
+    effort: str | None = None
+    options: dict[str, Any] = {}
+
+
+_encoded = msgspec.json.Encoder(order="deterministic").encode
+
+
+def request_of(call: Call, model: dict[str, Any], draws: DrawScope = "state") -> Request:
+    """`call` as a question to the model of that identity."""
+    return Request(
+        SCHEMA,
+        model,
+        call.messages,
+        call.draw,
+        call.attempt,
+        call.repeat,
+        call.at if draws == "path" else "",
+        # 1 and 1.0 are one temperature, as is an int that a user typed for a float.
+        None if call.temperature is None else float(call.temperature),
+        call.max_tokens,
+        call.stop,
+        call.seed,
+        call.response_format,
+        call.logprobs,
+        call.tools,
+        call.tool_choice,
+        call.effort,
+        call.options,
+    )
+
+
+def key_of(request: Request) -> str:
+    """The key of `request`: sha256 of its canonical JSON, in hex."""
+    return hashlib.sha256(_encoded(request)).hexdigest()
+
+
+def differences(asked: Request, stored: Request) -> list[str]:
+    """The fields in which two requests differ, each with both values."""
+    return [
+        f"{name}: {_short(getattr(asked, name))} here, {_short(getattr(stored, name))} there"
+        for name in asked.__struct_fields__
+        if name != "messages" and getattr(asked, name) != getattr(stored, name)
+    ]
+
+
+def _short(value: object, most: int = 120) -> str:
+    text = repr(value)
+    return text if len(text) <= most else f"{text[:most]}…"

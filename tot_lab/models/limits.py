@@ -1,0 +1,135 @@
+"""How much is asked of one endpoint at a time.
+
+Rule: first come, first served. All labs of a process that use one endpoint with the same limits
+share them. A call that has to wait says so (`call.queued`); its time counts from its sending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.models.stack import Backend, Endpoint
+
+MINUTE = 60.0
+
+
+class Limits(NamedTuple):
+    """What one address is asked for at most; see `Endpoint`."""
+
+    address: str
+    concurrency: int
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
+
+
+class Gate:
+    """Lets requests through, in order, as the limits allow."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.under_way = 0
+        self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.passed: deque[tuple[float, int]] = deque()  # when, how many tokens; of the last minute
+        self.tokens = 0
+        self.timer: asyncio.TimerHandle | None = None
+
+    async def enter(self, tokens: int, wire: Wire) -> None:
+        """Wait for one's turn; `leave` must follow."""
+        if not self.waiting and self._wait(tokens) == 0.0:
+            self._let_in(tokens)
+            return
+        wire.note("call.queued")
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append((tokens, turn))
+        self._go_on()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave()  # it was let in and cancelled at once
+            raise
+
+    def leave(self) -> None:
+        """One's request is over."""
+        self.under_way -= 1
+        self._go_on()
+
+    def _let_in(self, tokens: int) -> None:
+        self.under_way += 1
+        if self.limits.requests_per_minute is not None or self.limits.tokens_per_minute is not None:
+            self.passed.append((asyncio.get_running_loop().time(), tokens))
+            self.tokens += tokens
+
+    def _go_on(self) -> None:
+        """Let in whoever's turn has come, and see to it that the next is not forgotten."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        while self.waiting:
+            tokens, turn = self.waiting[0]
+            if not turn.done():
+                wait = self._wait(tokens)
+                if wait is None:
+                    return  # until one leaves
+                if wait > 0:
+                    self.timer = asyncio.get_running_loop().call_later(wait, self._go_on)
+                    return
+                self._let_in(tokens)
+                turn.set_result(None)
+            self.waiting.popleft()
+
+    def _wait(self, tokens: int) -> float | None:
+        """Seconds until a request of so many tokens may pass; None = until another leaves."""
+        if self.under_way >= self.limits.concurrency:
+            return None
+        requests, most_tokens = self.limits.requests_per_minute, self.limits.tokens_per_minute
+        if requests is None and most_tokens is None:
+            return 0.0
+        now = asyncio.get_running_loop().time()
+        while self.passed and self.passed[0][0] <= now - MINUTE:
+            self.tokens -= self.passed.popleft()[1]
+        # How many of the last minute's requests, and tokens, must be over first.
+        too_many = 0 if requests is None else len(self.passed) + 1 - requests
+        over = 0 if most_tokens is None else self.tokens + min(tokens, most_tokens) - most_tokens
+        wait = 0.0
+        for number, (when, its) in enumerate(self.passed):
+            if number >= too_many and over <= 0:
+                break
+            wait = when + MINUTE - now
+            over -= its
+        return wait
+
+
+_GATES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Limits, Gate]] = WeakKeyDictionary()
+
+
+def gate_of(endpoint: Endpoint) -> Gate:
+    """The gate that all who use `endpoint` in this event loop share."""
+    limits = Limits(
+        endpoint.address, endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
+    )
+    gates = _GATES.setdefault(asyncio.get_running_loop(), {})
+    return gates.setdefault(limits, Gate(limits))
+
+
+class Limited:
+    """The layer of the stack: asks when there is room."""
+
+    def __init__(self, inner: Backend, endpoint: Endpoint) -> None:
+        self.inner = inner
+        self.endpoint = endpoint
+
+    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+        """The replies."""
+        gate = gate_of(self.endpoint)
+        tokens = 0 if self.endpoint.tokens_per_minute is None else self.endpoint.need(calls).tokens
+        await gate.enter(tokens, wire)
+        try:
+            return await self.inner.answer(calls, wire)
+        finally:
+            gate.leave()

@@ -1,0 +1,38 @@
+"""Models by name: what `tl.Lab("…")` and a strategy's `model="…"` may say.
+
+Rule: `sim/…` is a simulated model, `local/…` and `local:PATH` one that runs on this machine, and
+any other name is litellm's to know.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from tot_lab.core.calls import Model
+from tot_lab.core.parts import Part, part_of
+from tot_lab.models.lite_llm import LiteLLM
+from tot_lab.models.local import Local
+from tot_lab.models.sim_game24 import SimGame24
+from tot_lab.models.sim_general import SimGeneral
+from tot_lab.models.stack import Endpoint
+
+MODELS: tuple[type[Part], ...] = (SimGame24, SimGeneral, LiteLLM, Local)
+
+
+def model_named(name: str) -> Model | Endpoint:
+    """The model of that name, with its default settings. An unknown name is a ValueError, but
+    that only litellm, at the first call, can tell whether it knows one of its own."""
+    if name.startswith("sim/"):
+        known = [model.kind for model in MODELS if model.kind.startswith("sim/")]
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise ValueError(f"unknown simulated model {name!r}; {hint}known are {', '.join(known)}")
+        model = part_of({"kind": name})
+        assert callable(model)
+        return model
+    if name.startswith(("local/", "local:")):
+        return Local(weights=name[len("local/") :])
+    if not name.strip():
+        raise ValueError("the model's name is empty")
+    return LiteLLM(model=name)

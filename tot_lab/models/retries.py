@@ -1,0 +1,50 @@
+"""What fails for a moment is tried again.
+
+Rule: only what may go better later is tried again: 408, 409, 429, 5xx and broken connections. The
+provider's Retry-After is kept to; else the wait doubles from half a second, and a random share of
+it is taken so that many callers do not come back at once. In the end a failure is a reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from itertools import count
+
+from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.models.stack import Backend, Endpoint, Failure
+
+FIRST_WAIT = 0.5
+LONGEST_WAIT = 60.0
+MOST_PATIENCE = 600.0
+"""Seconds; a provider that asks for a longer wait is not waited for."""
+
+
+class Retried:
+    """The layer of the stack: sends a request until it is answered or there is no hope."""
+
+    def __init__(self, inner: Backend, endpoint: Endpoint) -> None:
+        self.inner = inner
+        self.endpoint = endpoint
+
+    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+        """The replies, or for each the error that it came to."""
+        for tries in count(1):
+            wire.note("call.sent", tries=tries, n=len(calls))
+            try:
+                return await self.inner.answer(calls, wire)
+            except Failure as failure:
+                wait = failure.retry_after
+                if wait is None:
+                    wait = min(FIRST_WAIT * 2 ** (tries - 1), LONGEST_WAIT) * random.uniform(0.5, 1.0)
+                if not failure.retry or tries > self.endpoint.retries or wait > MOST_PATIENCE:
+                    return [Reply(error=self._said(failure, tries)) for _ in calls]
+                wire.note("call.retried", error=failure.message, status=failure.status, wait=round(wait, 3))
+            await asyncio.sleep(wait)
+        raise AssertionError
+
+    def _said(self, failure: Failure, tries: int) -> str:
+        status = "" if failure.status is None else f" {failure.status}"
+        again = "" if tries == 1 else f" (tried {tries} times)"
+        return f"{self.endpoint.name}{status}: {failure.message}{again}"

@@ -1,0 +1,84 @@
+"""What simulated models have in common: how chance and time enter a reply.
+
+Rule: a reply follows from (seed, prompt, settings, draw, repeat) by SHA-256, so it is the same in
+every process, and never from what a call is for or where it stands in a tree. Every reply says
+that it is simulated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from abc import abstractmethod
+from collections.abc import Sequence
+from random import Random
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from tot_lab.core.calls import Call, Reply, TokenLogprob, estimated_tokens
+from tot_lab.core.parts import Part
+
+
+class Simulated(Part):
+    """A model, as `Lab` takes one: an async callable `Call -> Reply`.
+
+    latency: mean seconds until a reply, ≥ 0; latency_spread: `constant` or `exponential`.
+    seed: another seed is another model of the same abilities.
+
+    `temperature=0` makes all draws and repeats alike. `max_tokens` and `stop` cut the reply. It
+    costs nothing; tokens are estimated (4 bytes each).
+    """
+
+    kind: ClassVar[str] = ""
+    latency: Annotated[float, Field(ge=0)] = 0.0
+    latency_spread: Literal["constant", "exponential"] = "constant"
+    seed: int = 0
+
+    @abstractmethod
+    def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
+        """What it replies: text, or tokens where log-probabilities were asked for."""
+
+    async def __call__(self, call: Call) -> Reply:
+        """The reply to `call`, after `latency`."""
+        settled = call.temperature == 0
+        key = json.dumps(
+            [
+                self.seed,
+                [(message.role, message.content) for message in call.messages],
+                [call.model, call.temperature, call.seed, call.response_format],
+                [] if settled else [call.draw, call.repeat, *call.attempt],
+            ],
+            sort_keys=True,
+        )
+        digest = hashlib.sha256(key.encode()).digest()
+        if self.latency:
+            spread = self.latency_spread == "exponential"
+            wait = Random(digest[16:]).expovariate(1 / self.latency) if spread else self.latency
+            await asyncio.sleep(wait)
+        written = self.written(call, Random(digest[:16]))
+        most = call.max_tokens
+        logprobs: tuple[TokenLogprob, ...] = ()
+        if isinstance(written, str):
+            text = written
+            for word in call.stop:
+                text = text.partition(word)[0]
+            tokens = estimated_tokens(text)
+            if most is not None and tokens > most:
+                text = text.encode()[: 4 * most].decode(errors="ignore")
+        else:
+            tokens = len(written)
+            logprobs = tuple(written[:most])
+            text = "".join(token.token for token in logprobs)
+        cut = most is not None and tokens > most
+        return Reply(
+            text,
+            model=self.kind,
+            input_tokens=estimated_tokens(call.prompt),
+            output_tokens=len(logprobs) or estimated_tokens(text),
+            cost=0.0,
+            finish="length" if cut else "stop",
+            logprobs=logprobs,
+            simulated=True,
+        )

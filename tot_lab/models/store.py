@@ -1,0 +1,179 @@
+"""Bytes by key on disk, kept for good.
+
+Rule: what `put` has acknowledged is on the disk, whatever happens to the process or the machine,
+and it stays there: nothing is evicted, expired or unpickled. diskcache does the work (SQLite in
+WAL mode, safe under threads, processes and kernels); this file takes away what it does by default
+and we must not have: eviction at 1 GiB, pickle in keys and values, big values in files that are
+not synced, and commits that are not.
+
+One commit serves all the writers that came while the one before it was under way.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import diskcache
+
+from tot_lab.core.calls import Halt
+
+
+class CacheError(Halt):
+    """The cache cannot be used as it is; the message names the folder or the entry."""
+
+
+class _PlainDisk(diskcache.Disk):  # type: ignore[misc]  # it has no types
+    """Text for keys, bytes for values, both in the database; anything else is refused."""
+
+    def put(self, key: Any) -> tuple[Any, bool]:
+        if type(key) is not str:
+            raise TypeError(f"a key of the cache must be a str, not {type(key).__name__}")
+        return key, True
+
+    def get(self, key: Any, raw: Any) -> str:
+        if not raw or type(key) is not str:
+            raise CacheError(f"{self._directory}: a key that is not plain text; it was not read")
+        return key
+
+    def store(self, value: Any, read: bool, key: Any = None) -> tuple[int, int, None, Any]:
+        if type(value) is not bytes or read:
+            raise TypeError(f"a value of the cache must be bytes, not {type(value).__name__}")
+        return len(value), diskcache.core.MODE_RAW, None, sqlite3.Binary(value)
+
+    def fetch(self, mode: int, filename: Any, value: Any, read: bool) -> bytes:
+        if mode != diskcache.core.MODE_RAW or type(value) is not bytes or filename is not None or read:
+            raise CacheError(
+                f"{self._directory}: an entry that is not plain bytes (a planted pickle?); it was not read"
+            )
+        return value
+
+
+_SETTINGS = {
+    "eviction_policy": "none",
+    "cull_limit": 0,
+    "size_limit": 2**62,
+    "statistics": 0,
+    "tag_index": 0,
+    "sqlite_auto_vacuum": 0,
+    "sqlite_cache_size": 2**13,
+    "sqlite_journal_mode": "wal",
+    "sqlite_mmap_size": 2**26,
+    "sqlite_synchronous": 2,  # FULL: a commit is on the disk
+    "disk_min_file_size": 0,
+    "disk_pickle_protocol": 0,
+}
+
+
+class Store:
+    """A folder of bytes by key. May be used from any thread, and after a fork."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.chmod(0o700)  # the answers of a model are nobody else's business
+            self._disk = diskcache.Cache(str(self.folder), timeout=60, disk=_PlainDisk, **_SETTINGS)
+        except (sqlite3.Error, TypeError, diskcache.Timeout) as error:
+            raise self._damaged(error) from error
+        except OSError as error:
+            why = error.strerror or error
+            raise CacheError(f"{self.folder}: the cache cannot be opened: {why}") from error
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[str, bytes, bool, Future[bool]]] = []
+        self._writer: ThreadPoolExecutor | None = None
+
+    def get(self, key: str) -> bytes | None:
+        """The bytes under `key`, None when there are none. Raises `CacheError`."""
+        try:
+            found: bytes | None = self._disk.get(key)
+            return found
+        except sqlite3.Error as error:
+            raise self._damaged(error) from error
+
+    def put(self, key: str, value: bytes, *, replace: bool = False) -> Future[bool]:
+        """Keep `value`, unless there is one and not `replace`. When the future is done it is on
+        the disk; its result is whether it was taken. It fails with OSError when the disk is full,
+        with `CacheError` when the database is damaged."""
+        if os.getpid() != self._process:  # the writer's thread stayed in the parent
+            self._prepare()
+        done: Future[bool] = Future()
+        with self._lock:
+            self._waiting.append((key, value, replace, done))
+            if len(self._waiting) == 1:
+                if self._writer is None:
+                    self._writer = ThreadPoolExecutor(1, thread_name_prefix="tot_lab-cache")
+                self._writer.submit(self._commit)
+        return done
+
+    def _commit(self) -> None:
+        """Write all that waits, in one transaction."""
+        with self._lock:
+            batch, self._waiting = self._waiting, []
+        try:
+            with self._disk.transact():
+                taken = [
+                    (self._disk.set if replace else self._disk.add)(key, value)
+                    for key, value, replace, _ in batch
+                ]
+        except BaseException as error:
+            self._disk.close()  # with this thread's connection goes what is left of the transaction
+            failure = self._unwritten(error)
+            for *_, done in batch:
+                done.set_exception(failure)
+        else:
+            for (*_, done), was_taken in zip(batch, taken, strict=True):
+                done.set_result(was_taken)
+
+    def delete(self, keys: list[str]) -> None:
+        """Forget `keys`."""
+        with self._disk.transact():
+            for key in keys:
+                self._disk.delete(key)
+
+    def __iter__(self) -> Iterator[str]:
+        """All keys, in the order of their text."""
+        try:
+            yield from self._disk.iterkeys()
+        except sqlite3.Error as error:
+            raise self._damaged(error) from error
+
+    def __len__(self) -> int:
+        try:
+            return len(self._disk)
+        except sqlite3.Error as error:
+            raise self._damaged(error) from error
+
+    @property
+    def size(self) -> int:
+        """Bytes on the disk."""
+        return sum(file.stat().st_size for file in self.folder.iterdir() if file.is_file())
+
+    def close(self) -> None:
+        """Write what waits and let go of the files."""
+        if self._writer is not None and os.getpid() == self._process:
+            self._writer.shutdown()
+            self._writer = None
+        self._disk.close()
+
+    def _damaged(self, error: Exception) -> CacheError:
+        return CacheError(
+            f"{self.folder}: the cache's database cannot be read ({error}). Move the folder away to start "
+            f"a new one, or restore it from a copy"
+        )
+
+    def _unwritten(self, error: BaseException) -> BaseException:
+        if isinstance(error, diskcache.Timeout):
+            return OSError(f"{self.folder}: another process has locked the cache for 60 s")
+        if isinstance(error, sqlite3.OperationalError):  # a full disk, a folder that is read-only
+            return OSError(f"{self.folder}: {error}")
+        return self._damaged(error) if isinstance(error, sqlite3.Error) else error
