@@ -8,6 +8,7 @@ demo: $(READY)          ## the main job: 20 searches, a table, the runs, one HTM
 	$(BIN)/tot-lab demo
 
 test: $(READY)          ## all tests, the notebooks included
+	-$(BIN)/tot-lab model pull smollm2-135m  # 98 MB, once; without it the tests of a real model are skipped
 	$(BIN)/pytest -n auto --dist loadfile
 
 lint: $(READY)          ## formatting, lint and types
@@ -18,11 +19,14 @@ lint: $(READY)          ## formatting, lint and types
 bench: $(READY)         ## what this machine makes of the engine; prints, never fails
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/load.py
+	$(BIN)/python benchmarks/cache.py
+	$(BIN)/python benchmarks/gateway.py
 
 clean:
 	rm -rf .venv demo runs
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml litellm.lock
 	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r litellm.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $(READY)

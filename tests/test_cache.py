@@ -468,6 +468,19 @@ def test_an_unknown_mode_is_refused():
         tl.Lab("sim/game24", spend=-1)
 
 
+def test_an_exported_file_is_not_written_to(tmp_path):
+    from tot_lab.models.entries import export
+
+    path = export(tmp_path / "one.jsonl.gz", [entry()], [])
+    with pytest.raises(
+        ValueError, match=r"one.jsonl.gz is an exported file, which is only read: mode='replay'"
+    ):
+        tl.Lab(scripted(), cache=path)
+    with pytest.raises(CacheError, match=r"gone.jsonl.gz cannot be opened: No such file"):
+        wait(tl.Lab(scripted(), runs=None, cache=tmp_path / "gone.jsonl.gz", mode="replay").run(SEARCH, TASK))
+    assert [found.name for found in tmp_path.iterdir()] == ["one.jsonl.gz"]
+
+
 def test_an_estimate_says_what_the_cache_holds(tmp_path):
     end = scripted()
     lab = tl.Lab(end, runs=None, cache=tmp_path)

@@ -202,3 +202,19 @@ def test_the_local_model():
         wait(model.close())
     assert (found.reachable, found.model_there, found.context_window) == (True, True, 512)
     assert (found.schema, found.logprobs, found.n, found.concurrency) == (True, True, False, 1)
+
+
+def test_a_lab_keeps_to_what_it_found(server):
+    server.pages["/v1/models"] = {"data": [{"id": "gpt-4.1-mini"}]}
+    server.pages["/props"] = {"total_slots": 2, "default_generation_settings": {"n_ctx": 4096}}
+    model = LiteLLM(model="openai/gpt-4.1-mini", api_base=server.base("openai"), api_key="k")
+    lab = tl.Lab(model, runs=None, mode="off")
+    found = wait(lab.check())
+    assert (found.reachable, found.slots, found.context_window) == (True, 2, 4096)
+    server.forget()
+    server.otherwise = Said("Answer: 4", pause=0.01)
+    search = tl.SelfConsistency(strategy=tl.ChainOfThought(seed=1), attempts=8)
+    assert wait(lab.run(search, TASK)).usage.errors == 0
+    assert server.most_at_once == 2
+    with pytest.raises(TypeError, match="only a real model"):
+        wait(tl.Lab("sim/game24").check())

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from providers import Providers, Said
 from support import TASK, Scripted, run
 
 import tot_lab as tl
@@ -41,7 +42,12 @@ def test_the_readme_runs(code, tmp_path, monkeypatch):
     async def complete(prompt, temperature):
         return "score: 0.5" if "score" in prompt else "Answer: 4"
 
-    names = execute(code, {"tl": tl, "my_client": SimpleNamespace(complete=complete)})
+    with Providers(lambda asked: Said("score: 0.5" if "score" in str(asked.json) else "Answer: 26")) as server:
+        for provider, family in (("OPENAI", "openai"), ("ANTHROPIC", "anthropic")):
+            monkeypatch.setenv(f"{provider}_BASE_URL", server.base(family))
+            monkeypatch.setenv(f"{provider}_API_KEY", "none")
+        known = {"tl": tl, "my_client": SimpleNamespace(complete=complete)}
+        names = execute(code, {**known, "search": tl.TreeOfThoughts(), "task": TASK})
     if "run" in names:
         assert names["run"].correct
         assert list((tmp_path / "runs").glob("*.jsonl"))

@@ -438,13 +438,14 @@ def test_several_draws_are_one_request_and_share_what_they_use(server, count):
 
 
 def test_a_server_that_gives_fewer_is_asked_for_the_rest_and_remembered(server):
-    model = endpoint(server, "openai")
+    model = endpoint(server, "openai", model="openai/one-by-one")
     server.will(Said(("one",)), Said(("two",)), Said(("three",)))
     wire = Told()
     assert [reply.text for reply in ask(model, *draws(3), wire=wire)] == ["one", "two", "three"]
     assert [asked.json.get("n") for asked in server.calls] == [3, 2, None]
     assert wire.dropped == ["n", "n"]
     assert not model.takes_n(call())
+    assert endpoint(server, "openai", model="openai/another").takes_n(call())
 
 
 def test_one_sample_of_several_that_is_none_is_an_error_alone(server):
@@ -681,6 +682,17 @@ def test_a_key_that_the_provider_repeats_is_blotted_out(server, family, status, 
     out = capfd.readouterr()
     for shown in (caplog.text, out.out, out.err):
         assert KEY not in shown
+
+
+def test_the_ends_of_a_key_are_blotted_out_too(server):
+    server.will(Fault(401, f"Incorrect API key provided: {KEY[:8]}*****{KEY[-4:]}. You can find"))
+    assert failure(endpoint(server, "openai")).message == "Incorrect API key provided: •••. You can find"
+
+
+@pytest.mark.parametrize("family", ["openai", "anthropic", "gemini"])  # to Ollama it can
+def test_what_cannot_be_sent_is_not_tried_again(server, family):
+    assert not failure(endpoint(server, family), call("a lone \ud800")).retry
+    assert not server.calls
 
 
 @each_family

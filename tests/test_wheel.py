@@ -36,7 +36,12 @@ def test_the_wheel_holds_everything_and_no_more(installed):
     source = {str(path.relative_to(ROOT)) for path in (ROOT / "tot_lab").rglob("*.py")}
     assert source <= names
     assert "tot_lab/py.typed" in names
-    assert {"tot_lab/examples/notebooks/01_first_search.ipynb"} < names
+    shipped = {
+        "notebooks/01_first_search.ipynb",
+        "notebooks/02_real_models.ipynb",
+        "data/02_real_models.jsonl.gz",
+    }
+    assert {f"tot_lab/examples/{name}" for name in shipped} < names
     assert not [name for name in names if name.startswith(("tests", "benchmarks"))]
 
 
@@ -44,5 +49,9 @@ def test_notebooks_come_out_of_an_installed_package(installed, tmp_path):
     environ = {**os.environ, "PYTHONPATH": str(installed)}
     command = [sys.executable, "-m", "tot_lab", "notebooks", "mine"]
     subprocess.run(command, cwd=tmp_path, env=environ, check=True, capture_output=True, timeout=60)
-    for name in ("notebooks/01_first_search.ipynb", "data/word_problems.jsonl"):
+    for name in (
+        "notebooks/01_first_search.ipynb",
+        "data/word_problems.jsonl",
+        "data/02_real_models.jsonl.gz",
+    ):
         assert (tmp_path / "mine" / name).read_bytes() == (ROOT / name).read_bytes()

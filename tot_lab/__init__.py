@@ -4,7 +4,8 @@ One run, start to end:
 
     lab.run(strategy, task)                                                lab.py
       └ strategy.think(task)            a generator: pure, no I/O          core/, strategies/, domains/
-          yields  Call             ───▶ the driver asks the model          driver.py, budget.py, models/
+          yields  Call             ───▶ the driver asks the model stack    driver.py, budget.py
+                                        cache ▸ … ▸ litellm, local, sim    models/
           yields  Every([...])     ───▶ branches at once, each at its own pace
           yields  an event         ───▶ Recorder: journal, live watchers   recorder.py, journal.py
           receives Reply           ◀───

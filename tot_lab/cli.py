@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\ninterrupted; what was finished is kept", file=sys.stderr)
         return 130
-    except (OSError, JournalError, CacheError) as error:
+    except (OSError, JournalError, CacheError, ModuleNotFoundError) as error:
         print(f"tot-lab: {error}", file=sys.stderr)
         return 1
 
@@ -103,7 +103,7 @@ def _notebooks(asked: argparse.Namespace) -> None:
 
 
 def _model(asked: argparse.Namespace) -> None:
-    print(pull(asked.name))
+    print(pull(asked.name, progress=sys.stderr.isatty()))  # the only action
 
 
 def _replay(asked: argparse.Namespace) -> int:

@@ -22,6 +22,7 @@ from tot_lab.driver import Driver
 from tot_lab.journal import Header, read_journal
 from tot_lab.models import Cache, Gateway, Role, model_named
 from tot_lab.models.cache import Mode
+from tot_lab.models.checking import Check, check
 from tot_lab.models.keys import DrawScope
 from tot_lab.models.roles import roles_of
 from tot_lab.models.stack import Endpoint
@@ -100,7 +101,8 @@ class Lab:
     def __repr__(self) -> str:
         folder = None if self.runs is None else str(self.runs)
         mode = "" if self.gateway.mode == "auto" else f", mode={self.gateway.mode!r}"
-        return f"Lab({self.gateway.settings['kind']!r}, runs={folder!r}{mode})"
+        name = self.model.name if isinstance(self.model, Endpoint) else self.gateway.settings["kind"]
+        return f"Lab({name!r}, runs={folder!r}{mode})"
 
     def replaying(self) -> Lab:
         """This lab with no network: each call is answered from the cache, and one that it does not
@@ -118,6 +120,15 @@ class Lab:
             "timeout": self.timeout,
         }
         return Lab(self.model, **{**same, **changed})
+
+    async def check(self) -> Check:
+        """What the lab's model and its server can do, found by really asking about ten small things
+        (they are not cached, and not counted as spent); the concurrency it found is kept to."""
+        if not isinstance(self.model, Endpoint):
+            raise TypeError(f"only a real model has something to check; this lab has {self.model!r}")
+        found = await check(self.model)
+        self.gateway.use(self.model.model_copy(update={"concurrency": found.concurrency}))
+        return found
 
     async def estimate(self, strategy: Strategy, task: Task, *, repeat: int = 0) -> Estimate:
         """What `strategy` would ask about `task`: nothing is sent, and nothing is recorded."""
@@ -167,6 +178,7 @@ class Lab:
         watch_text: Callable[[Note], None] | None = None,
     ) -> Run:
         """`run`; the run is in `kept` however it ends."""
+        self.gateway.open()
         header = self._header(strategy, task, budget, repeat)
         path = None if self.runs is None else self.runs / header.filename
         recorder = Recorder(header=header, path=path)
@@ -213,6 +225,7 @@ class Lab:
         mine = {name: role.settings() for name, role in self.gateway.roles.items()}
         if header.roles != mine:
             raise ValueError(f"{path}: this run was made with roles={header.roles}; this lab has {mine}")
+        self.gateway.open()
         if len(kept) < len(lines):
             with path.open("rb") as file:
                 for _ in range(len(kept) + 1):

@@ -62,7 +62,7 @@ class Cache:
         self.stores: list[Readable] = []
         """Where answers are looked for, newest first."""
         self.newest: Store | None = None
-        if self.path.is_file():
+        if self.path.is_file() or self.path.suffix == ".gz":
             self.stores = [Exported(self.path)]
             return
         numbers = sorted(int(found.name) for found in self.path.glob("[0-9]*") if found.name.isdigit())

@@ -120,12 +120,16 @@ def export(path: str | os.PathLike[str], entries: Iterable[tuple[str, Entry]], r
 
 
 class Exported:
-    """The entries of an exported file, read and checked as a whole. Raises OSError when it cannot
-    be opened, `CacheError` when it is not what was written."""
+    """The entries of an exported file, read and checked as a whole. Raises `CacheError` when it
+    cannot be opened, or is not what was written."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         try:
-            head, _, body = gzip.decompress(Path(path).read_bytes()).partition(b"\n")
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise CacheError(f"{path} cannot be opened: {error.strerror}") from None
+        try:
+            head, _, body = gzip.decompress(data).partition(b"\n")
             self.manifest = _manifest_of(head)
             if self.manifest.tot_lab_calls > SCHEMA:
                 raise CacheError(f"{path}: written by a newer tot_lab ({self.manifest.version})")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -46,6 +47,12 @@ class Gateway:
             raise ValueError(f"draws must be 'state' or 'path', not {draws!r}")
         if spend is not None and not spend >= 0:
             raise ValueError(f"spend must be 0 or more USD, or None, not {spend!r}")
+        exported = cache.path if isinstance(cache, Cache) else Path(cache) if cache is not None else None
+        if exported is not None and exported.is_file() and mode in ("auto", "refresh"):
+            raise ValueError(
+                f"{exported} is an exported file, which is only read: mode='replay', or take it into a "
+                f"folder with `tot-lab cache import`"
+            )
         self.model = model
         self.roles = roles
         self.mode = mode
@@ -57,6 +64,18 @@ class Gateway:
         self.opened: Cache | None = None
         """The cache, once it was used."""
         self._asking: dict[str | None, Callable[[Call, Wire], Awaitable[Reply]]] = {}
+
+    def open(self) -> None:
+        """Open the cache if the lab's own model is to be cached, so that one that cannot be used
+        stops a run before it begins. Raises `CacheError`."""
+        if self._is_cached(self.model):
+            self.cache  # noqa: B018
+
+    def use(self, model: Model | Endpoint) -> None:
+        """Another model for what no role takes."""
+        self.model = model
+        self.settings = settings_of(model)
+        self._asking.pop(None, None)
 
     def ask(self, call: Call, wire: Wire) -> Awaitable[Reply]:
         """The reply to `call`."""
@@ -91,16 +110,19 @@ class Gateway:
 
     def _way_to(self, model: Model | Endpoint) -> Callable[[Call, Wire], Awaitable[Reply]]:
         """How one call gets to `model`."""
-        if not isinstance(model, Endpoint):
-            unasked = self.given_cache is None and self.mode != "replay"
-            if unasked or self.cache is None:
-                return Function(model).reply
+        if not isinstance(model, Endpoint) and not self._is_cached(model):
+            return Function(model).reply
         stack = self._stack(model)
 
         async def asking(call: Call, wire: Wire) -> Reply:
             return (await stack.answer((call,), wire))[0]
 
         return asking
+
+    def _is_cached(self, model: Model | Endpoint) -> bool:
+        """Simulated models and functions are so only where that was asked for."""
+        asked = isinstance(model, Endpoint) or self.given_cache is not None or self.mode == "replay"
+        return asked and self.mode != "off"
 
     def _stack(self, model: Model | Endpoint) -> Backend:
         who = identity_of(model)

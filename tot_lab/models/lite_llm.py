@@ -26,7 +26,7 @@ from types import ModuleType
 from typing import Annotated, Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
-from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator
+from pydantic import ConfigDict, Field, SecretStr, field_validator
 
 from tot_lab.core.calls import Call, Message, Reply, TokenLogprob, ToolCall, Wire
 from tot_lab.core.reading import read_json, split_thinking
@@ -54,8 +54,9 @@ OLLAMA_WINDOW = 4096
 UNKNOWN_OUTPUT = 4096
 """Tokens taken for the longest reply of a model of which nothing is known."""
 
+# Not Gemini, whose thinking models may refuse to give several candidates.
 _TAKE_N = {"openai", "azure", "hosted_vllm", "together_ai", "fireworks_ai", "xai"}
-# Those of Gemini's models that think refuse more than one candidate, so it is asked one by one.
+_ONE_BY_ONE: set[tuple[str | None, str]] = set()  # servers that were seen to pass over n
 _UNLISTED = {"gemini": ["seed", "top_logprobs"]}  # taken by the provider, and missing in litellm's list
 _FOREVER = 86_400.0  # seconds; the driver keeps the time
 _RETRIED = (408, 409, 429)
@@ -63,9 +64,9 @@ _SECRET = re.compile(r"(_API_KEY|_TOKEN|_SECRET|_SECRET_ACCESS_KEY)$")
 _BARE_PROVIDER = (("openai", re.compile(r"gpt-|chatgpt-|o\d")), ("anthropic", re.compile(r"claude-")))
 _NOISE = re.compile(r"^(?:litellm\.)?[A-Za-z_]*(?:Error|Exception|Timeout)(?: Error)?(?::| -) ?")
 _TOO_LONG = re.compile(r"context.{0,9} (length|window|size|limit)|prompt is too long|number of tokens", re.I)
+# litellm's words for what it cannot read, under a status of its own making
 _UNREADABLE = re.compile("converting to valid response|unexpected response from Ollama")
-# litellm's words for it, under a status of its own making
-_MASKED = "think\u2060>"
+_MASKED = "think\u2060>"  # hides a tag from litellm
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 Usd = Annotated[float, Field(ge=0)]
@@ -91,7 +92,6 @@ class LiteLLM(Endpoint):
     api_key: Annotated[SecretStr | str | None, Field(exclude=True, repr=False)] = None
     context_window: Annotated[int, Field(ge=1)] | None = None
     price: Annotated[tuple[Usd, Usd], Field(strict=False)] | None = None
-    _takes_one: bool = PrivateAttr(default=False)
 
     @classmethod
     def _short_form(cls, value: Any) -> Any:
@@ -177,7 +177,8 @@ class LiteLLM(Endpoint):
     def takes_n(self, call: Call) -> bool:
         """Whether several draws can be one request: an OpenAI-like server, and no seed, since the
         draws of one request share theirs."""
-        return call.seed is None and self.provider in _TAKE_N and not self._takes_one
+        refused = (self.base_url, self.name) in _ONE_BY_ONE
+        return call.seed is None and self.provider in _TAKE_N and not refused
 
     def need(self, calls: Sequence[Call]) -> Need:
         """Prompt tokens counted, and the longest replies. litellm is imported if it was not yet."""
@@ -274,7 +275,7 @@ class LiteLLM(Endpoint):
             raise Failure("the provider's answer holds no choices")
         replies = self._replies(litellm, answers, calls)
         if len(replies) < len(calls):
-            self._takes_one = True
+            _ONE_BY_ONE.add((self.base_url, self.name))
             wire.note("call.dropped", settings=["n"])
             replies += await self.answer(calls[len(replies) :], wire)
         return replies
@@ -377,7 +378,8 @@ class LiteLLM(Endpoint):
         """The HTTP status and the JSON (None when it is none) of a page beside the model: `path`
         below the server's URL, or with `/` at its beginning below its host. With `body` it is
         posted. Raises `Failure` when there is no server."""
-        httpx = (await asyncio.to_thread(_load)) and import_module("httpx")
+        await asyncio.to_thread(_load)
+        httpx = import_module("httpx")
         base = self.base_url or _HOMES.get(self.provider)
         if base is None:
             return 404, None
@@ -433,6 +435,7 @@ class LiteLLM(Endpoint):
         secrets += [value for name, value in os.environ.items() if _SECRET.search(name) and len(value) > 7]
         for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, "•••")
+        text = re.sub(r"[\w-]+\*{3,}[\w-]*", "•••", text)  # a key's ends, as OpenAI shows them
         return _clean(text)
 
 

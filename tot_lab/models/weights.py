@@ -216,11 +216,8 @@ def _from_hub(name: str, known: Weights, staging: Path, progress: bool) -> Path:
         ) from None
     repository, file = known.source
     try:
-        return Path(
-            hf_hub_download(
-                repository, file, local_dir=staging, tqdm_class=_shown_bar() if progress else _hidden_bar()
-            )
-        )
+        bar = _shown_bar() if progress else _hidden_bar()
+        return Path(hf_hub_download(repository, file, local_dir=staging, tqdm_class=bar))
     except Exception as error:  # its own, and those of the HTTP client that it uses
         raise OSError(f"{repository}/{file} could not be downloaded from the model hub: {error}") from error
 
