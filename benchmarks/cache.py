@@ -42,7 +42,7 @@ SIZE = 2048
 CALLS = 500
 PUZZLES = 100
 PEER = "litellm==1.97.0"
-MODEL = {"kind": "litellm", "model": "gpt-4.1-mini", "api_base": ""}
+MODEL = {"base_url": "", "model": "gpt-4.1-mini"}
 
 
 class Quiet:

@@ -25,7 +25,7 @@ from engine import HERE, line
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message
-from tot_lab.models.lite_llm import _load
+from tot_lab.models.lite_llm.loading import load_litellm
 
 AT_ONCE = 64
 CALLS = 256
@@ -64,7 +64,7 @@ async def all_calls(ask: Callable[[int], Awaitable[object]]) -> float:
 
 async def measured(base: str, rounds: int) -> tuple[list[float], list[float]]:
     """CPU µs a call without the stack and with it."""
-    litellm = _load()
+    litellm = load_litellm()
     prompt = "A problem, the steps so far, and what is asked for. " * 20
     model = tl.LiteLLM(model="openai/gpt-4.1-mini", api_base=base, api_key="none")
     lab = tl.Lab(model, runs=None, mode="off")

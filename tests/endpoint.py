@@ -39,6 +39,7 @@ class ScriptedEndpoint(Endpoint):
     seconds: float = 0.0
     samples: bool = False
     usd: float | None = 1.0
+    most: float | None = None  # what it may cost, where that is not what it costs
     _reply: Callable[[Call], str] = PrivateAttr(default_factory=lambda: answer_to)
     _requests: list[list[Call]] = PrivateAttr(default_factory=list)
     _under_way: list[int] = PrivateAttr(default_factory=lambda: [0, 0])
@@ -54,7 +55,8 @@ class ScriptedEndpoint(Endpoint):
         return self.samples
 
     def need(self, calls: Sequence[Call]) -> Need:
-        return Need(100 * len(calls), None if self.usd is None else self.usd * len(calls))
+        most = self.usd if self.most is None else self.most
+        return Need(100 * len(calls), None if most is None else most * len(calls))
 
     async def answer(self, calls: Sequence[Call], wire: Any) -> list[Reply]:
         self._requests.append(list(calls))

@@ -1,6 +1,7 @@
 """The disk cache: what is paid for once stays, and only what was written is served."""
 
 import asyncio
+import functools
 import gzip
 import json
 import os
@@ -15,6 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy
 import pytest
 from endpoint import scripted
 from hypothesis import given
@@ -26,8 +28,9 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply, ToolCall
 from tot_lab.core.records import Note
 from tot_lab.models.entries import Entry, packed, unpacked
-from tot_lab.models.keys import SCHEMA, key_of, request_of
+from tot_lab.models.keys import SCHEMA, in_order, key_of, request_of
 from tot_lab.models.store import CacheError, Store
+from tot_lab.sharing import export_calls, prune, take_in, used, verify
 
 SEARCH = tl.TreeOfThoughts(evaluation_draws=2)
 ROOT = Path(__file__).parent.parent
@@ -91,23 +94,45 @@ def test_two_paths_to_one_prompt_share_draws_or_not(tmp_path):
     assert asked == {"state": 2, "path": 6}
 
 
+ASKED = []
+
+
+async def counted(call):
+    ASKED.append(call)
+    return answer_to(call)
+
+
 def test_a_simulated_model_and_a_function_are_cached_only_where_asked(tmp_path, monkeypatch):
     monkeypatch.setenv("TOT_LAB_CACHE", str(tmp_path / "own"))
-    asked = []
-
-    async def mine(call):
-        asked.append(call)
-        return answer_to(call)
-
-    for model in ("sim/game24", mine):
-        wait(tl.Lab(model, runs=None).run(tl.OneAnswer(), TASK))
+    ASKED.clear()
+    for model in ("sim/game24", counted):
+        lab = tl.Lab(model, runs=None)
+        wait(lab.estimate(tl.OneAnswer(), TASK))
+        assert wait(wait(lab.run(tl.OneAnswer(), TASK)).replay()).identical
     assert not (tmp_path / "own").exists()
     for _ in range(2):
-        wait(tl.Lab(mine, runs=None, cache=tmp_path / "named").run(tl.OneAnswer(), TASK))
-    assert len(asked) == 2
+        wait(tl.Lab(counted, runs=None, cache=tmp_path / "named").run(tl.OneAnswer(), TASK))
+    assert len(ASKED) == 2
     wait(tl.Lab(scripted(), runs=None).run(tl.OneAnswer(), TASK))
     assert len(list(tl.Cache().entries())) == 1
     assert tl.Cache().path == tmp_path / "own"
+
+
+def test_functions_that_cannot_be_told_apart_are_not_cached(tmp_path):
+    def says(word):
+        async def ask(call):
+            return word
+
+        return ask
+
+    class Object:
+        async def __call__(self, call):
+            return "?"
+
+    for model in (says("a"), Object(), functools.partial(counted)):
+        with pytest.raises(ValueError, match=r"cannot be cached: .* make it a tl.Part"):
+            tl.Lab(model, cache=tmp_path)
+        tl.Lab(model, cache=tmp_path, mode="off")
 
 
 # The key.
@@ -149,11 +174,30 @@ endpoints = st.fixed_dictionaries({"model": st.sampled_from("mn"), "api_base": s
 @given(calls, calls, endpoints, endpoints)
 def test_two_calls_share_an_entry_exactly_when_they_are_the_same_question(one, other, here, there):
     def asked(call, endpoint):
-        names = [name for name in call.__struct_fields__ if name not in ("at", "kind", "model")]
-        return json.dumps([[getattr(call, name) for name in names], endpoint], sort_keys=True, default=repr)
+        unordered = ("options",)  # in a schema and a tool the order says in which to write
+        skipped = ("at", "kind", "model", *unordered)
+        named = [getattr(call, name) for name in call.__struct_fields__ if name not in skipped]
+        text = json.dumps(named, default=repr).replace("0.0", "0")
+        return text, json.dumps([call.options, endpoint], sort_keys=True)
 
-    same = asked(one, here).replace("0.0", "0") == asked(other, there).replace("0.0", "0")
-    assert (key_of(request_of(one, here)) == key_of(request_of(other, there))) == same
+    keys = key_of(request_of(one, in_order(here))), key_of(request_of(other, in_order(there)))
+    assert (keys[0] == keys[1]) == (asked(one, here) == asked(other, there))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ({"top_p": 1}, {"top_p": 1.0}, True),
+        ({"top_p": 0.5}, {"top_p": numpy.float64(0.5)}, True),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
+        ({"top_p": 1}, {"top_p": 0.5}, False),
+    ],
+)
+def test_a_setting_is_one_in_every_form(one, other, same):
+    keys = {key_of(request_of(Call("0", "ask", (), options=options), {})) for options in (one, other)}
+    assert len(keys) == (1 if same else 2)
+    with pytest.raises(ValueError, match="the setting 'top_p' is nan"):
+        request_of(Call("0", "ask", (), options={"top_p": float("nan")}), {})
 
 
 @given(calls, endpoints)
@@ -167,8 +211,8 @@ def test_a_request_comes_back_under_its_key(call, endpoint):
 def test_keys_stay_what_they_are_from_version_to_version():
     # A changed key loses every answer that was paid for: only with a new SCHEMA.
     call = Call("0.1", "value", (Message("user", "Wie gut? ∑"),), 2, temperature=0.5, stop=("\n",))
-    key = key_of(request_of(call, {"model": "gpt-4.1-mini", "api_base": "https://api.openai.com/v1"}))
-    assert key == "8f96279bc705d110791f9be89c5bff634f1d0b019326b96517a49ae37c3949d0"
+    key = key_of(request_of(call, {"model": "gpt-4.1-mini", "base_url": "https://api.openai.com/v1"}))
+    assert key == "53bed64e0ea36069c97b7fa751c05d346d6d54959f2f1cc91c510b12884f4bbb"
     assert SCHEMA == 1
 
 
@@ -306,6 +350,93 @@ def test_nobody_else_may_read_it(tmp_path):
     assert (tmp_path / "calls").stat().st_mode & 0o777 == 0o700
 
 
+def test_a_cancelled_write_is_written_and_holds_nobody_up(tmp_path):
+    store = Store(tmp_path)
+    store.put("first", b"x").result()
+    gate = threading.Event()
+    store._writer.submit(gate.wait)
+
+    async def go():
+        writing = [asyncio.ensure_future(asyncio.wrap_future(store.put(f"{k}", b"v"))) for k in range(5)]
+        await asyncio.sleep(0)
+        writing[1].cancel()
+        gate.set()
+        _, pending = await asyncio.wait(writing, timeout=10)
+        assert not pending
+
+    wait(go())
+    assert all(store.get(f"{k}") == b"v" for k in range(5))
+    store.close()
+
+
+def slow_to_write(cache, seconds):
+    """Every write of `cache` takes so long."""
+    cache.put(*("warm", b"x")).result()
+    plain = cache.newest._disk.transact
+    cache.newest._disk.transact = lambda: time.sleep(seconds) or plain()
+
+
+def test_an_equal_call_during_the_write_is_the_same_call(tmp_path):
+    numbers = iter(range(9))
+    end = scripted(lambda call: f"Answer: {next(numbers)}")
+    cache = tl.Cache(tmp_path)
+    slow_to_write(cache, 0.2)
+    lab = tl.Lab(end, runs=None, cache=cache)
+
+    async def both():
+        first = asyncio.ensure_future(lab.run(tl.OneAnswer(), TASK))
+        await asyncio.sleep(0.1)  # answered, and not yet on the disk
+        return await lab.run(tl.OneAnswer(), TASK), await first
+
+    second, first = wait(both())
+    assert calls_in(end) == 1
+    assert first.answer == second.answer
+    assert all(wait(run.replay()).identical for run in (first, second))
+
+
+def test_what_two_labs_ask_at_once_is_one_answer_in_the_end(tmp_path):
+    runs = []
+
+    async def both():
+        ends = [scripted(lambda call, k=k: f"Answer: {k}", seconds=0.01) for k in range(2)]
+        return await asyncio.gather(
+            *(tl.Lab(end, runs=None, cache=tmp_path).run(tl.OneAnswer(), TASK) for end in ends)
+        )
+
+    runs = wait(both())
+    assert runs[0].answer == runs[1].answer
+    assert all(wait(run.replay(cache=tl.Cache(tmp_path))).identical for run in runs)
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.02, 0.05])
+def test_what_was_answered_is_kept_though_nobody_waits(tmp_path, moment):
+    end = scripted(samples=True, seconds=0.02)
+    cache = tl.Cache(tmp_path)
+    slow_to_write(cache, 0.05)
+    lab = tl.Lab(end, runs=None, cache=cache)
+
+    async def cut():
+        running = asyncio.ensure_future(lab.run(tl.SelfConsistency(attempts=3), TASK))
+        while not end.requests:
+            await asyncio.sleep(0.001)
+        while end._under_way[0] and moment:
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait([running])
+        await asyncio.sleep(0.3)
+
+    wait(cut())
+    kept = [entry for _, entry in tl.Cache(tmp_path).entries() if isinstance(entry, Entry)]
+    assert len(kept) == (lab.spent if moment else 0)
+
+
+def test_the_time_of_a_call_ends_when_it_is_answered(tmp_path):
+    cache = tl.Cache(tmp_path)
+    slow_to_write(cache, 0.4)
+    lab = tl.Lab(scripted(), runs=None, cache=cache, timeout=0.2)
+    assert wait(lab.run(tl.OneAnswer(), TASK)).usage.errors == 0
+
+
 # Served only as written.
 
 
@@ -417,6 +548,12 @@ def test_refresh_asks_anew_once_and_keeps_the_old(tmp_path):
     assert fresh[0].events == fresh[1].events != old.events
     auto = searched(scripted(), tmp_path, tl.OneAnswer())
     assert auto.events == fresh[0].events
+    assert wait(lab.replaying().run(tl.OneAnswer(), TASK)).events == fresh[0].events
+    export_calls(tmp_path / "old.jsonl.gz", [old], tl.Cache(tmp_path))
+    assert wait(old.replay(cache=tl.Cache(tmp_path / "old.jsonl.gz"))).identical  # its own answers travel
+    assert prune(tl.Cache(tmp_path), used([old]), really=True) == 1
+    assert wait(old.replay(cache=tl.Cache(tmp_path))).identical
+    (tmp_path / "old.jsonl.gz").unlink()
     assert wait(old.replay(cache=tl.Cache(tmp_path))).identical  # the old answers are still there
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
 
@@ -531,9 +668,6 @@ def test_an_experiment_travels_as_one_file(tmp_path):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    # `scripted` is a part of these tests: the command knows those of the project alone.
-    from tot_lab.sharing import export_calls
-
     export_calls(tmp_path / "one.jsonl.gz", [made], tl.Cache(tmp_path / "mine"))
     first = (tmp_path / "one.jsonl.gz").read_bytes()
     export_calls(tmp_path / "one.jsonl.gz", [made], tl.Cache(tmp_path / "mine"))
@@ -569,6 +703,72 @@ def test_a_file_that_is_not_what_was_exported_changes_nothing(tmp_path, harm):
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert list(tl.Cache(tmp_path / "theirs").entries()) == []
+
+
+def test_a_bomb_is_not_read(tmp_path):
+    (tmp_path / "big.jsonl.gz").write_bytes(gzip.compress(b"{}\n" + b" " * (80 * 2**20)))
+    with pytest.raises(CacheError, match="would be more than"):
+        tl.Cache(tmp_path / "big.jsonl.gz")
+
+
+def test_a_folder_of_something_else_is_no_cache(tmp_path):
+    (tmp_path / "2024").mkdir()
+    (tmp_path / "notes.txt").write_text("mine")
+    assert tot_lab("cache", "stats", "--cache", str(tmp_path), folder=tmp_path).returncode == 1
+    with pytest.raises(tl.CacheMiss, match="holds no call at all"):
+        wait(tl.Lab(scripted(), runs=None, cache=tmp_path, mode="replay").run(tl.OneAnswer(), TASK))
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["2024", "notes.txt"]
+
+
+def test_one_damaged_entry_stops_neither_the_rest_nor_an_import(tmp_path):
+    folder = tmp_path / "calls"
+    searched(scripted(), folder)
+    keys = list(tl.Cache(folder).newest)
+    row(folder, "UPDATE Cache SET value = ? WHERE key = ?", b"x" * 99, keys[0])
+    row(folder, "UPDATE Cache SET raw = 0 WHERE key = ?", keys[1])
+    assert len(verify(tl.Cache(folder))) == 2
+    other = tmp_path / "other"
+    searched(scripted(), other)
+    assert take_in(tl.Cache(folder), tl.Cache(other)) == (2, len(keys) - 2)
+    again = scripted()
+    assert searched(again, folder).usage.paid == 0.0
+    assert calls_in(again) == 0
+
+
+def test_the_nearest_of_many_is_found_at_once(tmp_path):
+    cache = tl.Cache(tmp_path)
+    prompts = [f"{'the same beginning ' * 100} and number {k}" for k in range(2000)]
+    for text in prompts:
+        request = request_of(Call("0", "ask", (Message("user", text),)), {"model": "m"})
+        cache.put(key_of(request), packed(Entry(SCHEMA, request, Reply("x"), 0.0, "", {})))
+    cache.close()
+    call = Call("0", "ask", (Message("user", prompts[1234] + "!"),))
+    began = time.perf_counter()
+    _, found = tl.Cache(tmp_path).nearest(request_of(call, {"model": "m"}))
+    assert found.request.messages[0].content == prompts[1234]
+    assert time.perf_counter() - began < 20  # it took minutes
+
+
+def test_replay_goes_on_after_a_run_that_cannot_be_made_again(tmp_path):
+    with tl.Recorder("mine", path=tmp_path / "runs" / "a.jsonl") as recorder:
+        recorder.thought("by hand")
+    wait(tl.Lab("sim/game24", runs=tmp_path / "runs").run(tl.OneAnswer(), TASK))
+    done = tot_lab("replay", "runs", folder=tmp_path)
+    assert done.returncode == 1
+    assert "a.jsonl: this record was not made by a strategy" in done.stdout
+    assert "identical" in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_run_is_resumed_by_a_lab_that_asks_the_same(tmp_path):
+    lab = tl.Lab(scripted(), runs=tmp_path / "runs", cache=tmp_path / "calls")
+    path = wait(lab.run(SEARCH, TASK)).path
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:9]))
+    for options, what in (({"cache": tmp_path / "calls", "draws": "path"}, "draws"), ({}, "model")):
+        end = scripted(label="another") if what == "model" else scripted()
+        with pytest.raises(ValueError, match=f"this run was made with {what}="):
+            wait(tl.Lab(end, runs=None, **options).resume(path))
+    assert wait(lab.resume(path)).stopped
 
 
 def test_prune_forgets_what_no_run_used(tmp_path):

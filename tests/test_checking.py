@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from providers import Asked, Fault, Hang, Providers, Raw, Said
-from support import wait
+from support import TASK, wait
 
-import tot_lab.models
+import tot_lab as tl
 from tot_lab.models import checking
 from tot_lab.models.checking import Check, check
 from tot_lab.models.lite_llm import LiteLLM
@@ -166,7 +166,7 @@ def test_a_server_that_hangs_is_left(monkeypatch):
 
 @needs_weights
 def test_a_real_llama_cpp_server():
-    script = Path(tot_lab.models.__file__).with_name("llama_server.py")
+    script = Path(tl.__file__).parent / "models" / "llama_server.py"
     settings = {"path": str(WEIGHTS), "key": KEY, "context_window": 512, "slots": 2, "threads": 1}
     server = subprocess.Popen(
         [sys.executable, str(script)],
@@ -204,17 +204,18 @@ def test_the_local_model():
     assert (found.schema, found.logprobs, found.n, found.concurrency) == (True, True, False, 1)
 
 
-def test_a_lab_keeps_to_what_it_found(server):
-    server.pages["/v1/models"] = {"data": [{"id": "gpt-4.1-mini"}]}
-    server.pages["/props"] = {"total_slots": 2, "default_generation_settings": {"n_ctx": 4096}}
-    model = LiteLLM(model="openai/gpt-4.1-mini", api_base=server.base("openai"), api_key="k")
-    lab = tl.Lab(model, runs=None, mode="off")
-    found = wait(lab.check())
-    assert (found.reachable, found.slots, found.context_window) == (True, 2, 4096)
-    server.forget()
-    server.otherwise = Said("Answer: 4", pause=0.01)
-    search = tl.SelfConsistency(strategy=tl.ChainOfThought(seed=1), attempts=8)
-    assert wait(lab.run(search, TASK)).usage.errors == 0
-    assert server.most_at_once == 2
+def test_a_lab_keeps_to_what_it_found():
+    with Providers(able) as server:
+        server.pages["/v1/models"] = models("gpt-4.1-mini")
+        server.pages["/props"] = {"total_slots": 2, "default_generation_settings": {"n_ctx": 4096}}
+        model = tl.LiteLLM(model="openai/gpt-4.1-mini", api_base=server.base("openai"), api_key=KEY)
+        lab = tl.Lab(model, runs=None, mode="off")
+        found = wait(lab.check())
+        assert (found.reachable, found.slots, found.context_window) == (True, 2, 4096)
+        server.forget()
+        server.otherwise = Said("Answer: 4", pause=0.01)
+        search = tl.SelfConsistency(strategy=tl.ChainOfThought(seed=1), attempts=8)
+        assert wait(lab.run(search, TASK)).usage.errors == 0
+        assert server.most_at_once == 2
     with pytest.raises(TypeError, match="only a real model"):
-        wait(tl.Lab("sim/game24").check())
+        wait(tl.Lab("sim/game24", runs=None).check())

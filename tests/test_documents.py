@@ -42,7 +42,10 @@ def test_the_readme_runs(code, tmp_path, monkeypatch):
     async def complete(prompt, temperature):
         return "score: 0.5" if "score" in prompt else "Answer: 4"
 
-    with Providers(lambda asked: Said("score: 0.5" if "score" in str(asked.json) else "Answer: 26")) as server:
+    def says(asked):
+        return Said("score: 0.5" if "score" in str(asked.json) else "Answer: 26")
+
+    with Providers(says) as server:
         for provider, family in (("OPENAI", "openai"), ("ANTHROPIC", "anthropic")):
             monkeypatch.setenv(f"{provider}_BASE_URL", server.base(family))
             monkeypatch.setenv(f"{provider}_API_KEY", "none")

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import logging
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -114,9 +115,7 @@ def test_lasting_trouble_is_an_error_in_the_provider_s_words(server, family, tro
 
 def test_a_provider_that_hangs_costs_the_call_alone(server, tmp_path):
     server.will(Hang())
-    made = wait(
-        lab(server, "anthropic", tmp_path, timeout=1.0).run(tl.SelfConsistency(attempts=3), TASK)
-    )
+    made = wait(lab(server, "anthropic", tmp_path, timeout=1.0).run(tl.SelfConsistency(attempts=3), TASK))
     assert made.usage.calls == 3
     errors = [line.e.error for line in made.lines if getattr(line.e, "error", None)]
     assert errors == ["timeout: no reply within 1 s"]
@@ -174,7 +173,7 @@ def test_the_text_so_far_can_be_watched(server, tmp_path):
     seen, made = wait(watched())
     texts = [data["text"] for data in seen]
     assert len(texts) > 1
-    assert all(later.startswith(earlier) for earlier, later in zip(texts, texts[1:], strict=False))
+    assert all(later.startswith(earlier) for earlier, later in pairwise(texts))
     assert texts[-1] == made.answer == "One two three."
     assert notes(made, "call.partial") == []
     plain = wait(tl.Lab(end.model, runs=None, mode="off").run(tl.OneAnswer(), TASK))

@@ -5,6 +5,7 @@ import asyncio
 import json
 import logging
 import math
+import os
 import subprocess
 import sys
 import time
@@ -28,8 +29,6 @@ MODELS = {
     "gemini": "gemini/gemini-2.5-flash",
     "ollama": "ollama/qwen3:8b",
 }
-# litellm itself silences this warning of its own, for good; pytest has it back for every test.
-pytestmark = pytest.mark.filterwarnings("ignore:Accessing the 'model_:DeprecationWarning")
 each_family = pytest.mark.parametrize("family", FAMILIES)
 SCHEMA = {
     "title": "Next step",
@@ -108,6 +107,47 @@ model.identity(), model.settings(), model.name, model.address, repr(model), mode
 assert "litellm" not in sys.modules and "openai" not in sys.modules and "aiohttp" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_litellm_is_loaded_in_a_thread_and_nothing_is_downloaded(server, tmp_path):
+    """In a process of its own, which still has litellm to load, and a hub that would show it."""
+    server.will(Said("Four.", usage=False))
+    code = f"""
+import asyncio, os, sys, threading
+from test_lite_llm import Told, call
+from tot_lab.models.limits import Limited
+from tot_lab.models.lite_llm import LiteLLM
+from tot_lab.models.spending import Purse, Spending
+
+model = LiteLLM(
+    model="hosted_vllm/llama-3-8b", api_base="{server.base("openai")}", price=(1, 1), tokens_per_minute=10**6
+)
+loaded_in = []
+
+class Seen:  # by the import system, for each module that is not loaded yet
+    def find_spec(name, path=None, target=None):
+        if name == "litellm":
+            loaded_in.append(threading.current_thread())
+
+sys.meta_path.insert(0, Seen)
+
+async def main():
+    for layer in (Spending(model, model, Purse(1.0)), Limited(model, model)):
+        (reply,) = await layer.answer([call()], Told(watched=True))
+        assert reply.text, reply
+
+asyncio.run(main())
+assert loaded_in and threading.main_thread() not in loaded_in
+assert model.need([call()]).tokens
+assert os.environ.get("HF_HUB_OFFLINE") is None
+from huggingface_hub import constants
+assert constants.HF_HUB_OFFLINE is False
+"""
+    environment = {**os.environ, "HF_ENDPOINT": server.url, "HF_HOME": str(tmp_path)}
+    environment.pop("HF_HUB_OFFLINE", None)
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=environment)
+    assert [asked.path for asked in server.asked] == ["/v1/chat/completions"] * 2
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Note
 from tot_lab.models import limits, retries
-from tot_lab.models.cache import Cache, Cached
+from tot_lab.models.cache import Cache, Cached, Kept
 from tot_lab.models.flight import SingleFlight
 from tot_lab.models.function import Function
 from tot_lab.models.keys import key_of, request_of
@@ -25,8 +25,12 @@ def asked(draw=0, text="what next?", **fields):
     return Call("0", "sample", (Message("user", text),), draw, **fields)
 
 
+def request(call):
+    return request_of(call, {"model": "scripted"})
+
+
 def key(call):
-    return key_of(request_of(call, {"model": "scripted"}))
+    return key_of(request(call))
 
 
 def undrawn(call):
@@ -34,10 +38,9 @@ def undrawn(call):
 
 
 LAYERS = {
-    "cache": lambda inner, end, tmp: Cached(
-        inner, Cache(tmp / "calls"), lambda call: request_of(call, end.identity()), "auto"
-    ),
-    "single flight": lambda inner, end, tmp: SingleFlight(inner, key),
+    "cached": lambda inner, end, tmp: Cached(inner, Cache(tmp / "calls"), request, "auto"),
+    "kept": lambda inner, end, tmp: Kept(inner, Cache(tmp / "calls"), request),
+    "single flight": lambda inner, end, tmp: SingleFlight(inner, key, {}),
     "samples": lambda inner, end, tmp: Samples(inner, end.takes_n, undrawn),
     "spending": lambda inner, end, tmp: Spending(inner, end, Purse(1000.0)),
     "limits": lambda inner, end, tmp: Limited(inner, end),
@@ -120,7 +123,7 @@ def test_equal_calls_under_way_are_one_request():
     end = scripted(seconds=0.02)
 
     async def go():
-        stack = SingleFlight(end, key)
+        stack = SingleFlight(end, key, {})
         wires = [Wire() for _ in range(5)]
         got = await asyncio.gather(*(stack.answer([asked()], wire) for wire in wires))
         assert len(end.requests) == 1
@@ -137,7 +140,7 @@ def test_one_who_is_cancelled_leaves_the_others_their_reply():
     end = scripted(seconds=0.05)
 
     async def go():
-        stack = SingleFlight(end, key)
+        stack = SingleFlight(end, key, {})
         first, second = Wire(), Wire()
         leaving = asyncio.ensure_future(stack.answer([asked()], first))
         staying = asyncio.ensure_future(stack.answer([asked()], second))
@@ -158,7 +161,8 @@ def test_samples_of_one_prompt_travel_together_and_only_the_missing_ones(tmp_pat
     end = scripted(samples=True)
 
     async def go():
-        stack = LAYERS["cache"](Samples(end, end.takes_n, undrawn), end, tmp_path)
+        cache = Cache(tmp_path)
+        stack = Cached(Samples(Kept(end, cache, request), end.takes_n, undrawn), cache, request, "auto")
         await stack.answer([asked(1)], Wire())
         calls = [asked(draw) for draw in range(4)] + [asked(0, "another prompt")]
         await asyncio.gather(*(stack.answer([call], Wire()) for call in calls))
@@ -202,7 +206,7 @@ def test_a_cut_off_request_counts_as_spent():
 
     async def go():
         purse = Purse(1.5)
-        stack = Spending(end, end, purse)
+        stack = Spending(Retried(end, end), end, purse)
         waiting = asyncio.ensure_future(stack.answer([asked()], Wire()))
         await asyncio.sleep(0.01)
         waiting.cancel()
@@ -212,6 +216,44 @@ def test_a_cut_off_request_counts_as_spent():
         assert refused.error == "budget:spend"
 
     wait(go())
+
+
+def test_what_was_never_sent_costs_nothing_and_what_says_nothing_costs_all():
+    async def go():
+        slow = scripted(seconds=30, concurrency=1)
+        purse = Purse(10.0)
+        stack = Spending(Limited(Retried(slow, slow), slow), slow, purse)
+        waiting = [asyncio.ensure_future(stack.answer([asked(draw)], Wire())) for draw in range(5)]
+        await asyncio.sleep(0.02)
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+        assert (purse.spent, purse.reserved) == (1.0, 0.0)  # four were in the queue
+
+    wait(go())
+    silent = scripted(usd=None, most=1.0)
+    stack = Spending(silent, silent, Purse(2.0))
+    got = [wait(stack.answer([asked(draw)], Wire()))[0].error for draw in range(4)]
+    assert got == [None, None, "budget:spend", "budget:spend"]
+
+
+def test_a_loop_that_was_closed_leaves_no_reservation_behind():
+    purse = Purse(1.0)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(purse.reserve(1.0, Wire()))
+    loop.close()
+    hold = wait(purse.reserve(1.0, Wire()))
+    assert hold is not None
+    purse.settle(hold, 0.25)
+    assert (purse.spent, purse.reserved) == (0.25, 0.0)
+
+
+def test_waiting_for_the_purse_is_no_time_of_the_call():
+    end = scripted(seconds=0.1, usd=0.1, most=1.0)  # the cap lets one through at a time
+    lab = tl.Lab(end, runs=None, mode="off", spend=1.6, timeout=0.25)
+    made = wait(lab.run(tl.SelfConsistency(attempts=6), TASK))
+    assert (made.usage.calls, made.usage.errors, end.most_at_once) == (6, 0, 1)
+    assert lab.spent == pytest.approx(0.6)
 
 
 def test_a_cap_on_money_needs_a_price():

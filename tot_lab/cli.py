@@ -22,7 +22,7 @@ from tot_lab.models import Cache, CacheError, SimGame24
 from tot_lab.models.cache import default_folder
 from tot_lab.models.weights import KNOWN, pull
 from tot_lab.run import load
-from tot_lab.sharing import export_calls, held, keys_used, prune, take_in, verify
+from tot_lab.sharing import export_calls, held, prune, take_in, used, verify
 from tot_lab.strategies import TreeOfThoughts
 from tot_lab.version import __version__
 
@@ -111,9 +111,15 @@ def _replay(asked: argparse.Namespace) -> int:
     cache = _existing(asked.cache) if asked.cache else None
     other = 0
     for path in _journals(asked.runs):
-        replay = asyncio.run(load(path).replay(cache=cache))
-        other += not replay.identical
-        print(f"{path}: {f'identical, {replay.records} records' if replay.identical else replay.divergence}")
+        try:
+            replay = asyncio.run(load(path).replay(cache=cache))
+        except (OSError, ValueError, LookupError, CacheError) as error:
+            identical, said = False, str(error)
+        else:
+            identical = replay.identical
+            said = f"identical, {replay.records} records" if identical else str(replay.divergence)
+        other += not identical
+        print(f"{path}: {said.removeprefix(f'{path}: ')}")
     return int(other > 0)
 
 
@@ -138,7 +144,7 @@ def _cache(asked: argparse.Namespace) -> int:
         new, known = take_in(cache, _existing(asked.file if asked.action == "import" else asked.folder))
         print(f"{cache.path}: {new:,} new calls, {known:,} were there already")
     else:
-        kept = keys_used([load(path) for path in _journals(asked.runs)])
+        kept = used([load(path) for path in _journals(asked.runs)])
         gone = prune(cache, kept, really=asked.yes)
         print(f"{cache.path}: {gone:,} calls {'forgotten' if asked.yes else 'would be forgotten; say --yes'}")
     return 0
@@ -156,9 +162,10 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
 def _existing(path: Path | None) -> Cache:
     """A cache that is there: a wrong name makes no empty one."""
     path = path or default_folder()
-    if not path.exists():
+    cache = Cache(path, create=False) if path.exists() else None
+    if cache is None or not cache.stores:
         raise FileNotFoundError(f"{path}: there is no cache here")
-    return Cache(path)
+    return cache
 
 
 def _journals(paths: Sequence[Path]) -> list[Path]:

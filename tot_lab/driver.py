@@ -364,7 +364,7 @@ class Driver:
         if self.asked.get(asked.branch) is not asked:
             return  # nobody waits for it any more
         self._beside(name, asked.call.at, call=list(asked.position), **data)
-        if name in ("call.queued", "call.retried"):
+        if name in ("call.queued", "call.retried", "call.answered"):
             asked.ends = None
         elif name == "call.sent":
             self._count_time(asked)

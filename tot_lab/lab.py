@@ -14,25 +14,27 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Call, Model, Reply, Wire
+from tot_lab.core.parts import UserFunction, part_of
 from tot_lab.core.records import Ended, Line, Note, Record
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Budget, editing
+from tot_lab.core.thinking import Budget
 from tot_lab.driver import Driver
 from tot_lab.journal import Header, read_journal
 from tot_lab.models import Cache, Gateway, Role, model_named
 from tot_lab.models.cache import Mode
 from tot_lab.models.checking import Check, check
+from tot_lab.models.gateway import identity_of
 from tot_lab.models.keys import DrawScope
-from tot_lab.models.roles import roles_of
+from tot_lab.models.roles import assigned, roles_of
 from tot_lab.models.stack import Endpoint
 from tot_lab.recorder import Recorder
 from tot_lab.run import Run, budget_of, replies_of, runnable
 
 
 class Estimate(NamedTuple):
-    """What a run would ask. calls: at most, None without a bound. cached: how many of them the cache
-    answers, from the first on. whole: whether these are all, so that the run would pay nothing."""
+    """What a run would ask. calls: at most, None without a bound. cached: how many the cache answers,
+    as far as the search can be followed. whole: whether these are all, so that it would pay nothing."""
 
     calls: int | None
     cached: int
@@ -107,19 +109,15 @@ class Lab:
     def replaying(self) -> Lab:
         """This lab with no network: each call is answered from the cache, and one that it does not
         know ends the run with `CacheMiss`."""
-        return self._with(mode="replay")
-
-    def _with(self, **changed: Any) -> Lab:
-        same = {
-            "roles": self.gateway.roles,
-            "runs": self.runs,
-            "cache": self.gateway.given_cache,
-            "mode": self.gateway.mode,
-            "draws": self.gateway.draws,
-            "spend": self.gateway.purse.cap,
-            "timeout": self.timeout,
-        }
-        return Lab(self.model, **{**same, **changed})
+        return Lab(
+            self.model,
+            roles=self.gateway.roles,
+            runs=self.runs,
+            cache=self.gateway.given_cache,
+            mode="replay",
+            draws=self.gateway.draws,
+            timeout=self.timeout,
+        )
 
     async def check(self) -> Check:
         """What the lab's model and its server can do, found by really asking about ten small things
@@ -134,19 +132,18 @@ class Lab:
         """What `strategy` would ask about `task`: nothing is sent, and nothing is recorded."""
         self._check(strategy, task, None, repeat)
         known = Recorder(header=self._header(strategy, task, None, repeat))
-        cached = 0
+        cached = unknown = 0
 
         async def look(call: Call, wire: Wire) -> Reply:
-            nonlocal cached
+            nonlocal cached, unknown
             reply = self.gateway.known(call)
             cached += reply is not None
+            unknown += reply is None
             return reply or Reply(error="budget:calls")
 
         driver = Driver(look, known, repeat=repeat, in_order=True)
-        answer = strategy.think(task.hidden())
-        assigned = self.gateway.assigned
-        await driver.drive(answer if assigned is None else editing(assigned, answer))
-        return Estimate(strategy.max_calls(task), cached, not driver.spent)
+        await driver.drive(assigned(self.gateway.roles, strategy.think(task.hidden())))
+        return Estimate(strategy.max_calls(task), cached, unknown == 0)
 
     async def run(
         self,
@@ -222,9 +219,7 @@ class Lab:
             self.last = Run(header, lines, path)
             return self.last
         strategy, task = runnable(header, strategy, task)
-        mine = {name: role.settings() for name, role in self.gateway.roles.items()}
-        if header.roles != mine:
-            raise ValueError(f"{path}: this run was made with roles={header.roles}; this lab has {mine}")
+        self._check_same(path, header)
         self.gateway.open()
         if len(kept) < len(lines):
             with path.open("rb") as file:
@@ -244,6 +239,18 @@ class Lab:
         if repeat < 0:
             raise ValueError(f"repeat must be 0 or more, not {repeat}")
 
+    def _check_same(self, path: Path, header: Header) -> None:
+        """A ValueError unless this lab asks what the run's lab asked. A function of your own may have
+        changed: then the record, which must come again, tells."""
+        roles = {name: role.settings() for name, role in self.gateway.roles.items()}
+        for what, then, now in (
+            ("model", _who(header.model), _who(self.gateway.settings)),
+            ("roles", header.roles, roles),
+            ("draws", header.draws, self.gateway.draws),
+        ):
+            if then != now:
+                raise ValueError(f"{path}: this run was made with {what}={then!r}; this lab has {now!r}")
+
     async def _drive(
         self,
         recorder: Recorder,
@@ -257,9 +264,6 @@ class Lab:
     ) -> Run:
         if watch is not None:
             recorder.watchers.append(watch)
-        thinking = strategy.think(task.hidden())
-        if self.gateway.assigned is not None and hasattr(thinking, "send"):
-            thinking = editing(self.gateway.assigned, thinking)
         driver = Driver(
             self.gateway.ask,
             recorder,
@@ -269,7 +273,7 @@ class Lab:
             replies=replies,
         )
         try:
-            await driver.drive(thinking)
+            await driver.drive(assigned(self.gateway.roles, strategy.think(task.hidden())))
         finally:
             run = self.last = Run(recorder.header, recorder.lines, recorder.path)
             run.__dict__.update(task=task, strategy=strategy)  # with their functions
@@ -328,6 +332,11 @@ class Stream:
                 await asyncio.wait([running])
             if running.cancelled() or running.exception() is not None:
                 self.run = kept[0] if kept else None
+
+
+def _who(model: dict[str, Any]) -> Any:
+    """Which model these settings are of, as far as a resumed run must have the same."""
+    return "a function" if model.get("kind") == UserFunction.kind else identity_of(part_of(model))
 
 
 def _resumable(lines: list[Line]) -> list[Line] | None:

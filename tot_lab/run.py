@@ -14,18 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.core.calls import Call, Reply, Wire, refused
-from tot_lab.core.parts import needs_functions, part_of
+from tot_lab.core.parts import UserFunction, needs_functions, part_of
 from tot_lab.core.records import Ended, Line, Note, Position, Record, canonical
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task
-from tot_lab.core.thinking import Budget, editing
+from tot_lab.core.thinking import Budget
 from tot_lab.core.tree import Node, Tree
 from tot_lab.driver import Driver
 from tot_lab.journal import Header, JournalError, read_journal, write_journal
 from tot_lab.models import Cache, model_named
-from tot_lab.models.gateway import identity_from, identity_of
-from tot_lab.models.keys import Request, key_of, request_of
-from tot_lab.models.roles import assigning, roles_from
+from tot_lab.models.gateway import identity_of, settings_of
+from tot_lab.models.keys import Request, in_order, key_of, request_of
+from tot_lab.models.roles import assigned, roles_from
+from tot_lab.models.stack import Endpoint
 from tot_lab.recorder import Divergence, Recorder
 
 if TYPE_CHECKING:
@@ -222,9 +223,11 @@ class Run:
         loaded."""
         replies = replies_of(self.lines)
         if (cache := cache or self.cache) is not None:
-            for position, request in requests_of(self):
+            for position, request, real in requests_of(self):
                 if position in replies and replies[position].error is None:
                     known = list(cache.replies(key_of(request)))
+                    if not known and not real:
+                        continue  # it costs nothing to ask, and is not always kept
                     if not known:
                         place = ".".join(map(str, position))
                         lacking = f"at position {place}: a call that {cache.path} does not hold"
@@ -243,12 +246,10 @@ class Run:
             replies=replies,
             in_order=self.error is None,
         )
-        thinking = strategy.think(task.hidden())
-        if self.header.roles:
-            thinking = editing(assigning(roles_from(self.header.roles)), thinking)
+        roles = roles_from(self.header.roles)
         try:
             try:
-                await driver.drive(thinking)
+                await driver.drive(assigned(roles, strategy.think(task.hidden())))
             except Exception as error:
                 if isinstance(error, Divergence) or self.error is None:
                     raise
@@ -350,22 +351,28 @@ def replies_of(lines: Sequence[Line]) -> dict[Position, Reply]:
     return {line.p: line.e for line in lines if isinstance(line.e, Reply)}
 
 
-def requests_of(run: Run) -> Iterator[tuple[Position, Request]]:
-    """Each call of `run` as the cache knows it, by its position."""
+def requests_of(run: Run) -> Iterator[tuple[Position, Request, bool]]:
+    """Each call of `run` as the cache knows it, by its position, and whether a real model was asked.
+    A search of a person's own has none."""
     models: dict[str | None, dict[str, Any]] = {}
-    for line in run.lines:
+    for line in run.lines if run.header.model else ():
         if isinstance(call := line.e, Call) and line.p:
             if call.model not in models:
-                models[call.model] = _identity(run.header, call.model)
-            yield line.p, request_of(call, models[call.model], run.header.draws)
+                models[call.model] = _settings(run.header, call.model)
+            settings = models[call.model]
+            part = None if settings["kind"] == UserFunction.kind else part_of(settings)
+            identity = in_order(settings) if part is None else identity_of(part)
+            yield line.p, request_of(call, identity, run.header.draws), isinstance(part, Endpoint)
 
 
-def _identity(header: Header, name: str | None) -> dict[str, Any]:
+def _settings(header: Header, name: str | None) -> dict[str, Any]:
+    """Those of the model that a call names."""
     if name is None:
-        return identity_from(header.model)
+        return header.model
     if name.startswith("@"):
-        return identity_from(header.roles[name[1:]]["model"])
-    return identity_of(model_named(name))
+        settings: dict[str, Any] = header.roles[name[1:]]["model"]
+        return settings
+    return settings_of(model_named(name))
 
 
 def budget_of(header: Header) -> Budget | None:

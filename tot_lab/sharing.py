@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from tot_lab.core.calls import Reply
 from tot_lab.models.cache import Cache
-from tot_lab.models.entries import Entry, export, packed
+from tot_lab.models.entries import DamagedEntry, Entry, export, packed, reply_in
 from tot_lab.models.keys import key_of
-from tot_lab.models.store import CacheError, Store
+from tot_lab.models.store import CacheError, Foreign, Store
 from tot_lab.run import Run, replies_of, requests_of
 
 
@@ -28,9 +29,17 @@ class Held(NamedTuple):
     cost: float | None
 
 
-def keys_used(runs: Iterable[Run]) -> set[str]:
-    """The keys of all calls of `runs`."""
-    return {key_of(request) for run in runs for _, request in requests_of(run)}
+def used(runs: Iterable[Run]) -> dict[str, list[Reply]]:
+    """The calls of `runs`: by their keys, the answers that they had."""
+    found: dict[str, list[Reply]] = {}
+    for run in runs:
+        replies = replies_of(run.lines)
+        for position, request, _ in requests_of(run):
+            answers = found.setdefault(key_of(request), [])
+            reply = replies.get(position)
+            if reply is not None and reply.error is None and reply not in answers:
+                answers.append(reply)
+    return found
 
 
 def held(cache: Cache) -> Held:
@@ -48,38 +57,41 @@ def held(cache: Cache) -> Held:
 
 
 def export_calls(path: str | os.PathLike[str], runs: Sequence[Run], cache: Cache) -> int:
-    """Write the calls of `runs` to one file; how many. Calls that failed are in the runs' journals
-    alone. Raises `CacheError` when an answer that a run had is not in the cache."""
+    """Write the calls of `runs` to one file, with the answers that these runs had; how many. Calls
+    that failed are in the runs' journals alone. Raises `CacheError` when an answer of a real model is
+    not in the cache, or two runs had two answers to one call."""
+    real = {key_of(request) for run in runs for _, request, is_real in requests_of(run) if is_real}
     entries: dict[str, Entry] = {}
-    for run in runs:
-        answered = {position for position, reply in replies_of(run.lines).items() if reply.error is None}
-        for position, request in requests_of(run):
-            key = key_of(request)
-            if key in entries:
-                continue
-            entry = cache.entry(key)
-            if entry is not None:
-                entries[key] = entry
-            elif position in answered:
-                place = ".".join(map(str, position))
-                raise CacheError(f"run {run.id}: the call at position {place} is not in {cache.path}")
+    for key, replies in used(runs).items():
+        if len(replies) > 1:
+            raise CacheError(f"these runs had two answers to call {key[:12]}…: export them to two files")
+        entry = cache.entry(key, replies)
+        if entry is not None and replies:
+            entries[key] = entry
+        elif replies and key in real:
+            raise CacheError(f"the call {key[:12]}… of these runs is not in {cache.path}")
     export(path, entries.items(), [run.id for run in runs])
     return len(entries)
 
 
 def take_in(cache: Cache, other: Cache) -> tuple[int, int]:
-    """Add the calls of `other`, all checked; (how many were new, how many there already). Every
-    entry is looked at before the first is written."""
-    found: list[tuple[str, Entry]] = []
+    """Add the calls of `other`, all checked; (how many were new, how many there already). Nothing is
+    written when one of them would not be served. A damaged one here is replaced."""
+    new: list[tuple[str, Entry]] = []
+    known = 0
     for key, entry in other.entries():
         if isinstance(entry, CacheError):
             raise entry
-        found.append((key, entry))
-    if cache.newest is None:
-        raise CacheError(f"{cache.path} is an exported file, which is only read")
-    waiting = [cache.newest.put(key, packed(entry)) for key, entry in found if cache.reply(key) is None]
-    new = sum(done.result() for done in waiting)
-    return new, len(found) - new
+        try:
+            there = cache.reply(key) is not None
+        except DamagedEntry:
+            there = False
+        known += there
+        if not there:
+            new.append((key, entry))
+    for done in [cache.put(key, packed(entry), replace=True) for key, entry in new]:
+        done.result()
+    return len(new), known
 
 
 def verify(cache: Cache) -> list[str]:
@@ -87,18 +99,25 @@ def verify(cache: Cache) -> list[str]:
     return [str(entry) for _, entry in cache.entries() if isinstance(entry, CacheError)]
 
 
-def prune(cache: Cache, kept: set[str], *, really: bool) -> int:
-    """Forget every call but those of the keys in `kept`, and the old answers to these that newer
-    ones replaced; how many. Without `really` they are only counted. Runs keep their own replies."""
+def prune(cache: Cache, kept: dict[str, list[Reply]], *, really: bool) -> int:
+    """Forget every answer but those in `kept`, as `used` gives them; how many. Without `really` they
+    are only counted. Runs keep their own replies."""
     gone = 0
-    seen: set[str] = set()
     for store in cache.stores:
         if not isinstance(store, Store):
             raise CacheError(f"{cache.path} is an exported file, which is only read")
-        here = list(store)
-        lost = [key for key in here if key not in kept or key in seen]
-        seen.update(here)
+        lost = [key for key in store if not _is_kept(store, key, kept)]
         if really:
             store.delete(lost)
         gone += len(lost)
     return gone
+
+
+def _is_kept(store: Store, key: str, kept: dict[str, list[Reply]]) -> bool:
+    if isinstance(key, Foreign):
+        return True  # not ours
+    data = store.get(key) if key in kept else None
+    try:
+        return data is not None and reply_in(key, data) in kept[key]
+    except DamagedEntry:
+        return False

@@ -16,8 +16,9 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from datetime import UTC, datetime
-from difflib import SequenceMatcher
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -25,10 +26,10 @@ from typing import Literal, Protocol, get_args
 
 from tot_lab.core.calls import Call, Reply, Wire
 from tot_lab.files import data_folder
-from tot_lab.models.entries import Entry, Exported, packed, reply_in, unpacked
+from tot_lab.models.entries import DamagedEntry, Entry, Exported, packed, reply_in, unpacked
 from tot_lab.models.keys import SCHEMA, Request, differences, key_of
 from tot_lab.models.stack import Backend
-from tot_lab.models.store import CacheError, Store
+from tot_lab.models.store import CacheError, Foreign, Store
 from tot_lab.version import __version__
 
 Mode = Literal["auto", "off", "refresh", "replay"]
@@ -53,11 +54,11 @@ class Readable(Protocol):
 class Cache:
     """Known answers: a folder of them that grows, or one exported file, which is only read.
 
-    path: a folder (made when there is none), or a `.jsonl.gz` that `tot-lab cache export` wrote.
-        None = `$TOT_LAB_CACHE`, else `tot_lab/calls` in the user's data directory.
+    path: a folder, or a `.jsonl.gz` that `tot-lab cache export` wrote. None = `$TOT_LAB_CACHE`, else
+        `tot_lab/calls` in the user's data directory. create: whether to make a folder that is not there.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, create: bool = True) -> None:
         self.path = default_folder() if path is None else Path(path)
         self.stores: list[Readable] = []
         """Where answers are looked for, newest first."""
@@ -65,22 +66,30 @@ class Cache:
         if self.path.is_file() or self.path.suffix == ".gz":
             self.stores = [Exported(self.path)]
             return
-        numbers = sorted(int(found.name) for found in self.path.glob("[0-9]*") if found.name.isdigit())
-        stores = [Store(self.path / str(number)) for number in reversed(numbers or [1])]
-        self.newest = stores[0]
+        numbers = sorted(int(file.parent.name) for file in self.path.glob("*/cache.db") if _numbered(file))
+        stores = [Store(self.path / str(number)) for number in reversed(numbers)]
+        if not stores and create:
+            stores = [Store(self.path / "1")]
+        self.newest = stores[0] if stores else None
         self.stores = list(stores)
 
     def renewed(self) -> Cache:
-        """This cache with a new store, which alone is read and written: for `refresh`."""
+        """A new store, which alone is read and written here: for `refresh`. To this cache it is the
+        newest from now on."""
         if self.newest is None:
             raise CacheError(f"{self.path}: an exported file is only read; import it into a folder first")
-        number = int(self.newest.folder.name) + 1
-        while (self.path / str(number)).exists():  # another process refreshes too
+        number = int(self.newest.folder.name)
+        made = False
+        while not made:
             number += 1
+            with suppress(FileExistsError):  # of another process that refreshes too
+                (self.path / str(number)).mkdir(mode=0o700)
+                made = True
         fresh = object.__new__(Cache)
         fresh.path = self.path
-        fresh.newest = Store(self.path / str(number))
+        fresh.newest = self.newest = Store(self.path / str(number))
         fresh.stores = [fresh.newest]
+        self.stores.insert(0, fresh.newest)
         return fresh
 
     def reply(self, key: str) -> Reply | None:
@@ -96,19 +105,16 @@ class Cache:
             if (data := store.get(key)) is not None:
                 yield reply_in(key, data)
 
-    def entry(self, key: str) -> Entry | None:
-        """All that is kept under `key`, the newest; else as `reply`."""
-        for store in self.stores:
-            if (data := store.get(key)) is not None:
-                return unpacked(key, data)
-        return None
+    def entry(self, key: str, replies: Sequence[Reply] = ()) -> Entry | None:
+        """All that is kept under `key`: of several answers one of `replies`, else the newest."""
+        found = [unpacked(key, data) for store in self.stores if (data := store.get(key)) is not None]
+        return next((entry for entry in found if entry.reply in replies), found[0] if found else None)
 
-    async def keep(self, key: str, entry: Entry, *, replace: bool = False) -> None:
-        """Keep an answer; it is on the disk when this returns. An answer that is there already
-        stays, unless `replace`. Raises OSError, `CacheError`."""
+    def put(self, key: str, data: bytes, *, replace: bool = False) -> Future[bool]:
+        """Keep an entry's bytes; see `Store.put`."""
         if self.newest is None:
-            raise CacheError(f"{self.path}: an exported file is only read")
-        await asyncio.wrap_future(self.newest.put(key, packed(entry), replace=replace))
+            raise CacheError(f"{self.path}: there is no folder to write to; an exported file is only read")
+        return self.newest.put(key, data, replace=replace)
 
     def entries(self) -> Iterator[tuple[str, Entry | CacheError]]:
         """Every entry by its key, newest store first; in place of one that cannot be served, why."""
@@ -116,6 +122,9 @@ class Cache:
         for store in self.stores:
             for key in store:
                 if key in seen:
+                    continue
+                if isinstance(key, Foreign):
+                    yield key, DamagedEntry(f"{self.path}: a row that tot_lab did not write; it was not read")
                     continue
                 seen.add(key)
                 try:
@@ -126,22 +135,18 @@ class Cache:
                     yield key, error
 
     def nearest(self, request: Request) -> tuple[str, Entry] | None:
-        """The entry that is most like `request`: the same prompt with other settings, or else the
-        prompt that shares most of its text."""
+        """The entry that is most like `request`: the same prompt with the fewest other settings, or
+        else the prompt that begins and ends like it the longest."""
         text = _prompt(request)
         best: tuple[tuple[float, int], str, Entry] | None = None
-        matcher = SequenceMatcher(autojunk=False)
-        matcher.set_seq2(text[-2000:])  # what is asked stands at the end
         for key, entry in self.entries():
             if isinstance(entry, CacheError):
                 continue
             likeness = 1.0
             if entry.request.messages != request.messages:
-                matcher.set_seq1(_prompt(entry.request)[-2000:])
-                least = best[0][0] if best else 0.0
-                if matcher.real_quick_ratio() <= least or matcher.quick_ratio() <= least:
-                    continue
-                likeness = 0.999 * matcher.ratio()
+                other = _prompt(entry.request)
+                same = _same(text, other) + _same(text[::-1], other[::-1])
+                likeness = 0.99 * min(1.0, same / max(len(text), len(other), 1))
             rank = (likeness, -len(differences(request, entry.request)))
             if best is None or rank > best[0]:
                 best = (rank, key, entry)
@@ -166,9 +171,9 @@ def default_folder() -> Path:
 
 
 class Cached:
-    """The layer of the stack: what is known is not asked again.
+    """The layer of the stack that looks: what is known is not asked again.
 
-    key: of a call, `request`: what it is the key of. mode: see `Mode`, `off` excepted.
+    request: what a call is to the cache. mode: see `Mode`, `off` excepted.
     """
 
     def __init__(self, inner: Backend, cache: Cache, request: Callable[[Call], Request], mode: Mode) -> None:
@@ -183,42 +188,69 @@ class Cached:
         (call,) = calls
         request = self.request(call)
         key = key_of(request)
-        damaged = False
         try:
             known = self.cache.reply(key)
-        except CacheError as error:
-            if self.mode == "replay" or not str(error).startswith("cache entry"):
+        except DamagedEntry as error:
+            if self.mode == "replay":
                 raise
             wire.note("call.damaged", entry=key, error=str(error))
             warnings.warn(f"{error}; the model is asked again", RuntimeWarning, stacklevel=2)
-            known, damaged = None, True
+            known = None
         if known is not None:
             wire.paid = 0.0
             wire.note("call.cached")
             return [known]
         if self.mode == "replay":
             raise CacheMiss(_missed(self.cache, call, request))
+        return await self.inner.answer(calls, wire)
+
+
+class Kept:
+    """The layer of the stack that keeps: a reply is on the disk before anybody goes on with it.
+
+    It stands right above the request and keeps what comes, also for those who do not wait any more:
+    it was paid for. Where another was first, theirs is the answer.
+    """
+
+    def __init__(self, inner: Backend, cache: Cache, request: Callable[[Call], Request]) -> None:
+        self.inner = inner
+        self.cache = cache
+        self.request = request
+
+    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+        """The replies, as the cache holds them from now on."""
         began = time.perf_counter()
-        (reply,) = await self.inner.answer(calls, wire)
-        if reply.error is None and wire.paid is None:  # not one that another call pays for and keeps
-            entry = Entry(
-                SCHEMA,
-                request,
-                reply,
-                time.perf_counter() - began,
-                _now(),
-                _versions("litellm" in sys.modules),
-            )
+        replies = list(await self.inner.answer(calls, wire))
+        wire.note("call.answered")
+        seconds = time.perf_counter() - began
+        waiting: list[tuple[int, str, bytes, asyncio.Future[bool]]] = []
+        for place, (call, reply) in enumerate(zip(calls, replies, strict=True)):
+            if reply.error is None:
+                request = self.request(call)
+                key = key_of(request)
+                versions = _versions("litellm" in sys.modules)
+                data = packed(Entry(SCHEMA, request, reply, seconds, _now(), versions))
+                waiting.append((place, key, data, asyncio.wrap_future(self.cache.put(key, data))))
+        for place, key, data, done in waiting:
             try:
-                await self.cache.keep(key, entry, replace=damaged)
-            except OSError as error:
+                if not await done:
+                    replies[place] = await self._first(key, data) or replies[place]
+            except (OSError, CacheError) as error:
                 wire.note("call.unstored", error=str(error))
                 warnings.warn(
                     f"an answer could not be kept ({error}); the run goes on, and holds it",
                     RuntimeWarning,
                     stacklevel=2,
                 )
-        return [reply]
+        return replies
+
+    async def _first(self, key: str, data: bytes) -> Reply | None:
+        """The answer that was there already; None when it was damaged, and is now replaced."""
+        try:
+            return self.cache.reply(key)
+        except DamagedEntry:
+            await asyncio.wrap_future(self.cache.put(key, data, replace=True))
+            return None
 
 
 def _missed(cache: Cache, call: Call, request: Request) -> str:
@@ -238,14 +270,29 @@ def _missed(cache: Cache, call: Call, request: Request) -> str:
     return "\n".join(said)
 
 
+def _numbered(file: Path) -> bool:
+    return file.parent.name.isascii() and file.parent.name.isdigit()
+
+
+def _same(one: str, other: str) -> int:
+    """How many characters two texts begin with in common."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 def _prompt(request: Request) -> str:
     return "\n\n".join(message.content for message in request.messages)
 
 
 def _where(here: str, there: str, most: int = 60) -> str:
     """Where two prompts part."""
-    pairs = enumerate(zip(here, there, strict=False))
-    same = next((k for k, (a, b) in pairs if a != b), min(len(here), len(there)))
+    same = _same(here, there)
     start = max(0, same - 20)
     return f"from character {same}: {here[start : same + most]!r} here, {there[start : same + most]!r} there"
 

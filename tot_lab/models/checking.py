@@ -141,7 +141,7 @@ async def check(endpoint: Endpoint) -> Check:
             f"of {endpoint.concurrency} calls at the same time only {concurrency} are answered so"
         )
     problems += window_problem
-    if (await asyncio.to_thread(endpoint.need, [_call("")])).usd is None:
+    if endpoint.need([_call("")]).usd is None:
         problems.append("no price is known: costs are unknown, and a cap on USD cannot be kept")
     return found._replace(
         slots=slots, tokens_per_second=speed, concurrency=concurrency, problems=tuple(problems)

@@ -25,6 +25,10 @@ from tot_lab.models.store import CacheError
 from tot_lab.version import __version__
 
 
+class DamagedEntry(CacheError):
+    """An entry that is not served; the message names it."""
+
+
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is kept of a call. seconds: until its reply, queueing included. stored: ISO 8601, UTC.
     versions: of tot_lab, Python, and litellm where it was used."""
@@ -46,7 +50,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 _entry_of = msgspec.json.Decoder(Entry).decode
 _answer_of = msgspec.json.Decoder(_Answer).decode
-_encoded = msgspec.json.Encoder(order="deterministic").encode
+_encoded = msgspec.json.Encoder().encode
 _CHECKSUM = 16  # bytes
 
 
@@ -64,7 +68,7 @@ def unpacked(key: str, data: bytes) -> Entry:
     a `CacheError` that names it."""
     entry: Entry = _checked(key, data, _entry_of)
     if key_of(entry.request) != key:
-        raise CacheError(f"cache entry {key[:12]}… holds the answer to another request")
+        raise DamagedEntry(f"cache entry {key[:12]}… holds the answer to another request")
     return entry
 
 
@@ -77,13 +81,13 @@ def reply_in(key: str, data: bytes) -> Reply:
 def _checked(key: str, data: bytes, decode: Callable[[Any], Any]) -> Any:
     body = memoryview(data)[_CHECKSUM:]
     if hashlib.sha256(body).digest()[:_CHECKSUM] != data[:_CHECKSUM]:
-        raise CacheError(f"cache entry {key[:12]}… is damaged: its checksum does not hold")
+        raise DamagedEntry(f"cache entry {key[:12]}… is damaged: its checksum does not hold")
     try:
         found = decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise CacheError(f"cache entry {key[:12]}… cannot be read: {error}") from None
+        raise DamagedEntry(f"cache entry {key[:12]}… cannot be read: {error}") from None
     if found.schema > SCHEMA:
-        raise CacheError(
+        raise DamagedEntry(
             f"cache entry {key[:12]}… is of schema {found.schema}, written by a newer tot_lab; this one "
             f"({__version__}) reads up to {SCHEMA}"
         )
@@ -125,11 +129,12 @@ class Exported:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         try:
-            data = Path(path).read_bytes()
-        except OSError as error:
-            raise CacheError(f"{path} cannot be opened: {error.strerror}") from None
-        try:
-            head, _, body = gzip.decompress(data).partition(b"\n")
+            with gzip.open(path) as file:
+                # More than any prompts come to is a bomb.
+                most = max(64 * 2**20, 200 * Path(path).stat().st_size)
+                head, body = file.readline(2**20), file.read(most)
+                if len(body) == most:
+                    raise CacheError(f"{path} would be more than {most:,} bytes; it was not read")
             self.manifest = _manifest_of(head)
             if self.manifest.tot_lab_calls > SCHEMA:
                 raise CacheError(f"{path}: written by a newer tot_lab ({self.manifest.version})")
@@ -138,6 +143,10 @@ class Exported:
             lines = _lines_of(body)
         except (gzip.BadGzipFile, EOFError, zlib.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise CacheError(f"{path} is no file of calls, or a damaged one: {error}") from None
+        except OSError as error:
+            raise CacheError(f"{path} cannot be opened: {error.strerror}") from None
+        if len(lines) != self.manifest.calls:
+            raise CacheError(f"{path} is damaged: it holds {len(lines)} calls, not {self.manifest.calls}")
         self._held = {line.key: _with_checksum(bytes(line.entry)) for line in lines}
         for key, data in self._held.items():
             unpacked(key, data)

@@ -29,8 +29,8 @@ class Flight:
     async def join(self, wire: Wire) -> Sequence[Reply]:
         """Wait for its replies."""
         self.wires.append(wire)
-        if self.state == "call.queued":
-            wire.note(self.state)
+        if self.state in ("call.queued", "call.retried"):
+            wire.note("call.queued")
         try:
             return await asyncio.shield(self.task)
         except asyncio.CancelledError:
@@ -64,13 +64,13 @@ class Flight:
 class SingleFlight:
     """The layer of the stack: equal calls under way at the same time are one request.
 
-    key: what calls must share to be equal.
+    key: what calls must share to be equal. flights: those under way, which several stacks share.
     """
 
-    def __init__(self, inner: Backend, key: Callable[[Call], str]) -> None:
+    def __init__(self, inner: Backend, key: Callable[[Call], str], flights: dict[str, Flight]) -> None:
         self.inner = inner
         self.key = key
-        self.flights: dict[str, Flight] = {}
+        self.flights = flights
 
     async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
         """The reply to the one call of `calls`."""

@@ -6,6 +6,7 @@ and a simulated model, which cost nothing, have the cache alone, and only where 
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -14,15 +15,16 @@ from typing import Any
 import msgspec
 
 from tot_lab.core.calls import Call, Model, Reply, Wire
-from tot_lab.core.parts import Part, UserFunction, part_of
-from tot_lab.models.cache import MODES, Cache, Cached, Mode
-from tot_lab.models.flight import SingleFlight
+from tot_lab.core.parts import Part, UserFunction
+from tot_lab.models.cache import MODES, Cache, Cached, Kept, Mode
+from tot_lab.models.entries import DamagedEntry
+from tot_lab.models.flight import Flight, SingleFlight
 from tot_lab.models.function import Function
-from tot_lab.models.keys import DrawScope, Request, key_of, request_of
+from tot_lab.models.keys import DrawScope, Request, in_order, key_of, request_of
 from tot_lab.models.limits import Limited
 from tot_lab.models.named import model_named
 from tot_lab.models.retries import Retried
-from tot_lab.models.roles import Role, assigning
+from tot_lab.models.roles import Role
 from tot_lab.models.samples import Samples
 from tot_lab.models.spending import Purse, Spending
 from tot_lab.models.stack import Backend, Endpoint
@@ -47,23 +49,24 @@ class Gateway:
             raise ValueError(f"draws must be 'state' or 'path', not {draws!r}")
         if spend is not None and not spend >= 0:
             raise ValueError(f"spend must be 0 or more USD, or None, not {spend!r}")
+        if mode == "off":
+            cache = None
         exported = cache.path if isinstance(cache, Cache) else Path(cache) if cache is not None else None
         if exported is not None and exported.is_file() and mode in ("auto", "refresh"):
             raise ValueError(
                 f"{exported} is an exported file, which is only read: mode='replay', or take it into a "
                 f"folder with `tot-lab cache import`"
             )
-        self.model = model
         self.roles = roles
         self.mode = mode
         self.draws = draws
         self.purse = Purse(spend)
-        self.assigned = assigning(roles) if roles else None
-        self.settings = settings_of(model)
         self.given_cache = cache
         self.opened: Cache | None = None
         """The cache, once it was used."""
+        self._flights: dict[str, Flight] = {}
         self._asking: dict[str | None, Callable[[Call, Wire], Awaitable[Reply]]] = {}
+        self.use(model)
 
     def open(self) -> None:
         """Open the cache if the lab's own model is to be cached, so that one that cannot be used
@@ -72,7 +75,9 @@ class Gateway:
             self.cache  # noqa: B018
 
     def use(self, model: Model | Endpoint) -> None:
-        """Another model for what no role takes."""
+        """From now on this is the lab's own model."""
+        if self._is_cached(model) and not isinstance(model, Part):
+            _check_function(model)
         self.model = model
         self.settings = settings_of(model)
         self._asking.pop(None, None)
@@ -86,9 +91,13 @@ class Gateway:
 
     def known(self, call: Call) -> Reply | None:
         """The reply that the cache holds for `call`, None when it does not."""
-        cache = self.cache
-        request = request_of(call, identity_of(self.model_of(call.model)), self.draws)
-        return None if cache is None else cache.reply(key_of(request))
+        model = self.model_of(call.model)
+        if not self._is_cached(model) or (self.mode == "refresh" and self.opened is None):
+            return None
+        try:
+            return self.cache.reply(key_of(request_of(call, identity_of(model), self.draws)))
+        except DamagedEntry:
+            return None
 
     def model_of(self, name: str | None) -> Model | Endpoint:
         """The model that a call names: None = the lab's own, `@ROLE` = that of a role."""
@@ -99,12 +108,12 @@ class Gateway:
         return model_named(name)
 
     @property
-    def cache(self) -> Cache | None:
-        """The cache, opened at its first use; None when it is off."""
-        if self.mode == "off":
-            return None
+    def cache(self) -> Cache:
+        """The cache, opened at its first use."""
         if self.opened is None:
-            cache = self.given_cache if isinstance(self.given_cache, Cache) else Cache(self.given_cache)
+            cache = self.given_cache
+            if not isinstance(cache, Cache):
+                cache = Cache(cache, create=self.mode != "replay")
             self.opened = cache.renewed() if self.mode == "refresh" else cache
         return self.opened
 
@@ -120,9 +129,10 @@ class Gateway:
         return asking
 
     def _is_cached(self, model: Model | Endpoint) -> bool:
-        """Simulated models and functions are so only where that was asked for."""
-        asked = isinstance(model, Endpoint) or self.given_cache is not None or self.mode == "replay"
-        return asked and self.mode != "off"
+        """Real models are, unless it is off; a simulated one or a function where that was asked for."""
+        if self.mode == "off" or isinstance(model, Endpoint):
+            return self.mode != "off"
+        return self.given_cache is not None or (self.mode == "replay" and not isinstance(model, Part))
 
     def _stack(self, model: Model | Endpoint) -> Backend:
         who = identity_of(model)
@@ -136,26 +146,38 @@ class Gateway:
         def but_for_its_draw(call: Call) -> str:
             return key(msgspec.structs.replace(call, draw=0))
 
-        stack: Backend
+        stack: Backend = Function(model) if not isinstance(model, Endpoint) else Retried(model, model)
         if isinstance(model, Endpoint):
-            stack = Limited(Retried(model, model), model)
-            stack = Samples(Spending(stack, model, self.purse), model.takes_n, but_for_its_draw)
-        else:
-            stack = Function(model)
-        stack = SingleFlight(stack, key)
-        return stack if self.cache is None else Cached(stack, self.cache, request, self.mode)
+            stack = Spending(Limited(stack, model), model, self.purse)
+        if self._is_cached(model):
+            stack = Kept(stack, self.cache, request)
+        if isinstance(model, Endpoint):
+            stack = Samples(stack, model.takes_n, but_for_its_draw)
+        stack = SingleFlight(stack, key, self._flights)
+        if self._is_cached(model):
+            stack = Cached(stack, self.cache, request, self.mode)
+        return stack
+
+
+def _check_function(model: Any) -> None:
+    """A ValueError for a function that cannot be told from others: its answers would be taken for
+    theirs."""
+    plain = inspect.isfunction(model) and model.__closure__ is None
+    if not plain or not UserFunction.of(model).source_sha256:
+        raise ValueError(
+            f"{model!r} cannot be cached: what it answers may depend on more than its source. Leave out "
+            f"cache=, or make it a tl.Part whose fields say what it depends on"
+        )
 
 
 def identity_of(model: Any) -> dict[str, Any]:
     """Which model this is, for the key of a call."""
-    return model.identity() if isinstance(model, Endpoint) else settings_of(model)
+    identity: dict[str, Any] = in_order(
+        model.identity() if isinstance(model, Endpoint) else settings_of(model)
+    )
+    return identity
 
 
 def settings_of(model: Any) -> dict[str, Any]:
     """How a header tells of a model: a part's settings, or a function by name and source hash."""
     return model.settings() if isinstance(model, Part) else UserFunction.of(model).settings()
-
-
-def identity_from(settings: dict[str, Any]) -> dict[str, Any]:
-    """The identity of the model that a header tells of."""
-    return settings if settings.get("kind") == UserFunction.kind else identity_of(part_of(settings))

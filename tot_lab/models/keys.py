@@ -9,6 +9,7 @@ forgot k would make all candidates of a tree search the same text.
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any, Literal
 
 import msgspec
@@ -24,7 +25,8 @@ DrawScope = Literal["state", "path"]
 
 class Request(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A call as the cache knows it: the fields of `Call` that can change its answer, and `model`,
-    the identity of the model and its endpoint. `at` is there under the draw scope `path` alone."""
+    the identity of the model and its endpoint, `in_order`. `at` is there under the draw scope `path`
+    alone."""
 
     schema: int
     model: dict[str, Any]
@@ -45,11 +47,12 @@ class Request(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     options: dict[str, Any] = {}
 
 
-_encoded = msgspec.json.Encoder(order="deterministic").encode
+_encoded = msgspec.json.Encoder().encode
 
 
 def request_of(call: Call, model: dict[str, Any], draws: DrawScope = "state") -> Request:
-    """`call` as a question to the model of that identity."""
+    """`call` as a question to the model of that identity. A setting that JSON cannot hold is a
+    ValueError that names it."""
     return Request(
         SCHEMA,
         model,
@@ -58,8 +61,7 @@ def request_of(call: Call, model: dict[str, Any], draws: DrawScope = "state") ->
         call.attempt,
         call.repeat,
         call.at if draws == "path" else "",
-        # 1 and 1.0 are one temperature, as is an int that a user typed for a float.
-        None if call.temperature is None else float(call.temperature),
+        None if call.temperature is None else float(call.temperature) + 0.0,  # 0, 0.0 and -0.0 are one
         call.max_tokens,
         call.stop,
         call.seed,
@@ -68,13 +70,34 @@ def request_of(call: Call, model: dict[str, Any], draws: DrawScope = "state") ->
         call.tools,
         call.tool_choice,
         call.effort,
-        call.options,
+        {name: _plain(name, call.options[name]) for name in sorted(call.options)} if call.options else {},
     )
 
 
 def key_of(request: Request) -> str:
-    """The key of `request`: sha256 of its canonical JSON, in hex."""
+    """The key of `request`: sha256 of its JSON, in hex. The fields stand in one order; inside a schema
+    or a tool the order of properties is kept, since a model writes them in it."""
     return hashlib.sha256(_encoded(request)).hexdigest()
+
+
+def in_order(value: Any) -> Any:
+    """`value` with the names of its objects sorted."""
+    if isinstance(value, dict):
+        return {name: in_order(value[name]) for name in sorted(value)}
+    return [in_order(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A setting in one form: 1.0 and numpy's 1 are 1."""
+    if type(value).__module__ == "numpy" and hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"the setting {name!r} is {value}")
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        return {key: _plain(name, value[key]) for key in sorted(value)}
+    return [_plain(name, item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def differences(asked: Request, stored: Request) -> list[str]:

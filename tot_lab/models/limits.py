@@ -13,7 +13,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from tot_lab.core.calls import Call, Reply, Wire
-from tot_lab.models.stack import Backend, Endpoint
+from tot_lab.models.stack import Backend, Endpoint, Listening
 
 MINUTE = 60.0
 
@@ -61,6 +61,10 @@ class Gate:
 
     def _let_in(self, tokens: int) -> None:
         self.under_way += 1
+        self.count(tokens)
+
+    def count(self, tokens: int) -> None:
+        """A request of so many tokens goes out now."""
         if self.limits.requests_per_minute is not None or self.limits.tokens_per_minute is not None:
             self.passed.append((asyncio.get_running_loop().time(), tokens))
             self.tokens += tokens
@@ -114,7 +118,9 @@ def gate_of(endpoint: Endpoint) -> Gate:
         endpoint.address, endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
     )
     gates = _GATES.setdefault(asyncio.get_running_loop(), {})
-    return gates.setdefault(limits, Gate(limits))
+    if limits not in gates:
+        gates[limits] = Gate(limits)
+    return gates[limits]
 
 
 class Limited:
@@ -127,9 +133,17 @@ class Limited:
     async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
         """The replies."""
         gate = gate_of(self.endpoint)
-        tokens = 0 if self.endpoint.tokens_per_minute is None else self.endpoint.need(calls).tokens
+        tokens = 0
+        if self.endpoint.tokens_per_minute is not None:
+            await self.endpoint.ready()
+            tokens = self.endpoint.need(calls).tokens
         await gate.enter(tokens, wire)
+
+        def hear(name: str) -> None:
+            if name == "call.retried":  # it goes out once more
+                gate.count(tokens)
+
         try:
-            return await self.inner.answer(calls, wire)
+            return await self.inner.answer(calls, Listening(wire, hear))
         finally:
             gate.leave()

@@ -75,6 +75,10 @@ class Local(Endpoint):
             "context_window": self.context_window,  # where a reply without max_tokens ends
         }
 
+    @property
+    def address(self) -> str:
+        return "this machine"
+
     def need(self, calls: Sequence[Call]) -> Need:
         return Need(self.context_window * len(calls), 0.0)
 

@@ -6,15 +6,18 @@ itself stands. So the record shows what was asked, and of whom.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tot_lab.core.calls import Call
 from tot_lab.core.parts import Part, part_of
+from tot_lab.core.thinking import Thinking, editing
 from tot_lab.models.stack import Endpoint
+
+T = TypeVar("T")
 
 ROLES = {
     "propose": ("propose", "sample"),
@@ -82,28 +85,28 @@ def roles_from(settings: Mapping[str, dict[str, Any]]) -> dict[str, Role]:
     return made
 
 
-def assigning(roles: Mapping[str, Role]) -> Callable[[Call], Call]:
-    """A function that fills in what `roles` say of a call."""
-    filled = {
+def assigned(roles: Mapping[str, Role], thinking: Thinking[T]) -> Thinking[T]:
+    """`thinking`, with what `roles` say filled in in every call that it makes."""
+    if not roles or not hasattr(thinking, "send"):  # the latter is for the driver to refuse
+        return thinking
+    settings = {
         role: {
-            "model": f"@{role}" if isinstance(settings.model, Part) else settings.model,
-            **{name: getattr(settings, name) for name in ("temperature", "max_tokens", "seed", "effort")},
+            "model": f"@{role}" if isinstance(given.model, Part) else given.model,
+            **{name: getattr(given, name) for name in ("temperature", "max_tokens", "seed", "effort")},
         }
-        for role, settings in roles.items()
+        for role, given in roles.items()
     }
 
-    def assigned(call: Call) -> Call:
+    def fill(call: Call) -> Call:
         role = _ROLE_OF.get(call.kind)
-        if role is None or role not in filled:
+        if role not in settings:
             return call
-        given = {
+        missing = {
             name: value
-            for name, value in filled[role].items()
+            for name, value in settings[role].items()
             if value is not None and getattr(call, name) is None
         }
-        options = roles[role].options
-        if options:
-            given["options"] = {**options, **call.options}
-        return msgspec.structs.replace(call, **given)
+        options = {**(roles[role].options or {}), **call.options}
+        return msgspec.structs.replace(call, **missing, options=options)
 
-    return assigned
+    return editing(fill, thinking)

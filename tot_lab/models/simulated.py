@@ -47,7 +47,7 @@ class Simulated(Part):
             [
                 self.seed,
                 [(message.role, message.content) for message in call.messages],
-                [call.model, call.temperature, call.seed, call.response_format],
+                [None, call.temperature, call.seed, call.response_format],  # not by what name it was called
                 [] if settled else [call.draw, call.repeat, *call.attempt],
             ],
             sort_keys=True,

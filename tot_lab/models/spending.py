@@ -1,52 +1,74 @@
 """Real money, kept under a cap.
 
 Rule: before a request is made, the most that it can cost is reserved; when its replies have come,
-what they cost is spent and the rest given back. A request that was cut off may have been charged:
-what it reserved counts as spent. Without a known price nothing can be kept, so nothing is asked.
+what they cost is spent and the rest given back. A request that was cut off after it was sent, and a
+reply that does not say what it used, may have been charged in full: what was reserved counts as
+spent. Without a known price nothing can be kept, so nothing is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import threading
 from collections.abc import Sequence
 
 from tot_lab.core.calls import Call, Reply, Wire
-from tot_lab.models.stack import Backend, Endpoint
+from tot_lab.models.stack import Backend, Endpoint, Listening
 
 REFUSED = "budget:spend"
 
 
 class Purse:
-    """What may be spent, in USD; shared by all requests of a lab. cap: None = no limit."""
+    """What may be spent, in USD; shared by all requests of a lab, in whatever thread they run.
+
+    cap: None = no limit.
+    """
 
     def __init__(self, cap: float | None) -> None:
         self.cap = cap
         self.spent = 0.0
-        self.reserved = 0.0
+        self._held: dict[object, tuple[asyncio.AbstractEventLoop, float]] = {}
         self._waiting: list[asyncio.Future[None]] = []
+        self._lock = threading.Lock()
 
-    async def reserve(self, most: float) -> bool:
-        """Set `most` aside, once requests under way leave room for it; False when they cannot."""
-        if self.cap is None:
-            return True
-        while self.spent + most <= self.cap:
-            if self.spent + self.reserved + most <= self.cap:
-                self.reserved += most
-                return True
-            settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(settled)
+    @property
+    def reserved(self) -> float:
+        """What requests under way may still come to."""
+        return math.fsum(most for _, most in self._held.values())
+
+    async def reserve(self, most: float, wire: Wire) -> object | None:
+        """Set `most` aside, once requests under way leave room for it; None when they cannot."""
+        loop = asyncio.get_running_loop()
+        while True:
+            with self._lock:
+                # A loop that was closed has left its requests behind.
+                self._held = {hold: held for hold, held in self._held.items() if not held[0].is_closed()}
+                if self.cap is None or self.spent + self.reserved + most <= self.cap:
+                    hold = object()
+                    self._held[hold] = (loop, most)
+                    return hold
+                if self.spent + most > self.cap:
+                    return None
+                settled: asyncio.Future[None] = loop.create_future()
+                self._waiting.append(settled)
+            wire.note("call.queued")
             await settled
-        return False
 
-    def settle(self, most: float, spent: float) -> None:
-        """Of `most` that was reserved, `spent` was."""
-        self.spent += spent
-        if self.cap is not None:
-            self.reserved -= most
+    def settle(self, hold: object, spent: float | None) -> None:
+        """What `hold` was for is over, and cost `spent`; None = all that was set aside."""
+        with self._lock:
+            most = self._held.pop(hold)[1]
+            self.spent += most if spent is None else spent
             waiting, self._waiting = self._waiting, []
-            for settled in waiting:
-                if not settled.done():
-                    settled.set_result(None)
+        for settled in waiting:
+            if not settled.get_loop().is_closed():
+                settled.get_loop().call_soon_threadsafe(_wake, settled)
+
+
+def _wake(settled: asyncio.Future[None]) -> None:
+    if not settled.done():
+        settled.set_result(None)
 
 
 class Spending:
@@ -61,17 +83,29 @@ class Spending:
         """The replies, or refusals by `budget:spend`."""
         most: float | None = 0.0
         if self.purse.cap is not None:
+            await self.endpoint.ready()
             most = self.endpoint.need(calls).usd
             if most is None:
                 name = self.endpoint.name
                 why = f"the price of {name} is not known, so spend= cannot be kept: give the model its price="
                 return [Reply(error=why) for _ in calls]
-        if not await self.purse.reserve(most or 0.0):
+        hold = await self.purse.reserve(most or 0.0, wire)
+        if hold is None:
             return [Reply(error=REFUSED) for _ in calls]
-        spent = most = most or 0.0
+        spent: float | None = 0.0
+
+        def hear(name: str) -> None:
+            nonlocal spent
+            if name == "call.sent":
+                spent = None
+            elif name == "call.retried":
+                spent = 0.0
+
         try:
-            replies = await self.inner.answer(calls, wire)
-            spent = sum(reply.cost or 0.0 for reply in replies)
+            replies = await self.inner.answer(calls, Listening(wire, hear))
+            share = (most or 0.0) / len(calls)
+            costs = [share if r.cost is None and r.error is None else r.cost or 0.0 for r in replies]
+            spent = math.fsum(costs)
             return replies
         finally:
-            self.purse.settle(most, spent)
+            self.purse.settle(hold, spent)

@@ -1,12 +1,13 @@
 """The model stack: what stands between a strategy's call and the model that answers it.
 
-    Cached         equal calls are answered from the disk                       cache.py
+    Cached         what is known is answered from the disk                      cache.py
     SingleFlight   equal calls under way are one request                        flight.py
     Samples        equal calls but for their draw are one request with `n`      samples.py
+    Kept           what comes is on the disk before anybody goes on with it     cache.py
     Spending       real money is kept under a cap                               spending.py
     Limited        so many requests at a time, and per minute                   limits.py
     Retried        what a provider fails at for a moment is tried again         retries.py
-    Endpoint       the adapter: one request to a real model                     litellm.py, local.py
+    Endpoint       the adapter: one request to a real model                     lite_llm/, local.py
 
 Rule: a backend wraps another and has one method, `answer`. It takes equal calls that differ at
 most in their draw, and the wire to tell of their way; it gives a reply for each, in their order.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import Field
@@ -33,6 +34,37 @@ class Backend(Protocol):
     async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
         """A reply to each of `calls`."""
         ...
+
+
+class Listening:
+    """A wire that tells everything on, and lets a layer hear what was told."""
+
+    def __init__(self, wire: Wire, hear: Callable[[str], None]) -> None:
+        self.wire = wire
+        self.hear = hear
+
+    @property
+    def paid(self) -> float | None:
+        """As on the wire below."""
+        return self.wire.paid
+
+    @paid.setter
+    def paid(self, amount: float | None) -> None:
+        self.wire.paid = amount
+
+    @property
+    def watched(self) -> bool:
+        """As on the wire below."""
+        return self.wire.watched
+
+    def note(self, name: str, **data: Any) -> None:
+        """Hear it, and tell it on."""
+        self.hear(name)
+        self.wire.note(name, **data)
+
+    def partial(self, text: str) -> None:
+        """Tell it on."""
+        self.wire.partial(text)
 
 
 class Failure(Exception):
@@ -97,8 +129,11 @@ class Endpoint(Part):
         """Whether several draws of `call` can be one request."""
         return False
 
+    async def ready(self) -> None:
+        """Load what `need` takes long to load, without holding up the event loop."""
+
     def need(self, calls: Sequence[Call]) -> Need:
-        """The most that one request for `calls` can use."""
+        """The most that one request for `calls` can use; after `ready` at once."""
         raise NotImplementedError
 
     @abstractmethod

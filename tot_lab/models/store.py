@@ -28,6 +28,10 @@ class CacheError(Halt):
     """The cache cannot be used as it is; the message names the folder or the entry."""
 
 
+class Foreign(str):
+    """Stands for a key that this project did not write, and that was not read."""
+
+
 class _PlainDisk(diskcache.Disk):  # type: ignore[misc]  # it has no types
     """Text for keys, bytes for values, both in the database; anything else is refused."""
 
@@ -37,9 +41,7 @@ class _PlainDisk(diskcache.Disk):  # type: ignore[misc]  # it has no types
         return key, True
 
     def get(self, key: Any, raw: Any) -> str:
-        if not raw or type(key) is not str:
-            raise CacheError(f"{self._directory}: a key that is not plain text; it was not read")
-        return key
+        return key if raw and type(key) is str else Foreign("(not plain text)")
 
     def store(self, value: Any, read: bool, key: Any = None) -> tuple[int, int, None, Any]:
         if type(value) is not bytes or read:
@@ -76,9 +78,12 @@ class Store:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.folder.chmod(0o700)  # the answers of a model are nobody else's business
+            if not self.folder.is_dir():
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # nobody else's business
+                self.folder.chmod(0o700)
             self._disk = diskcache.Cache(str(self.folder), timeout=60, disk=_PlainDisk, **_SETTINGS)
+        except sqlite3.OperationalError as error:  # a full disk, a folder that may not be written
+            raise CacheError(f"{self.folder}: the cache cannot be opened: {error}") from error
         except (sqlite3.Error, TypeError, diskcache.Timeout) as error:
             raise self._damaged(error) from error
         except OSError as error:
@@ -107,12 +112,13 @@ class Store:
         if os.getpid() != self._process:  # the writer's thread stayed in the parent
             self._prepare()
         done: Future[bool] = Future()
+        done.set_running_or_notify_cancel()  # what was handed in is written, whoever stops waiting for it
         with self._lock:
-            self._waiting.append((key, value, replace, done))
-            if len(self._waiting) == 1:
-                if self._writer is None:
-                    self._writer = ThreadPoolExecutor(1, thread_name_prefix="tot_lab-cache")
+            if self._writer is None:
+                self._writer = ThreadPoolExecutor(1, thread_name_prefix="tot_lab-cache")
+            if not self._waiting:
                 self._writer.submit(self._commit)
+            self._waiting.append((key, value, replace, done))
         return done
 
     def _commit(self) -> None:
@@ -135,13 +141,16 @@ class Store:
                 done.set_result(was_taken)
 
     def delete(self, keys: list[str]) -> None:
-        """Forget `keys`."""
-        with self._disk.transact():
-            for key in keys:
-                self._disk.delete(key)
+        """Forget `keys`. Raises OSError, `CacheError`."""
+        try:
+            with self._disk.transact():
+                for key in keys:
+                    self._disk.delete(key)
+        except (sqlite3.Error, diskcache.Timeout) as error:
+            raise self._unwritten(error) from error
 
     def __iter__(self) -> Iterator[str]:
-        """All keys, in the order of their text."""
+        """All keys, in the order of their text; in place of one that is no plain text a `Foreign`."""
         try:
             yield from self._disk.iterkeys()
         except sqlite3.Error as error:

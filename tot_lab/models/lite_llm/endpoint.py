@@ -1,0 +1,328 @@
+"""The part that a lab takes for a model of a provider or of a server: who is asked, and one request.
+
+Rule: litellm's retries, cache, log and downloads are off, and it is not needed before the first
+call: who is asked can be told without it. The key is no setting, and in nothing that is shown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
+from importlib import import_module
+from types import ModuleType
+from typing import Annotated, Any, ClassVar
+
+from pydantic import ConfigDict, Field, SecretStr, field_validator
+
+from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.core.reading import read_json
+from tot_lab.models.lite_llm.answers import Answers, streamed, whole
+from tot_lab.models.lite_llm.asking import messages_of, settings_of
+from tot_lab.models.lite_llm.failures import clean, failure_of, scrubbed
+from tot_lab.models.lite_llm.loading import end_with_this_loop, litellm_ready, load_litellm
+from tot_lab.models.lite_llm.naming import (
+    HOMES,
+    checked_url,
+    key_in_environment,
+    one_url,
+    provider_of,
+    url_in_environment,
+    whole_name,
+)
+from tot_lab.models.lite_llm.table import (
+    OLLAMA_WINDOW,
+    UNKNOWN_OUTPUT,
+    Price,
+    known_of,
+    price_in,
+    prompt_tokens,
+    resolved,
+    shared,
+    usd,
+)
+from tot_lab.models.stack import Endpoint, Failure, Need
+
+# Not Gemini, whose thinking models may refuse to give several candidates.
+_TAKE_N = {"openai", "azure", "hosted_vllm", "together_ai", "fireworks_ai", "xai"}
+_ONE_BY_ONE: set[tuple[str | None, str]] = set()  # servers that were seen to pass over n
+_FOREVER = 86_400.0  # seconds; the driver keeps the time
+_PLAIN = {"num_retries": 0, "max_retries": 0, "caching": False, "timeout": _FOREVER}
+
+Usd = Annotated[float, Field(ge=0)]
+
+
+class LiteLLM(Endpoint):
+    """A model by its litellm name.
+
+    model: `openai/gpt-4.1-mini`, `anthropic/…`, `gemini/…` or `google/…`, `ollama/qwen3:8b`,
+        `hosted_vllm/…`, …; the name of a provider alone is its default model. A name without a
+        provider is litellm's to know. Ollama is always asked through its chat interface.
+    api_base: URL of the server, where it is not the provider's own; without a name or password in it.
+    api_key: None = the provider's environment variable (`OPENAI_API_KEY`, …). It is no setting: it
+        is not recorded, and part of nothing that is shown.
+    context_window: tokens of prompt and reply together. Ollama is told to keep so many.
+    price: USD per million tokens of (prompt, reply), for a model that litellm's table lacks.
+    """
+
+    model_config = ConfigDict(hide_input_in_errors=True)  # which may be the key
+    kind: ClassVar[str] = "litellm"
+    model: Annotated[str, Field(min_length=1)]
+    api_base: str | None = None
+    api_key: Annotated[SecretStr | str | None, Field(exclude=True, repr=False)] = None
+    context_window: Annotated[int, Field(ge=1)] | None = None
+    price: Annotated[tuple[Usd, Usd], Field(strict=False)] | None = None
+
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return {"model": value} if isinstance(value, str) else value
+
+    @field_validator("api_base")
+    @classmethod
+    def _is_url(cls, base: str | None) -> str | None:
+        return None if base is None else checked_url(base)
+
+    @field_validator("api_key")
+    @classmethod
+    def _hidden(cls, key: SecretStr | str | None) -> SecretStr | None:
+        return SecretStr(key) if isinstance(key, str) else key
+
+    def settings(self) -> dict[str, Any]:
+        """The part as JSON-ready data, without the key."""
+        return {name: value for name, value in super().settings().items() if name != "api_key"}
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        return ((name, value) for name, value in super().__repr_args__() if name != "api_key")
+
+    # Who is asked.
+
+    @property
+    def name(self) -> str:
+        """The model's whole name, with its provider where one was named."""
+        return whole_name(self.model)
+
+    @property
+    def provider(self) -> str:
+        """The provider that the name names; "" where only litellm can tell."""
+        return provider_of(self.name)
+
+    @property
+    def base_url(self) -> str | None:
+        """The server's URL in one form: as given, or as litellm would take it from the environment."""
+        base = self.api_base or url_in_environment(self.provider)
+        return None if base is None else one_url(base)
+
+    @property
+    def is_providers_own(self) -> bool:
+        """Whether it is a provider's service, and not some server."""
+        return self.base_url is None and self.provider != "ollama_chat"
+
+    @property
+    def address(self) -> str:
+        """The server's URL, or the provider."""
+        return self.base_url or self.provider or self.name
+
+    def identity(self) -> dict[str, Any]:
+        """The model, the server, and the context window where the answer depends on it."""
+        identity: dict[str, Any] = {"model": self.name, "base_url": self.base_url}
+        if self.context_window is not None and self.provider == "ollama_chat":
+            identity["context_window"] = self.context_window
+        return identity
+
+    @property
+    def _key(self) -> str:
+        return self.api_key.get_secret_value() if isinstance(self.api_key, SecretStr) else ""
+
+    # What a request may need.
+
+    def takes_n(self, call: Call) -> bool:
+        """Whether several draws can be one request: an OpenAI-like server, and no seed, since the
+        draws of one request share theirs."""
+        refused = (self.base_url, self.name) in _ONE_BY_ONE
+        return call.seed is None and self.provider in _TAKE_N and not refused
+
+    async def ready(self) -> None:
+        """Load litellm, which takes seconds, in a thread."""
+        await litellm_ready()
+
+    def need(self, calls: Sequence[Call]) -> Need:
+        """Prompt tokens counted, and the longest replies. Without `ready` it may take seconds."""
+        litellm = load_litellm()
+        known = known_of(litellm, self.name)
+        longest = (
+            calls[0].max_tokens or known.get("max_output_tokens") or self.context_window or UNKNOWN_OUTPUT
+        )
+        prompt, output = prompt_tokens(litellm, self.name, calls[0]), len(calls) * int(longest)
+        price = self._price(litellm)
+        return Need(prompt + output, None if price is None else usd(price, prompt, output))
+
+    def known_window(self) -> int | None:
+        """Tokens of prompt that litellm's table gives the model; None when it is not there."""
+        known = known_of(load_litellm(), self.name).get("max_input_tokens")
+        return None if known is None else int(known)
+
+    def _price(self, litellm: ModuleType) -> Price | None:
+        return self.price or price_in(known_of(litellm, self.name))
+
+    def _check_window(self, litellm: ModuleType, call: Call) -> None:
+        """Raises `Failure` when the prompt cannot be held. A token is a byte at least, so that
+        counting is needed for long prompts alone."""
+        window, reply = self.context_window, call.max_tokens or 0
+        if window is None and self.provider == "ollama_chat":
+            window = OLLAMA_WINDOW
+        elif window is None:  # the provider counts the reply apart, or says so itself
+            window, reply = self.known_window(), 0
+        size = sum(len(message.content.encode("utf-8", "replace")) + 16 for message in call.messages)
+        size += len(json.dumps(call.tools)) if call.tools else 0
+        if not window or size + reply <= window:
+            return
+        counted = prompt_tokens(litellm, self.name, call)
+        if counted + reply > window:
+            hint = "" if self.context_window else "; say context_window=… if the model has a larger one"
+            room = f" and {reply} of the reply" if reply else ""
+            raise Failure(
+                f"about {counted} tokens of prompt{room} do not fit the context window of {window}{hint}"
+            )
+
+    # The request.
+
+    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+        """One request; a server that gives fewer replies than asked for is asked again for the
+        rest. Raises `Failure`; with several calls, one that alone came to nothing is an error."""
+        litellm = await litellm_ready()
+        await end_with_this_loop(litellm)
+        try:
+            answers = await self._answers(litellm, calls, wire)
+        except Exception as error:
+            failure = error if isinstance(error, Failure) else failure_of(litellm, error, self.address)
+            failure.message = scrubbed(failure.message, self._key)
+            failure.args = (failure.message,)
+            raise failure from None  # the chain holds requests with their headers
+        if not answers.choices:
+            raise Failure("the provider's answer holds no choices")
+        replies = self._replies(litellm, answers, calls)
+        if len(replies) < len(calls):
+            _ONE_BY_ONE.add((self.base_url, self.name))
+            wire.note("call.dropped", settings=["n"])
+            rest = calls[len(replies) :]
+            try:
+                replies += await self.answer(rest, wire)
+            except Failure as failure:  # what has come was paid for, and is not asked again
+                replies += [Reply(error=f"{self.name}: {failure.message}") for _ in rest]
+        return replies
+
+    async def _answers(self, litellm: ModuleType, calls: Sequence[Call], wire: Wire) -> Answers:
+        call = calls[0]
+        self._check_window(litellm, call)
+        name, provider = resolved(litellm, self.name)
+        settings = settings_of(litellm, name, provider, calls, wire)
+        sent = {
+            "model": self.name,
+            "messages": messages_of(call),
+            **_PLAIN,
+            **settings,
+            **self._way(provider),
+        }
+        if provider.startswith("ollama"):
+            # Else litellm asks the server about the model, in a request of its own that blocks.
+            litellm.model_cost.setdefault(f"ollama/{name}", {"litellm_provider": "ollama", "mode": "chat"})
+        if not wire.watched or len(calls) > 1 or call.logprobs:
+            return whole(await litellm.acompletion(**sent))
+        stream = await litellm.acompletion(**sent, stream=True, stream_options={"include_usage": True})
+        async with aclosing(stream):
+            return await streamed(stream, wire)
+
+    def _way(self, provider: str) -> dict[str, Any]:
+        """litellm's arguments for where it asks, and with which key."""
+        way: dict[str, Any] = {}
+        if provider in ("anthropic", "gemini"):
+            # Else its streams take a client that all loops share, and that cannot end with one.
+            clients = import_module("litellm.llms.custom_httpx.http_handler")
+            way["client"] = clients.get_async_httpx_client(
+                llm_provider=provider, params={"timeout": _FOREVER}
+            )
+        if self.context_window is not None and provider == "ollama_chat":
+            way["num_ctx"] = self.context_window
+        base = self.base_url
+        if base is not None:
+            way["api_base"] = base
+        if self._key:
+            way["api_key"] = self._key
+        elif base is not None and not key_in_environment(provider):
+            way["api_key"] = "none"  # a server of one's own wants no key, its client does
+        return way
+
+    def _replies(self, litellm: ModuleType, answers: Answers, calls: Sequence[Call]) -> list[Reply]:
+        choices = answers.choices[: len(calls)]
+        name, provider = resolved(litellm, self.name)
+        if answers.model and provider != "ollama_chat":  # where litellm names it in two ways
+            name = clean(answers.model)
+        replies = []
+        shares = self._shares(litellm, answers.usage, [choice.size for choice in choices])
+        for choice, (prompt, output, cost) in zip(choices, shares, strict=True):
+            problem = choice.problem and scrubbed(choice.problem, self._key)
+            if problem and len(calls) == 1:
+                raise Failure(problem)
+            replies.append(
+                Reply(
+                    "" if problem else choice.text or "",
+                    error=problem and f"{self.name}: {problem}",
+                    thinking=choice.thinking,
+                    model=name,
+                    input_tokens=prompt,
+                    output_tokens=output,
+                    cost=cost,
+                    finish=choice.finish,
+                    logprobs=choice.logprobs,
+                    tool_calls=choice.tool_calls,
+                )
+            )
+        return replies
+
+    def _shares(
+        self, litellm: ModuleType, usage: Any, sizes: Sequence[int]
+    ) -> list[tuple[int | None, int | None, float | None]]:
+        """Prompt tokens, reply tokens and USD of each reply, given their sizes: they sum to those of
+        the request, and the first takes what is left."""
+        if usage is None:
+            return [(None, None, None)] * len(sizes)
+        prompts = shared(int(usage.prompt_tokens or 0), [1] * len(sizes))
+        outputs = shared(int(usage.completion_tokens or 0), sizes)
+        price = self._price(litellm)
+        if price is None:
+            return [(prompt, output, None) for prompt, output in zip(prompts, outputs, strict=True)]
+        whole_cost = usd(price, sum(prompts), sum(outputs))
+        if self.price is None:  # with the discounts for what was cached, and the like
+            name, provider = resolved(litellm, self.name)
+            whole_cost = sum(
+                litellm.cost_per_token(model=name, custom_llm_provider=provider, usage_object=usage)
+            )
+        plain = [usd(price, prompt, output) for prompt, output in zip(prompts, outputs, strict=True)]
+        scale = whole_cost / sum(plain) if sum(plain) else 0.0
+        rest = [cost * scale for cost in plain[1:]]
+        return list(zip(prompts, outputs, [whole_cost - sum(rest), *rest], strict=True))
+
+    async def look(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
+        """The HTTP status and the JSON (None when it is none) of a page beside the model: `path`
+        below the server's URL, or with `/` at its beginning below its host. With `body` it is
+        posted. Raises `Failure` when there is no server."""
+        await litellm_ready()
+        httpx = import_module("httpx")
+        base = self.base_url or HOMES.get(self.provider)
+        if base is None:
+            return 404, None
+        url = f"{base}/{path}" if path[0] != "/" else base.removesuffix("/v1") + path
+        key = self._key or key_in_environment(self.provider)
+        headers = {"anthropic-version": "2023-06-01"} if self.provider == "anthropic" else {}
+        if key:
+            name = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}.get(self.provider)
+            headers |= {name: key} if name else {"authorization": f"Bearer {key}"}
+        try:
+            async with httpx.AsyncClient(timeout=20.0) as client:  # follows no redirect with the key
+                response = await client.request(
+                    "GET" if body is None else "POST", url, json=body, headers=headers
+                )
+                return response.status_code, read_json(response.text)
+        except httpx.HTTPError as error:
+            words = f"no answer from {self.address}: {str(error) or type(error).__name__}"
+            raise Failure(scrubbed(words, self._key), retry=True) from None

@@ -1,0 +1,125 @@
+"""What went wrong, as it was before litellm, and the keys that nobody may see.
+
+Rule: the HTTP status and the provider's own words are dug out of what litellm raised; whether it may
+go better later follows from them alone. No text that holds a key leaves this package.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from email.utils import parsedate_to_datetime
+from importlib import import_module
+from types import ModuleType
+
+from tot_lab.core.reading import read_json
+from tot_lab.models.stack import Failure
+
+_RETRIED = (408, 409, 429)
+_NOISE = re.compile(r"^(?:litellm\.)?[A-Za-z_]*(?:Error|Exception|Timeout)(?: Error)?(?::| -) ?")
+_ASIDE = re.compile(r"Traceback \(| Handle with `litellm| Original exception:")
+_TOO_LONG = re.compile(r"context.{0,9} (length|window|size|limit)|prompt is too long|number of tokens", re.I)
+# litellm's words for what it cannot read, under a status of its own making
+_UNREADABLE = re.compile("converting to valid response|unexpected response from Ollama")
+_SECRET = re.compile(r"(_API_KEY|_TOKEN|_SECRET|_SECRET_ACCESS_KEY)$")
+_ENDS_OF_A_KEY = re.compile(r"[\w-]+\*{3,}[\w-]*")  # as OpenAI shows them
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
+    """What `error`, raised by litellm, says about the request. Its words are not scrubbed yet."""
+    httpx, aiohttp = import_module("httpx"), import_module("aiohttp")
+    chain = list(_chain(error))
+    words = _words(str(error))
+    response = next((link.response for link in chain if isinstance(link, httpx.HTTPStatusError)), None)
+    if response is not None:
+        status, body = int(response.status_code), _body(response)
+        message = _message(body) or _message(words) or words or f"HTTP {status}"
+        hopeless = isinstance(error, litellm.ContextWindowExceededError) or _TOO_LONG.search(message)
+        return Failure(
+            message,
+            status=status,
+            retry=(status in _RETRIED or status >= 500) and not hopeless,
+            retry_after=_retry_after(response.headers, body),
+        )
+    if any(isinstance(link, (httpx.TransportError, aiohttp.ClientError, OSError)) for link in chain):
+        return Failure(f"no answer from {address}: {words}", retry=True)
+    if isinstance(error, litellm.exceptions.MidStreamFallbackError):
+        return Failure(words, retry=not _TOO_LONG.search(words))
+    refused = litellm.BadRequestError, litellm.AuthenticationError, litellm.NotFoundError
+    if (
+        (isinstance(error, refused) and not _UNREADABLE.search(str(error)))
+        or "API key" in words
+        or "api_key" in words
+        or any(isinstance(link, UnicodeError) for link in chain)
+    ):
+        return Failure(words)
+    return Failure(f"the provider's answer cannot be read: {words}", retry=True)
+
+
+def scrubbed(text: str, key: str) -> str:
+    """`text` without `key`, and without any that the environment holds."""
+    secrets = [key] if len(key) > 3 else []
+    secrets += [value for name, value in os.environ.items() if _SECRET.search(name) and len(value) > 7]
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "•••")
+    return clean(_ENDS_OF_A_KEY.sub("•••", text))
+
+
+def clean(text: str) -> str:
+    """`text` without lone surrogates, which no file can hold."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or link.__context__
+
+
+def _words(text: str) -> str:
+    """litellm's words without its prefixes and tracebacks."""
+    text = _ASIDE.split(text, maxsplit=1)[0].strip()
+    while (match := _NOISE.match(text)) is not None and match.end() < len(text):
+        text = text[match.end() :]
+    return _short(text)
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 500 else f"{text[:499]}…"
+
+
+def _body(response: object) -> str:
+    try:
+        return str(response.text)  # type: ignore[attr-defined]
+    except Exception:  # of a stream, which nobody has read
+        return ""
+
+
+def _message(body: str) -> str:
+    """The message in a provider's JSON; "" when there is none."""
+    value = read_json(body)
+    value = value[0] if isinstance(value, list) and value else value
+    if isinstance(value, dict):
+        value = value.get("error") or value.get("message") or value.get("detail")
+    if isinstance(value, dict):
+        value = value.get("message")
+    return _short(value) if isinstance(value, str) else ""
+
+
+def _retry_after(headers: Mapping[str, str], body: str) -> float | None:
+    """Seconds that the provider asks to wait: by its header, or as Google puts it in the body."""
+    value = headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d+(\.\d+)?", value):
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        delay = re.search(r'"retryDelay":\s*"(\d+(?:\.\d+)?)s"', body)
+        return float(delay[1]) if delay else None

@@ -1,0 +1,74 @@
+"""litellm itself: imported late, made quiet, and ended with each event loop.
+
+Rule: litellm fetches nothing, prints nothing, and never holds up an event loop. Its import takes
+seconds, so it comes with the first call, in a thread; so does what litellm would build at its
+first use. Nothing is left in the environment that other libraries read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import AsyncGenerator
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+_loading = threading.Lock()
+_loaded: list[ModuleType] = []
+
+
+def load_litellm() -> ModuleType:
+    """litellm. The first time takes seconds and blocks."""
+    with _loading:
+        if not _loaded:
+            _loaded.append(_imported())
+    return _loaded[0]
+
+
+async def litellm_ready() -> ModuleType:
+    """litellm, loaded in a thread if it was not yet."""
+    return _loaded[0] if _loaded else await asyncio.to_thread(load_litellm)
+
+
+def _imported() -> ModuleType:
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    os.environ["LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS"] = "True"
+    litellm: Any = import_module("litellm")
+    litellm.disable_hf_tokenizer_download = True  # for the streams that it counts itself
+    litellm.suppress_debug_info = True
+    litellm.telemetry = False
+    if "LITELLM_LOG" not in os.environ:
+        logging.getLogger("LiteLLM").setLevel("CRITICAL")  # what it warns of, we note or raise
+    # What it would else build at its first use.
+    litellm.token_counter(model="gpt-4o", text="")
+    litellm.ModelResponse(), litellm.types.utils.Delta()
+    litellm.utils.get_optional_params(model="gpt-4o", custom_llm_provider="openai")
+    _ = import_module("openai").AsyncOpenAI(api_key="none").chat.completions
+    return litellm  # type: ignore[no-any-return]
+
+
+_watched: dict[int, AsyncGenerator[None, None]] = {}
+
+
+async def end_with_this_loop(litellm: ModuleType) -> None:
+    """See to it that litellm's connections end with the loop that they belong to. litellm keeps them
+    for ever; a loop's last act is to finish the generators that were begun in it."""
+    loop = id(asyncio.get_running_loop())
+    if loop in _watched:
+        return
+
+    async def until_the_end() -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            _watched.pop(loop, None)
+            clients = litellm.in_memory_llm_clients_cache
+            for key in [key for key in clients.cache_dict if key.endswith(f"-{loop}")]:
+                clients.ttl_dict.pop(key, None)
+                await clients.cache_dict.pop(key).close()
+
+    _watched[loop] = until_the_end()
+    await anext(_watched[loop])
