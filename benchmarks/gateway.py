@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import statistics
 import subprocess
 import sys
@@ -93,6 +94,8 @@ async def measured(base: str, rounds: int) -> tuple[list[float], list[float]]:
     alone, through = [], []
     await all_calls(bare)
     await all_calls(stacked)
+    gc.collect()
+    gc.freeze()  # a full collection of all that litellm imports would fall on either side by chance
     for _ in range(rounds):
         alone.append(await all_calls(bare))
         through.append(await all_calls(stacked))

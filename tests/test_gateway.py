@@ -26,7 +26,6 @@ MODELS = {
     "ollama": "ollama/qwen3:8b",
 }
 SEARCH = tl.TreeOfThoughts(branch_factor=2, beam_width=1, max_depth=2)
-pytestmark = pytest.mark.filterwarnings("ignore:Accessing the 'model_:DeprecationWarning")
 each_family = pytest.mark.parametrize("family", FAMILIES)
 
 

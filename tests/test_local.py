@@ -23,7 +23,6 @@ from tot_lab.models.stack import Failure, Need
 from tot_lab.models.weights import KNOWN, models_folder
 
 # litellm itself silences this warning of its own, for good; pytest has it back for every test.
-pytestmark = pytest.mark.filterwarnings("ignore:Accessing the 'model_:DeprecationWarning")
 
 NAME = "smollm2-135m"
 FOLDERS = (models_folder(), Path("~/.cache/gguf").expanduser())

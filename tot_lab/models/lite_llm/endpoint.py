@@ -34,6 +34,7 @@ from tot_lab.models.lite_llm.table import (
     OLLAMA_WINDOW,
     UNKNOWN_OUTPUT,
     Price,
+    is_plain,
     known_of,
     price_in,
     prompt_tokens,
@@ -292,11 +293,12 @@ class LiteLLM(Endpoint):
         if price is None:
             return [(prompt, output, None) for prompt, output in zip(prompts, outputs, strict=True)]
         whole_cost = usd(price, sum(prompts), sum(outputs))
-        if self.price is None:  # with the discounts for what was cached, and the like
+        if self.price is None and not is_plain(usage):  # there are discounts, and surcharges
             name, provider = resolved(litellm, self.name)
             whole_cost = sum(
                 litellm.cost_per_token(model=name, custom_llm_provider=provider, usage_object=usage)
             )
+        whole_cost = round(whole_cost, 12)  # a float's last digits depend on the way of adding
         plain = [usd(price, prompt, output) for prompt, output in zip(prompts, outputs, strict=True)]
         scale = whole_cost / sum(plain) if sum(plain) else 0.0
         rest = [cost * scale for cost in plain[1:]]

@@ -53,6 +53,16 @@ def usd(price: Price, prompt: int, output: int) -> float:
     return (prompt * price[0] + output * price[1]) / 1e6
 
 
+def is_plain(usage: Any) -> bool:
+    """Whether the two prices are all there is to a request: nothing was cached, thought, heard or
+    looked up, and no tier for long prompts begins. litellm knows the rest, and takes longer."""
+    parts = (usage.prompt_tokens_details, usage.completion_tokens_details)
+    special = [name for part in parts if part is not None for name, value in part if value]
+    beside = ("cache_creation_input_tokens", "server_tool_use")
+    special += [name for name in beside if getattr(usage, name, None)]
+    return usage.prompt_tokens < 100_000 and set(special) <= {"text_tokens"}
+
+
 def prompt_tokens(litellm: ModuleType, name: str, call: Call) -> int:
     """Tokens of the prompt. Other tokenizers than OpenAI's are stood in for, so a quarter is added."""
     model, provider = resolved(litellm, name)
