@@ -5,9 +5,13 @@ import hashlib
 import math
 import random
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply, TokenLogprob
+from tot_lab.models.weights import models_folder
 
 TASK = tl.general("How many legs have three spiders and a duck?", answer=26, grade="number")
 
@@ -66,6 +70,17 @@ def shuffled(seed: int, most: float = 0.003) -> Callable[[Call], float]:
 def run(strategy: tl.Strategy, task: tl.Task = TASK, model: object = None, **options: object) -> tl.Run:
     """One run on a scripted model, kept in memory."""
     return wait(tl.Lab(model or Scripted(), runs=None).run(strategy, task, **options))
+
+
+def weights(name: str) -> Path | None:
+    """Where the weights of a known model are on this machine, None when they were not pulled."""
+    folders = (models_folder(), Path("~/.cache/gguf").expanduser())
+    return next((path for folder in folders if (path := folder / f"{name}.gguf").is_file()), None)
+
+
+needs_smollm2 = pytest.mark.skipif(
+    weights("smollm2-135m") is None, reason="needs: tot-lab model pull smollm2-135m"
+)
 
 
 def wait(thing: Awaitable) -> object:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from providers import Asked, Fault, Hang, Providers, Raw, Said
-from support import TASK, wait
+from support import TASK, needs_smollm2, wait, weights
 
 import tot_lab as tl
 from tot_lab.models import checking
@@ -16,8 +16,7 @@ from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.local import Local
 
 KEY = "sk-MARKED-0123456789abcdef"
-WEIGHTS = Path("~/.cache/gguf/smollm2-135m.gguf").expanduser()
-needs_weights = pytest.mark.skipif(not WEIGHTS.exists(), reason=f"{WEIGHTS} is not there")
+WEIGHTS = weights("smollm2-135m")
 
 
 def able(asked: Asked) -> Said:
@@ -164,7 +163,7 @@ def test_a_server_that_hangs_is_left(monkeypatch):
     assert found.problems == ("no answer in 0.5 seconds",)
 
 
-@needs_weights
+@needs_smollm2
 def test_a_real_llama_cpp_server():
     script = Path(tl.__file__).parent / "models" / "llama_server.py"
     settings = {"path": str(WEIGHTS), "key": KEY, "context_window": 512, "slots": 2, "threads": 1}
@@ -193,7 +192,7 @@ def test_a_real_llama_cpp_server():
     assert wrong.problems[0].startswith("401: ")
 
 
-@needs_weights
+@needs_smollm2
 def test_the_local_model():
     model = Local(weights=str(WEIGHTS), context_window=512)
     try:
@@ -202,6 +201,7 @@ def test_the_local_model():
         wait(model.close())
     assert (found.reachable, found.model_there, found.context_window) == (True, True, 512)
     assert (found.schema, found.logprobs, found.n, found.concurrency) == (True, True, False, 1)
+    assert "slots in parallel  1\n" in repr(found)
 
 
 def test_a_lab_keeps_to_what_it_found():

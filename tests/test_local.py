@@ -14,20 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import needs_smollm2, weights
 
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.parts import part_of
 from tot_lab.models import local
 from tot_lab.models.local import Local
 from tot_lab.models.stack import Failure, Need
-from tot_lab.models.weights import KNOWN, models_folder
-
-# litellm itself silences this warning of its own, for good; pytest has it back for every test.
+from tot_lab.models.weights import KNOWN
 
 NAME = "smollm2-135m"
-FOLDERS = (models_folder(), Path("~/.cache/gguf").expanduser())
-FOLDER = next((folder for folder in FOLDERS if (folder / f"{NAME}.gguf").is_file()), None)
-needs_weights = pytest.mark.skipif(FOLDER is None, reason=f"needs: tot-lab model pull {NAME}")
+WEIGHTS = weights(NAME)
 
 
 class Watching:
@@ -65,7 +62,7 @@ def answers(model: Local, *calls: Call, wire: Watching | None = None) -> Sequenc
 def model() -> Any:
     """One small model for all tests, and no server when they are over."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TOT_LAB_MODELS", str(FOLDER))
+        patch.setenv("TOT_LAB_MODELS", str(WEIGHTS.parent))
         made = Local(weights=NAME)
         yield made
         asyncio.run(made.close())
@@ -80,7 +77,7 @@ def server_of(model: Local) -> local._Server:
 # Replies.
 
 
-@needs_weights
+@needs_smollm2
 def test_a_reply_is_whole_and_costs_nothing(model: Local) -> None:
     (reply,) = answers(model, asked("Name three colours."))
     assert reply.text
@@ -93,7 +90,7 @@ def test_a_reply_is_whole_and_costs_nothing(model: Local) -> None:
     assert (cut.finish, cut.output_tokens) == ("length", 2)
 
 
-@needs_weights
+@needs_smollm2
 def test_same_seed_same_text_whatever_came_before(model: Local) -> None:
     call = asked("Tell me a story about a fox and a crow.", seed=7, temperature=0.9)
     (first,) = answers(model, call)
@@ -105,7 +102,7 @@ def test_same_seed_same_text_whatever_came_before(model: Local) -> None:
     assert len({first.text, *(reply.text for reply in others)}) > 2
 
 
-@needs_weights
+@needs_smollm2
 def test_draws_of_one_request_are_its_draws_alone(model: Local) -> None:
     draws = [asked("Tell me a story.", seed=7, temperature=0.9, draw=k) for k in range(3)]
     together = asyncio.run(model.answer(draws, Watching()))
@@ -114,7 +111,7 @@ def test_draws_of_one_request_are_its_draws_alone(model: Local) -> None:
     assert all(reply.output_tokens for reply in together)
 
 
-@needs_weights
+@needs_smollm2
 def test_labels_have_log_probabilities(model: Local) -> None:
     (reply,) = answers(model, asked("Is 2 + 2 = 4? Answer yes or no.", logprobs=10, max_tokens=1))
     (token,) = reply.logprobs
@@ -124,7 +121,7 @@ def test_labels_have_log_probabilities(model: Local) -> None:
     assert {"yes", "no"} <= {label.strip().lower() for label in token.top}
 
 
-@needs_weights
+@needs_smollm2
 def test_a_schema_is_kept(model: Local) -> None:
     step = {"type": "object", "additionalProperties": False, "required": ["a", "op", "b"], "properties": {
         "a": {"enum": ["4", "5"]}, "op": {"enum": ["+", "-"]}, "b": {"enum": ["6", "10"]}}}  # fmt: skip
@@ -137,7 +134,7 @@ def test_a_schema_is_kept(model: Local) -> None:
         assert len(pick) == 3
 
 
-@needs_weights
+@needs_smollm2
 def test_a_watched_reply_comes_in_pieces_and_is_the_same(model: Local) -> None:
     call = asked("Name three colours.", seed=3)
     wire = Watching(watched=True)
@@ -147,7 +144,7 @@ def test_a_watched_reply_comes_in_pieces_and_is_the_same(model: Local) -> None:
     assert streamed == answers(model, call)[0]
 
 
-@needs_weights
+@needs_smollm2
 def test_a_prompt_too_long_is_refused_and_not_cut(model: Local) -> None:
     start = time.monotonic()
     with pytest.raises(Failure, match=r"5\d\d\d tokens.*4096") as caught:
@@ -156,7 +153,7 @@ def test_a_prompt_too_long_is_refused_and_not_cut(model: Local) -> None:
     assert (caught.value.status, caught.value.retry) == (400, False)
 
 
-@needs_weights
+@needs_smollm2
 def test_four_calls_at_once(model: Local) -> None:
     for slots in (1, 2):
         wide = Local(weights=NAME, slots=slots, context_window=512)
@@ -171,7 +168,7 @@ def test_four_calls_at_once(model: Local) -> None:
 # The server.
 
 
-@needs_weights
+@needs_smollm2
 def test_equal_models_share_a_server_until_the_last_lets_go(model: Local) -> None:
     first, second = (Local(weights=NAME, context_window=256) for _ in range(2))
     answers(first, *(asked("Hello", max_tokens=1, draw=k) for k in range(4)))
@@ -190,7 +187,7 @@ def test_equal_models_share_a_server_until_the_last_lets_go(model: Local) -> Non
     asyncio.run(first.close())
 
 
-@needs_weights
+@needs_smollm2
 def test_a_server_that_died_may_be_tried_again(model: Local) -> None:
     frail = Local(weights=NAME, context_window=300)
     answers(frail, asked("Hello", max_tokens=1))
@@ -212,7 +209,7 @@ def test_a_server_that_died_may_be_tried_again(model: Local) -> None:
     asyncio.run(frail.close())
 
 
-@needs_weights
+@needs_smollm2
 def test_the_loop_goes_on_while_it_loads(model: Local) -> None:
     fresh = Local(weights=NAME, context_window=320)
     answers(model, asked("Hello", max_tokens=1))  # litellm is imported
@@ -244,14 +241,14 @@ elif sys.argv[1] == "error":
 """
 
 
-@needs_weights
+@needs_smollm2
 @pytest.mark.parametrize("how", ["end", "error", "busy"])
 def test_it_is_gone_with_the_interpreter(how: str) -> None:
     """busy: killed, with a request open."""
     paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     with subprocess.Popen(
         [sys.executable, "-c", SCRIPT, how],
-        env={**os.environ, "PYTHONPATH": paths, "TOT_LAB_MODELS": str(FOLDER)},
+        env={**os.environ, "PYTHONPATH": paths, "TOT_LAB_MODELS": str(WEIGHTS.parent)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as user:
@@ -276,7 +273,7 @@ def alive(process: int) -> bool:
         return False
 
 
-@needs_weights
+@needs_smollm2
 def test_nobody_else_may_use_it(model: Local) -> None:
     answers(model, asked("Hello", max_tokens=1))
     endpoint = server_of(model).endpoint

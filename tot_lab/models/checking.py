@@ -75,7 +75,9 @@ class Check(NamedTuple):
 
 
 def _word(value: object) -> str:
-    return {None: "not known", True: "yes", False: "no"}.get(value) or str(value)  # type: ignore[call-overload]
+    if value is None:
+        return "not known"
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 class _Notes:
@@ -241,7 +243,8 @@ async def _timed(endpoint: Endpoint, turn: int, place: int) -> tuple[float, Repl
 
 async def _told(endpoint: Endpoint) -> _Told:
     if not isinstance(endpoint, LiteLLM):
-        return _Told(context_window=getattr(endpoint, "context_window", None))
+        own = {name: getattr(endpoint, name, None) for name in ("context_window", "slots")}
+        return _Told((), **own)
     name = endpoint.name.partition("/")[2] or endpoint.name
     if endpoint.provider == "ollama_chat":
         _, tags = await endpoint.look("/api/tags")
