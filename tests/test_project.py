@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import tot_lab as tl
 
@@ -116,6 +117,17 @@ def test_import_is_light():
     code = f"import sys, tot_lab; print([m for m in {heavy} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert out.stdout.strip() == "[]"
+
+
+def test_the_lock_of_litellm_is_in_the_range_and_holds_hashes():
+    lock = (ROOT / "litellm.lock").read_text()
+    (version,) = re.findall(r"^litellm==(\S+)", lock, re.MULTILINE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (wanted,) = [dependency for dependency in project["dependencies"] if dependency.startswith("litellm")]
+    allowed = Requirement(wanted).specifier
+    assert version in allowed
+    assert not any(bad in allowed for bad in ("1.82.7", "1.82.8", "1.106.0", "1.106.2", "1.107.0"))
+    assert len(re.findall(r"--hash=sha256:[0-9a-f]{64}", lock)) >= 2
 
 
 def test_environment_yml_is_pyproject():
