@@ -313,7 +313,7 @@ def test_a_file_is_known_by_what_it_holds(tmp_path: Path) -> None:
     (tmp_path / "own.gguf").write_bytes(b"GGUF2")
     assert one.identity() != other.identity()
     with pytest.raises(FileNotFoundError, match="nothing-here"):
-        Local(weights="nothing-here").identity()
+        Local(weights="nothing-here.gguf").identity()
 
 
 def test_a_file_that_is_no_model_is_an_error(tmp_path: Path) -> None:

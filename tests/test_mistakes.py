@@ -43,6 +43,10 @@ def test_wrong_things_to_run(wrong, says):
 def test_wrong_models():
     with pytest.raises(ValueError, match=r"unknown simulated model 'sim/gaem24'; did you mean 'sim/game24'"):
         tl.Lab("sim/gaem24")
+    with pytest.raises(
+        ValueError, match=r"'qwen' is neither known \(smollm2-135m, .*\) nor the path of a .gguf"
+    ):
+        tl.Lab("local/qwen")
     with pytest.raises(ValueError, match="the model's name is empty"):
         tl.Lab(" ")
     with pytest.raises(TypeError, match="not the class SimGame24"):

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tot_lab.core.calls import Call, Reply, Wire
 from tot_lab.models.lite_llm import LiteLLM
@@ -60,6 +60,15 @@ class Local(Endpoint):
         if isinstance(settings, dict) and "slots" in settings:
             return {"concurrency": settings["slots"], **settings}
         return settings
+
+    @field_validator("weights")
+    @classmethod
+    def _are_known_or_a_file(cls, weights: str) -> str:
+        if weights not in KNOWN and not weights.endswith(".gguf"):
+            raise ValueError(
+                f"{weights!r} is neither known ({', '.join(KNOWN)}) nor the path of a .gguf file"
+            )
+        return weights
 
     @property
     def name(self) -> str:
