@@ -201,7 +201,11 @@ def events_df(run: Run) -> pandas.DataFrame:
     - name: string. A note has its own (`tot.pruned`). Thoughts, scores and decisions are named
       after the innermost strategy that announced itself (`tot.started`) at their id or above:
       `tot.proposed`, `tot.evaluated`, `tot.decided`; without one `thought`, `scored`, `decided`.
-      The others are `call`, `reply` and `ended`
+      The others are `call`, `reply` and `ended`, and what happened to a call on its way to a real
+      model, beside the canonical list and with the call's place as `data["call"]`: `call.cached`,
+      `call.joined` (an equal one was under way), `call.queued`, `call.sent` (tries, n),
+      `call.retried` (error, status, wait in seconds), `call.dropped` (settings that the provider does
+      not take), `call.answered`, `call.damaged` and `call.unstored` (the cache's troubles)
     - node: string, id of the thought it is about, NA for none
     - data: object, the whole record as a dict: `pandas.json_normalize(df.data)` makes columns of
       it, `df.data.str["depth"]` takes one out; depth counts from the strategy's own
