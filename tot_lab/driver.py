@@ -553,6 +553,7 @@ class Driver:
             if timer is not None:
                 timer.cancel()
         self._stop_working()
+        self.overdue.clear()  # its calls know the driver: the circle would wait for the collector
         for branch in reversed(self.open):
             try:
                 branch.thinking.close()
