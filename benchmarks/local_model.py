@@ -76,7 +76,7 @@ async def judged(model: tl.Local) -> tuple[float, list[float]]:
         prompt = f"Is this equation right? {a} * {b} = {value}\nReply with one word, yes or no."
         took, reply = await asked(model, "logprob", prompt, max_tokens=1, logprobs=20, temperature=0.0)
         score = read_label_logprobs(reply.logprobs, labels)
-        scores[right].append(0.5 if score is None else score)
+        scores[right].append(0.5 if score is None else score[0])
         seconds.append(took)
     return auc(scores[True], scores[False]), seconds
 

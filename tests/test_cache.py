@@ -705,6 +705,15 @@ def test_a_file_that_is_not_what_was_exported_changes_nothing(tmp_path, harm):
     assert list(tl.Cache(tmp_path / "theirs").entries()) == []
 
 
+def test_a_failed_run_beside_them_does_not_stop_an_export(tmp_path):
+    lab = tl.Lab("sim/game24", runs=tmp_path / "runs", cache=tmp_path / "calls")
+    wait(lab.run(SEARCH, tl.game24("4 5 6 10")))
+    wait(tl.Lab("local:/nope/x.gguf", runs=tmp_path / "runs", mode="off").run(tl.OneAnswer(), TASK))
+    for words in (("export", "one.jsonl.gz", "runs"), ("prune", "runs")):
+        done = tot_lab("cache", *words, "--cache", "calls", folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
 def test_a_bomb_is_not_read(tmp_path):
     (tmp_path / "big.jsonl.gz").write_bytes(gzip.compress(b"{}\n" + b" " * (80 * 2**20)))
     with pytest.raises(CacheError, match="would be more than"):

@@ -20,8 +20,9 @@ NODES = {
 }  # fmt: skip
 CALLS = {
     "position": "string", "node": "string", "kind": "string", "draw": "Int64", "attempt": "string",
-    "repeat": "Int64", "prompt": "string", "reply": "string", "error": "string", "made": "boolean",
-    "model": "string", "temperature": "Float64", "input_tokens": "Int64", "output_tokens": "Int64",
+    "repeat": "Int64", "prompt": "string", "reply": "string", "error": "string", "finish": "string",
+    "made": "boolean", "model": "string", "temperature": "Float64", "input_tokens": "Int64",
+    "output_tokens": "Int64",
     "cost": "Float64", "paid": "Float64", "asked": "float64", "seconds": "Float64", "source": "category",
     "sent": "Float64", "tries": "Int64", "simulated": "boolean",
 }  # fmt: skip

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tot_lab.core.calls import TokenLogprob
 from tot_lab.core.reading import (
     finite,
     read_choice,
     read_json,
     read_label,
+    read_label_logprobs,
     read_list,
     read_score,
     read_scores,
@@ -292,3 +294,29 @@ def test_the_worst_megabytes_are_read_in_linear_time(text):
     assert read_score(text) is None
     read_scores(text, 3)
     assert time.process_time() - began < 5
+
+
+def tops(*alternatives):
+    return tuple(
+        TokenLogprob(
+            next(iter(top)), math.log(next(iter(top.values()))), {k: math.log(v) for k, v in top.items()}
+        )
+        for top in alternatives
+    )
+
+
+@pytest.mark.parametrize(
+    ("tokens", "read"),
+    [
+        (tops({"Yes": 0.6, "no": 0.2, "A": 0.2}), (0.75, 0.8)),
+        (tops({" yes": 0.5, "YES": 0.1, "\n": 0.3}), (1.0, 0.6)),
+        (tops({"\n": 0.9}, {"no": 0.5, "yes": 0.5}), (0.5, 1.0)),  # white space says nothing
+        (tops({"n": 0.3, "y": 0.1}), (0.25, 0.4)),
+        (tops({"Well": 0.9, "yes": 0.004, "no": 0.005}), None),  # it speaks of something else
+        (tops({"Well": 0.9}), None),
+        ((), None),
+    ],
+)
+def test_the_probabilities_of_labels(tokens, read):
+    found = read_label_logprobs(tokens, {"yes": 1.0, "no": 0.0})
+    assert found is None if read is None else found == pytest.approx(read)

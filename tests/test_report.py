@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Scripted, answer_to, run
+from support import Scripted, answer_to, run, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply
@@ -226,3 +226,24 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch)
         report_html([search()], path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_what_a_failing_model_says_is_shown_whole_and_as_text(tmp_path):
+    said = "no key; set THE_KEY <script>alert(1)</script> " + "and so on " * 20
+
+    def fails(call):
+        raise ConnectionError(said)
+
+    made = run(tl.OneAnswer(), model=Scripted(fails))
+    page = report_html([made], tmp_path / "report.html").read_text()
+    assert "<script>alert" not in page + made._repr_html_()
+    assert "THE_KEY" in repr(made)
+    assert "and so on and so on and so on and so on" in repr(made)
+
+
+def test_what_came_from_the_cache_is_said_in_the_last_line(tmp_path):
+    lab = tl.Lab("sim/game24", runs=None, cache=tmp_path)
+    first, again = (wait(lab.run(tl.OneAnswer(), tl.game24("4 5 6 10"))) for _ in range(2))
+    assert repr(first).splitlines()[:-1] == repr(again).splitlines()[:-1]
+    assert "1 calls known from the cache" in repr(again).splitlines()[-1]
+    assert "sim/game24" in repr(first).splitlines()[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -56,6 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(argv)
     try:
         return int(_COMMANDS[asked.command](asked) or 0)
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KeyboardInterrupt:
         print("\ninterrupted; what was finished is kept", file=sys.stderr)
         return 130
@@ -145,6 +149,8 @@ def _cache(asked: argparse.Namespace) -> int:
         print(f"{cache.path}: {new:,} new calls, {known:,} were there already")
     else:
         kept = used([load(path) for path in _journals(asked.runs)])
+        if asked.cache is None:
+            print("This cache is shared by all your projects: what their runs used goes too.")
         gone = prune(cache, kept, really=asked.yes)
         print(f"{cache.path}: {gone:,} calls {'forgotten' if asked.yes else 'would be forgotten; say --yes'}")
     return 0

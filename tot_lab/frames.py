@@ -116,6 +116,8 @@ def calls_df(run: Run) -> pandas.DataFrame:
       repeat: Int64
     - prompt: string, all messages; reply: string, NA when there is none
     - error: string, why there is no reply, NA when there is one
+    - finish: string, why the model stopped (`length`: the reply was cut off at `max_tokens`), NA when
+      it does not say
     - made: boolean, False when it was refused, NA while it is open; `made.sum()` is `run.usage.calls`
     - model: string, that which replied, or was asked for; temperature: Float64, NA = the model's own
     - input_tokens, output_tokens: Int64; cost: Float64, USD if it were paid; paid: Float64, USD
@@ -142,6 +144,7 @@ def calls_df(run: Run) -> pandas.DataFrame:
             "prompt": ("string", [asked.call.prompt for asked in calls]),
             "reply": ("string", [reply.text if reply and reply.error is None else None for reply in replies]),
             "error": ("string", [reply.error if reply else None for reply in replies]),
+            "finish": ("string", [reply.finish if reply else None for reply in replies]),
             "made": ("boolean", made),
             "model": ("string", [(asked.reply and asked.reply.model) or asked.call.model for asked in calls]),
             "temperature": ("Float64", [asked.call.temperature for asked in calls]),

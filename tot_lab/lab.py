@@ -45,7 +45,7 @@ class Lab:
     """Runs strategies with a model.
 
     model: a name (`gpt-4.1-mini`, `ollama/qwen3:8b`, `local/qwen2.5-coder-1.5b`, `sim/game24`), a
-        model part (`tl.LiteLLM("…", api_base="…")`), or any async callable `Call -> Reply | str`.
+        model part (`tl.LiteLLM(model="…", api_base="…")`), or any async callable `Call -> Reply | str`.
     roles: models and sampling settings for parts of a search, by role (`propose`, `evaluate`,
         `critique`, `route`, `answer`): a name, a model part, or a `tl.Role`.
     runs: folder that each run's journal is written to; None = keep runs in memory only.

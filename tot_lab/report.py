@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tot_lab.core.calls import Reply, refused
+from tot_lab.core.records import Note
 from tot_lab.core.tree import Node, Tree
 from tot_lab.figures.theme import (
     EDGE,
@@ -53,9 +54,11 @@ class Facts(NamedTuple):
     stopped: str
     thoughts: str
     calls: str
+    failed: str
     tokens: str
     cost: str
     apart: str
+    model: str
     simulated: bool
 
 
@@ -64,9 +67,10 @@ def facts_of(run: Run) -> Facts:
     usage = run.usage
     replies = [line.e for line in run.lines if isinstance(line.e, Reply) and not refused(line.e.error)]
     reasons = Counter(reply.error for reply in replies if reply.error)
-    failed = ""
-    if reasons:  # the most frequent stands for all
-        failed = f" ({usage.errors:,} failed: {short(printable(reasons.most_common(1)[0][0]), 90)})"
+    failed = printable(reasons.most_common(1)[0][0]) if reasons else ""  # the most frequent stands for all
+    errors = f" ({usage.errors:,} failed)" if usage.errors else ""
+    cached = sum(isinstance(line.e, Note) and line.e.name == "call.cached" for line in run.lines)
+    known = f" · {cached:,} calls known from the cache" if cached else ""
     return Facts(
         printable(run.name),
         printable(run.question),
@@ -75,10 +79,12 @@ def facts_of(run: Run) -> Facts:
         "none" if run.score is None else f"{run.score:.3g}",
         (run.stopped or "unfinished") + (f": {printable(run.error)}" if run.error else ""),
         f"{len(run.tree):,}",
-        f"{usage.calls:,}{failed}",
+        f"{usage.calls:,}{errors}",
+        failed,
         f"{number(usage.input_tokens)} in, {number(usage.output_tokens)} out",
         money(usage.cost),
-        f"run {run.id} · {run.seconds:.2f} s · paid {money(usage.paid)}",
+        f"run {run.id} · {run.seconds:.2f} s · paid {money(usage.paid)}{known}",
+        printable(run.model),
         run.simulated,
     )
 
@@ -87,11 +93,12 @@ def run_text(run: Run) -> str:
     """A run's repr: the facts, and a small tree."""
     facts = facts_of(run)
     rows = [
-        facts.strategy + (" · simulated model" if facts.simulated else ""),
+        f"{facts.strategy} · {facts.model}" + (" · simulated model" if facts.simulated else ""),
         f"  question  {short(facts.question, 90)}",
         f"  answer    {short(facts.answer, 90) or 'none'}" + (f"  {facts.verdict}" if facts.verdict else ""),
         f"  score     {facts.score} · stopped: {short(facts.stopped, 90)}",
         f"  calls     {facts.calls} · tokens {facts.tokens} · cost {facts.cost}",
+        *([f"  failed    {short(facts.failed, 400)}"] if facts.failed else []),
         f"  thoughts  {facts.thoughts}",
         *(f"    {row}" for row in tree_rows(run.tree, run.solution_path)),
         f"  {facts.apart}",
@@ -160,12 +167,13 @@ def run_html(run: Run) -> str:
     return (
         f'<div style="font-family:{FONT};font-size:13px;line-height:1.45;color:inherit;background:none;'
         f'border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:12px 16px;max-width:880px">'
-        f'<div style="opacity:.75">{escape(facts.strategy)}{_badge(facts.simulated)}</div>'
+        f'<div style="opacity:.75">{escape(facts.strategy)} · {escape(facts.model)}'
+        f"{_badge(facts.simulated)}</div>"
         f'<div style="font-size:15px;margin:2px 0 6px">{escape(short(facts.question, 300))}</div>'
         f'<div style="margin-bottom:8px"><span style="opacity:.65">answer</span> '
         f"<b>{escape(short(facts.answer, 300)) or 'none'}</b>{verdict}</div>"
         f'<div style="display:flex;flex-wrap:wrap;gap:6px 26px;margin-bottom:8px">{table}</div>'
-        f"{_small_tree(run)}"
+        f"{_failed(facts)}{_small_tree(run)}"
         f'<div style="font-size:11px;opacity:.65;margin-top:6px">{escape(facts.apart)}</div></div>'
     )
 
@@ -247,7 +255,17 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
     tiles = "".join(f"<div><b>{escape(value)}</b>{escape(name)}</div>" for name, value in _sums(runs))
     heads = "".join(
         f"<th{' class=n' if name in _NUMBERS else ''}>{name}</th>"
-        for name in ("", "question", "strategy", "answer", "correct", "score", "stopped", *_NUMBERS[1:])
+        for name in (
+            "",
+            "question",
+            "strategy",
+            "model",
+            "answer",
+            "correct",
+            "score",
+            "stopped",
+            *_NUMBERS[1:],
+        )
     )
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -368,12 +386,20 @@ def _sums(runs: Sequence[Run]) -> list[tuple[str, str]]:
     ]
 
 
+def _failed(facts: Facts) -> str:
+    """Why calls failed, in the model's own words."""
+    if not facts.failed:
+        return ""
+    return f'<div style="margin-bottom:8px">failed: {escape(short(facts.failed, 400))}</div>'
+
+
 def _table_row(place: int, run: Run, facts: Facts) -> str:
     usage = run.usage
     texts = [
         f"<a href=#run-{place}>{place}</a>",
         escape(short(facts.question, 120)),
         escape(facts.strategy),
+        escape(facts.model),
         escape(short(facts.answer, 120)) or "none",
         escape(facts.verdict) or "unknown",
     ]
@@ -381,10 +407,10 @@ def _table_row(place: int, run: Run, facts: Facts) -> str:
     return (
         "<tr>"
         + "".join(
-            f"<td class=t>{text}</td>" if k in (1, 3) else f"<td>{text}</td>" for k, text in enumerate(texts)
+            f"<td class=t>{text}</td>" if k in (1, 4) else f"<td>{text}</td>" for k, text in enumerate(texts)
         )
         + f"<td class=n>{facts.score}</td><td>{escape(short(facts.stopped, 80))}</td>"
-        + "".join(f"<td class=n>{text}</td>" for text in [*numbers, f"{run.seconds:.2f}"])
+        + "".join(f"<td class=n>{escape(text)}</td>" for text in [*numbers, f"{run.seconds:.2f}"])
         + "</tr>"
     )
 
@@ -403,7 +429,8 @@ def _section(place: int, run: Run, facts: Facts) -> str:
     return (
         f"<details id=run-{place}{' open' if place == 1 else ''}><summary>{place} · "
         f"{escape(short(facts.question, 100))} <span>{escape(facts.strategy)} · {escape(facts.stopped)} · "
-        f"{facts.thoughts} thoughts {escape(facts.verdict)}</span>{_badge(facts.simulated)}</summary>{body}"
+        f"{facts.thoughts} thoughts {escape(facts.verdict)}</span>{_badge(facts.simulated)}</summary>"
+        f"{_failed(facts)}{body}"
         f"<p class=apart>{escape(facts.apart)}</p></details>"
     )
 

@@ -95,6 +95,14 @@ class Run:
         """What the search is called."""
         return str(self.header.strategy.get("name") or self.header.strategy.get("kind", "run"))
 
+    @property
+    def model(self) -> str:
+        """The name of the model that it asked, "" for a search of your own; roles may have had others."""
+        settings = self.header.model
+        if settings.get("kind") == "local":
+            return f"local/{str(settings['weights']).rpartition('/')[2].removesuffix('.gguf')}"
+        return str(settings.get("model") or settings.get("name") or settings.get("kind", ""))
+
     # What came of it.
 
     @cached_property
@@ -193,7 +201,8 @@ class Run:
 
     @cached_property
     def diagnostics(self) -> dict[str, int]:
-        """Parse retries, unread and failed thoughts, repeats, failed and refused calls: how many of each."""
+        """How many of each: replies of which nothing could be used, thoughts whose evaluation could not
+        be read, failed thoughts, repeats, replies cut off at `max_tokens`, failed and refused calls."""
         states = Counter(node.state for node in self.tree)
         errors = [line.e.error for line in self.lines if isinstance(line.e, Reply) and line.e.error]
         not_made = sum(map(refused, errors))
@@ -204,6 +213,9 @@ class Run:
             "unread_thoughts": sum(node.unread for node in self.tree),
             "failed_thoughts": states["failed"],
             "duplicates": states["duplicate"],
+            "cut_off_replies": sum(
+                isinstance(line.e, Reply) and line.e.finish == "length" for line in self.lines
+            ),
             "failed_calls": len(errors) - not_made,
             "refused_calls": not_made,
         }
@@ -224,16 +236,15 @@ class Run:
         replies = replies_of(self.lines)
         if (cache := cache or self.cache) is not None:
             for position, request, real in requests_of(self):
-                if position in replies and replies[position].error is None:
-                    known = list(cache.replies(key_of(request)))
-                    if not known and not real:
-                        continue  # it costs nothing to ask, and is not always kept
-                    if not known:
-                        place = ".".join(map(str, position))
-                        lacking = f"at position {place}: a call that {cache.path} does not hold"
-                        return Replay(False, len(self.events), lacking)
-                    if replies[position] not in known:
-                        replies[position] = known[0]
+                known = list(cache.replies(key_of(request)))
+                if not known and not real:
+                    continue  # it costs nothing to ask, and is not always kept
+                if not known:
+                    place = ".".join(map(str, position))
+                    lacking = f"at position {place}: a call that {cache.path} does not hold"
+                    return Replay(False, len(self.events), lacking)
+                if replies[position] not in known:
+                    replies[position] = known[0]
         strategy, task = runnable(self.header, strategy or self.strategy, task or self.task)
         recorder = Recorder(header=self.header)
         # A bug ends a run in the middle of its other branches: what they did last is not compared.
@@ -352,11 +363,12 @@ def replies_of(lines: Sequence[Line]) -> dict[Position, Reply]:
 
 
 def requests_of(run: Run) -> Iterator[tuple[Position, Request, bool]]:
-    """Each call of `run` as the cache knows it, by its position, and whether a real model was asked.
-    A search of a person's own has none."""
+    """Each call of `run` that was answered, as the cache knows it, by its position, and whether a real
+    model was asked. A search of a person's own has none."""
     models: dict[str | None, dict[str, Any]] = {}
+    answered = {position for position, reply in replies_of(run.lines).items() if reply.error is None}
     for line in run.lines if run.header.model else ():
-        if isinstance(call := line.e, Call) and line.p:
+        if isinstance(call := line.e, Call) and line.p in answered:
             if call.model not in models:
                 models[call.model] = _settings(run.header, call.model)
             settings = models[call.model]

@@ -36,9 +36,8 @@ def used(runs: Iterable[Run]) -> dict[str, list[Reply]]:
         replies = replies_of(run.lines)
         for position, request, _ in requests_of(run):
             answers = found.setdefault(key_of(request), [])
-            reply = replies.get(position)
-            if reply is not None and reply.error is None and reply not in answers:
-                answers.append(reply)
+            if replies[position] not in answers:
+                answers.append(replies[position])
     return found
 
 
@@ -66,9 +65,9 @@ def export_calls(path: str | os.PathLike[str], runs: Sequence[Run], cache: Cache
         if len(replies) > 1:
             raise CacheError(f"these runs had two answers to call {key[:12]}…: export them to two files")
         entry = cache.entry(key, replies)
-        if entry is not None and replies:
+        if entry is not None:
             entries[key] = entry
-        elif replies and key in real:
+        elif key in real:
             raise CacheError(f"the call {key[:12]}… of these runs is not in {cache.path}")
     export(path, entries.items(), [run.id for run in runs])
     return len(entries)

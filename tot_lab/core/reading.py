@@ -103,11 +103,14 @@ def read_label(text: str, labels: Mapping[str, float]) -> float | None:
     return None
 
 
-def read_label_logprobs(tokens: Sequence[TokenLogprob], labels: Mapping[str, float]) -> float | None:
+def read_label_logprobs(
+    tokens: Sequence[TokenLogprob], labels: Mapping[str, float]
+) -> tuple[float, float] | None:
     """What a reply is worth by the probabilities of its labels, as its first token that is a word
-    was to be one of them: the mean of their values, weighted by probability. Other tokens do not
-    count; case, white space around and a label's first piece (`imp` of impossible) do not matter.
-    None when no label was among the alternatives reported."""
+    was to be one of them: the mean of their values, weighted by probability, as if there were no
+    other words; and how probable the labels are altogether. Case, white space around and a label's
+    first piece (`imp` of impossible) do not matter. None when no label was among the alternatives
+    reported, or they are less probable than 1 in 100: then the model speaks of something else."""
     for token in tokens:
         if not token.token.strip():
             continue
@@ -118,7 +121,9 @@ def read_label_logprobs(tokens: Sequence[TokenLogprob], labels: Mapping[str, flo
             if len(meant) == 1:
                 weights[meant[0]] = weights.get(meant[0], 0.0) + math.exp(min(logprob, 0.0))
         total = sum(weights.values())
-        return sum(labels[label] * weight for label, weight in weights.items()) / total if total else None
+        if total < 0.01:
+            return None
+        return sum(labels[label] * weight for label, weight in weights.items()) / total, min(total, 1.0)
     return None
 
 

@@ -116,8 +116,9 @@ class Domain(Part):
         """One draw of a value, in the domain's own units."""
         return read_label(text, self.value_labels) if self.value_labels else read_score(text)
 
-    def read_judge(self, tokens: Sequence[TokenLogprob]) -> float | None:
-        """The score 0–1 that the log-probabilities of a verdict speak for."""
+    def read_judge(self, tokens: Sequence[TokenLogprob]) -> tuple[float, float] | None:
+        """The score 0–1 that the log-probabilities of a verdict speak for, among the labels alone, and
+        how probable it is that the verdict is one of them."""
         return read_label_logprobs(tokens, self.judge_labels)
 
     def read_vote(self, text: str, count: int) -> int | None:

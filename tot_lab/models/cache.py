@@ -221,7 +221,8 @@ class Kept:
         """The replies, as the cache holds them from now on."""
         began = time.perf_counter()
         replies = list(await self.inner.answer(calls, wire))
-        wire.note("call.answered")
+        if any(reply.error is None for reply in replies):
+            wire.note("call.answered")
         seconds = time.perf_counter() - began
         waiting: list[tuple[int, str, bytes, asyncio.Future[bool]]] = []
         for place, (call, reply) in enumerate(zip(calls, replies, strict=True)):
@@ -264,8 +265,9 @@ def _missed(cache: Cache, call: Call, request: Request) -> str:
         said += [f"  {difference}" for difference in differences(request, entry.request)]
         if entry.request.messages != request.messages:
             said.append(f"  prompt: {_where(_prompt(request), _prompt(entry.request))}")
+    how = "leave out cache= and mode=" if cache.path.is_file() else 'mode="auto"'
     said.append(
-        'To go on without the model: tl.Lab("sim/general"), a simulated one. To ask the model: mode="auto".'
+        f'To go on without the model: tl.Lab("sim/general"), a simulated one. To ask the model: {how}.'
     )
     return "\n".join(said)
 

@@ -47,7 +47,7 @@ class Gateway:
             raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
         if draws not in ("state", "path"):
             raise ValueError(f"draws must be 'state' or 'path', not {draws!r}")
-        if spend is not None and not spend >= 0:
+        if spend is not None and not (isinstance(spend, int | float) and spend >= 0):
             raise ValueError(f"spend must be 0 or more USD, or None, not {spend!r}")
         if mode == "off":
             cache = None

@@ -7,6 +7,7 @@ itself stands. So the record shows what was asked, and of whom.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -66,7 +67,9 @@ def roles_of(roles: Mapping[str, Any] | None) -> dict[str, Role]:
     made: dict[str, Role] = {}
     for name, given in (roles or {}).items():
         if name not in ROLES:
-            raise ValueError(f"unknown role {name!r}; known are {', '.join(ROLES)}")
+            near = get_close_matches(name, ROLES, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise ValueError(f"unknown role {name!r}; {hint}known are {', '.join(ROLES)}")
         try:
             if isinstance(given, dict):
                 given = Role(**given)

@@ -161,16 +161,20 @@ class Expansion(Prompting):
         return [scored]
 
     def _judge(self, task: Task, path: Path, id: str) -> Thinking[list[Event]]:
-        """One score out of the probabilities of the labels that a reply may begin with: a draw would
-        be one of them, this is what all draws would come to. It takes a single token."""
+        """One score out of the probabilities of the labels that a reply may begin with: the mean of all
+        draws that would be one of them, from a single token. `raw` is not made up for those that
+        would be something else: with yes and no, the probability of a yes."""
         prompt = self._fill(self.evaluator_prompt, task, path[:-1], candidate=path[-1])
         prompt = prompt or task.domain.judge_prompt(task, path)
         call = self._call(task, path, id, "logprob", prompt, 0)
         reply = yield from ask(msgspec.structs.replace(call, max_tokens=1, logprobs=ALTERNATIVES))
         if reply.error is not None:
             return (yield from said(_failed(id, reply.error)))
-        score = task.domain.read_judge(reply.logprobs)
-        return (yield from said(Scored(id, score, score, (score,), "logprob")))
+        read = task.domain.read_judge(reply.logprobs)
+        if read is None:
+            return (yield from said(Scored(id, None, None, (None,), "logprob")))
+        score, share = read
+        return (yield from said(Scored(id, score, score * share, (score,), "logprob")))
 
     def _joint(self, task: Task, path: Path, parent: str, events: Sequence[Event]) -> Thinking[list[Event]]:
         """One score each for the children that `events` tell of, out of one reply."""

@@ -38,9 +38,9 @@ class TreeOfThoughts(Expansion):
     generate: `sample` (one step a call, `branch_factor` draws of one prompt) or `propose` (one
         call lists several).
     evaluate: `value` (each thought alone, `evaluation_draws` times), `vote` (the candidates of a
-        round against each other), `joint` (all siblings in one call), `logprob` (the probability of
-        a yes, from a single token; for models that report log-probabilities), or a function
-        `(task, path) -> score 0–1, or None`.
+        round against each other), `joint` (all siblings in one call), `logprob` (from a
+        single token: how probable a yes is against a no; for models that report log-probabilities),
+        or a function `(task, path) -> score 0–1, or None`.
     combine: how draws become one number: `mean`, `sum` (Yao et al., Game of 24) or `vote` (the
         most frequent; of equals the first drawn).
     traversal: `beam`, `depth_first`, `best_first`, `mcts`, one of their values, or your own

@@ -91,7 +91,7 @@ def _words(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    text = " ".join(text.split())
+    text = re.sub(r" ssl:<[^>]*>", "", " ".join(text.split()))  # an address in memory, another each time
     return text if len(text) <= 500 else f"{text[:499]}…"
 
 
