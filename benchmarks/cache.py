@@ -189,23 +189,26 @@ def stack(folder: Path, rounds: int) -> None:
     line("… and stored", statistics.median(stored), "≤ 150", "64 at a time, durable")
 
 
+REQUESTS = [0]
+
+
+async def counted(call: Call) -> Reply:
+    """The simulated player, and how often it was asked."""
+    REQUESTS[0] += 1
+    return await tl.SimGame24()(call)
+
+
 def rerun(folder: Path, rounds: int) -> None:
     """Part 4."""
     search = tl.TreeOfThoughts(generate="propose", branch_factor=5, beam_width=3)
     puzzles = tl.game24_tasks(PUZZLES)
-    made = 0
-
-    async def counted(call: Call) -> Reply:
-        nonlocal made
-        made += 1
-        return await tl.SimGame24()(call)
 
     async def all_of_them(lab: tl.Lab) -> int:
         return sum([(await lab.run(search, task)).usage.calls for task in puzzles])
 
     lab = tl.Lab(counted, runs=folder / "runs", cache=folder / "experiment")
     calls = asyncio.run(all_of_them(lab))
-    first, made = made, 0
+    first, REQUESTS[0] = REQUESTS[0], 0
     rates, walls = [], []
     for _ in range(max(3, rounds // 3)):
         again = tl.Lab(counted, runs=folder / "runs", cache=folder / "experiment", mode="replay")
@@ -216,7 +219,7 @@ def rerun(folder: Path, rounds: int) -> None:
     took = statistics.median(walls)
     note = f"{PUZZLES} puzzles, {calls} calls ({first} requests the first time); {took:.2f} s"
     line("rerun from the cache, calls per CPU s", statistics.median(rates), "≥ 5000", note)
-    line("requests made by the reruns", made, "0", "")
+    line("requests made by the reruns", REQUESTS[0], "0", "")
 
 
 def _ratio(above: Sequence[float], below: Sequence[float]) -> float:
