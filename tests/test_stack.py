@@ -196,6 +196,10 @@ def test_real_money_is_never_overspent_and_a_refusal_stops_the_run():
     assert made.stopped == "budget:spend"
     assert lab.spent == made.usage.paid == sum(map(len, end.requests)) == 7.0
     assert made.usage.cost == made.usage.calls >= 7  # equal calls under way were paid for once
+    refusals = [
+        line.e.data for line in made.lines if isinstance(line.e, Note) and line.e.name == "call.refused"
+    ]
+    assert (refusals[0]["most"], refusals[0]["left"]) == (1.0, 0.5)
     assert wait(made.replay()).identical
     again = wait(lab.run(tl.OneAnswer(), TASK))  # the cap is the lab's, over all its runs
     assert again.stopped == "budget:spend"

@@ -208,7 +208,8 @@ def events_df(run: Run) -> pandas.DataFrame:
       model, beside the canonical list and with the call's place as `data["call"]`: `call.cached`,
       `call.joined` (an equal one was under way), `call.queued`, `call.sent` (tries, n),
       `call.retried` (error, status, wait in seconds), `call.dropped` (settings that the provider does
-      not take), `call.answered`, `call.damaged` and `call.unstored` (the cache's troubles)
+      not take), `call.refused` (by `spend`: the most it could have cost, and what was left, in USD),
+      `call.answered`, `call.damaged` and `call.unstored` (the cache's troubles)
     - node: string, id of the thought it is about, NA for none
     - data: object, the whole record as a dict: `pandas.json_normalize(df.data)` makes columns of
       it, `df.data.str["depth"]` takes one out; depth counts from the strategy's own

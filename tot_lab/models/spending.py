@@ -91,6 +91,7 @@ class Spending:
                 return [Reply(error=why) for _ in calls]
         hold = await self.purse.reserve(most or 0.0, wire)
         if hold is None:
+            wire.note("call.refused", most=most, left=(self.purse.cap or 0.0) - self.purse.spent)
             return [Reply(error=REFUSED) for _ in calls]
         spent: float | None = 0.0
 
