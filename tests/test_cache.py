@@ -432,8 +432,8 @@ def test_what_was_answered_is_kept_though_nobody_waits(tmp_path, moment):
 
 def test_the_time_of_a_call_ends_when_it_is_answered(tmp_path):
     cache = tl.Cache(tmp_path)
-    slow_to_write(cache, 0.4)
-    lab = tl.Lab(scripted(), runs=None, cache=cache, timeout=0.2)
+    slow_to_write(cache, 1.2)
+    lab = tl.Lab(scripted(), runs=None, cache=cache, timeout=0.8)
     assert wait(lab.run(tl.OneAnswer(), TASK)).usage.errors == 0
 
 
