@@ -14,9 +14,9 @@ from tot_lab.models.stack import Endpoint, Need
 class Wire:
     """A wire that remembers."""
 
-    def __init__(self) -> None:
+    def __init__(self, watched: bool = False) -> None:
         self.paid: float | None = None
-        self.watched = False
+        self.watched = watched
         self.notes: list[tuple[str, dict]] = []
         self.texts: list[str] = []
 
@@ -25,6 +25,13 @@ class Wire:
 
     def partial(self, text: str) -> None:
         self.texts.append(text)
+
+    @property
+    def dropped(self) -> list[str]:
+        """The settings that were said not to be passed on."""
+        return [
+            setting for name, data in self.notes if name == "call.dropped" for setting in data["settings"]
+        ]
 
     @property
     def names(self) -> list[str]:

@@ -25,7 +25,15 @@ from typing import Any, NamedTuple, Self
 
 from aiohttp import web
 
-FAMILIES = ("openai", "anthropic", "gemini", "ollama")
+MODELS = {
+    "openai": "openai/gpt-4.1-mini",
+    "anthropic": "anthropic/claude-haiku-4-5",
+    "gemini": "gemini/gemini-2.5-flash",
+    "ollama": "ollama/qwen3:8b",
+}
+"""A model of each family, by litellm's name for it."""
+
+FAMILIES = tuple(MODELS)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from providers import FAMILIES, Closed, Fault, Half, Hang, Providers, Raw, Said
+from providers import FAMILIES, MODELS, Closed, Fault, Half, Hang, Raw, Said
 from support import TASK, answer_to, wait
 
 import tot_lab as tl
@@ -19,20 +19,8 @@ from tot_lab.report import report_html
 from tot_lab.sharing import export_calls
 
 KEY = "sk-MARKED-e2e-0123456789"
-MODELS = {
-    "openai": "openai/gpt-4.1-mini",
-    "anthropic": "anthropic/claude-haiku-4-5",
-    "gemini": "gemini/gemini-2.5-flash",
-    "ollama": "ollama/qwen3:8b",
-}
 SEARCH = tl.TreeOfThoughts(branch_factor=2, beam_width=1, max_depth=2)
 each_family = pytest.mark.parametrize("family", FAMILIES)
-
-
-@pytest.fixture(scope="module")
-def shared():
-    with Providers() as server:
-        yield server
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -466,25 +465,8 @@ def test_what_no_file_can_hold_ends_the_run_by_name_and_spares_the_file(tmp_path
 
 
 @pytest.fixture
-def tiny(tmp_path):
-    """A file system of 64 kB."""
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    mount = shutil.which("mount")
-    if mount is None:
-        pytest.skip("needs `mount`, which is not installed")
-    done = subprocess.run(
-        [mount, "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        pytest.skip(f"needs a small tmpfs, and mounting is not permitted: {done.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
+def tiny(small_disk):
+    return small_disk(64)
 
 
 def test_a_full_disk_costs_the_file_not_the_run(tmp_path, tiny):

@@ -12,7 +12,8 @@ import time
 from email.utils import formatdate
 
 import pytest
-from providers import FAMILIES, Asked, Closed, Fault, Half, Hang, Providers, Raw, Said
+from endpoint import Wire
+from providers import FAMILIES, MODELS, Asked, Closed, Fault, Half, Hang, Providers, Raw, Said
 from pydantic import ValidationError
 from support import wait
 
@@ -23,12 +24,6 @@ from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.stack import Failure
 
 KEY = "sk-MARKED-0123456789abcdef"
-MODELS = {
-    "openai": "openai/gpt-4.1-mini",
-    "anthropic": "anthropic/claude-haiku-4-5",
-    "gemini": "gemini/gemini-2.5-flash",
-    "ollama": "ollama/qwen3:8b",
-}
 each_family = pytest.mark.parametrize("family", FAMILIES)
 SCHEMA = {
     "title": "Next step",
@@ -40,34 +35,8 @@ SCHEMA = {
 TOOL = {"name": "add", "description": "a + b", "parameters": {"type": "object", "properties": {}}}
 
 
-class Told:
-    """A wire that remembers what it is told."""
-
-    def __init__(self, watched: bool = False) -> None:
-        self.watched = watched
-        self.paid = None
-        self.notes: list[tuple[str, dict]] = []
-        self.partials: list[str] = []
-
-    def note(self, name: str, **data: object) -> None:
-        self.notes.append((name, data))
-
-    def partial(self, text: str) -> None:
-        self.partials.append(text)
-
-    @property
-    def dropped(self) -> list[str]:
-        return [name for note, data in self.notes if note == "call.dropped" for name in data["settings"]]
-
-
 def call(text: str = "2 + 2?", **settings: object) -> Call:
     return Call("0", "sample", (Message("user", text),), **settings)
-
-
-@pytest.fixture(scope="module")
-def shared():
-    with Providers() as server:
-        yield server
 
 
 @pytest.fixture
@@ -83,11 +52,11 @@ def endpoint(server: Providers, family: str, **settings: object) -> LiteLLM:
     return LiteLLM(**made)
 
 
-def ask(model: LiteLLM, *calls: Call, wire: Told | None = None) -> list[Reply]:
-    return list(wait(model.answer(calls or (call(),), wire or Told())))
+def ask(model: LiteLLM, *calls: Call, wire: Wire | None = None) -> list[Reply]:
+    return list(wait(model.answer(calls or (call(),), wire or Wire())))
 
 
-def failure(model: LiteLLM, *calls: Call, wire: Told | None = None) -> Failure:
+def failure(model: LiteLLM, *calls: Call, wire: Wire | None = None) -> Failure:
     with pytest.raises(Failure) as caught:
         ask(model, *calls, wire=wire)
     assert KEY not in str(caught.value)
@@ -114,7 +83,7 @@ def test_litellm_is_loaded_in_a_thread_and_nothing_is_downloaded(server, tmp_pat
     server.will(Said("Four.", usage=False))
     code = f"""
 import asyncio, os, sys, threading
-from test_lite_llm import Told, call
+from test_lite_llm import Wire, call
 from tot_lab.models.limits import Limited
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.spending import Purse, Spending
@@ -133,7 +102,7 @@ sys.meta_path.insert(0, Seen)
 
 async def main():
     for layer in (Spending(model, model, Purse(1.0)), Limited(model, model)):
-        (reply,) = await layer.answer([call()], Told(watched=True))
+        (reply,) = await layer.answer([call()], Wire(watched=True))
         assert reply.text, reply
 
 asyncio.run(main())
@@ -341,7 +310,7 @@ def test_each_setting_arrives_or_is_named_as_dropped(server, family, setting):
     settings, values, paths = SENT[setting]
     place = FAMILIES.index(family)
     value = values[place] if isinstance(values, list) and len(values) == len(FAMILIES) else values
-    wire = Told()
+    wire = Wire()
     ask(endpoint(server, family), call(**settings), wire=wire)
     body = server.calls[-1].json
     if paths[place] is None:
@@ -352,7 +321,7 @@ def test_each_setting_arrives_or_is_named_as_dropped(server, family, setting):
     else:
         assert found(body, paths[place]) == value
         assert setting not in wire.dropped
-    again = Told()
+    again = Wire()
     ask(endpoint(server, family), call(**settings), wire=again)
     assert again.notes == wire.notes  # every time
 
@@ -366,7 +335,7 @@ def test_what_a_schema_loses_on_its_way_is_named(server):
     }
     dropped = {}
     for family in FAMILIES:
-        wire = Told()
+        wire = Wire()
         ask(endpoint(server, family), call(response_format=bounded), wire=wire)
         dropped[family] = wire.dropped
         kept = json.dumps(server.calls[-1].json)
@@ -377,7 +346,7 @@ def test_what_a_schema_loses_on_its_way_is_named(server):
 
 
 def test_an_effort_that_is_only_on_or_off_is_named(server):
-    wire = Told()
+    wire = Wire()
     ask(endpoint(server, "ollama"), call(effort="high"), wire=wire)
     assert wire.dropped == ["effort.level"]
 
@@ -480,7 +449,7 @@ def test_several_draws_are_one_request_and_share_what_they_use(server, count):
 def test_a_server_that_gives_fewer_is_asked_for_the_rest_and_remembered(server):
     model = endpoint(server, "openai", model="openai/one-by-one")
     server.will(Said(("one",)), Said(("two",)), Said(("three",)))
-    wire = Told()
+    wire = Wire()
     assert [reply.text for reply in ask(model, *draws(3), wire=wire)] == ["one", "two", "three"]
     assert [asked.json.get("n") for asked in server.calls] == [3, 2, None]
     assert wire.dropped == ["n", "n"]
@@ -600,7 +569,7 @@ def test_a_stream_gives_the_same_reply(server, family, said):
     model, asked = endpoint(server, family), call(tools=(TOOL,) if said.tools else ())
     server.will(said, said)
     (whole,) = ask(model, asked)
-    wire = Told(watched=True)
+    wire = Wire(watched=True)
     (streamed,) = ask(model, asked, wire=wire)
     assert server.calls[-1].stream
     assert not server.calls[-2].stream
@@ -611,31 +580,31 @@ def test_a_stream_gives_the_same_reply(server, family, said):
         (t.name, json.loads(t.arguments)) for t in whole.tool_calls
     ]
     if streamed.text:
-        assert wire.partials[-1].endswith(streamed.text)
-        assert len(wire.partials) >= 1
-        assert all(b.startswith(a) for a, b in zip(wire.partials, wire.partials[1:], strict=False))
+        assert wire.texts[-1].endswith(streamed.text)
+        assert len(wire.texts) >= 1
+        assert all(b.startswith(a) for a, b in zip(wire.texts, wire.texts[1:], strict=False))
 
 
 def test_text_comes_while_the_model_writes(server):
     server.will(Said("one two three four", pause=0.05))
-    wire = Told(watched=True)
+    wire = Wire(watched=True)
 
     async def watch() -> list[str]:
         asking = asyncio.ensure_future(endpoint(server, "openai").answer((call(),), wire))
-        while not wire.partials:
+        while not wire.texts:
             await asyncio.sleep(0.005)
-        seen = list(wire.partials)
+        seen = list(wire.texts)
         assert not asking.done()
         await asking
         return seen
 
     assert wait(watch())[0] == "one "
-    assert wire.partials[-1] == "one two three four"
+    assert wire.texts[-1] == "one two three four"
 
 
 def test_log_probabilities_and_several_samples_are_not_streamed(server):
-    ask(endpoint(server, "openai"), call(logprobs=2), wire=Told(watched=True))
-    ask(endpoint(server, "openai"), *draws(2), wire=Told(watched=True))
+    ask(endpoint(server, "openai"), call(logprobs=2), wire=Wire(watched=True))
+    ask(endpoint(server, "openai"), *draws(2), wire=Wire(watched=True))
     assert not any(asked.stream for asked in server.calls)
 
 
@@ -644,7 +613,7 @@ def test_log_probabilities_and_several_samples_are_not_streamed(server):
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.8])
 def test_a_stream_that_breaks_off_is_no_reply(server, family, cleanly, share):
     server.will(Half(share=share, cleanly=cleanly))
-    caught = failure(endpoint(server, family), wire=Told(watched=True))
+    caught = failure(endpoint(server, family), wire=Wire(watched=True))
     assert caught.retry
     assert caught.status is None
 
@@ -652,7 +621,7 @@ def test_a_stream_that_breaks_off_is_no_reply(server, family, cleanly, share):
 @each_family
 def test_an_error_inside_a_stream_is_the_providers(server, family):
     server.will(Half(error=Fault(529, "we are overloaded", code="overloaded_error")))
-    caught = failure(endpoint(server, family), wire=Told(watched=True))
+    caught = failure(endpoint(server, family), wire=Wire(watched=True))
     assert caught.retry
     assert "overloaded" in caught.message
 
@@ -681,7 +650,7 @@ def test_an_error_inside_a_stream_is_the_providers(server, family):
 )
 def test_an_http_error_keeps_its_status_and_the_providers_words(server, family, status, retry, watched):
     server.will(Fault(status, "the cat sat on the server"))
-    caught = failure(endpoint(server, family), wire=Told(watched=watched))
+    caught = failure(endpoint(server, family), wire=Wire(watched=watched))
     assert (caught.status, caught.retry, caught.retry_after) == (status, retry, None)
     assert caught.message == "the cat sat on the server"
     assert len(server.calls) == 1  # nobody but us tries again
@@ -690,7 +659,7 @@ def test_an_http_error_keeps_its_status_and_the_providers_words(server, family, 
 @each_family
 @pytest.mark.parametrize("watched", [False, True])
 def test_the_provider_says_how_long_to_wait(server, family, watched):
-    model, wire = endpoint(server, family), Told(watched=watched)
+    model, wire = endpoint(server, family), Wire(watched=watched)
     server.will(Fault(429, retry_after=7), Fault(503, retry_after=formatdate(time.time() + 60, usegmt=True)))
     assert failure(model, wire=wire).retry_after == 7
     assert 50 < failure(model, wire=wire).retry_after <= 60
@@ -714,7 +683,7 @@ def test_a_key_that_the_provider_repeats_is_blotted_out(server, family, status, 
     monkeypatch.setenv("MISTRAL_API_KEY", "ms-OTHER-9876543210")
     for watched in (False, True):
         server.will(Fault(status, "the key {key} and ms-OTHER-9876543210 are wrong"))
-        caught = failure(endpoint(server, family), wire=Told(watched=watched))
+        caught = failure(endpoint(server, family), wire=Wire(watched=watched))
         assert "OTHER" not in caught.message
         assert "are wrong" in caught.message
         assert "•••" in caught.message or "REDACTED" in caught.message
@@ -738,11 +707,11 @@ def test_what_cannot_be_sent_is_not_tried_again(server, family):
 @each_family
 def test_no_key_is_in_a_reply_or_its_notes(server, family, caplog, capfd):
     caplog.set_level(logging.DEBUG)
-    wire = Told(watched=True)
+    wire = Wire(watched=True)
     model = endpoint(server, family)
     replies = ask(model, call(seed=1, logprobs=2, effort="low"), wire=wire)
     out = capfd.readouterr()
-    for shown in (replies, wire.notes, wire.partials, caplog.text, out.out, out.err, model):
+    for shown in (replies, wire.notes, wire.texts, caplog.text, out.out, out.err, model):
         assert KEY not in repr(shown)
 
 
@@ -753,7 +722,7 @@ def test_no_key_is_in_a_reply_or_its_notes(server, family, caplog, capfd):
 )
 def test_garbage_is_no_reply_and_is_asked_for_again(server, family, raw, watched):
     server.will(Raw(raw))
-    caught = failure(endpoint(server, family), wire=Told(watched=watched))
+    caught = failure(endpoint(server, family), wire=Wire(watched=watched))
     assert caught.retry
     assert caught.status is None
     assert "Traceback" not in caught.message
@@ -782,7 +751,7 @@ def test_an_answer_without_a_choice_or_content_is_no_reply(server):
     for family in ("openai", "anthropic", "gemini"):
         for watched in (False, True):
             server.will(Said(None))
-            caught = failure(endpoint(server, family), wire=Told(watched=watched))
+            caught = failure(endpoint(server, family), wire=Wire(watched=watched))
             assert "no content" in caught.message
             assert not caught.retry
     server.will(Said(None, finish="length"))
@@ -824,11 +793,11 @@ def test_what_ollama_would_cut_off_is_not_sent(server):
 @pytest.mark.parametrize("watched", [False, True])
 def test_a_cancelled_call_is_a_cancelled_request(server, family, watched):
     server.will(Said("word " * 1000, pause=0.1) if watched else Hang())
-    wire = Told(watched=watched)
+    wire = Wire(watched=watched)
 
     async def cancel() -> Asked:
         asking = asyncio.ensure_future(endpoint(server, family).answer((call(),), wire))
-        while not (wire.partials if watched else server.calls):
+        while not (wire.texts if watched else server.calls):
             await asyncio.sleep(0.005)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from endpoint import Wire
 from support import needs_smollm2, weights
 
 from tot_lab.core.calls import Call, Message, Reply
@@ -27,32 +28,16 @@ NAME = "smollm2-135m"
 WEIGHTS = weights(NAME)
 
 
-class Watching:
-    """The wire of one call."""
-
-    paid: float | None = None
-
-    def __init__(self, watched: bool = False) -> None:
-        self.watched = watched
-        self.texts: list[str] = []
-
-    def note(self, name: str, **data: Any) -> None:
-        pass
-
-    def partial(self, text: str) -> None:
-        self.texts.append(text)
-
-
 def asked(text: str, **settings: Any) -> Call:
     return Call("0", "any", (Message("user", text),), **{"max_tokens": 24, **settings})
 
 
-def answers(model: Local, *calls: Call, wire: Watching | None = None) -> Sequence[Reply]:
+def answers(model: Local, *calls: Call, wire: Wire | None = None) -> Sequence[Reply]:
     """The replies to calls made at the same time."""
 
     async def all_of() -> Sequence[Reply]:
         async with asyncio.timeout(60):
-            made = [model.answer([call], wire or Watching()) for call in calls]
+            made = [model.answer([call], wire or Wire()) for call in calls]
             return [reply for replies in await asyncio.gather(*made) for reply in replies]
 
     return asyncio.run(all_of())
@@ -105,7 +90,7 @@ def test_same_seed_same_text_whatever_came_before(model: Local) -> None:
 @needs_smollm2
 def test_draws_of_one_request_are_its_draws_alone(model: Local) -> None:
     draws = [asked("Tell me a story.", seed=7, temperature=0.9, draw=k) for k in range(3)]
-    together = asyncio.run(model.answer(draws, Watching()))
+    together = asyncio.run(model.answer(draws, Wire()))
     assert list(together) == list(answers(model, *draws))
     assert len({reply.text for reply in together}) == 3
     assert all(reply.output_tokens for reply in together)
@@ -137,7 +122,7 @@ def test_a_schema_is_kept(model: Local) -> None:
 @needs_smollm2
 def test_a_watched_reply_comes_in_pieces_and_is_the_same(model: Local) -> None:
     call = asked("Name three colours.", seed=3)
-    wire = Watching(watched=True)
+    wire = Wire(watched=True)
     (streamed,) = answers(model, call, wire=wire)
     assert len(wire.texts) > 2
     assert wire.texts[-1] == streamed.text
@@ -196,7 +181,7 @@ def test_a_server_that_died_may_be_tried_again(model: Local) -> None:
 
     async def killed() -> None:
         busy = asyncio.ensure_future(
-            frail.answer([asked("Hello", max_tokens=250, options={"ignore_eos": True})], Watching())
+            frail.answer([asked("Hello", max_tokens=250, options={"ignore_eos": True})], Wire())
         )
         await asyncio.sleep(0.3)
         process.kill()
@@ -215,7 +200,7 @@ def test_the_loop_goes_on_while_it_loads(model: Local) -> None:
     answers(model, asked("Hello", max_tokens=1))  # litellm is imported
 
     async def longest_wait() -> float:
-        starting = asyncio.ensure_future(fresh.answer([asked("Hello", max_tokens=1)], Watching()))
+        starting = asyncio.ensure_future(fresh.answer([asked("Hello", max_tokens=1)], Wire()))
         longest, last = 0.0, time.monotonic()
         while not starting.done():
             await asyncio.sleep(0.002)
@@ -229,13 +214,13 @@ def test_the_loop_goes_on_while_it_loads(model: Local) -> None:
 
 SCRIPT = f"""
 import asyncio, sys
-from test_local import Local, Watching, asked, server_of
+from test_local import Local, Wire, asked, server_of
 model = Local(weights={NAME!r}, context_window=600)
-asyncio.run(model.answer([asked("Hello", max_tokens=1)], Watching()))
+asyncio.run(model.answer([asked("Hello", max_tokens=1)], Wire()))
 print(server_of(model)._process.pid, flush=True)
 if sys.argv[1] == "busy":
     endless = asked("Hello", max_tokens=500, options={{"ignore_eos": True}})
-    asyncio.run(asyncio.wait_for(model.answer([endless], Watching()), 60))
+    asyncio.run(asyncio.wait_for(model.answer([endless], Wire()), 60))
 elif sys.argv[1] == "error":
     raise SystemExit(3)
 """
@@ -283,7 +268,7 @@ def test_nobody_else_may_use_it(model: Local) -> None:
     assert len(key) > 30
     stranger = endpoint.model_copy(update={"api_key": type(endpoint.api_key)("guessed")})
     with pytest.raises(Failure) as caught:
-        asyncio.run(stranger.answer([asked("Hello", max_tokens=1)], Watching()))
+        asyncio.run(stranger.answer([asked("Hello", max_tokens=1)], Wire()))
     assert caught.value.status == 401
     shown = repr(model) + repr(model.settings()) + repr(model.identity()) + repr(endpoint)
     assert key not in shown + model.address + str(caught.value)

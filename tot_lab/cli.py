@@ -68,9 +68,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _add_runs(parser: argparse.ArgumentParser, nargs: str = "+") -> None:
+def _add_runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "runs", nargs=nargs, type=Path, metavar="RUN", help="a run's journal, or a folder of them"
+        "runs", nargs="+", type=Path, metavar="RUN", help="a run's journal, or a folder of them"
     )
 
 

@@ -132,16 +132,13 @@ class Endpoint(Part):
     async def ready(self) -> None:
         """Load what `need` takes long to load, without holding up the event loop."""
 
+    @abstractmethod
     def need(self, calls: Sequence[Call]) -> Need:
         """The most that one request for `calls` can use; after `ready` at once."""
-        raise NotImplementedError
 
     @abstractmethod
     async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
         """One request. Raises `Failure`."""
-
-    async def close(self) -> None:
-        """Let go of what it holds: connections, a server of its own."""
 
 
 def provider_seed(call: Call) -> int | None:
