@@ -130,8 +130,10 @@ class Gateway:
 
     def _is_cached(self, model: Model | Endpoint) -> bool:
         """Real models are, unless it is off; a simulated one or a function where that was asked for."""
-        if self.mode == "off" or isinstance(model, Endpoint):
-            return self.mode != "off"
+        if self.mode == "off":
+            return False
+        if isinstance(model, Endpoint):
+            return True
         return self.given_cache is not None or (self.mode == "replay" and not isinstance(model, Part))
 
     def _stack(self, model: Model | Endpoint) -> Backend:
