@@ -39,3 +39,40 @@ def small_disk(tmp_path):
     yield made
     if mounted:
         subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture(scope="module")
+def chrome():
+    """A browser for the tests of one file."""
+    from browser import browsing
+
+    with browsing() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def jupyter(chrome):
+    """A JupyterLab for the tests of one file."""
+    from browser import JupyterLab
+
+    lab = JupyterLab()
+    yield lab
+    lab.close()
+
+
+@pytest.fixture
+def notebook(jupyter, chrome, request):
+    """Opens notebooks of given cells. At the end nothing may have left this machine or gone wrong."""
+    from browser import Notebook
+
+    opened = []
+
+    def open_(*cells):
+        opened.append(Notebook(jupyter, chrome, list(cells), f"{request.node.name}-{len(opened)}"))
+        return opened[-1]
+
+    yield open_
+    for book in opened:
+        book.close()
+    assert [book.outside for book in opened] == [[] for _ in opened]
+    assert [book.errors for book in opened] == [[] for _ in opened]

@@ -8,6 +8,12 @@ import sys
 import time
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
+
+import networkx
+import pandas
+import pytest
+from support import run
 
 import tot_lab as tl
 
@@ -85,3 +91,44 @@ def test_help_and_mistakes(tmp_path):
     wrong = tot_lab("dance", folder=tmp_path)
     assert wrong.returncode == 2
     assert "dance" in wrong.stderr
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return run(tl.TreeOfThoughts(branch_factor=3, beam_width=2)).save(tmp_path / "a.jsonl")
+
+
+def test_show_writes_a_page_and_says_where(journal, tmp_path):
+    done = tot_lab("show", "a.jsonl", "--no-open", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    page = Path(done.stdout.strip())
+    assert page.read_bytes().startswith(b"<!doctype html>")
+    assert tmp_path not in page.parents
+    both = tot_lab("show", "a.jsonl", "a.jsonl", "--out", "both.html", "--no-open", folder=tmp_path)
+    assert both.stdout.strip() == str(tmp_path / "both.html")
+    assert b'id="run-1"' in (tmp_path / "both.html").read_bytes()
+
+
+def test_show_opens_the_browser(journal, tmp_path):
+    opened = tmp_path / "opened"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    browser.chmod(0o755)
+    command = [sys.executable, "-m", "tot_lab", "show", "a.jsonl", "--out", "a page.html"]
+    subprocess.run(command, cwd=tmp_path, env={**ENV, "BROWSER": f"{browser} %s"}, timeout=60, check=True)
+    assert opened.read_text().strip() == (tmp_path / "a page.html").as_uri()
+
+
+def test_export_writes_what_the_ending_names(journal, tmp_path):
+    for name in ("a.html", "a.svg", "a.graphml", "a.csv"):
+        done = tot_lab("export", "a.jsonl", "--to", name, folder=tmp_path)
+        assert (done.returncode, done.stdout.strip()) == (0, name), done.stderr
+    known = tl.load(journal)
+    assert list(pandas.read_csv(tmp_path / "a.csv").id) == list(known.tree.nodes)
+    assert set(networkx.read_graphml(tmp_path / "a.graphml")) == set(known.tree.nodes)
+    assert ElementTree.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
+    wrong = tot_lab("export", "a.jsonl", "--to", "a.docx", folder=tmp_path)
+    assert wrong.returncode == 1
+    assert "NAME.graphml" in wrong.stderr
+    assert "Traceback" not in wrong.stderr
+    assert tot_lab("export", "none.jsonl", "--to", "a.csv", folder=tmp_path).returncode == 1

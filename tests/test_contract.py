@@ -222,6 +222,85 @@ def test_it_never_sees_the_reference(strategy):
 
 
 @every_strategy
+def test_it_goes_on_with_a_thought_that_a_person_changed(strategy):
+    whole = run(strategy)
+    changed = "a person's own step\nAnswer: 4711"
+    for node in thoughts_of(whole):
+        old, model = whole.tree[node].text, Scripted()
+        made = wait(tl.Lab(model, runs=None).branch(whole, node, content=changed))
+        assert made.tree[node].text == changed
+        for call in (call for call in model.calls if (call.at + ".").startswith(node + ".")):
+            if call.kind != "judge" or call.at == node:  # a judge is shown the answer alone
+                assert "4711" in call.prompt
+            assert old not in call.prompt.partition("Candidate")[0]
+        asked = [event for event in made.events if isinstance(event, Call)]
+        assert {repr(call) for call in asked} - {repr(e) for e in whole.events} == set(map(repr, model.calls))
+        if made.best is not None and made.best.id == node:
+            assert made.answer == "4711"
+        assert wait(made.replay()) == (True, len(made.events), None)
+
+
+@every_strategy
+@pytest.mark.parametrize("score", [0.0, 1.0])
+def test_it_goes_on_with_a_score_that_a_person_gave(strategy, score):
+    whole = run(strategy)
+    for node in (id for id in thoughts_of(whole) if whole.tree[id].by):
+        made = wait(tl.Lab(Scripted(), runs=None).branch(whole, node, score=score))
+        assert (made.tree[node].score, made.tree[node].by) == (score, "person")
+        assert made.score == made.tree[made.best.id].score
+        if score == 1.0 and strategy.kind != "self_consistency":  # that goes by votes
+            assert made.score == 1.0
+        if made.best.id == node:
+            assert made.score == score
+        assert wait(made.replay()).identical
+
+
+def thoughts_of(made):
+    return [node.id for node in made.tree if node.text != made.question]
+
+
+@every_strategy
+def test_it_goes_on_from_a_thought_of_another(strategy, tmp_path):
+    begun = run(tl.TreeOfThoughts(beam_width=1, max_depth=2, solved_threshold=None))
+    for node in ("0", "0.1", begun.solution_path[-1]):
+        model, steps = Scripted(latency=shuffled(1)), begun.steps(node)
+        lab = tl.Lab(model, runs=tmp_path)
+        made = wait(lab.branch(begun, node, strategy=strategy))
+        assert [event for event in made.events if isinstance(event, Thought)][: len(steps) + 1] == [
+            Thought(above.id, above.parent, above.text) for above in begun.tree.path(node)
+        ]
+        assert made.tree[node].score == begun.tree[node].score
+        assert {id for id in made.tree.nodes if not (id + ".").startswith(node + ".")} == {
+            above.id for above in begun.tree.path(node)[:-1]
+        }
+        assert model.calls
+        for call in model.calls:
+            assert all(step in call.prompt for step in steps)
+        again = tl.part_of(json.loads(json.dumps(made.header.strategy)))
+        assert run(again).tree == made.tree
+        assert len(model.calls) <= again.max_calls(TASK)
+        lines = made.path.read_bytes().splitlines(keepends=True)
+        cut = tmp_path / f"cut-{node}.jsonl"
+        cut.write_bytes(b"".join(lines[: len(lines) // 2]))
+        assert wait(tl.Lab(Scripted(), runs=None).resume(cut)).events == made.events
+        assert wait(tl.load(made.path).replay()).identical
+        nested = run(Nested(strategy=again))
+        assert {"0.3" + id[1:] for id in made.tree.nodes} | {"0", "0.1"} == set(nested.tree.nodes)
+
+
+@every_strategy
+def test_another_goes_on_from_any_thought_of_it(strategy):
+    begun = run(strategy)
+    for node in begun.tree:
+        made = wait(tl.Lab(Scripted(), runs=None).branch(begun, node.id, strategy=tl.OneAnswer()))
+        assert [above.id for above in made.tree.path(f"{node.id}.0")[:-1]] == [
+            above.id for above in begun.tree.path(node.id)
+        ]
+        (call,) = [event for event in made.events if isinstance(event, Call)]
+        assert all(step in call.prompt for step in begun.steps(node.id))
+
+
+@every_strategy
 def test_its_settings_come_back(strategy):
     assert tl.part_of(json.loads(json.dumps(strategy.settings()))) == strategy
 
@@ -273,6 +352,32 @@ def test_its_readers_survive_any_text(domain, text, path):
     assert answer is None or known.grade(task, answer) in (None, 0.0, 1.0)
     known.grade(task, text)
     hash(known.same(task, text))
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@settings(max_examples=60, deadline=None)
+@given(path=st.lists(st.text(max_size=40), max_size=4))
+def test_it_can_be_asked_what_is_solvable_of_any_path(domain, path):
+    task = HANDS[domain.kind]
+    assert task.domain.solvable(task, path) in (None, True, False)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("generate", ["sample", "propose"])
+def test_a_search_goes_on_in_the_middle_as_it_would_from_the_root(domain, generate):
+    """Every prompt, reading and answer is that of the whole path."""
+    task = HANDS[domain.kind]
+    lab = tl.Lab(f"sim/{domain.kind}", runs=None)
+    whole = wait(lab.run(tl.TreeOfThoughts(generate=generate, solved_threshold=None), task))
+    first = whole.tree.root.children[0]
+    further = tl.TreeOfThoughts(generate=generate, max_depth=2, solved_threshold=None)
+    made = wait(lab.branch(whole, first, strategy=further))
+    assert len(made.tree) > 3
+    known = {call.prompt for call in whole.events if isinstance(call, Call) and call.at == first}
+    asked = {call.prompt for call in made.events if isinstance(call, Call) and call.at == first}
+    assert asked <= known
+    held = task.domain.answer(task, made.steps(made.best.id)) if made.best else None
+    assert made.answer == (held or "")
 
 
 @pytest.mark.parametrize("domain", DOMAINS)

@@ -1,20 +1,28 @@
 """What is drawn is what the run says, from a run, a tree, a graph or a person's own search."""
 
 import json
+import shutil
 import string
 import subprocess
 import sys
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Scripted, run
+from support import Scripted, answer_to, run, shuffled
 
 import tot_lab as tl
+from tot_lab.core.records import Line
+from tot_lab.explorer.recording import Recording
 from tot_lab.figures import FIGURES
-from tot_lab.figures.theme import colour, plain, printable, wrapped
+from tot_lab.figures.cost import cost_info, plot_cost
+from tot_lab.figures.icicle import icicle_info, plot_icicle
+from tot_lab.figures.scores import FATES, plot_scores, scores_info
+from tot_lab.figures.theme import colour, ending, plain, printable, wrapped
+from tot_lab.figures.timeline import order_of, plot_timeline, timeline_info
 from tot_lab.figures.tree import SHAPES, tree_info
 
 HOSTILE = "</script><script>alert(1)</script> <b>&amp; $x$ %{x} \x00\x0b\ud800 \u2028"
@@ -204,29 +212,367 @@ def test_nothing_to_draw(empty):
 
 
 def test_size():
-    for count, fits in ((2000, True), (2001, False)):
-        recorder = tl.Recorder()
-        root = recorder.thought("q")
-        for _ in range(count - 1):
-            recorder.thought("t", root)
-        if fits:
-            assert len(tl.plot_tree(recorder.run).data) < 30
-            assert not tl.plot_tree(recorder.run).layout.annotations
-        else:
-            with pytest.raises(ValueError, match=r"2,001 thoughts.*nodes_df"):
-                tl.plot_tree(recorder.run)
-            part = recorder.run.graph().subgraph(["0", "0.1", "0.2"])
-            assert len(tree_info(part).ids) == 3
+    recorder = tl.Recorder()
+    root = recorder.thought("q")
+    for _ in range(1999):
+        recorder.thought("t", root)
+    whole = tl.plot_tree(recorder.run)
+    assert len(whole.data) < 30
+    assert not whole.layout.annotations
+    assert "are drawn" not in whole.layout.title.subtitle.text
+    recorder.score(recorder.thought("one more", root), 0.5)
+    last = recorder.thought("the answer", recorder.thought("leads to it", root))
+    recorder.decide(recorder.thought("stayed", root), "kept")
+    recorder.end("42", node=last)
+    info = tree_info(recorder.run)
+    assert (len(info.ids), info.left_out) == (2000, 4)
+    assert {"0", "0.1999", "0.2000", last, "0.2001"} <= set(info.ids)
+    assert "0.1998" not in info.ids  # of the others the first proposed
+    assert "2,000 of 2,004 thoughts are drawn" in tl.plot_tree(recorder.run).layout.title.subtitle.text
+    part = recorder.run.graph().subgraph(["0", "0.1", "0.2"])
+    assert len(tree_info(part).ids) == 3
+
+
+def test_a_way_that_is_too_long_is_cut_off_at_its_end():
+    recorder = tl.Recorder()
+    last = recorder.thought("q")
+    for _ in range(2500):
+        last = recorder.thought("on", last)
+    recorder.end("42", node=last)
+    info = tree_info(recorder.run)
+    assert info.depth.tolist() == list(range(2000))
+    assert len(tl.plot_tree(recorder.run).to_json()) < 3e6
 
 
 def test_labels_only_on_small_trees(recorded):
     assert len(tl.plot_tree(recorded).layout.annotations) == len(recorded.tree)
 
 
-def test_every_figure_takes_a_run(search):
-    for plot in FIGURES:
-        assert plot.__name__.startswith("plot_")
-        assert type(plot(search)).__name__ == "Figure"
+@pytest.mark.parametrize("plot", FIGURES, ids=lambda plot: plot.__name__)
+def test_every_figure_takes_a_run(search, plot):
+    assert plot.__name__.startswith("plot_")
+    light, dark = plot(search), plot(search, dark=True)
+    assert type(light).__name__ == "Figure"
+    assert light.layout.template.layout.paper_bgcolor == "white"
+    assert dark.layout.template.layout.paper_bgcolor == "#111418"
+
+
+@pytest.mark.parametrize("plot", FIGURES, ids=lambda plot: plot.__name__)
+def test_every_axis_says_what_it_is_and_its_unit(search, plot):
+    figure = plot(search)
+    axes = [axis for axis in figure.select_xaxes() if axis.visible is not False]
+    axes += [axis for axis in figure.select_yaxes() if axis.visible is not False]
+    below = [axis for axis in axes if axis.matches is None or axis.showticklabels is not False]
+    for axis in below:
+        text = axis.title.text
+        assert text
+        assert any(unit in text for unit in ("(", "tokens", "USD", "kind")), text
+
+
+@pytest.mark.parametrize("plot", FIGURES, ids=lambda plot: plot.__name__)
+def test_every_figure_shows_runs_of_any_kind(search, recorded, plot):
+    def failing(call):
+        return tl.Reply(error=f"down: {HOSTILE}") if call.draw or call.kind == "value" else answer_to(call)
+
+    for length in range(1, len(search.lines), 17):
+        drawn(plot(tl.Run(search.header, search.lines[:length])))
+    hostile = tl.Recorder(HOSTILE)
+    root = hostile.thought(HOSTILE)
+    hostile.score(hostile.thought(HOSTILE, root), 0.75)
+    hostile.call(root, "a prompt", tl.Reply(error=HOSTILE), kind=HOSTILE)
+    capped = run(tl.TreeOfThoughts(), budget=tl.Budget(calls=5))
+    for made in (recorded, hostile.run, run(tl.TreeOfThoughts(), model=Scripted(failing)), capped):
+        figure = drawn(plot(made))
+        for text in texts_of(figure):
+            assert "<script" not in text
+            assert "$ " not in text.replace("%{", "")
+
+
+def texts_of(value):
+    """Every string of a figure that Plotly would read as markup."""
+    if isinstance(value, dict):
+        return [text for name, part in value.items() if name != "template" for text in texts_of(part)]
+    if isinstance(value, list):
+        return [text for part in value for text in texts_of(part)]
+    return [value] if isinstance(value, str) else []
+
+
+def many_calls(count, at_once):
+    """A run of `count` calls, `at_once` of them under way, each of which takes one second."""
+    lines = [Line((0,), 0.0, tl.Thought("0", None, "q"))]
+    for k in range(count + at_once):
+        moment = k / at_once
+        if k >= at_once:
+            reply = tl.Reply("ok", input_tokens=3, output_tokens=2, cost=0.01)
+            lines.append(Line((1, k - at_once), moment, reply, 0.01))
+        if k < count:
+            call = tl.Call("0", ("propose", "value")[k % 2], (tl.Message("user", "x"),))
+            lines.append(Line((1, k), moment, call))
+    return tl.Run(tl.Recorder("many").header, lines)
+
+
+@pytest.mark.parametrize("plot", FIGURES, ids=lambda plot: plot.__name__)
+def test_large_input_is_reduced_and_it_is_said(plot):
+    calls = many_calls(20_000, 8)
+    text = "a long thought <b>&amp;</b> " * 40
+    records = [tl.Thought("0", None, text)]
+    for k in range(12_000):
+        id = f"0.{k % 100}.{k // 100 - 1}" if k >= 100 else f"0.{k}"
+        records += [tl.Thought(id, id.rpartition(".")[0], text), tl.Scored(id, k % 97 / 97, by="value")]
+    lines = [Line((k,), k / 1000, record) for k, record in enumerate(records)]
+    thoughts = tl.Run(tl.Recorder("many").header, lines)
+    for made in (calls, thoughts):
+        assert len(plot(made).to_json()) < 3e6
+    larger = thoughts if plot in (tl.plot_tree, plot_icicle, plot_scores) else calls
+    said = plot(larger).layout.title.subtitle.text
+    assert any(word in said for word in ("12,001 thoughts", "12,000 thoughts", "20,000 calls")), said
+
+
+# Scores.
+
+
+def test_scores_are_those_of_the_run():
+    search = run(tl.TreeOfThoughts(branch_factor=5, beam_width=4, max_depth=4))
+    info = scores_info(search)
+    below = [node for node in search.tree if node.parent is not None]
+    assert info.ids == [node.id for node in below if node.score is not None]
+    assert info.score.tolist() == [search.tree[id].score for id in info.ids]
+    assert info.depth.tolist() == [search.tree[id].depth for id in info.ids]
+    for id, fate in zip(info.ids, info.fate, strict=True):
+        state = search.tree[id].state
+        assert fate == ("pruned" if state == "pruned" else "kept" if state != "proposed" else "undecided")
+    assert sum(info.unread.values()) == sum(node.unread for node in below) > 0
+    said = plot_scores(search).layout.title.subtitle.text
+    assert f"{info.fate.count('pruned')} pruned" in said
+    assert f"{sum(info.unread.values())} unread" in said
+
+
+def test_scores_by_hand(recorded):
+    info = scores_info(recorded)
+    found = dict(zip(info.ids, zip(info.depth, info.score, info.fate, strict=True), strict=True))
+    assert found == {
+        "0.0": (1, 0.8, "undecided"),
+        "0.1": (1, 0.0, "pruned"),
+        "0.0.0": (2, 1.0, "kept"),
+    }
+    assert info.unread == {1: 1}
+    assert info.not_evaluated == {1: 1, 2: 1}
+    figure = plot_scores(recorded)
+    assert sum(len(trace.y) for trace in figure.data) == 3
+    assert {trace.name for trace in figure.data} == set(FATES)
+    notes = {note.x: note.text for note in figure.layout.annotations}
+    assert notes == {0: "1 unread<br>1 not evaluated", 1: "1 not evaluated"}
+
+
+# The timeline.
+
+
+def a_run_of_calls():
+    """Calls by hand: one waits, one is known, one is joined, one fails, one is refused, one stays open."""
+    rows = [
+        (0.0, (0,), tl.Thought("0", None, "q")),
+        (1.0, (1,), call_of("propose")),
+        (1.0, (2,), call_of("value")),
+        (1.5, (), tl.Note("call.sent", "0", {"call": [1], "tries": 2})),
+        (2.0, (), tl.Note("call.cached", "0", {"call": [2]})),
+        (2.0, (2,), tl.Reply("ok")),
+        (4.0, (1,), tl.Reply("ok")),
+        (4.0, (3,), call_of("value")),
+        (4.0, (4,), call_of("value")),
+        (4.5, (), tl.Note("call.joined", "0", {"call": [4]})),
+        (5.0, (3,), tl.Reply(error="down: no")),
+        (5.0, (5,), call_of("value")),
+        (5.0, (5,), tl.Reply(error="budget:calls")),
+        (6.0, (4,), tl.Reply("ok")),
+        (6.0, (6,), call_of("value")),
+        (9.0, (), tl.Note("mine", "0")),
+    ]
+    return tl.Run(tl.Recorder("own").header, [Line(position, t, record) for t, position, record in rows])
+
+
+def call_of(kind):
+    return tl.Call("0", kind, (tl.Message("user", "x"),))
+
+
+def test_timeline_by_hand():
+    info = timeline_info(a_run_of_calls())
+    assert info.start.tolist() == [1, 1, 4, 4, 5, 6]
+    assert info.end.tolist() == [4, 2, 5, 6, 5, 9]
+    assert info.source == ["model", "cache", "model", "joined", "refused", "open"]
+    assert (info.sent[0], info.tries[0]) == (1.5, 2)
+    assert np.isnan(info.sent[1:]).all()
+    assert info.lane.tolist() == [0, 1, 0, 1, 0, 0]
+    assert info.critical == [0, 3]
+    assert info.changes.tolist() == [1, 1, 2, 4, 4, 4, 5, 6, 6]
+    assert info.under_way.tolist() == [1, 2, 1, 0, 1, 2, 1, 0, 1]
+    assert (info.most, info.by_order) == (2, False)
+    figure = plot_timeline(a_run_of_calls())
+    said = figure.layout.title.subtitle.text
+    assert "5 calls, at most 2 at once  ·  1 from the cache  ·  1 joined an equal one" in said
+    assert "1 failed  ·  1 open  ·  1 refused  ·  critical path: 2 calls, 5 s" in said
+    names = {trace.name for trace in figure.data if trace.showlegend is not False}
+    assert names == {
+        "propose", "value", "from the cache", "refused", "waiting to be sent", "failed", "critical path"
+    }  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 10), st.booleans(), st.booleans()), max_size=12))
+def test_lanes_and_critical_path_are_what_they_say(rows):
+    """Against the definition, over any calls: (asked, how long, answered at all, made)."""
+    moments = sorted(
+        [(asked, 0, k) for k, (asked, *_) in enumerate(rows)]
+        + [(asked + took, 1, k) for k, (asked, took, known, _) in enumerate(rows) if known]
+    )
+    line = {(k, what): number for number, (_, what, k) in enumerate(moments)}
+    order = sorted(range(len(rows)), key=lambda k: line[k, 0])
+    asked = [line[k, 0] for k in order]
+    answered = [line.get((k, 1), -1) for k in order]
+    made = [rows[k][3] for k in order]
+    lane, critical, under_way = order_of(asked, answered, made)
+
+    def open_at(call, moment):
+        return asked[call] <= moment and (answered[call] == -1 or answered[call] > moment)
+
+    calls = range(len(rows))
+    for one in calls:
+        for other in range(one):
+            assert lane[one] != lane[other] or not open_at(other, asked[one])
+    most = max((sum(open_at(call, moment) for call in calls) for moment in asked), default=0)
+    assert max(lane, default=-1) + 1 == most
+    for moment, count in under_way:
+        assert count == sum(open_at(call, moment) for call in calls if made[call])
+
+    def last_before(moment):
+        before = [call for call in calls if made[call] and -1 < answered[call] <= moment]
+        return max(before, key=lambda call: answered[call], default=None)
+
+    expected = []
+    call = last_before(np.inf)
+    while call is not None:
+        expected.insert(0, call)
+        call = last_before(asked[call])
+    assert critical == expected
+
+
+def test_a_run_without_latency_shows_its_order():
+    made = run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), model="sim/game24")
+    info = timeline_info(made)
+    assert info.by_order
+    assert (info.end > info.start).all()
+    assert "order, not time" in plot_timeline(made).layout.title.subtitle.text
+    slow = run(tl.TreeOfThoughts(), model=Scripted(latency=lambda call: 0.02))
+    assert not timeline_info(slow).by_order
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_the_browser_makes_the_same_timeline():
+    script = """
+    import { readFileSync } from "node:fs";
+    const { Recording } = await import("file://FOLDER/recording.js");
+    const { plan } = await import("file://FOLDER/timeline.js");
+    const recording = new Recording();
+    recording.append(JSON.parse(readFileSync(0, "utf8")));
+    const { lane, critical, most, kinds, from, to, byOrder, failed, level } = plan(recording);
+    const told = { lane, critical, most, kinds, from, to, byOrder, failed, level };
+    const list = (_, value) => (ArrayBuffer.isView(value) ? [...value] : value);
+    console.log(JSON.stringify(told, list));
+    """.replace("FOLDER", (Path(tl.__file__).parent / "explorer" / "js").as_posix())
+    slow = Scripted(latency=shuffled(3, 0.05))
+    for made in (
+        a_run_of_calls(),
+        run(tl.TreeOfThoughts(evaluation_draws=2), model=slow, budget=tl.Budget(calls=30)),
+        run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), model="sim/game24"),
+    ):
+        done = subprocess.run(
+            ["node", "--input-type=module", "-e", script],
+            input=Recording(made.lines).chunk(), capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr.decode()
+        told, info = json.loads(done.stdout), timeline_info(made)
+        assert told["lane"] == info.lane.tolist()
+        assert (told["critical"], told["most"], told["byOrder"]) == (info.critical, info.most, info.by_order)
+        assert told["kinds"] == list(dict.fromkeys(info.kind))
+        assert told["level"] == info.under_way.tolist()
+        assert np.allclose(told["from"], info.start, atol=0.001)
+        assert np.allclose(told["to"], info.end, atol=0.001)
+        failed = [k for k, error in enumerate(info.error) if error and info.source[k] != "refused"]
+        assert told["failed"] == failed
+
+
+# Cost.
+
+
+@pytest.mark.parametrize("by", ["kind", "depth"])
+def test_cost_sums_to_the_usage_of_the_run(search, by):
+    info = cost_info(search, by)
+    assert info.total == search.usage
+    assert sum(usage.calls for usage in info.groups.values()) == search.usage.calls
+    frame = search.calls_df()
+    if by == "kind":
+        assert list(info.groups) == list(frame.kind.unique())
+    else:
+        depth = {node.id: str(node.depth) for node in search.tree}
+        assert {name: used.calls for name, used in info.groups.items()} == dict(
+            frame.node.map(depth).value_counts()
+        )
+        assert list(info.groups) == sorted(info.groups, key=int)
+
+
+def test_cost_by_hand():
+    rows = [
+        (tl.Thought("0", None, "q"), None),
+        (tl.Thought("0.0", "0", "s"), None),
+        (tl.Call("0", "propose", ()), None),
+        (tl.Reply("r", input_tokens=10, output_tokens=5, cost=0.5), 0.0),
+        (tl.Call("0.0", "value", (), 0), None),
+        (tl.Reply("r", input_tokens=20), None),
+        (tl.Call("0.0", "value", (), 1), None),
+        (tl.Reply(error="down: no"), None),
+        (tl.Call("0.0", "vote", ()), None),
+        (tl.Reply(error="budget:calls"), None),
+    ]
+    lines = [Line((k // 2,), k / 10, record, paid) for k, (record, paid) in enumerate(rows)]
+    made = tl.Run(tl.Recorder("own").header, lines)
+    info = cost_info(made)
+    assert info.input_tokens.tolist() == [10, 20]
+    assert info.output_tokens[0] == 5
+    assert np.isnan(info.output_tokens[1])
+    assert (info.cost[0], info.paid[0]) == (0.5, 0.0)
+    assert info.groups["propose"] == (1, 0, 10, 5, 0.5, 0.0)
+    assert info.groups["value"] == (2, 1, 20, None, None, None)
+    assert list(cost_info(made, "depth").groups) == ["0", "1"]
+    figure = plot_cost(made)
+    said = figure.layout.title.subtitle.text
+    assert "cost unknown, paid unknown" in said
+    assert "tokens out: known for 1 of 2 calls" in said
+    unknown = [note.x for note in figure.layout.annotations if note.text == "unknown"]
+    assert unknown == ["value", "value"]
+    curve = next(trace for trace in figure.data if trace.name == "cost if each call were paid" and trace.mode)
+    assert list(curve.y) == [0.0, 0.5]  # only what is known
+    with pytest.raises(ValueError, match="kind"):
+        plot_cost(made, by="colour")
+
+
+# The icicle.
+
+
+def test_the_icicle_is_the_tree(search, recorded):
+    for made in (search, recorded):
+        info = icicle_info(made)
+        leaves = {id: sum(leaf.id == id or leaf.id.startswith(f"{id}.") for leaf in made.tree.leaves())
+                  for id in info.tree.ids}  # fmt: skip
+        assert dict(zip(info.tree.ids, info.leaves, strict=True)) == leaves
+        figure = plot_icicle(made)
+        assert list(figure.data[0].values) == info.leaves.tolist()
+    hatched = {id for id, sign in zip(info.tree.ids, info.pattern, strict=True) if sign}
+    assert hatched == {"0.1", "0.2", "0.3"}
+    several = nx.DiGraph([(1, 2), (3, 4)])
+    assert plot_icicle(several).data[0].values[-1] == 2  # a block above both roots
+
+
+def test_the_end_of_a_long_id():
+    assert ending("0.1.2") == "0.1.2"
+    assert ending("0." * 100 + "7") == "…" + ("0." * 100 + "7")[-59:]
 
 
 def test_colours():

@@ -391,3 +391,17 @@ def test_structured_replies_pick_from_the_numbers_left() -> None:
     assert task.domain.response_format("sample", task, PATH) is None
     for prompt in (task.domain.sample_prompt(task, []), task.domain.propose_prompt(task, [], 3)):
         assert "JSON" in prompt
+
+
+def test_it_knows_what_can_still_be_solved():
+    task = game24("4 5 6 10")
+    can = task.domain.solvable
+    assert can(task, []) is True
+    assert can(task, ["10 - 6 = 4 (left: 4 4 5)"]) is True
+    assert can(task, ["4 / 10 = 2/5 (left: 2/5 5 6)"]) is False
+    assert can(task, ["10 - 6 = 4", "4 * 5 = 20", "20 + 4 = 24"]) is True
+    assert can(task, ["10 - 6 = 4", "4 * 5 = 20", "20 - 4 = 16"]) is False
+    assert can(task, ["Answer: (10 - 6) * 5 + 4"]) is True
+    assert can(task, ["Answer: 24"]) is False
+    assert can(task, ["banana"]) is None
+    assert can(game24("1 1 1 1"), []) is False

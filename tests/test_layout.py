@@ -1,16 +1,21 @@
-"""The tidy drawing has the properties that its file promises, on any tree."""
+"""The drawings have the properties that their file promises, on any tree."""
 
 import itertools
+import json
 import time
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tot_lab.figures.layout import tidy
+from tot_lab.figures.layout import SPREAD, layered, tidy
 
 ALMOST = 1e-9
+GOLDEN = json.loads((Path(__file__).parent / "golden" / "layouts.json").read_text())
+both = pytest.mark.parametrize("draw", [tidy, layered])
 
 
 @st.composite
@@ -41,9 +46,10 @@ def places_in(below, node):
     return [node, *itertools.chain.from_iterable(places_in(below, child) for child in below[node])]
 
 
-@given(forests())
-def test_levels_are_apart_and_in_order(parents):
-    x, y = tidy(parents)
+@both
+@given(parents=forests())
+def test_levels_are_apart_and_in_order(draw, parents):
+    x, y = draw(parents)
     below = children_of(parents)
     assert x.min() == 0
     assert all(y[node] == (0 if parent == -1 else y[parent] + 1) for node, parent in enumerate(parents))
@@ -63,12 +69,13 @@ def test_parents_are_centred(parents):
             assert x[node] == pytest.approx((x[siblings[0]] + x[siblings[-1]]) / 2, abs=ALMOST)
 
 
-@given(forests())
-def test_mirror_image(parents):
-    x, y = tidy(parents)
+@both
+@given(parents=forests())
+def test_mirror_image(draw, parents):
+    x, y = draw(parents)
     last = len(parents) - 1
     mirrored = [-1 if parent == -1 else last - parent for parent in reversed(parents)]
-    other_x, other_y = tidy(mirrored)
+    other_x, other_y = draw(mirrored)
     assert np.allclose(other_x[::-1], x.max() - x, atol=ALMOST)
     assert (other_y[::-1] == y).all()
 
@@ -84,28 +91,58 @@ def test_equal_subtrees_are_drawn_equal(parents):
         assert np.allclose(drawn, known, atol=1e-7)
 
 
-def test_small_trees():
-    assert [list(row) for row in tidy([])] == [[], []]
-    assert [list(row) for row in tidy([-1])] == [[0], [0]]
-    assert list(tidy([-1, 0, 0, 0])[0]) == [1, 0, 1, 2]
-    assert list(tidy([-1, -1])[0]) == [0, 1]
+@given(forests())
+def test_layered_is_narrow(parents):
+    x, y = layered(parents)
+    assert x.max() + 1 <= SPREAD * max(Counter(y).values()) + ALMOST
 
 
+def test_layered_draws_a_beam_narrow_and_its_lines_short():
+    parents = np.array(GOLDEN["beam"]["parents"])
+    lengths = {}
+    for draw in (tidy, layered):
+        x, _ = draw(parents)
+        lengths[draw] = np.abs(x[1:] - x[parents[1:]])
+    assert layered(parents)[0].max() < tidy(parents)[0].max() / 2
+    assert lengths[layered].mean() < lengths[tidy].mean()
+    assert lengths[layered].max() < lengths[tidy].max()
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden(name):
+    golden = GOLDEN[name]
+    for draw in (tidy, layered):
+        x, y = draw(golden["parents"])
+        assert np.allclose(x, golden[draw.__name__], rtol=0, atol=ALMOST)
+        assert list(y) == golden["y"]
+
+
+@both
+def test_small_trees(draw):
+    assert [list(row) for row in draw([])] == [[], []]
+    assert [list(row) for row in draw([-1])] == [[0], [0]]
+    assert list(draw([-1, 0, 0, 0])[0]) == pytest.approx([1, 0, 1, 2])
+    assert list(draw([-1, -1])[0]) == pytest.approx([0, 1])
+
+
+@both
 @pytest.mark.parametrize("parents", [[0], [1, 0], [-1, 2, 1], [-1, 2], [-2]])
-def test_what_is_no_tree_is_refused(parents):
+def test_what_is_no_tree_is_refused(draw, parents):
     with pytest.raises(ValueError, match=r"its own ancestor|has parent"):
-        tidy(parents)
+        draw(parents)
 
 
-def test_a_long_chain():
-    x, y = tidy(list(range(-1, 24_999)))
+@both
+def test_a_long_chain(draw):
+    x, y = draw(list(range(-1, 24_999)))
     assert x.max() == 0
     assert y[-1] == 24_999
 
 
-def test_hundred_thousand_nodes_stay_apart():
+@both
+def test_hundred_thousand_nodes_stay_apart(draw):
     start = time.perf_counter()
-    x, y = tidy([-1, *((node - 1) // 3 for node in range(1, 100_000))])
+    x, y = draw([-1, *((node - 1) // 3 for node in range(1, 100_000))])
     assert time.perf_counter() - start < 30  # quadratic would take hours
     for level in range(1, int(y.max()) + 1):
         assert (np.diff(x[y == level]) >= 1 - 1e-6).all()

@@ -35,14 +35,15 @@ def test_the_wheel_holds_everything_and_no_more(installed):
     names = {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()}
     source = {str(path.relative_to(ROOT)) for path in (ROOT / "tot_lab").rglob("*.py")}
     assert source <= names
-    assert "tot_lab/py.typed" in names
+    assert {"tot_lab/py.typed", "tot_lab/explorer/static/explorer.js"} < names
     shipped = {
         "notebooks/01_first_search.ipynb",
+        "notebooks/02_exploring_a_search.ipynb",
         "notebooks/02_real_models.ipynb",
         "data/02_real_models.jsonl.gz",
     }
     assert {f"tot_lab/examples/{name}" for name in shipped} < names
-    assert not [name for name in names if name.startswith(("tests", "benchmarks"))]
+    assert not [name for name in names if name.startswith(("tests", "benchmarks", "tot_lab/explorer/js"))]
 
 
 def test_notebooks_come_out_of_an_installed_package(installed, tmp_path):

@@ -13,7 +13,8 @@ One run, start to end:
       └ Run = its records                                                  run.py
            ├ Tree.of(events)  → networkx graph → layout → Plotly figure    figures/
            ├ DataFrames: nodes, calls, events                              frames.py
-           └ repr and HTML report                                          report.py
+           ├ repr, HTML report, diagnosis                                  report.py, diagnosis.py
+           └ Explorer: the widget, and the same in one HTML file           explorer/
 
 Rule: a run is its records. Tree, frames, figures and reports are folds over the same list, and
 nothing else stores state. Imports point down this picture; pandas, plotly and networkx are
@@ -30,11 +31,12 @@ from tot_lab.core.parts import Part, part_of
 from tot_lab.core.records import Decided, Ended, Note, Scored, Thought
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Domain, Task
-from tot_lab.core.thinking import Budget, Thinking, ask, attempt, every, within
+from tot_lab.core.thinking import Budget, Thinking, ask, attempt, every, happen, within
 from tot_lab.core.tree import Node, Tree
 from tot_lab.domains import Game24, General, game24, game24_tasks, general, hands, oracle, tasks
 from tot_lab.journal import JournalError
 from tot_lab.lab import Lab, Stream
+from tot_lab.marks import Mark
 from tot_lab.models import Cache, CacheError, CacheMiss, LiteLLM, Local, Role, SimGame24, SimGeneral
 from tot_lab.recorder import Divergence, Recorder
 from tot_lab.run import Replay, Run, Usage, load
@@ -54,10 +56,27 @@ from tot_lab.strategies import (
 from tot_lab.version import __version__
 
 if TYPE_CHECKING:
-    from tot_lab.figures import graph_of, plot_tree
+    from tot_lab.diagnosis import Diagnosis, Finding, diagnose
+    from tot_lab.explorer import Compare, Explorer
+    from tot_lab.explorer.panel import panel
+    from tot_lab.figures import graph_of, plot_cost, plot_icicle, plot_scores, plot_timeline, plot_tree
     from tot_lab.report import report_html
 
-_SHOWN = {"graph_of": "tot_lab.figures", "plot_tree": "tot_lab.figures", "report_html": "tot_lab.report"}
+_SHOWN = {
+    "Compare": "tot_lab.explorer",
+    "Diagnosis": "tot_lab.diagnosis",
+    "Explorer": "tot_lab.explorer",
+    "Finding": "tot_lab.diagnosis",
+    "diagnose": "tot_lab.diagnosis",
+    "graph_of": "tot_lab.figures",
+    "panel": "tot_lab.explorer.panel",
+    "plot_cost": "tot_lab.figures",
+    "plot_icicle": "tot_lab.figures",
+    "plot_scores": "tot_lab.figures",
+    "plot_timeline": "tot_lab.figures",
+    "plot_tree": "tot_lab.figures",
+    "report_html": "tot_lab.report",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -85,17 +104,22 @@ __all__ = [
     "CacheMiss",
     "Call",
     "ChainOfThought",
+    "Compare",
     "Decided",
     "DepthFirst",
+    "Diagnosis",
     "Divergence",
     "Domain",
     "Ended",
+    "Explorer",
+    "Finding",
     "Game24",
     "General",
     "JournalError",
     "Lab",
     "LiteLLM",
     "Local",
+    "Mark",
     "Message",
     "MonteCarloTreeSearch",
     "Node",
@@ -125,15 +149,22 @@ __all__ = [
     "__version__",
     "ask",
     "attempt",
+    "diagnose",
     "every",
     "game24",
     "game24_tasks",
     "general",
     "graph_of",
     "hands",
+    "happen",
     "load",
     "oracle",
+    "panel",
     "part_of",
+    "plot_cost",
+    "plot_icicle",
+    "plot_scores",
+    "plot_timeline",
     "plot_tree",
     "presets",
     "report_html",

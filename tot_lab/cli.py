@@ -11,12 +11,15 @@ import asyncio
 import os
 import shutil
 import sys
+import tempfile
+import webbrowser
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tot_lab.domains import game24_tasks
+from tot_lab.files import write_whole
 from tot_lab.journal import JournalError
 from tot_lab.lab import Lab
 from tot_lab.models import Cache, CacheError, SimGame24
@@ -48,6 +51,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     replay = commands.add_parser("replay", help="make runs again with no model, and compare every record")
     _add_runs(replay)
     _add_cache(replay, "take the replies from this cache; without it, from the runs themselves")
+    show = commands.add_parser("show", help="look into a run, or into two side by side, in the browser")
+    show.add_argument("run", type=Path, metavar="RUN", help="a run's journal")
+    show.add_argument("other", type=Path, nargs="?", metavar="OTHER", help="another, to compare")
+    show.add_argument(
+        "--out", type=Path, metavar="FILE", help="keep the page here (default: a temporary file)"
+    )
+    show.add_argument("--no-open", action="store_true", help="only write the page")
+    export = commands.add_parser("export", help="write a run in another form")
+    export.add_argument("run", type=Path, metavar="RUN", help="a run's journal")
+    export.add_argument("--to", type=Path, required=True, metavar="FILE", help=f"what to write: {_endings()}")
     _add_cache_commands(commands.add_parser("cache", help="the answers that are known"))
     model = commands.add_parser("model", help="models that run on this machine")
     pull = model.add_subparsers(dest="action", required=True, metavar="ACTION").add_parser(
@@ -127,6 +140,49 @@ def _replay(asked: argparse.Namespace) -> int:
     return int(other > 0)
 
 
+def _show(asked: argparse.Namespace) -> None:
+    from tot_lab.explorer.page import save_html  # noqa: PLC0415
+
+    run, other = load(asked.run), load(asked.other) if asked.other else None
+    out = asked.out or Path(tempfile.mkdtemp(prefix="tot-lab-")) / f"{asked.run.stem}.html"
+    page = save_html(run, out, other).resolve()
+    if asked.no_open or not webbrowser.open(page.as_uri()):
+        print(page)
+
+
+def _export(asked: argparse.Namespace) -> None:
+    """The run in the form that the file's ending names."""
+    write = _FORMS.get(asked.to.suffix)
+    if write is None:
+        raise OSError(f"{asked.to}: a run is exported to {_endings()}")
+    write(load(asked.run), asked.to)
+    print(asked.to)
+
+
+def _to_svg(run: Run, path: Path) -> None:
+    from tot_lab.report import tree_svg  # noqa: PLC0415
+
+    write_whole(path, tree_svg(run, background="white").encode())
+
+
+def _to_graphml(run: Run, path: Path) -> None:
+    from networkx import generate_graphml  # noqa: PLC0415
+
+    write_whole(path, "\n".join(generate_graphml(run.graph())).encode())
+
+
+_FORMS: dict[str, Callable[[Run, Path], object]] = {
+    ".html": lambda run, path: run.save_html(path),
+    ".svg": _to_svg,
+    ".graphml": _to_graphml,
+    ".csv": lambda run, path: write_whole(path, run.nodes_df().to_csv(index=False).encode()),
+}
+
+
+def _endings() -> str:
+    return "NAME.html (to explore), NAME.svg (the tree), NAME.graphml, NAME.csv (its thoughts)"
+
+
 def _cache(asked: argparse.Namespace) -> int:
     """The care of a cache; 1 when something is wrong with it."""
     cache = Cache(asked.cache) if asked.action in ("import", "merge") else _existing(asked.cache)
@@ -161,6 +217,8 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "notebooks": _notebooks,
     "model": _model,
     "replay": _replay,
+    "show": _show,
+    "export": _export,
     "cache": _cache,
 }
 

@@ -29,6 +29,7 @@ from tot_lab.core.records import (
 )
 from tot_lab.core.task import Answer
 from tot_lab.core.thinking import Budget, Every, Thinking, Within
+from tot_lab.edits import Edits
 from tot_lab.recorder import Divergence, Recorder
 
 DEEPEST = 1000
@@ -124,6 +125,7 @@ class Driver:
         repeat: int = 0,
         replies: dict[Position, Reply] | None = None,
         in_order: bool = False,
+        edits: Edits | None = None,
     ) -> None:
         self.ask = ask
         self.recorder = recorder
@@ -131,6 +133,7 @@ class Driver:
         self.repeat = repeat
         self.replies = replies or {}
         self.in_order = in_order
+        self.edits = edits
         self.root = Scope(None, budget, 0.0)
         self.ready: deque[tuple[Branch, Any]] = deque()
         self.open: dict[Branch, None] = {}
@@ -233,8 +236,8 @@ class Driver:
                 self._start(Branch(step.thinking, (*position, 0), scope, join, 0))
                 return
             else:
-                self._happened(position, step)
-                value = None
+                value = step if self.edits is None else self.edits.applied(step)
+                self._happened(position, value)
 
     def _happened(self, position: Position, event: Any) -> None:
         kind = type(event)

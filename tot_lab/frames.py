@@ -16,12 +16,14 @@ from tot_lab.core.bulk import in_bulk
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.records import Decided, Decision, Ended, Line, Note, Position, Scored, Thought
 from tot_lab.core.tree import Node
+from tot_lab.marks import Mark, Verdict
 from tot_lab.run import Run, Usage, usage_of
 
 if TYPE_CHECKING:
     import pandas
 
 SOURCES = ("model", "cache", "joined")
+MARKS = get_args(Verdict)
 STATES = ("proposed", "unread", *get_args(Decision))
 
 
@@ -72,6 +74,7 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     - calls: Int64, calls answered for it, refused ones not counted
     - input_tokens, output_tokens: Int64, of those calls, NA when one of them is not known
     - cost: Float64, USD if every call were paid; paid: Float64, USD really paid; NA when not known
+    - mark: category, what a person said of it (`MARKS`), NA for nothing; note: string, in their words
     - simulated: boolean, whether a simulated model took part in the run
 
     The sums of calls, tokens, cost and paid are those of `run.usage`.
@@ -80,6 +83,8 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     by_node = usage_by_node(run)
     usage = [by_node[node.id] for node in nodes]
     path = set(run.solution_path)
+    said, nothing = run.marks, Mark()
+    marks = [said.get(node.id, nothing) for node in nodes]
     return _frame(
         {
             "id": ("string", [node.id for node in nodes]),
@@ -101,6 +106,8 @@ def nodes_df(run: Run) -> pandas.DataFrame:
             "output_tokens": ("Int64", [used.output_tokens for used in usage]),
             "cost": ("Float64", [used.cost for used in usage]),
             "paid": ("Float64", [used.paid for used in usage]),
+            "mark": (MARKS, [mark.verdict for mark in marks]),
+            "note": ("string", [mark.note or None for mark in marks]),
             "simulated": ("boolean", [run.simulated] * len(nodes)),
         }
     )
@@ -123,8 +130,8 @@ def calls_df(run: Run) -> pandas.DataFrame:
     - input_tokens, output_tokens: Int64; cost: Float64, USD if it were paid; paid: Float64, USD
       really paid; NA when not known
     - asked: float64, seconds since the run began; seconds: Float64, until its reply, NA while open
-    - source: category, where the reply came from: `model`, `cache`, or `joined` (an equal call that
-      was under way); NA while open or refused
+    - source: category, where the reply came from: `model`, `cache` (or the record of the run that this
+      one was branched from), or `joined` (an equal call that was under way); NA while open or refused
     - sent: Float64, seconds since the run began when it was sent (the last time); tries: Int64, how
       often; both NA for what is not sent (a function, a simulated model, a known answer)
     - simulated: boolean, whether a simulated model replied, NA while open
@@ -205,7 +212,8 @@ def events_df(run: Run) -> pandas.DataFrame:
       after the innermost strategy that announced itself (`tot.started`) at their id or above:
       `tot.proposed`, `tot.evaluated`, `tot.decided`; without one `thought`, `scored`, `decided`.
       The others are `call`, `reply` and `ended`, and what happened to a call on its way to a real
-      model, beside the canonical list and with the call's place as `data["call"]`: `call.cached`,
+      model, beside the canonical list and with the call's place as `data["call"]`: `call.cached`
+      (run: the one whose record answered it, where that was not the cache; see `lab.branch`),
       `call.joined` (an equal one was under way), `call.queued`, `call.sent` (tries, n),
       `call.retried` (error, status, wait in seconds), `call.dropped` (settings that the provider does
       not take), `call.refused` (by `spend`: the most it could have cost, and what was left, in USD),

@@ -31,6 +31,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     tot_lab: schema of the file. version: of the package that wrote it. started: ISO 8601, UTC.
     task, strategy, model, budget: their settings; {} where a run has none.
     roles: the settings of the models that certain calls went to. draws: see `tot_lab.models.keys`.
+    branched: which run this one was branched from, and where; see `tot_lab.edits`.
     """
 
     tot_lab: int
@@ -44,6 +45,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     repeat: int = 0
     roles: dict[str, dict[str, Any]] = {}
     draws: Literal["state", "path"] = "state"
+    branched: dict[str, Any] = {}
 
     @classmethod
     def now(cls, **settings: Any) -> Header:

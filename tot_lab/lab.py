@@ -13,13 +13,17 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
+from tot_lab.branching import answering, doubts_of, parent_of, source_of, told_of
 from tot_lab.core.calls import Call, Model, Reply, Wire
 from tot_lab.core.parts import UserFunction, part_of
-from tot_lab.core.records import Ended, Line, Note, Record
+from tot_lab.core.records import Ended, Line, Record
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.driver import Driver
+from tot_lab.edits import Edits
 from tot_lab.journal import Header, read_journal
 from tot_lab.models import Cache, Gateway, Role, model_named
 from tot_lab.models.cache import Mode
@@ -162,26 +166,62 @@ class Lab:
         Raises what a bug in the strategy raises, and CancelledError when it is cancelled; the run
         up to then is at `last` either way. A model that fails raises nothing: see `run.usage`."""
         self._check(strategy, task, budget, repeat)
-        return await self._run(strategy, task, budget, repeat, watch, [])
+        recorder = self._recorder(strategy, task, budget, repeat)
+        return await self._drive(recorder, strategy, task, budget, watch=watch)
 
-    async def _run(
+    async def branch(
+        self,
+        run: Run,
+        node: str,
+        *,
+        content: str | None = None,
+        score: float | None = None,
+        strategy: Strategy | None = None,
+        budget: Budget | None = None,
+        watch: Callable[[Sequence[Line]], None] | None = None,
+    ) -> Run:
+        """A run that is `run` with one thing changed at the thought `node`; its `parent` says so.
+
+        content: another text for the thought. Which proposals repeat each other stays as it was.
+        score: another score, 0–1, in place of each that the thought got.
+        strategy: what goes on from the thought instead, below the path to it and no other.
+        budget: caps on the new run; None = those of `run`. watch: as for `run`.
+
+        After another text or score the same search is made again, with the same model: each call that
+        the record of `run` answers is answered from there, costs nothing, and counts for the budget.
+        Another strategy asks this lab's model, and pays nothing for the path.
+
+        Raises ValueError, or LookupError, for what cannot be changed so: a text that the domain cannot
+        read as such a thought, a run that has not ended or was not made by a strategy."""
+        if sum(given is not None for given in (content, score, strategy)) != 1:
+            raise ValueError("a branch changes one thing: give content=, score= or strategy=")
+        by, task = source_of(run, node, strategy)
+        self._check(by, task, budget, 0)
+        if strategy is None:
+            self._check_same(run.path or f"run {run.id}", run.header)
+        budget = budget or budget_of(run.header)
+        told = told_of(run, node, content, score, strategy)
+        recorder = self._recorder(by, task, budget, run.header.repeat, told)
+        parent = run if strategy is None else None
+        made = await self._drive(recorder, by, task, budget, watch=watch, parent=parent)
+        for doubt in doubts_of(run, made):
+            warnings.warn(doubt, RuntimeWarning, stacklevel=2)
+        return made
+
+    def _recorder(
         self,
         strategy: Strategy,
         task: Task,
         budget: Budget | None,
         repeat: int,
-        watch: Callable[[Sequence[Line]], None] | None,
-        kept: list[Run],
-        watch_text: Callable[[Note], None] | None = None,
-    ) -> Run:
-        """`run`; the run is in `kept` however it ends."""
+        branched: dict[str, Any] | None = None,
+    ) -> Recorder:
+        """That of a new run, with its journal open."""
         self.gateway.open()
-        header = self._header(strategy, task, budget, repeat)
-        path = None if self.runs is None else self.runs / header.filename
-        recorder = Recorder(header=header, path=path)
-        if watch_text is not None:
-            recorder.text_watchers.append(watch_text)
-        return await self._drive(recorder, strategy, task, budget, watch=watch, kept=kept)
+        header = msgspec.structs.replace(
+            self._header(strategy, task, budget, repeat), branched=branched or {}
+        )
+        return Recorder(header=header, path=None if self.runs is None else self.runs / header.filename)
 
     def _header(self, strategy: Strategy, task: Task, budget: Budget | None, repeat: int) -> Header:
         return Header.now(
@@ -205,12 +245,18 @@ class Lab:
         return Stream(self, strategy, task, budget, repeat)
 
     async def resume(
-        self, path: str | os.PathLike[str], *, strategy: Strategy | None = None, task: Task | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        strategy: Strategy | None = None,
+        task: Task | None = None,
+        parent: Run | None = None,
     ) -> Run:
         """Finish a run that was killed, cancelled or ended by a bug. What its journal holds is not
         asked again. A finished run is only loaded.
 
-        strategy, task: needed when they hold functions of your own, which files do not store."""
+        strategy, task: needed when they hold functions of your own, which files do not store.
+        parent: the run that this one was branched from, needed when its file is not beside this one."""
         path = Path(path)
         read = path.stat().st_size
         header, lines, size = read_journal(path)
@@ -220,6 +266,7 @@ class Lab:
             return self.last
         strategy, task = runnable(header, strategy, task)
         self._check_same(path, header)
+        parent = parent_of(path, header, parent)
         self.gateway.open()
         if len(kept) < len(lines):
             with path.open("rb") as file:
@@ -227,7 +274,9 @@ class Lab:
                     file.readline()
                 size = file.tell()
         recorder = Recorder.resuming(path, header, kept, size, read)
-        return await self._drive(recorder, strategy, task, budget_of(header), replies=replies_of(kept))
+        return await self._drive(
+            recorder, strategy, task, budget_of(header), replies=replies_of(kept), parent=parent
+        )
 
     def _check(self, strategy: object, task: object, budget: object, repeat: int) -> None:
         if not isinstance(strategy, Strategy):
@@ -239,7 +288,7 @@ class Lab:
         if repeat < 0:
             raise ValueError(f"repeat must be 0 or more, not {repeat}")
 
-    def _check_same(self, path: Path, header: Header) -> None:
+    def _check_same(self, path: Path | str, header: Header) -> None:
         """A ValueError unless this lab asks what the run's lab asked. A function of your own may have
         changed: then the record, which must come again, tells."""
         roles = {name: role.settings() for name, role in self.gateway.roles.items()}
@@ -259,18 +308,20 @@ class Lab:
         budget: Budget | None,
         *,
         replies: dict[Any, Reply] | None = None,
+        parent: Run | None = None,
         watch: Callable[[Sequence[Line]], None] | None = None,
         kept: list[Run] | None = None,
     ) -> Run:
         if watch is not None:
             recorder.watchers.append(watch)
         driver = Driver(
-            self.gateway.ask,
+            self.gateway.ask if parent is None else answering(parent.lines, parent.id, self.gateway.ask),
             recorder,
             budget=budget,
             timeout=self.timeout,
             repeat=recorder.header.repeat,
             replies=replies,
+            edits=Edits.of(recorder.header.branched),
         )
         try:
             await driver.drive(assigned(self.gateway.roles, strategy.think(task.hidden())))
@@ -295,7 +346,8 @@ class Stream:
     """A run under way, as an async iterable of its records in the order in which they happen."""
 
     def __init__(self, lab: Lab, strategy: Strategy, task: Task, budget: Budget | None, repeat: int) -> None:
-        self._lab = lab
+        self.lab = lab
+        """The lab that was asked for it."""
         self._asked = (strategy, task, budget, repeat)
         self.run: Run | None = None
         """The run, once the stream has come to its end; after the loop was left, from the next
@@ -303,35 +355,50 @@ class Stream:
         self._begun = False
 
     def __aiter__(self) -> AsyncIterator[Record]:
-        if self._begun:
-            raise RuntimeError("a stream is one run and was gone through; ask lab.stream for another")
-        self._begun = True
+        self._begin()
         # A generator that nobody else holds: leaving the loop finalises it, which cancels the run.
         return self._records()
 
-    async def _records(self) -> AsyncIterator[Record]:
+    def start(self) -> tuple[Recorder, asyncio.Task[Run]]:
+        """Begin the run on the running event loop: its recorder, to be watched, and its task, which
+        cancels it when it is cancelled."""
+        self._begin()
+        return self._start()
+
+    def _begin(self) -> None:
+        if self._begun:
+            raise RuntimeError("a stream is one run and was gone through; ask lab.stream for another")
+        self._begun = True
+
+    def _start(self) -> tuple[Recorder, asyncio.Task[Run]]:
+        loop = asyncio.get_running_loop()
         strategy, task, budget, repeat = self._asked
-        queue: asyncio.Queue[Sequence[Line] | None] = asyncio.Queue()
+        recorder = self.lab._recorder(strategy, task, budget, repeat)
         kept: list[Run] = []
 
-        def so_far(note: Note) -> None:
-            queue.put_nowait([Line((), 0.0, note)])
+        def ended(_: object) -> None:
+            recorder.close()  # still open when it was cancelled before it began
+            self.run = kept[0] if kept else Run(recorder.header, recorder.lines, recorder.path)
 
-        running = asyncio.ensure_future(
-            self._lab._run(strategy, task, budget, repeat, queue.put_nowait, kept, so_far)
-        )
+        running = loop.create_task(self.lab._drive(recorder, strategy, task, budget, kept=kept))
+        running.add_done_callback(ended)
+        return recorder, running
+
+    async def _records(self) -> AsyncIterator[Record]:
+        queue: asyncio.Queue[Sequence[Line] | None] = asyncio.Queue()
+        recorder, running = self._start()
+        recorder.watchers.append(queue.put_nowait)
+        recorder.text_watchers.append(lambda note: queue.put_nowait([Line((), 0.0, note)]))
         running.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (batch := await queue.get()) is not None:
                 for line in batch:
                     yield line.e
-            self.run = await running
+            await running
         finally:
             if not running.done():
                 running.cancel()
                 await asyncio.wait([running])
-            if running.cancelled() or running.exception() is not None:
-                self.run = kept[0] if kept else None
 
 
 def _who(model: dict[str, Any]) -> Any:

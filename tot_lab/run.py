@@ -21,7 +21,9 @@ from tot_lab.core.task import Answer, Domain, Task
 from tot_lab.core.thinking import Budget
 from tot_lab.core.tree import Node, Tree
 from tot_lab.driver import Driver
+from tot_lab.edits import Edits
 from tot_lab.journal import Header, JournalError, read_journal, write_journal
+from tot_lab.marks import Mark, Verdict, made, read_marks, write_marks
 from tot_lab.models import Cache, model_named
 from tot_lab.models.gateway import identity_of, settings_of
 from tot_lab.models.keys import Request, in_order, key_of, request_of
@@ -64,6 +66,7 @@ class Run:
         self.path = path
         self.cache: Cache | None = None
         """The answers known to the lab that made it; None when it was loaded."""
+        self._marks: dict[str, Mark] = {}  # of a run in memory
 
     # What was asked.
 
@@ -82,6 +85,12 @@ class Run:
         """How it searched; None for a recorded search of your own."""
         part = part_of(self.header.strategy) if self.header.strategy.get("kind") != "recorded" else None
         return part if isinstance(part, Strategy) else None
+
+    @property
+    def parent(self) -> dict[str, Any] | None:
+        """What it was branched from by `lab.branch`: `run` (its id), `node`, and the `content`, `score`
+        or `strategy` that was changed there; None for a run that is no branch."""
+        return self.header.branched or None
 
     @property
     def question(self) -> str:
@@ -163,9 +172,14 @@ class Run:
         """The best grade of any leaf: what a perfect choice among them would have got."""
         if self.task is None or needs_functions(self.task.domain):
             return None
-        held = [self.task.domain.answer(self.task, self.tree.texts(leaf.id)) for leaf in self.tree.leaves()]
+        held = [self.task.domain.answer(self.task, self.steps(leaf.id)) for leaf in self.tree.leaves()]
         grades = [grade for text in held if text is not None and (grade := self.task.grade(text)) is not None]
         return max(grades, default=None if self.grade is None else 0.0)
+
+    def steps(self, id: str) -> list[str]:
+        """What a domain calls the path to a thought: the texts from the first step on. A thought that
+        only holds the question, the root of a strategy inside another, is no step."""
+        return [text for text in self.tree.texts(id) if text != self.question]
 
     @property
     def best(self) -> Node | None:
@@ -223,8 +237,38 @@ class Run:
     # What can be done with it.
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the whole record to `path`; an existing file is replaced at once or not at all."""
-        return write_journal(path, self.header, self.lines)
+        """Write the whole record to `path`, and the marks beside it; an existing file is replaced at
+        once or not at all."""
+        marks = self.marks
+        saved = write_journal(path, self.header, self.lines)
+        write_marks(saved, self.id, marks)
+        return saved
+
+    @property
+    def marks(self) -> dict[str, Mark]:
+        """What people said of its thoughts, by id. They lie beside the journal (`a.marks.json` beside
+        `a.jsonl`), and are read anew each time. Raises `JournalError` when the file is damaged."""
+        return dict(self._marks) if self.path is None else read_marks(self.path, self.id, self.tree)
+
+    def mark(self, id: str, verdict: Verdict | None, note: str = "") -> None:
+        """Say that a thought is `right` or `wrong`, or only a note; it replaces what was said of it, and
+        None without a note takes it back. It is kept at once, in memory for a run that has no file.
+        An unknown thought is a ValueError."""
+        mark, marks = made(self.tree, id, verdict, note), self.marks
+        marks.pop(id, None)
+        if mark != Mark():
+            marks = {known: marks.get(known, mark) for known in self.tree.nodes if known in {*marks, id}}
+        if self.path is None:
+            self._marks = marks
+        else:
+            write_marks(self.path, self.id, marks)
+
+    def save_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write it as one HTML file that opens anywhere, offline: the explorer over its record. An
+        existing file is replaced at once or not at all."""
+        from tot_lab.explorer.page import save_html  # noqa: PLC0415
+
+        return save_html(self, path)
 
     async def replay(
         self, strategy: Strategy | None = None, task: Task | None = None, *, cache: Cache | None = None
@@ -235,10 +279,11 @@ class Run:
         loaded."""
         replies = replies_of(self.lines)
         if (cache := cache or self.cache) is not None:
+            inherited = _inherited(self.lines)
             for position, request, real in requests_of(self):
                 known = list(cache.replies(key_of(request)))
-                if not known and not real:
-                    continue  # it costs nothing to ask, and is not always kept
+                if not known and (not real or position in inherited):
+                    continue  # it costs nothing to ask, and is not always kept; or another run asked it
                 if not known:
                     place = ".".join(map(str, position))
                     lacking = f"at position {place}: a call that {cache.path} does not hold"
@@ -256,6 +301,7 @@ class Run:
             repeat=self.header.repeat,
             replies=replies,
             in_order=self.error is None,
+            edits=Edits.of(self.header.branched),
         )
         roles = roles_from(self.header.roles)
         try:
@@ -360,6 +406,12 @@ def _total(amounts: list[Any]) -> Any:
 def replies_of(lines: Sequence[Line]) -> dict[Position, Reply]:
     """The reply to each call, by its position."""
     return {line.p: line.e for line in lines if isinstance(line.e, Reply)}
+
+
+def _inherited(lines: Sequence[Line]) -> set[Position]:
+    """The calls that the record of the run answered which this one was branched from."""
+    notes = [line.e for line in lines if isinstance(line.e, Note) and line.e.name == "call.cached"]
+    return {tuple(note.data["call"]) for note in notes if "run" in note.data}
 
 
 def requests_of(run: Run) -> Iterator[tuple[Position, Request, bool]]:

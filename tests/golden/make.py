@@ -1,4 +1,5 @@
-"""Writes the golden trees anew: `python tests/golden/make.py`. Look at what changed before you commit it.
+"""Writes the golden trees and layouts anew: `python tests/golden/make.py`. Look at what changed before you
+commit it.
 
 The golden journals (`journal-VERSION.jsonl`) are written once per released version, never anew:
 `python tests/golden/make.py journal` refuses to overwrite one.
@@ -6,6 +7,7 @@ The golden journals (`journal-VERSION.jsonl`) are written once per released vers
 
 import asyncio
 import json
+import random
 import shutil
 import sys
 from pathlib import Path
@@ -16,6 +18,7 @@ sys.path.insert(0, str(FOLDER.parent))
 from support import TASK, Scripted  # noqa: E402
 
 import tot_lab as tl  # noqa: E402
+from tot_lab.figures.layout import layered, tidy  # noqa: E402
 
 
 def newest_first(tree, frontier):
@@ -56,6 +59,57 @@ def dumps(tree: dict) -> str:
     return f'{{\n{head} "nodes": {{\n{nodes}\n }}\n}}\n'
 
 
+def grown(count: int, reach: int, seed: int) -> list[int]:
+    """A random forest: each node below one of the `reach` before it, or a root."""
+    dice = random.Random(seed)
+    return [dice.randrange(max(-1, node - reach), node) for node in range(count)]
+
+
+def beam(width: int, branch: int, depth: int) -> list[int]:
+    """A search that goes on from some thoughts of each level."""
+    dice = random.Random(width)
+    parents, level = [-1], [0]
+    for _ in range(depth):
+        chosen = sorted(dice.sample(level, min(width, len(level))))
+        level = list(range(len(parents), len(parents) + len(chosen) * branch))
+        parents.extend(parent for parent in chosen for _ in range(branch))
+    return parents
+
+
+def mixed(parents: list[int]) -> list[int]:
+    """The same tree with its nodes in another order."""
+    places = random.Random(0).sample(range(len(parents)), len(parents))
+    parent_of = {
+        place: -1 if parent < 0 else places[parent] for place, parent in zip(places, parents, strict=True)
+    }
+    return [parent_of[node] for node in range(len(parents))]
+
+
+TREES = {
+    "nothing": [],
+    "one": [-1],
+    "roots": [-1, -1, -1, 1],
+    "chain": list(range(-1, 40)),
+    "binary": [-1, *((node - 1) // 2 for node in range(1, 63))],
+    "caterpillar": [-1, *(4 * ((node - 1) // 4) for node in range(1, 60))],
+    "beam": beam(3, 4, 40),
+    "wide beam": beam(12, 8, 4),
+    "bushy": grown(150, 150, 1),
+    "deep": grown(150, 4, 2),
+    "mixed": mixed(grown(120, 25, 3)),
+}
+
+
+def layouts() -> str:
+    """Where the trees are drawn, one tree a line."""
+    drawn = {}
+    for name, parents in TREES.items():
+        (x, y), (narrow, _) = tidy(parents), layered(parents)
+        drawn[name] = {"parents": parents, "y": y.tolist(), "tidy": x.tolist(), "layered": narrow.tolist()}
+    rows = ",\n".join(f" {json.dumps(name)}: {json.dumps(tree)}" for name, tree in drawn.items())
+    return f"{{\n{rows}\n}}\n"
+
+
 def main(what: str = "trees") -> None:
     if what == "journal":
         target = FOLDER / f"journal-{tl.__version__}.jsonl"
@@ -69,6 +123,7 @@ def main(what: str = "trees") -> None:
         return
     for name, search in SEARCHES.items():
         (FOLDER / f"{name}.json").write_text(dumps(tree_of(search)))
+    (FOLDER / "layouts.json").write_text(layouts())
 
 
 if __name__ == "__main__":

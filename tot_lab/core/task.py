@@ -151,6 +151,15 @@ class Domain(Part):
         """The answer that `path` holds, None when it holds none."""
         return path[-1] if path else None
 
+    def solvable(self, task: Task, path: Path) -> bool | None:
+        """Whether a right answer can still be reached from `path`; None when the domain cannot tell.
+        It is for looking at a finished run (`tl.diagnose`): no strategy may ask it."""
+        return None
+
+    def seen(self, task: Task, path: Path) -> tuple[Task, Path]:
+        """What an evaluator of a person's own is given for `path`."""
+        return task, path
+
     def same(self, task: Task, answer: str) -> Hashable:
         """What two answers must share to count as the same one."""
         return " ".join(answer.casefold().split())

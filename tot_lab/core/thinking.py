@@ -2,7 +2,7 @@
 
 Rule: thinking is pure. A strategy yields a `Call` and is sent a `Reply`; yields `Every([...])`
 and is sent the list of results; yields `Within(budget, …)` and is sent one result; yields an
-event and is sent nothing. It never waits, reads a clock, draws a random number or touches a
+event and is sent it as it was recorded. It never waits, reads a clock, draws a random number or touches a
 file, so its local variables are its whole state, and a test drives it with `next` and `send`.
 
 Branches of one `every` share nothing mutable. What must be shared (merging, backing up, early
@@ -23,6 +23,7 @@ from tot_lab.core.calls import Call, Reply
 from tot_lab.core.records import Event
 
 T = TypeVar("T")
+E = TypeVar("E", bound=Event)
 
 
 class Budget(BaseModel):
@@ -73,6 +74,13 @@ def ask(call: Call) -> Thinking[Reply]:
     return reply
 
 
+def happen(event: E) -> Thinking[E]:
+    """Say that something happened; the event as it was recorded, which is what to go on with: where
+    a person changed a thought or a score (`lab.branch`), it is not the one that was given."""
+    recorded: E | None = yield event
+    return event if recorded is None else recorded  # `next` drives it too
+
+
 def every(
     branches: Sequence[Thinking[T]], *, at_most: int | None = None, at_once: int | None = None
 ) -> Thinking[list[T]]:
@@ -93,9 +101,12 @@ def within(budget: Budget, thinking: Thinking[T]) -> Thinking[T]:
     return result
 
 
-def editing(edit: Callable[[Call], Call], thinking: Thinking[T]) -> Thinking[T]:
+def editing(
+    edit: Callable[[Any], Any], thinking: Thinking[T], of: type[Any] | tuple[type[Any], ...] = Call
+) -> Thinking[T]:
     """Think as `thinking` does, with every call that it makes, in its branches too, put through
-    `edit` first. Nothing else is changed: this is how strategies wrap strategies."""
+    `edit` first; `of` names steps of another kind. One that `edit` makes None is passed over: it goes
+    no further, and the strategy goes on. This is how strategies wrap strategies."""
     value: Any = None
     with closing(thinking):
         while True:
@@ -104,13 +115,15 @@ def editing(edit: Callable[[Call], Call], thinking: Thinking[T]) -> Thinking[T]:
             except StopIteration as end:
                 result: T = end.value
                 return result
-            if isinstance(step, Call):
+            value = step
+            if isinstance(step, of):
                 step = edit(step)
             elif isinstance(step, Every):
-                step = step._replace(branches=[editing(edit, branch) for branch in step.branches])
+                step = step._replace(branches=[editing(edit, branch, of) for branch in step.branches])
             elif isinstance(step, Within):
-                step = step._replace(thinking=editing(edit, step.thinking))
-            value = yield step
+                step = step._replace(thinking=editing(edit, step.thinking, of))
+            if step is not None:
+                value = yield step
 
 
 def attempt(number: int, thinking: Thinking[T]) -> Thinking[T]:

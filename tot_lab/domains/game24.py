@@ -246,6 +246,14 @@ class Game24(Domain):
         done = terms is not None and len(terms) == 1 and terms[0].value == TARGET
         return terms[0].expression if terms is not None and done else None
 
+    def solvable(self, task: Task, path: Path) -> bool | None:
+        """Whether the numbers left can make 24. Of a path that states an answer: whether it is right."""
+        stated = _stated_answer(path)
+        if stated is not None:
+            return self.grade(task, stated) == 1.0
+        terms = _walk(task, path)
+        return None if terms is None else win_share([term.value for term in terms]) > 0
+
     def grade(self, task: Task, answer: str) -> float:
         """1.0 when `answer`, with or without `= 24`, uses each number of the hand exactly once and
         equals 24 exactly; else 0.0. It needs no reference."""

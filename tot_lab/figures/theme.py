@@ -2,14 +2,15 @@
 
 Rule: what a model wrote is shown, never interpreted. Scores are viridis, which
 is even to any colour vision and holds no grey, so that grey is left for what has no score; the
-other colours are of the Okabe-Ito set.
+other colours are of the Okabe-Ito set. On a dark ground only the ground changes, ink, and what would
+vanish on it.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 INK = "#1f2933"
 FAINT = "#8a94a0"
@@ -20,6 +21,26 @@ PATH = "#d55e00"
 UNSCORED = "#d5d9de"
 LINKS = {"merged": "#0072b2", "source": "#009e73", "depends": "#cc79a7"}
 FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, sans-serif"
+
+KINDS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9")
+"""Of kinds of calls, in the order of their first occurrence; further ones are `FAINT`. Vermilion is the
+path's, and yellow drowns in white."""
+
+
+class Ground(NamedTuple):
+    """What differs between light and dark; the names are those above. paper: the ground itself."""
+
+    paper: str
+    ink: str
+    faint: str
+    edge: str
+    grid: str
+    path: str
+    unscored: str
+
+
+LIGHT = Ground("white", INK, FAINT, EDGE, GRID, PATH, UNSCORED)
+DARK = Ground("#111418", "#e6eaee", "#9aa5b1", "#4a5460", "#262c33", "#f0742a", "#5b6570")
 
 SCORES = (
     "#440154", "#482878", "#3e4989", "#31688e", "#26828e",
@@ -39,6 +60,12 @@ def short(text: str, most: int) -> str:
     """`text` on one line of at most `most` characters."""
     line = " ".join(printable(text).split())
     return line if len(line) <= most else line[: max(most - 1, 0)].rstrip() + "…"
+
+
+def ending(id: Any, most: int = 60) -> str:
+    """An id in at most `most` characters: of one deep in a tree, the end."""
+    text = printable(str(id))
+    return text if len(text) <= most else "…" + text[1 - most :]
 
 
 def wrapped(text: str, width: int, lines: int) -> list[str]:
@@ -93,25 +120,56 @@ def money(amount: float | None) -> str:
     return f"${amount:,.2f}" if amount >= 1 else f"${amount:.2g}" if amount < 0.01 else f"${amount:.4f}"
 
 
-def template() -> Any:
+def ground(dark: bool) -> Ground:
+    """The colours of a dark or a light figure."""
+    return DARK if dark else LIGHT
+
+
+def headed(title: list[str], lines: list[str], simulated: bool, dark: bool) -> tuple[dict[str, Any], int]:
+    """The layout of a figure's title and of the lines below it, and how many pixels they take; that a
+    model was simulated stands first. All text is a person's or a model's: none of it is markup."""
+    below = [plain(line) for line in lines if line]
+    if simulated:
+        below.insert(0, f'<b><span style="color:{ground(dark).path}">simulated model</span></b>')
+    said = {
+        "text": "<br>".join(map(plain, title)),
+        "subtitle": {"text": "<br>".join(below), "font": {"size": 13, "color": ground(dark).faint}},
+        "y": 1,
+        "yref": "container",
+        "yanchor": "top",
+        "pad": {"t": 18},
+    }
+    return said, 34 + 21 * len(title) + 17 * len(below)
+
+
+def empty(figure: Any, why: str) -> None:
+    """Say in the middle of a figure that there is nothing to draw, and why."""
+    figure.add_scatter(x=[], y=[], showlegend=False)
+    figure.add_annotation(
+        x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, text=plain(why), font={"size": 14}
+    )
+
+
+def template(dark: bool = False) -> Any:
     """The Plotly template of every figure."""
     import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it
 
+    paper, ink, _, edge, grid, *_ = ground(dark)
     steps = [(k / (len(SCORES) - 1), shade) for k, shade in enumerate(SCORES)]
-    axis = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID, "tickcolor": GRID, "automargin": True}
+    axis = {"gridcolor": grid, "zeroline": False, "linecolor": grid, "tickcolor": grid, "automargin": True}
     return go.layout.Template(
         layout={
-            "font": {"family": FONT, "size": 12, "color": INK},
-            "paper_bgcolor": "white",
-            "plot_bgcolor": "white",
+            "font": {"family": FONT, "size": 12, "color": ink},
+            "paper_bgcolor": paper,
+            "plot_bgcolor": paper,
             "colorway": ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"],
             "coloraxis": {"colorscale": steps},
             "title": {"x": 0.0, "xref": "paper", "xanchor": "left", "font": {"size": 16}},
             "hoverlabel": {
-                "bgcolor": "white",
-                "bordercolor": EDGE,
+                "bgcolor": paper,
+                "bordercolor": edge,
                 "align": "left",
-                "font": {"family": FONT, "size": 12, "color": INK},
+                "font": {"family": FONT, "size": 12, "color": ink},
             },
             "legend": {"itemsizing": "constant", "font": {"size": 12}},
             "xaxis": axis,

@@ -12,10 +12,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tot_lab.core.bulk import in_bulk
 from tot_lab.core.tree import Tree
 from tot_lab.figures.graph import LINKS, Parts, parts_of
 from tot_lab.figures.layout import tidy
-from tot_lab.figures.theme import EDGE, FAINT, INK, PATH, UNSCORED, money, number, plain, template, wrapped
+from tot_lab.figures.theme import (
+    FAINT,
+    Ground,
+    ending,
+    ground,
+    headed,
+    money,
+    number,
+    plain,
+    template,
+    wrapped,
+)
 from tot_lab.figures.theme import LINKS as LINK_COLOURS
 from tot_lab.run import Run
 
@@ -24,7 +36,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MOST = 2000
-"""Thoughts that one figure draws: beyond it neither eye nor browser follows."""
+"""Thoughts that one figure draws, those that tell most: neither eye nor browser follows more."""
 
 LABELLED = 40
 """Thoughts up to which a picture writes each one's text beside it."""
@@ -49,7 +61,7 @@ class TreeInfo(NamedTuple):
     parents: index of each one's parent, -1 for a root. x: in sibling distances, leftmost 0.
     depth: steps below the root. score: 0–1, nan where there is none. shape: key of `SHAPES`.
     on_path: whether it leads to the answer. links: (from, to, kind) besides parent and child.
-    details: what hover says, line by line.
+    details: what hover says, line by line. left_out: thoughts of the run that are not drawn.
     """
 
     ids: list[Any]
@@ -67,13 +79,16 @@ class TreeInfo(NamedTuple):
     answer: str | None
     stopped: str | None
     simulated: bool
+    left_out: int
 
 
+@in_bulk()
 def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
     """What `plot_tree` draws. Raises ValueError for no thought at all, and for a graph that is no tree."""
-    parts = parts_of(run) if isinstance(run, Run | Tree) else _parts_of_graph(run)
-    if not parts.nodes:
+    whole = parts_of(run) if isinstance(run, Run | Tree) else _parts_of_graph(run)
+    if not whole.nodes:
         raise ValueError("there is no thought to draw: this run or tree is empty")
+    parts = telling(whole)
     ids = list(parts.nodes)
     ids.sort(key=lambda id: parts.nodes[id].get("order", 0))  # stable: without `order`, as they came
     index = {id: place for place, id in enumerate(ids)}
@@ -89,6 +104,7 @@ def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
     on_path = np.array([bool(node.get("on_solution_path", False)) for node in known])
     shape = [_shape(node, parent == -1) for node, parent in zip(known, parents, strict=True)]
     score = np.array([_score(node) for node in known])
+    rows = 12 if len(ids) <= 500 else 3  # lines of text that hover shows
     return TreeInfo(
         ids,
         [str(node.get("text", id)) for id, node in zip(ids, known, strict=True)],
@@ -99,23 +115,59 @@ def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
         shape,
         on_path,
         links,
-        [_details(id, node, int(step)) for id, node, step in zip(ids, known, depth, strict=True)],
+        [_details(id, node, int(step), rows) for id, node, step in zip(ids, known, depth, strict=True)],
         str(parts.about.get("question", "")),
         str(parts.about.get("strategy", "")),
         parts.about.get("answer"),
         parts.about.get("stopped"),
         bool(parts.about.get("simulated", False)),
+        len(whole.nodes) - len(parts.nodes),
     )
 
 
-def plot_tree(run: Run | Tree | networkx.DiGraph[Any]) -> go.Figure:
+def telling(parts: Parts, most: int = MOST) -> Parts:
+    """The `most` thoughts that tell most, each with all that lead to it: first those on the way to the
+    answer, then what stayed in the search, then the highest scores, then the first proposed. A way that
+    does not fit is cut off at its end."""
+    if len(parts.nodes) <= most:
+        return parts
+    above: dict[Any, Any] = {}
+    for start, end, kind in parts.edges:
+        if kind == "child":
+            above.setdefault(end, start)
+
+    def rank(id: Any) -> tuple[bool, bool, float]:
+        node = parts.nodes[id]
+        score = _score(node)
+        stayed = node.get("state") in ("kept", "complete", "solution")
+        return not node.get("on_solution_path", False), not stayed, math.inf if math.isnan(score) else -score
+
+    chosen: set[Any] = set()
+    for id in sorted(parts.nodes, key=rank):  # stable: the record's order
+        way: dict[Any, None] = {}
+        while id is not None and id not in chosen and id not in way:
+            way[id] = None
+            id = above.get(id)
+        chosen.update(list(way)[::-1][: most - len(chosen)])
+        if len(chosen) == most:
+            break
+    return Parts(
+        {id: node for id, node in parts.nodes.items() if id in chosen},
+        [edge for edge in parts.edges if edge[0] in chosen and edge[1] in chosen],
+        parts.about,
+    )
+
+
+def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) -> go.Figure:
     """A tree of thoughts, the root on top: colour is the score, shape what became of a thought, the
-    thick line leads to the answer, dashed lines are links besides parent and child. Hover shows a
-    thought in full: its text, score, decision, calls, tokens and cost.
+    thick line leads to the answer, dashed lines are links besides parent and child. Hover shows of
+    a thought its text (of long ones the beginning), score, decision, calls, tokens and cost.
 
     run: a run (also an unfinished one, or your own recorder's), a `Tree`, or a DiGraph with the
-        attributes of `graph_of`, of which each may be missing.
-    Raises ValueError when there is no thought, more than 2,000, or a graph is no tree.
+        attributes of `graph_of`, of which each may be missing. Of more than 2,000 thoughts those are
+        drawn that tell most (the way to the answer, what was kept, the highest scores), and it is said.
+    dark: for a dark page.
+    Raises ValueError when there is no thought, or a graph is no tree.
     """
     import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it
 
@@ -124,20 +176,19 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any]) -> go.Figure:
             f"plot_tree takes a run, a Tree or a networkx graph, not {type(run).__name__}; "
             f"was `await` forgotten?"
         )
-    count = len(run.tree if isinstance(run, Run) else run)
-    if count > MOST:
-        raise ValueError(
-            f"{count:,} thoughts are too many for one figure, which draws up to {MOST:,}: look at them with "
-            f"run.nodes_df(), or draw a part: graph = run.graph(); tl.plot_tree(graph.subgraph(ids))"
-        )
     info = tree_info(run)
+    shades = ground(dark)
+    count = len(info.ids)
     figure = go.Figure()
     levels = int(info.depth.max()) + 1
     labels = label_width(info, 840)
-    figure.add_trace(_lines(info, np.flatnonzero(info.parents >= 0), EDGE, 1.2 if count < 300 else 0.7))
+    figure.add_trace(
+        _lines(info, np.flatnonzero(info.parents >= 0), shades.edge, 1.2 if count < 300 else 0.7)
+    )
     below_root = np.flatnonzero(info.on_path & (info.parents >= 0))
     if below_root.size:
-        figure.add_trace(_lines(info, below_root, PATH, 4.0 if count < 300 else 2.5, "way to the answer"))
+        width = 4.0 if count < 300 else 2.5
+        figure.add_trace(_lines(info, below_root, shades.path, width, "way to the answer"))
     for kind in dict.fromkeys(kind for *_, kind in info.links):
         figure.add_trace(_arcs(info, kind))
     size = 18 if count <= LABELLED else 13 if count <= 150 else 9 if count <= 500 else 6
@@ -145,12 +196,12 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any]) -> go.Figure:
         here = np.array([shape == what for shape in info.shape])
         for some in (here & ~np.isnan(info.score), here & np.isnan(info.score)):
             if some.any():
-                figure.add_trace(_thoughts(info, what, np.flatnonzero(some), size))
+                figure.add_trace(_thoughts(info, what, np.flatnonzero(some), size, shades))
         if here.any():  # the legend shows the shape in one colour, whatever the scores are
-            dark = {"symbol": symbol, "color": _fill(what) or FAINT, "size": 11}
-            dark["line"] = {"color": INK, "width": 1}
+            mark = {"symbol": symbol, "color": _fill(what, shades) or shades.faint, "size": 11}
+            mark["line"] = {"color": shades.ink, "width": 1}
             figure.add_trace(
-                go.Scatter(x=[None], y=[None], mode="markers", name=what, legendgroup=what, marker=dark)
+                go.Scatter(x=[None], y=[None], mode="markers", name=what, legendgroup=what, marker=mark)
             )
     if labels:
         for place, text in enumerate(info.texts):
@@ -161,23 +212,15 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any]) -> go.Figure:
                 showarrow=False,
                 yanchor="top",
                 yshift=-size * (0.8 if info.shape[place] == "solution" else 0.5) - 3,
-                font={"size": 11, "color": INK},
-                bgcolor="rgba(255,255,255,0.82)",
+                font={"size": 11, "color": shades.ink},
+                bgcolor="rgba(17,20,24,0.82)" if dark else "rgba(255,255,255,0.82)",
                 borderpad=1,
             )
-    title, subtitle = _heading(info)
-    top = 34 + 21 * len(title) + 17 * len(subtitle)
+    title, top = headed(*heading_of(info), info.simulated, dark)
     each = 118 if labels else 84
     figure.update_layout(
-        template=template(),
-        title={
-            "text": "<br>".join(map(plain, title)),
-            "subtitle": {"text": "<br>".join(subtitle), "font": {"size": 13, "color": FAINT}},
-            "y": 1,
-            "yref": "container",
-            "yanchor": "top",
-            "pad": {"t": 18},
-        },
+        template=template(dark),
+        title=title,
         height=top + 90 + min(max(each * levels, 240), 1000),
         margin={"t": top, "l": 10, "r": 10, "b": 56},
         coloraxis={
@@ -251,11 +294,11 @@ def _arcs(info: TreeInfo, kind: str) -> go.Scatter:
     )
 
 
-def _thoughts(info: TreeInfo, what: str, places: NDArray[np.intp], size: float) -> go.Scatter:
+def _thoughts(info: TreeInfo, what: str, places: NDArray[np.intp], size: float, shades: Ground) -> go.Scatter:
     import plotly.graph_objects as go  # noqa: PLC0415
 
     scored = not np.isnan(info.score[places[0]])
-    fill = _fill(what) or (None if scored else UNSCORED)
+    fill = _fill(what, shades) or (None if scored else shades.unscored)
     on_path = info.on_path[places]
     return go.Scatter(
         x=info.x[places],
@@ -272,16 +315,16 @@ def _thoughts(info: TreeInfo, what: str, places: NDArray[np.intp], size: float) 
             **({"color": info.score[places], "coloraxis": "coloraxis"} if fill is None else {"color": fill}),
             "opacity": 1.0,
             "line": {
-                "color": np.where(on_path, PATH, INK if size > 8 else "white"),
+                "color": np.where(on_path, shades.path, shades.ink if size > 8 else shades.paper),
                 "width": np.where(on_path, 2.2, 0.9 if size > 8 else 0.4),
             },
         },
     )
 
 
-def _fill(what: str) -> str | None:
+def _fill(what: str, shades: Ground) -> str | None:
     """The root is where the search stands, not what it found: its score says nothing."""
-    return "white" if what == "question" else None
+    return shades.paper if what == "question" else None
 
 
 def _hover(details: list[str]) -> str:
@@ -289,8 +332,8 @@ def _hover(details: list[str]) -> str:
     return "<br>".join([f"<b>{plain(first)}</b>", *map(plain, others)])
 
 
-def _heading(info: TreeInfo) -> tuple[list[str], list[str]]:
-    """The lines of title and subtitle; the subtitle is ready for Plotly."""
+def heading_of(info: TreeInfo) -> tuple[list[str], list[str]]:
+    """The lines of title and subtitle."""
     title = wrapped(info.question, 88, 2) or [info.strategy or "a tree of thoughts"]
     said = [info.strategy] if info.strategy and info.question else []
     if info.answer is not None:
@@ -299,14 +342,17 @@ def _heading(info: TreeInfo) -> tuple[list[str], list[str]]:
         said.append(f"stopped: {info.stopped}")
     elif info.strategy:
         said.append("unfinished")
-    lines = [plain(line) for line in wrapped("  ·  ".join(said), 120, 2)]
-    if info.simulated:
-        lines = [f'<b><span style="color:{PATH}">simulated model</span></b>', *lines]
+    lines = wrapped("  ·  ".join(said), 120, 2)
+    if info.left_out:
+        lines.append(
+            f"{len(info.ids):,} of {len(info.ids) + info.left_out:,} thoughts are drawn: the way to the "
+            f"answer, what was kept, the highest scores; run.nodes_df() lists all"
+        )
     return title, lines
 
 
-def _details(id: Any, node: Any, depth: int) -> list[str]:
-    rows = [f"{id} · depth {depth}", *wrapped(str(node.get("text", "")), 70, 12)]
+def _details(id: Any, node: Any, depth: int, most: int) -> list[str]:
+    rows = [f"{ending(id)} · depth {depth}", *wrapped(str(node.get("text", "")), 70, most)]
     read = ""
     if "draws" in node:
         read = f", {node['draws'] - node.get('unread_draws', 0)} of {node['draws']} draws read"

@@ -19,7 +19,7 @@ from tot_lab.core.reading import verdict
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, attempt, every
+from tot_lab.core.thinking import Thinking, ask, attempt, every, happen
 
 
 class OneAnswer(Prompting):
@@ -77,10 +77,9 @@ class BestOf(Prompting):
             return answer
         path = [f"Answer: {answer.text}"]
         if isinstance(self.evaluate, UserFunction):
-            score = verdict(
-                self.evaluate(task, path), f"evaluator {self.evaluate.name!r}, thought {answer.node},"
-            )
-            yield Scored(answer.node, score, score, by=self.evaluate.name)
+            shown = self.evaluate(*task.domain.seen(task, path))
+            score = verdict(shown, f"evaluator {self.evaluate.name!r}, thought {answer.node},")
+            scored = yield from happen(Scored(answer.node, score, score, by=self.evaluate.name))
         else:
             call = self.call(answer.node, "judge", task.domain.value_prompt(task, path))
             reply = yield from attempt(number, ask(call))
@@ -89,8 +88,8 @@ class BestOf(Prompting):
                 return answer
             raw = task.domain.read_value(reply.text)
             score = None if raw is None else min(raw / task.domain.value_top, 1.0)
-            yield Scored(answer.node, score, raw, (raw,), "value")
-        return msgspec.structs.replace(answer, score=score)
+            scored = yield from happen(Scored(answer.node, score, raw, (raw,), "value"))
+        return msgspec.structs.replace(answer, score=scored.score)
 
 
 class SelfConsistency(Strategy):
@@ -115,9 +114,10 @@ class SelfConsistency(Strategy):
             return (yield from _choose(answers, answers[0]))
         (winner, count), *_ = votes.most_common(1)
         chosen = answers[keys.index(winner)]
-        share = count / len(answers)
+        share: float | None = count / len(answers)
         if chosen.node is not None:
-            yield Scored(chosen.node, share, count, by="self_consistency")
+            scored = yield from happen(Scored(chosen.node, share, count, by="self_consistency"))
+            share = scored.score
         return (yield from _choose(answers, msgspec.structs.replace(chosen, score=share)))
 
     def max_calls(self, task: Task) -> int | None:
@@ -133,8 +133,8 @@ def _answer_once(strategy: Prompting, task: Task, at: str, *, reasoning: bool) -
         yield Note("call.failed", at, {"kind": "answer", "error": reply.error})
         return Answer("", reply.error if halts(reply.error) else "error")
     node = f"{at}.0"
-    yield Thought(node, at, reply.text)
-    text = task.domain.read_answer(task, reply.text)
+    thought = yield from happen(Thought(node, at, reply.text))
+    text = task.domain.read_answer(task, thought.text)
     if text is None:
         yield Note("parse.unreadable", at, {"kind": "answer", "draw": 0})
     yield Decided(node, "solution", "answered")

@@ -21,7 +21,7 @@ from tot_lab.core.reading import verdict
 from tot_lab.core.records import Decided, Event, Note, Scored, Thought
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Path, Task
-from tot_lab.core.thinking import Thinking, ask, every
+from tot_lab.core.thinking import Thinking, ask, every, happen
 
 T = TypeVar("T")
 Count = Annotated[int, Field(ge=1)]
@@ -133,12 +133,11 @@ class Expansion(Prompting):
     ) -> Thinking[list[Event]]:
         """Child `k` of `parent`, and its score if it gets one by itself. A child that repeats the
         text of an earlier sibling is said to, and not scored again."""
-        thought = Thought(f"{parent}.{k}", parent, text)
-        yield thought
-        if repeats != k:
+        thought = yield from happen(Thought(f"{parent}.{k}", parent, text))
+        if repeats != k and thought.text == text:
             duplicate = Decided(thought.id, "duplicate", f"repeats {parent}.{repeats}")
             return [thought, *(yield from said(duplicate))]
-        return [thought, *(yield from self._score(task, [*path, text], thought.id))]
+        return [thought, *(yield from self._score(task, [*path, thought.text], thought.id))]
 
     # Scores.
 
@@ -147,7 +146,8 @@ class Expansion(Prompting):
         if known is not None:
             return (yield from said(Scored(id, known, known, by="domain")))
         if isinstance(self.evaluate, UserFunction):
-            score = verdict(self.evaluate(task, path), f"evaluator {self.evaluate.name!r}, thought {id},")
+            shown = self.evaluate(*task.domain.seen(task, path))
+            score = verdict(shown, f"evaluator {self.evaluate.name!r}, thought {id},")
             return (yield from said(Scored(id, score, score, by=self.evaluate.name)))
         if self.evaluate == "logprob":
             return (yield from self._judge(task, path, id))
@@ -156,9 +156,7 @@ class Expansion(Prompting):
         prompt = self._fill(self.evaluator_prompt, task, path[:-1], candidate=path[-1])
         prompt = prompt or task.domain.value_prompt(task, path)
         draws, error = yield from self._draws(task, path, id, "value", prompt, task.domain.read_value)
-        scored = self._combined(task, id, "value", draws, error)
-        yield scored
-        return [scored]
+        return (yield from said(self._combined(task, id, "value", draws, error)))
 
     def _judge(self, task: Task, path: Path, id: str) -> Thinking[list[Event]]:
         """One score out of the probabilities of the labels that a reply may begin with: the mean of all
@@ -183,7 +181,8 @@ class Expansion(Prompting):
         if not thoughts:
             return []
         texts = [thought.text for thought in thoughts]
-        prompt = self._fill(self.evaluator_prompt, task, path, candidates=task.domain.steps(texts))
+        listed = "\n".join(f"{k}. {text}" for k, text in enumerate(texts, 1))
+        prompt = self._fill(self.evaluator_prompt, task, path, candidates=listed)
         prompt = prompt or task.domain.joint_prompt(task, path, texts)
 
         def read(text: str) -> list[float | None] | None:
@@ -281,9 +280,8 @@ class Expansion(Prompting):
 
 
 def said(event: Event) -> Thinking[list[Event]]:
-    """Yield `event`, and return it for the tree."""
-    yield event
-    return [event]
+    """Yield `event`, and return it as it was recorded, for the tree."""
+    return [(yield from happen(event))]
 
 
 def error_in(event: Event) -> str | None:

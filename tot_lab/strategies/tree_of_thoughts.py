@@ -22,7 +22,7 @@ from pydantic import Field
 from tot_lab.core.calls import halts
 from tot_lab.core.records import Decided, Event, Note, Scored, Thought, id_key, parent_of
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Budget, Thinking, every, within
+from tot_lab.core.thinking import Budget, Thinking, every, happen, within
 from tot_lab.core.tree import Node, Tree
 from tot_lab.strategies.expansion import Count, Expansion, Unit, error_in
 from tot_lab.strategies.traversals import Beam, Traversal, ranked
@@ -271,5 +271,4 @@ class TreeOfThoughts(Expansion):
 
 
 def _happen(tree: Tree, event: Event) -> Thinking[None]:
-    tree.add(event)
-    yield event
+    tree.add((yield from happen(event)))

@@ -1,0 +1,82 @@
+"""Draws the README's pictures anew, from real runs in a real Chromium (needs the dev extra).
+
+Rule: what the pictures show is what a person gets: the figure as Plotly draws it, the explorer as the page
+of `run.save_html` shows it, clicked as a person would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from browser import browsing
+from playwright.sync_api import Browser, Page
+
+import tot_lab as tl
+
+DATA = Path(__file__).parent.parent / "data"
+
+
+async def first_search() -> tl.Run:
+    search = tl.TreeOfThoughts(generate="propose", branch_factor=4, beam_width=2)
+    player = tl.SimGame24(skill=0.5, noise=0.2, garble=0.1)
+    return await tl.Lab(player, runs=None).run(search, tl.game24("4 5 6 10"))
+
+
+async def exploring() -> tuple[tl.Run, tl.Run]:
+    """The run of notebook 02, in which the judge threw a good thought away, and its branch."""
+    lab = tl.Lab(tl.SimGame24(skill=0.6, noise=0.2, garble=0.03, seed=3, latency=0.02), runs=None)
+    search = tl.TreeOfThoughts(generate="propose", branch_factor=5, beam_width=2)
+    run = await lab.run(search, tl.game24("3 8 11 11"))
+    return run, await lab.branch(run, "0.1", score=1.0)
+
+
+def main() -> None:
+    with browsing() as browser, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        figure = tl.plot_tree(asyncio.run(first_search())).update_layout(width=1100, height=620)
+        figure.write_html(folder / "figure.html", config={"displayModeBar": False})
+        page = opened(browser, folder / "figure.html", 1100, 620)
+        page.wait_for_selector(".js-plotly-plot .point")
+        page.screenshot(path=DATA / "first_search.png")
+        run, other = asyncio.run(exploring())
+        page = opened(browser, run.save_html(folder / "run.html"), 1400, 800)
+        click(page, "0.1")
+        page.screenshot(path=DATA / "explorer.png")
+        page.get_by_role("button", name="timeline").click()
+        page.wait_for_timeout(400)
+        page.screenshot(path=DATA / "timeline.png")
+        both = tl.Compare(run, other).save_html(folder / "both.html")
+        page = opened(browser, both, 1400, 800)
+        click(page, "0.1")
+        page.screenshot(path=DATA / "compare.png")
+
+
+def opened(browser: Browser, path: Path, width: int, height: int) -> Page:
+    page = browser.new_page(viewport={"width": width, "height": height}, reduced_motion="reduce")
+    page.goto(path.as_uri())
+    page.wait_for_timeout(500)
+    return page
+
+
+def click(page: Page, id: str) -> None:
+    """Click a thought in the first picture."""
+    place = page.evaluate(
+        """id => {
+            const { panes, source } = document.getElementById("tot-lab-explorer").explorer;
+            const { picture } = panes[0], box = picture.canvas.getBoundingClientRect();
+            const { x, y } = picture.placeOf(source.runs[0].indexOf(id));
+            return [box.x + x, box.y + y];
+        }""",
+        id,
+    )
+    page.mouse.click(*place)
+    page.wait_for_timeout(500)
+
+
+if __name__ == "__main__":
+    main()

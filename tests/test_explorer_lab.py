@@ -1,0 +1,470 @@
+"""The explorer as a person has it: a real JupyterLab, a real Chromium, a real kernel.
+
+What is drawn is asked of the explorer's own element; what is known is asked of the kernel.
+"""
+
+import os
+import re
+
+import pytest
+from browser import ROOT, JupyterLab, Notebook, soon
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jupyter_client's own
+
+RUN = """
+import asyncio, time
+import tot_lab as tl
+from tot_lab.core.records import Line, Thought, Scored, Decided
+lab = tl.Lab("sim/game24", runs=None)
+search = tl.TreeOfThoughts(generate="propose", branch_factor=5, beam_width=2)
+task = tl.game24("4 5 6 10")
+run = await lab.run(search, task)
+"""
+SHOW = "explorer = tl.Explorer(run)\nexplorer"
+
+LOOK = """() => {
+    const app = document.querySelector(".tl-root")?.parentElement.explorer;
+    return app?.panes[0].scene && !app.asked;
+}"""
+
+
+def drawn(book: Notebook, which: int = 0) -> dict:
+    """What the explorer of the first shown widget draws now."""
+    book.page.wait_for_function(LOOK)
+    return book.page.evaluate(
+        """which => {
+            const app = document.querySelector(".tl-root").parentElement.explorer;
+            const recording = app.source.runs[which];
+            const frame = app.frameOf(which);
+            const STATES = ["proposed", "unread", "kept", "pruned", "complete", "duplicate", "merged",
+                "failed", "solution"];
+            const nodes = Array.from({length: frame.nodes}, (_, node) => node);
+            const scene = app.panes[which].scene;
+            return {
+                step: frame.step,
+                lines: recording.lines,
+                nodes: Object.fromEntries(nodes.map(node => [recording.id(node), [
+                    recording.parent[node] < 0 ? null : recording.id(recording.parent[node]),
+                    recording.depth[node],
+                    Number.isNaN(frame.score[node]) ? null : frame.score[node],
+                    STATES[frame.state[node]],
+                    recording.text(node),
+                ]])),
+                seen: Array.from(scene?.nodes ?? [], node => recording.id(node)),
+                selected: app.selected[which].map(node => recording.id(node)),
+            };
+        }""",
+        which,
+    )
+
+
+TREE = """{{node.id: [node.parent, node.depth, node.score, node.state, node.text]
+    for node in tl.Tree.of([line.e for line in {run}.lines[:{step}]])}}"""
+
+
+def tree(book: Notebook, step: int | str = "", run: str = "run") -> dict:
+    """The tree after so many lines, as the kernel folds it."""
+    return book.value(TREE.format(run=run, step=step))
+
+
+def click(book: Notebook, id: str, which: int = 0, **how: object) -> None:
+    """Click the middle of a thought on the canvas."""
+    place = book.page.evaluate(
+        """([which, id]) => {
+            const app = document.querySelector(".tl-root").parentElement.explorer;
+            const { scene, picture: { camera, width, height } } = app.panes[which];
+            const slot = scene.nodes.indexOf(app.source.runs[which].indexOf(id));
+            return [
+                (scene.x[slot] - camera.x) * camera.kx + width / 2,
+                (scene.y[slot] - camera.y) * camera.ky + height / 2,
+            ];
+        }""",
+        [which, id],
+    )
+    canvas = book.page.locator(".tl-stage").nth(which).locator("canvas").first
+    canvas.click(position={"x": place[0], "y": place[1]}, **how)
+
+
+def test_a_click_is_known_in_the_kernel_and_the_kernel_moves_the_view(notebook):
+    book = notebook(RUN, SHOW)
+    book.run_all()
+    soon(lambda: drawn(book)["nodes"] == tree(book))
+    click(book, "0.0")
+    soon(lambda: book.value("explorer.selected.ids") == ["0.0"])
+    assert book.value("explorer.selected.frame.id.tolist()") == ["0.0"]
+    assert book.value("explorer.selected.frame.text[0] == run.tree['0.0'].text")
+    assert book.value("'prompt' in run.calls_df() and explorer.selected.frame.shape[0]") == 1
+    panel = book.page.locator(".tl-side")
+    assert book.value("run.tree['0.0'].text") in panel.inner_text()
+    book.value("setattr(explorer, 'selected', ['0.0.1', '0.1']) or 1")
+    soon(lambda: drawn(book)["selected"] == ["0.0.1", "0.1"])
+    book.value("setattr(explorer, 'selected', run.nodes_df().query('depth == 1')) or 1")
+    soon(lambda: drawn(book)["selected"] == [id for id, node in tree(book).items() if node[1] == 1])
+
+
+def test_scrubbing_shows_the_tree_as_it_was(notebook):
+    book = notebook(RUN, SHOW)
+    book.run_all()
+    lines = book.value("len(run.lines)")
+    slider = book.page.locator(".tl-root input[type=range]")
+    for step in (lines // 2, 3, lines - 1, 0, lines):
+        slider.evaluate(
+            "(slider, step) => { slider.value = step; slider.dispatchEvent(new Event('input')); }", step
+        )
+        soon(lambda step=step: drawn(book)["step"] == step)
+        soon(lambda step=step: drawn(book)["nodes"] == tree(book, step))
+        soon(lambda step=step: book.value("explorer.step") == step)
+    book.value("setattr(explorer, 'step', 5) or 1")
+    soon(lambda: drawn(book)["step"] == 5)
+    with pytest.raises(RuntimeError, match="step is 100000"):
+        book.value("setattr(explorer, 'step', 100000) or 1")
+    book.value("setattr(explorer, 'step', None) or 1")
+    soon(lambda: drawn(book)["step"] == lines)
+
+
+def test_unknown_ids_are_named(notebook):
+    book = notebook(RUN, SHOW)
+    book.run_all()
+    with pytest.raises(RuntimeError, match=r"ValueError: no thought '9\.9' in this run"):
+        book.value("setattr(explorer, 'selected', ['0.0', '9.9']) or 1")
+
+
+def test_filter_and_collapse(notebook):
+    book = notebook(RUN, SHOW)
+    book.run_all()
+    root = book.page.locator(".tl-root")
+    root.get_by_role("searchbox").fill("state:pruned")
+    pruned = [id for id, node in tree(book).items() if node[3] == "pruned"]
+    soon(lambda: f"{len(pruned)} match" in root.inner_text())
+    root.get_by_role("searchbox").fill("")
+    drawn(book)
+    book.page.evaluate(
+        """() => { const app = document.querySelector(".tl-root").parentElement.explorer;
+            app.open(true); }"""
+    )
+    soon(lambda: set(drawn(book)["seen"]) == set(tree(book)))
+    click(book, "0.0")
+    root.locator("[role=tree]").press("ArrowLeft")
+    soon(lambda: set(drawn(book)["seen"]) == {id for id in tree(book) if not id.startswith("0.0.")})
+    root.locator("[role=tree]").press("ArrowRight")
+    soon(lambda: "0.0.0" in drawn(book)["seen"])
+
+
+def test_a_live_run_grows_and_its_end_arrives(notebook):
+    watch = """
+import random
+async def slow(call):
+    await asyncio.sleep(0.1)
+    return f"score: {random.random() / 2:.2f}" if call.kind == "value" else f"step {random.randrange(10**6)}"
+live = tl.Lab(slow, runs=None)
+deep = tl.TreeOfThoughts(branch_factor=3, beam_width=2, max_depth=6, convergence_window=9)
+explorer = tl.Explorer(live.stream(deep, tl.general("?")))
+explorer"""
+    book = notebook(RUN, watch, "run = await explorer.finished()")
+    book.run(0)
+    book.run(1)
+    book.run(2, wait=False)
+    seen = set()
+    lines = "document.querySelector('.tl-root')?.parentElement.explorer.source.runs[0].lines"
+    soon(lambda: seen.add(book.page.evaluate(lines)) or len(seen) > 5)
+    book.wait_cell(2)
+    soon(lambda: drawn(book)["lines"] == book.value("len(run.lines)"))
+    soon(lambda: drawn(book)["nodes"] == tree(book))
+    assert book.value("run is explorer.run and run.stopped") == "limit:depth"
+
+
+def test_stop_cancels_a_live_run(notebook):
+    watch = """
+async def slow(call):
+    await asyncio.sleep(0.2)
+    return "score: 0.5" if call.kind == "value" else f"step {time.time()}"
+live = tl.Lab(slow, runs=None)
+explorer = tl.Explorer(live.stream(tl.TreeOfThoughts(max_depth=50), tl.general("?")))
+explorer"""
+    book = notebook(RUN, watch)
+    book.run_all()
+    drawn(book)
+    book.page.get_by_role("button", name=re.compile("^stop")).first.click()
+    soon(lambda: book.value("explorer.run.stopped") == "cancelled")
+    soon(lambda: drawn(book)["lines"] == book.value("len(explorer.run.lines)"))
+
+
+def test_a_bug_of_the_strategy_is_shown_and_raised(notebook):
+    watch = """
+async def broken(call):
+    return "step"
+class Broken(tl.Strategy):
+    def think(self, task, at="0"):
+        yield tl.Thought(at, None, task.question)
+        raise ZeroDivisionError("no such luck")
+explorer = tl.Explorer(tl.Lab(broken, runs=None).stream(Broken(), tl.general("?")))
+explorer"""
+    book = notebook(RUN, watch, "await explorer.finished()")
+    book.run(0)
+    book.run(1)
+    soon(lambda: "no such luck" in book.page.locator(".jp-OutputArea").nth(1).inner_text())
+    book.run(2)
+    assert "ZeroDivisionError" in book.output(2)
+
+
+def test_a_burst_arrives_complete(notebook):
+    burst = """
+recorder = tl.Recorder("burst")
+explorer = tl.Explorer(recorder)
+display(explorer)
+root = recorder.thought("root")
+ids = [root]
+for k in range(9999):
+    ids.append(recorder.thought(f"step {k}", parent=ids[k // 5]))
+    recorder.score(ids[-1], (k % 100) / 100)
+recorder.end("done", node=ids[-1])"""
+    book = notebook(RUN, burst)
+    book.run_all()
+    lines = book.value("len(recorder.lines)")
+    soon(lambda: drawn(book)["lines"] == lines, 30)
+    soon(lambda: drawn(book)["nodes"] == tree(book, run="recorder"))
+
+
+def test_a_page_that_is_loaded_anew_is_told_everything_anew(notebook):
+    book = notebook(RUN, SHOW)
+    book.run_all()
+    drawn(book)
+    book.value("setattr(explorer, 'selected', ['0.1']) or 1")
+    book.save()
+    book.open()
+    soon(lambda: drawn(book)["selected"] == ["0.1"])
+    soon(lambda: drawn(book)["nodes"] == tree(book))
+
+
+def test_two_views_of_one_widget_have_each_their_own_state(notebook):
+    book = notebook(RUN, SHOW, "explorer")
+    book.run_all()
+    book.page.wait_for_function("document.querySelectorAll('.tl-root').length === 2")
+    nodes = book.page.evaluate(
+        """() => [...document.querySelectorAll(".tl-root")].map((root, k) => {
+            const app = root.parentElement.explorer;
+            app.setStep(10 * (k + 1));
+            return app.step;
+        })"""
+    )
+    assert nodes == [10, 20]
+
+
+def test_two_runs_are_compared(notebook):
+    other = """
+other = await lab.run(search.model_copy(update={"beam_width": 1}), task)
+explorer = tl.Compare(run, other)
+explorer"""
+    book = notebook(RUN, other)
+    book.run_all()
+    soon(lambda: drawn(book, 0)["nodes"] == tree(book))
+    soon(lambda: drawn(book, 1)["nodes"] == tree(book, run="other"))
+    click(book, "0.0", which=1)
+    soon(lambda: "b:0.0" in book.value("explorer.selected.ids"))
+    assert "b:0.0" in book.value("explorer.selected.frame.id.tolist()")
+    assert book.value("len(explorer.differences)") > 0
+
+
+def test_exports(notebook, tmp_path):
+    book = notebook(RUN, SHOW)
+    book.run_all()
+    drawn(book)
+    for kind, begins in (
+        ("PNG picture", b"\x89PNG"),
+        ("SVG picture", b"<"),
+        ("HTML file", b"<!doctype html>"),
+    ):
+        book.page.locator(".tl-root summary", has_text="export").click()
+        with book.page.expect_download() as download:
+            book.page.get_by_role("button", name=kind).click()
+        assert download.value.path().read_bytes().startswith(begins)
+
+
+HOSTILE = [
+    "<script>window.hacked = 1</script>",
+    "</script><img src=x onerror='window.hacked = 1'>",
+    "\"'`&lt;&quot;--><!--]]>${window.hacked = 1}{{7*7}}",
+    "\u202eright to left\u202c \u05e2\u05d1\u05e8\u05d9\u05ea",
+    "NUL \0 and \x1b[31m and \u2028\u2029 and \ud800 alone",
+    "<b>" * 350_000,
+]
+
+
+def test_hostile_texts_are_shown_as_texts(notebook):
+    hostile = f"""
+from tot_lab.core.calls import Reply
+texts = {HOSTILE!r}
+recorder = tl.Recorder(texts[0])
+root = recorder.thought(texts[1])
+for text in texts:
+    id = recorder.thought(text, parent=root)
+    recorder.call(id, text, Reply(text, thinking=text, model=text, finish=text), kind=text)
+    recorder.call(id, text, Reply("", error=text), kind=text, draw=1)
+    recorder.score(id, 0.5, by=text)
+    recorder.decide(id, "pruned", text)
+    clean = text.replace("\\ud800", "?")  # a note that no file can hold is refused
+    recorder.note(clean, id, **{{clean: clean}})
+recorder.end(texts[1], node=id)
+run = recorder.run
+explorer = tl.Explorer(run)
+explorer"""
+    book = notebook(RUN, hostile)
+    book.run_all()
+    known = tree(book)
+    assert {id: node[:4] for id, node in drawn(book)["nodes"].items()} == {
+        id: node[:4] for id, node in known.items()
+    }
+    panel = book.page.locator(".tl-side")
+    for k in range(len(HOSTILE)):
+        book.value(f"setattr(explorer, 'selected', ['0.{k}']) or 1")
+        shown = known[f"0.{k}"][4]
+        soon(lambda shown=shown: shown[:60] in panel.evaluate("panel => panel.textContent"))
+        panel.evaluate("panel => panel.querySelectorAll('details').forEach(one => { one.open = true; })")
+        assert panel.evaluate("(panel, text) => panel.textContent.split(text).length", shown[:20]) > 4
+    book.page.locator(".tl-root").get_by_role("searchbox").fill(HOSTILE[1])
+    assert book.page.evaluate("window.hacked") is None
+    assert book.page.locator(".tl-root :is(script, img, b > b)").count() == 0
+
+
+AXE = ROOT / "tot_lab" / "explorer" / "js" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def test_axe_finds_nothing(notebook):
+    if not AXE.exists():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("needs axe-core: make build")
+    compare = (
+        "other = await lab.run(search, tl.game24('1 2 3 4'))\nexplorer = tl.Compare(run, other)\nexplorer"
+    )
+    book = notebook(RUN, compare)
+    book.run_all()
+    drawn(book)
+    book.page.add_script_tag(path=AXE)
+    for act in (lambda: None, lambda: click(book, "0.0"), lambda: book.page.get_by_text("timeline").click()):
+        act()
+        book.page.wait_for_timeout(300)
+        found = book.page.evaluate("axe.run(document.querySelector('.tl-root'))")["violations"]
+        assert [(one["id"], [node["html"] for node in one["nodes"]]) for one in found] == []
+
+
+def test_a_widget_answers_while_a_cell_runs(notebook):
+    book = notebook(RUN, SHOW, "time.sleep(8)\nprint('done')")
+    book.run(0)
+    book.run(1)
+    drawn(book)
+    click(book, "0.1")
+    soon(lambda: book.value("explorer.selected.ids") == ["0.1"])
+    book.run(2, wait=False)
+    click(book, "0.0")
+    told = book.page.evaluate(
+        "document.querySelector('.tl-root').parentElement.explorer.source.details(0, 1)"
+    )
+    assert book.output(2) == ""
+    prompts = book.value("run.calls_df().query('node == \\'0.0\\'').prompt.tolist()")
+    assert prompts == [call["prompt"][0]["content"] for call in told["calls"]]
+
+
+def test_without_subshells_it_waits_for_the_kernel_and_says_so(chrome):
+    kernels = {"@jupyterlab/apputils-extension:kernels-settings": {"commsOverSubshells": "disabled"}}
+    lab = JupyterLab(settings=kernels)
+    try:
+        own = """
+recorder = tl.Recorder("mine")
+explorer = tl.Explorer(recorder)
+display(explorer)
+root = recorder.thought("root")
+for k in range(60):
+    recorder.thought(f"step {k}", parent=root)
+    time.sleep(0.1)
+recorder.end()
+run = recorder.run
+"""
+        book = Notebook(lab, chrome, [RUN, own, "time.sleep(6)"], "waits")
+        book.run(0)
+        book.run(1, wait=False)
+        soon(lambda: 5 < drawn(book)["lines"] < 60)  # told by a cell that cannot hear
+        book.wait_cell(1)
+        soon(lambda: drawn(book)["nodes"] == tree(book))
+        book.run(2, wait=False)
+        click(book, "0.3")
+        output = book.page.locator(".jp-OutputArea").nth(1)
+        soon(lambda: "waiting for the kernel" in output.inner_text())
+        book.wait_cell(2)
+        soon(lambda: "waiting for the kernel" not in output.inner_text())
+        assert book.value("explorer.selected.ids") == ["0.3"]
+        assert (book.errors, book.outside) == ([], [])
+        book.close()
+    finally:
+        lab.close()
+
+
+def test_running_a_cell_again_frees_what_it_showed(notebook):
+    count = """
+import gc
+gc.collect()
+sum(type(thing).__name__ == 'Explorer' for thing in gc.get_objects())"""
+    book = notebook(RUN, "explorer = tl.Explorer(run)\ndisplay(explorer)", count)
+    book.run(0)
+    for _ in range(4):
+        book.run(1)
+        drawn(book)
+    book.page.wait_for_timeout(1200)
+    book.run(2)
+    assert book.output(2) == "1"
+    soon(lambda: drawn(book)["nodes"] == tree(book))
+    book.value("explorer.close() or 1")
+    soon(lambda: book.page.locator(".tl-root").count() == 0)
+
+
+def test_marks_branches_and_findings(notebook):
+    book = notebook(RUN, "explorer = tl.Explorer(run, lab=lab)\nexplorer")
+    book.run_all()
+    drawn(book)
+    source = "document.querySelector('.tl-root').parentElement.explorer.source"
+    book.page.evaluate(f"{source}.mark('0.1', {{verdict: 'wrong', note: 'no <b>way</b>'}})")
+    soon(lambda: book.value("explorer.marks['0.1'].note") == "no <b>way</b>")
+    soon(lambda: book.page.evaluate(f"{source}.marks(0)['0.1']?.verdict") == "wrong")
+    assert book.page.evaluate(f"{source}.findings.map(one => one.text)") == book.value(
+        "[finding.text for finding in explorer.findings]"
+    )
+    book.page.evaluate(f"{source}.branch({{id: '0.0', score: 0.0}})")
+    soon(lambda: book.value("len(explorer.branches)") == 1)
+    soon(lambda: drawn(book, 1)["nodes"] == tree(book, run="explorer.branches[0]"))
+    failed = book.page.evaluate(f"{source}.branch({{id: '0.0', score: 7}}).catch(error => error.message)")
+    assert "score" in failed
+
+
+def test_a_kernel_that_is_gone_is_said(notebook):
+    book = notebook(RUN, SHOW)
+    book.run_all()
+    drawn(book)
+    book.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+    book.page.wait_for_timeout(500)
+    click(book, "0.0")
+    output = book.page.locator(".jp-OutputArea").nth(1)
+    soon(lambda: "waiting for the kernel" in output.inner_text())
+    assert "0.0" in book.page.locator(".tl-side").inner_text()
+
+
+def test_closing_frees_the_browser(notebook):
+    book = notebook(RUN, "explorer = tl.Explorer(run)\ndisplay(explorer)", "explorer.close()")
+    book.run(0)
+    for _ in range(5):
+        book.run(1)
+        drawn(book)
+        book.page.evaluate(
+            """() => {
+                const app = document.querySelector(".tl-root").parentElement.explorer;
+                window.kinds = [app.panes[0].picture, app.source.runs[0], app.panes[0].scene].map(Object.getPrototypeOf);
+            }"""
+        )
+        book.run(2)
+    tools = book.context.new_cdp_session(book.page)
+
+    def left(kind: int) -> int:
+        tools.send("HeapProfiler.collectGarbage")
+        kinds = tools.send("Runtime.evaluate", {"expression": f"window.kinds[{kind}]"})["result"]["objectId"]
+        found = tools.send("Runtime.queryObjects", {"prototypeObjectId": kinds})["objects"]["objectId"]
+        count = {"objectId": found, "functionDeclaration": "function() { return this.length; }"}
+        return tools.send("Runtime.callFunctionOn", count)["result"]["value"]
+
+    soon(lambda: [left(kind) for kind in range(3)] == [0, 0, 0])

@@ -1,0 +1,128 @@
+"""A run as one HTML file, in a real browser with the network off: what is drawn, and what may not happen."""
+
+import gzip
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from browser import Watched, soon
+from support import run as run_
+from test_explorer_lab import HOSTILE
+
+import tot_lab as tl
+from tot_lab.core.calls import Reply
+from tot_lab.explorer import save_html
+
+SEARCH = tl.TreeOfThoughts(branch_factor=3, beam_width=2)
+
+
+def run(strategy: tl.Strategy = SEARCH) -> tl.Run:
+    """A run, made in a thread of its own: the browser has this one's event loop."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(run_, strategy).result()
+
+
+def hostile() -> tl.Run:
+    recorder = tl.Recorder(HOSTILE[0])
+    root = recorder.thought(HOSTILE[1])
+    for text in HOSTILE:
+        id = recorder.thought(text, parent=root)
+        recorder.call(id, text, Reply(text, thinking=text, model=text, finish=text), kind=text)
+        recorder.score(id, 0.5, by=text)
+        recorder.decide(id, "pruned", text)
+    recorder.end(HOSTILE[1], node=id)
+    return recorder.run
+
+
+@pytest.fixture
+def opened(chrome, tmp_path):
+    """Opens pages; afterwards nothing may have been asked for, and nothing may have gone wrong."""
+    pages = []
+
+    def open_(*runs):
+        watched = Watched(chrome, viewport={"width": 1300, "height": 900}, offline=True)
+        pages.append(watched)
+        path = save_html(runs[0], tmp_path / f"{len(pages)}.html", *runs[1:])
+        watched.page.goto(path.as_uri())
+        watched.page.wait_for_function("document.querySelector('.tl-root')?.parentElement.explorer")
+        return watched.page
+
+    yield open_
+    for watched in pages:
+        asked = [url for url in watched.asked if not url.startswith(("file:", "blob:", "data:"))]
+        watched.context.close()
+        assert (asked, watched.errors) == ([], [])
+
+
+def drawn(page, which=0):
+    return page.evaluate(
+        """which => {
+            const app = document.querySelector(".tl-root").parentElement.explorer;
+            const recording = app.source.runs[which];
+            return Object.fromEntries(Array.from({length: app.frameOf(which).nodes}, (_, node) =>
+                [recording.id(node), recording.text(node)]));
+        }""",
+        which,
+    )
+
+
+def test_it_shows_the_run_and_what_was_asked(opened):
+    made = run()
+    page = opened(made)
+    soon(lambda: drawn(page) == {node.id: node.text for node in made.tree})
+    details = page.evaluate("document.querySelector('.tl-root').parentElement.explorer.source.details(0, 1)")
+    prompts = list(made.calls_df().query("node == '0.0'").prompt)
+    assert [call["prompt"][0]["content"] for call in details["calls"]] == prompts
+
+
+def test_two_runs_are_compared(opened):
+    one, other = run(), run(tl.TreeOfThoughts(branch_factor=2, beam_width=1))
+    page = opened(one, other)
+    soon(lambda: drawn(page, 1) == {node.id: node.text for node in other.tree})
+    assert drawn(page) == {node.id: node.text for node in one.tree}
+
+
+def test_hostile_texts_are_shown_as_texts(opened):
+    made = hostile()
+    page = opened(made)
+    soon(lambda: drawn(page)["0.0"])
+    for k, text in enumerate(HOSTILE[:2]):
+        assert drawn(page)[f"0.{k}"] == text
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("body img, .tl-root script, b > b").count() == 0
+
+
+def test_the_policy_forbids_what_is_not_ours(chrome, tmp_path):
+    page = Watched(chrome).page
+    page.goto(run().save_html(tmp_path / "a.html").as_uri())
+    policy = page.locator("meta[http-equiv]").get_attribute("content")
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+    refused = page.evaluate(
+        """() => new Promise(done => {
+            document.addEventListener("securitypolicyviolation", event => done(event.effectiveDirective));
+            const script = document.createElement("script");
+            script.textContent = "window.hacked = 1";
+            document.body.append(script);
+        })"""
+    )
+    assert refused.startswith("script-src")
+    assert page.evaluate("window.hacked") is None
+
+
+def test_what_is_drawn_first_stands_first_and_is_small(tmp_path):
+    recorder = tl.Recorder("big")
+    ids = [recorder.thought("the problem")]
+    for k in range(9_999):
+        recorder.call(
+            ids[k // 5], f"What next? {k}", Reply(f"step {k}", input_tokens=k % 97, output_tokens=9)
+        )
+        ids.append(recorder.thought(f"a text that is no structure: {k}", parent=ids[k // 5]))
+        recorder.score(ids[-1], k * 37 % 100 / 100)
+        recorder.decide(ids[-1], "kept" if k % 3 else "pruned", "beam")
+    recorder.end("done", node=ids[-1])
+    page = recorder.run.save_html(tmp_path / "big.html").read_text()
+    structure = re.search(r'id="run-0">(.*?)</script>', page, re.DOTALL)
+    assert len(gzip.compress(structure[1].encode())) < 200_000
+    assert "no structure" not in structure[1]
+    assert structure.end() <= page.index("<script>") < page.index('id="texts-0"')

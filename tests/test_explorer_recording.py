@@ -1,0 +1,450 @@
+"""What the browser makes of a run is what Python makes of it, at every step."""
+
+import gzip
+import json
+import math
+import shutil
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from support import Scripted, answer_to, run, shuffled, wait
+
+import tot_lab as tl
+from tot_lab.core.calls import Call, Message, Reply
+from tot_lab.core.records import Decided, Ended, Line, Note, Scored, Thought
+from tot_lab.core.tree import Tree
+from tot_lab.explorer.recording import LONGEST, Recording, about_of
+from tot_lab.frames import calls_df
+from tot_lab.journal import Header
+from tot_lab.run import usage_of
+
+JS = Path(tl.__file__).parent / "explorer" / "js"
+NODE = shutil.which("node")
+needs_node = pytest.mark.skipif(NODE is None, reason="needs node on the PATH")
+
+SCRIPT = """
+import { readFileSync } from "node:fs";
+import { Recording, STATES } from %s;
+
+const told = (recording, frame) => {
+  const nodes = [];
+  const merged = {};
+  for (const { from, to, kind, line } of recording.links) {
+    if (kind === "merged" && line < frame.step) merged[from] = to;
+  }
+  for (let node = 0; node < frame.nodes; node++) {
+    nodes.push([
+      recording.id(node), recording.parent[node], recording.depth[node], frame.score[node],
+      STATES[frame.state[node]], frame.reason(node), merged[node] ?? -1, frame.children[node],
+      recording.indexOf(recording.id(node)), frame.evaluation(node)?.draws ?? [],
+    ]);
+  }
+  const { step, time, usage, open, frontier, best, stop } = frame;
+  return { step, time, nodes, usage, open, frontier, best, stop };
+};
+
+const cases = JSON.parse(readFileSync(0, "utf8"));
+const answers = cases.map(({ chunks, steps }) => {
+  const recording = new Recording();
+  const taken = chunks.map((chunk) => [recording.append(chunk), recording.lines]);
+  const calls = Array.from({ length: recording.calls }, (_, call) => recording.call(call));
+  return {
+    taken, calls, lines: recording.lines, ended: recording.ended, links: recording.links,
+    order: [...recording.order()], node: [...recording.node.subarray(0, recording.lines)],
+    callsOf: Array.from({ length: recording.nodes }, (_, node) => recording.callsOf(node)),
+    notes: Array.from({ length: recording.lines }, (_, line) => recording.note(line)),
+    frames: steps.map((step) => told(recording, recording.at(step))),
+  };
+});
+process.stdout.write(JSON.stringify(answers));
+"""
+
+
+def in_node(cases):
+    """What recording.js makes of chunks, and of the steps that are looked at in turn."""
+    script = SCRIPT % json.dumps((JS / "recording.js").as_uri())
+    given = json.dumps(cases).encode()
+    done = subprocess.run(
+        [NODE, "--input-type=module", "-e", script],
+        input=given,
+        capture_output=True,
+        check=False,
+        timeout=100,
+    )
+    assert not done.stderr, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+def chunks_of(lines, size):
+    """Told as a live run is: so many lines at a time."""
+    recording = Recording()
+    for first in range(0, len(lines), size):
+        recording.take(lines[first : first + size])
+        yield json.loads(recording.chunk(first))
+
+
+def plan():
+    recorder = tl.Recorder("plan")
+    root = recorder.thought("Plan a <b>trip</b>")
+    first = recorder.thought("book", parent=root)
+    second = recorder.thought("pack", parent=root, depends=[first])
+    third = recorder.thought("both", parent=second, source=[first, second], depends=[second])
+    recorder.score(first, 0.1 + 0.2, draws=(0.3, None))
+    recorder.score(second, None, draws=(None,))
+    recorder.note("my.note", at=second, mood="good", size=3)
+    recorder.note("my.note", at=second, mood="x" * 2 * LONGEST)
+    recorder.decide(second, "kept", "only one")
+    recorder.decide(third, "merged", "same state", other=second)
+    recorder.call(third, "a prompt", Reply("yes", input_tokens=3, output_tokens=1, cost=0.25))
+    recorder.call(third, "a prompt", Reply(error="timeout after 3 s"), draw=1)
+    recorder.call(third, "a prompt", Reply(error="limit:at_most"), draw=2)
+    recorder.score(second, 1)
+    recorder.end("done", node=third)
+    return recorder.run.lines
+
+
+def odd():
+    """Ids that follow no rule, siblings born out of order, references to what comes later."""
+    return [
+        Line((0,), 0.0, Thought("start", None, "?")),
+        Line((1,), 0.1, Call("later.7", "value", (Message("user", "p"),), 3)),
+        Line((2,), 0.2, Thought("start.2", "start", "a", depends=("later.7",))),
+        Line((3,), 0.3, Thought("start.1", "start", "b")),
+        Line((4,), 0.3, Thought("later", "start.1", "c")),
+        Line((5,), 0.4, Note("mine", "later.7", {"call": "me"})),
+        Line((6,), 0.5, Thought("later.7", "later", "d", source=("nobody",))),
+        Line((7,), 0.5, Thought("later.07", "later", "d")),
+        Line((1,), 0.7, Reply("r", input_tokens=None), None),
+        Line((8,), 0.8, Decided("start.1", "merged", "m", "later.7")),
+        Line((9,), 0.8, Ended("exhausted", ranked=("later", "start.2"))),
+    ]
+
+
+def game(strategy, **options):
+    return wait(tl.Lab("sim/game24", runs=None, **options).run(strategy, tl.game24("4 5 6 10"))).lines
+
+
+def failing(call):
+    if call.kind == "value" and "7" in call.prompt:
+        return Reply(error="rate limit: slow down")
+    return answer_to(call)
+
+
+def on_its_way():
+    """A run as a real model's looks, where a call was sent twice, one was known and one joined."""
+    lines = game(tl.TreeOfThoughts(branch_factor=2, max_depth=2))
+    told = []
+    for line in lines:
+        told.append(line)
+        if isinstance(line.e, Call):
+            about = {"call": list(line.p), "kind": line.e.kind, "draw": line.e.draw}
+            told.append(Line((), line.t, Note("call.queued", line.e.at, about)))
+            way = {0: "sent", 1: "cached", 2: "joined"}[len(told) % 3]
+            for tries in (1, 2) if way == "sent" else (0,):
+                more = {"tries": tries, "n": 1} if tries else {}
+                told.append(Line((), line.t, Note(f"call.{way}", line.e.at, {**about, **more})))
+    return told
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Journals of many kinds, by name."""
+    capped = run(tl.TreeOfThoughts(), budget=tl.Budget(calls=7)).lines
+    whole = run(tl.TreeOfThoughts(branch_factor=4), model=Scripted(failing, latency=shuffled(4))).lines
+    return {
+        "nothing": [],
+        "beam": game(tl.TreeOfThoughts(branch_factor=3, beam_width=2)),
+        "propose, merged": game(
+            tl.TreeOfThoughts(
+                branch_factor=6, beam_width=5, generate="propose", merge=True, evaluation_draws=2
+            )
+        ),
+        "mcts": game(tl.TreeOfThoughts(traversal=tl.MonteCarloTreeSearch(iterations=4), beam_width=None)),
+        "best of": game(tl.BestOf(strategy=tl.TreeOfThoughts(), attempts=3)),
+        "vote": game(tl.TreeOfThoughts(evaluate="vote", evaluation_draws=3)),
+        "failed calls": whole,
+        "killed": whole[: len(whole) * 2 // 3],
+        "refused calls": capped,
+        "on its way": on_its_way(),
+        "plan": plan(),
+        "odd": odd(),
+    }
+
+
+def resumed(folder):
+    """A run that was killed, and finished later."""
+    lab = tl.Lab(Scripted(), runs=folder)
+    path = wait(lab.run(tl.TreeOfThoughts(), tl.general("How many?", answer=26, grade="number"))).path
+    kept = path.read_bytes().split(b"\n")[:40]
+    path.write_bytes(b"\n".join(kept) + b"\n")
+    return wait(lab.resume(path)).lines
+
+
+def same(told, known):
+    """JSON has no NaN: what is not known comes as null."""
+    if isinstance(known, float | int) and not isinstance(known, bool):
+        return told is not None and math.isclose(told, known, rel_tol=1e-12)
+    return told == known
+
+
+def check_frame(frame, lines):
+    tree = Tree.of([line.e for line in lines])
+    number = {id: node for node, id in enumerate(tree.nodes)}
+    assert len(frame["nodes"]) == len(tree)
+    for told, node in zip(frame["nodes"], tree, strict=True):
+        id, parent, depth, score, state, reason, merged, children, at, draws = told
+        assert (id, depth, state, reason) == (node.id, node.depth, node.state, node.reason)
+        assert parent == number.get(node.parent, -1)
+        assert score == node.score
+        assert merged == number.get(node.merged, -1)
+        assert children == len(node.children)
+        assert at == number[node.id]
+        assert draws == list(node.draws)
+    assert frame["time"] == pytest.approx(lines[-1].t if lines else 0, abs=0.0000051)
+    known = usage_of(lines)._asdict()
+    known["input"], known["output"] = known.pop("input_tokens"), known.pop("output_tokens")
+    assert all(same(frame["usage"][name], value) for name, value in known.items())
+    asked = [line.p for line in lines if isinstance(line.e, Call)]
+    answered = {line.p for line in lines if isinstance(line.e, Reply)}
+    assert frame["open"] == [call for call, position in enumerate(asked) if position not in answered]
+    waiting = [
+        number[node.id] for node in tree if not node.children and node.state in ("proposed", "unread", "kept")
+    ]
+    assert frame["frontier"] == waiting
+    end = next((line.e for line in lines if isinstance(line.e, Ended)), None)
+    assert frame["stop"] == (end and end.stop)
+    if end:
+        best = number.get(end.node, -1)
+    else:
+        good = [
+            n
+            for n in tree
+            if n.parent and n.state in ("kept", "complete", "solution") and n.score is not None
+        ]
+        best = number[max(good, key=lambda n: n.score).id] if good else -1
+    assert frame["best"] == best
+
+
+@needs_node
+def test_any_step_is_the_tree_of_the_lines_before_it(runs, tmp_path):
+    runs = {**runs, "resumed": resumed(tmp_path)}
+    cases = []
+    for lines in runs.values():
+        few = sorted({0, 1, 2, len(lines) - 1, len(lines), *range(0, len(lines), max(1, len(lines) // 25))})
+        steps = [step for step in few if step >= 0]
+        # Forward, then back and forth as a slider is moved.
+        steps += steps[::-3] + steps[::7]
+        cases.append({"chunks": [json.loads(Recording(lines).chunk())], "steps": steps})
+        cases.append({"chunks": list(chunks_of(lines, 7)), "steps": steps})
+    told = in_node(cases)
+    for lines, whole, pieces in zip(runs.values(), told[::2], told[1::2], strict=True):
+        assert whole["lines"] == len(lines)
+        assert all(ok for ok, _ in pieces["taken"])
+        assert {k: v for k, v in pieces.items() if k != "taken"} == {
+            k: v for k, v in whole.items() if k != "taken"
+        }
+        for frame in whole["frames"]:
+            check_frame(frame, lines[: frame["step"]])
+
+
+@needs_node
+def test_lost_repeated_and_overlapping_chunks(runs):
+    lines = runs["propose, merged"]
+    recording = Recording(lines)
+
+    def chunk(first, until=None):
+        return json.loads(recording.chunk(first, until))
+
+    every = len(lines)
+    chunks = [chunk(0, 50), chunk(60, 90), chunk(0, 50), chunk(30, 61), chunk(55, 90), chunk(400), chunk(88)]
+    steps = [10, every, 55, every - 1]
+    whole, torn = in_node([{"chunks": [chunk(0)], "steps": steps}, {"chunks": chunks, "steps": steps}])
+    assert torn.pop("taken") == [
+        [True, 50],
+        [False, 50],
+        [True, 50],
+        [True, 61],
+        [True, 90],
+        [False, 90],
+        [True, every],
+    ]
+    assert whole.pop("taken") == [[True, every]]
+    assert torn == whole
+
+
+@needs_node
+def test_calls_are_those_of_the_frame(runs):
+    held = {
+        name: tl.Run(about(), runs[name]) for name in ("failed calls", "on its way", "refused calls", "plan")
+    }
+    cases = [{"chunks": list(chunks_of(one.lines, 40)), "steps": []} for one in held.values()]
+    for one, told in zip(held.values(), in_node(cases), strict=True):
+        ids = [line.e.id for line in one.lines if isinstance(line.e, Thought)]
+        frame = calls_df(one)
+        assert len(told["calls"]) == len(frame)
+        for call, row in zip(told["calls"], frame.to_dict("records"), strict=True):
+            assert (ids[call["node"]], call["kind"], call["draw"]) == (row["node"], row["kind"], row["draw"])
+            assert call["asked"] == pytest.approx(row["asked"], abs=0.0000051)
+            names = {"input": "input_tokens", "output": "output_tokens", "cost": "cost", "paid": "paid"}
+            for mine, theirs in {**names, "error": "error"}.items():
+                assert call[mine] == plain(row[theirs])
+            assert call["tries"] == (plain(row["tries"]) or 0)
+            assert (call["sent"] is None) == (plain(row["sent"]) is None)
+            if isinstance(row["source"], str):
+                assert call["source"] == row["source"]
+        for node, calls in enumerate(told["callsOf"]):
+            assert [told["calls"][call]["node"] for call in calls] == [node] * len(calls)
+        assert sum(map(len, told["callsOf"])) == len(frame)
+        sources = {call["source"] for call in told["calls"]}
+        assert sources == ({"model", "cache", "joined"} if one is held["on its way"] else {"model"})
+
+
+def plain(value):
+    """What a frame holds, None for NA."""
+    return None if value is None or value is pd.NA or value != value else value
+
+
+def about():
+    return Header.now(strategy={"kind": "recorded", "name": "made by hand"})
+
+
+@needs_node
+def test_links_order_notes_and_what_comes_later(runs):
+    cases = [{"chunks": list(chunks_of(runs[name], 1)), "steps": []} for name in ("plan", "odd")]
+    planned, strange = in_node(cases)
+    kinds = [(link["kind"], link["from"], link["to"]) for link in planned["links"]]
+    assert kinds == [
+        ("depends", 2, 1),
+        ("source", 3, 1),
+        ("source", 3, 2),
+        ("depends", 3, 2),
+        ("merged", 3, 2),
+    ]
+    assert [note for note in planned["notes"] if note] == [
+        {"name": "my.note", "data": {"mood": "good", "size": 3}},
+        {"name": "my.note", "data": None},
+    ]
+    assert planned["ended"]["answer"] == "done"
+    links = [(link["kind"], link["from"], link["to"]) for link in strange["links"]]
+    assert links == [("depends", 1, 4), ("source", 4, -1), ("merged", 2, 4)]
+    assert strange["order"] == [0, 2, 3, 4, 5, 1]
+    assert strange["node"] == [0, 4, 1, 2, 3, 4, 4, 5, 4, 2, -1]
+    assert strange["callsOf"][4] == [0]
+    assert strange["ended"]["ranked"] == [3, 1]
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</script>",
+    "a\"b'c\\",
+    "\u202ertl שלום",
+    "nul\0",
+    "🦉",
+    " ",
+    "\ud800",
+]
+
+
+@needs_node
+def test_any_text_survives():
+    lines = [Line((0,), 0.0, Thought("0", None, "?"))]
+    for number, text in enumerate(HOSTILE):
+        id = f"0.{number}"
+        lines += [
+            Line((number, 1), 1.0, Thought(id, "0", text * 2)),
+            Line((number, 2), 1.0, Scored(id, 0.5, by=text)),
+            Line((number, 3), 1.0, Decided(id, "kept", text)),
+            Line((number, 4), 1.0, Note(text, id, {text: text})),
+            Line((number, 5), 1.0, Call(id, text, (Message("user", text),))),
+            Line((number, 5), 1.0, Reply(error=text)),
+        ]
+    lines += [Line((99,), 2.0, Ended("answered", "x" * 1_000_000))]
+    recording = Recording(lines)
+    chunk = recording.chunk()
+    assert chunk.isascii()
+    assert len(chunk) < 20_000
+    texts = [json.loads(batch) for batch in recording.texts()]
+    assert texts == [{"first": 0, "texts": ["?", *(readable(text) * 2 for text in HOSTILE)]}]
+    (told,) = in_node([{"chunks": [json.loads(chunk)], "steps": [len(lines)]}])
+    nodes = told["frames"][0]["nodes"]
+    assert [node[5] for node in nodes[1:]] == [readable(text) for text in HOSTILE]
+    assert [call["error"] for call in told["calls"]] == [readable(text) for text in HOSTILE]
+    for number, text in enumerate(HOSTILE):
+        details = recording.details(f"0.{number}")
+        told = readable(text)
+        assert (details["text"], details["by"], details["reason"]) == (told * 2, told, told)
+        assert details["notes"] == [{"name": told, "data": {told: told}, "seconds": 1.0}]
+        assert details["calls"][0]["prompt"] == [{"role": "user", "content": told}]
+        assert details["calls"][0]["error"] == told
+
+
+def readable(text):
+    return text.encode("utf-8", "replace").decode()
+
+
+def test_details_hold_the_whole(runs):
+    for name in ("propose, merged", "failed calls", "on its way", "plan"):
+        one = tl.Run(about(), runs[name])
+        calls = calls_df(one)
+        recording = Recording()
+        for first in range(0, len(one.lines), 50):
+            recording.take(one.lines[first : first + 50])
+            recording.details("0")  # what was asked for before does not stay as it was
+        for node in one.tree:
+            told = json.loads(json.dumps(recording.details(node.id)))
+            for field in ("id", "text", "score", "raw", "by", "state", "reason", "merged"):
+                assert told[field] == getattr(node, field)
+            assert told["draws"] == list(node.draws)
+            assert (told["source"], told["depends"]) == (list(node.source), list(node.depends))
+            rows = calls[calls.node == node.id].to_dict("records")
+            assert len(told["calls"]) == len(rows)
+            for call, row in zip(told["calls"], rows, strict=True):
+                assert "\n\n".join(message["content"] for message in call["prompt"]) == row["prompt"]
+                for field in ("position", "kind", "draw", "reply", "error", "finish", "cost", "paid", "sent"):
+                    assert call[field] == plain(row[field])
+    with pytest.raises(KeyError, match=r"no thought '0\.99' in this run"):
+        recording.details("0.99")
+
+
+def test_texts_come_in_batches():
+    lines = [Line((0,), 0.0, Thought("0", None, "x" * 1_000_000))]
+    lines += [Line((number,), 0.0, Thought(f"0.{number}", "0", "y" * LONGEST)) for number in range(500)]
+    batches = [json.loads(batch) for batch in Recording(lines).texts(0)]
+    assert len(batches) == 3
+    texts = [text for batch in batches for text in batch["texts"]]
+    assert [batch["first"] for batch in batches] == [
+        0,
+        len(batches[0]["texts"]),
+        501 - len(batches[2]["texts"]),
+    ]
+    assert texts == ["x" * LONGEST + "…", *["y" * LONGEST] * 500]
+    assert json.loads(next(Recording(lines).texts(500))) == {"first": 500, "texts": ["y" * LONGEST]}
+
+
+def test_a_big_run_is_told_in_little():
+    """The figure for 10,000 thoughts is printed by benchmarks/explorer.py; it is linear."""
+    search = tl.TreeOfThoughts(
+        generate="propose", branch_factor=21, beam_width=None, max_depth=2, solved_threshold=None
+    )
+    lines = game(search)
+    thoughts = sum(isinstance(line.e, Thought) for line in lines)
+    assert thoughts > 100
+    assert len(gzip.compress(Recording(lines).chunk())) < 15 * thoughts + 1000
+
+
+def test_what_is_said_of_a_run():
+    one = run(tl.TreeOfThoughts(branch_factor=2, max_depth=1), budget=tl.Budget(calls=50))
+    told = json.loads(json.dumps(about_of(one)))
+    assert told["question"].startswith("How many legs")
+    assert (told["id"], told["budget"]["calls"]) == (one.id, 50)
+    assert told["strategy"]["branch_factor"] == 2
+
+
+def test_a_repeated_id_and_an_unknown_parent_are_errors():
+    root = Line((0,), 0.0, Thought("0", None, "?"))
+    with pytest.raises(ValueError, match="'0' is recorded twice"):
+        Recording([root, root])
+    with pytest.raises(KeyError, match="9"):
+        Recording([root, Line((1,), 0.0, Thought("9.0", "9", "!"))]).chunk()

@@ -1,0 +1,179 @@
+"""The explorer's Python half, with what it sends kept; a browser is in test_explorer_lab.py."""
+
+import asyncio
+import json
+import threading
+import time
+
+import comm
+import pytest
+from comm.base_comm import BaseComm
+from support import Scripted, run, shuffled, wait
+
+import tot_lab as tl
+from tot_lab.explorer.widget import RATE
+
+SEARCH = tl.TreeOfThoughts(branch_factor=3, beam_width=2)
+TASK = tl.general("How many legs?")
+
+
+class Kept(BaseComm):
+    """A way to a browser that keeps what goes by it."""
+
+    def publish_msg(self, msg_type, data=None, metadata=None, buffers=None, **keys):
+        self.__dict__.setdefault("sent", []).append((time.monotonic(), msg_type, data, buffers))
+
+    def said(self, **content):
+        """What a browser would say."""
+        self.handle_msg({"content": {"data": {"method": "custom", "content": content}}, "buffers": []})
+
+    def told(self, kind):
+        """What was sent of one kind: when, and what."""
+        return [
+            (moment, data["content"], buffers and json.loads(buffers[0]))
+            for moment, name, data, buffers in list(self.sent)
+            if name == "comm_msg" and data["method"] == "custom" and data["content"]["kind"] == kind
+        ]
+
+
+@pytest.fixture(autouse=True)
+def kept(monkeypatch):
+    monkeypatch.setattr(comm, "create_comm", Kept)
+    yield
+    for thread in threading.enumerate():
+        if thread.name == "explorer":
+            thread.join(30)
+
+
+def soon(look):
+    end = time.monotonic() + 10
+    while not look():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def lines_of(explorer):
+    """How far a browser that heard everything knows the run; a gap is an error."""
+    known = 0
+    for _, _, chunk in explorer.comm.told("lines"):
+        assert chunk["first"] <= known
+        known = max(known, chunk["first"] + len(chunk["kinds"]))
+    return known
+
+
+def test_what_a_browser_asks_for_is_told_from_where_it_stands():
+    made = run(SEARCH)
+    explorer = tl.Explorer(made)
+    explorer.comm.said(kind="have", runs=[])
+    soon(lambda: lines_of(explorer) == len(made.lines) and explorer.comm.told("facts"))
+    before = len(explorer.comm.told("lines"))
+    explorer.comm.said(kind="have", runs=[[made.id, 7, 0]])
+    soon(lambda: len(explorer.comm.told("lines")) > before)
+    assert explorer.comm.told("lines")[-1][2]["first"] == 7
+    explorer.close()
+
+
+def test_a_browser_that_says_nothing_is_told_all_the_same():
+    made = run(SEARCH)
+    explorer = tl.Explorer(made)
+    soon(lambda: explorer.comm.sent[1:] and lines_of(explorer) == len(made.lines))
+    explorer.close()
+
+
+def test_a_burst_is_told_whole_in_few_batches():
+    recorder = tl.Recorder("mine")
+    explorer = tl.Explorer(recorder)
+    explorer.comm.said(kind="have", runs=[])
+    root = recorder.thought("root")
+    began = time.monotonic()
+    for k in range(5_000):
+        recorder.thought(f"step {k}", parent=root)
+    recorder.end("done", node=root)
+    soon(lambda: explorer.comm.told("lines") and lines_of(explorer) == len(recorder.lines))
+    batches = explorer.comm.told("lines")
+    assert len(batches) <= (batches[-1][0] - began) * RATE + 2
+    explorer.close()
+
+
+def test_a_live_run_is_finished_and_told_to_its_last_line():
+    async def watched():
+        lab = tl.Lab(Scripted(latency=shuffled(1)), runs=None)
+        explorer = tl.Explorer(lab.stream(SEARCH, TASK))
+        explorer.comm.said(kind="have", runs=[])
+        made = await explorer.finished()
+        assert made is explorer.run is lab.last
+        while lines_of(explorer) < len(made.lines):
+            await asyncio.sleep(0.01)
+        assert not explorer.comm.told("state")[-1][2]["live"][0]
+        explorer.close()
+
+    wait(watched())
+
+
+class Broken(tl.Strategy):
+    kind = "broken_for_the_explorer"
+
+    def think(self, task, at="0"):
+        yield tl.Thought(at, None, task.question)
+        raise ZeroDivisionError("no such luck")
+
+
+def test_a_bug_is_raised_and_told():
+    async def watched():
+        explorer = tl.Explorer(tl.Lab(Scripted(), runs=None).stream(Broken(), TASK))
+        with pytest.raises(ZeroDivisionError, match="no such luck"):
+            await explorer.finished()
+        assert explorer.run.stopped == "error"
+        assert "no such luck" in explorer._failed
+        explorer.close()
+
+    wait(watched())
+
+
+def test_closing_stops_a_live_run_and_a_closed_one_opens_anew():
+    async def watched():
+        lab = tl.Lab(Scripted(latency=lambda call: 30), runs=None)
+        explorer = tl.Explorer(lab.stream(SEARCH, TASK))
+        await asyncio.sleep(0.05)
+        explorer.close()
+        with pytest.raises(asyncio.CancelledError):
+            await explorer.finished()
+        assert explorer.run.stopped == "cancelled"
+        assert explorer.comm is None
+        bundle, _ = explorer._repr_mimebundle_()
+        assert bundle["text/plain"].startswith("Explorer of tree_of_thoughts")
+        assert explorer.comm is not None
+        explorer.close()
+
+    wait(watched())
+
+
+def test_selecting():
+    made = run(SEARCH)
+    explorer = tl.Explorer(made)
+    explorer.selected = made.nodes_df().query("depth == 1")
+    assert list(explorer.selected.frame.id) == explorer.selected.ids == ["0.0", "0.1", "0.2"]
+    explorer.selected = made.nodes_df().id[2:4]
+    assert explorer.ids == list(made.tree.nodes)[2:4]
+    explorer.selected = "0.1"
+    assert explorer.ids == ["0.1"]
+    with pytest.raises(ValueError, match=r"no thought '7', '8'"):
+        explorer.selected = ["0.1", "7", "8"]
+    with pytest.raises(ValueError, match="step is -1"):
+        explorer.step = -1
+    explorer.close()
+    both = tl.Compare(made, made)
+    both.selected = ["b:0.1", "0.0"]
+    assert list(both.selected.frame.id) == ["b:0.1", "0.0"]
+    both.close()
+
+
+def test_mistakes_are_named():
+    with pytest.raises(TypeError, match="a run, a stream or a recorder, not 3"):
+        tl.Explorer(3)
+    with pytest.raises(RuntimeError, match="needs a running event loop"):
+        tl.Explorer(tl.Lab(Scripted(), runs=None).stream(SEARCH, TASK))
+    explorer = tl.Explorer(run(SEARCH))
+    with pytest.raises(ValueError, match=r"tl.Explorer\(run, lab=lab\)"):
+        wait(explorer.branch("0.0", score=0.5))
+    explorer.close()

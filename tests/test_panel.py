@@ -1,0 +1,537 @@
+"""The panel: what is set in its controls is what runs, and what its code says."""
+
+import ast
+import asyncio
+import inspect
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from ipywidgets.widgets.widget import _instances
+from support import wait
+
+import tot_lab as tl
+from tot_lab.explorer.forms import EXPORTED, SHOWN, Form, Mistake, meanings
+from tot_lab.explorer.panel import panel
+from tot_lab.strategies import STRATEGIES, TRAVERSALS
+
+DEFAULTS = {tl.BestOf: tl.BestOf(strategy=tl.ChainOfThought())}
+
+
+def seen(widget):
+    """All that a person sees of `widget`, from top to bottom."""
+    if widget.layout.display != "none":
+        yield widget
+        for child in getattr(widget, "children", ()):
+            yield from seen(child)
+
+
+def control(shown, name):
+    """The last control of that name: of nested forms, the inner one."""
+    return [widget for widget in seen(shown) if getattr(widget, "description", "") == name][-1]
+
+
+def unlimited(shown, name):
+    """The box `none` of that control."""
+    return next(widget for widget in seen(shown) if getattr(widget, "tooltip", "") == f"{name}: none")
+
+
+def said(shown):
+    """All its texts."""
+    return "\n".join(widget.value for widget in seen(shown) if type(widget).__name__ == "HTML")
+
+
+def open_all(shown):
+    for button in [widget for widget in seen(shown) if type(widget).__name__ == "ToggleButton"]:
+        button.value = True
+
+
+async def until(true):
+    for _ in range(2000):
+        if true():
+            return
+        await asyncio.sleep(0.005)
+    raise TimeoutError
+
+
+async def run_of(shown):
+    """Press Run, and wait for the run."""
+    before = shown.run
+    control(shown, "Run").click()
+    await until(lambda: shown.run is not before)
+    return shown.run
+
+
+async def run_by(code, **names):
+    """What the cell leaves as `run`, executed as a notebook does."""
+    compiled = compile(code, "cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    made = eval(compiled, names)
+    if inspect.isawaitable(made):
+        await made
+    return names["run"]
+
+
+def lab(**settings):
+    return tl.Lab("sim/game24", runs=None, **settings)
+
+
+# Forms.
+
+
+@pytest.mark.parametrize("kind", [*EXPORTED, tl.Budget], ids=lambda kind: kind.__name__)
+def test_a_form_begins_with_the_defaults(kind):
+    form = Form(kind, lambda: None)
+    assert form.made() == (DEFAULTS.get(kind) or kind())
+    assert [control.name for control in form.controls] == list(meanings(kind))
+
+
+@pytest.mark.parametrize("kind", [*EXPORTED, tl.Budget], ids=lambda kind: kind.__name__)
+def test_every_field_says_what_it_means(kind):
+    assert set(meanings(kind)) == set(kind.model_fields)
+    assert all(meanings(kind).values())
+    for control in Form(kind, lambda: None).controls:
+        assert control.widget.tooltip.startswith(meanings(kind)[control.name])
+
+
+def test_meanings_are_the_docstrings_sentences():
+    said = meanings(tl.TreeOfThoughts)
+    assert said["max_depth"] == "steps of a path, 1–1,000."
+    assert said["min_score"] == "a thought scored below is dropped."
+    assert said["evaluation_draws"] == said["evaluate"]
+    assert said["temperature"] == "0–2, None for the model's default."
+    assert list(said)[:SHOWN] == [
+        "branch_factor", "beam_width", "max_depth", "max_nodes", "generate",
+        "evaluate", "evaluation_draws", "combine", "traversal",
+    ]  # fmt: skip
+
+
+def test_controls_are_of_the_fields_types_and_ranges():
+    controls = {control.name: control for control in Form(tl.TreeOfThoughts, lambda: None).controls}
+    kinds = {name: type(control.widget).__name__ for name, control in controls.items()}
+    assert kinds["beam_width"] == "IntText"
+    assert kinds["merge"] == "Checkbox"
+    assert kinds["proposer_prompt"] == "Textarea"
+    assert controls["evaluate"].widget.options == ("value", "vote", "joint", "logprob")
+    assert controls["traversal"].widget.options == tuple(kind.__name__ for kind in TRAVERSALS)
+    assert controls["budget"].widget.options == ("none", "Budget")
+    assert kinds["temperature"] == "FloatText"
+    assert controls["temperature"].widget.tooltip == "0–2, None for the model's default. (0 to 2)"
+    assert controls["top_k"].widget.tooltip == "how many leaves the answer ranks. (1 or more)"
+    optional = {name for name, control in controls.items() if control.none is not None}
+    assert {"beam_width", "max_nodes", "solved_threshold", "seed"} <= optional
+    assert "max_depth" not in optional
+
+
+def test_a_field_that_only_code_can_set_is_named():
+    class Picky(tl.Strategy):
+        """One with a table.
+
+        table: what it looks up. depth: how far.
+        """
+
+        table: dict[str, int] = {}
+        depth: int = 2
+
+    form = Form(Picky, lambda: None)
+    open_all(form.box)
+    form.settle()
+    assert [control.name for control in form.controls] == ["depth"]
+    assert "<dt>set in code only</dt><dd>table</dd>" in said(form.box)
+
+
+def test_mistakes_stand_beside_their_controls():
+    form = Form(tl.TreeOfThoughts, lambda: None)
+    open_all(form.box)
+    form.settle()
+    control(form.box, "beam_width").value = 0
+    control(form.box, "max_depth").value = 1001
+    unlimited(form.box, "proposer_prompt").value = False
+    control(form.box, "proposer_prompt").value = "next <step>?"
+    with pytest.raises(Mistake) as mistake:
+        form.made()
+    assert sorted(mistake.value.fields) == ["beam_width", "max_depth", "proposer_prompt"]
+    wrong = {control.name: control.wrong for control in form.controls if control.wrong}
+    assert wrong == {
+        "beam_width": "must be at least 1",
+        "max_depth": "must be at most 1000",
+        "proposer_prompt": "the template must contain {problem}",
+    }
+    for text in wrong.values():
+        assert text in said(form.box)
+    control(form.box, "beam_width").value = 1
+    control(form.box, "max_depth").value = 4
+    control(form.box, "proposer_prompt").value = "{problem}\nnext step?"
+    assert form.made() == tl.TreeOfThoughts(
+        beam_width=1, max_depth=4, proposer_prompt="{problem}\nnext step?"
+    )
+    assert "must" not in said(form.box).split("<dl>")[0]
+
+
+# The panel and its code.
+
+
+def opened(then, *arguments, **options):
+    """What `then` does with a panel; everything of it is gone afterwards."""
+    before = set(_instances)
+
+    async def used():
+        shown = panel(*arguments, **options)
+        try:
+            return await then(shown)
+        finally:
+            shown.close()
+            assert set(_instances) == before
+
+    return wait(used())
+
+
+@pytest.mark.parametrize("kind", STRATEGIES, ids=lambda kind: kind.__name__)
+def test_the_code_makes_the_run_of_the_panel(kind):
+    async def used(shown):
+        control(shown, "strategy").value = kind.__name__
+        run = await run_of(shown)
+        again = await run_by(shown.code)
+        assert run.stopped not in (None, "error")
+        assert again.events == run.events
+        assert again.header.strategy == run.header.strategy
+        assert again.header.model == run.header.model
+        assert again.header.task == run.header.task
+
+    opened(used, lab())
+
+
+@pytest.mark.parametrize("kind", TRAVERSALS, ids=lambda kind: kind.__name__)
+def test_the_code_makes_the_run_of_the_panel_with_any_traversal(kind):
+    async def used(shown):
+        control(shown, "traversal").value = kind.__name__
+        unlimited(shown, "max_nodes").value = False
+        control(shown, "max_nodes").value = 20
+        unlimited(shown, "calls").value = False
+        control(shown, "calls").value = 40
+        run = await run_of(shown)
+        assert (await run_by(shown.code)).events == run.events
+        assert run.header.budget == {"calls": 40}
+
+    opened(used, lab())
+
+
+def test_the_code_holds_what_differs_from_the_defaults():
+    async def used(shown):
+        assert shown.code == (
+            "import tot_lab as tl\n\n"
+            'lab = tl.Lab("sim/game24", runs=None)\n'
+            'run = await lab.run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"))'
+        )
+        control(shown, "beam_width").value = 3
+        assert 'tl.TreeOfThoughts(beam_width=3), tl.game24("4 5 6 10")' in shown.code
+        unlimited(shown, "beam_width").value = True
+        assert control(shown, "beam_width").disabled
+        control(shown, "traversal").value = "MonteCarloTreeSearch"
+        unlimited(shown, "iterations").value = False
+        control(shown, "iterations").value = 7
+        control(shown, "generate").value = "propose"
+        unlimited(shown, "seconds").value = False
+        control(shown, "seconds").value = 30.0
+        assert shown.code.endswith(
+            "run = await lab.run(\n"
+            "    tl.TreeOfThoughts(\n"
+            '        generate="propose",\n'
+            "        beam_width=None,\n"
+            "        traversal=tl.MonteCarloTreeSearch(iterations=7),\n"
+            "    ),\n"
+            '    tl.game24("4 5 6 10"),\n'
+            "    budget=tl.Budget(seconds=30.0),\n"
+            ")"
+        )
+
+    opened(used, lab())
+
+
+def test_a_strategy_that_wraps_another_has_its_form_inside():
+    async def used(shown):
+        control(shown, "strategy").value = "BestOf"
+        assert "tl.BestOf(strategy=tl.ChainOfThought())" in shown.code
+        control(shown, "attempts").value = 2
+        control(shown, "strategy").value = "TreeOfThoughts"
+        control(shown, "beam_width").value = 1
+        assert "tl.BestOf(strategy=tl.TreeOfThoughts(beam_width=1), attempts=2)" in shown.code
+        control(shown, "beam_width").value = 0
+        assert "to correct: strategy.beam_width" in said(shown)
+        assert "must be at least 1" in said(shown)
+        assert control(shown, "Run").disabled
+        control(shown, "beam_width").value = 1
+        control(shown, "strategy").value = "OneAnswer"
+        control(shown, "strategy").value = "TreeOfThoughts"  # what was set there is still there
+        run = await run_of(shown)
+        assert run.strategy == tl.BestOf(strategy=tl.TreeOfThoughts(beam_width=1), attempts=2)
+        assert (await run_by(shown.code)).events == run.events
+
+    opened(used, lab())
+
+
+def test_what_cannot_run_is_not_run():
+    async def used(shown):
+        control(shown, "max_depth").value = 0
+        unlimited(shown, "calls").value = False
+        control(shown, "calls").value = -1
+        assert control(shown, "Run").disabled
+        assert "to correct: max_depth, calls" in said(shown)
+        assert shown.code == "# To correct first: max_depth, calls"
+        control(shown, "Run").click()
+        assert shown.explorer is None
+        control(shown, "max_depth").value = 1
+        control(shown, "calls").value = 0
+        assert not control(shown, "Run").disabled
+        assert (await run_of(shown)).stopped == "budget:calls"
+
+    opened(used, lab())
+
+
+# Tasks.
+
+
+OWN = [
+    tl.general("What is 6 × 7?", answer=42, grade="number"),
+    tl.general('"Quoted", 2 \\ 1\nlines', context="It's known."),
+    tl.game24("1 1 4 6", structured=True),
+    tl.Task(domain=tl.General(), question="one of a file", id="7", data={"level": [1, None, 0.5]}),
+]
+
+
+@pytest.mark.parametrize("which", range(len(OWN)))
+def test_tasks_of_ones_own(which):
+    async def used(shown):
+        control(shown, "which").value = which
+        control(shown, "strategy").value = "OneAnswer"
+        run = await run_of(shown)
+        again = await run_by(shown.code)
+        assert run.task == again.task == OWN[which]
+        assert again.events == run.events
+
+    opened(used, lab(), OWN)
+
+
+def test_a_task_that_holds_a_function_keeps_its_name_in_the_code():
+    tasks = [OWN[0], tl.general("Which?", answer="b", grade=lambda answer, reference: answer == reference)]
+
+    async def used(shown):
+        control(shown, "which").value = 1
+        control(shown, "strategy").value = "OneAnswer"
+        assert "# `tasks[1]` is of those that the panel was given" in shown.code
+        run = await run_of(shown)
+        assert (await run_by(shown.code, tasks=tasks)).events == run.events
+
+    opened(used, lab(), tasks)
+
+
+def test_a_hand_and_a_question():
+    async def used(shown):
+        hands = dict(control(shown, "hand").options)
+        assert len(hands) > 20
+        easiest = next(iter(hands.values()))
+        control(shown, "hand").value = easiest
+        assert f'tl.game24("{easiest}")' in shown.code
+        control(shown, "hand").value = ""
+        assert control(shown, "Run").disabled
+        assert "to correct: task" in said(shown)
+        control(shown, "its numbers").value = "1, 2, 3, 4"
+        assert 'tl.game24("1 2 3 4")' in shown.code
+        control(shown, "task").value = "question"
+        assert "the question is empty" in said(shown)
+        assert control(shown, "Run").disabled
+        control(shown, "question").value = "Is <b>1</b> prime?"
+        assert 'tl.general("Is <b>1</b> prime?")' in shown.code
+
+    opened(used, lab())
+
+
+# Labs.
+
+
+LABS = {
+    "name": lambda folder: tl.Lab("sim/game24"),
+    "settings": lambda folder: tl.Lab(
+        tl.SimGame24(skill=0.5, seed=3), runs=folder, timeout=None, draws="path", spend=1.5
+    ),
+    "roles": lambda folder: tl.Lab(
+        "sim/game24",
+        runs=None,
+        roles={"evaluate": tl.Role(temperature=0.0), "propose": {"model": "sim/game24", "max_tokens": 90}},
+    ),
+    "cache": lambda folder: tl.Lab("sim/game24", runs=None, cache=folder / "calls", mode="refresh"),
+    "remote": lambda folder: tl.Lab("gpt-4.1-mini"),
+    "server": lambda folder: tl.Lab(
+        tl.LiteLLM(model="openai/x", api_base="http://127.0.0.1:1/v1", price=(1, 2))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LABS)
+def test_the_code_makes_the_lab_too(name, tmp_path):
+    given = LABS[name](tmp_path)
+
+    async def used(shown):
+        names = {}
+        exec(shown.code.partition("run = ")[0], names)
+        made = names["lab"]
+        assert made.gateway.settings == given.gateway.settings
+        assert made.gateway.roles == given.gateway.roles
+        assert (made.runs, made.timeout, made.spent) == (given.runs, given.timeout, given.spent)
+        assert (made.gateway.mode, made.gateway.draws) == (given.gateway.mode, given.gateway.draws)
+        assert made.gateway.purse.cap == given.gateway.purse.cap
+        assert made.gateway.given_cache == (given.gateway.given_cache and str(given.gateway.given_cache))
+
+    opened(used, given)
+
+
+def test_no_key_is_written():
+    async def used(shown):
+        assert "sk-secret" not in shown.code
+        assert "# A key that the panel's lab has is not written here." in shown.code
+
+    opened(used, tl.Lab(tl.LiteLLM(model="openai/x", api_key="sk-secret"), runs=None))
+
+
+def test_a_model_of_ones_own_keeps_the_name_of_the_lab():
+    async def model(call):
+        return "Answer: <script>alert(1)</script>$x$"
+
+    async def used(shown):
+        control(shown, "strategy").value = "OneAnswer"
+        control(shown, "task").value = "question"
+        control(shown, "question").value = "Why?"
+        assert "# `lab` is the one that the panel was given: it holds a function of your own." in shown.code
+        run = await run_of(shown)
+        await until(lambda: "answered" in said(shown))
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;$x$" in said(shown)
+        assert "<script>" not in said(shown)
+        assert (await run_by(shown.code, lab=given)).events == run.events
+
+    given = tl.Lab(model, runs=None)
+    opened(used, given)
+
+
+# Runs.
+
+
+def test_progress_is_said():
+    async def used(shown):
+        assert "at most 30 calls" in said(shown)
+        run = await run_of(shown)
+        await until(lambda: run.stopped in said(shown))
+        asked, thoughts = run.usage.calls, len(run.tree)
+        assert f"{asked} of at most 30 calls · {thoughts} thoughts" in said(shown)
+        assert f"{run.usage.input_tokens:,} tokens in, {run.usage.output_tokens:,} out" in said(shown)
+        assert "cost $0, paid $0" in said(shown)
+        bar = next(widget for widget in seen(shown) if type(widget).__name__ == "IntProgress")
+        assert (bar.value, bar.max) == (asked, 30)
+        assert shown.explorer.run is run
+
+    opened(used, lab())
+
+
+def slow_lab():
+    return tl.Lab(tl.SimGame24(latency=0.2), runs=None)
+
+
+def test_one_run_at_a_time_and_it_can_be_stopped():
+    async def used(shown):
+        control(shown, "Run").click()
+        first = shown.explorer
+        await until(lambda: " of at most 30" in said(shown))
+        assert control(shown, "Run").disabled
+        control(shown, "Run").click()
+        assert shown.explorer is first
+        assert "A run is under way" in said(shown)
+        control(shown, "max_depth").value = 2  # for the next one
+        assert control(shown, "Run").disabled
+        assert shown.run is None
+        control(shown, "Stop").click()
+        await until(lambda: shown.run is not None)
+        assert shown.run.stopped == "cancelled"
+        assert shown.run is given.last
+        assert not control(shown, "Run").disabled
+        assert control(shown, "Stop").disabled
+        second = await run_of(shown)
+        assert second.stopped != "cancelled"
+        assert shown.explorer is not first
+
+    given = slow_lab()
+    opened(used, given)
+
+
+def test_closing_stops_the_run():
+    async def closed():
+        shown = panel(given)
+        control(shown, "Run").click()
+        await asyncio.sleep(0.3)
+        shown.close()
+        await until(lambda: shown.run is not None)
+        assert given.last.stopped == "cancelled"
+
+    given = slow_lab()
+    wait(closed())
+
+
+def test_what_ends_a_run_with_an_error_is_said(tmp_path):
+    async def used(shown):
+        run = await run_of(shown)
+        assert run.stopped == "error"
+        await until(lambda: "CacheMiss" in said(shown))
+        assert not control(shown, "Run").disabled
+
+    tl.Cache(tmp_path / "calls")
+    opened(used, lab(cache=tmp_path / "calls", mode="replay"))
+
+
+def test_a_lab_that_cannot_begin_says_why(tmp_path):
+    (tmp_path / "runs").write_text("a file where the folder should be")
+
+    async def used(shown):
+        control(shown, "Run").click()
+        assert "FileExistsError" in said(shown)
+        assert not control(shown, "Run").disabled
+
+    opened(used, tl.Lab("sim/game24", runs=tmp_path / "runs"))
+
+
+def test_what_another_thread_brings_is_done_on_the_loop():
+    async def used(shown):
+        def pressed():
+            control(shown, "beam_width").value = 3
+            control(shown, "Run").click()
+
+        code = shown.code
+        thread = threading.Thread(target=pressed)
+        thread.start()
+        thread.join()
+        assert shown.code == code
+        assert shown.explorer is None
+        await until(lambda: shown.run is not None)
+        assert "beam_width=3" in shown.code
+        assert shown.run.strategy.beam_width == 3
+
+    opened(used, lab())
+
+
+def test_what_is_no_lab_or_task_is_refused():
+    async def refused():
+        with pytest.raises(TypeError, match="lab must be a Lab"):
+            panel("sim/game24")
+        with pytest.raises(TypeError, match="tasks must be Tasks"):
+            panel(lab(), ["4 5 6 10"])
+
+    wait(refused())
+    with pytest.raises(RuntimeError, match="use it in a notebook"):
+        panel(lab())
+
+
+def test_importing_tot_lab_imports_no_widgets():
+    code = "import sys, tot_lab; print([m for m in ('ipywidgets', 'anywidget') if m in sys.modules])"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, cwd=Path(__file__).parent.parent
+    )
+    assert done.stdout.strip() == "[]"

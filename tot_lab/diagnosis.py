@@ -1,0 +1,463 @@
+"""What went wrong in a run, as far as its record can show it.
+
+Rule: a finding is a fact with its numbers and its thoughts, never a guess at a cause. What needs to
+know what is right (a reference, a domain's own reckoning, a person's marks) says so, and is left out
+where nobody knows. All of it is read in time linear in the run.
+
+The thresholds, and why they stand where they do:
+
+- COLLAPSED, 0.9 of at least ENOUGH scores within NEARLY of each other: then ranking by score is, for
+  nearly every pair, the order of proposal. Among fewer than 8, equal scores are no surprise. 0.02 is
+  less than any step in which a model grades (0.05), and than the least step of the Game of 24's
+  labels (impossible to likely, 0.05).
+- FAR, 0.5 of the scale: two verdicts that far apart cannot both be held (`sure` and `impossible`, or
+  good and bad); less is the spread to be expected of a sampled number.
+- FEW, 5 thoughts: that all draws agree says something only when it happens several times.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import cached_property
+from html import escape
+from typing import NamedTuple
+
+from tot_lab.core.bulk import in_bulk
+from tot_lab.core.calls import refused
+from tot_lab.core.parts import needs_functions
+from tot_lab.core.records import Note
+from tot_lab.core.task import Domain, Task
+from tot_lab.core.tree import Node
+from tot_lab.frames import Asked, calls_of
+from tot_lab.run import Run
+
+COLLAPSED = 0.9
+NEARLY = 0.02
+ENOUGH = 8
+FAR = 0.5
+FEW = 5
+
+SHOWN = 8
+"""Ids that a text names; a finding holds them all."""
+
+_NO_JUDGES = ("", "root", "domain", "person", "self_consistency")
+
+
+class Finding(NamedTuple):
+    """One thing that the record shows. kind: one word for its sort. text: a sentence with its numbers.
+    nodes: ids of the thoughts it is about."""
+
+    kind: str
+    text: str
+    nodes: tuple[str, ...] = ()
+
+
+class Diagnosis(tuple[Finding, ...]):
+    """The findings of a run, what is wrong with its answer first; empty when there are none."""
+
+    def of(self, kind: str) -> list[Finding]:
+        """Those of one kind."""
+        return [finding for finding in self if finding.kind == kind]
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{finding.kind}: {finding.text}" + (f" [{_ids(finding.nodes)}]" if finding.nodes else "")
+            for finding in self
+        ]
+        return "\n".join(lines) or "nothing found"
+
+    def _repr_html_(self) -> str:
+        items = [
+            f"<li><b>{escape(finding.kind.replace('_', ' '))}</b> {escape(finding.text)}"
+            + (f" <code>{escape(_ids(finding.nodes))}</code>" if finding.nodes else "")
+            + "</li>"
+            for finding in self
+        ]
+        return f"<ul>{''.join(items)}</ul>" if items else "<p>nothing found</p>"
+
+
+@in_bulk()
+def diagnose(run: Run) -> Diagnosis:
+    """What the record of `run` shows to be wrong, with or without ground truth. The kinds:
+
+    - right_not_chosen: the answer is wrong, and a leaf holds a right one. Needs ground truth.
+    - unsolvable: no answer can be right. good_pruned: the answer is not right, and a thought was pruned
+      that could have led to one, or that a person marked right. Needs a domain that can tell, ground
+      truth, or marks.
+    - blind_scores: thoughts that can still lead to a right answer do not score above those that cannot.
+      Needs a domain that can tell.
+    - marks: how the scores stand to a person's marks. marked_wrong: the answer rests on a thought that
+      is marked wrong.
+    - cut_short: a budget, or the cap on thoughts, ended the search before all that stayed were expanded.
+    - failed_calls, refused_calls, cut_off (a reply that ended at `max_tokens`), unread_replies,
+      unread_scores: what was lost on the way.
+    - duplicates: siblings with the same text.
+    - score_collapse: an evaluator that gave nearly all thoughts the same score.
+    - contradiction: one whose draws for one thought are far apart. equal_states: thoughts with the same
+      state, scored far apart. equal_draws: further draws that never said anything new.
+
+    The run need not be finished."""
+    facts = _Facts(run)
+    return Diagnosis(finding for look in _LOOKS for finding in look(facts))
+
+
+class _Facts:
+    """The run, and what several looks need of it."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.nodes = list(run.tree)
+        self.thoughts = [node for node in self.nodes if node.parent is not None and node.text != run.question]
+        self.marks = run.marks
+
+    @cached_property
+    def calls(self) -> list[Asked]:
+        return calls_of(self.run)
+
+    @cached_property
+    def task(self) -> Task | None:
+        """The task, if its domain can be asked."""
+        task = self.run.task
+        return None if task is None or needs_functions(task.domain) else task
+
+    @cached_property
+    def missed(self) -> bool:
+        """Whether the run has ended without an answer that is known to be right."""
+        return self.run.stopped is not None and self.run.correct is not True
+
+    @cached_property
+    def right(self) -> list[str]:
+        """The leaves that hold a right answer, as far as there is ground truth."""
+        task = self.task
+        if task is None or self.run.grade is None:
+            return []
+        held = [
+            (leaf.id, task.domain.answer(task, self.run.steps(leaf.id))) for leaf in self.run.tree.leaves()
+        ]
+        return [id for id, answer in held if answer is not None and task.grade(answer) == 1.0]
+
+    @cached_property
+    def solvable(self) -> dict[str, bool]:
+        """Whether a right answer can still be reached from a thought; {} when the domain cannot tell."""
+        task = self.task
+        if task is None or type(task.domain).solvable is Domain.solvable:
+            return {}
+        told = {node.id: task.domain.solvable(task, self.run.steps(node.id)) for node in self.nodes}
+        return {id: can for id, can in told.items() if can is not None}
+
+    @cached_property
+    def drawn(self) -> list[tuple[Node, float]]:
+        """Thoughts of which several draws were read, and how far these are apart as a share of the
+        scale. Votes differ by nature and are left out."""
+        top = 1.0 if self.task is None else self.task.domain.value_top
+        found = []
+        for node in self.thoughts:
+            read = [draw for draw in node.draws if draw is not None]
+            scale = top if node.by == "value" else 1.0
+            if (
+                len(read) > 1
+                and node.by not in (*_NO_JUDGES, "vote")
+                and 0 <= min(read) <= max(read) <= scale
+            ):
+                found.append((node, (max(read) - min(read)) / scale))
+        return found
+
+
+# What is wrong with the answer.
+
+
+def _right_not_chosen(facts: _Facts) -> Iterator[Finding]:
+    grade = facts.run.grade
+    if facts.missed and grade is not None and facts.right:
+        given = f"The answer has the grade {grade:g}" if facts.run.answer else "There is no answer"
+        holds = "1 leaf holds" if len(facts.right) == 1 else f"{len(facts.right)} leaves hold"
+        yield Finding("right_not_chosen", f"{given}, and {holds} a right one.", tuple(facts.right))
+
+
+def _unsolvable(facts: _Facts) -> Iterator[Finding]:
+    if facts.nodes and facts.solvable.get(facts.nodes[0].id) is False:
+        yield Finding("unsolvable", "No answer to this question can be right.", (facts.nodes[0].id,))
+
+
+def _good_pruned(facts: _Facts) -> Iterator[Finding]:
+    pruned = [node for node in facts.thoughts if node.state == "pruned"]
+    marked = _marked(facts, pruned, "right")
+    if marked:
+        yield Finding("good_pruned", f"{_count(marked, 'thought')} marked right, and pruned.", _of(marked))
+    if not facts.missed:
+        return
+    right = set(facts.right)
+    good = [node for node in pruned if facts.solvable.get(node.id, node.id in right)]
+    if not good:
+        return
+    text = f"{_count(good, 'pruned thought')} could still have led to a right answer"
+    lost = _lost_at(facts)
+    if lost is not None:
+        text += f"; at depth {lost} none that stayed could"
+    yield Finding("good_pruned", f"{text}.", _of(good))
+
+
+def _lost_at(facts: _Facts) -> int | None:
+    """The first depth at which only pruned thoughts could still lead to a right answer."""
+    stayed: Counter[int] = Counter()
+    pruned: Counter[int] = Counter()
+    for node in facts.thoughts:
+        if facts.solvable.get(node.id):
+            (pruned if node.state == "pruned" else stayed)[node.depth] += 1
+    return min((depth for depth in pruned if not stayed[depth]), default=None)
+
+
+def _marked_wrong(facts: _Facts) -> Iterator[Finding]:
+    wrong = _marked(facts, [facts.run.tree[id] for id in facts.run.solution_path], "wrong")
+    if wrong:
+        text = f"The answer rests on {_count(wrong, 'thought')} that {_are(wrong)} marked wrong."
+        yield Finding("marked_wrong", text, _of(wrong))
+
+
+def _cut_short(facts: _Facts) -> Iterator[Finding]:
+    stop = facts.run.stopped or ""
+    waiting = [
+        node for node in facts.thoughts if not node.children and node.state in ("kept", "proposed", "unread")
+    ]
+    if (stop.startswith("budget:") or stop == "limit:nodes") and waiting:
+        text = f"The search ended at {stop} with {_count(waiting, 'thought')} that it had not expanded."
+        yield Finding("cut_short", text, _of(waiting))
+
+
+# What the scores are worth.
+
+
+def _blind_scores(facts: _Facts) -> Iterator[Finding]:
+    scored = [node for node in facts.thoughts if node.by not in _NO_JUDGES and node.score is not None]
+    can = [node for node in scored if facts.solvable.get(node.id) is True]
+    cannot = [node for node in scored if facts.solvable.get(node.id) is False]
+    if min(len(can), len(cannot)) < FEW:
+        return
+    share = _above(_scores(can), _scores(cannot))
+    if share <= 0.5:
+        text = (
+            f"The {len(can)} thoughts that could still lead to a right answer score {_mean(can)} on "
+            f"average, the {len(cannot)} that could not {_mean(cannot)}: one that could scores higher in "
+            f"{share:.0%} of pairs (equal scores count half; chance is 50%)."
+        )
+        yield Finding("blind_scores", text, _of(can))
+
+
+def _marks(facts: _Facts) -> Iterator[Finding]:
+    said = [node for node in facts.nodes if node.id in facts.marks and facts.marks[node.id].verdict]
+    if not said:
+        return
+    right, wrong = (_marked(facts, said, verdict) for verdict in ("right", "wrong"))
+    parts = [
+        f"{len(nodes)} marked {verdict}" + (f" (mean score {_mean(nodes)})" if _scores(nodes) else "")
+        for verdict, nodes in (("right", right), ("wrong", wrong))
+    ]
+    text = " and ".join(parts)
+    if _scores(right) and _scores(wrong):
+        share = _above(_scores(right), _scores(wrong))
+        text += f"; a right one scores above a wrong one in {share:.0%} of pairs (equal scores count half)"
+    unscored = sum(node.score is None for node in said)
+    text += f"; {unscored} of them have no score" if unscored else ""
+    yield Finding("marks", f"{text}.", _of(said))
+
+
+def _score_collapse(facts: _Facts) -> Iterator[Finding]:
+    judged: dict[str, list[Node]] = defaultdict(list)
+    for node in facts.thoughts:
+        if node.score is not None and node.by not in (*_NO_JUDGES, "vote"):  # most get no vote
+            judged[node.by].append(node)
+    for by, nodes in judged.items():
+        nodes.sort(key=lambda node: node.rank)
+        scores = _scores(nodes)
+        first, last = _widest(scores, NEARLY)
+        if len(nodes) >= ENOUGH and last - first >= COLLAPSED * len(nodes):
+            low, high = f"{scores[first]:.2f}", f"{scores[last - 1]:.2f}"
+            within = low if low == high else f"{low} to {high}"
+            text = f"{last - first} of {len(nodes)} thoughts got nearly the same score from {by}: {within}."
+            yield Finding("score_collapse", text, _of(nodes[first:last]))
+
+
+def _contradiction(facts: _Facts) -> Iterator[Finding]:
+    far = [(node, apart) for node, apart in facts.drawn if apart >= FAR]
+    if far:
+        text = (
+            f"The evaluator contradicts itself on {len(far)} of {len(facts.drawn)} thoughts that it judged "
+            f"more than once: its draws lie up to {max(apart for _, apart in far):.0%} of the scale apart."
+        )
+        yield Finding("contradiction", text, _of(node for node, _ in far))
+
+
+def _equal_states(facts: _Facts) -> Iterator[Finding]:
+    task = facts.task
+    if task is None or type(task.domain).state is Domain.state:
+        return
+    groups: dict[tuple[str, Hashable], list[Node]] = defaultdict(list)
+    for node in facts.thoughts:
+        if node.score is not None and node.by not in (*_NO_JUDGES, "vote"):
+            state = task.domain.state(task, facts.run.steps(node.id))
+            if state is not None:
+                groups[node.by, state].append(node)
+    met = [group for group in groups.values() if len(group) > 1]
+    far = [group for group in met if max(_scores(group)) - min(_scores(group)) >= FAR]
+    if far:
+        ends = [end(group, key=lambda node: node.rank) for group in far for end in (min, max)]
+        text = (
+            f"{len(far)} of {_count(met, 'state')} that came up more than once got scores that differ "
+            f"by {FAR:g} or more."
+        )
+        yield Finding("equal_states", text, _of(ends))
+
+
+def _equal_draws(facts: _Facts) -> Iterator[Finding]:
+    if len(facts.drawn) >= FEW and not any(apart for _, apart in facts.drawn):
+        further = sum(len(node.draws) - 1 for node, _ in facts.drawn)
+        text = (
+            f"All draws agree on each of the {len(facts.drawn)} thoughts that were judged more than once: "
+            f"{further} further draws said nothing new."
+        )
+        yield Finding("equal_draws", text, _of(node for node, _ in facts.drawn))
+
+
+# What was lost on the way.
+
+
+def _lost_calls(facts: _Facts) -> Iterator[Finding]:
+    answered = [(asked, asked.reply) for asked in facts.calls if asked.reply is not None]
+    made = [(asked, reply) for asked, reply in answered if not refused(reply.error)]
+    failed = [(asked, reply) for asked, reply in made if reply.error is not None]
+    if failed:
+        why = _tally((reply.error or "").partition(":")[0][:40] for _, reply in failed)
+        text = f"{len(failed)} of {_count(made, 'call')} failed: {why}."
+        yield Finding("failed_calls", text, _asked_for(facts, (asked for asked, _ in failed)))
+    unmade = [(asked, reply) for asked, reply in answered if refused(reply.error)]
+    if unmade:
+        why = _tally((reply.error or "")[:40] for _, reply in unmade)
+        text = f"{_count(unmade, 'call')} {'was' if len(unmade) == 1 else 'were'} refused: {why}."
+        yield Finding("refused_calls", text, _asked_for(facts, (asked for asked, _ in unmade)))
+    # A single token is all that is wanted where probabilities are read.
+    cut = [asked for asked, reply in made if reply.finish == "length" and not asked.call.logprobs]
+    if cut:
+        kinds = _tally(asked.call.kind for asked in cut)
+        text = f"{len(cut)} of {_count(made, 'reply')} ended at max_tokens: {kinds}."
+        yield Finding("cut_off", text, _asked_for(facts, cut))
+
+
+def _unread(facts: _Facts) -> Iterator[Finding]:
+    notes = [
+        line.e for line in facts.run.lines if isinstance(line.e, Note) and line.e.name == "parse.unreadable"
+    ]
+    if notes:
+        kinds = _tally(str(note.data.get("kind", "?")) for note in notes)
+        text = f"Nothing could be read from {_count(notes, 'reply')}: {kinds}."
+        nodes = dict.fromkeys(note.at for note in notes if note.at in facts.run.tree)
+        yield Finding("unread_replies", text, tuple(nodes))
+    judged = [node for node in facts.thoughts if node.by not in _NO_JUDGES]
+    wholly = [node for node in judged if node.unread]
+    partly = [node for node in judged if not node.unread and None in node.draws]
+    if wholly or partly:
+        more = f", of {len(partly)} in part" if partly else ""
+        text = f"The evaluation of {len(wholly)} of {_count(judged, 'thought')} could not be read{more}."
+        yield Finding("unread_scores", text, _of([*wholly, *partly]))
+
+
+def _duplicates(facts: _Facts) -> Iterator[Finding]:
+    known: set[tuple[str | None, str]] = set()
+    repeats = []
+    for node in facts.thoughts:
+        key = node.parent, " ".join(node.text.split())
+        if key in known:
+            repeats.append(node)
+        known.add(key)
+    if repeats:
+        verb = "repeats" if len(repeats) == 1 else "repeat"
+        text = f"{len(repeats)} of {_count(facts.thoughts, 'thought')} {verb} a sibling's text."
+        yield Finding("duplicates", text, _of(repeats))
+
+
+_LOOKS: Sequence[Callable[[_Facts], Iterator[Finding]]] = (
+    _right_not_chosen,
+    _unsolvable,
+    _good_pruned,
+    _marked_wrong,
+    _cut_short,
+    _marks,
+    _blind_scores,
+    _score_collapse,
+    _contradiction,
+    _equal_states,
+    _equal_draws,
+    _lost_calls,
+    _unread,
+    _duplicates,
+)
+
+
+# Numbers and words.
+
+
+def _above(ones: Sequence[float], others: Sequence[float]) -> float:
+    """In what share of pairs one of `ones` is above one of `others`, equal ones counted half: the area
+    under the ROC curve (Hanley & McNeil 1982), by ranks."""
+    ranked = sorted([(value, True) for value in ones] + [(value, False) for value in others])
+    won, below, start = 0.0, 0, 0
+    while start < len(ranked):
+        end = start
+        while end < len(ranked) and ranked[end][0] == ranked[start][0]:
+            end += 1
+        upper = sum(one for _, one in ranked[start:end])
+        equal = end - start - upper
+        won += upper * (below + equal / 2)
+        below += equal
+        start = end
+    return won / (len(ones) * len(others))
+
+
+def _widest(values: Sequence[float], width: float) -> tuple[int, int]:
+    """The longest stretch of the sorted `values` that spans no more than `width`, as start and end."""
+    best, start = (0, 0), 0
+    for end, value in enumerate(values, 1):
+        while value - values[start] > width:
+            start += 1
+        if end - start > best[1] - best[0]:
+            best = start, end
+    return best
+
+
+def _scores(nodes: Iterable[Node]) -> list[float]:
+    return [node.score for node in nodes if node.score is not None]
+
+
+def _mean(nodes: Sequence[Node]) -> str:
+    scores = _scores(nodes)
+    return f"{sum(scores) / len(scores):.2f}"
+
+
+def _marked(facts: _Facts, nodes: Iterable[Node], verdict: str) -> list[Node]:
+    return [node for node in nodes if node.id in facts.marks and facts.marks[node.id].verdict == verdict]
+
+
+def _asked_for(facts: _Facts, calls: Iterable[Asked]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(asked.call.at for asked in calls if asked.call.at in facts.run.tree))
+
+
+def _of(nodes: Iterable[Node]) -> tuple[str, ...]:
+    return tuple(node.id for node in nodes)
+
+
+def _count(things: Sequence[object], noun: str) -> str:
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{len(things)} {noun if len(things) == 1 else plural}"
+
+
+def _are(things: Sequence[object]) -> str:
+    return "is" if len(things) == 1 else "are"
+
+
+def _tally(words: Iterable[str]) -> str:
+    return ", ".join(f"{count} × {word}" for word, count in Counter(words).most_common())
+
+
+def _ids(nodes: Sequence[str]) -> str:
+    more = len(nodes) - SHOWN
+    return ", ".join(nodes[:SHOWN]) + (f" and {more} more" if more > 0 else "")

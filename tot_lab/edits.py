@@ -1,0 +1,73 @@
+"""What a person changed in a branch of a run.
+
+Rule: an edit is made at the one place where every event passes, the driver: what a person gave is
+recorded, and sent back to the strategy to go on with (`happen`). So nothing else in the search has
+changed, and the header is all that a replay needs.
+
+A header tells of a branch as `{"run": id, "node": id}` and the one thing that was changed there:
+`content`, `score` or `strategy`. `file` is the parent's, where it has one; `before` is what the
+parent's own header tells, where it was branched too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tot_lab.core.records import Scored, Thought
+
+
+class Branched(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One step from a run to a branch of it."""
+
+    run: str
+    node: str
+    file: str | None = None
+    content: str | None = None
+    score: float | None = None
+    strategy: dict[str, Any] = {}
+    before: Branched | None = None
+
+    @classmethod
+    def of(cls, told: dict[str, Any]) -> Branched | None:
+        """What a header tells, None of a run that is no branch. Anything else is a ValueError."""
+        return msgspec.convert(told, cls) if told else None
+
+
+class Edits:
+    """Texts and scores that a person gave, by thought."""
+
+    def __init__(self, contents: dict[str, str], scores: dict[str, float]) -> None:
+        self.contents = contents
+        self.scores = scores
+
+    @classmethod
+    def of(cls, told: dict[str, Any]) -> Edits | None:
+        """Those of a run whose header tells this, its parents' included; None when there is none."""
+        contents: dict[str, str] = {}
+        scores: dict[str, float] = {}
+        for step in _lineage(Branched.of(told)):
+            if step.strategy:
+                break  # it took over a path that holds the edits, and searches anew from its end
+            if step.content is not None:
+                contents.setdefault(step.node, step.content)
+            if step.score is not None:
+                scores.setdefault(step.node, step.score)
+        return cls(contents, scores) if contents or scores else None
+
+    def applied(self, event: Any) -> Any:
+        """`event` as it is to be recorded."""
+        if type(event) is Thought and event.id in self.contents:
+            return msgspec.structs.replace(event, text=self.contents[event.id])
+        if type(event) is Scored and event.id in self.scores:
+            return Scored(event.id, self.scores[event.id], by="person")
+        return event
+
+
+def _lineage(step: Branched | None) -> Iterator[Branched]:
+    """The step to a run, that to its parent, and so on to the first."""
+    while step is not None:
+        yield step
+        step = step.before

@@ -1,0 +1,95 @@
+/**
+ * Two runs beside each other: which thought of one stands where which thought of the other does.
+ *
+ * Rule: runs are aligned by path. Roots match roots, and of two thoughts that match the children match: first those
+ * of equal text (equal number before another, then first with first), then those of equal number. What is below a
+ * thought without a match has none either. An empty text says nothing, and matches by its number alone. The same rule
+ * stands in comparing.py; both are linear, and neither recurses.
+ *
+ * @typedef {"only-a" | "only-b" | "text" | "score" | "fate"} Kind  fate: another state
+ * @typedef {{kind: Kind, a: number, b: number, size: number}} Difference  a, b: nodes, -1 for none; size: thoughts of
+ *   the branch that only one run has (its top is told of, the rest goes with it), else 1
+ * @typedef {import("./recording.js").Recording} Recording
+ */
+
+/**
+ * @param {Recording} a
+ * @param {import("./recording.js").Frame} frameA
+ * @param {Recording} b
+ * @param {import("./recording.js").Frame} frameB
+ * @returns pairs: -1 for none; differences in tree order (depth first); counts of thoughts that match, and of those
+ *   that are the same
+ */
+export function align(a, frameA, b, frameB) {
+  const pairOfA = new Int32Array(frameA.nodes).fill(-1);
+  const pairOfB = new Int32Array(frameB.nodes).fill(-1);
+  const [sizeA, sizeB] = [sizes(a, frameA.nodes), sizes(b, frameB.nodes)];
+  const counts = { matched: 0, same: 0 };
+  /** @type {Difference[]} */
+  const differences = [];
+  const waiting = together(-1, -1);
+  while (waiting.length) {
+    const [one, other] = /** @type {[number, number]} */ (waiting.pop());
+    const before = differences.length;
+    /** @type {(kind: Kind, differs: boolean, size?: number) => void} */
+    const tell = (kind, differs, size = 1) => {
+      if (differs) differences.push({ kind, a: one, b: other, size });
+    };
+    tell("only-a", other < 0, sizeA[one]);
+    tell("only-b", one < 0, sizeB[other]);
+    if (one < 0 || other < 0) continue;
+    tell("text", a.text(one) !== b.text(other));
+    tell("score", !Object.is(frameA.score[one] + 0, frameB.score[other] + 0)); // unread is unread, -0 is 0
+    tell("fate", frameA.state[one] !== frameB.state[other]);
+    counts.matched++;
+    if (differences.length === before) counts.same++;
+    for (const pair of together(one, other)) waiting.push(pair);
+  }
+  return { pairOfA, pairOfB, differences, counts };
+
+  /**
+   * The children of two thoughts that match, in pairs, the last first; those of one run alone stand by their number.
+   * @param {number} one
+   * @param {number} other
+   */
+  function together(one, other) {
+    const ofA = a.childrenOf(one).filter((node) => node < frameA.nodes);
+    const ofB = b.childrenOf(other).filter((node) => node < frameB.nodes);
+    /** @type {(key: (recording: Recording, node: number) => string | number) => void} */
+    const pair = (key) => {
+      /** @type {Map<string | number, number[]>} */
+      const known = new Map();
+      for (const node of ofB.slice().reverse()) {
+        const its = key(b, node);
+        if (pairOfB[node] < 0 && its !== "") known.get(its)?.push(node) ?? known.set(its, [node]);
+      }
+      for (const node of ofA) {
+        const found = pairOfA[node] < 0 && known.get(key(a, node))?.pop();
+        if (typeof found === "number") [pairOfA[node], pairOfB[found]] = [found, node];
+      }
+    };
+    pair((recording, node) => recording.text(node) && `${recording.ordinal[node]} ${recording.text(node)}`);
+    pair((recording, node) => recording.text(node));
+    pair(({ ordinal }, node) => ordinal[node]);
+    /** @type {[number, number][]} */
+    const pairs = Array.from(ofA, (node) => [node, pairOfA[node]]);
+    for (const node of ofB) if (pairOfB[node] < 0) pairs.push([-1, node]);
+    /** @type {(pair: [number, number]) => number} */
+    const number = ([x, y]) => a.ordinal[x] ?? b.ordinal[y];
+    return pairs.sort((x, y) => number(y) - number(x) || x[0] - y[0]);
+  }
+}
+
+/**
+ * How many of the first `nodes` thoughts stand in the branch of each.
+ * @param {Recording} recording
+ * @param {number} nodes
+ */
+function sizes(recording, nodes) {
+  const size = new Int32Array(nodes).fill(1);
+  for (let node = nodes - 1; node >= 0; node--) {
+    const above = recording.parent[node]; // born before it
+    if (above >= 0) size[above] += size[node];
+  }
+  return size;
+}

@@ -1,0 +1,438 @@
+/**
+ * The explorer as a whole, in one DOM element.
+ *
+ * Rule: what is seen follows from the runs and one small state; whatever happens changes that state and asks for
+ * a render, of which there is at most one per animation frame. At step k the interface tells of the first k lines and
+ * of nothing after them.
+ */
+
+import { align } from "./align.js";
+import { leading, opened, revealed } from "./branches.js";
+import { legendOf, timeBar } from "./controls.js";
+import { fateOf, panelOf } from "./details.js";
+import { dotted, h, say, short } from "./dom.js";
+import { faceOf } from "./face.js";
+import { floor, max, min, round } from "./numbers.js";
+import { paneOf } from "./pane.js";
+import { Scene, layoutParents } from "./scene.js";
+import { searchOf } from "./search.js";
+import css from "./style.css";
+import { DIFFERENCES, themeOf } from "./theme.js";
+
+/**
+ * @typedef {import("./recording.js").Recording} Recording
+ * @typedef {import("./recording.js").Frame} Frame
+ * @typedef {{prompt: {role: string, content: string}[], reply: string | null, thinking: string | null,
+ *   error: string | null, finish: string | null, model: string | null, temperature: number | null}} CallDetails
+ * @typedef {{text: string, calls: CallDetails[]}} Details
+ * @typedef {{verdict: "right" | "wrong" | null, note: string}} Mark
+ * @typedef {{kind: string, text: string, nodes: string[]}} Finding
+ */
+
+/**
+ * What the host gives: a notebook's kernel, or a file. An id of the second recording is written "b:0.1". Where it
+ * listens, a function comes back that ends it.
+ * @typedef {object} Source
+ * @property {Recording[]} runs one, or two to compare
+ * @property {boolean} live whether lines may still come
+ * @property {Finding[]} findings
+ * @property {(which: number, node: number) => Promise<Details>} details
+ * @property {(callback: () => void) => (() => void) | void} onChange something came
+ * @property {(ids: string[]) => void} select
+ * @property {(callback: (ids: string[]) => void) => (() => void) | void} onSelect
+ * @property {(which: number) => Record<string, Mark>} marks
+ * @property {(step: number | null) => void} [stepped] another step is looked at, null for the last there is
+ * @property {(id: string, mark: Mark) => void} [mark]
+ * @property {(change: {id: string, content?: string, score?: number}) => Promise<unknown>} [branch]
+ * @property {() => void} [stop]
+ * @property {() => Promise<Blob | string>} [exportHtml]
+ */
+
+/**
+ * What the parts of the interface see of the whole, and whoever looks at it from outside.
+ * @typedef {object} App
+ * @property {Source} source
+ * @property {typeof import("./face.js").VIEWS[number]} view
+ * @property {number} step lines of the first recording that are told of; Infinity for all
+ * @property {boolean} following whether it goes on with a live run
+ * @property {{now: number, step: number} | null} playing when and where playing began
+ * @property {boolean} only whether only matches are seen, with what leads to them
+ * @property {number[][]} selected thoughts of each recording, the one looked at last
+ * @property {ReturnType<typeof searchOf>} search
+ * @property {import("./pane.js").Pane[]} panes
+ * @property {boolean} drawn whether anything was drawn yet
+ * @property {number} asked the animation frame that was asked for, 0 for none
+ * @property {(change: Partial<App>) => void} set
+ * @property {() => void} came lines, texts or marks came
+ * @property {() => void} changed asks for a render in the next animation frame
+ * @property {(which: number) => Frame} frameOf the tree of a recording at its step
+ * @property {(step: number) => void} setStep
+ * @property {(on: boolean) => void} follow whether to go on with a live run
+ * @property {() => void} play from the start if all was seen; or pauses
+ * @property {(which: number, nodes: number[], outside?: boolean) => void} select
+ * @property {(ids: string[], outside?: boolean) => void} show selects; outside: the host did it, and knows
+ * @property {() => void} best selects the best thought
+ * @property {(which: number, node: number) => void} toggle opens or closes a thought
+ * @property {(all: boolean) => void} open every thought, or what matters
+ * @property {(query?: string) => void} find what stands in the box, or this
+ * @property {() => void} jump selects the next match, in the order of the tree
+ * @property {() => void} fit
+ * @property {(factor: number) => void} zoom
+ * @property {(kind: "png" | "svg" | "html") => Promise<void>} save what is seen, or the whole run
+ * @property {() => void} destroy
+ */
+
+/** Seconds that a whole run takes to play, and lines a second at the least. */
+const [PLAY_SECONDS, PLAY_LINES] = [20, 4];
+
+/**
+ * Builds the explorer inside `element`.
+ * @param {HTMLElement} element
+ * @param {Source} source
+ * @param {{height?: number}} [options] height in pixels
+ */
+export function mount(element, source, { height = 620 } = {}) {
+  /** The recording looked at last. */
+  let which = 0;
+  /** What is collapsed in each recording: a choice, or null for what matters. @type {(Set<number> | null)[]} */
+  let chosen = [null, null];
+  /** What matters in each, and how many lines that was judged by. @type {{lines: number, set: Set<number>}[]} */
+  const opening = [];
+  /** Counts what came or was marked: pictures made before are out of date. */
+  let version = 0;
+  /** @type {{at: string, mask: Uint8Array, dim: Uint8Array, only: Uint8Array, hits: number}[]} */
+  let found = [];
+  /** What two runs have in common, and by node of each a code of DIFFERENCES.
+   * @type {ReturnType<typeof align> & {at: string, pairs: Int32Array[], marked: Uint8Array[]} | null} */
+  let aligned = null;
+  /** @type {import("./theme.js").Theme | null} */
+  let theme = null;
+
+  /** @type {App} */
+  const app = {
+    source,
+    view: source.runs[1] ? "compare" : "tree",
+    step: Infinity,
+    following: true,
+    playing: null,
+    only: false,
+    selected: [[], []],
+    search: searchOf(""),
+    panes: [],
+    drawn: false,
+    asked: 0,
+
+    set(change) {
+      Object.assign(app, change);
+      if ("only" in change) refit();
+      changed();
+    },
+    came() {
+      version++;
+      changed();
+    },
+    changed,
+    frameOf,
+    setStep(step) {
+      const { lines } = source.runs[0];
+      go(max(0, min(step, lines)), source.live && step >= lines && app.following);
+    },
+    follow: (on) => go(frameOf(0).step, on),
+    play() {
+      const now = frameOf(0).step;
+      const step = app.playing || now < source.runs[0].lines ? now : 0;
+      go(step, false, app.playing ? null : { now: 0, step });
+    },
+    select,
+    show(ids, outside) {
+      if (ids.join() === idsOf().join()) return;
+      const { runs } = source;
+      const first = ids.filter((id) => !id.startsWith("b:"));
+      const one = +(!first.length && ids.length > 0 && runs.length > 1);
+      const nodes = (one ? ids.map((id) => id.slice(2)) : first).map((id) => runs[one].indexOf(id));
+      select(one, nodes.filter(there), outside);
+    },
+    best: () => select(which, [frameOf(which).best].filter(there)),
+    toggle(which, node) {
+      const now = collapsedOf(which);
+      if (now.has(node)) chosen[which] = opened(aboveOf(which), now, node);
+      else if (frameOf(which).children[node]) chosen[which] = new Set(now).add(node);
+      changed();
+    },
+    open(all) {
+      chosen = all ? [new Set(), new Set()] : [null, null];
+      refit();
+      changed();
+    },
+    find(query) {
+      if (query) face.query.value = query;
+      app.search = searchOf(face.query.value);
+      found = [];
+      changed();
+    },
+    jump() {
+      const matches = matchesOf(which);
+      if (!matches?.hits) return;
+      const order = source.runs[which].order().filter((node) => matches.mask[node]);
+      const at = order.indexOf(lookedAt(which));
+      select(which, [order[(at + 1) % matches.hits]]);
+    },
+    fit() {
+      for (const { lens } of app.panes) lens.fit(true);
+    },
+    zoom(factor) {
+      for (const { lens } of app.panes) lens.zoom(factor);
+    },
+    async save(kind) {
+      const { about } = source.runs[0];
+      try {
+        const made = await (kind === "html" ? source.exportHtml?.() : app.panes[which].save(kind));
+        const file = made instanceof Blob ? made : new Blob([made ?? ""], { type: "text/html" });
+        const href = URL.createObjectURL(file);
+        h("a", { href, download: `${about.name ?? "run"}-${about.id}.${kind}` }).click();
+        setTimeout(() => URL.revokeObjectURL(href), 9999);
+      } catch (error) {
+        tell(`could not be saved: ${error}`);
+      }
+    },
+    destroy() {
+      cancelAnimationFrame(app.asked);
+      app.asked = -1; // nothing will be asked for
+      for (const end of ends) end?.();
+      for (const pane of app.panes) pane.destroy();
+      root.remove();
+    },
+  };
+
+  app.panes = [0, 1].map((which) => paneOf(app, which));
+  const [panel, time, legend] = [panelOf(app), timeBar(app), legendOf(app)];
+  const face = faceOf(app, panel.element, time.element, legend.element);
+  const { root } = face;
+  root.style.setProperty("--height", `${height}px`);
+  element.append(root);
+  const sheet = new CSSStyleSheet(); // which a strict policy allows
+  sheet.replaceSync(css);
+  document.adoptedStyleSheets.push(sheet);
+  const look = () => {
+    theme = null;
+    changed();
+  };
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const watch = new MutationObserver(look);
+  watch.observe(document.body, { attributes: true });
+  dark.addEventListener("change", look);
+  const ends = [
+    source.onChange(app.came),
+    source.onSelect((ids) => app.show(ids, true)),
+    () => watch.disconnect(),
+    () => dark.removeEventListener("change", look),
+    () => (document.adoptedStyleSheets = document.adoptedStyleSheets.filter((one) => one !== sheet)),
+  ];
+
+  /** What keys do wherever the focus is; the outline has keys of its own. @type {Record<string, () => void>} */
+  const keys = {
+    b: app.best,
+    f: app.fit,
+    "+": () => app.zoom(1.4),
+    "-": () => app.zoom(1 / 1.4),
+    "/": () => face.query.focus(),
+    " ": app.play,
+    ",": () => app.setStep(frameOf(0).step - 1),
+    ".": () => app.setStep(frameOf(0).step + 1),
+    "?": () => face.help.showModal(),
+    Escape: () => root.click(), // closes menus
+  };
+  root.addEventListener("keydown", (event) => {
+    event.stopPropagation(); // a notebook has keys of its own
+    const { key, ctrlKey, metaKey, altKey } = event;
+    const taken = `input, textarea, dialog${key === " " ? ", button, summary" : ""}`;
+    if (ctrlKey || metaKey || altKey || !keys[key] || /** @type {Element} */ (event.target).closest(taken)) return;
+    event.preventDefault();
+    keys[key]();
+  });
+  changed();
+  return app;
+
+  function changed() {
+    app.asked ||= requestAnimationFrame((now) => {
+      app.asked = 0;
+      render(now);
+      app.drawn = true;
+      if (app.playing) changed();
+    });
+  }
+
+  /** @param {number} which the second stands where the first does, as a share of its lines */
+  function frameOf(which) {
+    const [{ lines }] = source.runs;
+    const recording = source.runs[which];
+    const step = min(app.step, lines);
+    return recording.at(which && lines ? round((step / lines) * recording.lines) : step);
+  }
+
+  /** @param {number} step @param {boolean} [following] @param {App["playing"]} [playing] */
+  function go(step, following = false, playing = null) {
+    app.set({ step, following, playing });
+  }
+
+  /** Tells the person something, without taking the focus. @param {string} text */
+  function tell(text) {
+    say(face.status, text);
+  }
+
+  // What is selected, open and found
+
+  /** Selects thoughts of one recording, and where two are compared what stands in their place in the other.
+   * @param {number} one @param {number[]} nodes @param {boolean} [outside] */
+  function select(one, nodes, outside) {
+    which = one;
+    const recording = source.runs[which];
+    const pairs = app.view === "compare" && aligned?.pairs[which];
+    const twins = pairs ? nodes.map((node) => pairs[node] ?? -1).filter(there) : [];
+    app.selected = which ? [twins, nodes] : [nodes, twins];
+    const node = lookedAt(which);
+    // One that is not there yet is gone to, in time and through what hides it.
+    const born = recording.born[node];
+    if (born >= frameOf(which).step) app.setStep(which ? Infinity : born + 1);
+    app.selected.forEach((some, one) => {
+      if (!some.length) return;
+      const above = aboveOf(one);
+      const now = collapsedOf(one);
+      const then = some.reduce((set, node) => revealed(above, set, node), now);
+      if (then !== now) chosen[one] = then;
+      app.panes[one].next = (picture) => picture.reveal(some[some.length - 1], true);
+    });
+    if (!outside) source.select(idsOf());
+    tell(
+      node < 0
+        ? "nothing is selected"
+        : `${recording.id(node)}, ${fateOf(recording, frameOf(which), node)}: ${short(recording.text(node), 140)}`,
+    );
+    changed();
+  }
+
+  /** @param {number} which */
+  function lookedAt(which) {
+    return app.selected[which].at(-1) ?? -1;
+  }
+
+  function idsOf() {
+    return app.selected.flatMap((some, which) =>
+      some.map((node) => (which ? "b:" : "") + source.runs[which].id(node)),
+    );
+  }
+
+  /** @param {number} which */
+  function aboveOf(which) {
+    return layoutParents(source.runs[which], frameOf(which));
+  }
+
+  /** What is collapsed. What matters is judged by the run as far as it is known, not by the moment looked at.
+   * @param {number} which */
+  function collapsedOf(which) {
+    const recording = source.runs[which];
+    const { lines } = recording;
+    const frame = frameOf(which);
+    if (opening[which]?.lines !== lines && (frame.step === lines || !opening[which]))
+      opening[which] = { lines, set: Scene.opening(recording, frame) };
+    return chosen[which] ?? opening[which].set;
+  }
+
+  /** What the search finds at the step looked at, null when nothing is searched. @param {number} which */
+  function matchesOf(which) {
+    if (app.search.empty) return null;
+    const frame = frameOf(which);
+    const at = `${frame.step} ${version}`;
+    if (found[which]?.at !== at) {
+      const mask = app.search.matches(source.runs[which], frame);
+      const hits = mask.reduce((sum, match) => sum + match, 0);
+      found[which] = { at, mask, dim: mask.map((match) => 1 - match), only: leading(aboveOf(which), mask), hits };
+    }
+    return found[which];
+  }
+
+  // What is seen
+
+  /** Sees all of what is shown next. */
+  function refit() {
+    for (const pane of app.panes) pane.next = (picture) => picture.fit(true);
+  }
+
+  /** @param {number} now in milliseconds */
+  function render(now) {
+    const { panes, selected } = app;
+    const { runs } = source;
+    const [first, second] = runs;
+    if (!first) return;
+    if (!second && app.view === "compare") app.view = "tree";
+    const both = app.view === "compare";
+    if (app.playing) advance(app.playing, now, first.lines);
+    if (app.following) app.step = Infinity;
+    theme ??= paint();
+    const frames = runs.map((_, which) => frameOf(which));
+    if (both) compare(runs, frames);
+    if (!both) panes[1].element.remove();
+    else if (!panes[1].element.parentNode) face.pictures.append(panes[1].element);
+    for (const which of both ? [0, 1] : [0]) {
+      const { name, model, simulated } = runs[which].about;
+      const matches = matchesOf(which);
+      const only = app.only ? matches?.only : null;
+      panes[which].show(
+        frames[which],
+        /** @type {import("./theme.js").Theme} */ (theme),
+        app.view === "timeline"
+          ? null
+          : {
+              collapsed: only ? undefined : collapsedOf(which),
+              dim: matches?.dim,
+              only,
+              selected: selected[which],
+              marks: source.marks(which),
+              difference: both ? aligned?.marked[which] : null,
+            },
+        version,
+        lookedAt(which),
+        both ? dotted("AB"[which], simulated && "simulated", name, model) : "",
+      );
+    }
+    face.show(frames[0], matchesOf(which)?.hits, both ? aligned : null, theme);
+    legend.show(frames[0]);
+    time.show(frames[0]);
+    panel.show(which, lookedAt(which), frames[which]);
+    source.stepped?.(app.following ? null : frames[0].step);
+  }
+
+  function paint() {
+    const now = themeOf(element);
+    for (const [name, value] of Object.entries(now)) root.style.setProperty(`--${name}`, String(value));
+    root.style.colorScheme = now.dark ? "dark" : "light";
+    return now;
+  }
+
+  /** @param {{now: number, step: number}} from @param {number} now in milliseconds @param {number} lines */
+  function advance(from, now, lines) {
+    from.now ||= now;
+    const pace = max(lines / PLAY_SECONDS, PLAY_LINES);
+    app.step = min(lines, from.step + floor(((now - from.now) / 1000) * pace));
+    if (app.step < lines) return;
+    app.playing = null;
+    app.following = source.live;
+  }
+
+  /** @param {Recording[]} runs @param {Frame[]} frames */
+  function compare([a, b], frames) {
+    const at = `${frames.map(({ step }) => step)} ${version}`;
+    if (aligned?.at === at) return;
+    const told = align(a, frames[0], b, frames[1]);
+    const pairs = [told.pairOfA, told.pairOfB];
+    const marked = pairs.map((its) => Uint8Array.from(its, (other) => +(other < 0)));
+    for (const { kind, ...nodes } of told.differences) {
+      const code = DIFFERENCES.indexOf(`other ${kind}`);
+      if (code > marked[0][nodes.a]) marked[0][nodes.a] = marked[1][nodes.b] = code;
+    }
+    aligned = { ...told, at, pairs, marked };
+  }
+}
+
+/** Whether there is such a thought. @param {number} node */
+const there = (node) => node >= 0;

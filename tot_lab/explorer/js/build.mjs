@@ -1,0 +1,47 @@
+/**
+ * Builds the one file that the browser loads: `node build.mjs`. With `--check` nothing is written, and
+ * a file that is not what the sources make is an error: it is committed, so that nobody who installs the
+ * package needs node.
+ */
+import { readFile, writeFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { build, transform } from "esbuild";
+
+const folder = fileURLToPath(new URL(".", import.meta.url));
+const target = fileURLToPath(new URL("../static/explorer.js", import.meta.url));
+
+/** The style sheet goes in as a string, which esbuild would leave as it is written. */
+const minifiedStyle = {
+  name: "minified style",
+  setup({ onLoad }) {
+    onLoad({ filter: /\.css$/ }, async ({ path }) => {
+      const { code } = await transform(await readFile(path, "utf8"), { loader: "css", minify: true });
+      return { contents: code.trim(), loader: "text" };
+    });
+  },
+};
+
+const { outputFiles } = await build({
+  absWorkingDir: folder,
+  entryPoints: ["main.js"],
+  bundle: true,
+  minify: true,
+  write: false,
+  format: "esm",
+  target: "es2022",
+  charset: "utf8",
+  legalComments: "none",
+  plugins: [minifiedStyle],
+  banner: { js: "// Built from ../js by `npm run build`." },
+});
+const [{ contents }] = outputFiles;
+if (process.argv.includes("--check")) {
+  const committed = await readFile(target).catch(() => Buffer.alloc(0));
+  if (!committed.equals(contents)) {
+    console.error(`${target} is not what its sources make: run \`npm run build\` in ${folder}`);
+    process.exit(1);
+  }
+} else {
+  await writeFile(target, contents);
+}
+console.log(`${contents.length} bytes`);

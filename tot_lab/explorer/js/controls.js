@@ -1,0 +1,145 @@
+/**
+ * The bar of time, the legend, and the words for what happened.
+ *
+ * Rule: every control is a real button or input with a label, and only shows what it is given.
+ *
+ * @typedef {import("./recording.js").Recording} Recording
+ * @typedef {import("./recording.js").Frame} Frame
+ * @typedef {import("./app.js").App} App
+ */
+
+import { callOf } from "./details.js";
+import { brief, button, dotted, h, money, number, press, put, renew, say, seconds } from "./dom.js";
+import { KIND, STATES } from "./recording.js";
+import { CORNERS, SCORES } from "./theme.js";
+
+/**
+ * What happened in the last line before the step of `frame`, in words.
+ * @param {Recording} recording
+ * @param {Frame} frame
+ */
+export function happened(recording, frame) {
+  const line = frame.step - 1;
+  if (line < 0) return "nothing has happened yet";
+  const node = recording.node[line];
+  const kind = recording.kind[line];
+  const id = node < 0 ? "" : recording.id(node);
+  const at = id && ` at ${id}`;
+  const score = frame.score[node];
+  if (kind === KIND.thought) return recording.parent[node] < 0 ? "the question is put" : `thought ${id} proposed`;
+  if (kind === KIND.scored) return `thought ${id} ${isNaN(score) ? "unread" : `scored ${brief(score)}`}`;
+  if (kind === KIND.decided)
+    return [`thought ${id} ${STATES[frame.state[node]]}`, frame.reason(node)].filter(Boolean).join(": ");
+  if (kind === KIND.ended) return `ended: ${frame.stop}`;
+  if (kind === KIND.note) return `note ${recording.note(line)?.name}${at}`;
+  const call = recording.call(recording.row[line]);
+  const what = callOf(call, at);
+  if (kind === KIND.call) return `asked: ${what}`;
+  return call.error
+    ? `failed: ${what}: ${call.error}`
+    : `answered: ${what}, after ${seconds(call.answered - call.asked)}`;
+}
+
+/**
+ * What is used by the step of `frame`, each beside its cap if the budget has one.
+ * @param {Record<string, number | null>} budget
+ * @param {Frame} frame
+ */
+export function usedOf(budget, { usage: { calls, input, output, cost }, time }) {
+  /** @param {string} cap @param {number} amount @param {(amount: number) => string} word @param {string} [unit] */
+  const used = (cap, amount, word, unit = "") =>
+    `${word(amount)}${budget[cap] == null ? "" : ` of ${word(budget[cap])}`}${unit}`;
+  return [
+    used("calls", calls, number, " calls"),
+    used("tokens", input + output, number, " tokens"),
+    used("input_tokens", input, number, " in"),
+    used("output_tokens", output, number, " out"),
+    used("usd", cost, money, " cost"),
+    used("seconds", time, seconds),
+  ];
+}
+
+/** The bar of time. @param {App} app */
+export function timeBar(app) {
+  const oninput = () => app.setStep(slider.valueAsNumber);
+  const slider = h("input", { type: "range", min: 0, "aria-label": "step of the search", oninput });
+  const play = button("play", () => app.play(), "space");
+  const follow = button("follow", () => app.follow(!app.following));
+  const stop = button("stop", () => app.source.stop?.());
+  const what = h("span.what");
+  const now = h("span.quiet");
+  const element = h(
+    "div",
+    { role: "group", "aria-label": "time" },
+    h(
+      "div.row",
+      button("‹", () => app.setStep(slider.valueAsNumber - 1), "one step back (,)"),
+      play,
+      button("›", () => app.setStep(slider.valueAsNumber + 1), "one step on (.)"),
+      slider,
+      follow,
+      stop,
+    ),
+    h("div.row", what, now),
+  );
+
+  /** @param {Frame} frame */
+  const show = (frame) => {
+    const { run: recording, step, nodes, frontier, open } = frame;
+    const { lines, about, ended } = recording;
+    const { live } = app.source;
+    slider.max = `${lines}`;
+    slider.value = `${step}`;
+    say(what, happened(recording, frame));
+    put(what, { title: what.textContent });
+    put(slider, { "aria-valuetext": `step ${step}: ${what.textContent}` });
+    say(
+      now,
+      dotted(
+        `step ${number(step)} of ${number(lines)}`,
+        `${number(nodes)} thoughts`,
+        `frontier ${number(frontier.length)}`,
+        `${number(open.length)} open`,
+        ...usedOf(about.budget ?? {}, frame),
+      ),
+    );
+    say(play, app.playing ? "pause" : "play");
+    press(follow, app.following);
+    follow.hidden = !live;
+    stop.hidden = !live || !app.source.stop || !!ended;
+  };
+  return { element, show };
+}
+
+/** The states as the legend has them, and the place in SHAPES of each. */
+const LEGEND = ["solution", "complete", "kept", "pruned", "unread", "failed", "duplicate", "merged", "proposed"];
+const PLACES = [1, 2, 3, 4, 5, 6, 7, 7, 8];
+
+/** The shape at a place in SHAPES. @param {number} place */
+function shapeOf(place) {
+  const [svg, shape] = ["svg", "path"].map((name) => document.createElementNS("http://www.w3.org/2000/svg", name));
+  const corners = CORNERS[place];
+  put(shape, { d: corners.length ? `M${corners.join("L")}z` : "M-1 0a1 1 0 1 0 2 0a1 1 0 1 0-2 0" });
+  return put(svg, { viewBox: "-2 -2 4 4", "aria-hidden": "true" }, shape);
+}
+
+/** What shapes and colours say, how many there are of each; a click finds them. @param {App} app */
+export function legendOf(app) {
+  const element = h("div.row", { role: "group", "aria-label": "legend" });
+  const scale = h("i");
+  scale.style.background = `linear-gradient(90deg,${SCORES})`;
+  /** @param {Frame} frame */
+  const show = ({ run: recording, nodes, state }) => {
+    const counts = STATES.map(() => 0);
+    for (let node = 0; node < nodes; node++) if (state[node] || recording.parent[node] >= 0) counts[state[node]]++;
+    renew(element, counts, () => [
+      LEGEND.map((name, place) => {
+        const count = counts[STATES.indexOf(name)];
+        const face = [shapeOf(PLACES[place]), `${name} ${number(count)}`];
+        return count > 0 && button(face, () => app.find(`state:${name}`), "find these", "flat");
+      }),
+      h("span.scale", "score 0", scale, "1", h("i.none"), "none"),
+    ]);
+  };
+  return { element, show };
+}

@@ -1,0 +1,311 @@
+/**
+ * What is known of one thought, beside the picture.
+ *
+ * Rule: what the recording knows stands there at once and as it was at the step looked at; texts, prompts and replies
+ * follow when they come. Only what changed is built anew, so that reading is not disturbed by a live run.
+ *
+ * @typedef {import("./recording.js").Recording} Recording
+ * @typedef {import("./recording.js").Frame} Frame
+ * @typedef {import("./app.js").App} App
+ * @typedef {import("./dom.js").Child} Child
+ */
+
+import { brief, button, count, dotted, field, h, money, number, press, renew, say, seconds, short } from "./dom.js";
+import { STATES } from "./recording.js";
+
+/** Characters of a text, and rows of a list, that are shown before the rest is asked for. */
+const [FOLD, ROWS] = [10_000, 30];
+
+/** How a link is read from its one end and from its other. */
+const LINKS = {
+  merged: ["merged with", "reached again by"],
+  source: ["made from", "used for"],
+  depends: ["depends on", "needed by"],
+};
+
+/**
+ * The state of a thought, as a person calls it.
+ * @param {Recording} recording
+ * @param {Frame} frame
+ * @param {number} node
+ */
+export const stateOf = (recording, frame, node) =>
+  frame.state[node] ? STATES[frame.state[node]] : recording.parent[node] < 0 ? "question" : "not decided";
+
+/**
+ * What became of a thought, in a word or two.
+ * @param {Recording} recording
+ * @param {Frame} frame
+ * @param {number} node
+ */
+export const fateOf = (recording, frame, node) =>
+  dotted(stateOf(recording, frame, node), `score ${brief(frame.score[node])}`);
+
+/**
+ * The calls asked for a thought by the step of `frame`, and what those that were answered used, in words
+ * too. One that failed used nothing unless the model says what.
+ * @param {Recording} recording
+ * @param {Frame} frame
+ * @param {number} node
+ */
+export function usageOf(recording, { step }, node) {
+  const calls = recording
+    .callsOf(node)
+    .map((index) => recording.call(index))
+    .filter(({ line }) => line < step)
+    .map((call) => ({ ...call, answer: call.replyLine >= 0 && call.replyLine < step }));
+  const answered = calls.filter(({ answer }) => answer);
+  const all = { input: 0, output: 0, cost: 0, paid: 0, asked: 0, answered: 0 };
+  for (const call of answered)
+    if (!call.error || !isNaN(call.input))
+      for (const name of /** @type {(keyof typeof all)[]} */ (Object.keys(all))) all[name] += call[name];
+  const source = [...new Set(answered.map((call) => call.source))].join(" and ");
+  const open = calls.length - answered.length;
+  const words = dotted(
+    source && replyOf({ ...all, source, error: null, tries: 1 }, true),
+    open > 0 && `${number(open)} open`,
+  );
+  return { ...all, calls, open, words };
+}
+
+/**
+ * What a call was asked for.
+ * @param {{kind: string, draw: number}} call
+ * @param {string} at where, in words
+ */
+export const callOf = ({ kind, draw }, at = "") => `${kind}${at}${draw ? `, draw ${draw + 1}` : ""}`;
+
+/**
+ * How a call was answered, in a line.
+ * @param {{asked: number, answered: number, error: string | null, input: number, output: number, source: string,
+ *   cost: number, paid: number, tries: number}} call
+ * @param {boolean} whole whether there is an answer
+ */
+export const replyOf = ({ asked, answered, error, input, output, source, cost, paid, tries }, whole) =>
+  whole
+    ? dotted(
+        source,
+        error ? "failed" : `${number(input)} → ${number(output)} tokens`,
+        seconds(answered - asked),
+        `cost ${money(cost)}, paid ${money(paid)}`,
+        tries > 1 && `${tries} tries`,
+      )
+    : "open";
+
+/**
+ * A part that is folded.
+ * @param {string} title
+ * @param {string} beside
+ * @param {...Child} children
+ */
+const fold = (title, beside, ...children) =>
+  h("details", h("summary", h("b", title), " ", h("span.quiet", beside)), children);
+
+/** A text, its beginning only when it is long. @param {string} words */
+function text(words) {
+  const body = h("pre", { dir: "auto" }, words.slice(0, FOLD));
+  const rest = button(`all ${number(words.length)} characters`, () => {
+    say(body, words);
+    rest.remove();
+  });
+  return [body, words.length > FOLD && rest];
+}
+
+/** A thought as a row that leads to it. @param {string[]} row id, what is said of it, text @param {() => void} go */
+export const item = ([id, said, words], go) =>
+  button([h("b", id), h("span.quiet", said), h("span", words)], go, undefined, "item");
+
+/** @param {App} app */
+export function panelOf(app) {
+  const { source } = app;
+  const parts = Array.from({ length: 4 }, () => h("section"));
+  const element = h("div.details", parts);
+  /** @type {import("./app.js").Details | null} */
+  let details = null;
+  let [shown, wanted, failed] = ["", "", ""];
+  let [came, most] = [0, ROWS];
+
+  /** @param {number} which @param {number} node */
+  const link = (which, node) =>
+    button(source.runs[which].id(node), () => app.select(which, [node]), undefined, "link");
+
+  /** The first of `items`, and the others on demand. @template T @param {ArrayLike<T>} items
+   * @param {(item: T, place: number) => Child} row */
+  const rows = (items, row) => [
+    Array.from(items).slice(0, most).map(row),
+    items.length > most &&
+      button(`${number(items.length - most)} more`, () => {
+        most *= 10;
+        app.changed();
+      }),
+  ];
+
+  /** Asks for the texts, again when calls were answered since. @param {number} which @param {number} node */
+  function ask(which, node) {
+    const recording = source.runs[which];
+    const replies = recording.callsOf(node).map((index) => recording.call(index).replyLine);
+    const now = [shown, recording.ended?.line, replies].join();
+    if (now === wanted) return;
+    wanted = now;
+    const told = (/** @type {typeof details} */ its, /** @type {string} */ error) => {
+      if (now !== wanted) return;
+      [details, failed] = [its ?? details, error];
+      came++;
+      app.changed();
+    };
+    source.details(which, node).then(
+      (its) => told(its, ""),
+      (error) => told(null, error.message ?? `${error}`),
+    );
+  }
+
+  /** One call: in a line, and folded what was asked and answered.
+   * @param {ReturnType<typeof usageOf>["calls"][number]} call @param {number} place */
+  function rowOf(call, place) {
+    const told = details?.calls[place];
+    const said = told && [
+      ...told.prompt.map(({ role, content }) => [role, content]),
+      ...(call.answer ? [["thinking", told.thinking], ["error", told.error], ["reply", told.reply]] : []),
+    ];
+    return fold(
+      callOf(call),
+      replyOf(call, call.answer),
+      h(
+        "p.quiet",
+        told
+          ? dotted(
+              told.model,
+              told.temperature != null && `temperature ${told.temperature}`,
+              call.answer && told.finish && `finished: ${told.finish}`,
+            )
+          : "The texts are on their way.",
+      ),
+      said?.map(([role, words]) => words && [h("h4", role), text(words)]),
+    );
+  }
+
+  /** @param {string} id @param {import("./app.js").Mark} mark */
+  function markOf(id, mark) {
+    const keep = (/** @type {Partial<typeof mark>} */ change) => {
+      source.mark?.(id, { ...mark, ...change });
+      app.came();
+    };
+    const onchange = () => keep({ note: note.value });
+    const note = field("textarea", "your note", { rows: 2, onchange }, mark.note);
+    return [
+      h("h3", "Your mark"),
+      /** @type {const} */ (["right", "wrong"]).map((word) =>
+        press(
+          button(word, () => keep({ verdict: mark.verdict === word ? null : word })),
+          mark.verdict === word,
+        ),
+      ),
+      note,
+    ];
+  }
+
+  /** @param {string} id @param {string} words */
+  function branchOf(id, words) {
+    const content = field("textarea", "new text of this thought", { rows: 3 }, words);
+    const score = field("input", "new score, 0 to 1", { type: "number", step: "any" });
+    const said = h("p.quiet", { role: "status" }, "Change the text, the score, or neither.");
+    const onsubmit = (/** @type {Event} */ event) => {
+      event.preventDefault();
+      say(said, "searching …");
+      const change = {
+        ...(content.value !== words && { content: content.value }),
+        ...(score.value && { score: +score.value }),
+      };
+      source.branch?.({ id, ...change }).then(
+        () => say(said, "done"),
+        (error) => say(said, `it did not work: ${error.message ?? error}`),
+      );
+    };
+    return fold(
+      "Branch from here",
+      "",
+      h("form", { onsubmit }, said, content, score, h("button", "search anew from here")),
+    );
+  }
+
+  /**
+   * Shows thought `node` of recording `which`, -1 for none.
+   * @param {number} which
+   * @param {number} node
+   * @param {Frame} frame
+   */
+  function show(which, node, frame) {
+    const recording = source.runs[which];
+    const there = node >= 0 && node < frame.nodes;
+    const now = `${which} ${recording.about.id} ${node} ${there}`;
+    if (now !== shown) {
+      [shown, wanted, failed, details, most] = [now, "", "", null, ROWS];
+      element.scrollTop = 0;
+    }
+    const [thought, calls, mark, branch] = parts;
+    const id = there ? recording.id(node) : "";
+    const name = which ? `b:${id}` : id;
+    const findings = source.findings.filter(({ nodes }) => node < 0 || nodes.includes(name));
+    const found = () =>
+      findings.map(({ kind, text, nodes }) =>
+        button([h("b", `${kind.replaceAll("_", " ")}: `), text], () => app.show(nodes), undefined, "finding"),
+      );
+    if (!there) {
+      for (const part of [calls, mark, branch]) renew(part, [], () => []);
+      renew(thought, [node, findings], () => [
+        h("p.quiet", node < 0 ? "Select a thought to look into it." : "Not there yet at this step."),
+        found(),
+      ]);
+      return;
+    }
+    ask(which, node);
+    const words = details?.text ?? recording.text(node);
+    const used = usageOf(recording, frame, node);
+    const evaluation = frame.evaluation(node);
+    const draws = evaluation?.draws ?? [];
+    const twin = app.view === "compare" ? app.selected[1 - which].at(-1) : undefined;
+    const facts = {
+      score: evaluation
+        ? dotted(
+            brief(evaluation.score),
+            `by ${evaluation.by || "the strategy"}`,
+            draws.length > 0 && short(`draws ${draws.map((draw) => draw ?? "unread").join(", ")}`, 100),
+            !isNaN(evaluation.raw) && `raw ${evaluation.raw}`,
+          )
+        : "not evaluated",
+      state: [stateOf(recording, frame, node), frame.reason(node)].filter(Boolean).join(": "),
+      [`in ${"BA"[which]}`]:
+        twin !== undefined && fateOf(source.runs[1 - which], app.frameOf(1 - which), twin),
+    };
+    const children = recording.childrenOf(node).filter((child) => child < frame.nodes);
+    const links = recording.links.filter(
+      ({ from, to, line }) =>
+        (from === node || to === node) && to >= 0 && to < frame.nodes && line < frame.step,
+    );
+    const about = Array.from(children.subarray(0, most), (child) => [
+      recording.id(child),
+      fateOf(recording, frame, child),
+      short(recording.text(child), 100),
+    ]);
+    renew(thought, [shown, words, facts, findings, children.length, about, links.length], () => [
+      h("h2", id, " ", h("span.quiet", fateOf(recording, frame, node))),
+      text(words),
+      h("dl", Object.entries(facts).map(([term, said]) => said && [h("dt", term), h("dd", said)])),
+      found(),
+      links.map(({ from, to, kind }) =>
+        h("p", `${LINKS[kind][+(to === node)]} `, link(which, from === node ? to : from)),
+      ),
+      children.length > 0 && h("h3", count(children.length, "child", "children")),
+      rows(children, (child, place) => item(about[place], () => app.select(which, [child]))),
+    ]);
+    renew(calls, [shown, used.calls.length, used.open, came, most], () => [
+      used.calls.length > 0 && h("h3", dotted(count(used.calls.length, "call"), used.words)),
+      failed && h("p.finding", { role: "alert" }, `The texts did not come: ${failed}`),
+      rows(used.calls, rowOf),
+    ]);
+    const its = source.marks(which)[id] ?? { verdict: null, note: "" };
+    renew(mark, [shown, its], () => source.mark && markOf(name, its));
+    renew(branch, [shown, !!details], () => source.branch && !which && branchOf(id, words));
+  }
+  return { element, show };
+}

@@ -1,0 +1,132 @@
+/**
+ * The few lines between the interface and the DOM, and how it words amounts.
+ *
+ * Rule: a string only ever becomes a text node or the value of a harmless attribute, so that what a model wrote is
+ * shown and never interpreted.
+ */
+
+import { floor, round } from "./numbers.js";
+
+/**
+ * @typedef {Node | string | null | undefined | false | readonly any[]} Child
+ * @typedef {Record<string, unknown>} Attributes `onclick` and the like listen; true sets, false and null leave out
+ */
+
+/**
+ * An element: `h("p.quiet", {title: "…"}, "text")` is a paragraph of class tl-quiet.
+ * @template {keyof HTMLElementTagNameMap} T
+ * @param {T | `${T}.${string}`} what
+ * @param {...(Attributes | Child)} given
+ * @returns {HTMLElementTagNameMap[T]}
+ */
+export function h(what, ...given) {
+  const [tag, name] = what.split(".");
+  const element = /** @type {HTMLElementTagNameMap[T]} */ (document.createElement(tag));
+  if (name) element.className = `tl-${name}`;
+  return put(element, ...given);
+}
+
+/**
+ * Adds to `element`, passing over what is nothing.
+ * @template {Element} T
+ * @param {T} element
+ * @param {...(Attributes | Child)} given
+ */
+export function put(element, ...given) {
+  for (const one of /** @type {any[]} */ (given).flat(9)) {
+    if (typeof one === "string" || one instanceof Node) element.append(one);
+    else
+      for (const [name, value] of Object.entries(one || {})) {
+        if (typeof value === "function") element.addEventListener(name.slice(2), value);
+        else if (value != null && value !== false) element.setAttribute(name, value === true ? "" : value);
+      }
+  }
+  return element;
+}
+
+/** What each element was last made from. @type {WeakMap<Element, string>} */
+const known = new WeakMap();
+
+/**
+ * Makes what `build` gives all that `element` holds, unless `given` says the same as before, so that nobody is
+ * disturbed for nothing. What was unfolded stays so, and the focus where it was.
+ * @param {Element} element
+ * @param {unknown[]} given
+ * @param {() => Child} build
+ */
+export function renew(element, given, build) {
+  const now = JSON.stringify(given);
+  if (known.get(element) === now) return;
+  known.set(element, now);
+  const inside = () => [...element.querySelectorAll("button, summary, textarea, details")];
+  const before = inside();
+  const focused = before.findIndex((one) => one.matches(":focus"));
+  element.replaceChildren();
+  put(element, build());
+  inside().forEach((one, place) => {
+    if (before[place]?.matches("[open]")) put(one, { open: one.matches("details") });
+    if (place === focused) /** @type {HTMLElement} */ (one).focus();
+  });
+}
+
+/** Sets a text, touching the DOM only when it differs. @param {Element} element @param {string} text */
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/**
+ * A button, called by its title where its face is a sign only.
+ * @param {Child} face
+ * @param {() => void} onclick
+ * @param {string} [title]
+ * @param {"plain" | "flat" | "link" | "item" | "finding"} [kind]
+ */
+export const button = (face, onclick, title, kind = "plain") =>
+  h(`button.${kind}`, { type: "button", title, "aria-label": String(face).length < 2 && title, onclick }, face);
+
+/**
+ * A field to type into, which says itself what for.
+ * @template {"input" | "textarea"} T
+ * @param {T} tag
+ * @param {string} label
+ * @param {...(Attributes | Child)} given
+ */
+export const field = (tag, label, ...given) => h(tag, { "aria-label": label, placeholder: label }, ...given);
+
+/** @param {Element} element @param {boolean} on */
+export const press = (element, on) => put(element, { "aria-pressed": `${on}` });
+
+/** A count with thousands separated; unknown is said, never 0. @param {number} amount */
+export const number = (amount) => (isNaN(amount) ? "unknown" : amount.toLocaleString("en"));
+
+/** How many there are. @param {number} amount @param {string} one @param {string} [many] */
+export const count = (amount, one, many = `${one}s`) => `${number(amount)} ${amount === 1 ? one : many}`;
+
+/** A score in few digits. @param {number} score */
+export const brief = (score) => (isNaN(score) ? "none" : `${+score.toPrecision(3)}`);
+
+/** USD with the digits that matter. @param {number} amount */
+export const money = (amount) =>
+  isNaN(amount)
+    ? "unknown"
+    : `$${amount >= 1 ? amount.toFixed(2) : +amount.toPrecision(amount < 0.01 ? 2 : 3)}`;
+
+/** A span of time. @param {number} amount in seconds */
+export const seconds = (amount) =>
+  amount < 1
+    ? `${round(amount * 1000)} ms`
+    : amount < 60
+      ? `${amount.toFixed(1)} s`
+      : `${floor(amount / 60)} min ${round(amount % 60)} s`;
+
+/** `text` on one line of at most `most` characters. @param {string} text @param {number} most */
+export function short(text, most) {
+  const line = text
+    .slice(0, most * 4)
+    .replace(/\s+/g, " ")
+    .trim();
+  return line.length > most ? `${line.slice(0, most - 1)}…` : line;
+}
+
+/** What there is of `said`, on one line. @param {...(string | false | null | undefined | 0)} said */
+export const dotted = (...said) => said.filter(Boolean).join(" · ");

@@ -1,0 +1,232 @@
+/**
+ * How a scene is painted, with anything that has the methods of a canvas: the canvas itself, or the pen of svg.js.
+ *
+ * Rule: what is painted follows from the scale alone (semantic zoom): dots where shapes would touch, then
+ * shapes with their edges, then scores, nearest the text. What was pruned recedes, what leads
+ * to the best thought stands out, and shape always tells the state. Text is only ever painted.
+ */
+
+import { max, min, round } from "./numbers.js";
+import {
+  BLANK, CHOSEN, DIM, FRONTIER, LEADING, PATH, RECEDES, SIZE, WAITING, detailAt, drawn, footOf, textBelow,
+} from "./scene.js";
+import { CORNERS, SCALE } from "./theme.js";
+
+/** @typedef {Pick<CanvasRenderingContext2D, "fillStyle" | "strokeStyle" | "lineWidth" | "globalAlpha" | "font"
+ *   | "textAlign" | "beginPath" | "closePath" | "moveTo" | "lineTo" | "bezierCurveTo" | "rect" | "roundRect"
+ *   | "fill" | "stroke" | "fillText" | "setLineDash">} Brush */
+
+/** Shapes or edges in one path: a browser paints a path of thousands ten times slower than many of these. */
+const BATCH = 48;
+
+/** What is written for a person's marks. @type {Record<string, string>} */
+const SIGNS = { right: "✓", wrong: "×", note: "…" };
+
+/**
+ * Paints what a camera sees of a scene on a view of `width` × `height` pixels.
+ * @param {Brush} brush
+ * @param {import("./scene.js").Scene} scene
+ * @param {import("./theme.js").Theme} theme
+ * @param {import("./scene.js").Camera} camera
+ * @param {number} width
+ * @param {number} height
+ * @returns {number} how many thoughts were painted
+ */
+export function draw(brush, scene, theme, camera, width, height) {
+  const { kx, ky } = camera;
+  const detail = detailAt(camera);
+  const { far, radius, scores } = detail;
+  const { x, y, flags, parents, fill } = scene;
+  const { edge, path, chosen, line, faint, ink } = theme;
+  const fills = [...SCALE, theme.unscored, theme.raised];
+  const seen = drawn(scene, camera, width, height);
+  const dots = radius < 2.6;
+
+  /** How a thought and the edge to it look: how strongly, the outline, the strokes of the edge. The way to what is
+   * selected shows at both sides of the one to the best where they run together.
+   * @type {[number, string, ...[string, number][]][]} */
+  const looks = [
+    [0.14, line, [edge, 1]],
+    [0.5, line, [edge, 1]],
+    [1, line, [edge, dots ? 0.6 : 1.2]],
+    [1, chosen, [chosen, 2]],
+    [1, path, [path, dots ? 2 : 3]],
+    [1, path, [chosen, dots ? 4 : 6], [path, dots ? 2 : 3]],
+  ];
+  /** @param {number} slot its place in `looks`: what leads somewhere comes last, over all others */
+  const look = (slot) => {
+    const has = flags[slot];
+    const leads = has & (PATH | CHOSEN);
+    return leads ? [0, 4, 3, 5][leads] : has & DIM ? 0 : has & RECEDES ? 1 : 2;
+  };
+
+  /** @param {number} slot */
+  const px = (slot) => (x[slot] - camera.x) * kx + width / 2;
+  /** @param {number} slot */
+  const py = (slot) => (y[slot] - camera.y) * ky + height / 2;
+
+  /** @param {string} colour @param {number} [share] */
+  const paint = (colour, share = 1) => {
+    brush.globalAlpha = share;
+    brush.fillStyle = colour;
+    brush.fill();
+  };
+  /** @param {string} colour @param {number} thick @param {number} [share] */
+  const stroke = (colour, thick, share = 1) => {
+    brush.globalAlpha = share;
+    brush.strokeStyle = colour;
+    brush.lineWidth = thick;
+    brush.stroke();
+  };
+  /** Around (at, baseline). @param {string} text @param {number} at @param {number} baseline
+   * @param {string} colour @param {number} share @param {number} [weight]
+   * @param {number} [room] that it is squeezed into */
+  const write = (text, at, baseline, colour, share, weight = 600, room) => {
+    brush.globalAlpha = share;
+    brush.font = `${weight} ${SIZE}px ${theme.font}`;
+    brush.fillStyle = colour;
+    brush.fillText(text, at, baseline, room);
+  };
+  /** @param {number} at @param {number} down @param {number} size */
+  const circle = (at, down, size) => brush.roundRect(at - size, down - size, 2 * size, 2 * size, size);
+  /** @param {number} slot @param {number} gap pixels off the shape */
+  const ring = (slot, gap) => {
+    brush.beginPath();
+    circle(px(slot), py(slot), max(radius, 2) + gap);
+  };
+
+  /** Paints all of one kind in few paths. @param {Iterable<number>} slots
+   * @param {(slot: number) => number} kind the lower, the earlier painted; below 0 not at all
+   * @param {(slot: number) => void} trace @param {(kind: number) => void} finish */
+  const together = (slots, kind, trace, finish) => {
+    /** @type {number[][]} */
+    const groups = [];
+    for (const slot of slots) {
+      const its = kind(slot);
+      if (its >= 0) (groups[its] ??= []).push(slot);
+    }
+    groups.forEach((group, its) => {
+      for (let first = 0; first < group.length; first += BATCH) {
+        brush.beginPath();
+        group.slice(first, first + BATCH).forEach(trace);
+        finish(its);
+      }
+    });
+  };
+
+  brush.textAlign = "center";
+  brush.beginPath();
+  brush.rect(0, 0, width, height);
+  paint(theme.paper);
+
+  // From afar the edges of what is not drawn are left out; near, one may pass through the view between two others.
+  together(far ? seen : parents.keys(), (slot) => {
+    const parent = parents[slot];
+    if (parent < 0 || py(parent) > height || py(slot) < 0) return -1;
+    const [one, other] = [px(parent), px(slot)];
+    if (max(one, other) < 0 || min(one, other) > width) return -1;
+    const its = look(slot);
+    // Where levels touch, only what leads somewhere has an edge that could be seen.
+    return ky < 5 && its < 3 ? -1 : its;
+  }, (slot) => {
+    const [fromX, fromY] = [px(parents[slot]), py(parents[slot]) + footOf(scene, parents[slot], detail)];
+    const [toX, toY] = [px(slot), py(slot) - radius];
+    const half = (fromY + toY) / 2;
+    brush.moveTo(fromX, fromY);
+    if (kx > 11 && ky > 24) brush.bezierCurveTo(fromX, half, toX, half, toX, toY);
+    else brush.lineTo(toX, toY);
+  }, (its) => {
+    const [share, , ...strokes] = looks[its];
+    for (const [colour, thick] of strokes) stroke(colour, thick, share);
+  });
+
+  // Links bow aside, so that one along an edge is seen beside it.
+  brush.setLineDash([5, 4]);
+  for (const { from, to, kind } of scene.links) {
+    const middle = (px(from) + px(to)) / 2 + (x[from] === x[to] ? min(kx, 60) : 0);
+    const up = (py(from) + py(to)) / 2 - min(ky, 60) / 2;
+    brush.beginPath();
+    brush.moveTo(px(from), py(from));
+    brush.bezierCurveTo(middle, up, middle, up, px(to), py(to));
+    stroke(theme.links[kind], 1.5, 0.9);
+  }
+  brush.setLineDash([]);
+
+  for (const slot of seen) {
+    const differs = scene.difference?.[scene.nodes[slot]];
+    if (differs) {
+      ring(slot, min(radius, 4));
+      paint(theme.differences[differs], 0.55);
+    }
+    if (flags[slot] & WAITING) {
+      brush.setLineDash([3, 3]);
+      ring(slot, 4);
+      stroke(theme.waiting, 2);
+      brush.setLineDash([]);
+    } else if (flags[slot] & FRONTIER && !dots) {
+      ring(slot, 2.5);
+      stroke(faint, 0.75);
+    }
+  }
+
+  const big = max(radius, ky < 5 ? 2 : 3);
+  together(seen, (slot) => look(slot) * 64 + fill[slot], (slot) => {
+    const corners = CORNERS[scene.shape[slot]];
+    const [at, down, leads] = [px(slot), py(slot), look(slot) > 2];
+    const size = leads ? big : radius;
+    if (dots && !leads) brush.rect(at - size, down - size, 2 * size, 2 * size);
+    else if (!corners.length) circle(at, down, size);
+    else {
+      brush.moveTo(at + corners[0][0] * size, down + corners[0][1] * size);
+      for (const [right, low] of corners) brush.lineTo(at + right * size, down + low * size);
+      brush.closePath();
+    }
+  }, (kind) => {
+    const its = kind >> 6;
+    const [share, outline] = looks[its];
+    paint(fills[kind % 64], share);
+    if (its > 2) stroke(outline, dots ? 1.5 : 2.2);
+    else if (radius > 4) stroke(outline, 0.8, share * 0.8);
+  });
+
+  if (!far) {
+    for (const slot of seen) {
+      const [at, down, share] = [px(slot), py(slot), min(2 * looks[look(slot)][0], 1)];
+      const score = scene.scores[slot];
+      let baseline = down + radius + SIZE + 2;
+      if (scores && fill[slot] !== BLANK) {
+        const none = scene.what(slot) === "unread" ? "unread" : "–";
+        write(Number.isNaN(score) ? none : score.toFixed(2), at, baseline, ink, share);
+        baseline += LEADING;
+      }
+      const { room, lines } = textBelow(scene, slot, detail);
+      for (const row of lines) {
+        write(row, at, baseline, ink, 0.8 * share, 400, room);
+        baseline += LEADING;
+      }
+      const hidden = scene.hidden[slot];
+      if (hidden) {
+        // How many thoughts a collapsed one hides; where nobody could read it a short stem.
+        const count = `+${hidden < 1e4 ? hidden : `${round(hidden / 1000)}k`}`;
+        const wide = scores ? 7 * count.length + 6 : 2;
+        const foot = down + footOf(scene, slot, detail) + 2;
+        brush.beginPath();
+        brush.roundRect(at - wide / 2, foot, wide, scores ? 14 : 4, scores ? 7 : 0);
+        paint(scores ? edge : faint);
+        if (scores) write(count, at, foot + 11, ink, 1);
+      }
+    }
+  }
+  for (const [slot, mark] of scene.marks) {
+    const [at, down] = [px(slot) + big, py(slot) - big];
+    brush.beginPath();
+    circle(at, down, 6);
+    paint(theme.verdicts[mark] ?? faint);
+    write(SIGNS[mark], at, down + 4, theme.paper, 1);
+  }
+  for (const slot of scene.selected) {
+    ring(slot, 4);
+    stroke(chosen, 2.5);
+  }
+  return seen.length;
+}

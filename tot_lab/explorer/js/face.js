@@ -1,0 +1,157 @@
+/**
+ * What surrounds the pictures: head, tools, side, help.
+ *
+ * Rule: it tells the app what was pressed, and shows what it is given.
+ */
+
+import { button, count, dotted, field, h, press, put, renew, say, short } from "./dom.js";
+import { item } from "./details.js";
+import { SYNTAX } from "./search.js";
+import { DIFFERENCES } from "./theme.js";
+
+export const VIEWS = /** @type {const} */ (["tree", "timeline", "compare"]);
+
+/** Differences that are listed. */
+const LISTED = 200;
+
+const KEYS = `↑ ↓ ← →   walk in the tree, close, open
+n p u     next, previous sibling, parent
+b         best thought
+f + -     see all, zoom
+space     play, pause
+, .       step back, on
+/ ?       search, help`;
+
+/**
+ * @param {import("./app.js").App} app
+ * @param {HTMLElement} panel
+ * @param {HTMLElement} time
+ * @param {HTMLElement} legend
+ */
+export function faceOf(app, panel, time, legend) {
+  const { source, panes } = app;
+  const title = h("h2");
+  const subtitle = h("span.quiet");
+  const badge = h("b.badge", "simulated model");
+  const views = VIEWS.map((view) => button(view, () => app.set({ view })));
+  const query = field("input", "search: words, score>0.7, depth=2, state:pruned", {
+    type: "search",
+    oninput: () => app.find(),
+    onkeydown(/** @type {KeyboardEvent} */ { key }) {
+      if (key === "Enter") app.jump();
+    },
+  });
+  const found = h("span.quiet", { role: "status" });
+  const only = button("only matches", () => app.set({ only: !app.only }));
+  const matches = [button("next match", app.jump, "Enter"), only];
+  const svg = button("SVG picture", () => app.save("svg"));
+  const differences = h("div.differences");
+  const status = h("div.unseen", { role: "status" });
+  const help = h(
+    "dialog",
+    { "aria-label": "help" },
+    h("pre", KEYS),
+    h("p", "Drag to move; after a click the wheel zooms. Shift adds to the selection. A double click closes, opens."),
+    h("p", SYNTAX),
+    h("form", { method: "dialog" }, h("button", "close")),
+  );
+  const pictures = h("div.pictures", panes[0].element);
+  const menu = h(
+    "details.menu",
+    h("summary", "export"),
+    h(
+      "div.sheet",
+      button("PNG picture", () => app.save("png")),
+      svg,
+      source.exportHtml && button("HTML file", () => app.save("html")),
+    ),
+  );
+  const root = h(
+    "div.root",
+    {
+      role: "region",
+      "aria-label": "search explorer",
+      "data-lm-suppress-shortcuts": true, // Jupyter's
+      onclick(/** @type {{target: Element}} */ { target }) {
+        if (!menu.contains(target) || target.matches("button")) menu.open = false;
+      },
+    },
+    h(
+      "div.frame",
+      h("div.row", h("div.title", title, badge, subtitle), h("span", { role: "group", "aria-label": "view" }, views)),
+      h(
+        "div.row",
+        query,
+        found,
+        matches,
+        button("−", () => app.zoom(1 / 1.4), "zoom out (-)"),
+        button("fit", () => app.fit(), "see all (f)"),
+        button("+", () => app.zoom(1.4), "zoom in (+)"),
+        button("best", () => app.best(), "the best thought (b)"),
+        button("open all", () => app.open(true)),
+        button("what matters", () => app.open(false)),
+        menu,
+        button("?", () => help.showModal(), "help (?)"),
+      ),
+      h(
+        "div.main",
+        h("div.stages", pictures, legend),
+        h("aside.side", { "aria-label": "details" }, differences, panel),
+      ),
+      time,
+    ),
+    status,
+    help,
+  );
+  return { root, query, status, help, pictures, show };
+
+  /**
+   * @param {import("./recording.js").Frame} frame of the first recording
+   * @param {number | undefined} hits what the search finds, if there is one
+   * @param {(ReturnType<typeof import("./align.js").align> & {at: string}) | null} aligned
+   * @param {import("./theme.js").Theme} theme
+   */
+  function show(frame, hits, aligned, theme) {
+    const { runs } = source;
+    const [{ about, ended }, second] = runs;
+    say(title, short(about.question || "a search", 160));
+    say(
+      subtitle,
+      dotted(
+        about.name,
+        about.model,
+        about.parent && `branched from ${about.parent}`,
+        ended ? frame.stop && `answer: ${short(ended.answer, 80) || "none"}` : source.live ? "running" : "unfinished",
+      ),
+    );
+    badge.hidden = !runs.some(({ about }) => about.simulated);
+    views.forEach((view, place) => press(view, VIEWS[place] === app.view));
+    views[2].hidden = !second;
+    svg.hidden = legend.hidden = app.view === "timeline";
+    for (const one of matches) one.hidden = hits === undefined;
+    const { error } = app.search;
+    say(found, error || (hits === undefined ? "" : count(hits, "match", "matches")));
+    put(query, { "aria-invalid": `${!!error}` });
+    press(only, app.only);
+    differences.hidden = !aligned;
+    if (!aligned) return;
+    const { differences: all, counts } = aligned;
+    renew(differences, [aligned.at, theme.dark], () => [
+      h("h3", count(all.length, "difference")),
+      h("p.quiet", `${counts.same} of ${count(counts.matched, "thought")} in both are the same`),
+      all.slice(0, LISTED).map(({ kind, a, b, size }) => {
+        const which = +(a < 0);
+        const node = which ? b : a;
+        const code = Math.max(DIFFERENCES.indexOf(`other ${kind}`), 1);
+        const said = code > 1 ? DIFFERENCES[code] : `only in ${"AB"[which]}, ${count(size, "thought")}`;
+        const recording = runs[which];
+        const row = item([recording.id(node), said, short(recording.text(node), 100)], () =>
+          app.select(which, [node]),
+        );
+        row.style.borderInlineStart = `3px solid ${theme.differences[code]}`;
+        return row;
+      }),
+      all.length > LISTED && h("p.quiet", `and ${all.length - LISTED} more`),
+    ]);
+  }
+}

@@ -1,0 +1,129 @@
+/**
+ * One picture with what stands on it: the tree or the calls over time, the outline for who does not see it, the short
+ * word under the pointer.
+ *
+ * Rule: a scene is made anew only when something that it is made of changed; moving the view costs none.
+ *
+ * @typedef {ReturnType<typeof paneOf>} Pane
+ */
+
+import { Picture } from "./canvas.js";
+import { callOf, fateOf, replyOf, usageOf } from "./details.js";
+import { h, say, short } from "./dom.js";
+import { outlineOf } from "./outline.js";
+import { Scene } from "./scene.js";
+import { svgOf } from "./svg.js";
+import { Timeline } from "./timeline.js";
+
+/** @param {import("./app.js").App} app @param {number} which */
+export function paneOf(app, which) {
+  const toggle = (/** @type {number} */ node) => app.toggle(which, node);
+  const pick = (/** @type {number} */ node) => app.select(which, [node]);
+  const outline = outlineOf(`tree of thoughts${which ? ", second run" : ""}`, pick, toggle);
+  const canvas = h("canvas", { "aria-hidden": "true" });
+  const clock = h("canvas");
+  const caption = h("div.caption");
+  const tip = h("div.tip", { hidden: true });
+  let [x, y] = [0, 0];
+  const onpointermove = (/** @type {PointerEvent} */ event) => ([x, y] = [event.offsetX, event.offsetY]);
+  const element = h("div.stage", { onpointermove }, canvas, clock, outline.element, caption, tip);
+
+  /** Shows a word where the pointer is. @param {boolean} there @param {() => string[]} words a title and lines */
+  function hover(there, words) {
+    tip.hidden = !there;
+    if (!there) return;
+    const [title, ...lines] = words();
+    tip.replaceChildren(h("b", title), ...lines.map((line) => h("div", line)));
+    const { clientHeight } = element;
+    const left = `max(6px, min(${x + 14}px, 100% - 306px))`;
+    tip.style.inset =
+      y < clientHeight / 2 ? `${y + 18}px auto auto ${left}` : `auto auto ${clientHeight - y + 12}px ${left}`;
+  }
+
+  const picture = new Picture(canvas, {
+    pick(node, { shiftKey }) {
+      outline.element.focus({ preventScroll: true });
+      const others = shiftKey ? app.selected[which].filter((one) => one !== node) : [];
+      app.select(which, node < 0 ? others : [...others, node]);
+    },
+    toggle,
+    hover: (node) =>
+      hover(node >= 0, () => {
+        const recording = app.source.runs[which];
+        const frame = app.frameOf(which);
+        return [
+          recording.id(node),
+          short(recording.text(node), 140),
+          fateOf(recording, frame, node),
+          usageOf(recording, frame, node).words,
+        ];
+      }),
+  });
+  const timeline = new Timeline(clock, {
+    pick,
+    hover: (index) =>
+      hover(index >= 0, () => {
+        const recording = app.source.runs[which];
+        const call = recording.call(index);
+        return [callOf(call, ` at ${recording.id(call.node)}`), replyOf(call, call.replyLine >= 0)];
+      }),
+  });
+
+  /** @type {unknown[]} */
+  let made = [];
+  const pane = {
+    element,
+    outline,
+    picture,
+    /** @type {Scene | null} */
+    scene: null,
+    /** What to do with the next scene. @type {((picture: Picture) => void) | null} */
+    next: null,
+
+    /**
+     * @param {import("./recording.js").Frame} frame
+     * @param {import("./theme.js").Theme} theme
+     * @param {import("./scene.js").View | null} view null: the calls over time
+     * @param {number} version of texts and marks
+     * @param {number} node the selected one
+     * @param {string} title
+     */
+    show(frame, theme, view, version, node, title) {
+      const { run: recording } = frame;
+      outline.element.hidden = canvas.hidden = !view;
+      clock.hidden = !!view;
+      say(caption, title || (frame.nodes ? "" : "no thought yet"));
+      if (!view) return timeline.show(recording, frame, theme, node);
+      const now = [recording, frame.step, theme, version, ...Object.values(view)];
+      if (now.some((one, place) => one !== made[place])) {
+        made = now;
+        pane.scene = new Scene(recording, frame, view, pane.scene);
+        picture.show(pane.scene, theme);
+      }
+      pane.next?.(picture);
+      pane.next = null;
+      outline.show(/** @type {Scene} */ (pane.scene), node);
+    },
+
+    /** What moves the view. */
+    get lens() {
+      return clock.hidden ? picture : timeline;
+    },
+
+    /** What is seen, as a file; the calls over time as PNG only.
+     * @param {"png" | "svg"} kind @returns {Promise<Blob>} */
+    async save(kind) {
+      const { scene } = pane;
+      if (!clock.hidden) return new Promise((done) => clock.toBlob((blob) => done(/** @type {Blob} */ (blob))));
+      return kind === "svg" && scene && picture.theme
+        ? new Blob([svgOf(scene, picture.theme, picture)], { type: "image/svg+xml" })
+        : picture.png();
+    },
+
+    destroy() {
+      picture.destroy();
+      timeline.destroy();
+    },
+  };
+  return pane;
+}

@@ -1,0 +1,83 @@
+/**
+ * What is typed into the search box, as a test of thoughts.
+ *
+ * Rule: words are looked for as they stand, conditions (`score>0.7`) are plain, all must hold; a condition that cannot
+ * be read is an error in words, never a search for something else.
+ *
+ * @typedef {import("./recording.js").Recording} Recording
+ * @typedef {import("./recording.js").Frame} Frame
+ * @typedef {(recording: Recording, frame: Frame, node: number) => boolean} Test
+ */
+
+import { STATES } from "./recording.js";
+
+/** What can be typed, for the help. */
+export const SYNTAX =
+  "Search for words, score>0.7 (or < <= >= =, or score=none), depth=2, state:kept,pruned, id:0.1 (and all below); " +
+  "what is quoted is words.";
+
+/** @type {Record<string, (a: number, b: number) => boolean>} */
+const COMPARE = {
+  "<": (a, b) => a < b,
+  ">": (a, b) => a > b,
+  "<=": (a, b) => a <= b,
+  ">=": (a, b) => a >= b,
+  "=": (a, b) => Math.abs(a - b) < 1e-9,
+};
+
+/**
+ * What a query looks for: nothing when it is empty or has an error.
+ * @param {string} query
+ */
+export function searchOf(query) {
+  /** @type {Test[]} */
+  const tests = [];
+  let error = "";
+  // What is quoted goes first, and cannot be taken for a condition.
+  const words = query
+    .replace(
+      /"([^"]*)"|(?<!\S)(score|depth|state|id)\s*([<>]=?|[=:])\s*(\S*)/gi,
+      (_, quoted, field, sign, value) => {
+        const test = field && condition(field.toLowerCase(), sign.replace(":", "="), value.toLowerCase());
+        if (test?.call) tests.push(test);
+        else error = test ?? error;
+        return quoted ?? "";
+      },
+    )
+    .trim()
+    .toLowerCase();
+  if (words) tests.push((recording, _, node) => recording.text(node).toLowerCase().includes(words));
+  return {
+    error,
+    empty: !tests.length || !!error,
+    /** One byte per thought of `frame`, 1 where all holds. @param {Recording} recording @param {Frame} frame */
+    matches: (recording, frame) =>
+      new Uint8Array(frame.nodes).map((_, node) => +tests.every((test) => test(recording, frame, node))),
+  };
+}
+
+/**
+ * The test that a condition is, or in words why it cannot be read.
+ * @param {string} field
+ * @param {string} sign
+ * @param {string} value
+ * @returns {Test | string}
+ */
+function condition(field, sign, value) {
+  if (field === "id")
+    return /^=\d+(\.\d+)*$/.test(sign + value)
+      ? (recording, _, node) => `${recording.id(node)}.`.startsWith(`${value}.`)
+      : "id needs an id, such as id:0.1";
+  if (field === "state") {
+    const wanted = value.split(",").map((name) => STATES.indexOf(name));
+    return sign === "=" && !wanted.includes(-1)
+      ? (_, frame, node) => wanted.includes(frame.state[node])
+      : `state needs one of ${STATES.join(", ")}`;
+  }
+  const score = field === "score";
+  if (score && sign + value === "=none") return (_, frame, node) => isNaN(frame.score[node]);
+  if (!value || isNaN(+value))
+    return `${field} needs a number, such as ${score ? "score>0.7" : "depth=2"}`;
+  return (recording, frame, node) =>
+    COMPARE[sign]((score ? frame.score : recording.depth)[node], +value);
+}

@@ -1,0 +1,72 @@
+/**
+ * The explorer inside one HTML file (page.py): no kernel, no network.
+ *
+ * Rule: the tree is drawn from what stands before this script. Texts stand behind it, packed, and are
+ * unpacked after the first drawing; what a thought was asked and answered only when somebody looks.
+ */
+
+import { mount } from "./app.js";
+import { Recording } from "./recording.js";
+
+/** @param {string} id */
+const textOf = (id) => document.getElementById(id)?.textContent ?? "";
+
+/** What Python packed: JSON, gzip, base64. @param {string} id @returns {Promise<any>} */
+async function unpacked(id) {
+  const bytes = Uint8Array.from(atob(textOf(id)), (sign) => sign.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).json();
+}
+
+/** Once the whole file has been read. */
+const whole = () =>
+  new Promise((done) => {
+    if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", done, { once: true });
+    else done(undefined);
+  });
+
+/** Shows the runs of this page, if it is one of page.py. */
+export function boot() {
+  const place = document.getElementById("tot-lab-explorer");
+  if (!place || !document.getElementById("run-0")) return;
+  /** @type {any[]} */
+  const told = [0, 1].map((which) => textOf(`run-${which}`)).filter(Boolean).map((text) => JSON.parse(text));
+  const runs = told.map(({ about, chunk }) => {
+    const recording = new Recording(about);
+    recording.append(chunk);
+    return recording;
+  });
+  /** @type {Map<string, Promise<any>>} the details of a block of thoughts */
+  const blocks = new Map();
+  /** @type {Set<(what?: "texts") => void>} */
+  const changed = new Set();
+  const app = mount(
+    place,
+    {
+      runs,
+      live: false,
+      findings: told[0].findings,
+      marks: (which) => told[which].marks,
+      async details(which, node) {
+        await whole();
+        const block = `details-${which}-${Math.floor(node / told[which].block)}`;
+        if (!blocks.has(block)) blocks.set(block, unpacked(block));
+        return (await blocks.get(block))[node % told[which].block];
+      },
+      onChange(callback) {
+        changed.add(callback);
+      },
+      select() {},
+      onSelect() {},
+    },
+    { height: Math.max(480, innerHeight - 24) },
+  );
+  Object.assign(place, { explorer: app }); // for whoever looks at it from outside: tests, benchmarks
+  requestAnimationFrame(() =>
+    setTimeout(async () => {
+      await whole();
+      for (const [which, recording] of runs.entries()) recording.setTexts(0, await unpacked(`texts-${which}`));
+      for (const callback of changed) callback("texts");
+    }),
+  );
+}

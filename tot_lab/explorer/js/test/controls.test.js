@@ -1,0 +1,109 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { happened, usedOf } from "../controls.js";
+import { stateOf, usageOf } from "../details.js";
+import { brief, dotted, money, number, seconds, short } from "../dom.js";
+import { Recording } from "../recording.js";
+import { tree } from "./chunks.js";
+
+test("every step says what happened at it", () => {
+  const recording = tree([-1, 0, 0], {
+    scores: [0.25, null],
+    decided: [
+      [1, "kept"],
+      [2, "pruned"],
+    ],
+  });
+  assert.deepEqual(
+    Array.from({ length: 8 }, (_, step) => happened(recording, recording.at(step))),
+    [
+      "nothing has happened yet",
+      "the question is put",
+      "thought 0.0 proposed",
+      "thought 0.1 proposed",
+      "thought 0.0 scored 0.25",
+      "thought 0.1 unread",
+      "thought 0.0 kept: rule",
+      "thought 0.1 pruned: rule",
+    ],
+  );
+});
+
+test("calls are told of when they are asked and when they are answered", () => {
+  const recording = new Recording({});
+  recording.append({
+    first: 0,
+    firstNode: 0,
+    firstCall: 0,
+    kinds: "0333446",
+    times: [0, 0, 0, 0, 150_000, 50_000, 0],
+    parents: [-1],
+    ordinals: [0],
+    asked: [0, 0, 0],
+    questions: [0, 1, 0],
+    questionTable: [
+      ["propose", 0],
+      ["value", 2],
+    ],
+    answered: [0, 1],
+    input: [10, null],
+    output: [5, null],
+    answers: [0, 1],
+    answerTable: [
+      [0.5, 0, null],
+      [null, null, "timeout 30 s"],
+    ],
+    ended: { stop: "solved", answer: "24", node: 0, score: 1, ranked: [0], error: null },
+  });
+  assert.deepEqual(
+    [2, 3, 5, 6, 7].map((step) => happened(recording, recording.at(step))),
+    [
+      "asked: propose at 0",
+      "asked: value at 0, draw 3",
+      "answered: propose at 0, after 1.5 s",
+      "failed: value at 0, draw 3: timeout 30 s",
+      "ended: solved",
+    ],
+  );
+  const used = usageOf(recording, recording.at(5), 0);
+  assert.deepEqual(
+    [used.calls.length, used.open, used.input, used.output, used.cost, used.paid, used.words],
+    [3, 2, 10, 5, 0.5, 0, "model · 10 → 5 tokens · 1.5 s · cost $0.5, paid $0 · 2 open"],
+  );
+  const later = usageOf(recording, recording.at(7), 0);
+  assert.deepEqual([later.open, later.input, later.cost], [1, 10, 0.5]);
+  assert.equal(usageOf(recording, recording.at(2), 0).calls.length, 1);
+});
+
+test("a thought's state has a name", () => {
+  const recording = tree([-1, 0, 0], { decided: [[1, "solution"]] });
+  assert.deepEqual(
+    [0, 1, 2].map((node) => stateOf(recording, recording.at(4), node)),
+    ["question", "solution", "not decided"],
+  );
+});
+
+test("what is used is told beside its cap", () => {
+  const frame = /** @type {any} */ ({ usage: { calls: 5, input: 100, output: 50, cost: 0.02 }, time: 30 });
+  assert.deepEqual(usedOf({ calls: 10, tokens: 100, usd: null, seconds: 60 }, frame), [
+    "5 of 10 calls",
+    "150 of 100 tokens",
+    "100 in",
+    "50 out",
+    "$0.02 cost",
+    "30.0 s of 1 min 0 s",
+  ]);
+});
+
+test("amounts are worded, and what is not known is said", () => {
+  assert.deepEqual([number(12345), number(NaN)], ["12,345", "unknown"]);
+  assert.deepEqual(
+    [money(0), money(0.000123), money(0.1234), money(12.345), money(NaN)],
+    ["$0", "$0.00012", "$0.123", "$12.35", "unknown"],
+  );
+  assert.deepEqual([seconds(0.0042), seconds(3.21), seconds(75)], ["4 ms", "3.2 s", "1 min 15 s"]);
+  assert.deepEqual([brief(0.123456), brief(1), brief(NaN)], ["0.123", "1", "none"]);
+  assert.equal(dotted("a", false, null, "b"), "a · b");
+  assert.equal(short("  a \n b  ", 10), "a b");
+  assert.equal(short("abcdefgh", 5), "abcd…");
+});

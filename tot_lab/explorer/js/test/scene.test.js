@@ -1,0 +1,248 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  BLANK, CHOSEN, DIM, FRONTIER, PATH, RECEDES, Scene, UNSCORED, WAITING,
+  detailAt, drawn, fitted, layoutParents, wrapped, zoomed,
+} from "../scene.js";
+import { SHAPES, STEPS } from "../theme.js";
+import { full, recorded } from "./growing.js";
+
+const last = (recording) => recording.at(recording.lines);
+const sceneOf = (recording, view) => new Scene(recording, last(recording), view);
+const ids = (scene) => [...scene.nodes].map((node) => scene.recording.id(node));
+
+test("all thoughts have a slot, siblings in order, children below their parents", () => {
+  const recording = recorded([["0"], ["0.10"], ["0.2"], ["0.2.0"]]);
+  const scene = sceneOf(recording);
+  assert.equal(scene.count, 4);
+  assert.deepEqual(ids(scene), ["0", "0.2", "0.2.0", "0.10"]);
+  for (let slot = 0; slot < scene.count; slot++) {
+    assert.equal(scene.slot[scene.nodes[slot]], slot);
+    if (scene.parents[slot] >= 0) assert.equal(scene.y[slot], scene.y[scene.parents[slot]] + 1);
+  }
+  assert.ok(scene.x[scene.slot[recording.indexOf("0.2")]] < scene.x[scene.slot[recording.indexOf("0.10")]]);
+});
+
+test("a collapsed thought hides what is below it, and says how much", () => {
+  const recording = full(3, 3);
+  const node = recording.indexOf("0.1");
+  const scene = sceneOf(recording, { collapsed: new Set([node]) });
+  assert.equal(scene.count, 40 - 12);
+  assert.equal(scene.hidden[scene.slot[node]], 12);
+  assert.equal(scene.children[scene.slot[node]], 3);
+  assert.equal(scene.slot[recording.indexOf("0.1.0.2")], -1);
+  const leaf = recording.indexOf("0.0.0.0");
+  const shut = sceneOf(recording, { collapsed: new Set([leaf]) });
+  assert.equal(shut.count, 40);
+  assert.equal(shut.hidden[shut.slot[leaf]], 0);
+});
+
+test("what is not in `only` is left out, and the rest dims", () => {
+  const recording = full(2, 2);
+  const keeps = ["0", "0.1", "0.1.0"];
+  const only = Uint8Array.from({ length: 7 }, (_, node) => Number(keeps.includes(recording.id(node))));
+  assert.deepEqual(ids(sceneOf(recording, { only })), keeps);
+  const scene = sceneOf(recording, { dim: only });
+  assert.deepEqual(ids(scene).filter((_, slot) => scene.flags[slot] & DIM), keeps);
+});
+
+test("each state has its shape, a score its colour", () => {
+  const states = ["kept", "pruned", "complete", "duplicate", "merged", "failed", "solution"];
+  const rows = states.map((state, at) => [`0.${at}`, at / 6, state]);
+  const recording = recorded([["0"], ...rows, ["0.7", null], ["0.8", 0.5]]);
+  const scene = sceneOf(recording);
+  const shapes = [...scene.shape].map((shape) => SHAPES[shape][0]);
+  assert.deepEqual(shapes, [
+    "question", "kept", "pruned", "complete", "duplicate or merged", "duplicate or merged", "failed", "solution",
+    "unread", "not decided",
+  ]);
+  assert.equal(scene.fill[0], BLANK);
+  assert.equal(scene.fill[1], 0);
+  assert.equal(scene.fill[7], STEPS - 1);
+  assert.equal(scene.fill[8], UNSCORED);
+  assert.equal(scene.fill[9], Math.round(0.5 * (STEPS - 1)));
+  assert.deepEqual([...scene.flags].map((has) => (has & RECEDES) > 0), [0, 0, 1, 0, 1, 1, 1, 0, 0, 0].map(Boolean));
+  assert.deepEqual([4, 5, 6].map((slot) => scene.what(slot)), ["duplicate", "merged", "failed"]);
+});
+
+test("the ways to the best and to the selected thought are told apart, also to one that is hidden", () => {
+  const recording = recorded([["0"], ["0.0", 0.9, "solution"], ["0.1", 0.4, "kept"], ["0.1.0", 0.3, "pruned"]]);
+  const node = recording.indexOf("0.1.0");
+  const scene = sceneOf(recording, { selected: [node] });
+  const has = (flag, of = scene) => ids(of).filter((_, slot) => of.flags[slot] & flag);
+  assert.deepEqual(has(PATH), ["0", "0.0"]);
+  assert.deepEqual(has(CHOSEN), ["0", "0.1", "0.1.0"]);
+  assert.deepEqual(scene.selected, [scene.slot[node]]);
+  const shut = sceneOf(recording, { selected: [node, 99], collapsed: new Set([recording.indexOf("0.1")]) });
+  assert.deepEqual(has(CHOSEN, shut), ["0", "0.1"]);
+  assert.deepEqual(shut.selected, []);
+});
+
+test("what may be expanded, open calls, marks and differences", () => {
+  const recording = recorded([["0"], ["0.0", 0.9, "kept"], ["0.1", 0.4, "pruned"]], ["0.1"]);
+  const marks = { "0.0": { verdict: "right" }, "0.1": { verdict: null, note: "odd" }, "0.7": { verdict: "wrong" } };
+  const scene = sceneOf(recording, { marks, difference: Uint8Array.of(0, 3, 1) });
+  assert.deepEqual(ids(scene).filter((_, slot) => scene.flags[slot] & FRONTIER), ["0.0"]);
+  assert.deepEqual([...scene.marks], [[1, "right"], [2, "note"]]);
+  assert.deepEqual([...scene.difference], [0, 3, 1]);
+  assert.deepEqual(ids(scene).filter((_, slot) => scene.flags[slot] & WAITING), ["0.1"]);
+  const before = new Scene(recording, recording.at(recording.lines - 1));
+  assert.equal([...before.flags].some((has) => has & WAITING), false);
+});
+
+test("a scene stays what it was when the frame moves on", () => {
+  const recording = recorded([["0"], ["0.0", 0.9, "kept"]]);
+  const scene = sceneOf(recording);
+  recording.at(1);
+  assert.equal(scene.scores[1], 0.9);
+  assert.equal(scene.what(1), "kept");
+  const first = new Scene(recording, recording.at(1));
+  assert.equal(first.count, 1);
+  assert.equal(new Scene(recording, recording.at(0)).count, 0);
+});
+
+test("a plan stands in levels by its longest path; its other links are arcs", () => {
+  const recording = recorded([
+    ["0"], ["0.0"], ["0.1"], ["0.2", undefined, "", "depends", "0.0"],
+    ["0.3", undefined, "", "depends", "0.1", "depends", "0.2"], ["0.4", undefined, "", "source", "0.3"],
+  ]);
+  const above = [...layoutParents(recording, last(recording))].map((node) => (node < 0 ? "" : recording.id(node)));
+  assert.deepEqual(above, ["", "0", "0", "0.0", "0.2", "0.3"]);
+  const scene = sceneOf(recording);
+  assert.deepEqual([...scene.y].map((level, slot) => [recording.id(scene.nodes[slot]), level]), [
+    ["0", 0], ["0.0", 1], ["0.1", 1], ["0.2", 2], ["0.3", 3], ["0.4", 4],
+  ]);
+  const name = (slot) => recording.id(scene.nodes[slot]);
+  assert.deepEqual(scene.links.map(({ from, to, kind }) => [name(from), name(to), kind]), [["0.3", "0.1", "depends"]]);
+});
+
+test("a merged thought is linked to the one whose state it reached, and only once it is", () => {
+  const recording = recorded([["0"], ["0.0", 0.5, "kept"], ["0.1", 0.5, "merged", "merged", "0.0"]]);
+  assert.deepEqual(sceneOf(recording).links, [{ from: 2, to: 1, kind: "merged" }]);
+  assert.deepEqual(new Scene(recording, recording.at(recording.lines - 1)).links, []);
+  assert.deepEqual(sceneOf(recording, { collapsed: new Set([0]) }).links, []);
+});
+
+test("a big tree opens with its best path and what was kept, of about as many thoughts as asked", () => {
+  const recording = full(6, 5, "0.3.4.2.5.1");
+  const frame = last(recording);
+  assert.ok(frame.nodes > 9000);
+  assert.equal(recording.id(frame.best), "0.3.4.2.5.1");
+  const scene = new Scene(recording, frame, { collapsed: Scene.opening(recording, frame, 400) });
+  assert.ok(scene.count <= 400 && scene.count > 60, String(scene.count));
+  for (let node = frame.best; node > 0; node = recording.parent[node]) {
+    for (const sibling of recording.childrenOf(recording.parent[node])) assert.ok(scene.slot[sibling] >= 0);
+  }
+  assert.ok(scene.slot[recording.indexOf("0.0.0.0")] >= 0);
+  assert.equal(Scene.opening(recording, frame, 10000).size, 0);
+});
+
+test("no level opens wider than shapes can be told apart in", () => {
+  const rows = [["0"]];
+  for (let at = 0; rows.length < 3000; at++) {
+    for (let k = 0; k < 5; k++) rows.push([`${rows[at][0]}.${k}`, 0.5, "kept"]);
+  }
+  const recording = recorded(rows);
+  const frame = last(recording);
+  const scene = new Scene(recording, frame, { collapsed: Scene.opening(recording, frame, 1500) });
+  const widths = new Map();
+  for (const level of scene.y) widths.set(level, (widths.get(level) ?? 0) + 1);
+  assert.ok(Math.max(...widths.values()) <= 60 && widths.size >= 4, [...widths.values()].join());
+});
+
+test("a long chain is no matter", () => {
+  let id = "0";
+  const rows = [[id]];
+  for (let at = 1; at < 3000; at++) rows.push([(id += ".0"), 0.5, "kept"]);
+  const recording = recorded(rows);
+  const scene = sceneOf(recording, { collapsed: new Set([10]) });
+  assert.equal(scene.count, 11);
+  assert.equal(scene.hidden[10], 2989);
+  assert.equal(sceneOf(recording).height, 2999);
+});
+
+test("the automatic layout does not change its mind while a run grows", () => {
+  const recording = full(2, 3);
+  const packed = sceneOf(recording);
+  packed.packed = true;
+  const frame = last(recording);
+  assert.equal(new Scene(recording, frame, {}, packed).packed, true);
+  assert.equal(new Scene(recording, frame, { layout: "tidy" }, packed).packed, false);
+  assert.equal(new Scene(full(2, 3), frame, {}, packed).packed, false);
+  assert.equal(new Scene(recording, frame, { layout: "layered" }).packed, true);
+});
+
+test("the whole scene is in the view that fits it, and zooming out ends there", () => {
+  for (const recording of [full(1, 1), full(3, 3), full(6, 5), full(1, 300)]) {
+    const scene = sceneOf(recording);
+    const whole = fitted(scene, 900, 500);
+    for (const slot of [0, scene.count - 1]) {
+      assert.ok(Math.abs(scene.x[slot] - whole.x) * whole.kx <= 450);
+      assert.ok(Math.abs(scene.y[slot] - whole.y) * whole.ky <= 250);
+    }
+    let camera = whole;
+    for (let step = 0; step < 200; step++) camera = zoomed(camera, 1.1, whole, 100, -50);
+    assert.deepEqual([camera.kx, camera.ky], [240, 150]);
+    for (let step = 0; step < 200; step++) camera = zoomed(camera, 1 / 1.1, whole, 100, -50);
+    assert.ok(Math.abs(camera.kx / whole.kx - 1) < 0.01 && Math.abs(camera.ky / whole.ky - 1) < 0.01);
+  }
+});
+
+test("zooming keeps the point under the pointer", () => {
+  const camera = { x: 10, y: 3, kx: 5, ky: 40 };
+  const nearer = zoomed(camera, 1.5, { x: 0, y: 0, kx: 1, ky: 1 }, 120, -60);
+  assert.ok(nearer.kx > camera.kx);
+  assert.ok(Math.abs(camera.x + 120 / camera.kx - nearer.x - 120 / nearer.kx) < 1e-9);
+  assert.ok(Math.abs(camera.y - 60 / camera.ky - nearer.y + 60 / nearer.ky) < 1e-9);
+});
+
+test("on the way in the axis that lags catches up first", () => {
+  const whole = { x: 0, y: 0, kx: 1, ky: 30 };
+  const { kx, ky } = zoomed({ x: 0, y: 0, kx: 20, ky: 40 }, 1.1, whole, 0, 0);
+  assert.ok(Math.abs(kx - 22) < 1e-9);
+  assert.equal(ky, 40);
+  const out = zoomed({ x: 0, y: 0, kx: 20, ky: 40 }, 0.5, whole, 0, 0);
+  assert.deepEqual([out.kx, out.ky], [10, 30]);
+});
+
+test("the nearer, the more is told", () => {
+  const told = [2, 8, 40, 70].map((kx) => detailAt({ x: 0, y: 0, kx, ky: 100 }));
+  assert.deepEqual(told.map(({ far }) => far), [true, false, false, false]);
+  assert.deepEqual(told.map(({ scores }) => scores), [false, false, true, true]);
+  assert.deepEqual(told.map(({ rows }) => rows > 0), [false, false, false, true]);
+  // What is told of a thought ends above the next level.
+  for (let ky = 20; ky <= 150; ky++) {
+    const { radius, below } = detailAt({ x: 0, y: 0, kx: 300, ky });
+    assert.ok(below + radius < ky, String(ky));
+  }
+});
+
+test("from afar one thought is drawn per spot, the weightiest; near only what is in view", () => {
+  const recording = full(6, 5, "0.3.4.2.5.1");
+  const scene = sceneOf(recording, { layout: "tidy" });
+  const whole = fitted(scene, 900, 500);
+  const seen = drawn(scene, whole, 900, 500);
+  assert.ok(seen.length < 3000 && seen.length > 100, String(seen.length));
+  assert.deepEqual([...seen], [...seen].sort((a, b) => a - b));
+  const drawnSlots = new Set(seen);
+  for (let slot = 0; slot < scene.count; slot++) if (scene.flags[slot] & PATH) assert.ok(drawnSlots.has(slot));
+  const near = { x: scene.x[40], y: scene.y[40], kx: 34, ky: 74 };
+  for (const slot of drawn(scene, near, 900, 500)) {
+    assert.ok(Math.abs(scene.x[slot] - near.x) * near.kx < 450 + 30);
+  }
+});
+
+test("text is wrapped at words, cut with an ellipsis, and never parts a pair of surrogates", () => {
+  assert.deepEqual(wrapped("one two three four", 9, 3), ["one two", "three", "four"]);
+  assert.deepEqual(wrapped("one two three four", 9, 1), ["one two…"]);
+  assert.deepEqual(wrapped("one two three four", 11, 1), ["one two th…"]);
+  assert.deepEqual(wrapped("abcdefghijkl", 5, 2), ["abcde", "fghi…"]);
+  assert.deepEqual(wrapped(" a\n\0\tb ", 9, 2), ["a b"]);
+  assert.deepEqual(wrapped("a\u202eb\u2028c", 9, 2), ["a b c"]);
+  assert.deepEqual(wrapped("", 9, 3), []);
+  assert.deepEqual(wrapped("😀😀😀", 1, 3), ["😀", "😀", "😀"]);
+  assert.deepEqual(wrapped("😀😀😀😀", 3, 1), ["😀😀…"]);
+  assert.deepEqual(wrapped("a \ud800 b", 9, 1), ["a \ud800 b"]);
+  const long = wrapped("x".repeat(1e6), 50, 4);
+  assert.deepEqual([long.length, long[3].at(-1)], [4, "…"]);
+});

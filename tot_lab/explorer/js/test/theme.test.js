@@ -1,0 +1,57 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { test } from "node:test";
+import { CORNERS, DARK, LIGHT, SCALE, SCORES, SHAPES, STEPS } from "../theme.js";
+
+const python = (name) => readFile(new URL(`../../../figures/${name}.py`, import.meta.url), "utf8");
+
+test("colours and shapes are those of the figures", async () => {
+  const theme = await python("theme");
+  const named = (name) => theme.match(new RegExp(`^${name} = "([^"]+)"`, "m"))[1];
+  assert.deepEqual(SCORES, theme.match(/^SCORES = \(([^)]+)\)/m)[1].match(/#[0-9a-f]{6}/g));
+  assert.equal(LIGHT.ink, named("INK"));
+  assert.equal(LIGHT.edge, named("EDGE"));
+  assert.equal(LIGHT.path, named("PATH"));
+  assert.equal(LIGHT.unscored, named("UNSCORED"));
+  assert.equal(LIGHT.font, named("FONT"));
+  const links = theme.match(/^LINKS = \{([^}]+)\}/m)[1].matchAll(/"(\w+)": "(#\w+)"/g);
+  assert.deepEqual(LIGHT.links, Object.fromEntries([...links].map(([, kind, ink]) => [kind, ink])));
+  const shapes = (await python("tree")).match(/^SHAPES = \{([^}]+)\}/m)[1].matchAll(/"([^"]+)": "([^"]+)"/g);
+  assert.deepEqual(SHAPES, [...shapes].map(([, what, shape]) => [what, shape]));
+});
+
+test("each shape has its corners and those of equal name are equal", () => {
+  assert.equal(CORNERS.length, SHAPES.length);
+  const corners = Object.fromEntries(SHAPES.map(([, shape], at) => [shape, CORNERS[at].length]));
+  assert.deepEqual(corners, {
+    circle: 0, star: 10, diamond: 4, x: 12, square: 4, "triangle-down": 3, "triangle-up": 3, hexagon: 6,
+  });
+  const tip = (shape) => CORNERS[SHAPES.findIndex(([, its]) => its === shape)].map(([, y]) => y);
+  assert.ok(Math.max(...tip("triangle-down")) > -Math.min(...tip("triangle-down")));
+  assert.ok(-Math.min(...tip("triangle-up")) > Math.max(...tip("triangle-up")));
+});
+
+test("the colours of scores go from one end of viridis to the other, through all between", () => {
+  const rgb = (hex) => `rgb(${[1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16))})`;
+  assert.equal(SCALE.length, STEPS);
+  assert.deepEqual(SCORES.map((_, at) => SCALE[(at * (STEPS - 1)) / (SCORES.length - 1)]), SCORES.map(rgb));
+});
+
+test("text and the best path can be read on either ground", () => {
+  const contrast = (one, other) => {
+    const linear = (ink) => {
+      const [red, green, blue] = [1, 3, 5]
+        .map((at) => parseInt(ink.slice(at, at + 2), 16) / 255)
+        .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+      return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+    };
+    const [high, low] = [linear(one), linear(other)].sort((a, b) => b - a);
+    return (high + 0.05) / (low + 0.05);
+  };
+  for (const theme of [LIGHT, DARK]) {
+    assert.ok(contrast(theme.ink, theme.paper) >= 7);
+    assert.ok(contrast(theme.faint, theme.paper) >= 4.5);
+    assert.ok(contrast(theme.path, theme.paper) >= 3);
+    assert.ok(contrast(theme.chosen, theme.paper) >= 3);
+  }
+});

@@ -1,0 +1,310 @@
+/**
+ * The calls of a run over time, on a canvas.
+ *
+ * Rule: what is drawn follows from the order of the lines, which is exact, and is placed by their times, which are
+ * rounded: lanes, concurrency and the critical path are those of figures/timeline.py for the same run. A frame costs
+ * what can be seen of it: calls outside the window, and bars that would cover the same pixel, are passed over.
+ *
+ * @typedef {import("./recording.js").Frame} Frame
+ * @typedef {import("./theme.js").Theme} Theme
+ * @typedef {import("./recording.js").Recording} Recording
+ * @typedef {ReturnType<typeof plan>} Plan
+ */
+
+import { abs, between, ceil, exp, floor, log10, max, min } from "./numbers.js";
+import { dotted, number, seconds, short } from "./dom.js";
+import { KIND } from "./recording.js";
+
+/** The Okabe-Ito set, without the vermilion of the critical path and the yellow that white swallows. */
+const KINDS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"];
+
+/** What became of a call; less than these are the places in a recording's table of where a reply came from. */
+const CACHED = 1;
+const OPEN = 3;
+const REFUSED = 4;
+/** How strongly the bar of each is drawn; one that took no time is a mark instead. */
+const SHADES = [1, 0, 0.45, 0.45, 0];
+
+const READABLE = 0.01; // seconds
+const UNREADABLE = "no call took 10 ms: this is order, not time";
+
+// Pixels: at the left and the right, the height of the legend, of the curve, of the axis, and the most of a lane.
+const LEFT = 64;
+const RIGHT = 30;
+const LEGEND = 24;
+const BAND = 40;
+const AXIS = 36;
+const THICK = 20;
+const TOP = LEGEND + BAND; // of the lanes
+
+/**
+ * All that the drawing needs of a recording's calls. Times are seconds, or numbers of lines where no call took 10 ms
+ * (`byOrder`): then there is an order to see, and no time.
+ *
+ * A call has the lowest lane that is free when it is asked: no two of a lane overlap. One that was refused, by a
+ * budget, was never under way. The critical path are the calls that the run waited for: the one answered last; before
+ * it the one answered last of those answered before it was asked; and so on back.
+ * @param {Recording} recording
+ */
+export function plan(recording) {
+  const { calls, lines, kind, row, time, told, callLine, replyLine, source } = recording;
+  const asked = callLine.subarray(0, calls);
+  const byOrder = asked.every((line, call) => time[replyLine[call]] - time[line] < READABLE); // NaN for an open one
+  const when = (/** @type {number} */ line) => (byOrder ? line : time[line]);
+  const end = byOrder ? lines : time[lines - 1];
+  const from = Float64Array.from(asked, when);
+  const to = from.map((_, call) => (replyLine[call] < 0 ? end : when(replyLine[call])));
+  const [state, busy] = [0, 1].map(() => new Uint8Array(calls)); // busy: by lane
+  const [lane, before] = [0, 1].map(() => new Int32Array(calls));
+  const kinds = new Set();
+  /** @type {number[][]} */
+  const [failed, critical, changes, level] = [[], [], [], []];
+  let [free, lanes, under, most, last] = [0, 0, 0, 0, -1]; // free: no lane below it is
+  for (let line = 0; line < lines; line++) {
+    const asks = kind[line] === KIND.call;
+    if (!asks && kind[line] !== KIND.reply) continue;
+    const call = row[line];
+    if (asks) {
+      const { made, error } = told[replyLine[call]] ?? { made: true };
+      kinds.add(told[line].kind);
+      state[call] = replyLine[call] < 0 ? OPEN : made ? source[call] : REFUSED;
+      if (made && error) failed.push(call);
+      lane[call] = busy.indexOf(0, free);
+      free = lane[call] + 1;
+      lanes = max(lanes, free);
+      before[call] = last;
+    } else {
+      free = min(free, lane[call]);
+      if (state[call] !== REFUSED) last = call;
+    }
+    busy[lane[call]] = +asks;
+    if (state[call] === REFUSED) continue;
+    under += asks ? 1 : -1;
+    most = max(most, under);
+    changes.push(when(line));
+    level.push(under);
+  }
+  for (; last >= 0; last = before[last]) critical.push(last);
+  critical.reverse();
+  const order = { lane, lanes, critical, changes, level, most };
+  return { lines, byOrder, end, from, to, state, kinds: [...kinds], failed, ...order };
+}
+
+/**
+ * The same in words, for those who do not see the drawing.
+ * @param {Plan} plan
+ */
+export function inWords({ byOrder, state, most, critical, failed, from, to }) {
+  const waited = critical.reduce((all, call) => all + to[call] - from[call], 0);
+  const [cached, refused] = [CACHED, REFUSED].map((its) => state.filter((one) => one === its).length);
+  return dotted(
+    `${number(state.length - refused)} calls, at most ${most} at once`,
+    cached && `${number(cached)} from the cache`,
+    failed.length && `${number(failed.length)} failed`,
+    refused && `${number(refused)} refused`,
+    `critical path: ${number(critical.length)} calls, ${byOrder ? UNREADABLE : seconds(waited)}`,
+  );
+}
+
+/** Calls over time on a canvas: drag moves, the wheel with Ctrl zooms, a double click shows all. */
+export class Timeline {
+  #canvas;
+  #resized = new ResizeObserver(() => this.#redraw());
+  #pending = 0;
+  /** @type {{recording: Recording, made: Plan, frame: Frame, theme: Theme, selected: number} | null} */
+  #shown = null;
+  #start = 0; // of the window, and how long it is, as parts of the run
+  #span = 1;
+  /** What is drawn where: x, y, the end, the foot, the call. @type {number[][]} */
+  #bars = [];
+
+  /**
+   * @param {HTMLCanvasElement} canvas
+   * @param {{hover: (call: number) => void, pick: (node: number) => void}} callbacks -1 for no call
+   */
+  constructor(canvas, { hover, pick }) {
+    this.#canvas = canvas;
+    this.#resized.observe(canvas);
+    canvas.setAttribute("role", "img");
+    let [held, moved] = [0, false]; // where the pointer took hold, and whether it moved since
+    canvas.onwheel = (event) => {
+      if (!event.ctrlKey && !event.metaKey) return; // the page scrolls
+      event.preventDefault();
+      this.zoom(exp(-event.deltaY / 300), event.offsetX);
+    };
+    canvas.onpointerdown = (event) => ([held, moved] = [event.offsetX, false]);
+    canvas.onpointermove = (event) => {
+      if (!event.buttons) return hover(this.#at(event));
+      const by = held - event.offsetX;
+      moved ||= abs(by) > 3;
+      if (!moved) return;
+      held = event.offsetX;
+      this.#see(this.#start + (by / this.#width) * this.#span, this.#span);
+    };
+    canvas.onpointerleave = () => hover(-1);
+    canvas.onclick = (event) => {
+      const call = this.#at(event);
+      if (call >= 0 && !moved && this.#shown) pick(this.#shown.recording.call(call).node);
+    };
+    canvas.ondblclick = () => this.fit();
+  }
+
+  /**
+   * @param {Recording} recording
+   * @param {Frame} frame
+   * @param {Theme} theme
+   * @param {number} selected  a thought whose calls stand out, -1 for none
+   */
+  show(recording, frame, theme, selected) {
+    const last = this.#shown;
+    const known = last?.recording === recording && last.made.lines === recording.lines;
+    const made = known ? last.made : plan(recording);
+    if (!known) this.#canvas.ariaLabel = `Calls over time. ${inWords(made)}`;
+    this.#shown = { recording, made, frame, theme, selected };
+    this.#redraw();
+  }
+
+  /** Show the whole run. */
+  fit() {
+    this.#see(0, 1);
+  }
+
+  /** Zoom in time about a place, in pixels from the left. @param {number} factor @param {number} x */
+  zoom(factor, x = this.#canvas.clientWidth / 2) {
+    const span = this.#span / factor;
+    this.#see(this.#start + ((x - LEFT) / this.#width) * (this.#span - span), span);
+  }
+
+  destroy() {
+    this.#resized.disconnect();
+    this.#shown = null;
+  }
+
+  /** @param {number} start @param {number} span */
+  #see(start, span) {
+    this.#span = between(span, 1e-6, 1);
+    this.#start = between(start, 0, 1 - this.#span);
+    this.#redraw();
+  }
+
+  get #width() {
+    return max(this.#canvas.clientWidth - LEFT - RIGHT, 1);
+  }
+
+  /** The call drawn where the pointer is, -1 for none. @param {MouseEvent} event */
+  #at({ offsetX, offsetY }) {
+    let [nearest, distance] = [-1, 4]; // pixels
+    for (const [x, y, end, foot, call] of this.#bars) {
+      const off = max(x - offsetX, offsetX - end, y - offsetY, offsetY - foot, 0);
+      if (off < distance) [nearest, distance] = [call, off];
+    }
+    return nearest;
+  }
+
+  #redraw() {
+    this.#pending ||= requestAnimationFrame(() => this.#draw());
+  }
+
+  #draw() {
+    this.#pending = 0;
+    const canvas = this.#canvas;
+    const pen = canvas.getContext("2d");
+    const { clientWidth: wide, clientHeight: tall } = canvas;
+    if (!pen || !wide || !this.#shown) return;
+    const { recording, frame, theme, selected, made } = this.#shown;
+    const { byOrder, end: all, from, to, state, failed, lane, lanes, critical, changes, level, most } = made;
+    const kinds = made.kinds.slice(0, KINDS.length);
+    const [start, span, width] = [this.#start * all, this.#span * all, this.#width];
+    const ratio = devicePixelRatio;
+    canvas.width = wide * ratio; // this also clears
+    canvas.height = tall * ratio;
+    pen.scale(ratio, ratio);
+    pen.font = `11px ${theme.font}`;
+    pen.textBaseline = "middle";
+    const across = (/** @type {number} */ moment) => LEFT + ((moment - start) * width) / span;
+    /** @type {(colour: string, x: number, y: number, w: number, h: number, alpha?: number) => void} */
+    const fill = (colour, x, y, w, h, alpha = 1) => {
+      pen.globalAlpha = alpha;
+      pen.fillStyle = colour;
+      pen.fillRect(x, y, w, h);
+      pen.globalAlpha = 1;
+    };
+    /** @type {(words: string, x: number, y: number) => void} */
+    const write = (words, x, y) => {
+      pen.fillStyle = theme.faint;
+      pen.fillText(words, x, y);
+    };
+    fill(theme.paper, 0, 0, wide, tall);
+
+    let right = LEFT;
+    for (const [words, colour, w, h, alpha] of /** @type {[string, string, number, number, number?][]} */ ([
+      ...kinds.map((name, place) => [short(name, 24), KINDS[place], 10, 10]),
+      ["waiting", KINDS[0], 10, 10, 0.3],
+      ["from the cache", KINDS[0], 2, 6],
+      ["failed", theme.ink, 10, 4],
+      ["critical path", theme.path, 10, 2.5],
+    ])) {
+      fill(colour, right, 12 - h / 2, w, h, alpha);
+      write(words, right + 14, 12);
+      right += pen.measureText(words).width + 28;
+    }
+
+    const bottom = tall - AXIS;
+    const least = (80 * span) / width;
+    const ten = 10 ** floor(log10(least));
+    const tick = max(ten * ([1, 2, 5].find((times) => ten * times >= least) ?? 10), +byOrder);
+    for (let place = ceil(start / tick); place * tick <= start + span; place++) {
+      fill(theme.edge, across(place * tick), LEGEND, 1, bottom - LEGEND, 0.4);
+      write(`${+(place * tick).toPrecision(9)}`, across(place * tick), bottom + 9);
+    }
+    write(byOrder ? UNREADABLE : "seconds since the run began", LEFT, bottom + 25);
+    write(`${most} at once`, 4, LEGEND + 8);
+    write("calls", 4, TOP + 8);
+    pen.rect(LEFT, LEGEND, width, bottom - LEGEND);
+    pen.clip();
+
+    // How many calls are under way; within one pixel the most. Before the window there is one that takes in all.
+    for (let [x, change, now] = [LEFT - 1, 0, 0]; x < LEFT + width; x++) {
+      let peak = now;
+      for (; across(changes[change]) < x + 1; change++) peak = max(peak, (now = level[change]));
+      const up = (peak * (BAND - 12)) / most;
+      fill(theme.faint, x, TOP - 6 - up, 1, up, 0.45);
+    }
+
+    // The calls, each in its lane; what would stand on a pixel that is painted is passed over.
+    const high = min((bottom - TOP) / lanes, THICK);
+    const bar = max(high * 0.85, 1);
+    /** @type {(calls: Iterable<number>, draw: (x: number, y: number, end: number, call: number) => void) => void} */
+    const sweep = (calls, draw) => {
+      const painted = new Float64Array(tall).fill(LEFT);
+      for (const call of calls) {
+        const x = across(from[call]);
+        const y = TOP + lane[call] * high;
+        const end = across(to[call]);
+        const row = floor(y);
+        if (x > wide || end < painted[row]) continue;
+        painted[row] = max(ceil(x + 1), end);
+        draw(x, y, max(end, x + 1), call);
+      }
+    };
+    this.#bars = [];
+    sweep(lane.keys(), (x, y, end, call) => {
+      this.#bars.push([x, y, end, y + bar, call]);
+      const { kind, sent } = recording.call(call);
+      const colour = KINDS[kinds.indexOf(kind)] ?? theme.faint;
+      const shade = SHADES[state[call]];
+      if (!shade) return fill(colour, x, y + bar / 4, 2, bar / 2);
+      const goes = byOrder ? x : across(sent) || x;
+      if (goes > x) fill(colour, x, y, goes - x, bar, 0.3);
+      fill(colour, goes, y, end - goes, bar, shade);
+    });
+    sweep(failed, (x, y, end) => fill(theme.ink, x, y, end - x, bar / 3));
+    sweep(critical, (x, y, end) => fill(theme.path, x, y + bar - 2.5, end - x, 2.5));
+    pen.strokeStyle = theme.ink;
+    pen.lineWidth = 2;
+    if (selected >= 0) sweep(recording.callsOf(selected), (x, y, end) => pen.strokeRect(x, y, end - x, bar));
+    const moment = across(byOrder ? frame.step : frame.time);
+    fill(theme.paper, moment, LEGEND, wide, tall, 0.6);
+    fill(theme.ink, moment - 1, LEGEND, 2, tall);
+  }
+}

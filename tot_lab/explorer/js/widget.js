@@ -1,0 +1,265 @@
+/**
+ * The explorer in a notebook: what a kernel tells (widget.py), kept for all views of one widget.
+ *
+ * Rule: a browser may have missed anything, so it says how far it knows each run and is told from there:
+ * when it opens, when a batch does not follow on what is known, and while a live run is silent. Where no
+ * answer comes it says so, and goes on showing what it has.
+ */
+
+import { mount } from "./app.js";
+import { Recording } from "./recording.js";
+
+/** Milliseconds: of silence before a live run is asked after, and before a person is told of it. */
+const SILENCE = 1000;
+const PATIENCE = 2000;
+
+/**
+ * @typedef {object} Model what anywidget gives of a model
+ * @property {(name: string) => any} get
+ * @property {(name: string, value: any) => void} set
+ * @property {() => void} save_changes
+ * @property {(content: any) => void} send
+ * @property {(name: string, callback: (...given: any[]) => void) => void} on
+ */
+
+const decoder = new TextDecoder();
+/** @param {DataView} buffer */
+const parsed = (buffer) => JSON.parse(decoder.decode(buffer));
+
+/** What the kernel told of one widget. */
+class Kernel {
+  /** @type {Recording[]} */
+  runs = [];
+  /** @type {any} */
+  state = { counts: [], live: [], can: {}, failed: "" };
+  /** @type {{findings: any[], marks: Record<string, any>[]}} */
+  facts = { findings: [], marks: [] };
+  /** @type {Set<() => void>} */
+  changed = new Set();
+  views = 0;
+  #model;
+  /** @type {Map<number, [(told: any) => void, (error: Error) => void]>} */
+  #questions = new Map();
+  #asked = 0;
+  #silent = SILENCE;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #timer;
+  #waiting = false;
+
+  /** @param {Model} model */
+  constructor(model) {
+    this.#model = model;
+    model.on("msg:custom", (content, buffers) => this.#hear(content, buffers));
+  }
+
+  /** @param {any} content @param {DataView[]} buffers */
+  #hear(content, buffers) {
+    this.#silent = SILENCE;
+    if (this.#waiting) {
+      this.#waiting = false;
+      this.#tell();
+    }
+    const { kind, which, run } = content;
+    if (kind === "answer") {
+      const [answered, failed] = this.#questions.get(content.to) ?? [];
+      this.#questions.delete(content.to);
+      if (content.error === undefined) answered?.(buffers?.[0]);
+      else failed?.(new Error(content.error));
+    } else if (kind === "state") {
+      this.state = parsed(buffers[0]);
+      this.state.runs.forEach((/** @type {any} */ about, /** @type {number} */ place) => {
+        const known = this.runs[place];
+        if (known?.about.id === about.id) known.about = about;
+        else this.runs[place] = new Recording(about);
+      });
+      this.#tell();
+    } else if (kind === "facts") {
+      this.facts = parsed(buffers[0]);
+      this.#tell();
+    } else {
+      const recording = this.runs[which];
+      if (recording?.about.id !== run) this.ask();
+      else if (kind === "lines") {
+        this.state.counts[which] = content.count;
+        if (!recording.append(parsed(buffers[0]))) this.ask();
+        this.#tell();
+      } else {
+        const { first, texts } = parsed(buffers[0]);
+        if (first > recording.texts.length) this.ask();
+        else recording.setTexts(first, texts);
+        this.#tell();
+      }
+    }
+    this.#listen();
+  }
+
+  #tell() {
+    for (const callback of this.changed) callback();
+  }
+
+  /** Asks again when nothing comes, less and less often. */
+  #listen() {
+    clearTimeout(this.#timer);
+    if (!this.views || (this.whole && !this.state.live.some(Boolean))) return;
+    this.#timer = setTimeout(() => {
+      this.#silent = Math.min(this.#silent * 2, 30_000);
+      this.ask();
+    }, this.#silent);
+  }
+
+  /** Whether all that the kernel had to tell has come. */
+  get whole() {
+    const { runs, state } = this;
+    return runs.length > 0 && runs.every(
+      ({ lines, nodes, texts }, which) => lines >= state.counts[which] && texts.length >= nodes);
+  }
+
+  /** Says how far each run is known. */
+  ask() {
+    const runs = this.runs.map(({ about, lines, texts }) => [about.id, lines, texts.length]);
+    this.#send({ kind: "have", runs });
+    this.#listen();
+  }
+
+  /** Sends, unless the kernel is gone. @param {any} content @returns {boolean} */
+  say(content) {
+    try {
+      this.#model.send(content);
+      return true;
+    } catch {
+      this.#waiting = true; // what is known stays
+      this.#tell();
+      return false;
+    }
+  }
+
+  /** Says what wants an answer. @param {any} content */
+  #send(content) {
+    this.say(content);
+    setTimeout(() => {
+      if (this.views && (this.#silent > 2 * SILENCE || this.#questions.has(content.to))) this.#waiting = true;
+      if (this.#waiting) this.#tell();
+    }, PATIENCE);
+  }
+
+  /** @param {any} content @returns {Promise<any>} */
+  question(content) {
+    const to = ++this.#asked;
+    return new Promise((told, failed) => {
+      this.#questions.set(to, [told, failed]);
+      this.#send({ ...content, to });
+    });
+  }
+
+  /** One view more, or less. @param {number} by */
+  view(by) {
+    this.views += by;
+    if (this.views) this.ask();
+    else clearTimeout(this.#timer);
+    const { views } = this;
+    setTimeout(() => {
+      if (views !== this.views) return;
+      if (!views) this.runs = [];
+      this.say({ kind: "views", count: views });
+    }, views ? 0 : 500); // a cell that is moved is shown anew at once
+  }
+
+  /** Why less is seen than there might be, "" when nothing is amiss. */
+  get trouble() {
+    if (this.#waiting) return "waiting for the kernel: it is busy, or gone (then run the cell again)";
+    return this.state.failed && `the search ended with an error: ${this.state.failed}`;
+  }
+}
+
+/**
+ * The source of one view. What listens to its `model` is forgotten with the view.
+ * @param {Kernel} kernel @param {Model} model
+ */
+function source(kernel, model) {
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let later;
+  /** @param {string} name @param {unknown} value */
+  const save = (name, value) => {
+    model.set(name, value);
+    if (kernel.say({ kind: "views", count: kernel.views })) model.save_changes(); // which complains where no kernel is
+  };
+  /** @type {any} */
+  const given = {
+    details: (/** @type {number} */ which, /** @type {number} */ node) =>
+      kernel.question({ kind: "details", which, id: kernel.runs[which].id(node) }).then(parsed),
+    onChange(/** @type {() => void} */ callback) {
+      kernel.changed.add(callback);
+      return () => kernel.changed.delete(callback);
+    },
+    select: (/** @type {string[]} */ ids) => save("ids", ids),
+    onSelect(/** @type {(ids: string[]) => void} */ callback) {
+      model.on("change:ids", () => callback(model.get("ids")));
+      if (model.get("ids").length) queueMicrotask(() => callback(model.get("ids")));
+    },
+    stepped(/** @type {number | null} */ step) {
+      clearTimeout(later);
+      if (step === model.get("step")) return;
+      later = setTimeout(() => save("step", step), 150);
+    },
+    marks: (/** @type {number} */ which) => kernel.facts.marks[which] ?? {},
+    exportHtml: () => kernel.question({ kind: "html" }).then((page) => new Blob([page], { type: "text/html" })),
+  };
+  const { can } = kernel.state;
+  if (can.mark) {
+    given.mark = (/** @type {string} */ id, /** @type {any} */ mark) => kernel.question({ kind: "mark", id, mark });
+  }
+  if (can.branch) given.branch = (/** @type {any} */ change) => kernel.question({ kind: "branch", ...change });
+  if (can.stop) given.stop = () => kernel.say({ kind: "stop" });
+  return Object.defineProperties(given, {
+    runs: { get: () => kernel.runs },
+    live: { get: () => kernel.state.live.some(Boolean) },
+    findings: { get: () => kernel.facts.findings },
+  });
+}
+
+/** What anywidget calls, once for each widget. */
+export function widget() {
+  /** @type {Kernel} */
+  let kernel;
+  return {
+    /** @param {{model: Model}} given */
+    initialize({ model }) {
+      kernel = new Kernel(model);
+    },
+    /** @param {{model: Model, el: HTMLElement}} given */
+    render({ model, el }) {
+      /** @type {ReturnType<typeof mount> | undefined} */
+      let app;
+      const note = document.createElement("p");
+      note.setAttribute("role", "status");
+      const place = document.createElement("div");
+      el.append(note, place);
+      const look = () => {
+        const [first] = kernel.runs;
+        note.textContent = kernel.trouble || (app ? "" : first ? "no thought yet" : "asking the kernel for the run");
+        note.hidden = !note.textContent;
+        if (app || !first?.nodes) return;
+        app = mount(place, source(kernel, model));
+        Object.assign(place, { explorer: app }); // for whoever looks at it from outside: tests, benchmarks
+        const step = model.get("step");
+        if (step !== null) app.setStep(step);
+      };
+      kernel.changed.add(look);
+      model.on("change:step", () => {
+        const step = model.get("step");
+        if (step === null) app?.follow(true);
+        else app?.setStep(step);
+      });
+      look();
+      kernel.view(1);
+      return () => {
+        kernel.changed.delete(look);
+        app?.destroy();
+        app = undefined; // JupyterLab keeps the elements of a closed view for a while, but nothing through them
+        Object.assign(place, { explorer: undefined });
+        el.replaceChildren();
+        kernel.view(-1);
+      };
+    },
+  };
+}

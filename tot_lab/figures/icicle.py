@@ -1,0 +1,153 @@
+"""The tree of thoughts as an icicle: each thought a block below its parent's, as wide as what is below it.
+
+Rule: of the same tree, part and colours as `plot_tree`: what does not fit is left out there and here alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tot_lab.core.tree import Tree
+from tot_lab.figures.theme import INK, SCORES, colour, ground, headed, plain, short, template
+from tot_lab.figures.tree import TreeInfo, heading_of, tree_info
+from tot_lab.run import Run
+
+if TYPE_CHECKING:
+    import networkx
+    import plotly.graph_objects as go
+
+LEVELS = 10
+"""Depths that are seen at once; a click on a block goes deeper."""
+
+PATTERNS = {"pruned": "/", "unread": ".", "failed": "x", "duplicate or merged": "-"}
+"""How the blocks of thoughts that left the search are hatched."""
+
+
+class IcicleInfo(NamedTuple):
+    """tree: what `plot_tree` draws of the same run; arrays run over its thoughts. leaves: how many of
+    the drawn thoughts at or below each have no child: the width of its block. pattern: of `PATTERNS`,
+    "" for none."""
+
+    tree: TreeInfo
+    leaves: NDArray[np.intp]
+    pattern: list[str]
+
+
+def icicle_info(run: Run | Tree | networkx.DiGraph[Any]) -> IcicleInfo:
+    """What `plot_icicle` draws. Raises ValueError for no thought at all, and for a graph that is no tree."""
+    tree = tree_info(run)
+    leaves = np.ones(len(tree.ids), dtype=np.intp)
+    leaves[tree.parents[tree.parents >= 0]] = 0
+    for node in np.argsort(-tree.depth, kind="stable").tolist():  # children before their parents
+        if tree.parents[node] >= 0:
+            leaves[tree.parents[node]] += leaves[node]
+    return IcicleInfo(tree, leaves, [PATTERNS.get(shape, "") for shape in tree.shape])
+
+
+def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) -> go.Figure:
+    """A tree of thoughts as blocks, the root on top: each depth is a row, each thought as wide as the
+    leaves below it, its colour the score, hatched when it left the search (lines: pruned, dots: unread), and
+    outlined on the way to the answer. A click on a block makes it the whole width, one on the top row
+    goes back; ten rows are seen at once.
+
+    run: what `plot_tree` takes; of more than 2,000 thoughts the same part is drawn, and it is said.
+    dark: for a dark page.
+    Raises ValueError when there is no thought, or a graph is no tree.
+    """
+    import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it
+
+    info = icicle_info(run)
+    tree = info.tree
+    shades = ground(dark)
+    several = int((tree.parents == -1).sum()) > 1
+    places = [str(place) for place in range(len(tree.ids))]
+    above = [str(parent) if parent >= 0 else "top" if several else "" for parent in tree.parents.tolist()]
+    fill = [
+        shades.paper if shape == "question" else shades.unscored if np.isnan(score) else colour(float(score))
+        for shape, score in zip(tree.shape, tree.score, strict=True)
+    ]
+    labels = [plain(short(text, 60)) for text in tree.texts]
+    hover = ["<br>".join(map(plain, details)) for details in tree.details]
+    ink = [
+        shades.ink if shape == "question" else "white" if (score < 0.6 or (dark and np.isnan(score))) else INK
+        for shape, score in zip(tree.shape, tree.score, strict=True)
+    ]
+    width = np.where(tree.on_path, 3.0, 1.0 if len(places) < 500 else 0.4)
+    line = np.where(tree.on_path, shades.path, shades.paper)
+    values, pattern = info.leaves.tolist(), info.pattern
+    if several:  # a block above all roots, since an icicle has one
+        places, above, labels, hover = [*places, "top"], [*above, ""], [*labels, ""], [*hover, ""]
+        fill, pattern, ink = [*fill, shades.paper], [*pattern, ""], [*ink, shades.ink]
+        values = [*values, int(info.leaves[tree.parents == -1].sum())]
+        width, line = np.append(width, 0.0), np.append(line, shades.paper)
+    figure = go.Figure(
+        go.Icicle(
+            ids=places,
+            parents=above,
+            labels=labels,
+            values=values,
+            branchvalues="total",
+            sort=False,
+            maxdepth=LEVELS,
+            tiling={"orientation": "v"},
+            leaf={"opacity": 1},
+            pathbar={"visible": False},
+            hoverinfo="text",
+            hovertext=hover,
+            textinfo="label",
+            textfont={"color": ink},
+            marker={
+                "colors": fill,
+                "line": {"color": line, "width": width},
+                "pattern": {
+                    "shape": pattern,
+                    "fgcolor": ink,
+                    "fillmode": "overlay",
+                    "size": 7,
+                    "solidity": 0.1,
+                },
+            },
+        )
+    )
+    figure.add_scatter(
+        x=[None],
+        y=[None],
+        mode="markers",
+        showlegend=False,
+        marker={"color": [0], "coloraxis": "coloraxis"},
+    )
+    title, lines = heading_of(tree)
+    rows = min(int(tree.depth.max()) + 1, LEVELS)
+    said = "one row per depth (steps), a block as wide as the leaves below it (thoughts)"
+    if tree.depth.max() >= LEVELS:
+        said += f"; {LEVELS} of {int(tree.depth.max()) + 1:,} rows at a time, a click on a block goes deeper"
+    hatched = [f"{sign} {what}" for what, sign in PATTERNS.items() if sign in info.pattern]
+    if hatched:
+        said += "; hatched: " + ", ".join(hatched)
+    heading, top = headed(title, [*lines, said], tree.simulated, dark)
+    steps = [(k / (len(SCORES) - 1), shade) for k, shade in enumerate(SCORES)]
+    figure.update_layout(
+        template=template(dark),
+        title=heading,
+        uniformtext={"minsize": 9, "mode": "hide"},
+        height=top + 24 + max(62 * rows, 180),
+        margin={"t": top + 6, "l": 10, "r": 10, "b": 14},
+        coloraxis={
+            "cmin": 0,
+            "cmax": 1,
+            "colorscale": steps,
+            "colorbar": {
+                "title": {"text": "score (0–1)", "side": "right"},
+                "thickness": 12,
+                "len": 0.9,
+                "outlinewidth": 0,
+                "tickvals": [0, 0.25, 0.5, 0.75, 1],
+            },
+        },
+    )
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False)
+    return figure
