@@ -8,6 +8,7 @@ absolute times here vary by half. Needs Chromium and the dev extra: python bench
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gzip
 import re
 import statistics
@@ -22,19 +23,20 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from browser import JupyterLab, Notebook, Watched, browsing, soon
 from playwright.sync_api import Browser, Page
 
+import tot_lab as tl
+
 THOUGHTS = 10_000
 MANY = 100_000
 
 SETUP = """
-import gc, os, random, time
+import asyncio, gc, os, random, time
 import plotly.graph_objects as go
 import tot_lab as tl
 from tot_lab.figures.layout import tidy
 
-def searched(count):
-    "A real search with calls, of about so many thoughts."
-    search = tl.TreeOfThoughts(branch_factor=10, beam_width=100, max_depth=max(2, count // 1000 + 1), solved_threshold=None)
-    return tl.Lab("sim/general", runs=None).run(search, tl.general("How far?"))
+def soon(act):
+    "Act while no cell runs, as a live search does."
+    asyncio.get_running_loop().call_later(0.5, act)
 
 def grown(count):
     "A record of so many thoughts, bushy and deep, scored and decided."
@@ -58,22 +60,28 @@ def figure_of(run):
         above = place[node.parent]
         lines[0] += [x[above], x[k], None]
         lines[1] += [y[above], y[k], None]
-    marks = go.Scatter(x=x, y=y, mode="markers", marker={"color": [node.score for node in nodes]},
+    marks = go.Scatter(x=x, y=y, mode="markers", marker={"color": [node.score or 0 for node in nodes]},
                        text=[node.text for node in nodes])
     return go.FigureWidget([go.Scatter(x=lines[0], y=lines[1], mode="lines"), marks])
 """
 
 WATCH = """
 () => {
-  // The moment at which the picture was first seen to hold `count` thoughts, after its frame was painted.
-  window.painted = (look, count) => new Promise((done) => {
-    const wait = () => requestAnimationFrame(() => {
-      if (window[look]() < count) return wait();
-      // A change is painted in the next frame.
-      requestAnimationFrame(() => setTimeout(() => done((performance.timeOrigin + performance.now()) / 1000)));
-    });
-    wait();
+  // The end of the frame in which the picture was first drawn with `count` thoughts.
+  window.painted = (look, count) => new Promise((done, failed) => {
+    const look_after_each_frame = () => requestAnimationFrame(() => setTimeout(() => {
+      if (window[look]() < count || (look === "ours" && !window.drawn)) look_after_each_frame();
+      else done((performance.timeOrigin + performance.now()) / 1000);
+      window.drawn = false;
+    }));
+    look_after_each_frame();
+    setTimeout(() => failed(new Error(`${window[look]()} of ${count} after a minute`)), 60_000);
   });
+  const draw = CanvasRenderingContext2D.prototype.drawImage;
+  CanvasRenderingContext2D.prototype.drawImage = function (...given) {
+    window.drawn ||= this.canvas.isConnected;
+    return draw.apply(this, given);
+  };
   window.ours = () => {
     const all = [...document.querySelectorAll("*")].filter((element) => element.explorer);
     const app = all.at(-1)?.explorer;
@@ -91,6 +99,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured (default: 3)")
     rounds = parser.parse_args().rounds
+    search = tl.TreeOfThoughts(branch_factor=10, beam_width=100, max_depth=11, solved_threshold=None)
+    run = asyncio.run(tl.Lab("sim/general", runs=None).run(search, tl.general("How far?")))
     with browsing() as browser:
         lab = JupyterLab()
         try:
@@ -100,7 +110,7 @@ def main() -> None:
             memory(lab, browser)
         finally:
             lab.close()
-        page(browser, rounds)
+        page(browser, run, rounds)
 
 
 @contextmanager
@@ -129,10 +139,11 @@ def against_figure_widget(lab: JupyterLab, browser: Browser, rounds: int) -> Non
     cells = (
         f"recorder = grown({THOUGHTS}); run = recorder.run",
         "began = time.time(); explorer = tl.Explorer(recorder); explorer",
-        "began = time.time(); recorder.thought('one more', '0')",
+        "def more():\n    global began; began = time.time(); recorder.thought('one more', '0')\nsoon(more)",
         "began = time.time(); figure = figure_of(run); figure",
-        "began = time.time()\nwith figure.batch_update():\n"
-        "    figure.data[1].x = [*figure.data[1].x, 0.5]\n    figure.data[1].y = [*figure.data[1].y, 1.0]",
+        "def more():\n    global began; began = time.time()\n    with figure.batch_update():\n"
+        "        figure.data[1].x = [*figure.data[1].x, 0.5]\n"
+        "        figure.data[1].y = [*figure.data[1].y, 1.0]\nsoon(more)",
         "explorer.close(); figure.close()",
     )
     took: dict[str, list[float]] = {name: [] for name in ("open", "more", "figure", "figure more")}
@@ -167,7 +178,8 @@ def burst(lab: JupyterLab, browser: Browser) -> None:
         "sent = []\nsend = explorer.send\n"
         "explorer.send = lambda *told: (sent.append(time.time()), send(*told))",
         f"began = time.time()\nfor number in range({THOUGHTS}):\n"
-        "    id = recorder.thought(f'thought {number}', root); recorder.score(id, 0.5)\ntook = time.time() - began",
+        "    id = recorder.thought(f'thought {number}', root); recorder.score(id, 0.5)\n"
+        "took = time.time() - began",
     )
     with notebook(lab, browser, "burst", *cells) as book:
         book.run(1)
@@ -230,7 +242,7 @@ def memory(lab: JupyterLab, browser: Browser) -> None:
     cells = (
         f"run = grown({THOUGHTS}).run",
         "explorer = tl.Explorer(run); explorer",
-        "explorer.close(); del explorer; Out.clear(); _ = __ = ___ = None; gc.collect()\n"
+        "explorer.close(); del explorer; get_ipython().displayhook.flush(); gc.collect()\n"
         "resident = int(open('/proc/self/statm').read().split()[1]) * os.sysconf('SC_PAGE_SIZE')",
     )
     kernel: list[float] = []
@@ -255,16 +267,8 @@ def memory(lab: JupyterLab, browser: Browser) -> None:
         )
 
 
-def page(browser: Browser, rounds: int) -> None:
+def page(browser: Browser, run: tl.Run, rounds: int) -> None:
     """The HTML file: its size, and its first paint beside that of a bare canvas."""
-    import asyncio
-
-    import tot_lab as tl
-
-    search = tl.TreeOfThoughts(
-        branch_factor=10, beam_width=100, max_depth=11, solved_threshold=None, min_score=0
-    )
-    run = asyncio.run(tl.Lab("sim/general", runs=None).run(search, tl.general("How far?")))
     with tempfile.TemporaryDirectory() as folder:
         file = run.save_html(Path(folder) / "run.html")
         bare = Path(folder) / "bare.html"

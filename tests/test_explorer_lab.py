@@ -454,7 +454,8 @@ def test_closing_frees_the_browser(notebook):
         book.page.evaluate(
             """() => {
                 const app = document.querySelector(".tl-root").parentElement.explorer;
-                window.kinds = [app.panes[0].picture, app.source.runs[0], app.panes[0].scene].map(Object.getPrototypeOf);
+                const { picture, scene } = app.panes[0];
+                window.kinds = [picture, app.source.runs[0], scene].map(Object.getPrototypeOf);
             }"""
         )
         book.run(2)

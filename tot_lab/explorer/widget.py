@@ -113,8 +113,13 @@ class _Shown:
         self._source = source
         self.known = len(source.lines) if isinstance(source, Run) else source._written
         self.live = isinstance(source, Recorder) and not source._ended
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of what was made of the lines."""
         self.recording = Recording()
         self.lines = self.texts = 0
+        self._chunk: tuple[tuple[int, int], bytes] | None = None
 
     @property
     def id(self) -> str:
@@ -144,13 +149,19 @@ class _Shown:
         """The next batch of what was not told yet."""
         recording = self.read()
         if self.lines < self.known:
-            until = min(self.lines + LINES, self.known)
-            yield {"kind": "lines", "count": self.known}, recording.chunk(self.lines, until)
-            self.lines = until
+            yield {"kind": "lines", "count": self.known}, self.chunk()
+            self.lines = min(self.lines + LINES, self.known)
         elif self.texts < len(recording.nodes):
             texts = next(recording.texts(self.texts))
             yield {"kind": "texts"}, texts
             self.texts += texts_in(texts)
+
+    def chunk(self) -> bytes:
+        """The next lines as they are told. What was made last is kept, for it may be asked for again."""
+        part = (self.lines, min(self.lines + LINES, self.known))
+        if self._chunk is None or self._chunk[0] != part:
+            self._chunk = (part, self.read().chunk(*part))
+        return self._chunk[1]
 
     @property
     def told(self) -> bool:
@@ -193,11 +204,11 @@ class Explorer(anywidget.AnyWidget):
         self._loop: asyncio.AbstractEventLoop | None = None
         with suppress(RuntimeError):
             self._loop = asyncio.get_running_loop()
-        self._wake = threading.Event()
+        self._heard = threading.Event()
         self._context: contextvars.Context | None = None
         self._lab = lab
         self._task: asyncio.Task[Run] | None = None
-        self._heard = self._telling = self._news = False
+        self._telling = self._news = False
         self._stale = self._unlooked = True  # what `_state` and `_facts` tell has changed
         self._failed = ""
         self.branches: list[Run] = []
@@ -338,6 +349,9 @@ class Explorer(anywidget.AnyWidget):
             self.stop()
             super().close()
             self.layout.close()
+            with self._lock:
+                for shown in self._shown:
+                    shown.forget()
             del self.__dict__["_repr_mimebundle_"]  # ipywidgets hides it: closed things are not shown again
 
     def __repr__(self) -> str:
@@ -350,7 +364,6 @@ class Explorer(anywidget.AnyWidget):
         """Tell what is new, soon."""
         with self._lock:
             self._news = True
-            self._wake.set()
             if self._telling or self.comm is None:
                 return
             self._telling = True
@@ -359,13 +372,14 @@ class Explorer(anywidget.AnyWidget):
     def _telling_on(self) -> None:
         """Tell batch after batch until there is nothing new, and for a while until somebody answers."""
         pause = FIRST
+        with self._lock, suppress(KeyError, ValueError):  # what is wrong with a record is said below
+            for shown in self._shown:
+                shown.chunk()  # made while the page is
         while True:
-            if not self._heard:  # a page that is just being made will ask by itself
-                self._wake.clear()
-                self._wake.wait(pause)
+            self._heard.wait(pause)  # a page that is just being made will ask by itself
             began = time.perf_counter()
             with self._lock:
-                if self.comm is None or not (self._news or (not self._heard and pause < LAST)):
+                if self.comm is None or not (self._news or (not self._heard.is_set() and pause < LAST)):
                     self._telling = False
                     return
                 pause = FIRST if self._news else 2 * pause
@@ -378,20 +392,26 @@ class Explorer(anywidget.AnyWidget):
             for content, buffer in messages:
                 self.send(content, [buffer])
             took = time.perf_counter() - began
-            time.sleep(max(1 / RATE, 0 if self._heard else IDLE * took))
+            time.sleep(1 / RATE)
+            self._heard.wait(IDLE * took)
 
     def _messages(self) -> Iterator[tuple[dict[str, Any], bytes]]:
         """The next of what is to be told, at most one batch of each run."""
-        if self._stale or not self._heard:
+        if self._stale or not self._heard.is_set():
             self._stale = False
             yield self._state()
         for which, shown in enumerate(self._shown):
-            if not self._heard:
+            if not self._heard.is_set():
                 shown.lines = shown.texts = 0
             for content, buffer in shown.news():
                 yield {**content, "which": which, "run": shown.id}, buffer
-            self._news |= self._heard and not shown.told
-        if self._heard and self._unlooked and not self._news and not any(shown.live for shown in self._shown):
+            self._news |= self._heard.is_set() and not shown.told
+        if (
+            self._heard.is_set()
+            and self._unlooked
+            and not self._news
+            and not any(shown.live for shown in self._shown)
+        ):
             self._unlooked = False
             yield self._facts()
 
@@ -424,11 +444,12 @@ class Explorer(anywidget.AnyWidget):
             self._hold(strongly=content["count"] > 0)
         elif said == "have":
             with self._lock:
-                self._heard = self._stale = self._unlooked = True
+                self._stale = self._unlooked = True
                 known = {run: (lines, texts) for run, lines, texts in content["runs"]}
                 for shown in self._shown:
                     lines, texts = known.get(shown.id, (0, 0))
                     shown.lines, shown.texts = min(shown.lines, lines), min(shown.texts, texts)
+            self._heard.set()
             self._tell()
         elif said == "stop":
             self.stop()
@@ -478,7 +499,7 @@ class Explorer(anywidget.AnyWidget):
     def _comm_changed(self, change: Any) -> None:
         super()._comm_changed(change)
         if self.comm is not None:
-            self._heard = False
+            self._heard.clear()
             self._stale = True
             self.comm.on_msg(_weakly(self))
 

@@ -250,16 +250,20 @@ export function mount(element, source, { height = 620 } = {}) {
     event.preventDefault();
     keys[key]();
   });
-  changed();
+  if (element.isConnected) show(0); // at once: a frame sooner than asked for
+  else changed();
   return app;
 
+  /** @param {number} now in milliseconds */
+  function show(now) {
+    app.asked = 0;
+    render(now);
+    app.drawn = true;
+    if (app.playing) changed();
+  }
+
   function changed() {
-    app.asked ||= requestAnimationFrame((now) => {
-      app.asked = 0;
-      render(now);
-      app.drawn = true;
-      if (app.playing) changed();
-    });
+    app.asked ||= requestAnimationFrame(show);
   }
 
   /** @param {number} which the second stands where the first does, as a share of its lines */

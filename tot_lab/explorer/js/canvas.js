@@ -84,6 +84,7 @@ export class Picture {
     this.#held = null;
     if (this.#whole || !old || now < 0 || old.recording !== scene.recording) this.fit();
     else this.#look({ x: x + scene.x[now] - old.x[was], y: y + scene.y[now] - old.y[was], kx, ky });
+    this.#paint(); // in this frame: what came is seen a frame sooner
   }
 
   /** Sees everything, and keeps doing so until the view is moved. @param {boolean} [animated] */
