@@ -36,14 +36,14 @@ async def exploring() -> tuple[tl.Run, tl.Run]:
 
 
 def main() -> None:
+    figure = tl.plot_tree(asyncio.run(first_search())).update_layout(width=1100, height=620)
+    run, other = asyncio.run(exploring())
     with browsing() as browser, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        figure = tl.plot_tree(asyncio.run(first_search())).update_layout(width=1100, height=620)
         figure.write_html(folder / "figure.html", config={"displayModeBar": False})
         page = opened(browser, folder / "figure.html", 1100, 620)
         page.wait_for_selector(".js-plotly-plot .point")
         page.screenshot(path=DATA / "first_search.png")
-        run, other = asyncio.run(exploring())
         page = opened(browser, run.save_html(folder / "run.html"), 1400, 800)
         click(page, "0.1")
         page.screenshot(path=DATA / "explorer.png")
@@ -68,13 +68,15 @@ def click(page: Page, id: str) -> None:
     place = page.evaluate(
         """id => {
             const { panes, source } = document.getElementById("tot-lab-explorer").explorer;
-            const { picture } = panes[0], box = picture.canvas.getBoundingClientRect();
-            const { x, y } = picture.placeOf(source.runs[0].indexOf(id));
-            return [box.x + x, box.y + y];
+            const { canvas, camera, scene } = panes[0].picture;
+            const slot = scene.slot[source.runs[0].indexOf(id)], box = canvas.getBoundingClientRect();
+            return [box.x + box.width / 2 + (scene.x[slot] - camera.x) * camera.kx,
+                    box.y + box.height / 2 + (scene.y[slot] - camera.y) * camera.ky];
         }""",
         id,
     )
     page.mouse.click(*place)
+    page.mouse.move(5, 5)
     page.wait_for_timeout(500)
 
 

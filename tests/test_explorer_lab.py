@@ -225,6 +225,24 @@ recorder.end("done", node=ids[-1])"""
     soon(lambda: drawn(book)["nodes"] == tree(book, run="recorder"))
 
 
+def test_what_comes_just_after_a_large_run_was_opened_is_told_at_once(notebook):
+    """While nobody had answered, the explorer once slept twenty times as long as its first telling took."""
+    grown = """
+recorder = tl.Recorder()
+root = recorder.thought("the root")
+for number in range(5000):
+    recorder.score(recorder.thought("t", root), 0.5)
+"""
+    book = notebook("import time\nimport tot_lab as tl", grown, "explorer = tl.Explorer(recorder)\nexplorer")
+    book.run(0)
+    for _ in range(3):
+        book.run(1)
+        book.run(2)
+        soon(lambda: len(drawn(book)["nodes"]) == 5001)
+        book.value("recorder.thought('one more', root)")
+        soon(lambda: "0.5000" in drawn(book)["nodes"], seconds=2)
+
+
 def test_a_page_that_is_loaded_anew_is_told_everything_anew(notebook):
     book = notebook(RUN, SHOW)
     book.run_all()

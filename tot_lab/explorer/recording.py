@@ -282,6 +282,7 @@ def about_of(run: Run) -> dict[str, Any]:
         "budget": run.header.budget,
         "repeat": run.header.repeat,
         "simulated": run.simulated,
+        "parent": run.header.branched.get("run"),
         "path": None if run.path is None else str(run.path),
     }
 

@@ -107,11 +107,12 @@ export function mount(element, source, { height = 620 } = {}) {
   let aligned = null;
   /** @type {import("./theme.js").Theme | null} */
   let theme = null;
+  let paired = false; // whether there were two runs
 
   /** @type {App} */
   const app = {
     source,
-    view: source.runs[1] ? "compare" : "tree",
+    view: "tree",
     step: Infinity,
     following: true,
     playing: null,
@@ -368,7 +369,8 @@ export function mount(element, source, { height = 620 } = {}) {
     const { runs } = source;
     const [first, second] = runs;
     if (!first) return;
-    if (!second && app.view === "compare") app.view = "tree";
+    if (second && !paired) app.view = "compare";
+    paired = !!second;
     const both = app.view === "compare";
     if (app.playing) advance(app.playing, now, first.lines);
     if (app.following) app.step = Infinity;

@@ -25,8 +25,9 @@ export function paneOf(app, which) {
   const caption = h("div.caption");
   const tip = h("div.tip", { hidden: true });
   let [x, y] = [0, 0];
-  const onpointermove = (/** @type {PointerEvent} */ event) => ([x, y] = [event.offsetX, event.offsetY]);
-  const element = h("div.stage", { onpointermove }, canvas, clock, outline.element, caption, tip);
+  const element = h("div.stage", canvas, clock, outline.element, caption, tip);
+  // Before the canvas, which then says what is there.
+  element.addEventListener("pointermove", (event) => ([x, y] = [event.offsetX, event.offsetY]), true);
 
   /** Shows a word where the pointer is. @param {boolean} there @param {() => string[]} words a title and lines */
   function hover(there, words) {
