@@ -2,12 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+JS := tot_lab/explorer/js
+JS_READY := $(JS)/node_modules/.package-lock.json
 
 .PHONY: demo test lint bench clean
 demo: $(READY)          ## the main job: 20 searches, a table, the runs, one HTML report
 	$(BIN)/tot-lab demo
 
-test: $(READY)          ## all tests, the notebooks included
+test: $(READY) $(JS_READY)  ## all tests, the notebooks included
 	-$(BIN)/tot-lab model pull smollm2-135m  # 98 MB, once; without it the tests of a real model are skipped
 	$(BIN)/pytest -n auto --dist loadfile
 
@@ -31,3 +33,6 @@ $(READY): pyproject.toml litellm.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r litellm.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $(READY)
+
+$(JS_READY): $(JS)/package-lock.json
+	-npm ci --silent --prefix $(JS)  # without it the tests of the explorer's sources are skipped

@@ -31,9 +31,9 @@ def done(*command, timeout=200):
 
 @pytest.fixture(scope="module")
 def tools():
-    """The tools that package-lock.json names, from the npm registry."""
+    """The tools that package-lock.json names; `make test` fetches them."""
     if not (JS / "node_modules" / ".package-lock.json").exists():
-        done("npm", "ci", "--no-audit", "--no-fund", timeout=500)
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("needs: npm ci in tot_lab/explorer/js")
 
 
 def test_units():

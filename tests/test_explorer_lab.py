@@ -349,7 +349,7 @@ AXE = ROOT / "tot_lab" / "explorer" / "js" / "node_modules" / "axe-core" / "axe.
 
 def test_axe_finds_nothing(notebook):
     if not AXE.exists():
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("needs axe-core: make build")
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("needs: npm ci in tot_lab/explorer/js")
     compare = (
         "other = await lab.run(search, tl.game24('1 2 3 4'))\nexplorer = tl.Compare(run, other)\nexplorer"
     )
