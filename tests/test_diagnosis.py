@@ -85,7 +85,7 @@ def test_a_good_thought_pruned_by_the_domains_own_reckoning():
     assert not HAND.domain.solvable(HAND, [hopeless])
     made = tree(hopeless)
     (finding,) = made.found("good_pruned")
-    assert finding.text.endswith("right answer; at depth 1 none that stayed could.")
+    assert finding.text.endswith("right answer, and none of those kept at depth 1 could.")
     made = tree(hopeless)
     assert made.found("good_pruned", "(10 - 6) * 5 + 4", node=made.other) == []  # it did no harm
     assert diagnose(tree(hopeless).recorder.run).of("good_pruned") == []  # it may yet come to one

@@ -194,7 +194,7 @@ def _good_pruned(facts: _Facts) -> Iterator[Finding]:
     text = f"{_count(good, 'pruned thought')} could still have led to a right answer"
     lost = _lost_at(facts)
     if lost is not None:
-        text += f"; at depth {lost} none that stayed could"
+        text += f", and none of those kept at depth {lost} could"
     yield Finding("good_pruned", f"{text}.", _of(good))
 
 

@@ -380,7 +380,7 @@ export function mount(element, source, { height = 620 } = {}) {
     if (!both) panes[1].element.remove();
     else if (!panes[1].element.parentNode) face.pictures.append(panes[1].element);
     for (const which of both ? [0, 1] : [0]) {
-      const { name, model, simulated } = runs[which].about;
+      const { about: { name, simulated }, ended } = runs[which];
       const matches = matchesOf(which);
       const only = app.only ? matches?.only : null;
       panes[which].show(
@@ -398,7 +398,7 @@ export function mount(element, source, { height = 620 } = {}) {
             },
         version,
         lookedAt(which),
-        both ? dotted("AB"[which], simulated && "simulated", name, model) : "",
+        both ? dotted("AB"[which], simulated && "simulated", name, `answer: ${ended?.answer || "none"}`) : "",
       );
     }
     face.show(frames[0], matchesOf(which)?.hits, both ? aligned : null, theme);

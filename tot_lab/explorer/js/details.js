@@ -165,7 +165,9 @@ export function panelOf(app) {
     const told = details?.calls[place];
     const said = told && [
       ...told.prompt.map(({ role, content }) => [role, content]),
-      ...(call.answer ? [["thinking", told.thinking], ["error", told.error], ["reply", told.reply]] : []),
+      ...(call.answer
+        ? [["thinking", told.thinking], ["error", told.error], ["reply", told.reply || (told.reply === "" && "(empty)")]]
+        : []),
     ];
     return fold(
       callOf(call),
@@ -290,7 +292,7 @@ export function panelOf(app) {
     renew(thought, [shown, words, facts, findings, children.length, about, links.length], () => [
       h("h2", id, " ", h("span.quiet", fateOf(recording, frame, node))),
       text(words),
-      h("dl", Object.entries(facts).map(([term, said]) => said && [h("dt", term), h("dd", said)])),
+      h("div.facts", Object.entries(facts).map(([term, said]) => said && [h("span.quiet", term), h("span", said)])),
       found(),
       links.map(({ from, to, kind }) =>
         h("p", `${LINKS[kind][+(to === node)]} `, link(which, from === node ? to : from)),
@@ -304,7 +306,8 @@ export function panelOf(app) {
       rows(used.calls, rowOf),
     ]);
     const its = source.marks(which)[id] ?? { verdict: null, note: "" };
-    renew(mark, [shown, its], () => source.mark && markOf(name, its));
+    renew(mark, [shown, its, !source.mark], () =>
+      source.mark ? markOf(name, its) : (its.verdict || its.note) && `Marked: ${dotted(its.verdict, its.note)}`);
     renew(branch, [shown, !!details], () => source.branch && !which && branchOf(id, words));
   }
   return { element, show };

@@ -47,7 +47,7 @@ export function draw(brush, scene, theme, camera, width, height) {
    * @type {[number, string, ...[string, number][]][]} */
   const looks = [
     [0.14, line, [edge, 1]],
-    [0.5, line, [edge, 1]],
+    [0.7, line, [edge, 1]],
     [1, line, [edge, dots ? 0.6 : 1.2]],
     [1, chosen, [chosen, 2]],
     [1, path, [path, dots ? 2 : 3]],

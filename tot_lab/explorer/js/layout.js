@@ -6,7 +6,7 @@
  * What is no tree is not looked for: a scene makes none.
  */
 
-import { between, grouped, integers, max, min } from "./numbers.js";
+import { between, floats, grouped, integers, max, min } from "./numbers.js";
 
 const GOES_ON = 4; // weight of a line to a node with children
 const SPREAD = 2; // room, in widths of the widest level
@@ -36,7 +36,7 @@ const family = (parents) => {
 /** x packed to the left, the root at 0. The names are those of the paper.
  * @param {ReturnType<typeof family>} tree */
 const packed = ({ count, above, starts, children, order }) => {
-  const [prelim, mod, change, shift, x, sums] = Array.from({ length: 6 }, () => new Float64Array(count + 1));
+  const [prelim, mod, change, shift, x, sums] = Array.from({ length: 6 }, () => floats(count + 1));
   const number = integers(count + 1);
   const ancestor = number.map((_, node) => node);
   /** @param {number} node */
@@ -137,7 +137,7 @@ export const tidy = (parents) => {
   // The mirror image: the same tree with its nodes numbered from the other end.
   const right = packed(family(above.map((_, node) => count - 1 - above[count - 1 - node])));
   const x = left.slice(0, count).map((place, node) => (place - right[count - 1 - node]) / 2);
-  const y = new Float64Array(count + 1).fill(-1);
+  const y = floats(count + 1).fill(-1);
   for (const node of order.subarray(1)) y[node] = y[above[node]] + 1;
   return { x: fromZero(x), y: y.subarray(0, count) };
 };
@@ -153,7 +153,7 @@ export const layered = (parents) => {
   // `below[at]` to `below[at + 1]`, a level is one from `levels[depth]` to `levels[depth + 1]`.
   const above = integers(count + 1);
   const below = integers(count + 2);
-  const weight = new Float64Array(count + 1).fill(1);
+  const weight = floats(count + 1).fill(1);
   const levels = [0, 1];
   let [widest, first] = [1, 1];
   for (let at = 0; at <= count; at++) {
@@ -171,10 +171,10 @@ export const layered = (parents) => {
   const room = SPREAD * widest;
   const width = start.reduce((a, b) => max(a, b), 0);
   const scale = min(1, room / (width + 1));
-  const x = new Float64Array(count + 1);
+  const x = floats(count + 1);
   for (let at = 1; at <= count; at++) x[at] = (start[order[at]] - width / 2) * scale;
 
-  const [wanted, weights, lengths] = Array.from({ length: 3 }, () => new Float64Array(widest));
+  const [wanted, weights, lengths] = Array.from({ length: 3 }, () => floats(widest));
   /** Gives a level its best places between the levels above and below. @param {number} level */
   const settle = (level) => {
     const [begin, end] = [levels[level], levels[level + 1]];
@@ -208,7 +208,7 @@ export const layered = (parents) => {
     for (let level = levels.length - 2; level > 0; level--) settle(level);
     for (let level = 1; level < levels.length - 1; level++) settle(level);
   }
-  const places = new Float64Array(count);
+  const places = floats(count);
   for (let at = 1; at <= count; at++) places[order[at]] = x[at];
   return { x: fromZero(places), y };
 };

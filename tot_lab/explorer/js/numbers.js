@@ -41,5 +41,11 @@ export function grouped(keys, count) {
   return { starts, members };
 }
 
+/** So many numbers, each 0. @param {number} [count] @returns {Float64Array<ArrayBuffer>} */
+export const floats = (count = 0) => new Float64Array(count);
+
+/** So many bytes, each 0. @param {number} [count] @returns {Uint8Array<ArrayBuffer>} */
+export const bytes = (count = 0) => new Uint8Array(count);
+
 /** @param {number} value @param {number} least @param {number} most */
 export const between = (value, least, most) => min(max(value, least), most);

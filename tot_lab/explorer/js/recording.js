@@ -10,7 +10,7 @@
  * a node or a line that there is not is -1.
  */
 
-import { between, grouped, grow, integers } from "./numbers.js";
+import { between, bytes, floats, grouped, grow, integers } from "./numbers.js";
 
 /** What can have become of a thought: no decision yet, not readable, or a decision (core/records.py). */
 export const STATES = [
@@ -74,9 +74,9 @@ export class Recording {
   calls = 0;
 
   // Per line. `told` is what it says, shared by all lines that say the same; `row` the call that it asks or answers.
-  kind = new Uint8Array();
+  kind = bytes();
   node = integers();
-  time = new Float64Array();
+  time = floats();
   row = integers();
   /** @type {any[]} */
   told = [];
@@ -95,9 +95,9 @@ export class Recording {
   callLine = integers();
   sentLine = integers();
   replyLine = integers();
-  source = new Uint8Array();
-  input = new Float64Array();
-  output = new Float64Array();
+  source = bytes();
+  input = floats();
+  output = floats();
 
   /** @type {Ended | null} */
   ended = null;
@@ -341,8 +341,8 @@ export class Frame {
   usage = NOTHING;
 
   // Per thought: of each the score, a place in STATES, the lines that told them, the number of children.
-  score = new Float64Array();
-  state = new Uint8Array();
+  score = floats();
+  state = bytes();
   scoredLine = integers();
   decidedLine = integers();
   children = integers();

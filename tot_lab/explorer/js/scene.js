@@ -7,7 +7,7 @@
  * work is linear in the thoughts and nothing recurses.
  */
 
-import { between, ceil, floor, grouped, integers, max, min, round } from "./numbers.js";
+import { between, bytes, ceil, floats, floor, grouped, integers, max, min, round } from "./numbers.js";
 import { layered, tidy } from "./layout.js";
 import { STATES } from "./recording.js";
 import { SHAPES, STEPS } from "./theme.js";
@@ -75,7 +75,7 @@ export class Scene {
 
     // A thought is born after what it hangs on, so the order of birth serves every pass from the top
     // down and, reversed, every pass from the bottom up.
-    const gone = new Uint8Array(total);
+    const gone = bytes(total);
     const sizes = integers(total).fill(1);
     for (let node = 0; node < total; node++) {
       gone[node] = Number((only && !only[node]) || gone[above[node]] || collapsed.has(above[node]));
@@ -110,7 +110,7 @@ export class Scene {
     this.height = greatest(y);
 
     /** Scores, NaN where there is none. */
-    const scores = (this.scores = new Float64Array(nodes.length));
+    const scores = (this.scores = floats(nodes.length));
     nodes.forEach((node, slot) => (scores[slot] = score[node]));
     // The recording has one frame, which moves on: what is needed of it later is copied.
     this.states = nodes.map((node) => state[node]);
@@ -188,7 +188,7 @@ export class Scene {
     const family = familiesOf(above);
     const depth = integers(total);
     above.forEach((parent, node) => (depth[node] = parent < 0 ? 0 : depth[parent] + 1));
-    const open = new Uint8Array(total);
+    const open = bytes(total);
     const widths = integers(total);
     let seen = 1;
     /** @param {number} node */

@@ -11,7 +11,7 @@
  * @typedef {ReturnType<typeof plan>} Plan
  */
 
-import { abs, between, ceil, exp, floor, log10, max, min } from "./numbers.js";
+import { abs, between, bytes, ceil, exp, floats, floor, log10, max, min } from "./numbers.js";
 import { dotted, number, seconds, short } from "./dom.js";
 import { KIND } from "./recording.js";
 
@@ -54,7 +54,7 @@ export function plan(recording) {
   const end = byOrder ? lines : time[lines - 1];
   const from = Float64Array.from(asked, when);
   const to = from.map((_, call) => (replyLine[call] < 0 ? end : when(replyLine[call])));
-  const [state, busy] = [0, 1].map(() => new Uint8Array(calls)); // busy: by lane
+  const [state, busy] = [0, 1].map(() => bytes(calls)); // busy: by lane
   const [lane, before] = [0, 1].map(() => new Int32Array(calls));
   const kinds = new Set();
   /** @type {number[][]} */
@@ -276,7 +276,7 @@ export class Timeline {
     const bar = max(high * 0.85, 1);
     /** @type {(calls: Iterable<number>, draw: (x: number, y: number, end: number, call: number) => void) => void} */
     const sweep = (calls, draw) => {
-      const painted = new Float64Array(tall).fill(LEFT);
+      const painted = floats(tall).fill(LEFT);
       for (const call of calls) {
         const x = across(from[call]);
         const y = TOP + lane[call] * high;

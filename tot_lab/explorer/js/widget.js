@@ -204,12 +204,15 @@ function source(kernel, model) {
     marks: (/** @type {number} */ which) => kernel.facts.marks[which] ?? {},
     exportHtml: () => kernel.question({ kind: "html" }).then((page) => new Blob([page], { type: "text/html" })),
   };
-  const { can } = kernel.state;
-  if (can.mark) {
-    given.mark = (/** @type {string} */ id, /** @type {any} */ mark) => kernel.question({ kind: "mark", id, mark });
+  // What can be done changes as a run ends.
+  const can = {
+    mark: (/** @type {string} */ id, /** @type {any} */ mark) => kernel.question({ kind: "mark", id, mark }),
+    branch: (/** @type {any} */ change) => kernel.question({ kind: "branch", ...change }),
+    stop: () => kernel.say({ kind: "stop" }),
+  };
+  for (const [name, act] of Object.entries(can)) {
+    Object.defineProperty(given, name, { get: () => (kernel.state.can[name] ? act : undefined) });
   }
-  if (can.branch) given.branch = (/** @type {any} */ change) => kernel.question({ kind: "branch", ...change });
-  if (can.stop) given.stop = () => kernel.say({ kind: "stop" });
   return Object.defineProperties(given, {
     runs: { get: () => kernel.runs },
     live: { get: () => kernel.state.live.some(Boolean) },
