@@ -126,3 +126,15 @@ def test_what_is_drawn_first_stands_first_and_is_small(tmp_path):
     assert len(gzip.compress(structure[1].encode())) < 200_000
     assert "no structure" not in structure[1]
     assert structure.end() <= page.index("<script>") < page.index('id="texts-0"')
+
+
+def test_a_page_never_replaces_the_run(tmp_path):
+    made = run(tl.TreeOfThoughts())
+    path = made.save(tmp_path / "run.jsonl")
+    loaded = tl.load(path)
+    before = path.read_bytes()
+    with pytest.raises(FileExistsError, match="the run itself"):
+        loaded.save_html(path)
+    with pytest.raises(FileExistsError, match="the run itself"):
+        save_html(made, path, loaded)
+    assert path.read_bytes() == before

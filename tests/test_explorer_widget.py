@@ -177,3 +177,75 @@ def test_mistakes_are_named():
     with pytest.raises(ValueError, match=r"tl.Explorer\(run, lab=lab\)"):
         wait(explorer.branch("0.0", score=0.5))
     explorer.close()
+
+
+def recorded(recorder):
+    """A small search by hand; its second thought."""
+    step = recorder.thought("a step", recorder.thought("the problem"))
+    return step
+
+
+def test_marks_of_a_search_by_hand_are_kept():
+    recorder = tl.Recorder("by hand")
+    explorer = tl.Explorer(recorder)
+    step = recorded(recorder)
+    with pytest.raises(ValueError, match="when it has ended"):
+        explorer.mark(step, "right")
+    recorder.end("done", node=step)
+    explorer.mark(step, "right", "a note")
+    assert explorer.run.marks[step].note == explorer.marks[step].note == "a note"
+    with pytest.raises(ValueError, match="no second run"):
+        explorer.mark(f"b:{step}", "wrong")
+    explorer.close()
+    late = tl.Explorer(recorder)
+    late.mark(step, "wrong")
+    assert late.marks[step].verdict == "wrong"
+    late.close()
+
+
+def test_shown_again_it_knows_what_came_while_it_was_closed():
+    recorder = tl.Recorder("by hand")
+    explorer = tl.Explorer(recorder)
+    step = recorded(recorder)
+    explorer.close()
+    recorder.thought("unseen", step)
+    explorer._repr_mimebundle_()
+    recorder.thought("seen", step)
+    assert len(explorer.run.tree) == 4
+    explorer.comm.said(kind="have", runs=[])
+    soon(lambda: lines_of(explorer) == len(recorder.lines))
+    explorer.close()
+
+
+def test_who_stops_waiting_does_not_stop_the_search():
+    async def impatient():
+        async def slow(call):
+            await asyncio.sleep(0.05)
+            return "a step" if call.kind == "sample" else "score: 0.5"
+
+        lab = tl.Lab(slow, runs=None)
+        explorer = tl.Explorer(lab.stream(tl.TreeOfThoughts(max_depth=2), tl.general("How long?")))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(explorer.finished(), 0.01)
+        with pytest.raises(ValueError, match="under way"):
+            await explorer.branch("0", score=1.0)
+        run = await explorer.finished()
+        explorer.close()
+        return run.stopped
+
+    assert asyncio.run(impatient()) == "limit:depth"
+
+
+def test_a_thought_of_a_run_that_is_shown_no_more_is_not_selected():
+    async def twice():
+        lab = tl.Lab("sim/game24", runs=None)
+        explorer = tl.Explorer(await lab.run(SEARCH, tl.game24("4 5 6 10")), lab=lab)
+        first = await explorer.branch("0.1", score=1.0)
+        explorer.selected = ["0.1", *(f"b:{node.id}" for node in first.tree)]
+        await explorer.branch("0.0", score=0.0)
+        ids = explorer.selected.ids, explorer.selected.frame.id.tolist()
+        explorer.selected = first.tree["0.1"]
+        explorer.close()
+        return ids
+
+    assert asyncio.run(twice()) == (["0.1"], ["0.1"])

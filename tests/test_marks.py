@@ -135,8 +135,16 @@ def test_marks_are_columns(made):
 
 
 def test_a_search_of_a_persons_own_can_be_marked(tmp_path):
-    with tl.Recorder("own", path=tmp_path / "own") as recorder:
+    with tl.Recorder("own", path=tmp_path / "own.jsonl") as recorder:
         step = recorder.thought("a step", recorder.thought("the problem"))
     recorder.run.mark(step, "right")
     assert recorder.run.marks == {step: Mark("right")}
     assert (tmp_path / "own.marks.json").exists()
+
+
+def test_two_journals_never_share_their_marks(tmp_path):
+    marked, plain = (run(tl.TreeOfThoughts()) for _ in range(2))
+    marked.mark("0.1", "right")
+    marked.save(tmp_path / "a.jsonl")
+    plain.save(tmp_path / "a")
+    assert tl.load(tmp_path / "a.jsonl").marks == {"0.1": Mark("right")}

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from tot_lab.domains import game24_tasks
 from tot_lab.files import write_whole
-from tot_lab.journal import JournalError
 from tot_lab.lab import Lab
 from tot_lab.models import Cache, CacheError, SimGame24
 from tot_lab.models.cache import default_folder
@@ -76,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\ninterrupted; what was finished is kept", file=sys.stderr)
         return 130
-    except (OSError, JournalError, CacheError, ModuleNotFoundError) as error:
+    except (OSError, ValueError, CacheError, ModuleNotFoundError) as error:
         print(f"tot-lab: {error}", file=sys.stderr)
         return 1
 

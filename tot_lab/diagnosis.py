@@ -30,7 +30,7 @@ from tot_lab.core.records import Note
 from tot_lab.core.task import Domain, Task
 from tot_lab.core.tree import Node
 from tot_lab.frames import Asked, calls_of
-from tot_lab.run import Run
+from tot_lab.run import Run, expect_run
 
 COLLAPSED = 0.9
 NEARLY = 0.02
@@ -98,6 +98,7 @@ def diagnose(run: Run) -> Diagnosis:
       state, scored far apart. equal_draws: further draws that never said anything new.
 
     The run need not be finished."""
+    expect_run(run, "diagnose")
     facts = _Facts(run)
     return Diagnosis(finding for look in _LOOKS for finding in look(facts))
 

@@ -36,9 +36,10 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def marks_file(journal: str | os.PathLike[str]) -> Path:
-    """Where the marks of the run in `journal` lie: `a.marks.json` beside `a.jsonl`."""
+    """Where the marks of the run in `journal` lie: `a.marks.json` beside `a.jsonl`. A journal with
+    another ending has a name for them that is no other's."""
     path = Path(journal)
-    return path.with_name(f"{path.name.removesuffix('.jsonl')}.marks.json")
+    return path.with_name(f"{path.stem}.marks.json" if path.suffix == ".jsonl" else f"{path.name}-marks.json")
 
 
 def made(tree: Tree, id: str, verdict: str | None, note: str) -> Mark:

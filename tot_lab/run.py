@@ -354,6 +354,12 @@ class Run:
         return run_html(self)
 
 
+def expect_run(run: object, taker: str) -> None:
+    """A TypeError unless `run` is a run."""
+    if not isinstance(run, Run):
+        raise TypeError(f"{taker} takes a run, not {type(run).__name__}; was `await` forgotten?")
+
+
 def load(path: str | os.PathLike[str]) -> Run:
     """The run in a journal, up to its last whole line.
 

@@ -42,7 +42,11 @@ _STYLE = (
 
 def save_html(run: Run, path: str | os.PathLike[str], other: Run | None = None) -> Path:
     """Write `run` to `path` as one HTML file that opens anywhere, offline; beside `other`, if one is
-    given. An existing file is replaced at once or not at all. Returns the path."""
+    given. An existing file is replaced at once or not at all; the runs' own journals are not. Returns
+    the path."""
+    for shown in filter(None, (run, other)):
+        if shown.path is not None and Path(path).resolve() == shown.path.resolve():
+            raise FileExistsError(f"{path}: this is the run itself; give the page another name")
     return write_whole(path, page(run, *(() if other is None else (other,))))
 
 

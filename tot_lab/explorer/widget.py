@@ -16,6 +16,7 @@ A widget that no page shows any more is held weakly, so that running a cell agai
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextvars
 import json
 import os
@@ -37,7 +38,7 @@ from tot_lab.explorer.recording import Recording, about_of
 from tot_lab.lab import Lab, Stream
 from tot_lab.marks import Mark, Verdict
 from tot_lab.recorder import Recorder
-from tot_lab.run import Run
+from tot_lab.run import Run, expect_run
 
 if TYPE_CHECKING:
     import pandas
@@ -110,9 +111,9 @@ class _Shown:
     """One of the runs that are shown, and how far its lines and texts were told."""
 
     def __init__(self, source: Run | Recorder) -> None:
-        self._source = source
+        self._source = source.run if isinstance(source, Recorder) and source._ended else source
         self.known = len(source.lines) if isinstance(source, Run) else source._written
-        self.live = isinstance(source, Recorder) and not source._ended
+        self.live = isinstance(self._source, Recorder)
         self.forget()
 
     def forget(self) -> None:
@@ -149,19 +150,21 @@ class _Shown:
         """The next batch of what was not told yet."""
         recording = self.read()
         if self.lines < self.known:
-            yield {"kind": "lines", "count": self.known}, self.chunk()
-            self.lines = min(self.lines + LINES, self.known)
+            until, chunk = self.chunk()
+            yield {"kind": "lines", "count": self.known}, chunk
+            self.lines = until
         elif self.texts < len(recording.nodes):
             texts = next(recording.texts(self.texts))
             yield {"kind": "texts"}, texts
             self.texts += texts_in(texts)
 
-    def chunk(self) -> bytes:
-        """The next lines as they are told. What was made last is kept, for it may be asked for again."""
-        part = (self.lines, min(self.lines + LINES, self.known))
+    def chunk(self) -> tuple[int, bytes]:
+        """The next lines as they are told, and the line they go up to. What was made last is kept, for it
+        may be asked for again."""
+        part = (self.lines, min(self.lines + LINES, self.known))  # once: a run grows in another thread
         if self._chunk is None or self._chunk[0] != part:
             self._chunk = (part, self.read().chunk(*part))
-        return self._chunk[1]
+        return part[1], self._chunk[1]
 
     @property
     def told(self) -> bool:
@@ -206,6 +209,8 @@ class Explorer(anywidget.AnyWidget):
             self._loop = asyncio.get_running_loop()
         self._heard = threading.Event()
         self._context: contextvars.Context | None = None
+        if not isinstance(lab, Lab | None):
+            raise TypeError(f"lab must be a Lab, not {lab!r}")
         self._lab = lab
         self._task: asyncio.Task[Run] | None = None
         self._telling = self._news = False
@@ -233,18 +238,22 @@ class Explorer(anywidget.AnyWidget):
             self._shown.append(_Shown(source))
             return
         else:
-            raise TypeError(f"an explorer shows a run, a stream or a recorder, not {source!r}")
+            raise TypeError(
+                f"an explorer shows a run, a stream or a recorder, not {source!r}; was `await` forgotten?"
+            )
         shown = _Shown(recorder)
         self._shown.append(shown)
         here = weakref.ref(self)
 
         def told(batch: Sequence[Line]) -> None:
-            if (explorer := here()) is None or explorer.comm is None:
+            if (explorer := here()) is None:
                 recorder.watchers.remove(told)
                 return
-            explorer._stale |= shown.known == 0 or isinstance(batch[-1].e, Ended)
+            end = isinstance(batch[-1].e, Ended)
+            explorer._stale |= shown.known == 0 or end
             shown.known += len(batch)
-            shown.live = not isinstance(batch[-1].e, Ended)
+            if end:
+                shown.ended(recorder.run)
             explorer._tell()
 
         def ended(task: asyncio.Task[Run]) -> None:
@@ -268,8 +277,9 @@ class Explorer(anywidget.AnyWidget):
         return self._shown[0].run
 
     async def finished(self) -> Run:
-        """The run, once a live one has ended. Raises what a bug in its strategy raised."""
-        return self.run if self._task is None else await self._task
+        """The run, once a live one has ended; of two, the live one. Raises what a bug in its strategy
+        raised. To stop waiting does not stop the search: `stop` does."""
+        return self.run if self._task is None else await asyncio.shield(self._task)
 
     def stop(self) -> None:
         """Cancel a live run; what there is stays."""
@@ -280,20 +290,25 @@ class Explorer(anywidget.AnyWidget):
     def selected(self) -> Selection:
         """What is selected: `.ids`, and `.frame`, their rows of `run.nodes_df()`. Setting it, to ids or to
         a frame with them, moves the view."""
-        return Selection(list(self.ids), [shown.run for shown in self._shown])
+        with self._lock:
+            known = self._known()
+        return Selection([id for id in self.ids if id in known], [shown.run for shown in self._shown])
 
     @selected.setter
     def selected(self, chosen: Iterable[str] | pandas.DataFrame) -> None:
-        ids = [chosen] if isinstance(chosen, str) else list(getattr(chosen, "id", chosen))
+        chosen = getattr(chosen, "id", chosen)  # of a frame, or of a thought
+        ids = [chosen] if isinstance(chosen, str) else list(chosen)
         with self._lock:
-            known = {
-                name + id
-                for name, shown in zip(NAMES, self._shown, strict=False)
-                for id in shown.read().nodes
-            }
+            known = self._known()
         if unknown := [str(id) for id in ids if id not in known]:
             raise ValueError(f"no thought {', '.join(map(repr, unknown))} in this run")
         self.ids = ids
+
+    def _known(self) -> set[str]:
+        """The ids that can be selected."""
+        return {
+            name + id for name, shown in zip(NAMES, self._shown, strict=False) for id in shown.read().nodes
+        }
 
     @traitlets.validate("step")
     def _valid_step(self, proposal: Any) -> int | None:
@@ -318,8 +333,13 @@ class Explorer(anywidget.AnyWidget):
     def mark(self, id: str, verdict: Verdict | None, note: str = "") -> None:
         """Say that a thought is `right` or `wrong`, or a note: see `run.mark`. One of the second run has
         an id that begins with `b:`."""
-        which = int(id.startswith(NAMES[1]))
-        self._shown[which].run.mark(id.removeprefix(NAMES[1]), verdict, note)
+        second = id.startswith(NAMES[1])
+        if second and len(self._shown) == 1:
+            raise ValueError(f"no thought {id!r}: there is no second run")
+        shown = self._shown[second]
+        if shown.live:
+            raise ValueError("marks are kept beside a run: give them when it has ended")
+        shown.run.mark(id.removeprefix(NAMES[1]), verdict, note)
         self._unlooked = True
         self._tell()
 
@@ -328,9 +348,12 @@ class Explorer(anywidget.AnyWidget):
         `lab.branch`); it is shown beside this one and kept in `branches`."""
         if self._lab is None:
             raise ValueError("a branch is searched by a lab: tl.Explorer(run, lab=lab)")
+        if any(shown.live for shown in self._shown):
+            raise ValueError("a run that is shown is still under way: stop() it first, or wait for its end")
         run = await self._lab.branch(self.run, node, **changed)
         with self._lock:
             self.branches.append(run)
+            self.ids = [id for id in self.ids if not id.startswith(NAMES[1])]
             self._shown[1:] = [_Shown(run)]
             self._stale = self._unlooked = True
         self._tell()
@@ -424,7 +447,7 @@ class Explorer(anywidget.AnyWidget):
             "can": {
                 "branch": self._lab is not None and self._loop is not None,
                 "mark": not any(shown.live for shown in self._shown),
-                "stop": self._task is not None,
+                "stop": self._task is not None and not self._task.done(),
             },
         }
         return {"kind": "state"}, json.dumps(state).encode()
@@ -487,9 +510,12 @@ class Explorer(anywidget.AnyWidget):
                 assert self._loop is not None
                 changed = {name: asked[name] for name in ("content", "score") if asked.get(name) is not None}
                 done = asyncio.run_coroutine_threadsafe(self.branch(asked["id"], **changed), self._loop)
-                done.add_done_callback(
-                    lambda done: failed(error) if (error := done.exception()) else self.send(to)
-                )
+
+                def answer(done: concurrent.futures.Future[Run]) -> None:
+                    error = asyncio.CancelledError() if done.cancelled() else done.exception()
+                    failed(error) if error else self.send(to)
+
+                done.add_done_callback(answer)
         except Exception as error:
             failed(error)
 
@@ -534,6 +560,7 @@ class Compare(Explorer):
     a: a run. b: another, or a live one, as for `Explorer`."""
 
     def __init__(self, a: Run, b: Run | Stream | Recorder, *, lab: Lab | None = None) -> None:
+        expect_run(a, "Compare")
         self._second = b
         super().__init__(a, lab=lab)
 

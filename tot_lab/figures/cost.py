@@ -18,7 +18,7 @@ from tot_lab.core.bulk import in_bulk
 from tot_lab.core.records import Line
 from tot_lab.figures.theme import KINDS, Ground, empty, ground, headed, money, number, plain, short, template
 from tot_lab.frames import Asked, calls_of
-from tot_lab.run import Run, Usage, usage_of
+from tot_lab.run import Run, Usage, expect_run, usage_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -52,6 +52,7 @@ class CostInfo(NamedTuple):
 @in_bulk()
 def cost_info(run: Run, by: Literal["kind", "depth"] = "kind") -> CostInfo:
     """What `plot_cost` draws."""
+    expect_run(run, "plot_cost")
     if by not in ("kind", "depth"):
         raise ValueError(f'by is "kind" or "depth", not {by!r}')
     nodes = run.tree.nodes

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tot_lab.figures.theme import KINDS, empty, ending, ground, headed, plain, short, template
-from tot_lab.run import Run
+from tot_lab.run import Run, expect_run
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -45,6 +45,7 @@ class ScoresInfo(NamedTuple):
 
 def scores_info(run: Run) -> ScoresInfo:
     """What `plot_scores` draws."""
+    expect_run(run, "plot_scores")
     below = [node for node in run.tree if node.parent is not None]
     scored = [node for node in below if node.score is not None]
     return ScoresInfo(

@@ -19,7 +19,7 @@ from tot_lab.core.calls import Call, Reply, refused
 from tot_lab.figures.theme import KINDS, Ground, empty, ending, ground, headed, plain, short, template
 from tot_lab.frames import _ways as ways_of
 from tot_lab.frames import calls_of
-from tot_lab.run import Run
+from tot_lab.run import Run, expect_run
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -70,6 +70,7 @@ class TimelineInfo(NamedTuple):
 @in_bulk()
 def timeline_info(run: Run) -> TimelineInfo:
     """What `plot_timeline` draws."""
+    expect_run(run, "plot_timeline")
     calls = calls_of(run)
     ways = ways_of(run)
     line_of: dict[tuple[Any, type], int] = {

@@ -85,6 +85,11 @@ class TreeInfo(NamedTuple):
 @in_bulk()
 def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
     """What `plot_tree` draws. Raises ValueError for no thought at all, and for a graph that is no tree."""
+    if not isinstance(run, Run | Tree) and not hasattr(run, "edges"):
+        raise TypeError(
+            f"a tree is drawn of a run, a Tree or a networkx graph, not {type(run).__name__}; "
+            f"was `await` forgotten?"
+        )
     whole = parts_of(run) if isinstance(run, Run | Tree) else _parts_of_graph(run)
     if not whole.nodes:
         raise ValueError("there is no thought to draw: this run or tree is empty")
@@ -171,11 +176,6 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) ->
     """
     import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it
 
-    if not isinstance(run, Run | Tree) and not hasattr(run, "edges"):
-        raise TypeError(
-            f"plot_tree takes a run, a Tree or a networkx graph, not {type(run).__name__}; "
-            f"was `await` forgotten?"
-        )
     info = tree_info(run)
     shades = ground(dark)
     count = len(info.ids)
