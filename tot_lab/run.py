@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.core.calls import Call, Reply, Wire, refused
 from tot_lab.core.parts import UserFunction, needs_functions, part_of
-from tot_lab.core.records import Ended, Line, Note, Position, Record, canonical
+from tot_lab.core.records import Ended, Line, Note, Position, Record, Thought, canonical
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task
 from tot_lab.core.thinking import Budget
@@ -97,7 +97,8 @@ class Run:
         """The problem in words."""
         if self.header.task:
             return str(self.header.task.get("question", ""))
-        return self.tree.root.text if self.tree.roots else ""
+        thoughts = (line.e for line in self.lines if isinstance(line.e, Thought))
+        return next((thought.text for thought in thoughts), "")
 
     @property
     def name(self) -> str:

@@ -33,7 +33,7 @@ import msgspec
 import traitlets
 from ipywidgets.widgets.widget import _instances
 
-from tot_lab.core.records import Ended, Line
+from tot_lab.core.records import Ended, Line, Thought
 from tot_lab.explorer.recording import Recording, about_of
 from tot_lab.lab import Lab, Stream
 from tot_lab.marks import Mark, Verdict
@@ -379,7 +379,8 @@ class Explorer(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         names = " and ".join(f"{shown.run.name} {shown.run.id}" for shown in self._shown)
-        return f"Explorer of {names}, {len(self.run.tree):,} thoughts (it is drawn where a kernel runs)"
+        count = sum(isinstance(line.e, Thought) for line in self.run.lines)  # no tree is made for it
+        return f"Explorer of {names}, {count:,} thoughts (it is drawn where a kernel runs)"
 
     # What is told to the browser.
 
