@@ -181,8 +181,7 @@ def test_mistakes_are_named():
 
 def recorded(recorder):
     """A small search by hand; its second thought."""
-    step = recorder.thought("a step", recorder.thought("the problem"))
-    return step
+    return recorder.thought("a step", recorder.thought("the problem"))
 
 
 def test_marks_of_a_search_by_hand_are_kept():

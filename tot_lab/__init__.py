@@ -57,15 +57,15 @@ from tot_lab.version import __version__
 
 if TYPE_CHECKING:
     from tot_lab.diagnosis import Diagnosis, Finding, diagnose
-    from tot_lab.explorer import Compare, Explorer
     from tot_lab.explorer.panel import panel
+    from tot_lab.explorer.widget import Compare, Explorer
     from tot_lab.figures import graph_of, plot_cost, plot_icicle, plot_scores, plot_timeline, plot_tree
     from tot_lab.report import report_html
 
 _SHOWN = {
-    "Compare": "tot_lab.explorer",
+    "Compare": "tot_lab.explorer.widget",
     "Diagnosis": "tot_lab.diagnosis",
-    "Explorer": "tot_lab.explorer",
+    "Explorer": "tot_lab.explorer.widget",
     "Finding": "tot_lab.diagnosis",
     "diagnose": "tot_lab.diagnosis",
     "graph_of": "tot_lab.figures",

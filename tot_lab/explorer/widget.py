@@ -252,7 +252,7 @@ class Explorer(anywidget.AnyWidget):
             end = isinstance(batch[-1].e, Ended)
             explorer._stale |= shown.known == 0 or end
             shown.known += len(batch)
-            if end:
+            if end and not isinstance(source, Stream):  # whose task has the run
                 shown.ended(recorder.run)
             explorer._tell()
 

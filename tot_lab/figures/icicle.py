@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tot_lab.core.tree import Tree
-from tot_lab.figures.theme import INK, SCORES, colour, ground, headed, plain, short, template
+from tot_lab.figures.theme import INK, colour, ground, headed, plain, score_axis, short, template
 from tot_lab.figures.tree import TreeInfo, heading_of, tree_info
 from tot_lab.run import Run
 
@@ -128,25 +128,13 @@ def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) 
     if hatched:
         said += "; hatched: " + ", ".join(hatched)
     heading, top = headed(title, [*lines, said], tree.simulated, dark)
-    steps = [(k / (len(SCORES) - 1), shade) for k, shade in enumerate(SCORES)]
     figure.update_layout(
         template=template(dark),
         title=heading,
         uniformtext={"minsize": 9, "mode": "hide"},
         height=top + 24 + max(62 * rows, 180),
         margin={"t": top + 6, "l": 10, "r": 10, "b": 14},
-        coloraxis={
-            "cmin": 0,
-            "cmax": 1,
-            "colorscale": steps,
-            "colorbar": {
-                "title": {"text": "score (0–1)", "side": "right"},
-                "thickness": 12,
-                "len": 0.9,
-                "outlinewidth": 0,
-                "tickvals": [0, 0.25, 0.5, 0.75, 1],
-            },
-        },
+        coloraxis=score_axis(),
     )
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)

@@ -150,12 +150,27 @@ def empty(figure: Any, why: str) -> None:
     )
 
 
+def score_axis() -> dict[str, Any]:
+    """The colours of the scores from 0 to 1, and their bar: Plotly's `coloraxis`."""
+    return {
+        "cmin": 0,
+        "cmax": 1,
+        "colorscale": [(k / (len(SCORES) - 1), shade) for k, shade in enumerate(SCORES)],
+        "colorbar": {
+            "title": {"text": "score (0–1)", "side": "right"},
+            "thickness": 12,
+            "len": 0.7,
+            "outlinewidth": 0,
+            "tickvals": [0, 0.25, 0.5, 0.75, 1],
+        },
+    }
+
+
 def template(dark: bool = False) -> Any:
     """The Plotly template of every figure."""
     import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it
 
     paper, ink, _, edge, grid, *_ = ground(dark)
-    steps = [(k / (len(SCORES) - 1), shade) for k, shade in enumerate(SCORES)]
     axis = {"gridcolor": grid, "zeroline": False, "linecolor": grid, "tickcolor": grid, "automargin": True}
     return go.layout.Template(
         layout={
@@ -163,7 +178,6 @@ def template(dark: bool = False) -> Any:
             "paper_bgcolor": paper,
             "plot_bgcolor": paper,
             "colorway": ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"],
-            "coloraxis": {"colorscale": steps},
             "title": {"x": 0.0, "xref": "paper", "xanchor": "left", "font": {"size": 16}},
             "hoverlabel": {
                 "bgcolor": paper,

@@ -25,6 +25,7 @@ from tot_lab.figures.theme import (
     money,
     number,
     plain,
+    score_axis,
     template,
     wrapped,
 )
@@ -223,17 +224,7 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) ->
         title=title,
         height=top + 90 + min(max(each * levels, 240), 1000),
         margin={"t": top, "l": 10, "r": 10, "b": 56},
-        coloraxis={
-            "cmin": 0,
-            "cmax": 1,
-            "colorbar": {
-                "title": {"text": "score (0–1)", "side": "right"},
-                "thickness": 12,
-                "len": 0.7,
-                "outlinewidth": 0,
-                "tickvals": [0, 0.25, 0.5, 0.75, 1],
-            },
-        },
+        coloraxis=score_axis(),
         legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": 0, "yanchor": "top"},
         hovermode="closest",
     )
