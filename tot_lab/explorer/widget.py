@@ -20,6 +20,7 @@ import concurrent.futures
 import contextvars
 import json
 import os
+import sys
 import threading
 import time
 import weakref
@@ -376,6 +377,10 @@ class Explorer(anywidget.AnyWidget):
                 for shown in self._shown:
                     shown.forget()
             del self.__dict__["_repr_mimebundle_"]  # ipywidgets hides it: closed things are not shown again
+
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ending():  # else the registry of ipywidgets may be gone
+            super().__del__()
 
     def __repr__(self) -> str:
         names = " and ".join(f"{shown.run.name} {shown.run.id}" for shown in self._shown)
