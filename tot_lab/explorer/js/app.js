@@ -401,6 +401,7 @@ export function mount(element, source, { height = 620 } = {}) {
         both ? dotted("AB"[which], simulated && "simulated", name, `answer: ${ended?.answer || "none"}`) : "",
       );
     }
+    if (!app.drawn) return void requestAnimationFrame(changed); // the picture is seen a frame sooner
     face.show(frames[0], matchesOf(which)?.hits, both ? aligned : null, theme);
     legend.show(frames[0]);
     time.show(frames[0]);

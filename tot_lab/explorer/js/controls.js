@@ -11,6 +11,7 @@
 import { callOf } from "./details.js";
 import { brief, button, dotted, h, money, number, press, put, renew, say, seconds } from "./dom.js";
 import { KIND, STATES } from "./recording.js";
+import { SHAPE_OF_STATE } from "./scene.js";
 import { CORNERS, SCORES } from "./theme.js";
 
 /**
@@ -111,9 +112,8 @@ export function timeBar(app) {
   return { element, show };
 }
 
-/** The states as the legend has them, and the place in SHAPES of each. */
+/** The states as the legend has them. */
 const LEGEND = ["solution", "complete", "kept", "pruned", "unread", "failed", "duplicate", "merged", "proposed"];
-const PLACES = [1, 2, 3, 4, 5, 6, 7, 7, 8];
 
 /** The shape at a place in SHAPES. @param {number} place */
 function shapeOf(place) {
@@ -133,9 +133,10 @@ export function legendOf(app) {
     const counts = STATES.map(() => 0);
     for (let node = 0; node < nodes; node++) if (state[node] || recording.parent[node] >= 0) counts[state[node]]++;
     renew(element, counts, () => [
-      LEGEND.map((name, place) => {
-        const count = counts[STATES.indexOf(name)];
-        const face = [shapeOf(PLACES[place]), `${name} ${number(count)}`];
+      LEGEND.map((name) => {
+        const state = STATES.indexOf(name);
+        const count = counts[state];
+        const face = [shapeOf(SHAPE_OF_STATE[state]), `${name} ${number(count)}`];
         return count > 0 && button(face, () => app.find(`state:${name}`), "find these", "flat");
       }),
       h("span.scale", "score 0", scale, "1", h("i.none"), "none"),

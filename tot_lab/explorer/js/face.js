@@ -52,6 +52,7 @@ export function faceOf(app, panel, time, legend) {
     { "aria-label": "help" },
     h("pre", KEYS),
     h("p", "Drag to move; after a click the wheel zooms. Shift adds to the selection. A double click closes, opens."),
+    h("p", "Orange leads to the best, blue to the selected; a dashed ring is an open call."),
     h("p", SYNTAX),
     h("form", { method: "dialog" }, h("button", "close")),
   );

@@ -44,6 +44,7 @@ export function paneOf(app, which) {
   const picture = new Picture(canvas, {
     pick(node, { shiftKey }) {
       outline.element.focus({ preventScroll: true });
+      tip.hidden = true;
       const others = shiftKey ? app.selected[which].filter((one) => one !== node) : [];
       app.select(which, node < 0 ? others : [...others, node]);
     },

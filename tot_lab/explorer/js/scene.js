@@ -41,7 +41,7 @@ export const UNSCORED = STEPS;
 export const BLANK = STEPS + 1;
 
 /** The place in SHAPES of each of STATES; a root of which nothing is decided is the question. */
-const SHAPE_OF_STATE = [8, 5, 3, 4, 2, 7, 7, 6, 1];
+export const SHAPE_OF_STATE = [8, 5, 3, 4, 2, 7, 7, 6, 1];
 
 /** @param {number} state */
 const receding = (state) => [3, 5, 6, 7].includes(state);

@@ -5,6 +5,7 @@
  * text is only ever text: escaped, and without the characters that XML cannot hold.
  */
 
+import { number } from "./dom.js";
 import { draw } from "./draw.js";
 import { round } from "./numbers.js";
 import { SIZE, fitted } from "./scene.js";
@@ -98,8 +99,7 @@ export function svgOf(scene, theme, options = {}) {
   if (seen < scene.count) {
     pen.globalAlpha = 1;
     pen.fillStyle = theme.faint;
-    const [some, all] = [seen, scene.count].map((number) => number.toLocaleString("en"));
-    pen.fillText(`${some} of ${all} thoughts drawn`, width / 2, height - 6);
+    pen.fillText(`${number(seen)} of ${number(scene.count)} thoughts drawn`, width / 2, height - 6);
   }
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" \
 role="img" stroke-linejoin="round" font-family="${escaped(theme.font)}" font-size="${SIZE}" text-anchor="middle">\

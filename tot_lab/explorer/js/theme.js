@@ -131,14 +131,11 @@ export const SCALE = Array.from({ length: STEPS }, (_, step) => {
  * @param {Element} element @returns {Theme} */
 export function themeOf(element) {
   const style = getComputedStyle(element);
-  const brush = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
-  // The canvas knows every way to write a colour.
-  const [paper, raised, ink] = ["layout-color0", "layout-color1", "ui-font-color0"].map((name) => {
-    const value = style.getPropertyValue(`--jp-${name}`).trim();
-    if (value) brush.fillStyle = value;
-    return value && String(brush.fillStyle);
-  });
+  const [paper, raised, ink] = ["layout-color0", "layout-color1", "ui-font-color0"].map((name) =>
+    style.getPropertyValue(`--jp-${name}`).trim());
   if (!paper) return matchMedia("(prefers-color-scheme: dark)").matches ? DARK : LIGHT;
+  // The canvas knows every way to write a colour.
+  const brush = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
   brush.fillStyle = paper;
   brush.fillRect(0, 0, 1, 1);
   const [red, green, blue] = brush.getImageData(0, 0, 1, 1).data;
