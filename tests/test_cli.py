@@ -16,6 +16,7 @@ import pytest
 from support import run
 
 import tot_lab as tl
+from tot_lab.cli import main
 
 ROOT = Path(__file__).parent.parent
 ENV = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
@@ -128,7 +129,55 @@ def test_export_writes_what_the_ending_names(journal, tmp_path):
     assert set(networkx.read_graphml(tmp_path / "a.graphml")) == set(known.tree.nodes)
     assert ElementTree.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
     wrong = tot_lab("export", "a.jsonl", "--to", "a.docx", folder=tmp_path)
-    assert wrong.returncode == 1
+    assert wrong.returncode == 2
     assert "NAME.graphml" in wrong.stderr
     assert "Traceback" not in wrong.stderr
-    assert tot_lab("export", "none.jsonl", "--to", "a.csv", folder=tmp_path).returncode == 1
+
+
+@pytest.mark.parametrize(
+    "command", [("show", "--no-open", "--out", "new.html"), ("export", "--to", "new.csv")]
+)
+@pytest.mark.parametrize(
+    ("name", "holds", "says"),
+    [
+        ("a_folder", None, "a_folder: this is a folder; expected a run's journal"),
+        ("none.jsonl", None, "none.jsonl: there is no such file; expected a run's journal"),
+        ("empty.jsonl", b"", "empty.jsonl, line 1: no whole header; expected a run's journal"),
+        ("table.csv", b"a,b\n1,2\n", "table.csv, line 1: no header; expected a run's journal"),
+        ("other.jsonl", b'{"a": 1}\n', "other.jsonl, line 1: no header; expected a run's journal"),
+        ("picture.png", b"\x89PNG\r\n\x1a\n\x00", "picture.png, line 1: no header; expected a run's journal"),
+    ],
+)
+def test_what_is_no_run_is_said_to_be_none(command, name, holds, says, tmp_path):
+    (tmp_path / "a_folder").mkdir()
+    if holds is not None:
+        (tmp_path / name).write_bytes(holds)
+    done = tot_lab(command[0], name, *command[1:], folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"tot-lab: {says}")
+    assert done.stderr.count("\n") == 1
+    assert "Errno" not in done.stderr
+    assert not [*tmp_path.glob("new.*")]
+
+
+def test_what_cannot_be_written_is_named(journal, tmp_path):
+    (tmp_path / "a.csv").mkdir()
+    done = tot_lab("export", "a.jsonl", "--to", "a.csv", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "tot-lab: a.csv: Is a directory\n")
+
+
+def test_every_command_says_what_it_does(capsys):
+    def helped(*words):
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--help"])
+        assert ended.value.code == 0
+        return capsys.readouterr().out
+
+    named = re.compile(r"^    (\w+)\s{2,}(\S.*)$", re.MULTILINE)
+    commands = [((name,), what) for name, what in named.findall(helped())]
+    for (group,), _ in list(commands):
+        if group in ("cache", "model"):
+            commands += [((group, name), what) for name, what in named.findall(helped(group))]
+    assert len(commands) == 14
+    for words, what in commands:
+        assert f"{what[0].upper()}{what[1:]}" in " ".join(helped(*words).split())

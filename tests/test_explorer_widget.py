@@ -1,6 +1,7 @@
 """The explorer's Python half, with what it sends kept; a browser is in test_explorer_lab.py."""
 
 import asyncio
+import gc
 import json
 import threading
 import time
@@ -12,6 +13,7 @@ from support import Scripted, run, shuffled, wait
 
 import tot_lab as tl
 from tot_lab.explorer.widget import RATE
+from tot_lab.marks import _watchers
 
 SEARCH = tl.TreeOfThoughts(branch_factor=3, beam_width=2)
 TASK = tl.general("How many legs?")
@@ -200,6 +202,35 @@ def test_marks_of_a_search_by_hand_are_kept():
     late.mark(step, "wrong")
     assert late.marks[step].verdict == "wrong"
     late.close()
+
+
+def test_a_mark_given_to_the_run_is_told(tmp_path):
+    made = run(SEARCH)
+    path = made.save(tmp_path / "a.jsonl")
+    other = tl.load(path)
+    for shown, marked in ((made, made), (other, tl.load(path))):
+        explorer = tl.Compare(run(SEARCH), shown)
+        explorer.comm.said(kind="have", runs=[])
+        soon(lambda explorer=explorer: explorer.comm.told("facts") and not explorer._telling)
+        marked.mark("0.1", "wrong", "no")
+        soon(lambda explorer=explorer: len(explorer.comm.told("facts")) == 2)
+        said = {"verdict": "wrong", "note": "no"}
+        assert explorer.comm.told("facts")[-1][2]["marks"] == [{}, {"0.1": said}]
+        run(SEARCH).mark("0.1", "right")
+        assert not explorer._news
+        explorer.close()
+
+
+def test_watching_for_marks_keeps_no_explorer_alive():
+    gc.collect()
+    before = list(_watchers)
+    explorer = tl.Explorer(run(SEARCH))
+    assert len(_watchers) == len(before) + 1
+    explorer.close()
+    soon(lambda: all(thread.name != "explorer" for thread in threading.enumerate()))
+    del explorer
+    gc.collect()
+    assert _watchers == before
 
 
 def test_shown_again_it_knows_what_came_while_it_was_closed():

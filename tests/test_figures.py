@@ -21,7 +21,7 @@ from tot_lab.figures import FIGURES
 from tot_lab.figures.cost import cost_info, plot_cost
 from tot_lab.figures.icicle import icicle_info, plot_icicle
 from tot_lab.figures.scores import FATES, plot_scores, scores_info
-from tot_lab.figures.theme import colour, ending, plain, printable, wrapped
+from tot_lab.figures.theme import colour, ending, label, plain, printable, wrapped
 from tot_lab.figures.timeline import order_of, plot_timeline, timeline_info
 from tot_lab.figures.tree import SHAPES, tree_info
 
@@ -588,6 +588,27 @@ def test_wrapping(text, width, lines):
     assert all(len(row) <= width for row in rows)
     if not rows or not rows[-1].endswith("…"):
         assert "".join("".join(rows).split()) == "".join(printable(text).split())
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "rows"),
+    [
+        ("5 * 4 = 20 (left: 6 10 20)", 8, ["5 * 4 =", "20", "(left:…"]),
+        ("a question", 10, ["a question"]),
+        ("a questionnaire", 8, ["a", "questio…"]),
+        ("(simulated, 301) Check the last step", 8, ["(simula…", "301)", "Check…"]),
+        (
+            "How many legs do three spiders and two ducks have",
+            16,
+            ["How many legs do", "three spiders", "and two ducks…"],
+        ),
+        ("one two three extraordinarily", 8, ["one two", "three", "extraor…"]),
+        ("((4+5)*6-10)=44", 7, ["((4+5)*", "6-10)=4", "4"]),
+        ("三只蜘蛛和两只鸭子一共有多少条腿", 7, ["三只蜘蛛和两只", "鸭子一共有多少", "条腿"]),
+    ],
+)
+def test_labels_are_broken_between_words(text, width, rows):
+    assert label(text, width) == rows
 
 
 @given(st.text())

@@ -317,7 +317,10 @@ def damaged(lines):
     files["empty"] = (b"", "line 1: .*empty")
     files["no whole line"] = (b'{"tot_lab":1', "line 1: no whole header")
     files["binary"] = (bytes(range(256)) * 50, "line 1: no header")
-    files["another format"] = (b'{"a": 1}\n{"b": 2}\n', "line 1: no header of a journal: .*tot_lab")
+    files["another format"] = (
+        b'{"a": 1}\n{"b": 2}\n',
+        "line 1: no header; expected a run's journal: .*tot_lab",
+    )
     files["a list"] = (b"[]\n", "line 1: no header")
     files["bottomless"] = (b"[" * 100_000 + b"\n", "line 1: no header")
     newer = {**json.loads(lines[0]), "tot_lab": 99, "version": "9.9"}

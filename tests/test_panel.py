@@ -107,6 +107,28 @@ def test_meanings_are_the_docstrings_sentences():
     ]  # fmt: skip
 
 
+class ASearchThatHasQuiteALongName(tl.OneAnswer):
+    kind = "long_name_for_the_panel"
+
+
+def test_what_can_be_chosen_is_never_cut():
+    """At half an em a letter, and 3 em for the arrow and the margins."""
+    starts = [
+        *(DEFAULTS.get(kind) or kind() for kind in EXPORTED),
+        tl.BestOf(strategy=ASearchThatHasQuiteALongName()),
+    ]
+    boxes = [
+        control.widget for start in starts for control in Form(type(start), lambda: None, start).controls
+    ]
+    lists = [box for box in boxes if type(box).__name__ == "Dropdown"]
+    assert "ASearchThatHasQuiteALongName" in lists[-2].options
+    for box in lists:
+        width, label = (
+            float(size.removesuffix("em")) for size in (box.layout.width, box.style.description_width)
+        )
+        assert width - label - 3 >= 0.5 * max(map(len, box.options)), box.options
+
+
 def test_controls_are_of_the_fields_types_and_ranges():
     controls = {control.name: control for control in Form(tl.TreeOfThoughts, lambda: None).controls}
     kinds = {name: type(control.widget).__name__ for name, control in controls.items()}

@@ -1,7 +1,8 @@
 """`tot-lab`: what can be had from a shell.
 
 Rule: a command does one thing a person wants, says where it put what it made, and overwrites
-nothing but its own report.
+nothing but its own report. The exit code is 2 when what was named is of no use, 1 when
+something else went wrong.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import webbrowser
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tot_lab.domains import game24_tasks
 from tot_lab.files import write_whole
+from tot_lab.journal import JournalError
 from tot_lab.lab import Lab
 from tot_lab.models import Cache, CacheError, SimGame24
 from tot_lab.models.cache import default_folder
@@ -43,29 +45,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"tot-lab {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    demo = commands.add_parser("demo", help="run 20 searches on a simulated model and write a report")
+    demo = _command(commands, "demo", "run 20 searches on a simulated model and write a report")
     demo.add_argument("folder", nargs="?", default="demo", type=Path, help="where to write (default: demo)")
-    notebooks = commands.add_parser("notebooks", help="copy the notebooks and their data")
+    notebooks = _command(commands, "notebooks", "copy the notebooks and their data")
     notebooks.add_argument("folder", type=Path, metavar="DIR", help="where to copy them")
-    replay = commands.add_parser("replay", help="make runs again with no model, and compare every record")
+    replay = _command(commands, "replay", "make runs again with no model, and compare every record")
     _add_runs(replay)
     _add_cache(replay, "take the replies from this cache; without it, from the runs themselves")
-    show = commands.add_parser("show", help="look into a run, or into two side by side, in the browser")
+    show = _command(commands, "show", "look into a run, or into two side by side, in the browser")
     show.add_argument("run", type=Path, metavar="RUN", help="a run's journal")
     show.add_argument("other", type=Path, nargs="?", metavar="OTHER", help="another, to compare")
     show.add_argument(
         "--out", type=Path, metavar="FILE", help="keep the page here (default: a temporary file)"
     )
     show.add_argument("--no-open", action="store_true", help="only write the page")
-    export = commands.add_parser("export", help="write a run in another form")
+    export = _command(commands, "export", "write a run in another form")
     export.add_argument("run", type=Path, metavar="RUN", help="a run's journal")
     export.add_argument("--to", type=Path, required=True, metavar="FILE", help=f"what to write: {_endings()}")
-    _add_cache_commands(commands.add_parser("cache", help="the answers that are known"))
-    model = commands.add_parser("model", help="models that run on this machine")
-    pull = model.add_subparsers(dest="action", required=True, metavar="ACTION").add_parser(
-        "pull", help="fetch a model's weights, once"
-    )
-    pull.add_argument("name", choices=sorted(KNOWN), help="which")
+    _add_cache_commands(_command(commands, "cache", "the answers that are known"))
+    model = _command(commands, "model", "models that run on this machine")
+    actions = model.add_subparsers(dest="action", required=True, metavar="ACTION")
+    pulled = _command(actions, "pull", "fetch a model's weights, once")
+    pulled.add_argument("name", choices=sorted(KNOWN), help="which")
     asked = parser.parse_args(argv)
     try:
         return int(_COMMANDS[asked.command](asked) or 0)
@@ -76,8 +77,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\ninterrupted; what was finished is kept", file=sys.stderr)
         return 130
     except (OSError, ValueError, CacheError, ModuleNotFoundError) as error:
-        print(f"tot-lab: {error}", file=sys.stderr)
-        return 1
+        said = str(error)
+        if isinstance(error, OSError) and error.filename:  # without the system's number
+            said = f"{error.filename2 or error.filename}: {error.strerror}"
+        print(f"tot-lab: {said}", file=sys.stderr)
+        return 2 if isinstance(error, _Unusable) else 1
+
+
+class _Unusable(ValueError):
+    """What was named is not what the command takes."""
+
+
+def _command(commands: Any, name: str, what: str) -> argparse.ArgumentParser:
+    """One more command, with one line of help wherever it is shown."""
+    made: argparse.ArgumentParser = commands.add_parser(
+        name, help=what, description=f"{what[0].upper()}{what[1:]}."
+    )
+    return made
 
 
 def _add_runs(parser: argparse.ArgumentParser) -> None:
@@ -92,19 +108,19 @@ def _add_cache(parser: argparse.ArgumentParser, what: str = "which (default: you
 
 def _add_cache_commands(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    _add_cache(actions.add_parser("stats", help="what it holds"))
-    _add_cache(actions.add_parser("verify", help="look whether every entry is what was written"))
-    export = actions.add_parser("export", help="write the calls that given runs used to one file")
+    _add_cache(_command(actions, "stats", "what it holds"))
+    _add_cache(_command(actions, "verify", "look whether every entry is what was written"))
+    export = _command(actions, "export", "write the calls that given runs used to one file")
     export.add_argument("file", type=Path, help="what to write, NAME.jsonl.gz")
     _add_runs(export)
     _add_cache(export)
-    taken = actions.add_parser("import", help="take in a file that was exported, after checking it")
+    taken = _command(actions, "import", "take in a file that was exported, after checking it")
     taken.add_argument("file", type=Path)
     _add_cache(taken)
-    merged = actions.add_parser("merge", help="take in another cache")
+    merged = _command(actions, "merge", "take in another cache")
     merged.add_argument("folder", type=Path)
     _add_cache(merged)
-    pruned = actions.add_parser("prune", help="forget every call that none of the given runs used")
+    pruned = _command(actions, "prune", "forget every call that none of the given runs used")
     _add_runs(pruned)
     _add_cache(pruned)
     pruned.add_argument("--yes", action="store_true", help="really do it; else it is only counted")
@@ -128,7 +144,7 @@ def _replay(asked: argparse.Namespace) -> int:
     other = 0
     for path in _journals(asked.runs):
         try:
-            replay = asyncio.run(load(path).replay(cache=cache))
+            replay = asyncio.run(_run(path).replay(cache=cache))
         except (OSError, ValueError, LookupError, CacheError) as error:
             identical, said = False, str(error)
         else:
@@ -142,7 +158,7 @@ def _replay(asked: argparse.Namespace) -> int:
 def _show(asked: argparse.Namespace) -> None:
     from tot_lab.explorer.page import save_html  # noqa: PLC0415
 
-    run, other = load(asked.run), load(asked.other) if asked.other else None
+    run, other = _run(asked.run), _run(asked.other) if asked.other else None
     out = asked.out or Path(tempfile.mkdtemp(prefix="tot-lab-")) / f"{asked.run.stem}.html"
     page = save_html(run, out, other).resolve()
     if asked.no_open or not webbrowser.open(page.as_uri()):
@@ -153,8 +169,8 @@ def _export(asked: argparse.Namespace) -> None:
     """The run in the form that the file's ending names."""
     write = _FORMS.get(asked.to.suffix)
     if write is None:
-        raise OSError(f"{asked.to}: a run is exported to {_endings()}")
-    write(load(asked.run), asked.to)
+        raise _Unusable(f"{asked.to}: a run is exported to {_endings()}")
+    write(_run(asked.run), asked.to)
     print(asked.to)
 
 
@@ -197,13 +213,13 @@ def _cache(asked: argparse.Namespace) -> int:
         print("\n".join(wrong) or f"{cache.path}: every entry is what was written")
         return int(bool(wrong))
     elif asked.action == "export":
-        runs = [load(path) for path in _journals(asked.runs)]
+        runs = [_run(path) for path in _journals(asked.runs)]
         print(f"{asked.file}: {export_calls(asked.file, runs, cache):,} calls of {len(runs)} runs")
     elif asked.action in ("import", "merge"):
         new, known = take_in(cache, _existing(asked.file if asked.action == "import" else asked.folder))
         print(f"{cache.path}: {new:,} new calls, {known:,} were there already")
     else:
-        kept = used([load(path) for path in _journals(asked.runs)])
+        kept = used([_run(path) for path in _journals(asked.runs)])
         if asked.cache is None:
             print("This cache is shared by all your projects: what their runs used goes too.")
         gone = prune(cache, kept, really=asked.yes)
@@ -237,6 +253,23 @@ def _journals(paths: Sequence[Path]) -> list[Path]:
     if not found:
         raise FileNotFoundError(f"no runs in {', '.join(map(str, paths))}")
     return found
+
+
+def _run(path: Path) -> Run:
+    """The run in a journal that a person named."""
+    try:
+        return load(path)
+    except OSError as error:
+        wrong = (
+            "there is no such file"
+            if isinstance(error, FileNotFoundError)
+            else "this is a folder"
+            if isinstance(error, IsADirectoryError)
+            else f"it cannot be read ({error.strerror})"
+        )
+        raise _Unusable(f"{path}: {wrong}; expected a run's journal, NAME.jsonl") from None
+    except JournalError as error:
+        raise _Unusable(error) from None
 
 
 async def run_demo(folder: Path) -> None:

@@ -86,7 +86,9 @@ def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]
     end = data.rfind(b"\n") + 1  # what stands behind it was cut off by a kill
     first = data.find(b"\n", 0, end) + 1
     if first == 0:
-        raise JournalError(f"{path}, line 1: no whole header; this is no journal, or an empty one")
+        raise JournalError(
+            f"{path}, line 1: no whole header; expected a run's journal, and this is none, or an empty one"
+        )
     try:
         schema = msgspec.json.decode(data[:first])
         if isinstance(schema, dict) and isinstance(schema.get("tot_lab"), int) and schema["tot_lab"] > SCHEMA:
@@ -96,7 +98,7 @@ def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]
             )
         header = _header_decoder.decode(data[:first])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise JournalError(f"{path}, line 1: no header of a journal: {error}") from None
+        raise JournalError(f"{path}, line 1: no header; expected a run's journal: {error}") from None
     try:
         return header, line_decoder.decode_lines(data[first:end]), end
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

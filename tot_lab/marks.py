@@ -1,13 +1,15 @@
 """What a person says of a run's thoughts: right, wrong, a note.
 
 Rule: marks are no part of the record, which stays as it happened; they lie beside it, in one small
-file that is checked when it is read and written whole at once.
+file that is checked when it is read and written whole at once. Who shows a run is told when its marks
+change, whoever changed them: two holders of one run share its file, not its object.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -33,6 +35,22 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     marks_schema: int
     run: str
     marks: dict[str, Mark]
+
+
+_watchers: list[weakref.WeakMethod[Callable[[str], None]]] = []
+
+
+def watch(told: Callable[[str], None]) -> None:
+    """From now on call `told`, a method, with the id of a run whose marks have changed, in the thread that
+    changed them. Its object is not kept alive."""
+    _watchers.append(weakref.WeakMethod(told, _watchers.remove))
+
+
+def changed(run: str) -> None:
+    """Tell who watches that this run's marks have changed."""
+    for watcher in tuple(_watchers):
+        if (told := watcher()) is not None:
+            told(run)
 
 
 def marks_file(journal: str | os.PathLike[str]) -> Path:

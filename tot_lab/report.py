@@ -26,11 +26,11 @@ from tot_lab.figures.theme import (
     LINKS,
     PATH,
     colour,
+    label,
     money,
     number,
     printable,
     short,
-    wrapped,
 )
 from tot_lab.figures.tree import MOST, SHAPES, TreeInfo, arc, label_width, plot_tree, tree_info
 from tot_lab.files import write_whole
@@ -200,7 +200,7 @@ def tree_svg(run: Run, *, background: str | None = None) -> str:
     def at(x: float, y: float) -> tuple[float, float]:
         return side + x * step, top + y * rise
 
-    texts = [wrapped(" ".join(text.split()), labels, 3) if labels else [] for text in info.texts]
+    texts = [label(text, labels) if labels else [] for text in info.texts]
     places = [at(x, y) for x, y in zip(info.x.tolist(), info.depth.tolist(), strict=True)]
     drawn = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '

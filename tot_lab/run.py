@@ -23,7 +23,7 @@ from tot_lab.core.tree import Node, Tree
 from tot_lab.driver import Driver
 from tot_lab.edits import Edits
 from tot_lab.journal import Header, JournalError, read_journal, write_journal
-from tot_lab.marks import Mark, Verdict, made, read_marks, write_marks
+from tot_lab.marks import Mark, Verdict, changed, made, read_marks, write_marks
 from tot_lab.models import Cache, model_named
 from tot_lab.models.gateway import identity_of, settings_of
 from tot_lab.models.keys import Request, in_order, key_of, request_of
@@ -253,8 +253,8 @@ class Run:
 
     def mark(self, id: str, verdict: Verdict | None, note: str = "") -> None:
         """Say that a thought is `right` or `wrong`, or only a note; it replaces what was said of it, and
-        None without a note takes it back. It is kept at once, in memory for a run that has no file.
-        An unknown thought is a ValueError."""
+        None without a note takes it back. It is kept at once, in memory for a run that has no file, and
+        seen in an explorer of the run. An unknown thought is a ValueError."""
         mark, marks = made(self.tree, id, verdict, note), self.marks
         marks.pop(id, None)
         if mark != Mark():
@@ -263,6 +263,7 @@ class Run:
             self._marks = marks
         else:
             write_marks(self.path, self.id, marks)
+        changed(self.id)
 
     def save_html(self, path: str | os.PathLike[str]) -> Path:
         """Write it as one HTML file that opens anywhere, offline: the explorer over its record. An

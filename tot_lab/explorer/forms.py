@@ -244,13 +244,15 @@ class Choice(Control):
         self.start = start
         self.kinds = {kind.__name__: kind for kind in kinds}
         self.forms: dict[str, Form] = {}
+        names = [*(["none"] if self.takes.optional else []), *self.kinds]
+        needed = 15.5 + 0.57 * max(map(len, names))  # the label and the arrow, and a letter's usual width
         return ipywidgets.Dropdown(
-            options=[*(["none"] if self.takes.optional else []), *self.kinds],
+            options=names,
             value="none" if start is None else type(start).__name__,
             description=self.name,
             tooltip=self.meaning,
             style=LABEL,
-            layout={"width": WIDTH},
+            layout={"width": f"{needed:.1f}em", "min_width": WIDTH},
         )
 
     @property

@@ -37,7 +37,7 @@ from ipywidgets.widgets.widget import _instances
 from tot_lab.core.records import Ended, Line, Thought
 from tot_lab.explorer.recording import Recording, about_of
 from tot_lab.lab import Lab, Stream
-from tot_lab.marks import Mark, Verdict
+from tot_lab.marks import Mark, Verdict, watch
 from tot_lab.recorder import Recorder
 from tot_lab.run import Run, expect_run
 
@@ -222,6 +222,7 @@ class Explorer(anywidget.AnyWidget):
         self._shown: list[_Shown] = []
         self._show(run)
         super().__init__()
+        watch(self._marked)
         self._tell()
 
     def _show(self, source: Run | Stream | Recorder) -> None:
@@ -341,8 +342,11 @@ class Explorer(anywidget.AnyWidget):
         if shown.live:
             raise ValueError("marks are kept beside a run: give them when it has ended")
         shown.run.mark(id.removeprefix(NAMES[1]), verdict, note)
-        self._unlooked = True
-        self._tell()
+
+    def _marked(self, run: str) -> None:
+        if any(shown.id == run for shown in self._shown):
+            self._unlooked = True
+            self._tell()
 
     async def branch(self, node: str, **changed: Any) -> Run:
         """A new run that is this one up to the thought `node`, and searched anew from there (see

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.records import Line
-from tot_lab.figures.theme import KINDS, Ground, empty, ground, headed, money, number, plain, short, template
+from tot_lab.figures.theme import KINDS, empty, ground, headed, money, number, plain, short, template
 from tot_lab.frames import Asked, calls_of
 from tot_lab.run import Run, Usage, expect_run, usage_of
 
@@ -29,7 +29,13 @@ MOST = 2000
 GROUPS = 30
 """Kinds or depths of which each has a bar."""
 
-AMOUNTS = ("input_tokens", "output_tokens", "cost", "paid")
+AMOUNTS = {
+    "input_tokens": ("tokens in", KINDS[4]),
+    "output_tokens": ("tokens out", KINDS[0]),
+    "cost": ("cost if each call were paid", KINDS[1]),
+    "paid": ("really paid", KINDS[2]),
+}
+"""What is drawn of `Usage`, in words, and its colour."""
 
 
 class CostInfo(NamedTuple):
@@ -75,12 +81,8 @@ def cost_info(run: Run, by: Literal["kind", "depth"] = "kind") -> CostInfo:
     names = (
         sorted(lines, key=lambda name: int(name) if name.isdigit() else math.inf) if by == "depth" else lines
     )
-    columns = {
-        name: np.array(
-            [math.nan if (amount := getattr(u, name)) is None else amount for _, u in used], dtype=float
-        )
-        for name in AMOUNTS
-    }
+    # numpy makes nan of None.
+    columns = {name: np.array([getattr(u, name) for _, u in used], dtype=float) for name in AMOUNTS}
     return CostInfo(
         np.array([moment for moment, _ in used], dtype=np.float64),
         **columns,
@@ -102,73 +104,34 @@ def plot_cost(run: Run, *, by: Literal["kind", "depth"] = "kind", dark: bool = F
     from plotly.subplots import make_subplots  # noqa: PLC0415  a run's repr uses this file without it
 
     info = cost_info(run, by)
-    shades = ground(dark)
-    figure = make_subplots(
-        rows=2,
-        cols=2,
-        column_widths=[0.62, 0.38],
-        shared_xaxes="columns",
-        vertical_spacing=0.09,
-        horizontal_spacing=0.11,
-    )
-    looks = {
-        "input_tokens": ("tokens in", KINDS[4]),
-        "output_tokens": ("tokens out", KINDS[0]),
-        "cost": ("cost if each call were paid", KINDS[1]),
-        "paid": ("really paid", KINDS[2]),
-    }
-    notes = []
-    coarsest = 1  # calls of one point
+    spacing = {"vertical_spacing": 0.09, "horizontal_spacing": 0.11}
+    figure = make_subplots(2, 2, column_widths=[0.62, 0.38], shared_xaxes="columns", **spacing)
+    curves = {name: _curve(info, name) for name in AMOUNTS}
     labels, groups = _bars_of(info.groups)
-    for name, (words, shade) in looks.items():
-        row = 1 if "tokens" in name else 2
-        amounts: NDArray[np.float64] = getattr(info, name)
-        known = np.flatnonzero(~np.isnan(amounts))
-        every = max(1, -(-len(known) // MOST))
-        points = np.unique([*range(0, len(known), every), len(known) - 1]) if len(known) else known
+    for name, (words, shade) in AMOUNTS.items():
+        both = {"name": words, "legendgroup": name, "row": 1 if "tokens" in name else 2}
         figure.add_scatter(
-            x=np.append(0.0, info.answered[known][points]),
-            y=np.append(0.0, np.cumsum(amounts[known])[points]) if len(known) else [None],
+            x=curves[name].x,
+            y=curves[name].y,
             mode="lines",
             line={"shape": "hv", "color": shade, "width": 2.5, "dash": "dot" if name == "paid" else "solid"},
-            name=words,
-            legendgroup=name,
             hovertemplate=f"%{{y:,}} {words}<br>after %{{x:.3g}} s<extra></extra>",
-            row=row,
             col=1,
+            **both,
         )
         figure.add_bar(
             x=labels,
             y=[getattr(usage, name) for usage in groups],
             marker={"color": shade},
-            name=words,
-            legendgroup=name,
             showlegend=False,
             hovertemplate=f"%{{x}}: %{{y:,}} {words}<extra></extra>",
-            row=row,
             col=2,
+            **both,
         )
-        if len(known) < len(amounts):
-            what = (
-                "for none of the calls" if not len(known) else f"for {len(known):,} of {len(amounts):,} calls"
-            )
-            notes.append(f"{words}: known {what}")
-        coarsest = max(coarsest, every)
-    if coarsest > 1:
-        notes.append(f"curves: one point for {coarsest:,} calls")
-    _unknown(figure, info, labels, groups, shades)
+    _unknown(figure, info, labels, groups, ground(dark).faint)
     if not info.groups:
         empty(figure, "no call was answered")
-    total = info.total
-    said = [
-        short(f"{run.name}  ·  {run.question}", 120),
-        f"{total.calls:,} calls  ·  {number(total.input_tokens)} tokens in, {number(total.output_tokens)} out"
-        f"  ·  cost {money(total.cost)}, paid {money(total.paid)}",
-        "  ·  ".join(notes),
-        f"the last bar holds all of the other {len(info.groups) - GROUPS + 1:,}"
-        if len(info.groups) > GROUPS
-        else "",
-    ]
+    said = [short(f"{run.name}  ·  {run.question}", 120), *_notes(info, curves)]
     title, top = headed(["Tokens and cost"], said, run.simulated, dark)
     figure.update_layout(
         template=template(dark),
@@ -184,11 +147,48 @@ def plot_cost(run: Run, *, by: Literal["kind", "depth"] = "kind", dark: bool = F
     figure.update_xaxes(type="category", showgrid=False, col=2)
     what = "depth of the thought asked for (steps)" if by == "depth" else "kind of call"
     figure.update_xaxes(title=what, row=2, col=2)
-    figure.update_yaxes(title="tokens, summed", rangemode="tozero", row=1, col=1)
-    figure.update_yaxes(title="USD, summed", rangemode="tozero", tickprefix="$", row=2, col=1)
-    figure.update_yaxes(title="tokens", rangemode="tozero", row=1, col=2)
-    figure.update_yaxes(title="USD", rangemode="tozero", tickprefix="$", row=2, col=2)
+    for col, summed in ((1, ", summed"), (2, "")):
+        figure.update_yaxes(title=f"tokens{summed}", rangemode="tozero", row=1, col=col)
+        figure.update_yaxes(title=f"USD{summed}", rangemode="tozero", tickprefix="$", row=2, col=col)
     return figure
+
+
+class _Curve(NamedTuple):
+    """When, and what had been used by then. known: calls of which it is known; every: calls of a point."""
+
+    x: Any
+    y: Any
+    known: int
+    every: int
+
+
+def _curve(info: CostInfo, name: str) -> _Curve:
+    amounts: NDArray[np.float64] = getattr(info, name)
+    known = np.flatnonzero(~np.isnan(amounts))
+    if not len(known):
+        return _Curve([0.0], [None], 0, 1)
+    every = -(-len(known) // MOST)
+    points = np.unique([*range(0, len(known), every), len(known) - 1])
+    summed = np.cumsum(amounts[known])[points]
+    return _Curve(np.append(0.0, info.answered[known][points]), np.append(0.0, summed), len(known), every)
+
+
+def _notes(info: CostInfo, curves: dict[str, _Curve]) -> list[str]:
+    total, count = info.total, len(info.answered)
+    notes = [
+        f"{AMOUNTS[name][0]}: known for {f'{known:,} of {count:,}' if known else 'none of the'} calls"
+        for name, (*_, known, _) in curves.items()
+        if known < count
+    ]
+    if (coarsest := max(curve.every for curve in curves.values())) > 1:
+        notes.append(f"curves: one point for {coarsest:,} calls")
+    others = len(info.groups) - GROUPS + 1
+    return [
+        f"{total.calls:,} calls  ·  {number(total.input_tokens)} tokens in, {number(total.output_tokens)} out"
+        f"  ·  cost {money(total.cost)}, paid {money(total.paid)}",
+        "  ·  ".join(notes),
+        f"the last bar holds all of the other {others:,}" if others > 1 else "",
+    ]
 
 
 def _bars_of(groups: dict[str, Usage]) -> tuple[list[str], list[Usage]]:
@@ -205,32 +205,24 @@ def _bars_of(groups: dict[str, Usage]) -> tuple[list[str], list[Usage]]:
     return [*labels[: GROUPS - 1], "others"], [*usage[: GROUPS - 1], Usage(*summed)]
 
 
-def _unknown(
-    figure: go.Figure, info: CostInfo, labels: list[str], groups: list[Usage], shades: Ground
-) -> None:
+def _unknown(figure: go.Figure, info: CostInfo, labels: list[str], groups: list[Usage], faint: str) -> None:
     """Where a bar or a curve would be, had its amount been known."""
-    kinds = ((1, AMOUNTS[:2], "tokens", "no tokens"), (2, AMOUNTS[2:], "price", "all of it costs nothing"))
+    kinds = (
+        (1, ("input_tokens", "output_tokens"), "tokens", "no tokens"),
+        (2, ("cost", "paid"), "price", "all of it costs nothing"),
+    )
+    font = {"size": 11, "color": faint}
+    upright = {"textangle": -90, "yanchor": "bottom", "showarrow": False, "font": font}
     for row, names, what, nothing in kinds:
-        font = {"size": 11, "color": shades.faint}
         for label, usage in zip(labels, groups, strict=True):
             if any(getattr(usage, name) is None for name in names):
-                figure.add_annotation(
-                    x=label,
-                    y=0,
-                    text="unknown",
-                    textangle=-90,
-                    yanchor="bottom",
-                    showarrow=False,
-                    font=font,
-                    row=row,
-                    col=2,
-                )
+                figure.add_annotation(x=label, y=0, text="unknown", **upright, row=row, col=2)
         amounts = np.concatenate([getattr(info, name) for name in names])
         if amounts.size and not np.nansum(amounts):
             none = f"{what} unknown: the model does not say" if np.isnan(amounts).any() else nothing
             axis = "" if row == 1 else "3"
             figure.add_annotation(
                 **{"x": 0.5, "xref": f"x{axis} domain", "y": 0.5, "yref": f"y{axis} domain"},
-                **{"text": none, "showarrow": False, "font": {"size": 13, "color": shades.faint}},
+                **{"text": none, "showarrow": False, "font": {"size": 13, "color": faint}},
             )
             figure.update_yaxes(range=[0, 1], tickvals=[0], row=row)

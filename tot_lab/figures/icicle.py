@@ -5,13 +5,25 @@ Rule: of the same tree, part and colours as `plot_tree`: what does not fit is le
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tot_lab.core.tree import Tree
-from tot_lab.figures.theme import INK, colour, ground, headed, plain, score_axis, short, template
+from tot_lab.figures.theme import (
+    INK,
+    LIGHT,
+    Ground,
+    colour,
+    ground,
+    headed,
+    plain,
+    score_axis,
+    short,
+    template,
+)
 from tot_lab.figures.tree import TreeInfo, heading_of, tree_info
 from tot_lab.run import Run
 
@@ -61,73 +73,31 @@ def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) 
 
     info = icicle_info(run)
     tree = info.tree
-    shades = ground(dark)
-    several = int((tree.parents == -1).sum()) > 1
-    places = [str(place) for place in range(len(tree.ids))]
-    above = [str(parent) if parent >= 0 else "top" if several else "" for parent in tree.parents.tolist()]
-    fill = [
-        shades.paper if shape == "question" else shades.unscored if np.isnan(score) else colour(float(score))
-        for shape, score in zip(tree.shape, tree.score, strict=True)
-    ]
-    labels = [plain(short(text, 60)) for text in tree.texts]
-    hover = ["<br>".join(map(plain, details)) for details in tree.details]
-    ink = [
-        shades.ink if shape == "question" else "white" if (score < 0.6 or (dark and np.isnan(score))) else INK
-        for shape, score in zip(tree.shape, tree.score, strict=True)
-    ]
-    width = np.where(tree.on_path, 3.0, 1.0 if len(places) < 500 else 0.4)
-    line = np.where(tree.on_path, shades.path, shades.paper)
-    values, pattern = info.leaves.tolist(), info.pattern
-    if several:  # a block above all roots, since an icicle has one
-        places, above, labels, hover = [*places, "top"], [*above, ""], [*labels, ""], [*hover, ""]
-        fill, pattern, ink = [*fill, shades.paper], [*pattern, ""], [*ink, shades.ink]
-        values = [*values, int(info.leaves[tree.parents == -1].sum())]
-        width, line = np.append(width, 0.0), np.append(line, shades.paper)
-    figure = go.Figure(
-        go.Icicle(
-            ids=places,
-            parents=above,
-            labels=labels,
-            values=values,
-            branchvalues="total",
-            sort=False,
-            maxdepth=LEVELS,
-            tiling={"orientation": "v"},
-            leaf={"opacity": 1},
-            pathbar={"visible": False},
-            hoverinfo="text",
-            hovertext=hover,
-            textinfo="label",
-            textfont={"color": ink},
-            marker={
-                "colors": fill,
-                "line": {"color": line, "width": width},
-                "pattern": {
-                    "shape": pattern,
-                    "fgcolor": ink,
-                    "fillmode": "overlay",
-                    "size": 7,
-                    "solidity": 0.1,
-                },
-            },
-        )
+    ids, above, labels, hover, leaves, fill, ink, sign, line, width = zip(*_blocks(info, dark), strict=True)
+    hatching = {"shape": sign, "fgcolor": ink, "fillmode": "overlay", "size": 7, "solidity": 0.1}
+    figure = go.Figure()
+    figure.add_icicle(
+        ids=ids,
+        parents=above,
+        labels=labels,
+        values=leaves,
+        branchvalues="total",
+        sort=False,
+        maxdepth=LEVELS,
+        tiling={"orientation": "v"},
+        leaf={"opacity": 1},
+        pathbar={"visible": False},
+        hoverinfo="text",
+        hovertext=hover,
+        textinfo="label",
+        textfont={"color": ink},
+        marker={"colors": fill, "line": {"color": line, "width": width}, "pattern": hatching},
     )
-    figure.add_scatter(
-        x=[None],
-        y=[None],
-        mode="markers",
-        showlegend=False,
-        marker={"color": [0], "coloraxis": "coloraxis"},
-    )
+    scale = {"color": [0], "coloraxis": "coloraxis"}
+    figure.add_scatter(x=[None], y=[None], mode="markers", showlegend=False, marker=scale)
     title, lines = heading_of(tree)
     rows = min(int(tree.depth.max()) + 1, LEVELS)
-    said = "one row per depth (steps), a block as wide as the leaves below it (thoughts)"
-    if tree.depth.max() >= LEVELS:
-        said += f"; {LEVELS} of {int(tree.depth.max()) + 1:,} rows at a time, a click on a block goes deeper"
-    hatched = [f"{sign} {what}" for what, sign in PATTERNS.items() if sign in info.pattern]
-    if hatched:
-        said += "; hatched: " + ", ".join(hatched)
-    heading, top = headed(title, [*lines, said], tree.simulated, dark)
+    heading, top = headed(title, [*lines, _explained(info)], tree.simulated, dark)
     figure.update_layout(
         template=template(dark),
         title=heading,
@@ -139,3 +109,43 @@ def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) 
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)
     return figure
+
+
+def _blocks(info: IcicleInfo, dark: bool) -> Iterator[tuple[Any, ...]]:
+    """Of each block its id, its parent's, label, hover, leaves, colour, that of its text, pattern, and the
+    colour and width of its line. One stands above all roots if there are several: an icicle has one."""
+    tree, shades = info.tree, ground(dark)
+    roots = tree.parents == -1
+    top = "top" if roots.sum() > 1 else ""
+    lines = (shades.paper, 1.0 if len(tree.ids) < 500 else 0.4), (shades.path, 3.0)
+    for k, parent in enumerate(tree.parents.tolist()):
+        yield (
+            str(k),
+            str(parent) if parent >= 0 else top,
+            plain(short(tree.texts[k], 60)),
+            "<br>".join(map(plain, tree.details[k])),
+            int(info.leaves[k]),
+            *_colours(tree.shape[k], float(tree.score[k]), shades),
+            info.pattern[k],
+            *lines[int(tree.on_path[k])],
+        )
+    if top:
+        yield top, "", "", "", int(info.leaves[roots].sum()), shades.paper, shades.ink, "", shades.paper, 0.0
+
+
+def _colours(shape: str, score: float, shades: Ground) -> tuple[str, str]:
+    """Of a block and of the text on it."""
+    if shape == "question":
+        return shades.paper, shades.ink
+    if np.isnan(score):
+        return shades.unscored, INK if shades is LIGHT else "white"
+    return colour(score), "white" if score < 0.6 else INK
+
+
+def _explained(info: IcicleInfo) -> str:
+    deepest = int(info.tree.depth.max())
+    said = "one row per depth (steps), a block as wide as the leaves below it (thoughts)"
+    if deepest >= LEVELS:
+        said += f"; {LEVELS} of {deepest + 1:,} rows at a time, a click on a block goes deeper"
+    hatched = [f"{sign} {what}" for what, sign in PATTERNS.items() if sign in info.pattern]
+    return said + ("; hatched: " + ", ".join(hatched) if hatched else "")

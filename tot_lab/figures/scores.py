@@ -7,7 +7,8 @@ left out: it is where the search stands, not what it found.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,16 +32,20 @@ no decision was made about it, or it is a duplicate, merged or failed."""
 
 class ScoresInfo(NamedTuple):
     """Over the thoughts below the root that have a score, in the order of the record: ids, texts,
-    depth (steps), score (0–1) and fate (of `FATES`). unread: by depth, how many evaluations could not
-    be read; not_evaluated: by depth, how many thoughts nobody evaluated."""
+    depth (steps), score (0–1), fate (of `FATES`) and column. unread: by depth, how many evaluations could
+    not be read; not_evaluated: by depth, how many thoughts nobody evaluated. columns: how many there are;
+    each: depths that share one."""
 
     ids: list[str]
     texts: list[str]
     depth: NDArray[np.intp]
     score: NDArray[np.float64]
     fate: list[str]
+    column: NDArray[np.intp]
     unread: dict[int, int]
     not_evaluated: dict[int, int]
+    columns: int
+    each: int
 
 
 def scores_info(run: Run) -> ScoresInfo:
@@ -48,14 +53,20 @@ def scores_info(run: Run) -> ScoresInfo:
     expect_run(run, "plot_scores")
     below = [node for node in run.tree if node.parent is not None]
     scored = [node for node in below if node.score is not None]
+    deepest = max((node.depth for node in below), default=1)
+    each = -(-deepest // COLUMNS)
+    depth = np.array([node.depth for node in scored], dtype=np.intp)
     return ScoresInfo(
         [node.id for node in scored],
         [node.text for node in scored],
-        np.array([node.depth for node in scored], dtype=np.intp),
+        depth,
         np.array([node.score for node in scored], dtype=np.float64),
         [_fate(node.state) for node in scored],
+        (depth - 1) // each,
         dict(Counter(node.depth for node in below if node.unread)),
         dict(Counter(node.depth for node in below if node.score is None and not node.unread)),
+        (deepest - 1) // each + 1,
+        each,
     )
 
 
@@ -71,87 +82,15 @@ def plot_scores(run: Run, *, dark: bool = False) -> go.Figure:
     import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it
 
     info = scores_info(run)
-    shades = ground(dark)
     figure = go.Figure()
-    depths = [*info.depth.tolist(), *info.unread, *info.not_evaluated]
-    each = -(-max(depths, default=1) // COLUMNS)  # depths of a column
-    column = (info.depth - 1) // each
-    fates = [fate for fate in FATES if fate in info.fate]
-    here = np.array(info.fate)
-    step = 0.8 / max(len(fates), 1)
-    for place, fate in enumerate(fates):
-        symbol, shade = FATES[fate]
-        for first, level in enumerate(np.unique(column[here == fate]).tolist()):
-            some = np.flatnonzero((here == fate) & (column == level))
-            middle = level + (place - (len(fates) - 1) / 2) * step
-            legend = {"legendgroup": fate, "showlegend": first == 0, "name": fate}
-            if len(info.ids) > MOST:
-                low, under, median, over, high = np.quantile(info.score[some], [0, 0.25, 0.5, 0.75, 1])
-                figure.add_trace(
-                    go.Box(
-                        x=[middle],
-                        lowerfence=[low],
-                        q1=[under],
-                        median=[median],
-                        q3=[over],
-                        upperfence=[high],
-                        width=step * 0.8,
-                        line={"color": shade},
-                        **legend,
-                    )
-                )
-                continue
-            figure.add_trace(
-                go.Scatter(
-                    x=middle + step * 0.42 * _spread(info.score[some]),
-                    y=info.score[some],
-                    mode="markers",
-                    marker={
-                        "symbol": symbol,
-                        "color": shade,
-                        "size": 9 if len(info.ids) <= 300 else 6,
-                        "line": {"color": shades.paper, "width": 0.7},
-                    },
-                    hoverinfo="text",
-                    hovertext=[
-                        f"<b>{plain(ending(info.ids[k]))} · {fate}</b><br>"
-                        f"{plain(short(info.texts[k], 90))}<br>score {info.score[k]:.3g}"
-                        for k in some
-                    ],
-                    **legend,
-                )
-            )
-            figure.add_shape(
-                type="line",
-                x0=middle - step * 0.42,
-                x1=middle + step * 0.42,
-                y0=(median := float(np.median(info.score[some]))),
-                y1=median,
-                line={"color": shade, "width": 2.5},
-                layer="below",
-                opacity=0.75,
-            )
-    columns = max(((depth - 1) // each for depth in depths), default=0) + 1
-    for level in range(columns):
-        missing = []
-        for counts, what in ((info.unread, "unread"), (info.not_evaluated, "not evaluated")):
-            if count := sum(number for depth, number in counts.items() if (depth - 1) // each == level):
-                missing.append(f"{count:,} {what}" if columns <= 12 else f"{count:,}{what[0]}")
-        if missing:
-            figure.add_annotation(
-                x=level,
-                y=1.06,
-                yanchor="bottom",
-                showarrow=False,
-                text="<br>".join(missing),
-                font={"size": 11, "color": shades.faint},
-            )
+    _draw_scores(figure, info, ground(dark).paper)
+    for column, missing in _missing(info):
+        font = {"size": 11, "color": ground(dark).faint}
+        figure.add_annotation(x=column, y=1.06, yanchor="bottom", showarrow=False, text=missing, font=font)
     if not info.ids:
         empty(figure, "no thought below the root has a score")
-    notes = _notes(info, each, columns)
-    title, top = headed(
-        ["Scores by depth"], [short(f"{run.name}  ·  {run.question}", 120), *notes], run.simulated, dark
-    )
+    said = [short(f"{run.name}  ·  {run.question}", 120), *_notes(info)]
+    title, top = headed(["Scores by depth"], said, run.simulated, dark)
     figure.update_layout(
         template=template(dark),
         title=title,
@@ -159,16 +98,16 @@ def plot_scores(run: Run, *, dark: bool = False) -> go.Figure:
         margin={"t": top + 4, "l": 10, "r": 10, "b": 56},
         legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.16, "yanchor": "top"},
         hovermode="closest",
-        showlegend=bool(fates),
+        showlegend=bool(info.ids),
     )
-    named = range(0, columns, -(-columns // 12))
-    starts = [1 + level * each for level in named]
+    named = range(0, info.columns, -(-info.columns // 12))
+    starts = [1 + column * info.each for column in named]
     figure.update_xaxes(
         title="depth (steps)",
         tickvals=list(named),
-        ticktext=[str(start) if each == 1 else f"{start}–{start + each - 1}" for start in starts],
+        ticktext=[str(k) if info.each == 1 else f"{k}–{k + info.each - 1}" for k in starts],
         tickangle=0,
-        range=[-0.6, columns - 0.4],
+        range=[-0.6, info.columns - 0.4],
         showgrid=False,
     )
     outside = [0.0, 1.0, *info.score.tolist()]  # a person's own evaluator may leave 0–1
@@ -176,6 +115,62 @@ def plot_scores(run: Run, *, dark: bool = False) -> go.Figure:
     if max(outside) == 1:
         figure.update_yaxes(tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1])
     return figure
+
+
+def _draw_scores(figure: go.Figure, info: ScoresInfo, paper: str) -> None:
+    """In each column the thoughts of one fate beside those of the others."""
+    here = np.array(info.fate)
+    fates = [fate for fate in FATES if fate in info.fate]
+    step = 0.8 / max(len(fates), 1)
+    for place, fate in enumerate(fates):
+        shade = FATES[fate][1]
+        for first, column in enumerate(np.unique(info.column[here == fate]).tolist()):
+            some = np.flatnonzero((here == fate) & (info.column == column))
+            middle = column + (place - (len(fates) - 1) / 2) * step
+            legend = {"legendgroup": fate, "showlegend": first == 0, "name": fate}
+            if len(info.ids) > MOST:
+                figure.add_box(
+                    x=[middle], width=step * 0.8, line_color=shade, **_quartiles(info.score[some]), **legend
+                )
+                continue
+            aside, median = step * 0.42, float(np.median(info.score[some]))
+            x = middle + aside * _spread(info.score[some])
+            figure.add_scatter(x=x, marker_line_color=paper, **_points(info, some), **legend)
+            line = {"type": "line", "x0": middle - aside, "x1": middle + aside, "y0": median, "y1": median}
+            figure.add_shape(**line, line={"color": shade, "width": 2.5}, layer="below", opacity=0.75)
+
+
+def _quartiles(score: NDArray[np.float64]) -> dict[str, list[float]]:
+    names = ("lowerfence", "q1", "median", "q3", "upperfence")
+    return {name: [np.quantile(score, share / 4)] for share, name in enumerate(names)}
+
+
+def _points(info: ScoresInfo, some: NDArray[np.intp]) -> dict[str, Any]:
+    fate = info.fate[some[0]]
+    symbol, shade = FATES[fate]
+    size = 9 if len(info.ids) <= 300 else 6
+    return {
+        "y": info.score[some],
+        "mode": "markers",
+        "marker": {"symbol": symbol, "color": shade, "size": size, "line": {"width": 0.7}},
+        "hoverinfo": "text",
+        "hovertext": [
+            f"<b>{plain(ending(info.ids[k]))} · {fate}</b><br>{plain(short(info.texts[k], 90))}<br>"
+            f"score {info.score[k]:.3g}"
+            for k in some
+        ],
+    }
+
+
+def _missing(info: ScoresInfo) -> Iterator[tuple[int, str]]:
+    """The columns in which thoughts have no score, and how many."""
+    for column in range(info.columns):
+        said = []
+        for counts, what in ((info.unread, "unread"), (info.not_evaluated, "not evaluated")):
+            if count := sum(n for depth, n in counts.items() if (depth - 1) // info.each == column):
+                said.append(f"{count:,} {what}" if info.columns <= 12 else f"{count:,}{what[0]}")
+        if said:
+            yield column, "<br>".join(said)
 
 
 def _fate(state: str) -> str:
@@ -197,7 +192,7 @@ def _spread(score: NDArray[np.float64]) -> NDArray[np.float64]:
     return places
 
 
-def _notes(info: ScoresInfo, each: int, columns: int) -> list[str]:
+def _notes(info: ScoresInfo) -> list[str]:
     fates = Counter(info.fate)
     said = [f"{fates[fate]:,} {fate}" for fate in FATES if fates[fate]]
     unread, not_evaluated = sum(info.unread.values()), sum(info.not_evaluated.values())
@@ -206,10 +201,10 @@ def _notes(info: ScoresInfo, each: int, columns: int) -> list[str]:
     if not_evaluated:
         said.append(f"{not_evaluated:,} not evaluated")
     notes = ["  ·  ".join(said)]
-    if (unread or not_evaluated) and columns > 12:
+    if (unread or not_evaluated) and info.columns > 12:
         notes.append("above a depth: u = unread, n = not evaluated")
     if len(info.ids) > MOST:
         notes.append(f"{len(info.ids):,} thoughts: boxes show quartiles and range; run.nodes_df() lists all")
-    if each > 1:
-        notes.append(f"{each} depths share a column")
+    if info.each > 1:
+        notes.append(f"{info.each} depths share a column")
     return notes

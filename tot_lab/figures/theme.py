@@ -48,6 +48,7 @@ SCORES = (
 )  # fmt: skip
 """Viridis (Smith and van der Walt 2015) from score 0 to score 1, equally spaced."""
 
+_WORD = re.compile("[A-Za-z\u00c0-\u052f]{4}")  # of an alphabet: Latin, Greek or Cyrillic
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -69,13 +70,14 @@ def ending(id: Any, most: int = 60) -> str:
 
 
 def wrapped(text: str, width: int, lines: int) -> list[str]:
-    """`text` in at most `lines` lines of at most `width` characters, its own line breaks kept; what
-    is cut off ends in an ellipsis."""
+    """`text` in at most `lines` lines of at most `width` characters, its own line breaks kept. A line
+    ends between words, unless a word is longer than it; what is cut off ends in an ellipsis."""
     rows: list[str] = []
     for line in printable(text).splitlines():
         rest = line.rstrip()
         while len(rest) > width and len(rows) <= lines:
-            cut = rest.rfind(" ", width // 2, width + 1)
+            indent = len(rest) - len(rest.lstrip())
+            cut = rest.rfind(" ", indent, width + 1)
             cut = width if cut == -1 else cut
             rows.append(rest[:cut].rstrip())
             rest = rest[cut:].lstrip()
@@ -84,8 +86,19 @@ def wrapped(text: str, width: int, lines: int) -> list[str]:
             break
     if len(rows) > lines:
         rows = rows[:lines]
-        rows[-1] = rows[-1][: width - 1].rstrip() + "…"
+        last = rows[-1]
+        if len(last) == width:
+            last = last[: max(last.rfind(" "), 0)].rstrip() or last[:-1]
+        rows[-1] = last.rstrip(" …") + "…"
     return rows
+
+
+def label(text: str, width: int) -> list[str]:
+    """`text` beside what it names, in at most three lines of at most `width` characters. A word that has no
+    room is abbreviated; a formula, or a script without spaces, is broken."""
+    return wrapped(
+        " ".join(short(word, width) if _WORD.search(word) else word for word in text.split()), width, 3
+    )
 
 
 def plain(text: str) -> str:

@@ -22,6 +22,7 @@ from tot_lab.figures.theme import (
     ending,
     ground,
     headed,
+    label,
     money,
     number,
     plain,
@@ -209,7 +210,7 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) ->
             figure.add_annotation(
                 x=info.x[place],
                 y=info.depth[place],
-                text="<br>".join(plain(line) for line in wrapped(" ".join(text.split()), labels, 3)),
+                text="<br>".join(plain(line) for line in label(text, labels)),
                 showarrow=False,
                 yanchor="top",
                 yshift=-size * (0.8 if info.shape[place] == "solution" else 0.5) - 3,
