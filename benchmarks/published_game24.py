@@ -8,11 +8,10 @@ thoughts solves, how many the top one solves, and how many frontiers are those o
 
 from __future__ import annotations
 
-import asyncio
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
-
-from published import lines, recorded
+from pathlib import Path
 
 import tot_lab as tl
 from tot_lab.core.records import Note, Scored
@@ -28,27 +27,48 @@ class Tally:
     unread: int = 0
 
 
-async def main(folder: str) -> Tally:
+def recorded(folder: str) -> list[tl.Run]:
+    """The runs of the Game of 24 logs in `folder`."""
+    files = sorted(Path(folder).glob("*game24*.json"))
+    if not files:
+        raise SystemExit(f"no *game24*.json in {folder}")
+    return [run for file in files for run in tl.load(file)]
+
+
+def frontiers(run: tl.Run) -> Iterator[list[list[str]]]:
+    """The paths that were kept of each level, best first."""
+    for event in run.events:
+        if isinstance(event, Note) and event.name == "tot.pruned":
+            yield [run.tree.texts(id) for id in event.data["kept"]]
+
+
+def right(run: tl.Run, path: list[str]) -> bool:
+    """Whether a path holds a right answer."""
+    assert run.task is not None
+    answer = run.task.domain.answer(run.task, path)
+    return answer is not None and run.task.grade(answer) == 1.0
+
+
+def main(folder: str) -> Tally:
     tally = Tally()
-    for task, model in recorded(folder):
-        run = await tl.Lab(model, runs=None).run(tl.presets.game24(), task)
-        levels = [e.data["kept"] for e in run.events if isinstance(e, Note) and e.name == "tot.pruned"]
-        for kept, step in zip(levels, model.puzzle["steps"], strict=True):
-            tally.equal += [lines(run.tree.texts(id)) for id in kept] == step["select_new_ys"]
+    published = recorded(folder)
+    for log, again in zip(published, tl.counterfactual(published, tl.presets.game24()), strict=True):
+        levels = list(frontiers(again.run))
+        for kept, told in zip(levels, frontiers(log), strict=True):
+            tally.equal += kept == told
             tally.frontiers += 1
-        answers = [task.domain.answer(task, run.tree.texts(id)) or "" for id in levels[-1]]
-        right = [task.grade(answer) == 1.0 for answer in answers]
+        found = [right(again.run, path) for path in levels[-1]]
         tally.puzzles += 1
-        tally.solved += any(right)
-        tally.top += right[0]
-        tally.unread += sum(e.draws.count(None) for e in run.events if isinstance(e, Scored))
+        tally.solved += any(found)
+        tally.top += found[0]
+        tally.unread += sum(e.draws.count(None) for e in again.run.events if isinstance(e, Scored))
     return tally
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    done = asyncio.run(main(sys.argv[1]))
+    done = main(sys.argv[1])
     print(
         f"solved {done.solved} of {done.puzzles} (top answer {done.top}); "
         f"frontiers equal {done.equal} of {done.frontiers}; unread draws {done.unread}"

@@ -10,6 +10,7 @@ import asyncio
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
@@ -35,15 +36,27 @@ async def exploring() -> tuple[tl.Run, tl.Run]:
     return run, await lab.branch(run, "0.1", score=1.0)
 
 
+async def swept() -> tl.Sweep:
+    """The sweep of notebook 03: baselines, and beams with one draw of the judge or three."""
+    trees = tl.grid(
+        tl.TreeOfThoughts(generate="propose", branch_factor=5), beam_width=[1, 2, 5], evaluation_draws=[1, 3]
+    )
+    settings: dict[str, Any] = {**tl.baselines(), "ToT": trees}
+    lab = tl.Lab(tl.SimGame24(skill=0.35, noise=0.2), runs=None)
+    return await lab.sweep(settings, tl.game24_tasks(40), repeats=2)
+
+
 def main() -> None:
-    figure = tl.plot_tree(asyncio.run(first_search())).update_layout(width=1100, height=620)
+    tree = tl.plot_tree(asyncio.run(first_search())).update_layout(width=1100, height=620)
+    frontier = tl.plot_frontier(asyncio.run(swept())).update_layout(width=1100, height=560)
     run, other = asyncio.run(exploring())
-    with browsing() as browser, tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        figure.write_html(folder / "figure.html", config={"displayModeBar": False})
-        page = opened(browser, folder / "figure.html", 1100, 620)
-        page.wait_for_selector(".js-plotly-plot .point")
-        page.screenshot(path=DATA / "first_search.png")
+    with browsing() as browser, tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        for name, figure in (("first_search", tree), ("frontier", frontier)):
+            figure.write_html(folder / "figure.html", config={"displayModeBar": False})
+            page = opened(browser, folder / "figure.html", 1100, figure.layout.height)
+            page.wait_for_selector(".js-plotly-plot .point")
+            page.screenshot(path=DATA / f"{name}.png")
         page = opened(browser, run.save_html(folder / "run.html"), 1400, 800)
         click(page, "0.1")
         page.screenshot(path=DATA / "explorer.png")

@@ -307,8 +307,18 @@ def test_its_settings_come_back(strategy):
 
 # Domains.
 
-HANDS = {"game24": tl.game24("4 5 6 10"), "general": TASK}
-PATHS = {"game24": [[], ["10 - 4 = 6 (left: 5 6 6)"]], "general": [[], ["a spider has 8 legs"]]}
+HANDS = {
+    "game24": tl.game24("4 5 6 10"),
+    "general": TASK,
+    "mini_crossword": tl.mini_crossword(1),
+    "creative_writing": tl.creative_writing(1),
+}
+PATHS = {
+    "game24": [[], ["10 - 4 = 6 (left: 5 6 6)"]],
+    "general": [[], ["a spider has 8 legs"]],
+    "mini_crossword": [[], ["h2. polar (grid: _____ polar _____ _____ _____)"]],
+    "creative_writing": [[], ["1. A sailor comes home. 2. He finds his street changed."]],
+}
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -431,7 +441,7 @@ def test_a_model_answers_any_call_the_same_way_each_time(model):
 @pytest.mark.parametrize("field", ["draw", "attempt", "repeat"])
 def test_a_further_sample_is_another_one(model, field):
     made = tl.part_of({"kind": model.kind})
-    task = tl.game24("4 5 6 10")
+    task = HANDS[model.kind.removeprefix("sim/")]
     message = (Message("user", task.domain.sample_prompt(task, [])),)
     numbers = [(k,) for k in range(8)] if field == "attempt" else range(8)
     calls = [Call("0", "sample", message, **{field: number}) for number in numbers]

@@ -33,6 +33,8 @@ MADE += [
     tl.presets.beam_search(),
     tl.presets.state_machine(),
     tl.presets.game24(),
+    tl.presets.mini_crossword(),
+    tl.presets.creative_writing(),
 ]
 
 

@@ -23,9 +23,11 @@ LAYERS = [
     ["version", "core", "files"],
     ["strategies", "domains", "presets"],
     ["models"],
-    ["budget", "journal", "recorder", "edits", "marks", "driver", "run"],
-    ["lab", "branching", "sharing"],
-    ["frames", "figures", "report", "diagnosis"],
+    ["budget", "journal", "recorder", "edits", "marks", "driver", "run", "published"],
+    ["frames"],
+    ["lab", "branching", "sharing", "sweeps"],
+    ["analysis"],
+    ["figures", "report"],
     ["explorer"],
     ["cli", "__init__", "__main__"],
 ]
@@ -114,7 +116,21 @@ def test_every_setting_is_documented():
 
 
 def test_import_is_light():
-    heavy = ("pandas", "plotly", "networkx", "numpy", "litellm", "IPython", "tqdm", "ipywidgets", "anywidget")
+    heavy = (
+        "pandas",
+        "scipy",
+        "statsmodels",
+        "plotly",
+        "networkx",
+        "numpy",
+        "litellm",
+        "distributed",
+        "redis",
+        "IPython",
+        "tqdm",
+        "ipywidgets",
+        "anywidget",
+    )
     code = f"import sys, tot_lab; print([m for m in {heavy} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert out.stdout.strip() == "[]"

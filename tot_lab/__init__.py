@@ -13,8 +13,11 @@ One run, start to end:
       └ Run = its records                                                  run.py
            ├ Tree.of(events)  → networkx graph → layout → Plotly figure    figures/
            ├ DataFrames: nodes, calls, events                              frames.py
-           ├ repr, HTML report, diagnosis                                  report.py, diagnosis.py
+           ├ repr, HTML report, what went wrong                            report.py, analysis/
            └ Explorer: the widget, and the same in one HTML file           explorer/
+    lab.sweep(strategies, tasks)                                           sweeps/
+      └ Sweep = runs, a file each, and one table of them
+           └ rates, tests, matched cost, judging the judge → figures       analysis/, figures/
 
 Rule: a run is its records. Tree, frames, figures and reports are folds over the same list, and
 nothing else stores state. Imports point down this picture; pandas, plotly and networkx are
@@ -33,13 +36,42 @@ from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Domain, Task
 from tot_lab.core.thinking import Budget, Thinking, ask, attempt, every, happen, within
 from tot_lab.core.tree import Node, Tree
-from tot_lab.domains import Game24, General, game24, game24_tasks, general, hands, oracle, tasks
+from tot_lab.domains import (
+    CreativeWriting,
+    CrosswordScores,
+    Game24,
+    General,
+    MiniCrossword,
+    creative_writing,
+    creative_writing_tasks,
+    game24,
+    game24_tasks,
+    general,
+    hands,
+    mini_crossword,
+    mini_crossword_scores,
+    mini_crossword_tasks,
+    oracle,
+    tasks,
+)
 from tot_lab.journal import JournalError
 from tot_lab.lab import Lab, Stream
 from tot_lab.marks import Mark
-from tot_lab.models import Cache, CacheError, CacheMiss, LiteLLM, Local, Role, SimGame24, SimGeneral
+from tot_lab.models import (
+    Cache,
+    CacheError,
+    CacheMiss,
+    LiteLLM,
+    Local,
+    Role,
+    SimCreativeWriting,
+    SimGame24,
+    SimGeneral,
+    SimMiniCrossword,
+)
+from tot_lab.published import load
 from tot_lab.recorder import Divergence, Recorder
-from tot_lab.run import Replay, Run, Usage, load
+from tot_lab.run import Replay, Run, Usage
 from tot_lab.strategies import (
     Beam,
     BestFirst,
@@ -51,31 +83,77 @@ from tot_lab.strategies import (
     SelfConsistency,
     Traversal,
     TreeOfThoughts,
+    baselines,
     traversal,
 )
+from tot_lab.sweeps.axes import grid
+from tot_lab.sweeps.sweep import Sweep
 from tot_lab.version import __version__
 
 if TYPE_CHECKING:
-    from tot_lab.diagnosis import Diagnosis, Finding, diagnose
+    from tot_lab.analysis.counterfactuals import Counterfactual, counterfactual
+    from tot_lab.analysis.diagnosis import Diagnosis, Finding, diagnose
+    from tot_lab.analysis.judging import EvaluatorDiagnosis, judge_evaluator
+    from tot_lab.analysis.matched_cost import anytime, at_cost, frontier
+    from tot_lab.analysis.statistics import (
+        Comparison,
+        compare,
+        compare_all,
+        difference_seen,
+        success,
+        tasks_needed,
+    )
     from tot_lab.explorer.panel import panel
     from tot_lab.explorer.widget import Compare, Explorer
-    from tot_lab.figures import graph_of, plot_cost, plot_icicle, plot_scores, plot_timeline, plot_tree
+    from tot_lab.figures import (
+        graph_of,
+        plot_calibration,
+        plot_cost,
+        plot_frontier,
+        plot_heatmap,
+        plot_icicle,
+        plot_importance,
+        plot_parallel,
+        plot_scores,
+        plot_sweep,
+        plot_timeline,
+        plot_tree,
+    )
     from tot_lab.report import report_html
 
 _SHOWN = {
     "Compare": "tot_lab.explorer.widget",
-    "Diagnosis": "tot_lab.diagnosis",
+    "Comparison": "tot_lab.analysis.statistics",
+    "Counterfactual": "tot_lab.analysis.counterfactuals",
+    "Diagnosis": "tot_lab.analysis.diagnosis",
+    "EvaluatorDiagnosis": "tot_lab.analysis.judging",
     "Explorer": "tot_lab.explorer.widget",
-    "Finding": "tot_lab.diagnosis",
-    "diagnose": "tot_lab.diagnosis",
+    "Finding": "tot_lab.analysis.diagnosis",
+    "anytime": "tot_lab.analysis.matched_cost",
+    "at_cost": "tot_lab.analysis.matched_cost",
+    "compare": "tot_lab.analysis.statistics",
+    "compare_all": "tot_lab.analysis.statistics",
+    "counterfactual": "tot_lab.analysis.counterfactuals",
+    "diagnose": "tot_lab.analysis.diagnosis",
+    "difference_seen": "tot_lab.analysis.statistics",
+    "frontier": "tot_lab.analysis.matched_cost",
     "graph_of": "tot_lab.figures",
+    "judge_evaluator": "tot_lab.analysis.judging",
     "panel": "tot_lab.explorer.panel",
+    "plot_calibration": "tot_lab.figures",
     "plot_cost": "tot_lab.figures",
+    "plot_frontier": "tot_lab.figures",
+    "plot_heatmap": "tot_lab.figures",
     "plot_icicle": "tot_lab.figures",
+    "plot_importance": "tot_lab.figures",
+    "plot_parallel": "tot_lab.figures",
     "plot_scores": "tot_lab.figures",
+    "plot_sweep": "tot_lab.figures",
     "plot_timeline": "tot_lab.figures",
     "plot_tree": "tot_lab.figures",
     "report_html": "tot_lab.report",
+    "success": "tot_lab.analysis.statistics",
+    "tasks_needed": "tot_lab.analysis.statistics",
 }
 
 
@@ -105,12 +183,17 @@ __all__ = [
     "Call",
     "ChainOfThought",
     "Compare",
+    "Comparison",
+    "Counterfactual",
+    "CreativeWriting",
+    "CrosswordScores",
     "Decided",
     "DepthFirst",
     "Diagnosis",
     "Divergence",
     "Domain",
     "Ended",
+    "EvaluatorDiagnosis",
     "Explorer",
     "Finding",
     "Game24",
@@ -121,6 +204,7 @@ __all__ = [
     "Local",
     "Mark",
     "Message",
+    "MiniCrossword",
     "MonteCarloTreeSearch",
     "Node",
     "Note",
@@ -134,10 +218,13 @@ __all__ = [
     "Run",
     "Scored",
     "SelfConsistency",
+    "SimCreativeWriting",
     "SimGame24",
     "SimGeneral",
+    "SimMiniCrossword",
     "Strategy",
     "Stream",
+    "Sweep",
     "Task",
     "Thinking",
     "Thought",
@@ -147,28 +234,51 @@ __all__ = [
     "TreeOfThoughts",
     "Usage",
     "__version__",
+    "anytime",
     "ask",
+    "at_cost",
     "attempt",
+    "baselines",
+    "compare",
+    "compare_all",
+    "counterfactual",
+    "creative_writing",
+    "creative_writing_tasks",
     "diagnose",
+    "difference_seen",
     "every",
+    "frontier",
     "game24",
     "game24_tasks",
     "general",
     "graph_of",
+    "grid",
     "hands",
     "happen",
+    "judge_evaluator",
     "load",
+    "mini_crossword",
+    "mini_crossword_scores",
+    "mini_crossword_tasks",
     "oracle",
     "panel",
     "part_of",
+    "plot_calibration",
     "plot_cost",
+    "plot_frontier",
+    "plot_heatmap",
     "plot_icicle",
+    "plot_importance",
+    "plot_parallel",
     "plot_scores",
+    "plot_sweep",
     "plot_timeline",
     "plot_tree",
     "presets",
     "report_html",
+    "success",
     "tasks",
+    "tasks_needed",
     "traversal",
     "within",
 ]

@@ -54,7 +54,7 @@ def usage_by_node(run: Run) -> dict[str, Usage]:
     for asked in calls_of(run):
         if asked.answered is not None and asked.call.at in answered:
             answered[asked.call.at].append(asked.answered)
-    nothing = usage_of([])
+    nothing = Usage(0, 0, *[None] * 4) if "calls" in run.header.unknown else usage_of([])
     return {id: usage_of(lines) if lines else nothing for id, lines in answered.items()}
 
 
@@ -71,7 +71,7 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     - merged: string, id of the thought whose state it reached, NA for most
     - children: Int64
     - on_solution_path: boolean, whether it leads to the answer
-    - calls: Int64, calls answered for it, refused ones not counted
+    - calls: Int64, calls answered for it, refused ones not counted, NA when the record lacks some
     - input_tokens, output_tokens: Int64, of those calls, NA when one of them is not known
     - cost: Float64, USD if every call were paid; paid: Float64, USD really paid; NA when not known
     - mark: category, what a person said of it (`MARKS`), NA for nothing; note: string, in their words
@@ -83,9 +83,10 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     by_node = usage_by_node(run)
     usage = [by_node[node.id] for node in nodes]
     path = set(run.solution_path)
+    lossy = "calls" in run.header.unknown
     said, nothing = run.marks, Mark()
     marks = [said.get(node.id, nothing) for node in nodes]
-    return _frame(
+    return typed_frame(
         {
             "id": ("string", [node.id for node in nodes]),
             "parent": ("string", [node.parent for node in nodes]),
@@ -101,7 +102,7 @@ def nodes_df(run: Run) -> pandas.DataFrame:
             "merged": ("string", [node.merged for node in nodes]),
             "children": ("Int64", [len(node.children) for node in nodes]),
             "on_solution_path": ("boolean", [node.id in path for node in nodes]),
-            "calls": ("Int64", [used.calls for used in usage]),
+            "calls": ("Int64", [None if lossy else used.calls for used in usage]),
             "input_tokens": ("Int64", [used.input_tokens for used in usage]),
             "output_tokens": ("Int64", [used.output_tokens for used in usage]),
             "cost": ("Float64", [used.cost for used in usage]),
@@ -121,7 +122,7 @@ def calls_df(run: Run) -> pandas.DataFrame:
     - node: string, id of the thought it was asked for; kind: string (propose, value, …)
     - draw: Int64; attempt: string, of the strategies around it, outermost first, NA for none;
       repeat: Int64
-    - prompt: string, all messages; reply: string, NA when there is none
+    - prompt: string, all messages, NA when it is not known; reply: string, NA when there is none
     - error: string, why there is no reply, NA when there is one
     - finish: string, why the model stopped (`length`: the reply was cut off at `max_tokens`), NA when
       it does not say
@@ -129,9 +130,11 @@ def calls_df(run: Run) -> pandas.DataFrame:
     - model: string, that which replied, or was asked for; temperature: Float64, NA = the model's own
     - input_tokens, output_tokens: Int64; cost: Float64, USD if it were paid; paid: Float64, USD
       really paid; NA when not known
-    - asked: float64, seconds since the run began; seconds: Float64, until its reply, NA while open
+    - asked: float64, seconds since the run began; seconds: Float64, until its reply, NA while open; both
+      NA when the record has no times
     - source: category, where the reply came from: `model`, `cache` (or the record of the run that this
-      one was branched from), or `joined` (an equal call that was under way); NA while open or refused
+      one was branched from), or `joined` (an equal call that was under way); NA while open or refused, or
+      when the record does not say
     - sent: Float64, seconds since the run began when it was sent (the last time); tries: Int64, how
       often; both NA for what is not sent (a function, a simulated model, a known answer)
     - simulated: boolean, whether a simulated model replied, NA while open
@@ -140,7 +143,8 @@ def calls_df(run: Run) -> pandas.DataFrame:
     replies = [asked.reply for asked in calls]
     ways = _ways(run)
     made = [None if asked.answered is None else bool(usage_of([asked.answered]).calls) for asked in calls]
-    return _frame(
+    unknown = run.header.unknown
+    return typed_frame(
         {
             "position": ("string", [_dotted(asked.line.p) for asked in calls]),
             "node": ("string", [asked.call.at for asked in calls]),
@@ -148,8 +152,14 @@ def calls_df(run: Run) -> pandas.DataFrame:
             "draw": ("Int64", [asked.call.draw for asked in calls]),
             "attempt": ("string", [_dotted(asked.call.attempt) or None for asked in calls]),
             "repeat": ("Int64", [asked.call.repeat for asked in calls]),
-            "prompt": ("string", [asked.call.prompt for asked in calls]),
-            "reply": ("string", [reply.text if reply and reply.error is None else None for reply in replies]),
+            "prompt": ("string", [asked.call.prompt if asked.call.messages else None for asked in calls]),
+            "reply": (
+                "string",
+                [
+                    reply.text if reply and reply.error is None and "replies" not in unknown else None
+                    for reply in replies
+                ],
+            ),
             "error": ("string", [reply.error if reply else None for reply in replies]),
             "finish": ("string", [reply.finish if reply else None for reply in replies]),
             "made": ("boolean", made),
@@ -159,15 +169,18 @@ def calls_df(run: Run) -> pandas.DataFrame:
             "output_tokens": ("Int64", [reply.output_tokens if reply else None for reply in replies]),
             "cost": ("Float64", [reply.cost if reply else None for reply in replies]),
             "paid": ("Float64", [asked.answered.paid if asked.answered else None for asked in calls]),
-            "asked": ("float64", [asked.line.t for asked in calls]),
+            "asked": ("float64", [None if "times" in unknown else asked.line.t for asked in calls]),
             "seconds": (
                 "Float64",
-                [asked.answered.t - asked.line.t if asked.answered else None for asked in calls],
+                [
+                    asked.answered.t - asked.line.t if asked.answered and "times" not in unknown else None
+                    for asked in calls
+                ],
             ),
             "source": (
                 SOURCES,
                 [
-                    ways[asked.line.p].source if known else None
+                    ways[asked.line.p].source if known and "calls" not in unknown else None
                     for asked, known in zip(calls, made, strict=True)
                 ],
             ),
@@ -282,10 +295,13 @@ def events_df(run: Run) -> pandas.DataFrame:
         names.append(name)
         about.append(node)
         data.append(held)
-    return _frame(
+    return typed_frame(
         {
             "position": ("string", [_dotted(line.p) or None for line in run.lines]),
-            "seconds": ("float64", [line.t for line in run.lines]),
+            "seconds": (
+                "float64",
+                [None if "times" in run.header.unknown else line.t for line in run.lines],
+            ),
             "name": ("string", names),
             "node": ("string", about),
             "data": ("object", data),
@@ -307,7 +323,7 @@ def _dotted(position: Position) -> str:
     return ".".join(map(str, position))
 
 
-def _frame(columns: dict[str, tuple[str | tuple[str, ...], list[Any]]]) -> pandas.DataFrame:
+def typed_frame(columns: dict[str, tuple[str | tuple[str, ...], list[Any]]]) -> pandas.DataFrame:
     """The columns as a frame. A tuple of words for a dtype is a category of these, whichever occur:
     frames of several runs then concatenate as one category."""
     import pandas as pd  # noqa: PLC0415  pictures use this file without it

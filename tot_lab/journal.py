@@ -32,6 +32,9 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     task, strategy, model, budget: their settings; {} where a run has none.
     roles: the settings of the models that certain calls went to. draws: see `tot_lab.models.keys`.
     branched: which run this one was branched from, and where; see `tot_lab.edits`.
+    unknown: what the record cannot say, of `prompts`, `replies` (what was asked and answered), `times`,
+        and `calls` (it lacks some, so that nobody knows what they used); for other people's logs.
+    counterfactual: ids of the runs whose replies answered this one, in which no model was asked.
     """
 
     tot_lab: int
@@ -46,6 +49,8 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     roles: dict[str, dict[str, Any]] = {}
     draws: Literal["state", "path"] = "state"
     branched: dict[str, Any] = {}
+    unknown: tuple[Literal["prompts", "replies", "times", "calls"], ...] = ()
+    counterfactual: tuple[str, ...] = ()
 
     @classmethod
     def now(cls, **settings: Any) -> Header:

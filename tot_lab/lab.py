@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import warnings
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,9 +31,12 @@ from tot_lab.models.checking import Check, check
 from tot_lab.models.gateway import identity_of
 from tot_lab.models.keys import DrawScope
 from tot_lab.models.roles import assigned, roles_of
+from tot_lab.models.spending import REFUSED
 from tot_lab.models.stack import Endpoint
 from tot_lab.recorder import Recorder
 from tot_lab.run import Run, budget_of, replies_of, runnable
+from tot_lab.sweeps.axes import Strategies
+from tot_lab.sweeps.sweep import Sweep, SweepEstimate
 
 
 class Estimate(NamedTuple):
@@ -84,6 +87,8 @@ class Lab:
         self.timeout = timeout
         self.last: Run | None = None
         """The latest run, also when it was cancelled or ended with an error."""
+        self.last_sweep: Sweep | None = None
+        """The latest sweep, also when it was cut off."""
 
     @staticmethod
     def _resolve(model: str | Model | Endpoint) -> Model | Endpoint:
@@ -234,6 +239,48 @@ class Lab:
             draws=self.gateway.draws,
         )
 
+    async def sweep(
+        self,
+        strategies: Strategies,
+        tasks: Task | Iterable[Task],
+        repeats: int = 1,
+        *,
+        name: str = "sweep",
+        budget: Budget | None = None,
+        at_once: int | None = None,
+        client: Any = None,
+    ) -> Sweep:
+        """Run every strategy on every task, and each pair `repeats` times, sampled independently.
+
+        strategies: one, a list (such as `tl.grid` makes), or a dict that gives each, or each list, a
+        label. name: of the folder inside `runs` where the journals lie. budget: caps on each run; the
+        lab's `spend` is over all. at_once: runs under way at a time, None = as many as keep the model
+        busy, 256 at most. client: a `dask.distributed.Client`, whose workers make the runs; they divide
+        the model's limits among them. The journals come back to `runs`. Those on other machines share
+        answers by the `shared` Redis of a `tl.Cache`; `spend` is kept in one process alone.
+
+        The same call again goes on where it stopped: finished runs are read, cut ones are gone on
+        with, and no call is paid twice. What a function of your own does is known by its source alone:
+        when something else about it changed, take another name.
+
+        What goes wrong in a run is in its row (`error`). Raises CancelledError when it is cancelled;
+        what is finished by then is at `last_sweep`."""
+        self.last_sweep = Sweep(self, strategies, tasks, repeats, name, budget)
+        await self.last_sweep.carry_out(at_once, client)
+        return self.last_sweep
+
+    async def estimate_sweep(
+        self,
+        strategies: Strategies,
+        tasks: Task | Iterable[Task],
+        repeats: int = 1,
+        *,
+        name: str = "sweep",
+        budget: Budget | None = None,
+    ) -> SweepEstimate:
+        """What the same `sweep` would still ask: nothing is sent, and nothing is recorded."""
+        return await Sweep(self, strategies, tasks, repeats, name, budget).estimate()
+
     def stream(
         self, strategy: Strategy, task: Task, *, budget: Budget | None = None, repeat: int = 0
     ) -> Stream:
@@ -252,18 +299,27 @@ class Lab:
         task: Task | None = None,
         parent: Run | None = None,
     ) -> Run:
-        """Finish a run that was killed, cancelled or ended by a bug. What its journal holds is not
-        asked again. A finished run is only loaded.
+        """Finish a run that was killed, cancelled, refused money (`spend`) or ended by a bug. What its
+        journal holds is not asked again. A finished run is only loaded.
 
         strategy, task: needed when they hold functions of your own, which files do not store.
         parent: the run that this one was branched from, needed when its file is not beside this one."""
-        path = Path(path)
+        made: list[Run] = []
+        await self._resume(Path(path), strategy, task, parent, made)
+        return made[0]
+
+    async def _resume(
+        self, path: Path, strategy: Strategy | None, task: Task | None, parent: Run | None, made: list[Run]
+    ) -> bool:
+        """Finish the run, which is in `made` from then on, also when it fails; whether anything was
+        left to do."""
         read = path.stat().st_size
         header, lines, size = read_journal(path)
         kept = _resumable(lines)
         if kept is None:
             self.last = Run(header, lines, path)
-            return self.last
+            made.append(self.last)
+            return False
         strategy, task = runnable(header, strategy, task)
         self._check_same(path, header)
         parent = parent_of(path, header, parent)
@@ -274,9 +330,11 @@ class Lab:
                     file.readline()
                 size = file.tell()
         recorder = Recorder.resuming(path, header, kept, size, read)
-        return await self._drive(
-            recorder, strategy, task, budget_of(header), replies=replies_of(kept), parent=parent
+        replies = replies_of(kept)
+        await self._drive(
+            recorder, strategy, task, budget_of(header), replies=replies, parent=parent, kept=made
         )
+        return True
 
     def _check(self, strategy: object, task: object, budget: object, repeat: int) -> None:
         if not isinstance(strategy, Strategy):
@@ -407,10 +465,10 @@ def _who(model: dict[str, Any]) -> Any:
 
 
 def _resumable(lines: list[Line]) -> list[Line] | None:
-    """The lines to go on from; None when the run is finished. What a cancelled run did after it
-    was cancelled, and a bug's end, are not gone on from."""
+    """The lines to go on from; None when the run is finished. What a run did after it was cancelled
+    or refused money, and a bug's end, are not gone on from."""
     for number, line in enumerate(lines):
-        if isinstance(line.e, Reply) and line.e.error == "cancelled":
+        if isinstance(line.e, Reply) and line.e.error in ("cancelled", REFUSED):
             return lines[:number]
         if isinstance(line.e, Ended):
             return lines[:number] if line.e.stop in ("cancelled", "error") else None

@@ -5,10 +5,10 @@ Rule: a preset holds its source's own defaults; a test holds it against them and
 
 from __future__ import annotations
 
-from tot_lab.strategies.traversals import BestFirst
+from tot_lab.strategies.traversals import BestFirst, DepthFirst
 from tot_lab.strategies.tree_of_thoughts import TreeOfThoughts
 
-__all__ = ["beam_search", "game24", "state_machine"]
+__all__ = ["beam_search", "creative_writing", "game24", "mini_crossword", "state_machine"]
 
 
 def beam_search() -> TreeOfThoughts:
@@ -60,5 +60,44 @@ def game24() -> TreeOfThoughts:
         combine="sum",
         solved_threshold=None,
         temperature=0.7,
+        max_tokens=1000,
+    )
+
+
+def mini_crossword() -> TreeOfThoughts:
+    """Mini crosswords as in Yao et al. 2023, section 4.3: depth-first, the most confident words first,
+    three of a state at most (the published code), none entered in which a clue is impossible, 100
+    states in all; the answer is the deepest state, of equals the first.
+
+    Apart from the paper, one call proposes words (there five are summed up, in its code eight), one
+    judges all clues of a state (there each has its own), the three of a state are judged together
+    (there when their turn comes), and a state that was found impossible does not answer."""
+    return TreeOfThoughts(
+        branch_factor=3,
+        beam_width=None,
+        max_depth=10,
+        max_nodes=101,
+        generate="propose",
+        evaluate="value",
+        traversal=DepthFirst(prune_below=0.5),
+        answer="leaf",
+        solved_threshold=None,
+        temperature=0.7,
+        max_tokens=1000,
+    )
+
+
+def creative_writing() -> TreeOfThoughts:
+    """Creative writing as in Yao et al. 2023, section 4.2: five plans, five votes for the best; five
+    passages that follow it, five votes. 20 calls."""
+    return TreeOfThoughts(
+        branch_factor=5,
+        beam_width=1,
+        max_depth=2,
+        generate="sample",
+        evaluate="vote",
+        evaluation_draws=5,
+        solved_threshold=None,
+        temperature=1.0,
         max_tokens=1000,
     )

@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
-from math import cos, pi, sin
+from math import cos, isnan, pi, sin
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,14 +27,13 @@ from tot_lab.figures.theme import (
     PATH,
     colour,
     label,
-    money,
     number,
     printable,
     short,
 )
 from tot_lab.figures.tree import MOST, SHAPES, TreeInfo, arc, label_width, plot_tree, tree_info
 from tot_lab.files import write_whole
-from tot_lab.run import Run
+from tot_lab.run import Run, money
 
 DRAWN = 150
 """Thoughts up to which a notebook card draws the tree: beyond it, `plot_tree` does better."""
@@ -79,11 +78,11 @@ def facts_of(run: Run) -> Facts:
         "none" if run.score is None else f"{run.score:.3g}",
         (run.stopped or "unfinished") + (f": {printable(run.error)}" if run.error else ""),
         f"{len(run.tree):,}",
-        f"{usage.calls:,}{errors}",
+        f"{'at least ' if 'calls' in run.header.unknown else ''}{usage.calls:,}{errors}",
         failed,
         f"{number(usage.input_tokens)} in, {number(usage.output_tokens)} out",
         money(usage.cost),
-        f"run {run.id} · {run.seconds:.2f} s · paid {money(usage.paid)}{known}",
+        f"run {run.id} · {_seconds(run, ' s')} · paid {money(usage.paid)}{known}",
         printable(run.model),
         run.simulated,
     )
@@ -299,6 +298,10 @@ def _row(node: Node, used: int) -> str:
     return f"{score}{state}{short(node.text, max(92 - used - len(score + state), 20))}"
 
 
+def _seconds(run: Run, unit: str = "") -> str:
+    return "time unknown" if isnan(run.seconds) else f"{run.seconds:.2f}{unit}"
+
+
 def _badge(simulated: bool) -> str:
     if not simulated:
         return ""
@@ -382,7 +385,7 @@ def _sums(runs: Sequence[Run]) -> list[tuple[str, str]]:
         ("tokens out", number(total("output_tokens"))),
         ("cost", money(total("cost"))),
         ("paid", money(total("paid"))),
-        ("seconds", f"{sum(run.seconds for run in runs):,.2f}"),
+        ("seconds", f"{sum(run.seconds for run in runs):,.2f}".replace("nan", "unknown")),
     ]
 
 
@@ -410,7 +413,7 @@ def _table_row(place: int, run: Run, facts: Facts) -> str:
             f"<td class=t>{text}</td>" if k in (1, 4) else f"<td>{text}</td>" for k, text in enumerate(texts)
         )
         + f"<td class=n>{facts.score}</td><td>{escape(short(facts.stopped, 80))}</td>"
-        + "".join(f"<td class=n>{escape(text)}</td>" for text in [*numbers, f"{run.seconds:.2f}"])
+        + "".join(f"<td class=n>{escape(text)}</td>" for text in [*numbers, _seconds(run)])
         + "</tr>"
     )
 

@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,6 +47,15 @@ class Usage(NamedTuple):
     output_tokens: int | None
     cost: float | None
     paid: float | None
+
+
+def money(amount: float | None) -> str:
+    """USD with the digits that matter; unknown is said, never 0."""
+    if amount is None:
+        return "unknown"
+    if amount == 0:
+        return "$0"
+    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.2g}" if amount < 0.01 else f"${amount:.4f}"
 
 
 class Replay(NamedTuple):
@@ -103,7 +113,8 @@ class Run:
     @property
     def name(self) -> str:
         """What the search is called."""
-        return str(self.header.strategy.get("name") or self.header.strategy.get("kind", "run"))
+        name = str(self.header.strategy.get("name") or self.header.strategy.get("kind", "run"))
+        return f"{name} (counterfactual)" if self.header.counterfactual else name
 
     @property
     def model(self) -> str:
@@ -201,12 +212,15 @@ class Run:
 
     @cached_property
     def usage(self) -> Usage:
-        """What all its calls used."""
-        return usage_of(self.lines)
+        """What all its calls used; where the record lacks some, only how many it holds."""
+        used = usage_of(self.lines)
+        return Usage(used.calls, used.errors, *[None] * 4) if "calls" in self.header.unknown else used
 
     @property
     def seconds(self) -> float:
-        """Wall time from start to last record."""
+        """Wall time from start to last record, NaN when the record has no times."""
+        if "times" in self.header.unknown:
+            return nan
         return self.lines[-1].t if self.lines else 0.0
 
     @cached_property
@@ -425,16 +439,21 @@ def _inherited(lines: Sequence[Line]) -> set[Position]:
 def requests_of(run: Run) -> Iterator[tuple[Position, Request, bool]]:
     """Each call of `run` that was answered, as the cache knows it, by its position, and whether a real
     model was asked. A search of a person's own has none."""
-    models: dict[str | None, dict[str, Any]] = {}
+    models: dict[str | None, tuple[dict[str, Any], bool]] = {}
     answered = {position for position, reply in replies_of(run.lines).items() if reply.error is None}
     for line in run.lines if run.header.model else ():
         if isinstance(call := line.e, Call) and line.p in answered:
             if call.model not in models:
-                models[call.model] = _settings(run.header, call.model)
-            settings = models[call.model]
-            part = None if settings["kind"] == UserFunction.kind else part_of(settings)
-            identity = in_order(settings) if part is None else identity_of(part)
-            yield line.p, request_of(call, identity, run.header.draws), isinstance(part, Endpoint)
+                models[call.model] = asked_model(run.header, call.model)
+            identity, real = models[call.model]
+            yield line.p, request_of(call, identity, run.header.draws), real
+
+
+def asked_model(header: Header, name: str | None) -> tuple[dict[str, Any], bool]:
+    """The identity of the model that a call of that run names, and whether it is a real one."""
+    settings = _settings(header, name)
+    part = None if settings["kind"] == UserFunction.kind else part_of(settings)
+    return in_order(settings) if part is None else identity_of(part), isinstance(part, Endpoint)
 
 
 def _settings(header: Header, name: str | None) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Part(BaseModel):
         if not cls.kind or cls.__name__.startswith("_"):
             return
         known = _REGISTRY.get(cls.kind)
-        if known is not None and known.__module__ != cls.__module__:
+        if known is not None and _home(known) != _home(cls):
             raise TypeError(
                 f"the kind {cls.kind!r} of {cls.__module__}.{cls.__name__} is taken by "
                 f"{known.__module__}.{known.__name__}; set another `kind`"
@@ -91,6 +91,11 @@ def part_of(settings: dict[str, Any], base: type[Part] = Part) -> Part:
         return _REGISTRY[kind](**{key: value for key, value in settings.items() if key != "kind"})
     except ValidationError as error:
         raise ValueError(f"settings of {kind!r}: {error}") from None
+
+
+def _home(part: type[Part]) -> str:
+    """The module it was defined in; in a process that multiprocessing began, a script has two names."""
+    return "__main__" if part.__module__ == "__mp_main__" else part.__module__
 
 
 def _unknown_field(part: type[Part], name: str) -> str:

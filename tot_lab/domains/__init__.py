@@ -4,11 +4,37 @@ Add one: a file with a `Domain`, and its name here. The contract tests take it f
 """
 
 from tot_lab.core.task import Domain
+from tot_lab.domains.creative_writing import CreativeWriting, creative_writing, creative_writing_tasks
 from tot_lab.domains.game24 import Game24, game24, game24_tasks, hands
 from tot_lab.domains.general import General, general
 from tot_lab.domains.loading import tasks
+from tot_lab.domains.mini_crossword import (
+    CrosswordScores,
+    MiniCrossword,
+    mini_crossword,
+    mini_crossword_scores,
+    mini_crossword_tasks,
+)
 from tot_lab.domains.oracle import oracle
 
-DOMAINS: tuple[type[Domain], ...] = (Game24, General)
+DOMAINS: tuple[type[Domain], ...] = (Game24, General, MiniCrossword, CreativeWriting)
 
-__all__ = ["DOMAINS", "Game24", "General", "game24", "game24_tasks", "general", "hands", "oracle", "tasks"]
+__all__ = [
+    "DOMAINS",
+    "CreativeWriting",
+    "CrosswordScores",
+    "Game24",
+    "General",
+    "MiniCrossword",
+    "creative_writing",
+    "creative_writing_tasks",
+    "game24",
+    "game24_tasks",
+    "general",
+    "hands",
+    "mini_crossword",
+    "mini_crossword_scores",
+    "mini_crossword_tasks",
+    "oracle",
+    "tasks",
+]

@@ -23,9 +23,9 @@ from typing import Any
 
 import msgspec
 
+from tot_lab.analysis.diagnosis import diagnose
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.calls import readable
-from tot_lab.diagnosis import diagnose
 from tot_lab.explorer.recording import Recording, about_of
 from tot_lab.files import write_whole
 from tot_lab.run import Run

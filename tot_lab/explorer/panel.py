@@ -27,10 +27,10 @@ from tot_lab.domains import game24, game24_tasks, general, hands
 from tot_lab.explorer.cell import cell
 from tot_lab.explorer.forms import LABEL, WIDTH, Accepted, Choice, Form, Mistake, close_inside, red
 from tot_lab.explorer.widget import Explorer
-from tot_lab.figures.theme import money, number, short
+from tot_lab.figures.theme import number, short
 from tot_lab.lab import Lab
 from tot_lab.models import SimGeneral
-from tot_lab.run import Run, Usage, usage_of
+from tot_lab.run import Run, Usage, money, usage_of
 from tot_lab.strategies import STRATEGIES
 
 HANDS = 24

@@ -44,7 +44,7 @@ from tot_lab.run import Run, expect_run
 if TYPE_CHECKING:
     import pandas
 
-    from tot_lab.diagnosis import Diagnosis
+    from tot_lab.analysis.diagnosis import Diagnosis
 
 RATE = 30
 """Batches a second, at most."""
@@ -323,7 +323,7 @@ class Explorer(anywidget.AnyWidget):
     @property
     def findings(self) -> Diagnosis:
         """What `tl.diagnose` finds in the run."""
-        from tot_lab.diagnosis import diagnose  # noqa: PLC0415
+        from tot_lab.analysis.diagnosis import diagnose  # noqa: PLC0415
 
         return diagnose(self.run)
 

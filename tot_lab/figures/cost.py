@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.records import Line
-from tot_lab.figures.theme import KINDS, empty, ground, headed, money, number, plain, short, template
+from tot_lab.figures.theme import KINDS, empty, ground, headed, number, plain, short, template
 from tot_lab.frames import Asked, calls_of
-from tot_lab.run import Run, Usage, expect_run, usage_of
+from tot_lab.run import Run, Usage, expect_run, money, usage_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

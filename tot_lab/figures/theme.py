@@ -124,15 +124,6 @@ def number(amount: float | None) -> str:
     return "unknown" if amount is None else f"{amount:,}"
 
 
-def money(amount: float | None) -> str:
-    """USD with the digits that matter; unknown is said, never 0."""
-    if amount is None:
-        return "unknown"
-    if amount == 0:
-        return "$0"
-    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.2g}" if amount < 0.01 else f"${amount:.4f}"
-
-
 def ground(dark: bool) -> Ground:
     """The colours of a dark or a light figure."""
     return DARK if dark else LIGHT

@@ -23,7 +23,6 @@ from tot_lab.figures.theme import (
     ground,
     headed,
     label,
-    money,
     number,
     plain,
     score_axis,
@@ -31,7 +30,7 @@ from tot_lab.figures.theme import (
     wrapped,
 )
 from tot_lab.figures.theme import LINKS as LINK_COLOURS
-from tot_lab.run import Run
+from tot_lab.run import Run, money
 
 if TYPE_CHECKING:
     import networkx

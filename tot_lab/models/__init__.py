@@ -10,8 +10,10 @@ from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.local import Local
 from tot_lab.models.named import MODELS, model_named
 from tot_lab.models.roles import ROLES, Role
+from tot_lab.models.sim_creative_writing import SimCreativeWriting
 from tot_lab.models.sim_game24 import SimGame24
 from tot_lab.models.sim_general import SimGeneral
+from tot_lab.models.sim_mini_crossword import SimMiniCrossword
 from tot_lab.models.store import CacheError
 
 __all__ = [
@@ -24,7 +26,9 @@ __all__ = [
     "LiteLLM",
     "Local",
     "Role",
+    "SimCreativeWriting",
     "SimGame24",
     "SimGeneral",
+    "SimMiniCrossword",
     "model_named",
 ]

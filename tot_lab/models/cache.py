@@ -28,6 +28,7 @@ from tot_lab.core.calls import Call, Reply, Wire
 from tot_lab.files import data_folder
 from tot_lab.models.entries import DamagedEntry, Entry, Exported, packed, reply_in, unpacked
 from tot_lab.models.keys import SCHEMA, Request, differences, key_of
+from tot_lab.models.redis_store import Away, RedisStore
 from tot_lab.models.stack import Backend
 from tot_lab.models.store import CacheError, Foreign, Store
 from tot_lab.version import __version__
@@ -56,14 +57,29 @@ class Cache:
 
     path: a folder, or a `.jsonl.gz` that `tot-lab cache export` wrote. None = `$TOT_LAB_CACHE`, else
         `tot_lab/calls` in the user's data directory. create: whether to make a folder that is not there.
+    shared: the address of a Redis (`redis://:password@host:6379/0`, `rediss://…`) in which several
+        machines share their answers; needs `tot-lab[redis]`. The folder is in front: it is read first,
+        what it lacks is looked for there and kept here too, and an answer is written to both. Of two
+        hosts that ask the same at once, both go on with the first answer. When the Redis is away, a
+        search goes on with the folder alone, and warns: then a call may be paid for once a host.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None, *, create: bool = True) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str] | None = None, *, create: bool = True, shared: str | None = None
+    ) -> None:
+        if isinstance(path, str) and path.startswith(("redis://", "rediss://")):
+            raise ValueError("a Redis is shared behind a folder: tl.Cache(folder, shared=its address)")
         self.path = default_folder() if path is None else Path(path)
         self.stores: list[Readable] = []
-        """Where answers are looked for, newest first."""
+        """Where answers are looked for on this machine, newest first."""
         self.newest: Store | None = None
+        self.shared = None if shared is None else RedisStore(shared)
+        """What is looked in after that."""
         if self.path.is_file() or self.path.suffix == ".gz":
+            if shared is not None:
+                raise ValueError(
+                    f"{self.path} is an exported file, which is only read; shared= needs a folder"
+                )
             self.stores = [Exported(self.path)]
             return
         numbers = sorted(int(file.parent.name) for file in self.path.glob("*/cache.db") if _numbered(file))
@@ -78,6 +94,11 @@ class Cache:
         newest from now on."""
         if self.newest is None:
             raise CacheError(f"{self.path}: an exported file is only read; import it into a folder first")
+        if self.shared is not None:
+            raise CacheError(
+                f"{self.shared.address}: a shared cache keeps the first answers; to ask anew, take another "
+                f"number (…/1) and another folder"
+            )
         number = int(self.newest.folder.name)
         made = False
         while not made:
@@ -87,34 +108,74 @@ class Cache:
                 made = True
         fresh = object.__new__(Cache)
         fresh.path = self.path
+        fresh.shared = None
         fresh.newest = self.newest = Store(self.path / str(number))
         fresh.stores = [fresh.newest]
         self.stores.insert(0, fresh.newest)
         return fresh
 
-    def reply(self, key: str) -> Reply | None:
-        """The known answer under `key`. An entry that cannot be served is a `CacheError`."""
+    def _held(self, key: str) -> Iterator[bytes]:
+        """What is kept under `key`, the newest first, and last what is shared."""
         for store in self.stores:
             if (data := store.get(key)) is not None:
-                return reply_in(key, data)
-        return None
+                yield data
+        if self.shared is not None and (data := self.shared.get(key)) is not None:
+            yield data
+
+    def reply(self, key: str) -> Reply | None:
+        """The known answer under `key`. An entry that cannot be served is a `CacheError`."""
+        return next(self.replies(key), None)
 
     def replies(self, key: str) -> Iterator[Reply]:
         """All known answers under `key`, the newest first."""
+        for data in self._held(key):
+            yield reply_in(key, data)
+
+    async def find(self, key: str) -> Reply | None:
+        """As `reply`, without holding up the event loop; what only the shared cache has is kept here too."""
         for store in self.stores:
             if (data := store.get(key)) is not None:
-                yield reply_in(key, data)
+                return reply_in(key, data)
+        if self.shared is None:
+            return None
+        data = await asyncio.wrap_future(self.shared.fetch(key))
+        if data is None:
+            return None
+        entry = unpacked(key, data)  # others write there
+        if self.newest is not None:
+            self.newest.put(key, data)
+        return entry.reply
 
     def entry(self, key: str, replies: Sequence[Reply] = ()) -> Entry | None:
         """All that is kept under `key`: of several answers one of `replies`, else the newest."""
-        found = [unpacked(key, data) for store in self.stores if (data := store.get(key)) is not None]
+        found = [unpacked(key, data) for data in self._held(key)]
         return next((entry for entry in found if entry.reply in replies), found[0] if found else None)
 
     def put(self, key: str, data: bytes, *, replace: bool = False) -> Future[bool]:
-        """Keep an entry's bytes; see `Store.put`."""
+        """Keep an entry's bytes; see `Store.put`. With a shared cache it is offered there first, and what
+        stands there then is kept here; it fails with `Away` when it could only be kept here."""
         if self.newest is None:
             raise CacheError(f"{self.path}: there is no folder to write to; an exported file is only read")
-        return self.newest.put(key, data, replace=replace)
+        if self.shared is None:
+            return self.newest.put(key, data, replace=replace)
+        newest = self.newest
+        done: Future[bool] = Future()
+        done.set_running_or_notify_cancel()
+
+        def keep_here(offered: Future[bytes]) -> None:
+            away = offered.exception()
+            first = data if away else offered.result()
+            kept = newest.put(key, first, replace=replace or first is not data)
+            kept.add_done_callback(lambda kept: settle(away or kept.exception(), first is data))
+
+        def settle(failure: BaseException | None, taken: bool) -> None:
+            if failure is None:
+                done.set_result(taken)
+            else:
+                done.set_exception(failure)
+
+        self.shared.offer(key, data, replace=replace).add_done_callback(keep_here)
+        return done
 
     def entries(self) -> Iterator[tuple[str, Entry | CacheError]]:
         """Every entry by its key, newest store first; in place of one that cannot be served, why."""
@@ -153,10 +214,13 @@ class Cache:
         return None if best is None else best[1:]
 
     def __repr__(self) -> str:
-        return f"<Cache {self.path}: {sum(map(len, self.stores))} calls>"
+        shared = "" if self.shared is None else f", shared at {self.shared.address}"
+        return f"<Cache {self.path}: {sum(map(len, self.stores))} calls{shared}>"
 
     def close(self) -> None:
         """Write what waits and let go of the files."""
+        if self.shared is not None:
+            self.shared.close()
         for store in self.stores:
             if isinstance(store, Store):
                 store.close()
@@ -189,11 +253,15 @@ class Cached:
         request = self.request(call)
         key = key_of(request)
         try:
-            known = self.cache.reply(key)
-        except DamagedEntry as error:
+            known = await self.cache.find(key)
+        except (DamagedEntry, Away) as error:
             if self.mode == "replay":
                 raise
-            wire.note("call.damaged", entry=key, error=str(error))
+            wire.note(
+                "call.damaged" if isinstance(error, DamagedEntry) else "call.unshared",
+                entry=key,
+                error=str(error),
+            )
             warnings.warn(f"{error}; the model is asked again", RuntimeWarning, stacklevel=2)
             known = None
         if known is not None:
@@ -237,9 +305,10 @@ class Kept:
                 if not await done:
                     replies[place] = await self._first(key, data) or replies[place]
             except (OSError, CacheError) as error:
-                wire.note("call.unstored", error=str(error))
+                wire.note("call.unshared" if isinstance(error, Away) else "call.unstored", error=str(error))
+                where = "on this disk alone" if isinstance(error, Away) else "in the run alone"
                 warnings.warn(
-                    f"an answer could not be kept ({error}); the run goes on, and holds it",
+                    f"an answer could not be kept ({error}); the run goes on, and it is {where}",
                     RuntimeWarning,
                     stacklevel=2,
                 )

@@ -1,7 +1,8 @@
 """How much is asked of one endpoint at a time.
 
 Rule: first come, first served. All labs of a process that use one endpoint with the same limits
-share them. A call that has to wait says so (`call.queued`); its time counts from its sending.
+share them; processes that use one endpoint for the same work share them too (`share_limits`). A call that
+has to wait says so (`call.queued`); its time counts from its sending.
 """
 
 from __future__ import annotations
@@ -110,17 +111,38 @@ class Gate:
 
 
 _GATES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Limits, Gate]] = WeakKeyDictionary()
+_SHARES: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[int, int]] = WeakKeyDictionary()
+
+
+def share_limits(part: int, of: int) -> None:
+    """Other processes ask the same endpoints as this event loop: from now on it keeps to the `part`th,
+    from 0, of `of` parts of each limit, which together are the whole."""
+    _SHARES[asyncio.get_running_loop()] = (part, of)
 
 
 def gate_of(endpoint: Endpoint) -> Gate:
     """The gate that all who use `endpoint` in this event loop share."""
+    loop = asyncio.get_running_loop()
+    part, of = _SHARES.get(loop, (0, 1))
+
+    def own(limit: int | None) -> int | None:
+        return None if limit is None else share_of(limit, part, of)
+
     limits = Limits(
-        endpoint.address, endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
+        endpoint.address,
+        share_of(endpoint.concurrency, part, of),
+        own(endpoint.requests_per_minute),
+        own(endpoint.tokens_per_minute),
     )
-    gates = _GATES.setdefault(asyncio.get_running_loop(), {})
+    gates = _GATES.setdefault(loop, {})
     if limits not in gates:
         gates[limits] = Gate(limits)
     return gates[limits]
+
+
+def share_of(limit: int, part: int, of: int) -> int:
+    """The `part`th of `of` parts of `limit`: all of them add up to it, and none is 0."""
+    return max(1, (limit + part) // of)
 
 
 class Limited:

@@ -12,11 +12,20 @@ from tot_lab.core.calls import Model
 from tot_lab.core.parts import Part, part_of
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.local import Local
+from tot_lab.models.sim_creative_writing import SimCreativeWriting
 from tot_lab.models.sim_game24 import SimGame24
 from tot_lab.models.sim_general import SimGeneral
+from tot_lab.models.sim_mini_crossword import SimMiniCrossword
 from tot_lab.models.stack import Endpoint
 
-MODELS: tuple[type[Part], ...] = (SimGame24, SimGeneral, LiteLLM, Local)
+MODELS: tuple[type[Part], ...] = (
+    SimGame24,
+    SimMiniCrossword,
+    SimCreativeWriting,
+    SimGeneral,
+    LiteLLM,
+    Local,
+)
 
 
 def model_named(name: str) -> Model | Endpoint:

@@ -42,8 +42,9 @@ class Purse:
         loop = asyncio.get_running_loop()
         while True:
             with self._lock:
-                # A loop that was closed has left its requests behind.
-                self._held = {hold: held for hold, held in self._held.items() if not held[0].is_closed()}
+                if self.cap is not None:
+                    # A loop that was closed has left its requests behind.
+                    self._held = {hold: held for hold, held in self._held.items() if not held[0].is_closed()}
                 if self.cap is None or self.spent + self.reserved + most <= self.cap:
                     hold = object()
                     self._held[hold] = (loop, most)

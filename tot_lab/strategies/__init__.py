@@ -4,7 +4,7 @@ Add one: a file with a `Strategy`, and its name here. The contract tests take it
 """
 
 from tot_lab.core.strategy import Strategy
-from tot_lab.strategies.baselines import BestOf, ChainOfThought, OneAnswer, SelfConsistency
+from tot_lab.strategies.baselines import BestOf, ChainOfThought, OneAnswer, SelfConsistency, baselines
 from tot_lab.strategies.traversals import (
     Beam,
     BestFirst,
@@ -33,5 +33,6 @@ __all__ = [
     "SelfConsistency",
     "Traversal",
     "TreeOfThoughts",
+    "baselines",
     "traversal",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from pydantic import Field
@@ -123,6 +123,22 @@ class SelfConsistency(Strategy):
     def max_calls(self, task: Task) -> int | None:
         inner = self.strategy.max_calls(task)
         return None if inner is None else inner * self.attempts
+
+
+def baselines(attempts: int = 5, **sampling: Any) -> dict[str, Strategy]:
+    """What a search is to be held against, by name: one answer, chain of thought, and of `attempts`
+    chains the best one and the most frequent answer. sampling: settings that all share, such as
+    temperature=0.7.
+
+        await lab.sweep({**tl.baselines(), "ToT": tl.TreeOfThoughts()}, tasks)
+    """
+    chain = ChainOfThought(**sampling)
+    return {
+        "one answer": OneAnswer(**sampling),
+        "chain of thought": chain,
+        f"best of {attempts}": BestOf(strategy=chain, attempts=attempts, **sampling),
+        f"self-consistency of {attempts}": SelfConsistency(strategy=chain, attempts=attempts),
+    }
 
 
 def _answer_once(strategy: Prompting, task: Task, at: str, *, reasoning: bool) -> Thinking[Answer]:

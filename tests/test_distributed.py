@@ -1,0 +1,487 @@
+"""A sweep on dask workers: the same frame as from one process, whoever dies on the way."""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis_server import RedisServer
+from support import answer_to, shuffled
+
+import tot_lab as tl
+from tot_lab.core.calls import Call, Reply
+from tot_lab.models.stack import Endpoint, Need
+from tot_lab.sweeps.distributed import Parcel
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+
+SETTINGS = {"ToT": tl.grid(tl.TreeOfThoughts, beam_width=[1, 2]), "IO": tl.OneAnswer()}
+HAND = tl.game24("4 5 6 10")
+TASKS = [tl.general(f"What is {k} and {k + 1}?", answer=26, grade="number") for k in range(8)]
+
+
+@pytest.fixture(scope="module")
+def client():
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    # Else a worker that happens to be down just then, 15 s after another had died, is not started again.
+    patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"})
+    with patient, cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+def wait(thing):
+    async def soon():
+        return await asyncio.wait_for(thing, 60)
+
+    return asyncio.run(soon())
+
+
+def told(sweep):
+    """The frame, times aside, byte for byte."""
+    return sweep.df().drop(columns="seconds").to_csv()
+
+
+async def model(call):
+    return answer_to(call)
+
+
+class Logged(Endpoint):
+    """An endpoint that writes each request to a file, which all workers share: pid, when it was sent and
+    answered, and the call. At the call that `deadly` describes, it kills its process: once, or each time."""
+
+    log: str
+    seconds: float = 0.01
+    deadly: str = "^$"
+    again: bool = False
+
+    @property
+    def name(self) -> str:
+        return "logged"
+
+    def identity(self) -> dict[str, Any]:
+        return {"model": "logged"}
+
+    def need(self, calls: Sequence[Call]) -> Need:
+        return Need(1, 0.0)
+
+    async def answer(self, calls: Sequence[Call], wire: Any) -> list[Reply]:
+        sent = time.time()
+        (call,) = calls
+        if re.search(self.deadly, call.prompt, re.DOTALL) and (
+            self.again or not Path(self.log + ".dead").exists()
+        ):
+            Path(self.log + ".dead").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        await asyncio.sleep(self.seconds)
+        wire.note("call.sent", tries=1, n=1)
+        what = repr((call.prompt, call.draw, call.repeat))
+        with open(self.log, "a", encoding="utf-8") as file:  # noqa: PTH123
+            file.write(f"{os.getpid()}\t{sent}\t{time.time()}\t{what}\n")
+        text = answer_to(call)
+        return [Reply(str(text), model="logged", input_tokens=3, output_tokens=1, cost=0.25)]
+
+
+def logged(path):
+    """pid, sent, answered, call of every request that was answered."""
+    lines = [line.split("\t") for line in Path(path).read_text().splitlines()]
+    return [(int(pid), float(sent), float(answered), call) for pid, sent, answered, call in lines]
+
+
+# The same.
+
+
+def test_the_frame_is_that_of_one_process(tmp_path, client):
+    here = tl.Lab(model, runs=tmp_path / "here", roles={"evaluate": tl.Role(temperature=0.5)})
+    there = tl.Lab(model, runs=tmp_path / "there", roles={"evaluate": tl.Role(temperature=0.5)})
+    one = wait(here.sweep(SETTINGS, TASKS, 2))
+    two = wait(there.sweep(SETTINGS, TASKS, 2, client=client))
+    assert len(two.df()) == 48
+    assert told(two) == told(one)
+    assert two.counts == one.counts
+    assert two.nodes_df().equals(one.nodes_df())
+    row = two.df().iloc[5]
+    assert two.run(row).events == one.run(row.run_id).events
+    assert two.run(row).path == tmp_path / "there" / "sweep" / f"{row.run_id}.jsonl"
+    pytest.importorskip("pandas")
+    again = wait(tl.Lab(model, runs=tmp_path / "there").sweep(SETTINGS, TASKS[:1]))
+    assert again.found == 0, "another lab, without the role"
+    again = wait(there.sweep(SETTINGS, TASKS, 2))
+    assert (again.found, told(again)) == (48, told(one)), "either goes on with the other's journals"
+    again = wait(here.sweep(SETTINGS, TASKS, 2, client=client))
+    assert (again.found, told(again)) == (48, told(one))
+
+
+def test_without_a_folder_the_runs_are_in_memory(client):
+    one, two = (
+        wait(tl.Lab("sim/game24", runs=None).sweep(tl.OneAnswer(), tl.game24_tasks(3), client=c))
+        for c in (None, client)
+    )
+    assert told(one) == told(two)
+    assert [run.events for run in one.runs()] == [run.events for run in two.runs()]
+    assert [run.path for run in two.runs()] == [None] * 3
+
+
+def of_a_notebook(offset):
+    """A strategy, a model and a grader that no module holds."""
+
+    class Own(tl.Prompting):
+        """A search of a notebook."""
+
+        kind = "test/own"
+        more: int = 1
+
+        def think(self, task, at="0"):
+            yield tl.Thought(at, None, task.question)
+            if task.question == "bug":
+                raise RuntimeError("a bug of mine")
+            reply = yield from tl.ask(self.call(at, "answer", task.question, 0))
+            return tl.Answer(reply.text * self.more, "answered", at)
+
+        def max_calls(self, task):
+            return 1
+
+    class Adding:
+        async def __call__(self, call):
+            return str(len(call.prompt) + offset)
+
+    def right(answer, reference):
+        if answer == "8":
+            raise KeyError("no such word")
+        return float(answer == str(reference))
+
+    return Own, Adding(), right
+
+
+def test_what_a_person_wrote_themselves_travels(tmp_path, client):
+    Own, adding, right = of_a_notebook(3)
+    tasks = [tl.general(word, answer=6, grade=right) for word in ("who", "bug", "where")]
+    frames = []
+    for k, workers in enumerate((None, client)):
+        lab = tl.Lab(adding, runs=tmp_path / str(k))
+        frames.append(wait(lab.sweep([Own(), Own(more=2)], tasks, client=workers)))
+    assert told(frames[0]) == told(frames[1])
+    table = frames[1].df().set_index(["setting", "task"])
+    assert table.loc[("Own more=1", "who"), "correct"]
+    assert not table.loc[("Own more=2", "who"), "correct"]
+    assert "a bug of mine" in table.loc[("Own more=1", "bug"), "error"]
+    assert "cannot be graded" in table.loc[("Own more=1", "where"), "error"]
+
+
+SCRIPT = """
+import asyncio
+import tot_lab as tl
+from distributed import Client, LocalCluster
+
+class Shouting(tl.SimGeneral):
+    async def __call__(self, call):
+        return "ANSWER: 26"
+
+if __name__ == "__main__":
+    tasks = [tl.general(f"What is {k}?", answer=26, grade="number") for k in range(4)]
+    lab = tl.Lab(Shouting(), runs="runs")
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster:
+        with Client(cluster) as client:
+            print(asyncio.run(lab.sweep(tl.OneAnswer(), tasks, client=client)).df().correct.tolist())
+"""
+
+
+def test_a_script_may_hold_its_own_parts(tmp_path):
+    """Its workers import it too, under another name."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    path = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.strip() == "[True, True, True, True]", done.stderr
+
+
+def test_a_client_of_the_users_own_loop_does_as_well(tmp_path):
+    async def swept():
+        cluster = distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0", asynchronous=True
+        )
+        async with cluster, distributed.Client(cluster, asynchronous=True) as client:
+            return await tl.Lab(model, runs=tmp_path).sweep(SETTINGS, TASKS, client=client)
+
+    assert told(wait(swept())) == told(wait(tl.Lab(model, runs=None).sweep(SETTINGS, TASKS)))
+
+
+# Limits, and the cache.
+
+
+def test_workers_share_the_limit_of_an_endpoint(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), concurrency=5, seconds=0.05)
+    lab = tl.Lab(end, runs=tmp_path / "runs", mode="off")
+    wait(lab.sweep(tl.TreeOfThoughts(max_depth=2), TASKS, 2, client=client))
+    calls = logged(end.log)
+    moments = sorted([(sent, 1) for _, sent, _, _ in calls] + [(answered, -1) for _, _, answered, _ in calls])
+    under_way = most = 0
+    for _, change in moments:
+        under_way += change
+        most = max(most, under_way)
+    assert len({pid for pid, *_ in calls}) == 2
+    assert 3 < most <= 5
+
+
+def test_a_limit_below_the_workers_is_kept(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), concurrency=1)
+    wait(tl.Lab(end, runs=None, mode="off").sweep(tl.OneAnswer(), TASKS, client=client))
+    calls = sorted(logged(end.log), key=lambda call: call[1])
+    assert all(one[2] <= two[1] for one, two in pairwise(calls))
+
+
+def test_settings_share_their_calls_and_what_was_paid_is_told(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"))
+    lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
+    sweep = wait(lab.sweep(SETTINGS, TASKS, client=client))
+    asked = Counter(call for *_, call in logged(end.log))
+    assert set(asked.values()) == {1}
+    assert sweep.counts.distinct == sweep.counts.paid == len(asked) < sweep.counts.asked
+    assert lab.spent == pytest.approx(0.25 * len(asked))
+    again = wait(lab.replaying().sweep(SETTINGS, TASKS, name="again", client=client))
+    assert again.counts.paid == 0
+    assert again.df().drop(columns=["seconds", "paid"]).equals(sweep.df().drop(columns=["seconds", "paid"]))
+
+
+def test_a_machine_of_its_own_shares_answers_through_redis(tmp_path, client):
+    """A worker under another host name stands for another machine."""
+    server = RedisServer(tmp_path)
+    end = Logged(log=str(tmp_path / "log"))
+    lab = tl.Lab(end, runs=tmp_path / "a", cache=tl.Cache(tmp_path / "calls", shared=server.url))
+    first = wait(lab.sweep(SETTINGS, TASKS, client=client))
+    paid = len(logged(end.log))
+
+    def elsewhere(dask_worker=None):
+        socket.gethostname = lambda: f"host-of-{os.getpid()}"
+
+    client.run(elsewhere)
+    try:
+        with pytest.raises(ValueError, match=r"other machines \(host-of-\d+, host-of-\d+\).*shared="):
+            wait(tl.Lab(end, runs=None, cache=tmp_path / "calls").sweep(SETTINGS, TASKS, client=client))
+        lab.runs = tmp_path / "b"
+        second = wait(lab.sweep(SETTINGS, TASKS, client=client))
+    finally:
+        client.restart()
+        server.stop()
+    assert len(logged(end.log)) == paid == first.counts.paid
+    assert second.counts.paid == 0
+    assert second.df().drop(columns=["seconds", "paid"]).equals(first.df().drop(columns=["seconds", "paid"]))
+
+
+# Faults.
+
+
+def test_a_worker_that_dies_loses_nothing(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), concurrency=4)
+    lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
+    counted: dict[str, bytes] = {}
+    folder = tmp_path / "runs" / "sweep"
+
+    async def killing():
+        running = asyncio.create_task(lab.sweep(SETTINGS, TASKS, 3, client=client))
+        while not (lab.last_sweep and len(lab.last_sweep.rows) > 15):
+            await asyncio.sleep(0.01)
+        os.kill(logged(end.log)[-1][0], signal.SIGKILL)
+        counted.update({id: (folder / f"{id}.jsonl").read_bytes() for id in lab.last_sweep.rows})
+        return await running
+
+    sweep = wait(killing())
+    asked = Counter(call for *_, call in logged(end.log))
+    assert sum(asked.values()) - len(asked) <= 2, "those two that were answered, and not yet kept"
+    other = Logged(log=str(tmp_path / "other"), concurrency=4)
+    alone = wait(tl.Lab(other, runs=None, cache=tmp_path / "others").sweep(SETTINGS, TASKS, 3))
+    assert len(sweep.rows) == 72 > len(counted) > 15
+    same = [s.df().drop(columns=["seconds", "paid"]) for s in (sweep, alone)]
+    assert same[0].equals(same[1])
+    assert len(list(folder.iterdir())) == 72
+    for id, journal in counted.items():
+        assert (folder / f"{id}.jsonl").read_bytes() == journal, "what was finished was not done again"
+    for run in sweep.runs():
+        assert run.stopped not in (None, "cancelled", "error")
+
+
+def test_without_a_cache_the_journals_hold_what_was_answered(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), deadly=r"What is 1 and 2\?.*\n2\. ", seconds=0.3)
+    search = tl.TreeOfThoughts(max_depth=3, beam_width=1)
+    sweep = wait(tl.Lab(end, runs=tmp_path / "runs", mode="off").sweep(search, TASKS, client=client))
+    assert Path(end.log + ".dead").exists()
+    assert len(sweep.rows) == 8
+    assert sweep.df().error.isna().all()
+    asked = Counter(call for *_, call in logged(end.log))
+    first = {call for call in asked if "(no steps yet)" in call}
+    assert len(first) >= 8
+    assert {asked[call] for call in first} == {1}, "they were answered 0.6 s before"
+
+
+def test_a_run_that_kills_its_worker_each_time_is_a_row(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), deadly="What is 2 and 3", again=True)
+    lab = tl.Lab(end, runs=tmp_path / "runs", mode="off")
+    frame = wait(lab.sweep(tl.OneAnswer(), TASKS[:4], client=client)).df()
+    assert frame.error.isna().tolist() == [True, True, False, True]
+    assert "3 dask workers died over this run" in frame.error[2]
+    well = end.model_copy(update={"deadly": "^$"})
+    again = wait(
+        tl.Lab(well, runs=tmp_path / "runs", mode="off").sweep(tl.OneAnswer(), TASKS[:4], client=client)
+    )
+    assert again.found == 3
+    assert again.df().error.isna().all()
+
+
+def test_a_sweep_that_is_cancelled_stops_the_workers_and_goes_on_later(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), seconds=0.05, concurrency=8)
+    lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
+
+    async def cut():
+        running = asyncio.create_task(lab.sweep(SETTINGS, TASKS, 40, client=client))
+        while not (lab.last_sweep and lab.last_sweep.rows):
+            await asyncio.sleep(0.01)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    wait(cut())
+    part = lab.last_sweep
+    assert 0 < len(part.df()) < 24 * 40
+    time.sleep(1.5)
+    calls = len(logged(end.log))
+    time.sleep(0.5)
+    assert len(logged(end.log)) == calls, "nobody works on"
+    whole = wait(lab.sweep(SETTINGS, TASKS, client=client))
+    assert whole.found == len(part.rows.keys() & whole.rows.keys()) > 0
+    assert set(Counter(call for *_, call in logged(end.log)).values()) == {1}
+    known = wait(tl.Lab(end, runs=None, cache=tmp_path / "calls").sweep(SETTINGS, TASKS)).df()
+    assert whole.df().drop(columns=["seconds", "paid"]).equals(known.drop(columns=["seconds", "paid"]))
+
+
+def test_what_one_process_began_the_workers_go_on_with(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), seconds=0.03)
+    lab = tl.Lab(end, runs=tmp_path / "runs", mode="off")
+    search = tl.TreeOfThoughts(max_depth=4)
+
+    async def cut():
+        running = asyncio.create_task(lab.sweep(search, TASKS))
+        await asyncio.sleep(0.2)
+        running.cancel()
+        await asyncio.wait([running])
+
+    wait(cut())
+    before = Counter(call for *_, call in logged(end.log))
+    assert before
+    sweep = wait(lab.sweep(search, TASKS, client=client))
+    after = Counter(call for *_, call in logged(end.log))
+    assert sum(after.values()) == sweep.counts.paid == len(after) > len(before)
+
+
+def test_a_cluster_that_lost_its_workers_is_told_of_and_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("tot_lab.sweeps.distributed.LONG", 0.3)
+    end = Logged(log=str(tmp_path / "log"), seconds=0.2)
+    lab = tl.Lab(end, runs=None, cache=tmp_path / "calls")
+
+    async def scaling(cluster, client):
+        running = asyncio.create_task(lab.sweep(SETTINGS, TASKS, client=client))
+        while not Path(end.log).exists():
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(cluster.scale, 0)
+        with pytest.warns(RuntimeWarning, match="lost its workers; the sweep waits"):
+            await asyncio.sleep(2)
+        await asyncio.to_thread(cluster.scale, 1)
+        return await running
+
+    cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
+    with cluster, distributed.Client(cluster) as client:
+        assert len(wait(scaling(cluster, client)).df()) == 24
+
+
+# What it refuses, and what it says.
+
+
+def test_what_cannot_hold_across_workers_is_refused(tmp_path, client):
+    lab = tl.Lab("sim/game24", runs=None)
+    with pytest.raises(TypeError, match=r"dask\.distributed\.Client"):
+        wait(lab.sweep(tl.OneAnswer(), HAND, client="tcp://host:8786"))
+    with pytest.raises(ValueError, match="spend="):
+        wait(tl.Lab("sim/game24", runs=None, spend=1.0).sweep(tl.OneAnswer(), HAND, client=client))
+    again = tl.Lab("sim/game24", runs=None, cache=tmp_path, mode="refresh")
+    with pytest.raises(ValueError, match="refresh"):
+        wait(again.sweep(tl.OneAnswer(), HAND, client=client))
+
+
+def test_a_cluster_without_workers_is_an_error():
+    cluster = distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0")
+    with cluster, distributed.Client(cluster) as client, pytest.raises(ValueError, match="no worker"):
+        wait(tl.Lab("sim/game24", runs=None).sweep(tl.OneAnswer(), HAND, client=client))
+
+
+def test_what_a_worker_warns_of_is_said_here(tmp_path, client):
+    async def warning(call):
+        warnings.warn("the model is odd", RuntimeWarning, stacklevel=2)
+        return "26"
+
+    with pytest.warns(RuntimeWarning, match="from a dask worker: the model is odd"):
+        wait(tl.Lab(warning, runs=None).sweep(tl.OneAnswer(), TASKS, client=client))
+
+
+def test_what_cannot_be_sent_ends_the_sweep_in_words(client):
+    class Held:
+        async def __call__(self, call):
+            return client.status
+
+    with pytest.raises(TypeError, match="cannot be sent to the workers"):
+        wait(tl.Lab(Held(), runs=None).sweep(tl.OneAnswer(), TASKS, client=client))
+
+
+def test_a_worker_that_cannot_begin_ends_the_sweep_in_words(client):
+    def other(dask_worker):
+        import tot_lab.sweeps.distributed
+
+        known, tot_lab.sweeps.distributed.__version__ = tot_lab.sweeps.distributed.__version__, "0.0.1"
+        return known
+
+    client.run(other)
+    try:
+        with pytest.raises(RuntimeError, match=r"this worker has tot_lab 0\.0\.1 and the client"):
+            wait(tl.Lab(model, runs=None).sweep(tl.OneAnswer(), TASKS, client=client))
+    finally:
+        client.restart()
+
+
+def test_what_is_sent_shows_no_secret():
+    key = tl.LiteLLM(model="gpt-4.1-mini", api_key="sk-s3cret")
+
+    class Carried:
+        lab = {"model": key}
+        journals = {"a": b""}
+
+    parcel = Parcel(Carried())  # type: ignore[arg-type]
+    assert repr(parcel) == str(parcel) == "<1 runs>"
+
+
+def test_any_order_of_replies_gives_the_same(client):
+    late = shuffled(3, most=0.01)
+
+    async def slow(call):
+        await asyncio.sleep(late(call))
+        return answer_to(call)
+
+    one, two = (
+        wait(tl.Lab(slow, runs=None).sweep(SETTINGS, TASKS, at_once=3, client=c)) for c in (None, client)
+    )
+    assert told(one) == told(two)

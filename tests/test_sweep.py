@@ -1,0 +1,528 @@
+"""Sweeps: what they ask, what they keep, what their table says, and that they go on after anything."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pandas as pd
+import pydantic
+import pytest
+from endpoint import ScriptedEndpoint, scripted
+from support import Scripted, answer_to, dice, wait
+
+import tot_lab as tl
+from tot_lab.core.calls import Call
+from tot_lab.journal import JournalError
+from tot_lab.models.stack import Failure
+from tot_lab.sweeps.sweep import Counts
+
+TASKS = [
+    tl.general(f"How many legs have {k} spiders and a duck?", answer=8 * k + 2, grade="number")
+    for k in (3, 4)
+]
+GRID = tl.grid(tl.TreeOfThoughts, beam_width=[1, 2], generate=["sample", "propose"], max_depth=2)
+
+
+def swept(lab: tl.Lab, *arguments: object, **options: object) -> tl.Sweep:
+    return wait(lab.sweep(*arguments, **options))
+
+
+def table(sweep: tl.Sweep) -> str:
+    """Its table without what may differ between two honest sweeps."""
+    return sweep.df().drop(columns=["seconds", "paid"]).to_csv(index=False)
+
+
+def broken(call: Call) -> str:
+    """A model that fails at half of the calls."""
+    if dice(call).random() < 0.5:
+        raise Failure("out of order", status=500)
+    return str(answer_to(call))
+
+
+class Buggy(tl.OneAnswer):
+    """Has a bug that shows when its call was answered."""
+
+    kind = "buggy"
+
+    def think(self, task, at="0"):
+        yield from super().think(task, at)
+        return 1 / 0
+
+
+class Ungradable(tl.General):
+    """Cannot be graded."""
+
+    kind = "ungradable"
+
+    def grade(self, task, answer):
+        raise LookupError("no such grade")
+
+
+# What is asked for.
+
+
+def test_a_grid_is_every_combination_the_last_axis_fastest():
+    assert [(s.beam_width, s.generate) for s in GRID] == [
+        (1, "sample"), (1, "propose"), (2, "sample"), (2, "propose"),
+    ]  # fmt: skip
+    assert {s.max_depth for s in GRID} == {2}
+    assert [s.temperature for s in tl.grid(tl.presets.game24(), beam_width=range(1, 3))] == [0.7, 0.7]
+    import numpy as np
+
+    assert [s.beam_width for s in tl.grid(tl.TreeOfThoughts, beam_width=np.arange(1, 4))] == [1, 2, 3]
+    with pytest.raises(pydantic.ValidationError, match="did you mean 'beam_width'"):
+        tl.grid(tl.TreeOfThoughts, beam_widht=[1])
+    with pytest.raises(ValueError, match="no values for 'beam_width'"):
+        tl.grid(tl.TreeOfThoughts, beam_width=[])
+    with pytest.raises(TypeError, match="grid takes a strategy"):
+        tl.grid(tl.general, beam_width=[1])
+
+
+def test_labels_say_what_differs_and_nothing_else():
+    lab = tl.Lab(Scripted(), runs=None)
+    made = swept(lab, [*GRID[:2], tl.OneAnswer()], TASKS[0])
+    assert list(made.settings) == [
+        "TreeOfThoughts generate=sample", "TreeOfThoughts generate=propose", "OneAnswer",
+    ]  # fmt: skip
+    named = swept(lab, {"IO": tl.OneAnswer(), "ToT": GRID[::2]}, TASKS[0])
+    assert list(named.settings) == ["IO", "ToT beam_width=1", "ToT beam_width=2"]
+    depth = [tl.TreeOfThoughts(traversal=t, max_depth=2) for t in ("beam", "best_first")]
+    assert list(swept(lab, depth, TASKS[0]).settings)[1] == "TreeOfThoughts traversal=best_first"
+
+
+@pytest.mark.parametrize(
+    ("strategies", "tasks", "options", "words"),
+    [
+        ([], TASKS, {}, "one strategy at least"),
+        (tl.OneAnswer(), [], {}, "one task at least"),
+        ([tl.OneAnswer(), tl.OneAnswer()], TASKS, {}, "'OneAnswer' and 'OneAnswer #2' are the same"),
+        (tl.OneAnswer(), [TASKS[0], TASKS[0]], {}, "are the same; ask a task more than once with repeats="),
+        (tl.OneAnswer(), TASKS, {"repeats": 0}, "repeats must be 1 or more"),
+        (tl.OneAnswer(), TASKS, {"at_once": 0}, "at_once must be 1 or more"),
+        (tl.OneAnswer(), TASKS, {"name": "../up"}, "name must be the name of a folder"),
+        (tl.OneAnswer(), tl.general("x").model_copy(update={"data": {"x": object()}}), {}, "task 'x'"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_told_before_anything_is_asked(tmp_path, strategies, tasks, options, words):
+    model = Scripted()
+    with pytest.raises(ValueError, match=words):
+        swept(tl.Lab(model, runs=tmp_path), strategies, tasks, **options)
+    assert not model.calls
+
+
+def test_what_is_no_strategy_and_no_task_is_told():
+    lab = tl.Lab(Scripted(), runs=None)
+    with pytest.raises(TypeError, match="strategies must be values such as"):
+        swept(lab, tl.OneAnswer, TASKS)
+    with pytest.raises(TypeError, match="task must be a Task"):
+        swept(lab, tl.OneAnswer(), ["4 5 6 10"])
+
+
+# The table.
+
+
+def test_the_table_has_the_columns_and_dtypes_that_it_says():
+    both = [*GRID, tl.TreeOfThoughts(answer="best", temperature=0.5, max_depth=2), tl.OneAnswer()]
+    frame = swept(tl.Lab(Scripted(), runs=None), both, TASKS, 2).df()
+    dtypes = {
+        "setting": "category", "strategy": "category", "generate": "category", "temperature": "Float64",
+        "beam_width": "Int64", "answer_setting": "category", "domain": "category", "task": "category",
+        "task_number": "Int64", "repeat": "Int64", "correct": "boolean", "score": "Float64",
+        "answer": "string", "stop": "category", "error": "string", "calls": "Int64", "failed_calls": "Int64",
+        "input_tokens": "Int64", "output_tokens": "Int64", "cost": "Float64", "paid": "Float64",
+        "seconds": "Float64", "simulated": "boolean", "run_id": "string",
+    }  # fmt: skip
+    assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == dtypes
+    assert len(frame) == 6 * 2 * 2
+    assert frame.run_id.is_unique
+    assert list(frame.setting.cat.categories) == list(dict.fromkeys(frame.setting))
+    places = list(zip(frame.setting.cat.codes, frame.task_number, frame["repeat"], strict=True))
+    assert places == sorted(places)
+    assert frame[frame.strategy == "one_answer"].beam_width.isna().all()
+    assert frame.correct.notna().all()
+
+
+def test_frames_of_nodes_and_calls_are_those_of_the_runs():
+    made = swept(tl.Lab(Scripted(), runs=None), GRID, TASKS, 2)
+    frame, nodes, calls = made.df(), made.nodes_df(), made.calls_df()
+    assert list(nodes.columns[:4]) == list(calls.columns[:4]) == ["run_id", "setting", "task", "repeat"]
+    assert nodes.columns.is_unique
+    assert calls.columns.is_unique
+    for _, row in frame.iterrows():
+        run = made.run(row)
+        assert run.id == row.run_id == made.run(row.run_id).id
+        own = calls[calls.run_id == run.id].reset_index(drop=True)
+        assert own.made.sum() == row.calls
+        columns = [name for name in run.calls_df() if name != "repeat"]
+        pd.testing.assert_frame_equal(own[columns], run.calls_df()[columns])
+        assert (nodes.run_id == run.id).sum() == len(run.tree)
+    assert [run.id for run in made.runs()] == list(frame.run_id)
+    with pytest.raises(LookupError, match="no run 'else' in this sweep"):
+        made.run("else")
+
+
+def test_an_answer_is_the_run_of_its_row(tmp_path):
+    lab = tl.Lab(Scripted(), runs=tmp_path)
+    made = swept(lab, tl.OneAnswer(), TASKS, 2)
+    for row in made.df().itertuples():
+        run = made.run(row)
+        assert run.path == tmp_path / "sweep" / f"{row.run_id}.jsonl"
+        alone = wait(
+            tl.Lab(Scripted(), runs=None).run(tl.OneAnswer(), TASKS[row.task_number], repeat=row.repeat)
+        )
+        assert (run.answer, run.grade, run.events) == (row.answer, row.score, alone.events)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_table_does_not_depend_on_what_finishes_first(seed):
+    roll = random.Random(seed)
+    made = swept(tl.Lab(Scripted(latency=lambda call: roll.random() * 0.005), runs=None), GRID, TASKS, 2)
+    assert table(made) == table(swept(tl.Lab(Scripted(), runs=None), GRID, TASKS, 2, at_once=1))
+
+
+# Calls.
+
+
+def test_settings_share_equal_calls_and_the_counts_say_so(tmp_path):
+    model = scripted()
+    lab = tl.Lab(model, runs=tmp_path / "runs", cache=tmp_path / "cache")
+    made = swept(lab, GRID, TASKS, 2)
+    keys = {(call.prompt, call.draw, call.repeat, call.kind) for calls in model.requests for call in calls}
+    sent = sum(len(calls) for calls in model.requests)
+    asked = int(made.df().calls.sum())
+    assert made.counts == Counts(asked, len(keys), sent, asked - sent)
+    assert sent == len(keys) < asked
+    assert made.df().paid.sum() == lab.spent == sent
+    assert made.df().cost.sum() == asked
+
+
+def test_a_rerun_in_replay_mode_is_the_same_to_the_byte_and_asks_nothing(tmp_path):
+    first = swept(tl.Lab(scripted(), runs=tmp_path, cache=tmp_path / "cache"), GRID, TASKS, 2)
+    model = scripted()
+    again = tl.Lab(model, runs=None, cache=tmp_path / "cache", mode="replay")
+    made = swept(again, GRID, TASKS, 2)
+    assert table(made) == table(first)
+    assert not model.requests
+    assert (made.counts.paid, made.df().paid.sum()) == (0, 0.0)
+
+
+def test_runs_under_way_are_as_many_as_the_model_takes_calls(tmp_path):
+    model = scripted(concurrency=3, seconds=0.002)
+    swept(tl.Lab(model, runs=None, mode="off"), tl.OneAnswer(), TASKS, 10)
+    assert model.most_at_once == 3
+    model = scripted(concurrency=8, seconds=0.002)
+    swept(tl.Lab(model, runs=None, mode="off"), tl.OneAnswer(), TASKS, 10, at_once=2)
+    assert model.most_at_once == 2
+
+
+def test_of_a_task_the_setting_with_the_most_calls_goes_first():
+    model = Scripted()
+    swept(tl.Lab(model, runs=None), [tl.OneAnswer(), *GRID], TASKS, at_once=1)
+    kinds = [("3" in call.prompt, call.kind == "answer") for call in model.calls]
+    assert kinds.index((True, True)) == kinds.index((False, False)) - 1
+    assert kinds[-1] == (False, True)
+
+
+def test_a_budget_is_each_runs_own_and_spend_is_over_all(tmp_path):
+    model = scripted(concurrency=1)
+    capped = swept(tl.Lab(model, runs=None, mode="off"), GRID, TASKS, budget=tl.Budget(calls=3))
+    assert list(capped.df().calls) == [3] * 8
+    lab = tl.Lab(scripted(concurrency=1), runs=tmp_path, cache=tmp_path / "cache", spend=5.0)
+    poor = swept(lab, GRID, TASKS)
+    assert lab.spent == 5.0
+    assert "budget:spend" in set(poor.df().stop)
+    rich = swept(tl.Lab(scripted(), runs=tmp_path, cache=tmp_path / "cache"), GRID, TASKS)
+    assert table(rich) == table(swept(tl.Lab(scripted(), runs=None, mode="off"), GRID, TASKS))
+    assert lab.spent + rich.lab.spent == rich.counts.distinct, "no call was paid twice"
+
+
+def test_an_estimate_says_what_is_left_and_invents_no_price(tmp_path):
+    lab = tl.Lab(scripted(), runs=tmp_path, cache=tmp_path / "cache")
+    estimate = wait(lab.estimate_sweep(GRID, TASKS))
+    assert estimate == (8, 0, 2 * sum(s.max_calls(TASKS[0]) for s in GRID), 0, None)
+    made = swept(lab, GRID, TASKS[:1])
+    half = wait(lab.estimate_sweep(GRID, TASKS))
+    assert half[:2] == (8, 4)
+    assert half.calls == estimate.calls / 2
+    assert half.cost == made.df().cost.sum()
+    assert wait(lab.estimate_sweep(GRID, TASKS[:1])) == (4, 4, 0, 0, 0.0)
+    assert wait(lab.estimate_sweep(GRID, TASKS, budget=tl.Budget(calls=2))).calls == 16
+
+
+# Faults.
+
+
+def test_what_goes_wrong_is_a_row_and_stops_nothing_else(tmp_path):
+    strange = tl.Task(domain=Ungradable(), question="How many?")
+    made = swept(tl.Lab(Scripted(), runs=tmp_path), [Buggy(), tl.OneAnswer()], [TASKS[0], strange])
+    frame = made.df().set_index(["strategy", "task_number"])
+    assert frame.loc[("buggy", 0), "error"] == "ZeroDivisionError: division by zero"
+    assert frame.loc[("buggy", 0), "stop"] == "error"
+    assert frame.loc[("buggy", 0), "calls"] == 1
+    assert frame.loc[("one_answer", 1), "error"] == "the answer cannot be graded: LookupError: no such grade"
+    assert frame.loc[("one_answer", 1), "stop"] == "answered"
+    assert pd.isna(frame.loc[("one_answer", 1), "correct"])
+    assert pd.isna(frame.loc[("one_answer", 0), "error"])
+    assert made.run(made.df().iloc[0]).error == "ZeroDivisionError: division by zero"
+
+
+def test_a_model_that_fails_half_the_time_costs_branches_not_the_sweep():
+    made = swept(tl.Lab(scripted(broken, retries=0), runs=None, mode="off"), GRID, TASKS, 2)
+    frame = made.df()
+    assert len(frame) == 16
+    assert 0.25 < frame.failed_calls.sum() / frame.calls.sum() < 0.75
+    assert frame.error.isna().all()
+    assert frame.stop.notna().all()
+    assert frame.failed_calls.sum() == made.calls_df().error.notna().sum()
+
+
+def test_a_call_that_a_replay_lacks_is_a_row(tmp_path):
+    cache = tmp_path / "cache"
+    swept(tl.Lab(scripted(), runs=None, cache=cache), tl.OneAnswer(), TASKS[:1])
+    frame = swept(tl.Lab(scripted(), runs=None, cache=cache, mode="replay"), tl.OneAnswer(), TASKS).df()
+    assert pd.isna(frame.error[0])
+    assert frame.error[1].startswith("CacheMiss: replay:")
+
+
+def test_the_same_sweep_again_reads_what_is_finished(tmp_path):
+    first = swept(tl.Lab(Scripted(), runs=tmp_path), GRID, TASKS[:1], 2)
+    model = Scripted()
+    same = swept(tl.Lab(model, runs=tmp_path), GRID, TASKS[:1], 2)
+    assert (same.found, len(model.calls)) == (8, 0)
+    assert same.df().to_csv() == first.df().to_csv()
+    assert same.counts == first.counts
+    more = swept(tl.Lab(model, runs=tmp_path), GRID, TASKS, 2)
+    assert more.found == 8, "another sweep shares the runs that it has in common with this one"
+    assert len(model.calls) == more.df().calls[more.df().task_number == 1].sum()
+
+
+def test_another_model_budget_or_role_is_another_run(tmp_path):
+    ids = set()
+    for model, options, budget in [
+        ("sim/general", {}, None),
+        ("sim/game24", {}, None),
+        ("sim/general", {"roles": {"answer": {"temperature": 0.5}}}, None),
+        ("sim/general", {"draws": "path"}, None),
+        ("sim/general", {}, tl.Budget(calls=5)),
+    ]:
+        lab = tl.Lab(model, runs=None, **options)
+        ids |= set(swept(lab, tl.OneAnswer(), TASKS[0], budget=budget).df().run_id)
+    assert len(ids) == 5
+    one, two = (swept(tl.Lab(scripted(concurrency=k), runs=None, mode="off"), GRID, TASKS) for k in (1, 9))
+    assert list(one.df().run_id) == list(two.df().run_id), "a limit changes no answer"
+
+
+def test_damage_is_a_row_and_a_journal_without_a_header_is_begun_anew(tmp_path):
+    first = swept(tl.Lab(Scripted(), runs=tmp_path), tl.OneAnswer(), TASKS)
+    empty, spoilt = (tmp_path / "sweep" / f"{run_id}.jsonl" for run_id in first.df().run_id)
+    empty.write_bytes(empty.read_bytes()[:20])
+    lines = spoilt.read_bytes().split(b"\n")
+    spoilt.write_bytes(b"\n".join([lines[0], b"?", *lines[2:]]))
+    again = swept(tl.Lab(Scripted(), runs=tmp_path), tl.OneAnswer(), TASKS)
+    assert again.df().iloc[0].answer == first.df().iloc[0].answer
+    row = again.df().iloc[1]
+    assert row.error.startswith(JournalError.__name__)
+    assert f"{spoilt}, line 2" in row.error
+    assert pd.isna(row.stop)
+
+
+def test_a_cancelled_sweep_is_usable_and_goes_on(tmp_path):
+    lab = tl.Lab(Scripted(latency=lambda call: 0.002), runs=tmp_path)
+
+    async def cut_off():
+        going = asyncio.create_task(lab.sweep(GRID, TASKS, 3, at_once=2))
+        while not (lab.last_sweep and len(lab.last_sweep.rows) >= 3):
+            await asyncio.sleep(0.001)
+        going.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await going
+
+    wait(cut_off())
+    partial = lab.last_sweep
+    done = len(partial.rows)
+    assert 3 <= done < 24
+    assert len(partial.df()) == done
+    assert f"{done} of 24 runs" in repr(partial)
+    assert partial.nodes_df().run_id.nunique() == done
+    model = Scripted()
+    whole = swept(tl.Lab(model, runs=tmp_path), GRID, TASKS, 3)
+    assert whole.found == done
+    assert table(whole) == table(swept(tl.Lab(Scripted(), runs=None), GRID, TASKS, 3))
+    answered = {told(e) for run in partial.runs() for e in run.events if isinstance(e, Call)}
+    asked_anew = {told(call) for run in whole.runs() for call in model.calls} - answered
+    assert len(asked_anew) < len({told(e) for run in whole.runs() for e in run.events if isinstance(e, Call)})
+
+
+class Server(ThreadingHTTPServer):
+    """A model behind real HTTP: it answers with what follows from the prompt, and counts."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self):
+        self.asked: list[tuple[str, int, int]] = []
+        super().__init__(("127.0.0.1", 0), Answering)
+
+    def handle_error(self, request, client_address):
+        """A client that was killed is what this is about."""
+
+
+class Answering(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        kind, prompt, draw, repeat = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append((prompt, draw, repeat))
+        call = Call("0", kind, (tl.Message("user", prompt),), draw, repeat=repeat)
+        data = json.dumps(str(answer_to(call))).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_):
+        """Quiet."""
+
+
+class OverHttp(ScriptedEndpoint):
+    """Asks the server at `url`, a connection each."""
+
+    kind = "over_http"
+
+    async def answer(self, calls, wire):
+        (call,) = calls
+        body = json.dumps([call.kind, *told(call)])  # in ASCII
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(self.url))
+        head = f"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body.encode())
+        wire.note("call.sent", tries=1, n=1)
+        whole = await reader.read()
+        writer.close()
+        text = json.loads(whole.partition(b"\r\n\r\n")[2])
+        return [tl.Reply(text, model="over_http", input_tokens=3, output_tokens=1, cost=1.0)]
+
+
+def over_http(port: int, folder: str, mode: str) -> tl.Lab:
+    model = OverHttp(url=str(port), concurrency=4)
+    return tl.Lab(model, runs=Path(folder) / "runs", cache=Path(folder) / "cache", mode=mode)
+
+
+def children(port: int, folder: str) -> None:
+    """Forks a process that sweeps whenever a line comes in, tells its number, and waits for its end."""
+    for _ in sys.stdin:
+        if (child := os.fork()) == 0:
+            asyncio.run(over_http(port, folder, "auto").sweep(GRID, TASKS, 8))
+            os._exit(0)
+        print(child, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_killed_ten_times_it_goes_on_and_pays_no_call_twice(tmp_path):
+    server = Server()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    port = server.server_address[1]
+    began = time.perf_counter()
+    expected = swept(over_http(port, str(tmp_path / "whole"), "auto"), GRID, TASKS, 8)
+    took = time.perf_counter() - began
+    needed, server.asked = set(server.asked), []
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_sweep; "
+    code += f"test_sweep.children({port}, {str(tmp_path)!r})"
+    roll, kills, ends = random.Random(), [], []
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        for _ in range(10):
+            print("go", file=parent.stdin, flush=True)
+            child = int(parent.stdout.readline())
+            before, began = len(server.asked), time.perf_counter()
+            while len(server.asked) == before and time.perf_counter() - began < 2:
+                time.sleep(0.001)  # it starts
+            time.sleep(roll.random() * took / 8)
+            with suppress(ProcessLookupError):  # it had come to its end
+                os.kill(child, signal.SIGKILL)
+            ends.append(int(parent.stdout.readline()))
+            kills.append((len(server.asked), kept_in(tmp_path)))
+        parent.stdin.close()
+    whole = swept(over_http(port, str(tmp_path), "auto"), GRID, TASKS, 8)
+    assert table(whole) == table(expected)
+    assert needed == set(server.asked)
+    for before, kept in kills:
+        assert not kept & set(server.asked[before:]), "what was on the disk at a kill was asked again"
+    assert set(ends) <= {0, -signal.SIGKILL}
+    assert any(0 < len(kept) < len(needed) for _, kept in kills), "a kill came in the middle"
+    again = swept(over_http(port, str(tmp_path), "replay"), GRID, TASKS, 8)
+    assert (again.found, table(again)) == (64, table(expected))
+    server.shutdown()
+    server.server_close()
+
+
+def kept_in(folder: Path) -> set[tuple[str, int, int]]:
+    """The calls that a journal or the cache holds the answer to."""
+    kept = set()
+    for path in (folder / "runs" / "sweep").glob("*.jsonl"):
+        if b"\n" in path.read_bytes():
+            run = tl.load(path)
+            answered = {line.p for line in run.lines if isinstance(line.e, tl.Reply) and not line.e.error}
+            kept |= {told(line.e) for line in run.lines if isinstance(line.e, Call) and line.p in answered}
+    if (folder / "cache").exists():
+        requests = [entry.request for _, entry in tl.Cache(folder / "cache").entries()]
+        kept |= {(r.messages[0].content, r.draw, r.repeat) for r in requests}
+    return kept
+
+
+def told(call: Call) -> tuple[str, int, int]:
+    """What tells a call from others."""
+    return call.prompt, call.draw, call.repeat
+
+
+# What is shown, and files.
+
+
+def test_what_is_shown_says_how_far_it_is_and_escapes_labels():
+    made = swept(tl.Lab("sim/general", runs=None), {"<b>": tl.OneAnswer()}, TASKS)
+    assert "2 of 2 runs" in repr(made)
+    assert "simulated" in repr(made)
+    assert "&lt;b&gt;" in made._repr_html_()
+    assert "<b>" not in made._repr_html_()
+
+
+def test_a_table_is_saved_with_where_it_comes_from(tmp_path):
+    made = swept(
+        tl.Lab(scripted(), runs=None, cache=tmp_path / "cache"),
+        {"a_b & c": GRID, "IO": tl.OneAnswer()},
+        TASKS,
+    )
+    csv = made.save(tmp_path / "paper.csv")
+    assert csv.read_text() == made.df().to_csv(index=False)
+    told = json.loads((tmp_path / "paper.csv.json").read_text())
+    assert told["tot_lab"] == tl.__version__
+    assert told["model"]["label"] == "scripted"
+    assert told["calls"] == made.counts._asdict()
+    assert told["runs"] == {"finished": 10, "of": 10}
+    tex = made.save(tmp_path / "paper.tex").read_text()
+    assert tex.startswith("% {")
+    assert r"a\_b \& c" in tex
+    assert tex.count(r" \\") == 6
+    with pytest.raises(ValueError, match=r"\.parquet, \.csv or \.tex"):
+        made.save(tmp_path / "paper.xlsx")
+
+
+def test_parquet_keeps_dtypes_and_provenance(tmp_path):
+    made = swept(tl.Lab("sim/general", runs=None), GRID, TASKS)
+    back = pd.read_parquet(made.save(tmp_path / "paper.parquet"))
+    pd.testing.assert_frame_equal(back, made.df(), check_categorical=False)
+    assert back.attrs["simulated"] is True
+    assert back.attrs["model"]["kind"] == "sim/general"
+    import pyarrow.parquet as parquet
+
+    assert b'"tot_lab"' in parquet.read_schema(tmp_path / "paper.parquet").metadata[b"PANDAS_ATTRS"]

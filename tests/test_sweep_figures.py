@@ -1,0 +1,472 @@
+"""What is drawn of many runs is what their table says, with intervals, and leads back to the runs."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+import statsmodels.formula.api as formula
+from statsmodels.stats.anova import anova_lm
+from statsmodels.stats.proportion import proportion_confint
+from support import run
+
+import tot_lab as tl
+from tot_lab.figures import FIGURES, TABLE_FIGURES
+from tot_lab.figures.calibration import calibration_info, plot_calibration
+from tot_lab.figures.frontier import frontier_info, plot_frontier
+from tot_lab.figures.heatmap import heatmap_info, plot_heatmap
+from tot_lab.figures.importance import importance_info, plot_importance
+from tot_lab.figures.parallel import parallel_info, plot_parallel
+from tot_lab.figures.points import IDS, points
+from tot_lab.figures.sweep import CURVES, PLACES, plot_sweep, sweep_info
+
+HOSTILE = "</script><script>alert(1)</script> <b>&amp; $x$ %{x}"
+KINDS = {
+    **dict.fromkeys(["setting", "strategy", "generate", "domain", "task", "stop"], "category"),
+    **dict.fromkeys(["beam_width", "repeat", "calls", "input_tokens", "output_tokens"], "Int64"),
+    **dict.fromkeys(["score", "cost", "paid", "seconds"], "Float64"),
+    **{"correct": "boolean", "run_id": "string", "error": "string", "simulated": "boolean"},
+}
+
+
+def row(setting, task, correct, *, beam=None, generate=None, calls=1, repeat=0, **more):
+    return {
+        **{"setting": setting, "strategy": "one_answer" if beam is None else "tree_of_thoughts"},
+        **{"beam_width": beam, "generate": generate, "domain": "game24", "task": task, "repeat": repeat},
+        **{"correct": correct, "score": None if correct is None else float(correct), "stop": "solved"},
+        **{"error": None, "calls": calls, "input_tokens": 100 * calls, "output_tokens": 10 * calls},
+        **{"cost": 0.001 * calls, "paid": 0.0, "seconds": 0.5 * calls, "simulated": False},
+        "run_id": f"{setting}/{task}/{repeat}",
+        **more,
+    }
+
+
+def table(rows):
+    return pd.DataFrame(rows).astype({name: kind for name, kind in KINDS.items() if name in rows[0]})
+
+
+def grid(solved, tasks=10):
+    """A table of settings × tasks: `solved` has the name, beam, generate, calls and how many are solved."""
+    return table(
+        [
+            row(name, f"task {k}", k < right, beam=beam, generate=generate, calls=calls + k)
+            for name, beam, generate, calls, right in solved
+            for k in range(tasks)
+        ]
+    )
+
+
+CROSSED = grid(
+    [
+        ("IO", None, None, 1, 1),
+        ("b=1 sample", 1, "sample", 10, 2),
+        ("b=1 propose", 1, "propose", 12, 4),
+        ("b=5 sample", 5, "sample", 50, 3),
+        ("b=5 propose", 5, "propose", 40, 9),
+    ]
+)
+
+
+# Points.
+
+
+def test_a_rate_has_wilsons_interval_and_a_mean_a_bootstrap_over_tasks():
+    rate = points(CROSSED, ["setting"], "correct")["b=1 sample",]
+    assert (rate.value, rate.runs, rate.known) == (0.2, 10, 10)
+    assert (rate.low, rate.high) == pytest.approx(proportion_confint(2, 10, method="wilson"))
+    mean = points(CROSSED, ["setting"], "calls")["b=1 sample",]
+    assert mean.value == 14.5
+    assert 12 < mean.low < 14.5 < mean.high < 17
+    same = points(table([row("a", f"{k}", True, calls=3) for k in range(5)]), ["setting"], "calls")
+    assert same["a",][:3] == (3, 3, 3)
+    alone = points(table([row("a", "t", True, calls=3)]), ["setting"], "calls")["a",]
+    assert alone.value == 3
+    assert np.isnan(alone.low)
+
+
+def test_repeats_of_a_task_are_one_sample_of_it():
+    """However often each of 4 tasks is repeated, they stay 4."""
+    rows = [row("a", f"{k}", k < 2, calls=k, repeat=r) for k in range(4) for r in range(50)]
+    point = points(table(rows), ["setting"], "correct")["a",]
+    assert (point.low, point.high) == pytest.approx(proportion_confint(2, 4, method="wilson"), abs=0.02)
+    once = points(table([r for r in rows if r["repeat"] == 0]), ["setting"], "calls")["a",]
+    assert points(table(rows), ["setting"], "calls")["a",][:3] == once[:3]
+
+
+def test_what_is_not_known_is_counted_and_no_zero():
+    rows = [row("a", f"{k}", [True, None, None][k % 3], cost=[0.2, None, 0.4][k % 3]) for k in range(9)]
+    rate = points(table(rows), ["setting"], "correct")["a",]
+    assert (rate.value, rate.runs, rate.known) == (1.0, 9, 3)
+    cost = points(table(rows), ["setting"], "cost")["a",]
+    assert (cost.value, cost.known) == (pytest.approx(0.3), 6)
+    figure = plot_sweep(table(rows))
+    assert "of 6 not known" in figure.data[0].hovertext[0]
+    failed = [row("a", "0", True), row("a", "1", None, error="ValueError: no", stop=None)]
+    assert points(table(failed), ["setting"], "correct")["a",].value == 0.5  # it did not solve its task
+
+
+# Any axis against any figure.
+
+
+def test_sweep_by_hand():
+    info = sweep_info(CROSSED, "beam_width", color="generate")
+    assert [curve.name for curve in info.curves] == ["sample", "propose"]
+    assert [curve.x for curve in info.curves] == [[1, 5], [1, 5]]
+    assert [[p.value for p in curve.points] for curve in info.curves] == [[0.2, 0.3], [0.4, 0.9]]
+    assert {name: point.value for name, point in info.baselines.items()} == {"IO": 0.1}
+    assert (info.places, info.pooled, info.left_out) == ([], [], (0, 0))
+
+
+def test_sweep_says_what_it_pools():
+    info = sweep_info(CROSSED, "beam_width")
+    (curve,) = info.curves
+    assert [point.value for point in curve.points] == pytest.approx([0.3, 0.6])
+    assert info.pooled == ["generate"]
+    assert "points pool generate" in plot_sweep(CROSSED, "beam_width").layout.title.subtitle.text
+    assert sweep_info(CROSSED, "generate").pooled == ["beam_width"]
+    assert sweep_info(CROSSED).pooled == []
+
+
+def test_names_stand_beside_each_other_in_their_order():
+    info = sweep_info(CROSSED)
+    assert info.places == ["IO", "b=1 sample", "b=1 propose", "b=5 sample", "b=5 propose"]
+    figure = plot_sweep(CROSSED, "generate", color="beam_width")
+    first, second = figure.data[:2]
+    assert first.x[0] < 0 < second.x[0] < 0.5
+    assert list(figure.layout.xaxis.ticktext) == ["sample", "propose"]
+
+
+def test_a_figure_on_the_x_axis_has_a_point_for_each_setting():
+    info = sweep_info(CROSSED, "calls", "score", color="strategy")
+    assert [curve.name for curve in info.curves] == ["one_answer", "tree_of_thoughts"]
+    assert info.curves[1].x == [14.5, 16.5, 54.5, 44.5]
+    assert [point.value for point in info.curves[1].points] == [0.2, 0.4, 0.3, 0.9]
+    figure = plot_sweep(CROSSED, "calls", "score", color="strategy")
+    assert figure.data[1].error_x.array[0] > 0
+    assert figure.layout.xaxis.title.text == "model calls (a run)"
+
+
+def test_the_points_of_anytime_make_curves():
+    rows = [row("a", f"{k}", k < at, at=at, repeat=r) for k in range(4) for r in range(2) for at in (1, 2, 4)]
+    info = sweep_info(table(rows), "at", color="setting")
+    assert [point.value for point in info.curves[0].points] == [0.25, 0.5, 1.0]
+
+
+def test_points_lead_to_their_runs():
+    figure = plot_sweep(CROSSED, "beam_width", color="generate")
+    ids = figure.data[0].customdata[1]
+    assert list(ids) == [f"b=5 sample/task {k}/0" for k in range(10)]
+    assert (
+        "b=5 sample/task 0/0, b=5 sample/task 1/0, b=5 sample/task 2/0 and 7 more"
+        in (figure.data[0].hovertext[1])
+    )
+    assert plot_frontier(CROSSED).data[1].customdata[0][0] == "b=5 sample/task 0/0"
+    assert plot_parallel(CROSSED).data[0].customdata[0][0] == "IO/task 0/0"
+    assert (
+        plot_heatmap(CROSSED, "beam_width", "generate").data[-1].customdata[0][1][0] == "b=5 sample/task 0/0"
+    )
+    many = table([row("a", f"{k}", True) for k in range(2 * IDS)])
+    assert len(plot_sweep(many).data[0].customdata[0]) == IDS
+
+
+# The frontier.
+
+
+def test_frontier_by_hand():
+    info = frontier_info(CROSSED)
+    assert info.names == ["IO", "b=1 sample", "b=1 propose", "b=5 propose", "b=5 sample"]
+    assert info.on_frontier == [True, True, True, True, False]
+    assert [point.value for point in info.cost] == [5.5, 14.5, 16.5, 44.5, 54.5]
+    line = plot_frontier(CROSSED).data[0]
+    assert list(line.y) == [0.1, 0.2, 0.4, 0.9]
+    table_ = tl.frontier(CROSSED)
+    assert set(table_.loc[table_["frontier"], "setting"]) == set(np.array(info.names)[info.on_frontier])
+    assert frontier_info(CROSSED, "tokens").cost[0].value == 5.5 * 110
+
+
+def test_settings_of_unknown_cost_are_named():
+    rows = [row("a", "0", True, cost=None), row("b", "0", True)]
+    info = frontier_info(table(rows), "cost")
+    assert (info.names, info.unknown) == (["b"], ["a"])
+    assert "left out: a" in plot_frontier(table(rows), "cost").layout.title.subtitle.text
+
+
+def test_costs_far_apart_get_a_logarithmic_axis():
+    near = grid([("a", 1, "sample", 10, 3), ("b", 2, "sample", 20, 5)])
+    far = grid([("a", 1, "sample", 10, 3), ("b", 2, "sample", 2000, 5)])
+    assert plot_frontier(near).layout.xaxis.type is None
+    assert plot_frontier(far).layout.xaxis.type == "log"
+
+
+# Parallel coordinates.
+
+
+def test_parallel_by_hand():
+    info = parallel_info(CROSSED)
+    held = {dimension.column: dimension for dimension in info.dimensions}
+    assert list(held) == [
+        *("setting", "strategy", "beam_width", "generate"),
+        *("correct", "calls", "output_tokens", "cost", "seconds"),
+    ]
+    assert held["beam_width"].names == ["1", "5", "–"]
+    assert held["beam_width"].values == [2, 0, 0, 1, 1]
+    assert held["generate"].names == ["sample", "propose", "–"]
+    assert held["correct"].values == [0.1, 0.2, 0.4, 0.3, 0.9]
+    assert info.settings == ["IO", "b=1 sample", "b=1 propose", "b=5 sample", "b=5 propose"]
+
+
+def test_parallel_leaves_out_what_is_not_known():
+    rows = [row("a", "0", True, cost=None), row("b", "0", False), row("c", "0", None)]
+    info = parallel_info(table(rows))
+    assert (info.settings, info.unknown) == (["b"], ["a", "c"])
+    nothing = table([row("a", "0", None)])
+    assert json.loads(plot_parallel(nothing).to_json())["data"]
+
+
+# The heatmap.
+
+
+def test_heatmap_by_hand():
+    info = heatmap_info(CROSSED, "beam_width", "generate")
+    assert (info.x, info.y) == ([1, 5, None], ["sample", "propose", None])
+    values = [[None if cell is None else cell.value for cell in row_] for row_ in info.cells]
+    assert values == [[0.2, 0.3, None], [0.4, 0.9, None], [None, None, 0.1]]
+
+
+def test_holes_and_unknown_cells_are_no_low_ones():
+    rows = [row("a", "0", None, beam=1, generate="sample"), row("b", "0", False, beam=5, generate="propose")]
+    figure = plot_heatmap(table(rows), "beam_width", "generate")
+    grey, coloured = figure.data
+    assert [list(line) for line in coloured.z] == [[None, None], [None, 0.0]]
+    assert [list(line) for line in grey.text] == [["?", ""], ["", "?"]]
+    assert [list(line) for line in grey.z] == [[0, 0], [0, None]]
+    assert "never run" in grey.hovertext[0][1]
+    assert "1 runs, of 1 not known" in grey.hovertext[0][0]
+    assert "2 of them never run" in figure.layout.title.subtitle.text
+
+
+# Importance.
+
+
+def test_importance_of_a_crossed_grid_is_its_analysis_of_variance():
+    solved = {(b, g): 2 * b + 3 * g + b * g for b in range(3) for g in range(2)}
+    frame = grid([(f"{b} {g}", b, str(g), 1, right) for (b, g), right in solved.items()])
+    info = importance_info(frame)
+    means = pd.DataFrame([(str(b), str(g), n / 10) for (b, g), n in solved.items()], columns=["b", "g", "y"])
+    squares = anova_lm(formula.ols("y ~ C(b) + C(g)", means).fit(), typ=2)["sum_sq"]
+    shares = squares / squares.sum()
+    got = dict(zip(info.names, info.alone, strict=True))
+    assert got == pytest.approx({"beam_width": shares["C(b)"], "generate": shares["C(g)"]})
+    assert info.beyond == pytest.approx(info.alone)  # balanced
+    assert info.rest == pytest.approx(shares["Residual"])
+    assert info.chance.tolist() == [2 / 5, 1 / 5]
+    assert (info.low <= info.alone + 1e-9).all()
+    assert (info.high >= info.alone - 1e-9).all()
+
+
+def test_settings_that_were_changed_together_explain_nothing_beyond_each_other():
+    frame = grid([(f"{b}{g} {k}", b, g, 1, n) for k in range(2) for b, g, n in ((1, "x", 2), (5, "y", 8))])
+    frame["temperature"] = [0.0 if name.endswith("0") else 1.0 for name in frame["setting"]]
+    info = importance_info(frame)
+    held = {name: (a, b) for name, a, b in zip(info.names, info.alone, info.beyond, strict=True)}
+    assert held["beam_width"] == pytest.approx((1, 0))
+    assert held["generate"] == pytest.approx((1, 0))
+    assert held["temperature"] == pytest.approx((0, 0))
+
+
+def test_an_unbalanced_design_is_that_of_statsmodels():
+    solved = [("a", 1, "x", 2), ("b", 1, "y", 5), ("c", 2, "x", 3), ("d", 3, "y", 9), ("e", 2, "y", 4)]
+    frame = grid([(name, b, g, 1, n) for name, b, g, n in solved])
+    frame["twin"] = [str(b == 1) for b in frame["beam_width"]]  # says nothing that beam_width does not
+    info = importance_info(frame.drop(columns="twin"))
+    means = pd.DataFrame([(str(b), g, n / 10) for _, b, g, n in solved], columns=["b", "g", "y"])
+    fitted = formula.ols("y ~ C(b) + C(g)", means).fit()
+    squares = anova_lm(fitted, typ=2)["sum_sq"] / fitted.centered_tss
+    assert dict(zip(info.names, info.beyond, strict=True)) == pytest.approx(
+        {"beam_width": squares["C(b)"], "generate": squares["C(g)"]}
+    )
+    first = formula.ols("y ~ C(b)", means).fit().rsquared
+    assert dict(zip(info.names, info.alone, strict=True))["beam_width"] == pytest.approx(first)
+    twins = importance_info(frame)
+    assert dict(zip(twins.names, twins.beyond, strict=True))["twin"] == pytest.approx(0, abs=1e-9)
+
+
+def test_only_common_tasks_are_compared():
+    rows = [row(n, f"{k}", k % 2 == 0, beam=b, generate=g) for n, b, g in
+            (("a", 1, "x"), ("b", 1, "y"), ("c", 2, "x"), ("d", 2, "y")) for k in range(6)]  # fmt: skip
+    assert np.isnan(importance_info(table(rows)).rest)  # they do not differ
+    rows.append(row("a", "only here", True, beam=1, generate="x"))
+    info = importance_info(table(rows))
+    assert (info.tasks, info.unpaired) == (6, 1)
+    apart = [
+        row(n, f"{n}{k}", k < n_, beam=b, generate="x")
+        for n, b, n_ in (("a", 1, 1), ("b", 2, 3))
+        for k in range(4)
+    ]
+    assert importance_info(table(apart)).unpaired is None
+
+
+def test_a_setting_of_which_no_value_occurs_twice_is_left_out():
+    info = importance_info(grid([("a", 1, "x", 1, 2), ("b", 2, "x", 1, 4), ("c", 3, "y", 1, 6)]))
+    assert (info.names, info.once) == (["generate"], ["beam_width"])
+    alone = grid([("a", 1, "x", 1, 2), ("b", 2, "x", 1, 4)])
+    assert "no value occurs twice" in plot_importance(alone).to_json()
+    with pytest.raises(ValueError, match="no setting has two values"):
+        importance_info(grid([("a", 1, "x", 1, 2)]))
+
+
+# Calibration.
+
+
+@pytest.fixture(scope="module")
+def searches():
+    hands = [tl.game24(hand) for hand in ("1 1 4 6", "4 5 6 10", "1 2 3 4", "3 3 8 8")]
+    model = tl.SimGame24(noise=0.3)
+    return [run(tl.TreeOfThoughts(evaluation_draws=3), hand, model=model) for hand in hands]
+
+
+def test_calibration_is_that_of_the_diagnosis(searches):
+    found = tl.judge_evaluator(searches)
+    info = calibration_info(found)
+    curve = found.calibration()
+    assert info.thoughts.tolist() == curve["thoughts"].tolist()
+    assert info.thoughts.sum() == found.measures["labelled"]
+    assert info.measures["auc"] == found.measures["auc"]
+    assert calibration_info(searches).share.tolist() == pytest.approx(info.share.tolist(), nan_ok=True)
+    figure = plot_calibration(searches, bins=5)
+    assert all(set(ids) <= {made.id for made in searches} for ids in figure.data[1].customdata)
+    known = found.thoughts.iloc[0]
+    assert any(f"{known.run_id} {known.node}" in nodes for nodes in info.nodes)
+    assert f"AUC {info.measures['auc']:.2f}" in figure.layout.title.subtitle.text
+    assert "simulated model" in figure.layout.title.subtitle.text
+    with pytest.raises(ValueError, match="bins is 1 or more, not 0"):
+        calibration_info(found, 0)
+
+
+def test_calibration_without_labels_says_so():
+    figure = plot_calibration(run(tl.TreeOfThoughts()))
+    assert "no judged thought has a label" in figure.to_json()
+
+
+# What every figure keeps.
+
+DRAWN = {
+    "plot_sweep": [{}, {"x": "beam_width", "color": "generate"}, {"x": "calls", "y": "cost"}, {"x": "task"}],
+    "plot_heatmap": [{"x": "beam_width", "y": "generate"}, {"x": "setting", "y": "task", "z": "calls"}],
+    "plot_frontier": [{}, {"cost": "cost"}],
+    "plot_importance": [{}, {"of": "calls"}],
+}
+EACH = [(plot, options) for plot in TABLE_FIGURES for options in DRAWN.get(plot.__name__, [{}])]
+NAMES = [f"{plot.__name__}-{k}" for k, (plot, _) in enumerate(EACH)]
+every_figure = pytest.mark.parametrize(("plot", "options"), EACH, ids=NAMES)
+
+
+def test_no_figure_is_left_out():
+    named = {name for name in tl.figures.__all__ if name.startswith("plot_")}
+    assert named == {plot.__name__ for plot in (*FIGURES, *TABLE_FIGURES, plot_calibration)}
+
+
+@every_figure
+def test_it_is_drawn_light_and_dark_of_a_table_or_a_sweep(plot, options):
+    light, dark = plot(CROSSED, **options), plot(SimpleNamespace(df=lambda: CROSSED), dark=True, **options)
+    assert isinstance(light, go.Figure)
+    assert json.loads(light.to_json())["data"]
+    assert light.layout.template.layout.paper_bgcolor == "white"
+    assert dark.layout.template.layout.paper_bgcolor == "#111418"
+    assert not isinstance(light, go.FigureWidget)
+
+
+@every_figure
+def test_its_axes_say_their_unit(plot, options):
+    figure = plot(CROSSED, **options)
+    for axis in [*figure.select_xaxes(), *figure.select_yaxes()]:
+        assert "(" in (axis.title.text or "(")
+    if figure.data[0].type != "parcoords":
+        assert figure.layout.xaxis.title.text
+        assert figure.layout.yaxis.title.text
+
+
+def texts_of(value):
+    if isinstance(value, dict):
+        return [text for name, part in value.items() if name not in ("template", "customdata")
+                for text in texts_of(part)]  # fmt: skip
+    if isinstance(value, list):
+        return [text for part in value for text in texts_of(part)]
+    return [value] if isinstance(value, str) else []
+
+
+@every_figure
+def test_no_text_is_markup_and_a_simulated_model_is_said(plot, options):
+    frame = CROSSED.copy()
+    for name in ("setting", "task", "generate", "run_id"):
+        frame[name] = frame[name].astype("string") + HOSTILE
+    frame = frame.rename(columns={"generate": f"generate {HOSTILE}"}).assign(simulated=True)
+    options = {name: f"generate {HOSTILE}" if held == "generate" else held for name, held in options.items()}
+    figure = json.loads(plot(frame, **options).to_json())
+    for text in texts_of(figure):
+        assert "<script" not in text
+        assert "$x" not in text
+    assert "simulated model" in figure["layout"]["title"]["subtitle"]["text"]
+
+
+@every_figure
+def test_a_table_that_is_none_is_an_error(plot, options):
+    with pytest.raises(TypeError, match="a sweep or a DataFrame is needed, not int"):
+        plot(3, **options)
+    with pytest.raises(ValueError, match=r"the table has no column '\w+'"):
+        plot(CROSSED[["run_id", "strategy"]], **options)
+
+
+@every_figure
+def test_one_row_is_enough_or_it_is_said(plot, options):
+    one = table([row("a", "t", True, beam=1, generate="sample")])
+    if plot is plot_importance:
+        with pytest.raises(ValueError, match="no setting has two values"):
+            plot(one, **options)
+    else:
+        assert json.loads(plot(one, **options).to_json())["data"]
+
+
+@every_figure
+def test_large_tables_are_reduced_and_it_is_said(plot, options):
+    rows = [
+        row(
+            f"setting {k}", f"task {t}", (k + t) % 3 == 0, beam=k % 70, generate=f"way {k // 70}", calls=1 + k
+        )
+        for k in range(2100 if plot is plot_parallel else 700)
+        for t in range(2)
+    ]
+    figure = plot(table(rows), **options)
+    assert len(figure.to_json()) < 3e6
+    said = figure.layout.title.subtitle.text
+    if plot is not plot_importance and options != {"x": "task"}:
+        assert any(words in said for words in ("not drawn", "too many values")), said
+
+
+def test_how_much_is_reduced():
+    rows = [row(f"{k}", "t", True, beam=k % 90, generate=f"{k // 90}", calls=k + 1) for k in range(90 * 20)]
+    info = sweep_info(table(rows), "beam_width", color="generate")
+    assert (len(info.curves), len(info.curves[0].x), info.left_out) == (CURVES, PLACES, (30, 20 - CURVES))
+
+
+@pytest.mark.parametrize("plot", [plot_sweep, plot_heatmap])
+def test_a_column_of_words_is_no_figure(plot):
+    options = {"y": "generate"} if plot is plot_sweep else {"x": "setting", "y": "task", "z": "generate"}
+    with pytest.raises(ValueError, match="holds neither numbers nor true and false"):
+        plot(CROSSED, **options)
+    with pytest.raises(ValueError, match="x and y are both"):
+        plot_heatmap(CROSSED, "task", "task")
+
+
+def test_a_plain_table_of_ones_own():
+    """No task, no run id, plain dtypes."""
+    frame = pd.DataFrame(
+        {"setting": list("aabb"), "lr": [0.1, 0.1, 0.2, 0.2], "correct": [True, False, True, True]}
+    )
+    info = sweep_info(frame, "lr")
+    assert [point.value for point in info.curves[0].points] == [0.5, 1.0]
+    assert info.curves[0].points[0].run_ids == []
+    frame["note"] = ["x", None, "y", "z"]
+    assert [curve.name for curve in sweep_info(frame, "lr", color="note").curves] == ["x", "y", "z", None]

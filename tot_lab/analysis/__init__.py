@@ -1,0 +1,4 @@
+"""What runs and sweeps say: rates and tests (statistics.py), success with less (matched_cost.py), how good
+the evaluator is (judging.py), what another setting would have done (counterfactuals.py), and what went
+wrong in one run (diagnosis.py). All are folds over records, and ask no model.
+"""

@@ -1,0 +1,291 @@
+"""What another setting would have done, told from recorded runs with no new call.
+
+Rule: the strategy itself thinks, and only the record answers. A call is answered by what it asks
+(prompt, settings, draw), never by where it stands; one that no record holds is refused with an error,
+which a strategy takes as a failed call, and is listed. So the answer is exact where nothing lacks, and
+says where it stops being so: each record before the first lacking call is what a real run would have
+made, and of what comes after it nothing is claimed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, overload
+
+from tot_lab.core.calls import Call, Reply, Wire, refused
+from tot_lab.core.parts import needs_functions
+from tot_lab.core.records import Line, Position, canonical
+from tot_lab.core.strategy import Strategy
+from tot_lab.core.task import Task
+from tot_lab.core.tree import Node, Tree
+from tot_lab.driver import Driver
+from tot_lab.journal import Header, encoder
+from tot_lab.models.keys import key_of, request_of
+from tot_lab.models.roles import assigned, roles_from
+from tot_lab.recorder import Recorder
+from tot_lab.run import Run, asked_model, expect_run, replies_of, requests_of
+
+LACKING = "lacking: no record holds this call"
+
+
+class Lack(NamedTuple):
+    """A call that no record answers. node: the thought it is asked for. position: its place in the run.
+    certain: whether a real run would ask it too; the others rest on what an earlier one would bring."""
+
+    node: str
+    kind: str
+    draw: int
+    prompt: str
+    position: Position
+    certain: bool
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Counterfactual:
+    """What a strategy would have done on one task, as far as recorded runs can tell.
+
+    run: the search, with the lacking calls as failed ones. Its costs are what it would have cost; it
+        paid nothing. Where `whole` is False its end is no finding: read `certain`, `solved`, `reached`.
+    lacking: the calls that no record holds, in program order; `pandas.DataFrame(c.lacking)` is a table.
+    """
+
+    run: Run
+    lacking: tuple[Lack, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether no call lacked: then the run is, record by record, what a real one would have been."""
+        return not self.lacking
+
+    @property
+    def first_lack(self) -> Lack | None:
+        """The first call that lacked; all that the run did before it is certain."""
+        return self.lacking[0] if self.lacking else None
+
+    @cached_property
+    def certain(self) -> Tree:
+        """The tree as far as it is certain: the whole one, or that before the first lacking call."""
+        lack = self.first_lack
+        if lack is None:
+            return self.run.tree
+        return Tree.of(canonical([line for line in self.run.lines if line.p < lack.position]))
+
+    @property
+    def solved(self) -> bool | None:
+        """Whether the answer would have been right; None when a call lacked, or nothing grades it.
+
+        Over many tasks the share solved lies between that of True and that of True and None."""
+        return self.run.correct if self.whole else None
+
+    @cached_property
+    def reached(self) -> bool | None:
+        """Whether the search would have come to a right answer, chosen or not: True once the certain tree
+        holds one, False when the whole does not, None when a call lacked before either was known, or
+        nothing grades it."""
+        task = self.run.task
+        assert task is not None
+        grades = []
+        for node in list(self.certain)[1:]:
+            held = task.domain.answer(task, self.run.steps(node.id))
+            grades.append(None if held is None else task.grade(held))
+        if self.solved or 1.0 in grades:
+            return True
+        return False if self.whole and self.run.correct is not None else None
+
+    def __repr__(self) -> str:
+        words = {True: "solved", False: "not solved", None: "unknown whether solved"}
+        head = f"<{self.run.name} on {self.run.question[:40]!r}: {words[self.solved]}"
+        lack = self.first_lack
+        if lack is None:
+            return f"{head}, nothing lacks>"
+        return f"{head}, {len(self.lacking)} calls lack, the first a {lack.kind} at thought {lack.node}>"
+
+
+@overload
+def counterfactual(runs: Run, strategy: Strategy) -> Counterfactual: ...
+@overload
+def counterfactual(runs: Iterable[Run], strategy: Strategy) -> list[Counterfactual]: ...
+def counterfactual(runs: Run | Iterable[Run], strategy: Strategy) -> Counterfactual | list[Counterfactual]:
+    """What `strategy` would have done where `runs` were made, with no new call.
+
+        would = tl.counterfactual(run, tl.TreeOfThoughts(beam_width=2))
+        would.whole, would.solved, would.lacking
+
+    runs: one run, or many: those of one task (and repeat, model and roles) answer together, and there
+        is one result for each such group, in the order in which they come. They need not be finished;
+        calls that failed answer nothing. A published log (`tl.load`) does not say how its model was
+        sampled, so there the prompt and the draw alone count; and since the order of its verdicts is not
+        known, those of a thought answer only a strategy that takes all of them and adds them up, unless
+        all are the same.
+
+    Raises LookupError for a run that has no task, or whose task needs a function that files do not hold,
+    and whatever a bug in the strategy raises.
+    """
+    if not isinstance(strategy, Strategy):
+        raise TypeError(f"strategy must be a Strategy such as tl.TreeOfThoughts(), not {strategy!r}")
+    given = [runs] if isinstance(runs, Run) else list(runs)
+    groups: dict[bytes, list[Run]] = {}
+    for run in given:
+        expect_run(run, "counterfactual")
+        groups.setdefault(_alike(run), []).append(run)
+    made: list[Counterfactual] = _at_once(_all(list(groups.values()), strategy))
+    return made[0] if isinstance(runs, Run) else made
+
+
+def _alike(run: Run) -> bytes:
+    """What runs must share to answer together."""
+    if run.task is None:
+        raise LookupError(f"run {run.id} has no task of tot_lab; nothing else can be thought about it")
+    if missing := needs_functions(run.task.domain):
+        raise LookupError(
+            f"the task of run {run.id} needs functions that files do not hold ({', '.join(missing)}): "
+            f"give the run where it was made"
+        )
+    header = run.header
+    return encoder.encode((header.task, header.model, header.roles, header.draws, header.repeat))
+
+
+def _at_once(thinking: Any) -> Any:
+    """The result of a coroutine that waits for nothing: on an event loop of its own, since a notebook
+    has one under way that cannot be entered again."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, thinking).result()
+
+
+async def _all(groups: list[list[Run]], strategy: Strategy) -> list[Counterfactual]:
+    return [await _made(runs, strategy) for runs in groups]
+
+
+async def _made(runs: list[Run], strategy: Strategy) -> Counterfactual:
+    first, task = runs[0], runs[0].task
+    assert task is not None
+    book = _Book(runs, task, strategy)
+    unknown = {word for run in runs for word in run.header.unknown if word == "prompts"}
+    header = Header.now(
+        task=first.header.task,
+        strategy=strategy.settings(),
+        model=first.header.model,
+        repeat=first.header.repeat,
+        roles=first.header.roles,
+        draws=first.header.draws,
+        unknown=(*unknown, "times"),
+        counterfactual=tuple(run.id for run in runs),
+    )
+    recorder = Recorder(header=header)
+    driver = Driver(book.ask, recorder, repeat=header.repeat)
+    await driver.drive(assigned(roles_from(header.roles), strategy.think(task.hidden())))
+    made = Run(header, [Line(line.p, 0.0, line.e, line.paid) for line in recorder.lines])
+    made.__dict__.update(task=task, strategy=strategy)  # with their functions
+    return Counterfactual(made, tuple(_lacking(made)))
+
+
+class _Book:
+    """The recorded replies, by what was asked."""
+
+    def __init__(self, runs: list[Run], task: Task, strategy: Strategy) -> None:
+        self.header = runs[0].header
+        self.known: dict[Any, tuple[Reply, str]] = {}
+        self.who: dict[str | None, dict[str, Any]] = {}
+        for run in runs:
+            answers = _asked(run) if run.header.model else _said(run, task, strategy)
+            for what, at, reply in answers:
+                # One prompt, asked at two thoughts with no cache between, may have two answers.
+                self.known.setdefault((what, at), (reply, run.id))
+                self.known.setdefault(what, (reply, run.id))
+
+    async def ask(self, call: Call, wire: Wire) -> Reply:
+        """The reply to `call`."""
+        what: Any
+        if self.header.model:
+            if call.model not in self.who:
+                self.who[call.model] = asked_model(self.header, call.model)[0]
+            what = key_of(request_of(call, self.who[call.model], self.header.draws))
+        else:
+            what = (call.prompt, call.draw)
+        known = self.known.get((what, call.at)) or self.known.get(what)
+        wire.paid = 0.0
+        if known is None:
+            return Reply(error=LACKING)
+        reply, run = known
+        wire.note("call.cached", run=run)
+        return reply
+
+
+def _asked(run: Run) -> Iterator[tuple[str, str, Reply]]:
+    """The calls of a run that were answered: what was asked, at which thought, and the reply."""
+    replies, calls = replies_of(run.lines), {line.p: line.e for line in run.lines if isinstance(line.e, Call)}
+    for position, request, _ in requests_of(run):
+        yield key_of(request), calls[position].at, replies[position]
+
+
+def _said(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
+    """The same of a record that names no model. Where a log has no prompts either, they are those of the
+    task's domain for the same paths."""
+    domain, count = task.domain, getattr(strategy, "branch_factor", 1)
+    replies = replies_of(run.lines)
+    for line in run.lines if "replies" not in run.header.unknown else ():
+        call, reply = line.e, replies.get(line.p)
+        if isinstance(call, Call) and reply is not None and reply.error is None:
+            prompt, path = call.prompt, run.steps(call.at)
+            if not call.messages:
+                propose = call.kind == "propose"
+                prompt = (
+                    domain.propose_prompt(task, path, count) if propose else domain.sample_prompt(task, path)
+                )
+            yield (prompt, call.draw), call.at, reply
+    if "prompts" in run.header.unknown:
+        yield from _values(run, task, strategy)
+        yield from _votes(run, task, strategy)
+
+
+def _values(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
+    """The verdicts on each thought of a log, in some order."""
+    words = {worth: word for word, worth in task.domain.value_labels.items()}
+    for node in run.tree:
+        if node.by == "value" and _answers(strategy, node):
+            prompt = task.domain.value_prompt(task, run.steps(node.id))
+            for draw, worth in enumerate(node.draws):
+                yield (prompt, draw), node.id, Reply("" if worth is None else words[worth])
+
+
+def _votes(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
+    """The votes of each level of a log, in some order."""
+    levels: dict[int, list[Node]] = {}
+    for node in run.tree:
+        if node.by == "vote":
+            levels.setdefault(node.depth, []).append(node)
+    for nodes in levels.values():
+        cast = [f"best: {k}" for k, node in enumerate(nodes, 1) for _ in range(round(node.raw or 0))]
+        cast += [""] * (len(nodes[0].draws) - len(cast))
+        if len(set(cast)) == 1 or getattr(strategy, "evaluation_draws", None) == len(cast):
+            prompt = task.domain.vote_prompt(task, [run.steps(node.id) for node in nodes])
+            for draw, text in enumerate(cast):
+                yield (prompt, draw), nodes[0].parent or "", Reply(text)
+
+
+def _answers(strategy: Strategy, node: Node) -> bool:
+    """Whether the draws of `node` can stand for those that `strategy` would have got: their order is not
+    known."""
+    whole = getattr(strategy, "evaluation_draws", None) == len(node.draws)
+    return len(set(node.draws)) == 1 or (whole and getattr(strategy, "combine", None) in ("mean", "sum"))
+
+
+def _lacking(run: Run) -> Iterator[Lack]:
+    calls = {line.p: line.e for line in run.lines if isinstance(line.e, Call)}
+    errors = {p: reply.error for p, reply in replies_of(run.lines).items() if reply.error is not None}
+    # Any error is a lack: a model whose name nobody knows has no record either. A refusal is the
+    # strategy's own budget.
+    places = sorted(p for p, error in errors.items() if not refused(error))
+    # A position is (step, branch, step, …): what comes later in one branch, or after a join, may rest on
+    # what lacked; another branch of the same join does not.
+    earliest: dict[Position, int] = {}
+    for place in places:
+        call, steps = calls[place], range(0, len(place), 2)
+        certain = all(earliest.get(place[:k], place[k]) >= place[k] for k in steps)
+        yield Lack(call.at, call.kind, call.draw, call.prompt, place, certain)
+        for k in steps:
+            earliest.setdefault(place[:k], place[k])

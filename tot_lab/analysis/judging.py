@@ -1,0 +1,518 @@
+"""How good an evaluator is, and who is to blame where a search failed.
+
+Rule: a thought has a label only where something knows it: the domain (`Domain.solvable`), the grade of
+the answer that a complete path holds, or else a person's mark. A thought without a label is counted and
+said, and enters no measure; a measure that the labels do not allow is NaN, never 0.
+
+Blame looks at the place where a search came nearest: the deepest thoughts that could still lead to a
+right answer and were not pruned. What became of them decides. In a beam search this is the last level on
+which the beam held such a thought.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+from tot_lab.core.bulk import in_bulk
+from tot_lab.core.parts import needs_functions
+from tot_lab.core.task import Domain, Task
+from tot_lab.core.tree import Node
+from tot_lab.frames import calls_of
+from tot_lab.run import Run, expect_run
+
+if TYPE_CHECKING:
+    import pandas
+
+Blame: TypeAlias = Literal["answerer", "evaluator", "proposer", "cut short", "unsolvable", "unknown"]
+BLAMES: tuple[Blame, ...] = ("answerer", "evaluator", "proposer", "cut short", "unsolvable", "unknown")
+
+BINS = 10
+"""Bins of a calibration curve, equally wide (Guo et al. 2017, section 2, use 15 for far more data)."""
+
+_NO_EVALUATOR = ("", "root", "domain", "person", "self_consistency")
+_PROPOSES = ("propose", "sample", "answer")  # kinds of calls that ask for thoughts
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EvaluatorDiagnosis:
+    """What `tl.judge_evaluator` found, as three frames and what follows from them.
+
+    thoughts: one row per thought that an evaluator judged. run_id, setting, task; node: its id; depth
+        (steps); by: the evaluator; score: 0–1, NA when unread; solvable: boolean, its label, NA when
+        nobody knows; known_by: domain or mark; state: the last decision; draws, unread_draws.
+    siblings: one row per thought with two or more children. node: the parent's id; depth: the
+        children's; by: their evaluator; siblings: how many; distinct_texts; with_state: those of which
+        the domain knows the state, distinct_states among them; pairs: of siblings with scores, and
+        equal_pairs, those with the same one.
+    runs: one row per run. correct: boolean; failed: boolean, NA when that is not known; blame: whose
+        failure it is (see `tl.judge_evaluator`), NA without one; depth: where; nodes: ids that show it.
+    simulated: whether a simulated model took part.
+    """
+
+    thoughts: pandas.DataFrame
+    siblings: pandas.DataFrame
+    runs: pandas.DataFrame
+    simulated: bool
+
+    @cached_property
+    def measures(self) -> pandas.Series[float]:
+        """The measures over everything:
+
+        - thoughts: judged ones; read: with a score; labelled: with a score and a label; solvable:
+          the share of these that could lead to a right answer
+        - auc: how often a solvable thought scores above another one, equal scores counted half (Hanley
+          & McNeil 1982); chance is 0.5. auc_within: the same among thoughts of one run and depth, the
+          only ones that a search compares; pooled tasks of unlike difficulty can make `auc` the larger
+        - spearman: rank correlation of score and label, -1 to 1
+        - brier: mean squared distance of score and label (Brier 1950), 0 is best
+        - calibration_error: expected distance of mean score and share solvable over the bins of
+          `calibration()` (Naeini et al. 2015), 0 is best
+        - unread, unread_draws: the share of thoughts, and of draws, whose evaluation could not be read
+        - collapse: the share of pairs of siblings with the same score
+        - distinct_texts, distinct_states: the share of siblings that repeat no earlier one
+        """
+        return self._measured(self.thoughts, self.siblings)
+
+    def by(self, column: str) -> pandas.DataFrame:
+        """The measures, a row for each value of a column that thoughts and siblings share: `setting`,
+        `task`, `run_id`, `by` or `depth`."""
+        import pandas as pd  # noqa: PLC0415
+
+        shared = [name for name in self.thoughts.columns if name in self.siblings.columns and name != "node"]
+        if column not in shared:
+            raise ValueError(f"by one of {', '.join(shared)}, not {column!r}")
+        values = sorted(self.thoughts[column].dropna().unique())
+        rows = [
+            self._measured(
+                self.thoughts[self.thoughts[column] == value], self.siblings[self.siblings[column] == value]
+            )
+            for value in values
+        ]
+        counts: Any = dict.fromkeys(("thoughts", "read", "labelled"), "Int64")
+        index = pd.Index(values, name=column)
+        return pd.DataFrame(rows, index=index, columns=list(self.measures.index)).astype(counts)
+
+    def calibration(self, bins: int = BINS) -> pandas.DataFrame:
+        """The calibration curve: a row per bin of the score, equally wide. low, high: its ends;
+        thoughts: labelled ones in it; score: their mean; solvable: how many are; share: of all, with
+        its 95% Wilson interval lower–upper, as if thoughts were independent. NA in an empty bin."""
+        import pandas as pd  # noqa: PLC0415
+        from statsmodels.stats.proportion import proportion_confint  # noqa: PLC0415
+
+        score, good = _labelled(self.thoughts)
+        place = _bins_of(score, bins)
+        rows = []
+        for k in range(bins):
+            here = place == k
+            count, solvable = int(here.sum()), int(good[here].sum())
+            row = {"low": k / bins, "high": (k + 1) / bins, "thoughts": count, "solvable": solvable}
+            if count:
+                lower, upper = proportion_confint(solvable, count, method="wilson")
+                row |= {"score": score[here].mean(), "share": solvable / count}
+                row |= {"lower": lower, "upper": upper}
+            rows.append(row)
+        columns = ["low", "high", "thoughts", "score", "solvable", "share", "lower", "upper"]
+        frame = pd.DataFrame(rows, columns=columns)
+        whole = ["thoughts", "solvable"]
+        return frame.astype({name: "Int64" if name in whole else "Float64" for name in columns})
+
+    @cached_property
+    def blame(self) -> pandas.DataFrame:
+        """Whose the failures are: a row for each setting and one for `all`, with the count of runs, of
+        those that failed, of each blame, and of runs of which nobody knows whether they failed."""
+        import pandas as pd  # noqa: PLC0415
+
+        settings = list(self.runs["setting"].cat.categories)
+        rows = [self.runs[self.runs["setting"] == name] for name in settings]
+        return pd.DataFrame(
+            [
+                {
+                    "runs": len(some),
+                    "failed": int(some["failed"].sum()),
+                    **{blame: int((some["blame"] == blame).sum()) for blame in BLAMES},
+                    "not known": int(some["failed"].isna().sum()),
+                }
+                for some in [*rows, self.runs]
+            ],
+            index=pd.Index([*settings, "all"], name="setting"),
+        )
+
+    def _measured(self, thoughts: pandas.DataFrame, siblings: pandas.DataFrame) -> pandas.Series[float]:
+        import pandas as pd  # noqa: PLC0415
+        from scipy.stats import spearmanr  # noqa: PLC0415
+
+        score, good = _labelled(thoughts)
+        both = 0 < good.sum() < len(good)
+        is_share = bool(len(score)) and bool(((score >= 0) & (score <= 1)).all())
+        return pd.Series(
+            {
+                "thoughts": len(thoughts),
+                "read": int(thoughts["score"].notna().sum()),
+                "labelled": len(score),
+                "solvable": _share(good.sum(), len(good)),
+                "auc": _area([(score, good)]),
+                "auc_within": _area(
+                    _labelled(some) for _, some in thoughts.groupby(["run_id", "depth"], observed=True)
+                ),
+                "spearman": float(spearmanr(score, good).statistic)
+                if both and score.min() < score.max()
+                else math.nan,
+                "brier": float(((score - good) ** 2).mean()) if is_share else math.nan,
+                "calibration_error": _calibration_error(score, good) if is_share else math.nan,
+                "unread": _share(thoughts["score"].isna().sum(), len(thoughts)),
+                "unread_draws": _share(thoughts["unread_draws"].sum(), thoughts["draws"].sum()),
+                "collapse": _share(siblings["equal_pairs"].sum(), siblings["pairs"].sum()),
+                "distinct_texts": _share(siblings["distinct_texts"].sum(), siblings["siblings"].sum()),
+                "distinct_states": _share(siblings["distinct_states"].sum(), siblings["with_state"].sum()),
+            },
+            dtype=float,
+        )
+
+    @property
+    def _lines(self) -> list[tuple[str, str]]:
+        m, total = self.measures, dict(self.blame.iloc[-1])
+        evaluators = Counter(self.thoughts["by"])
+        unlabelled = int(m["read"] - m["labelled"])
+        return [
+            ("runs", f"{len(self.runs):,}" + (", simulated model" if self.simulated else "")),
+            ("thoughts judged", f"{int(m['thoughts']):,}" + _tally(evaluators)),
+            (
+                "labelled",
+                f"{int(m['labelled']):,}, {_percent(m['solvable'])} of them solvable"
+                + (f"; {unlabelled:,} that nobody can label are left out" if unlabelled else ""),
+            ),
+            ("AUC", f"{_shown(m['auc'])}, within a run and depth {_shown(m['auc_within'])} (chance 0.50)"),
+            ("rank correlation", f"{_shown(m['spearman'])} (Spearman)"),
+            ("calibration error", f"{_shown(m['calibration_error'])}, Brier score {_shown(m['brier'])}"),
+            ("unread", f"{_percent(m['unread'])} of thoughts, {_percent(m['unread_draws'])} of draws"),
+            ("score collapse", f"{_percent(m['collapse'])} of pairs of siblings have the same score"),
+            (
+                "distinct siblings",
+                f"{_percent(m['distinct_texts'])} by text, {_percent(m['distinct_states'])} by state",
+            ),
+            (
+                "failed runs",
+                f"{total['failed']:,}"
+                + _tally({blame: total[blame] for blame in BLAMES if total[blame]})
+                + (f"; of {total['not known']:,} more nobody knows" if total["not known"] else ""),
+            ),
+        ]
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name:<18}{text}" for name, text in self._lines)
+
+    def _repr_html_(self) -> str:
+        rows = (f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self._lines)
+        return f"<table>{''.join(rows)}</table>"
+
+
+@in_bulk()
+def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
+    """How good the evaluator of some runs is, and whose fault their failures are: calibration, AUC, rank
+    correlation, unread and collapsed scores, diversity of siblings, blame.
+
+    runs: a run, a list of runs, or a sweep (anything with `.df()` and `.run(run_id)`).
+
+    A failed run has one blame, the first that holds:
+
+    - answerer: a leaf holds a right answer, and another was given
+    - unsolvable: no answer to the question can be right
+    - evaluator: thoughts that could lead to a right answer were proposed where the search came nearest,
+      and all of them pruned; or it took a wrong thought for the solution while a good one was open
+    - cut short: the search ended, or a call failed, before such a thought was expanded
+    - proposer: such thoughts were expanded, and no child of theirs could lead to a right answer
+    - unknown: nobody can tell
+
+    Scores that votes gave are shares of votes, and repeated states count each time: read the measures
+    `by` evaluator and depth. Anything but runs is a TypeError.
+    """
+    import pandas as pd  # noqa: PLC0415
+
+    thoughts: list[dict[str, Any]] = []
+    siblings: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    simulated = False
+    for head, run in _runs_of(runs):
+        facts = _Facts(run)
+        simulated |= run.simulated
+        thoughts += [{**head, **row} for row in facts.judged()]
+        siblings += [{**head, **row} for row in facts.siblings()]
+        blame = facts.blame() if facts.failed else _Blamed(None)
+        rows.append(
+            {
+                **head,
+                "correct": run.correct,
+                "failed": facts.failed,
+                "blame": blame.on,
+                "depth": blame.depth,
+                "nodes": ", ".join(blame.nodes) or None,
+            }
+        )
+    settings = pd.CategoricalDtype(list(dict.fromkeys(row["setting"] for row in rows)))
+    tasks = pd.CategoricalDtype(list(dict.fromkeys(row["task"] for row in rows)))
+
+    def frame(held: list[dict[str, Any]], columns: Mapping[str, Any]) -> pandas.DataFrame:
+        kinds: dict[Any, Any] = {"run_id": "string", "setting": settings, "task": tasks, **columns}
+        return pd.DataFrame(held, columns=list(kinds)).astype(kinds)
+
+    return EvaluatorDiagnosis(
+        frame(thoughts, _THOUGHTS),
+        frame(siblings, _SIBLINGS),
+        frame(rows, {**_RUNS, "blame": pd.CategoricalDtype(list(BLAMES))}),
+        simulated,
+    )
+
+
+_THOUGHTS = {
+    "node": "string",
+    "depth": "Int64",
+    "by": "category",
+    "score": "Float64",
+    "solvable": "boolean",
+    "known_by": "category",
+    "state": "category",
+    "draws": "Int64",
+    "unread_draws": "Int64",
+}
+_SIBLINGS = {
+    "node": "string",
+    "depth": "Int64",
+    "by": "category",
+    "siblings": "Int64",
+    "distinct_texts": "Int64",
+    "with_state": "Int64",
+    "distinct_states": "Int64",
+    "pairs": "Int64",
+    "equal_pairs": "Int64",
+}
+_RUNS = {"correct": "boolean", "failed": "boolean", "blame": "category", "depth": "Int64", "nodes": "string"}
+
+
+def _runs_of(runs: Any) -> Iterator[tuple[dict[str, str], Run]]:
+    """Each run, and what it is called; those of a sweep are read one at a time."""
+    if hasattr(runs, "df") and hasattr(runs, "run"):
+        for row in runs.df().itertuples():
+            if isinstance(row.stop, str):  # else it could not even begin
+                head = {"run_id": row.run_id, "setting": str(row.setting), "task": str(row.task)}
+                yield head, runs.run(row.run_id)
+        return
+    for run in [runs] if isinstance(runs, Run) or not isinstance(runs, Iterable) else runs:
+        expect_run(run, "judge_evaluator")
+        yield {"run_id": run.id, "setting": run.name, "task": run.question}, run
+
+
+class _Blamed(NamedTuple):
+    on: Blame | None
+    depth: int | None = None
+    nodes: tuple[str, ...] = ()
+
+
+class _Facts:
+    """What is known of one run, reckoned when it is asked for."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        # The root of a strategy inside another only holds the question.
+        self.thoughts = [node for node in run.tree if node.parent is not None and node.text != run.question]
+
+    @cached_property
+    def task(self) -> Task | None:
+        """The task, if its domain can be asked."""
+        task = self.run.task
+        return None if task is None or needs_functions(task.domain) else task
+
+    @cached_property
+    def labels(self) -> dict[str, tuple[bool, str]]:
+        """Whether a right answer can be reached from a thought, and who knows it."""
+        known = {
+            node.id: (can, "domain") for node in self.run.tree if (can := self._reckoned(node)) is not None
+        }
+        marked = {
+            id: (mark.verdict == "right", "mark")
+            for id, mark in self.run.marks.items()
+            if mark.verdict is not None
+        }
+        return marked | known
+
+    def _reckoned(self, node: Node) -> bool | None:
+        task = self.task
+        if task is None:
+            return None
+        path = self.run.steps(node.id)
+        can = task.domain.solvable(task, path)
+        if can is None and path and task.domain.complete(task, path):
+            held = task.domain.answer(task, path)
+            grade = None if held is None else task.grade(held)
+            can = None if grade is None else grade == 1.0
+        return can
+
+    def good(self, id: str) -> bool:
+        return self.labels.get(id, (False, ""))[0]
+
+    @cached_property
+    def failed(self) -> bool | None:
+        """Whether it ended without a right answer; by a person's word where there is no ground truth."""
+        run = self.run
+        if run.stopped is None:
+            return None
+        if run.correct is not None:
+            return not run.correct
+        verdict = run.marks[run.best.id].verdict if run.best and run.best.id in run.marks else None
+        return verdict == "wrong" if verdict else None if run.answer else True
+
+    def judged(self) -> Iterator[dict[str, Any]]:
+        for node in self.thoughts:
+            if node.by not in _NO_EVALUATOR:
+                solvable, known_by = self.labels.get(node.id, (None, None))
+                yield {
+                    **{"node": node.id, "depth": node.depth, "by": node.by, "score": node.score},
+                    **{"solvable": solvable, "known_by": known_by, "state": node.state},
+                    **{"draws": len(node.draws), "unread_draws": node.draws.count(None)},
+                }
+
+    def siblings(self) -> Iterator[dict[str, Any]]:
+        families: dict[str, list[Node]] = defaultdict(list)
+        for node in self.thoughts:
+            families[node.parent or ""].append(node)
+        for parent, nodes in families.items():
+            if len(nodes) < 2:
+                continue
+            states = [state for node in nodes if (state := self._state(node)) is not None]
+            judged = [node for node in nodes if node.by not in _NO_EVALUATOR]
+            equal = Counter(node.score for node in judged if node.score is not None)
+            yield {
+                **{"node": parent, "depth": nodes[0].depth, "by": judged[0].by if judged else None},
+                "siblings": len(nodes),
+                "distinct_texts": len({" ".join(node.text.split()) for node in nodes}),
+                **{"with_state": len(states), "distinct_states": len(set(states))},
+                "pairs": math.comb(equal.total(), 2),
+                "equal_pairs": sum(math.comb(count, 2) for count in equal.values()),
+            }
+
+    def _state(self, node: Node) -> Any:
+        task = self.task
+        if task is None or type(task.domain).state is Domain.state:
+            return None
+        return task.domain.state(task, self.run.steps(node.id))
+
+    # Blame.
+
+    def blame(self) -> _Blamed:
+        """Whose fault it is that a run failed."""
+        right = self._right_leaves()
+        if right:
+            return _Blamed("answerer", self.run.tree[right[0]].depth, tuple(right))
+        good = [node for node in self.run.tree if self.good(node.id)]
+        if not good:
+            hopeless = self.labels.get(self.run.tree.root.id) == (False, "domain")
+            return _Blamed("unsolvable", 0) if hopeless else _Blamed("unknown")
+        alive = [node for node in good if node.state not in ("pruned", "duplicate", "merged")]
+        deepest = max((node.depth for node in alive), default=None)
+        if deepest is None:
+            return _Blamed("evaluator", min(node.depth for node in good), tuple(node.id for node in good))
+        return self._lost_below([node for node in alive if node.depth == deepest])
+
+    def _right_leaves(self) -> list[str]:
+        task = self.task
+        if task is None or self.run.grade is None:
+            return []
+        held = [
+            (leaf.id, task.domain.answer(task, self.run.steps(leaf.id))) for leaf in self.run.tree.leaves()
+        ]
+        return [id for id, answer in held if answer is not None and task.grade(answer) == 1.0]
+
+    def _lost_below(self, ends: list[Node]) -> _Blamed:
+        """What became of the deepest good thoughts that were not pruned."""
+        tree = self.run.tree
+        seen = {node.id for node in ends}
+        children: list[Node] = []
+        for end in ends:
+            for child in (tree[id] for id in end.children):
+                twin = tree[child.merged] if child.state == "merged" and child.merged else child
+                if twin is not child and self.good(twin.id) and twin.state != "pruned":
+                    if twin.id not in seen:  # what became of the state, it became of elsewhere
+                        seen.add(twin.id)
+                        ends.append(twin)
+                elif twin.state != "duplicate":
+                    children.append(twin)
+        depth = max(node.depth for node in ends) + 1
+        pruned = tuple(dict.fromkeys(child.id for child in children if self.good(child.id)))
+        if pruned:
+            return _Blamed("evaluator", depth, pruned)
+        waiting = tuple(end.id for end in ends if not end.children and end.id not in self._asked)
+        if waiting:
+            best = self.run.best
+            deceived = self.run.stopped == "solved" and best is not None and best.by not in _NO_EVALUATOR
+            if deceived and best is not None:
+                return _Blamed("evaluator", best.depth, (best.id,))
+            return _Blamed("cut short", depth, waiting)
+        if any(child.id not in self.labels for child in children):
+            return _Blamed("unknown", depth, tuple(end.id for end in ends))
+        return _Blamed("proposer", depth, tuple(end.id for end in ends))
+
+    @cached_property
+    def _asked(self) -> set[str]:
+        """The thoughts that were expanded, if only in vain: a call for their children was answered."""
+        return {
+            asked.call.at
+            for asked in calls_of(self.run)
+            if asked.call.kind in _PROPOSES and asked.reply is not None and asked.reply.error is None
+        }
+
+
+# Numbers and words.
+
+
+def _labelled(thoughts: pandas.DataFrame) -> tuple[Any, Any]:
+    """The scores and the labels (1.0 or 0.0) of the thoughts that have both."""
+    known = thoughts[thoughts["score"].notna() & thoughts["solvable"].notna()]
+    return known["score"].to_numpy(dtype=float), known["solvable"].to_numpy(dtype=float)
+
+
+def _area(groups: Iterable[tuple[Any, Any]]) -> float:
+    """The area under the ROC curve over the pairs inside each group, from the sum of ranks."""
+    from scipy.stats import rankdata  # noqa: PLC0415
+
+    won = pairs = 0.0
+    for score, good in groups:
+        ones = good.sum()
+        if 0 < ones < len(good):
+            won += rankdata(score)[good == 1].sum() - ones * (ones + 1) / 2
+            pairs += ones * (len(good) - ones)
+    return _share(won, pairs)
+
+
+def _bins_of(score: Any, bins: int) -> Any:
+    """The bin of each score; 1 belongs to the last one."""
+    import numpy as np  # noqa: PLC0415
+
+    return np.clip(np.floor(score * bins), 0, bins - 1)
+
+
+def _calibration_error(score: Any, good: Any) -> float:
+    place = _bins_of(score, BINS)
+    gaps = (abs(score[place == k].sum() - good[place == k].sum()) for k in range(BINS))
+    return float(sum(gaps) / len(score))
+
+
+def _share(part: float, whole: float) -> float:
+    return float(part / whole) if whole else math.nan
+
+
+def _shown(value: float) -> str:
+    return "unknown" if math.isnan(value) else f"{value:.2f}"
+
+
+def _percent(value: float) -> str:
+    return "unknown" if math.isnan(value) else f"{value:.0%}"
+
+
+def _tally(counts: Mapping[str, int]) -> str:
+    words = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+    return f" ({words})" if words else ""

@@ -1,0 +1,337 @@
+"""What would each run have answered with less? Success at matched cost, with no new call.
+
+Rule: a point of a run at B calls is what the same run under `Budget(calls=B)` gives. Its strategy is
+driven again over the first B recorded replies, in canonical order, and refused everything after them,
+as the budget would. All that comes before the first refusal must come again as it was recorded, so a
+strategy that has changed since is an error and no other curve. A point costs what its prefix does.
+
+What is compared is a sweep (anything with `.df()` and `.run(run_id)`), one run, or an iterable of runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from math import ceil, isfinite, log2
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+from tot_lab.analysis.counterfactuals import _at_once
+from tot_lab.analysis.statistics import success, table
+from tot_lab.budget import used_by
+from tot_lab.core.calls import Call, Reply, refused
+from tot_lab.core.records import Ended, Line
+from tot_lab.core.thinking import Budget
+from tot_lab.driver import Driver
+from tot_lab.edits import Edits
+from tot_lab.models.roles import assigned, roles_from
+from tot_lab.models.spending import REFUSED
+from tot_lab.recorder import Divergence, Recorder
+from tot_lab.run import Run, Usage, replies_of, runnable, usage_of
+from tot_lab.sweeps.axes import labelled
+
+if TYPE_CHECKING:
+    import pandas
+
+Unit = Literal["calls", "tokens", "cost"]
+
+HALVINGS = 8
+"""A grid of tokens or USD begins at 2⁻⁸ of the most that a run used; one of calls at 1."""
+
+
+class Point(NamedTuple):
+    """What a run comes to with so much. stop is None where the record does not tell."""
+
+    used: Usage | None
+    answer: str | None = None
+    score: float | None = None
+    stop: str | None = None
+    error: str | None = None
+
+
+class Told(NamedTuple):
+    """A run and its place in the table. run is None when it could not begin: `error` says why."""
+
+    setting: str
+    task: str
+    repeat: int
+    run_id: str
+    run: Run | None
+    error: str | None
+
+
+def anytime(runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls") -> pandas.DataFrame:
+    """What each run would have answered with at most so much. No call is made.
+
+    runs: a sweep, a run, or an iterable of runs. at: amounts; None = 1, 2, 3, 4, 6, 8, 12, … up to the
+    most that a run used. unit: `calls`; `tokens` (in and out; estimated where a model does not count
+    them) or `cost` (USD, if each call were paid). An amount of these gives the most calls, in canonical
+    order, that fit into it; a live `Budget` of tokens or USD sets some aside beforehand, and stops sooner.
+
+    One row per run and amount, in their order:
+
+    - setting, task: category (of runs that are no sweep: what tells their strategies apart, and the
+      question); repeat: Int64; run_id: string
+    - at: the amount, Int64, or Float64 for USD
+    - calls, input_tokens, output_tokens: Int64, cost: Float64: used by then
+    - answer: string; score: Float64, its grade; correct: boolean, NA without a grade
+    - stop: category; error: string, what the strategy raised, NA for nothing
+    - changed: boolean, whether the answer is another than at the amount before
+    - simulated: boolean, whether a simulated model took part
+
+    A run's own caps hold too, as they did in its record. Where that ends sooner (a run that was killed,
+    cancelled or refused money, a counterfactual one), what came of it is NA.
+    `tl.success(points, by=["setting", "at"])` makes curves of it, and `tl.compare` works on the rows of
+    one amount.
+
+    Raises LookupError, by name, for a run with functions of your own that was loaded from a file, and
+    for a search that no strategy made."""
+    import pandas  # noqa: PLC0415
+
+    if unit not in get_args(Unit):
+        raise ValueError(f"unit must be one of {', '.join(get_args(Unit))}, not {unit!r}")
+    frame, told = _told(runs)
+    amounts = _grid(frame, unit) if at is None else _amounts(at, unit)
+    rows = [
+        (*place[:4], simulated, amount, point)
+        for place in told
+        for simulated in [place.run is not None and place.run.simulated]
+        for amount, point in zip(amounts, _at_once(_points(place, amounts, unit)), strict=True)
+    ]
+    setting, task, repeat, run_id, simulated, ats, points = (
+        list(column) for column in zip(*rows, strict=True)
+    )
+    answers = [point.answer for point in points]
+    before = [None if k % len(amounts) == 0 else answers[k - 1] for k in range(len(answers))]
+    columns: dict[str, tuple[Any, list[Any]]] = {
+        "setting": (pandas.CategoricalDtype(list(dict.fromkeys(setting))), setting),
+        "task": (pandas.CategoricalDtype(list(dict.fromkeys(task))), task),
+        "repeat": ("Int64", repeat),
+        "run_id": ("string", run_id),
+        "at": ("Float64" if unit == "cost" else "Int64", ats),
+        **{
+            name: (
+                "Float64" if name == "cost" else "Int64",
+                [point.used and getattr(point.used, name) for point in points],
+            )
+            for name in ("calls", "input_tokens", "output_tokens", "cost")
+        },
+        "answer": ("string", answers),
+        "score": ("Float64", [point.score for point in points]),
+        "correct": ("boolean", [None if point.score is None else point.score == 1.0 for point in points]),
+        "stop": ("category", [point.stop for point in points]),
+        "error": ("string", [point.error for point in points]),
+        "changed": (
+            "boolean",
+            [None if now is None else now != (then or "") for now, then in zip(answers, before, strict=True)],
+        ),
+        "simulated": ("boolean", simulated),
+    }
+    return pandas.DataFrame(
+        {name: pandas.Series(values, dtype=dtype) for name, (dtype, values) in columns.items()}
+    )
+
+
+def at_cost(runs: Any, budget: float, *, unit: Unit = "calls", confidence: float = 0.95) -> pandas.DataFrame:
+    """How often each setting solves its task when each run may use `budget`; see `anytime` for what is
+    cut off and `success` for the columns."""
+    return success(anytime(runs, [budget], unit=unit), confidence=confidence)
+
+
+def frontier(
+    df: Any, by: str | Sequence[str] = "setting", *, unit: str = "calls", confidence: float = 0.95
+) -> pandas.DataFrame:
+    """Success against cost: the columns of `success`, the mean over the runs of `unit` (`calls`,
+    `tokens`, `cost`, or a column such as `seconds`), and whether the setting is on the frontier: no
+    other has at least its success for at most its cost, and more of one. Of points of `anytime`:
+    by=["setting", "at"].
+
+    The frontier is that of the rates as they were measured; `tl.compare` tells what is behind a gap."""
+    needs = ["input_tokens", "output_tokens"] if unit == "tokens" else [unit]
+    given = table(df, needs)
+    shown = success(given, by, confidence=confidence)
+    keys = [by] if isinstance(by, str) else list(by)
+    amounts = given.assign(**{unit: given[needs].sum(axis=1, skipna=False)})
+    means = amounts.groupby(keys, sort=False, observed=True, dropna=False)[unit].mean()
+    shown[unit] = means.to_numpy("float64", na_value=float("nan"))
+    shown[unit] = shown[unit].astype("Float64")
+    rates, costs = (shown[name].to_numpy("float64", na_value=float("nan")) for name in ("rate", unit))
+    if not (rates == rates).any() or not (costs == costs).any():
+        raise ValueError(f"no setting of the table has both a grade and a known {unit!r}")
+    shown["frontier"] = [
+        bool(rate == rate and cost == cost)
+        and not ((rates >= rate) & (costs <= cost) & ((rates > rate) | (costs < cost))).any()
+        for rate, cost in zip(rates, costs, strict=True)
+    ]
+    return shown
+
+
+# Which runs, and which amounts.
+
+
+def _told(runs: Any) -> tuple[Any, Iterator[Told] | list[Told]]:
+    """A table or list to find the largest run in, and the runs, each loaded when its turn comes."""
+    if hasattr(runs, "df") and hasattr(runs, "run"):
+        frame = table(runs, ["setting", "task", "repeat", "run_id", "stop", "error"])
+
+        def loaded() -> Iterator[Told]:
+            columns = [frame[name] for name in ("setting", "task", "repeat", "run_id", "error")]
+            for setting, task, repeat, id, error, ran in zip(*columns, frame["stop"].notna(), strict=True):
+                run = runs.run(id) if ran else None
+                yield Told(str(setting), str(task), int(repeat), id, run, None if ran else str(error))
+
+        return frame, loaded()
+    listed = [runs] if isinstance(runs, Run) else list(runs) if isinstance(runs, Iterable) else []
+    if not listed or not all(isinstance(run, Run) for run in listed):
+        raise TypeError(f"a sweep, a run or several runs are needed, not {runs!r}; was `await` forgotten?")
+    kinds = [repr(run.header.strategy) for run in listed]
+    strategies = {
+        kind: runnable(run.header, run.strategy, run.task)[0] for kind, run in zip(kinds, listed, strict=True)
+    }
+    names = dict(zip(strategies, labelled(list(strategies.values())), strict=True))
+    return listed, [
+        Told(names[kind], run.question, run.header.repeat, run.id, run, None)
+        for kind, run in zip(kinds, listed, strict=True)
+    ]
+
+
+def _grid(frame: Any, unit: Unit) -> list[float]:
+    """2ᵏ and 1.5·2ᵏ up to the first that holds the largest run: the same amounts for every sweep."""
+    if isinstance(frame, list):
+        most = max(sum(_spent(run.lines, unit)) for run in frame)
+    else:
+        needs = ["input_tokens", "output_tokens"] if unit == "tokens" else [unit]
+        most = table(frame, needs)[needs].astype("float64").sum(axis=1, skipna=False).max()
+        if most != most:
+            raise ValueError(
+                f"the table does not say how many {unit} the runs used: name the amounts with at="
+            )
+    if most == 0:
+        return [0]
+    last = ceil(log2(most))
+    first = 0 if unit == "calls" else last - HALVINGS
+    steps = [2.0**k * half for k in range(first, last + 1) for half in (1.0, 1.5)]
+    steps = [step for step in steps if unit == "cost" or (step >= 1 and step == int(step))]
+    held = next(k for k, step in enumerate(steps) if step >= most)
+    return [step if unit == "cost" else int(step) for step in steps[: held + 1]]
+
+
+def _amounts(at: Sequence[float], unit: Unit) -> list[float]:
+    if not isinstance(at, Iterable):
+        raise TypeError(f"at must be a list of amounts, such as [{at!r}]")
+    amounts = sorted(set(at))
+    for amount in amounts:
+        if not isfinite(amount) or amount < 0 or (unit != "cost" and amount != int(amount)):
+            whole = "a number" if unit == "cost" else "a whole number"
+            raise ValueError(f"at must hold {whole} of {unit}, 0 or more, not {amount!r}")
+    if not amounts:
+        raise ValueError("at holds no amount")
+    return amounts
+
+
+def _spent(lines: Sequence[Line], unit: Unit) -> list[float]:
+    """What each call that was made used, in canonical order."""
+    asked = {line.p: line.e for line in lines if isinstance(line.e, Call)}
+    made = [(line.p, line.e) for line in lines if isinstance(line.e, Reply) and not refused(line.e.error)]
+    made.sort(key=lambda pair: pair[0])
+    if unit == "calls":
+        return [1.0] * len(made)
+    if unit == "cost" and any(reply.cost is None and reply.error is None for _, reply in made):
+        raise ValueError("the price of some calls is not known; take unit='tokens' or 'calls'")
+    amount = "usd" if unit == "cost" else unit
+    return [used_by(asked[position], reply)[amount] for position, reply in made]
+
+
+# One run.
+
+
+async def _points(told: Told, amounts: Sequence[float], unit: Unit) -> list[Point]:
+    """The run at each amount."""
+    if told.run is None:
+        return [Point(None, error=told.error)] * len(amounts)
+    cut = _Cut(told.run)
+    sums = list(accumulate(_spent(told.run.lines, unit)))
+    if not cut.known:  # at any amount above, one more call might have fitted
+        sums = sums[: len(cut.ends) - 1]
+        sums.append(sum(sums[-1:]) + (unit != "cost"))
+    # Sums of cents differ in their last digits from the amount that a person writes.
+    fits = [sum(spent <= amount * (1 + 1e-9) for spent in sums) for amount in amounts]
+    at = {calls: await cut.point(calls) for calls in dict.fromkeys(fits)}
+    return [at[calls] for calls in fits]
+
+
+class _Cut:
+    """A run that can be cut off after any of its calls."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.strategy, self.task = runnable(run.header, run.strategy, run.task)
+        self.lines = sorted((line for line in run.lines if line.p), key=lambda line: line.p)
+        replies = replies_of(self.lines)
+        self.known = run.stopped is not None and not any(map(self._lacks, replies.values()))
+        """Whether the record holds all that the strategy asked for."""
+        self.ends = [0]
+        """How many lines stand up to the n-th reply, as far as no call before it lacks one."""
+        for number, line in enumerate(self.lines, 1):
+            if isinstance(line.e, Call) and self._lacks(replies.get(line.p)):
+                break
+            if isinstance(line.e, Reply) and not refused(line.e.error):
+                self.ends.append(number)
+        self.grades: dict[str, tuple[float | None, str | None]] = {}
+
+    def _lacks(self, reply: Reply | None) -> bool:
+        """Whether a call has no reply that belongs to the search: the run was cut off from outside, or
+        is a counterfactual one whose records do not hold it."""
+        if reply is None or reply.error in ("cancelled", REFUSED):
+            return True
+        return bool(self.run.header.counterfactual and reply.error and not refused(reply.error))
+
+    async def point(self, calls: int) -> Point:
+        """What came of it with so many calls."""
+        run = self.run
+        if self.known and calls >= run.usage.calls:
+            assert run.stopped is not None
+            return self._graded(Ended(run.stopped, run.answer, error=run.error), run.usage)
+        if calls >= len(self.ends):
+            return Point(None)
+        prefix = self.lines[: self.ends[calls]]
+        return self._graded(await self._cut_off(prefix, calls), usage_of(prefix))
+
+    async def _cut_off(self, prefix: list[Line], calls: int) -> Ended:
+        """How the run ends when every call after those in `prefix` is refused."""
+        header = self.run.header
+        recorder = Recorder(header=header)
+        recorder.expect(prefix)
+        driver = Driver(
+            _no_model,
+            recorder,
+            budget=Budget(calls=calls),
+            repeat=header.repeat,
+            replies=replies_of(prefix),
+            edits=Edits.of(header.branched),
+        )
+        thinking = assigned(roles_from(header.roles), self.strategy.think(self.task.hidden()))
+        try:
+            await driver.drive(thinking)
+            if (missing := recorder.missing()) is not None:
+                raise Divergence(f"the record goes on with {missing!r}")
+        except Divergence as error:
+            raise Divergence(f"run {self.run.id} does not come again: {error}") from None
+        except Exception:
+            pass  # the strategy's own: it is on record
+        ended = recorder.lines[-1].e
+        assert isinstance(ended, Ended)
+        return ended
+
+    def _graded(self, ended: Ended, used: Usage) -> Point:
+        if ended.answer not in self.grades:
+            try:
+                self.grades[ended.answer] = self.task.grade(ended.answer), None
+            except Exception as error:
+                why = f"the answer cannot be graded: {type(error).__name__}: {error}"
+                self.grades[ended.answer] = None, why
+        score, ungraded = self.grades[ended.answer]
+        return Point(used, ended.answer, score, ended.stop, ended.error or ungraded)
+
+
+def _no_model(*_: object) -> Any:
+    raise Divergence("a call that the record does not answer")

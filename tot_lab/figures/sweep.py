@@ -1,0 +1,285 @@
+"""Any axis of a sweep against any figure that its runs came out with, intervals drawn.
+
+Rule: a setting that is no field of some strategy (a baseline has no beam) is no value on the axis: it is
+a line across it, so that every curve stands against its baselines. A figure on the x axis (calls, cost)
+is no group: there each setting is one point.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tot_lab.figures.points import (
+    MEASURED,
+    Point,
+    amount,
+    axis_of,
+    expect_figure,
+    frame_of,
+    is_amount,
+    is_rate,
+    is_simulated,
+    named,
+    points,
+    settings_in,
+    told,
+    whisker,
+)
+from tot_lab.figures.theme import ground, headed, template
+
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
+
+CURVES = 14
+"""Colours of a figure; of more, the first."""
+
+PLACES = 60
+"""Values on the x axis; of more, the first."""
+
+SETTINGS = 500
+"""Points of a figure against a figure; of more settings, the first."""
+
+_SYMBOLS = ("circle", "diamond")  # after the seven colours, the same ones with another mark
+
+
+class Curve(NamedTuple):
+    """The points of one colour. name: its value, None for no value, or for the only curve. x: places: the
+    values of a numeric axis, or numbers of `SweepInfo.places`. labels: what else a hover says of each.
+    across: of a figure on the x axis, its point."""
+
+    name: Any
+    x: list[float]
+    points: list[Point]
+    labels: list[str]
+    across: list[Point]
+
+
+class SweepInfo(NamedTuple):
+    """curves: by colour, in the order of the table, or of a numeric column. places: the values of an axis
+    of names; [] when it is numeric. baselines: groups without a value on the x axis, by name.
+    pooled: settings that differ inside points. left_out: places (or settings) and curves that are not
+    drawn."""
+
+    curves: list[Curve]
+    places: list[Any]
+    baselines: dict[str, Point]
+    pooled: list[str]
+    left_out: tuple[int, int]
+
+
+def sweep_info(df: Any, x: str = "setting", y: str = "correct", color: str | None = None) -> SweepInfo:
+    """What `plot_sweep` draws."""
+    frame = frame_of(df, *dict.fromkeys(name for name in (x, y, color) if name is not None))
+    expect_figure(frame, y, "y")
+    if x in MEASURED:
+        expect_figure(frame, x, "x")
+        return _of_settings(frame_of(frame, "setting"), x, y, color)
+    by = list(dict.fromkeys([x] if color is None else [x, color]))
+    known = frame[frame[x].notna()]
+    values = _ordered(known, x)
+    shown = values[:PLACES]
+    place = {value: k for k, value in enumerate(shown)}
+    numeric = is_amount(frame, x)
+    made: dict[Any, list[tuple[Any, Point]]] = {}
+    for names, point in points(known[known[x].isin(shown)], by, y).items() if shown else ():
+        made.setdefault(None if color is None else names[-1], []).append((names[0], point))
+    curves = []
+    colours = [None] if color is None else _ordered(known, color)
+    for name in (name for name in [*colours, None] if name in made):
+        held = sorted(made.pop(name), key=lambda pair: place[pair[0]])
+        curves.append(
+            Curve(
+                name,
+                [float(value) if numeric else place[value] for value, _ in held],
+                [point for _, point in held],
+                [f"{named(x)} {named(value)}" for value, _ in held],
+                [],
+            )
+        )
+    without = frame[frame[x].isna()]
+    label = "setting" if "setting" in frame else color
+    baselines = (
+        {named(names[0]): point for names, point in points(without, [label], y).items()}
+        if label is not None and len(without)
+        else {}
+    )
+    inside = [
+        name for name in settings_in(known) or ["setting"] if name in known and _varies(known, by, name)
+    ]
+    return SweepInfo(
+        curves[:CURVES],
+        [] if numeric else shown,
+        dict(list(baselines.items())[:CURVES]),
+        inside,
+        (len(values) - len(shown), max(len(curves) - CURVES, 0) + max(len(baselines) - CURVES, 0)),
+    )
+
+
+def plot_sweep(
+    df: Any, x: str = "setting", y: str = "correct", *, color: str | None = None, dark: bool = False
+) -> go.Figure:
+    """Any column of a sweep against any figure of its runs: means with 95% intervals, Wilson's for a
+    success rate (see `tl.success`), else a bootstrap over tasks.
+
+    df: a sweep, or any table with a row per run. Of more than 60 values of x, 14 of color or, where x is
+        a figure, 500 settings, the first are drawn, and it is said.
+    x: a setting (`beam_width`), `setting`, `task`, …, each value of which is a group of runs; or a figure
+        (`calls`, `cost`), where each setting is a point. Settings without a value lie across as lines.
+    y: `correct`, `score`, `calls`, `cost`, `seconds`, or any other column of numbers, or true and false.
+    color: a column of which each value is a curve. dark: for a dark page.
+
+    A hover names runs. Each point holds the ids of its runs, up to 100, and leads to them in two lines:
+
+        ids = figure.data[0].customdata[2]  # of the first curve's third point
+        sweep.run(ids[0])
+
+    A column that the table lacks is a ValueError.
+    """
+    import plotly.graph_objects as go  # noqa: PLC0415
+
+    frame = frame_of(df)
+    info = sweep_info(frame, x, y, color)
+    rate, shades, look = is_rate(frame, y), ground(dark), template(dark)
+    figure = go.Figure()
+    colours = look.layout.colorway
+    step = 0.7 / max(len(info.curves), 1)
+    for k, curve in enumerate(info.curves):
+        shade = colours[k % len(colours)]
+        aside = (k - (len(info.curves) - 1) / 2) * step if info.places else 0.0
+        joined = not info.places and x not in MEASURED
+        figure.add_scatter(
+            x=[value + aside for value in curve.x],
+            y=[None if math.isnan(point.value) else point.value for point in curve.points],
+            mode="lines+markers" if joined else "markers",
+            marker={"size": 9, "symbol": _SYMBOLS[k // len(colours) % 2], "color": shade},
+            line={"color": shade, "width": 2},
+            name="" if color is None else named(curve.name),
+            showlegend=color is not None,
+            customdata=[point.run_ids for point in curve.points],
+            hoverinfo="text",
+            hovertext=[_hover(curve, n, x, y, color, rate, is_rate(frame, x)) for n in range(len(curve.x))],
+            **whisker(curve.points, shade),
+            **(whisker(curve.across, shade, "x") if curve.across else {}),
+        )
+    for k, (name, point) in enumerate(info.baselines.items()):
+        _across(figure, name, point, y, rate, colours[(len(info.curves) + k) % len(colours)])
+    notes = [
+        f"points pool {', '.join(info.pooled)}" if info.pooled else "",
+        f"{info.left_out[0]:,} more {'settings' if x in MEASURED else f'values of {x}'} are not drawn"
+        if info.left_out[0]
+        else "",
+        f"{info.left_out[1]:,} more curves are not drawn" if info.left_out[1] else "",
+    ]
+    counted = f"{len(frame):,} runs  ·  mean and 95% interval"
+    heading = f"{_word(y)} by {_word(x)}"
+    heading = heading[0].upper() + heading[1:]
+    title, top = headed([heading], [counted, "  ·  ".join(filter(None, notes))], is_simulated(frame), dark)
+    figure.update_layout(
+        template=look,
+        title=title,
+        height=top + 420,
+        margin={"t": top + 4, "l": 10, "r": 10, "b": 24},
+        legend={"title": {"text": "" if color is None else axis_of(color)}},
+        hovermode="closest",
+    )
+    _axes(figure, info, frame, x, y, shades.grid)
+    return figure
+
+
+def _of_settings(frame: pandas.DataFrame, x: str, y: str, color: str | None) -> SweepInfo:
+    """Where x is a figure: a point for each setting, and of each colour inside it."""
+    settings = list(frame["setting"].unique())
+    frame = frame[frame["setting"].isin(settings[:SETTINGS])]
+    by = ["setting"] if color in (None, "setting") else ["setting", str(color)]
+    across, up = points(frame, by, x), points(frame, by, y)
+    known = {names: point for names, point in up.items() if not math.isnan(across[names].value)}
+    made: dict[Any, list[tuple[Any, ...]]] = {}
+    for names in known:
+        made.setdefault(None if color is None else names[-1], []).append(names)
+    curves = [
+        Curve(
+            name,
+            [across[names].value for names in held],
+            [up[names] for names in held],
+            [named(names[0]) for names in held],
+            [across[names] for names in held],
+        )
+        for name, held in made.items()
+    ]
+    left_out = max(len(settings) - SETTINGS, 0), max(len(curves) - CURVES, 0)
+    return SweepInfo(curves[:CURVES], [], {}, [], left_out)
+
+
+def _ordered(frame: pandas.DataFrame, column: str) -> list[Any]:
+    """The values of a column: numbers by size, others in the order of the table."""
+    values = list(frame[column].dropna().unique())
+    return sorted(values) if is_amount(frame, column) else values
+
+
+def _varies(frame: pandas.DataFrame, by: list[str], column: str) -> bool:
+    """Whether a setting has several values inside a group."""
+    inside = frame.groupby(by, observed=True, dropna=False)[column].nunique(dropna=False)
+    return bool((inside > 1).any())
+
+
+def _hover(curve: Curve, n: int, x: str, y: str, color: str | None, rate: bool, rate_x: bool) -> str:
+    head = curve.labels[n] + ("" if color is None else f" · {named(color)} {named(curve.name)}")
+    lines = told(curve.points[n], y, rate)
+    if curve.across:
+        lines.insert(1, f"{named(x)} {amount(curve.across[n].value, x, rate_x)}")
+    return "<br>".join([f"<b>{head}</b>", *lines])
+
+
+def _across(figure: go.Figure, name: str, point: Point, y: str, rate: bool, shade: str) -> None:
+    """A line at the height of a group that has no place on the x axis, and its interval."""
+    if math.isnan(point.value):
+        return
+    figure.add_hline(y=point.value, line={"color": shade, "width": 1.8, "dash": "dash"})
+    if not math.isnan(point.low):
+        figure.add_hrect(y0=point.low, y1=point.high, fillcolor=shade, opacity=0.08, line_width=0)
+    figure.add_scatter(
+        x=[None],
+        y=[point.value],
+        mode="lines",
+        line={"color": shade, "dash": "dash"},
+        name=f"{name} {amount(point.value, y, rate)}",
+        customdata=[point.run_ids],
+        hoverinfo="skip",
+    )
+
+
+def _axes(figure: go.Figure, info: SweepInfo, frame: pandas.DataFrame, x: str, y: str, edge: str) -> None:
+    figure.update_xaxes(title=axis_of(x))
+    if info.places:
+        many = len(info.places) > 8
+        figure.update_xaxes(
+            tickvals=list(range(len(info.places))),
+            ticktext=[named(value) for value in info.places],
+            range=[-0.6, len(info.places) - 0.4],
+            tickangle=-40 if many else 0,
+            showgrid=False,
+        )
+    else:
+        values = sorted({value for curve in info.curves for value in curve.x})
+        gaps = [b - a for a, b in pairwise(values)]
+        if x not in MEASURED and 0 < len(values) <= 12 and (not gaps or min(gaps) > 0.06 * sum(gaps)):
+            figure.update_xaxes(tickvals=values)
+        if x in MEASURED:
+            figure.update_xaxes(rangemode="tozero", tickformat=".0%" if is_rate(frame, x) else None)
+    figure.update_yaxes(
+        title=axis_of(y) if y in MEASURED or not is_rate(frame, y) else f"{named(y)} (% of runs)"
+    )
+    if is_rate(frame, y):
+        figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
+    elif y == "score":
+        figure.update_yaxes(range=[-0.03, 1.03])
+    else:
+        figure.update_yaxes(rangemode="tozero")
+
+
+def _word(column: str) -> str:
+    """What a column is called in a heading."""
+    return MEASURED[column].partition(" (")[0] if column in MEASURED else column

@@ -1,0 +1,122 @@
+"""The settings and tasks of a sweep: how they are made, and what they are called.
+
+Rule: a label says what differs and nothing else, so a table can be read without the code that made
+it. A strategy's own fields are the axes; what a field may hold is the field's to say.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import product
+from typing import Any, TypeAlias
+
+from tot_lab.core.strategy import Strategy
+from tot_lab.core.task import Task
+
+Strategies: TypeAlias = Strategy | Iterable[Strategy] | Mapping[str, Strategy | Iterable[Strategy]]
+
+
+def grid(strategy: type[Strategy] | Strategy, **axes: Any) -> list[Strategy]:
+    """Every combination of the values of some settings; the last one named changes fastest.
+
+        tl.grid(tl.TreeOfThoughts, beam_width=[1, 2, 5], generate=["sample", "propose"])
+        tl.grid(tl.presets.game24(), beam_width=range(1, 6)) + [tl.OneAnswer()]
+
+    strategy: a class, or a value whose other settings stay. axes: by setting, its values (a list, a
+    tuple, a range or an array), or one value. Raises pydantic.ValidationError, by setting, for bad ones."""
+    if isinstance(strategy, Strategy):
+        kind, fixed = type(strategy), {name: getattr(strategy, name) for name in strategy.model_fields_set}
+    elif isinstance(strategy, type) and issubclass(strategy, Strategy):
+        kind, fixed = strategy, {}
+    else:
+        raise TypeError(f"grid takes a strategy such as tl.TreeOfThoughts, not {strategy!r}")
+    values = [_values(name, given) for name, given in axes.items()]
+    return [kind(**{**fixed, **dict(zip(axes, chosen, strict=True))}) for chosen in product(*values)]
+
+
+def _values(name: str, given: Any) -> list[Any]:
+    given = given.tolist() if type(given).__module__ == "numpy" else given
+    values = list(given) if isinstance(given, list | tuple | range) else [given]
+    if not values:
+        raise ValueError(f"grid was given no values for {name!r}")
+    return values
+
+
+def labelled(strategies: Strategies) -> dict[str, Strategy]:
+    """The strategies by their labels: a dict's keys, or else their classes; behind those that have one
+    name stands what differs among them (`TreeOfThoughts beam_width=2 generate=propose`)."""
+    if isinstance(strategies, Mapping):
+        named = [(str(label), strategy) for label, given in strategies.items() for strategy in _listed(given)]
+    else:
+        named = [(type(strategy).__name__, strategy) for strategy in _listed(strategies)]
+    if not named:
+        raise ValueError("a sweep needs one strategy at least")
+    for _, strategy in named:
+        if not isinstance(strategy, Strategy):
+            raise TypeError(f"strategies must be values such as tl.TreeOfThoughts(), not {strategy!r}")
+    among = {name: differing([s for other, s in named if other == name]) for name, _ in named}
+    labels = []
+    for name, strategy in named:
+        fields = flat(strategy)
+        labels.append(" ".join([name, *(f"{f}={said(fields[f])}" for f in among[name] if f in fields)]))
+    return dict(zip(_unique(labels), [strategy for _, strategy in named], strict=True))
+
+
+def _listed(given: Strategy | Iterable[Strategy]) -> list[Strategy]:
+    # A strategy is iterable too, as every pydantic model is; a class is the mistake that is told of.
+    return [given] if isinstance(given, Strategy | type) else list(given)
+
+
+def by_question(tasks: Task | Iterable[Task], most: int = 60) -> dict[str, Task]:
+    """The tasks by their questions, shortened."""
+    given = [tasks] if isinstance(tasks, Task) else list(tasks)
+    if not given:
+        raise ValueError("a sweep needs one task at least")
+    lines = [" ".join(task.question.split()) if isinstance(task, Task) else "" for task in given]
+    labels = [line if len(line) <= most else line[: most - 1].rstrip() + "…" for line in lines]
+    return dict(zip(_unique(labels), given, strict=True))
+
+
+def _unique(labels: list[str]) -> list[str]:
+    """The labels, a number behind each that was there before."""
+    seen: Counter[str] = Counter()
+    made = []
+    for label in labels:
+        seen[label] += 1
+        made.append(label if seen[label] == 1 else f"{label} #{seen[label]}")
+    return made
+
+
+def flat(strategy: Strategy) -> dict[str, Any]:
+    """The settings of a strategy as one level: `traversal` is the kind of that part, and
+    `traversal.exploration` a setting of it. A function stands as its name."""
+    found: dict[str, Any] = {}
+
+    def add(place: str, value: Any) -> None:
+        if isinstance(value, dict):
+            kind = value.get("kind")
+            if kind is not None and place:
+                found[place] = value["name"] if kind == "function" else kind
+            for name, inner in value.items() if kind != "function" else ():
+                if name != "kind":
+                    add(f"{place}.{name}" if place else name, inner)
+        else:
+            found[place] = ", ".join(map(said, value)) if isinstance(value, list) else value
+
+    add("", strategy.settings())
+    return found
+
+
+def differing(strategies: Iterable[Strategy]) -> list[str]:
+    """The settings that have more than one value among those strategies that have them."""
+    values: dict[str, set[str]] = {}
+    for strategy in strategies:
+        for name, value in flat(strategy).items():
+            values.setdefault(name, set()).add(repr(value))
+    return [name for name, different in values.items() if len(different) > 1]
+
+
+def said(value: Any) -> str:
+    """A value of a setting in a label."""
+    return f"{value:g}" if isinstance(value, float) else str(value)

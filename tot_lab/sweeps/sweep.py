@@ -1,0 +1,437 @@
+"""A sweep: many searches over settings, tasks and repeats, and the one table that they make.
+
+Rule: a cell (setting, task, repeat) is one run, and its id follows from what it asks. Its journal is
+on the disk before its row counts, so a sweep that was cut off goes on where it stopped, and sweeps
+share the runs that they have in common. In memory are the runs under way; of one that is over only
+its row stays. What goes wrong in a run stands in its row, and never stops the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from tot_lab.core.calls import Call, Reply, refused
+from tot_lab.core.parts import Part
+from tot_lab.core.records import Note
+from tot_lab.core.strategy import Strategy
+from tot_lab.core.task import Task
+from tot_lab.core.thinking import Budget
+from tot_lab.models.gateway import identity_of
+from tot_lab.models.keys import in_order, key_of, request_of
+from tot_lab.models.limits import share_of
+from tot_lab.models.stack import Endpoint
+from tot_lab.recorder import Recorder
+from tot_lab.run import Run, load
+from tot_lab.sweeps.axes import Strategies, by_question, labelled
+
+if TYPE_CHECKING:
+    import os
+
+    import pandas
+
+    from tot_lab.lab import Lab
+
+UNDER_WAY = 64
+"""Runs under way at a time for a model that has no limit of calls. Each waits for one call at least:
+with a limit, as many runs as calls keep it busy, and more only take memory."""
+MOST_UNDER_WAY = 256
+
+NEW_OBJECTS = 250_000
+"""Objects made and not yet gone after which Python's collector looks for circles."""
+
+KEY = 8
+"""Bytes that are kept of a call's key, enough to tell millions of calls apart."""
+
+
+class Cell(NamedTuple):
+    """One run of a sweep: its setting and its task by their places, its repeat, and the run's id."""
+
+    setting: int
+    task: int
+    repeat: int
+    run_id: str
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """What stays in memory of a finished run; for most see `Sweep.df`. sent: calls that went to the
+    model. keys: of each call that was made, the beginning of its key. version: of what recorded it."""
+
+    stop: str | None = None
+    error: str | None = None
+    answer: str = ""
+    correct: bool | None = None
+    score: float | None = None
+    calls: int = 0
+    failed_calls: int = 0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: float | None = None
+    paid: float | None = None
+    seconds: float = 0.0
+    sent: int = 0
+    keys: bytes = b""
+    simulated: bool = False
+    version: str = ""
+
+
+class Counts(NamedTuple):
+    """The calls of the finished runs. asked: by the strategies. distinct: how many different ones these
+    are. paid: sent to a model. saved: answered by the cache, or by an equal call that was under way."""
+
+    asked: int
+    distinct: int
+    paid: int
+    saved: int
+
+
+class SweepEstimate(NamedTuple):
+    """What a sweep would still ask. runs: how many there are; finished: those that need nothing more.
+    calls: of the others at most, None without a bound. cached: how many of these the cache answers, as
+    far as the searches can be followed. cost: USD, were each call paid, if a run costs what the finished
+    ones of its setting did on average; None where there is none, or no price."""
+
+    runs: int
+    finished: int
+    calls: int | None
+    cached: int
+    cost: float | None
+
+
+class Sweep:
+    """Runs over settings × tasks × repeats, as `lab.sweep` makes them. It can be looked at while it goes
+    on, and after it was cut off (`lab.last_sweep`): it shows the runs that are finished."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        strategies: Strategies,
+        tasks: Task | Iterable[Task],
+        repeats: int,
+        name: str,
+        budget: Budget | None,
+    ) -> None:
+        if Path(name).name != name:
+            raise ValueError(f"name must be the name of a folder, not {name!r}")
+        if repeats < 1:
+            raise ValueError(f"repeats must be 1 or more, not {repeats}")
+        self.lab = lab
+        self.name = name
+        self.budget = budget
+        self.settings = labelled(strategies)
+        """The strategy of each setting, by its label."""
+        self.tasks = by_question(tasks)
+        """The tasks by their labels."""
+        self.folder = None if lab.runs is None else lab.runs / name
+        """Where the journals lie, `RUN_ID.jsonl`; None = runs stay in memory."""
+        self._strategies, self._tasks = list(self.settings.values()), list(self.tasks.values())
+        for strategy, task in product(self._strategies, self._tasks):
+            lab._check(strategy, task, budget, 0)
+        self.cells = self._cells(repeats)
+        """All runs, in the order of the table: by setting, task and repeat."""
+        self.rows: dict[str, Row] = {}
+        """What came of the finished ones, by run id."""
+        self.found = 0
+        """How many of them had been finished before."""
+        self._in_memory: dict[str, Run] = {}
+        self._identities: dict[str | None, dict[str, Any]] = {}
+
+    def _cells(self, repeats: int) -> list[Cell]:
+        lab = _digest(
+            "the lab",
+            [
+                identity_of(self.lab.model),
+                {
+                    name: [role.settings(), identity_of(self._model_of(name))]
+                    for name, role in self.lab.gateway.roles.items()
+                },
+                self.lab.gateway.draws,
+                self.budget.model_dump(exclude_none=True) if self.budget else {},
+            ],
+        )
+        settings = [_digest(f"setting {label!r}", part.settings()) for label, part in self.settings.items()]
+        tasks = [_digest(f"task {label!r}", task.settings()) for label, task in self.tasks.items()]
+        _expect_different("strategies", list(self.settings), settings)
+        _expect_different("tasks", list(self.tasks), tasks)
+        return [
+            Cell(s, t, repeat, _digest("a run", [lab, settings[s], tasks[t], repeat])[:16])
+            for s, t, repeat in product(range(len(settings)), range(len(tasks)), range(repeats))
+        ]
+
+    def part(self, cell: Cell) -> tuple[Strategy, Task]:
+        """The strategy and the task of a cell."""
+        return self._strategies[cell.setting], self._tasks[cell.task]
+
+    def _path(self, cell: Cell) -> Path | None:
+        return None if self.folder is None else self.folder / f"{cell.run_id}.jsonl"
+
+    # Running.
+
+    async def carry_out(self, at_once: int | None, client: Any = None) -> None:
+        """Run what is not finished, `at_once` runs at a time; here, or with the workers of a dask client."""
+        from tot_lab.sweeps.distributed import made_by_workers  # noqa: PLC0415  they make sweeps too
+        from tot_lab.sweeps.tables import progress  # noqa: PLC0415  a sweep offers what shows it
+
+        if at_once is not None and at_once < 1:
+            raise ValueError(f"at_once must be 1 or more, or None, not {at_once}")
+        self.lab.gateway.open()
+        cells = sorted(self.cells, key=self._turn)
+        with progress(self) as tell:
+            if client is None:
+                await self.make(cells, at_once or self._window(), tell)
+            else:
+                await made_by_workers(self, cells, client, at_once, tell)
+
+    async def make(self, cells: Sequence[Cell], at_once: int, tell: Callable[[], None]) -> None:
+        """Run `cells` in this process, as far as they are not finished; `tell` is called after each."""
+        waiting = iter(cells)
+
+        async def work() -> None:
+            for cell in waiting:
+                await self._finish(cell)
+                tell()
+
+        with _seldom_collecting():
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(min(at_once, len(cells))):
+                    workers.create_task(work())
+
+    def _turn(self, cell: Cell) -> tuple[int, int, float]:
+        """Task by task, so that what a cut leaves can be compared; of a task the setting with the most
+        calls first, since its calls serve the others."""
+        strategy, task = self.part(cell)
+        try:
+            most = strategy.max_calls(task)
+        except Exception:  # a strategy's bug is for its run to tell
+            most = None
+        return cell.repeat, cell.task, -math.inf if most is None else -most
+
+    def _window(self, part: int = 0, of: int = 1) -> int:
+        """Runs under way at a time where only a part of the limits may be used."""
+        roles = [self._model_of(name) for name in self.lab.gateway.roles]
+        limits = [
+            share_of(m.concurrency, part, of) if isinstance(m, Endpoint) else UNDER_WAY
+            for m in (self.lab.model, *roles)
+        ]
+        return min(max(limits), MOST_UNDER_WAY)
+
+    async def _finish(self, cell: Cell) -> None:
+        """Make a run, go on with it, or only read it, and keep its row."""
+        strategy, task = self.part(cell)
+        path = self._path(cell)
+        kept: list[Run] = []
+        error = None
+        try:
+            if path is not None and _begun(path):
+                self.found += not await self.lab._resume(path, strategy, task, None, kept)
+                await asyncio.sleep(0)  # many that are only read leave room for a cancel
+            else:
+                header = self.lab._header(strategy, task, self.budget, cell.repeat)
+                recorder = Recorder(header=msgspec.structs.replace(header, id=cell.run_id), path=path)
+                await self.lab._drive(recorder, strategy, task, self.budget, kept=kept)
+        except Exception as failed:
+            error = f"{type(failed).__name__}: {failed}"
+        self.rows[cell.run_id] = self._row(kept[0], strategy, task, error) if kept else Row(error=error)
+        if kept and kept[0].path is None:
+            self._in_memory[cell.run_id] = kept[0]
+
+    def _row(self, run: Run, strategy: Strategy, task: Task, error: str | None) -> Row:
+        run.__dict__.update(task=task, strategy=strategy)  # with their functions
+        try:
+            score, correct = run.grade, run.correct
+        except Exception as failed:
+            score = correct = None
+            error = error or f"the answer cannot be graded: {type(failed).__name__}: {failed}"
+        made = {line.p for line in run.lines if isinstance(line.e, Reply) and not refused(line.e.error)}
+        known = {
+            tuple(line.e.data["call"])
+            for line in run.lines
+            if isinstance(line.e, Note) and line.e.name in ("call.cached", "call.joined")
+        }
+        keys = [self._key(line.e) for line in run.lines if isinstance(line.e, Call) and line.p in made]
+        return Row(
+            run.stopped,
+            error,
+            run.answer,
+            correct,
+            score,
+            *run.usage,
+            run.seconds,
+            len(made - known),
+            b"".join(keys),
+            run.simulated,
+            run.header.version,
+        )
+
+    def _key(self, call: Call) -> bytes:
+        who = self._identities.get(call.model)
+        if who is None:
+            who = self._identities[call.model] = identity_of(self.lab.gateway.model_of(call.model))
+        return bytes.fromhex(key_of(request_of(call, who, self.lab.gateway.draws))[: 2 * KEY])
+
+    def _model_of(self, role: str) -> Any:
+        model = self.lab.gateway.roles[role].model
+        return model if isinstance(model, Part) else self.lab.gateway.model_of(model)
+
+    async def estimate(self) -> SweepEstimate:
+        """What it would still ask: nothing is sent, and nothing is recorded."""
+        costs: dict[int, list[float | None]] = {}
+        left: list[Cell] = []
+        for cell in self.cells:
+            path = self._path(cell)
+            done = load(path) if path is not None and _begun(path) else None
+            if done is None or done.stopped in (None, "cancelled", "error", "budget:spend"):
+                left.append(cell)
+            else:
+                costs.setdefault(cell.setting, []).append(done.usage.cost)
+        calls: float = 0
+        cached = 0
+        for cell in left:
+            asked = await self.lab.estimate(*self.part(cell), repeat=cell.repeat)
+            cap = self.budget.calls if self.budget else None
+            caps = [most for most in (asked.calls, cap) if most is not None]
+            calls += min(caps, default=math.inf)
+            cached += asked.cached
+        means = [mean(costs.get(cell.setting, [])) for cell in left]
+        return SweepEstimate(
+            len(self.cells),
+            len(self.cells) - len(left),
+            None if calls == math.inf else int(calls),
+            cached,
+            None if None in means else math.fsum(mean for mean in means if mean is not None),
+        )
+
+    # What came of it.
+
+    @property
+    def counts(self) -> Counts:
+        """How many calls were asked, distinct, paid and saved."""
+        import numpy  # noqa: PLC0415
+
+        rows = self.rows.values()
+        calls, sent = sum(row.calls for row in rows), sum(row.sent for row in rows)
+        keys = numpy.frombuffer(
+            b"".join(row.keys for row in rows), dtype=f"u{KEY}"
+        )  # a set took 100 bytes a key
+        return Counts(calls, len(numpy.unique(keys)), sent, calls - sent)
+
+    def run(self, row: Any) -> Run:
+        """The run of a row of `df()`, or of a run id. Raises LookupError when there is none."""
+        run_id = row if isinstance(row, str) else getattr(row, "run_id", None)
+        cell = next((cell for cell in self.cells if cell.run_id == run_id), None)
+        if cell is None:
+            raise LookupError(f"no run {run_id!r} in this sweep; give a row of its df(), or a run_id")
+        if run_id not in self.rows:
+            raise LookupError(f"the run {run_id!r} is not finished; the same lab.sweep goes on with it")
+        return self._run(cell)
+
+    def runs(self) -> Iterator[Run]:
+        """The finished runs, in the order of the table, each loaded when its turn comes. Those that
+        could not even begin are left out."""
+        for cell in self.cells:
+            if cell.run_id in self.rows and self.rows[cell.run_id].version:
+                yield self._run(cell)
+
+    def _run(self, cell: Cell) -> Run:
+        run, path = self._in_memory.get(cell.run_id), self._path(cell)
+        if run is None:
+            if path is None or not path.exists():
+                raise LookupError(f"the run {cell.run_id} did not begin: {self.rows[cell.run_id].error}")
+            run = load(path)
+            strategy, task = self.part(cell)
+            run.__dict__.update(task=task, strategy=strategy)
+            run.cache = self.lab.gateway.opened
+        return run
+
+    def df(self) -> pandas.DataFrame:
+        """One row per finished run; for the columns see `tot_lab.sweeps.tables.df`."""
+        from tot_lab.sweeps.tables import df  # noqa: PLC0415
+
+        return df(self)
+
+    def nodes_df(self) -> pandas.DataFrame:
+        """One row per thought of each finished run: run_id, setting, task, repeat, and the columns of
+        `run.nodes_df()`."""
+        from tot_lab.sweeps.tables import joined_df  # noqa: PLC0415
+
+        return joined_df(self, Run.nodes_df)
+
+    def calls_df(self) -> pandas.DataFrame:
+        """One row per model call of each finished run: run_id, setting, task, repeat, and the columns
+        of `run.calls_df()`."""
+        from tot_lab.sweeps.tables import joined_df  # noqa: PLC0415
+
+        return joined_df(self, Run.calls_df)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write a table, with where it comes from: `df()` as .parquet or .csv, one line a setting as
+        .tex; see `tot_lab.sweeps.tables.save`."""
+        from tot_lab.sweeps.tables import save  # noqa: PLC0415
+
+        return save(self, path)
+
+    def __repr__(self) -> str:
+        from tot_lab.sweeps.tables import text  # noqa: PLC0415
+
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        from tot_lab.sweeps.tables import html  # noqa: PLC0415
+
+        return html(self)
+
+
+@contextmanager
+def _seldom_collecting() -> Iterator[None]:
+    """Let Python's collector come when much is new, not every 700 objects: each time it looks through
+    all that is under way, which took more than half of a sweep's time. Finished runs go without it."""
+    first, *others = gc.get_threshold()
+    gc.set_threshold(max(first, NEW_OBJECTS), *others)
+    try:
+        yield
+    finally:
+        gc.set_threshold(first, *others)
+
+
+def _begun(path: Path) -> bool:
+    """Whether there is a journal to go on with. One that was killed before its header was whole holds
+    nothing, and is taken away."""
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        whole = file.readline().endswith(b"\n")
+    if not whole:
+        path.unlink()
+    return whole
+
+
+def mean(amounts: Sequence[float | None]) -> float | None:
+    """None when there is none, or one of them is not known."""
+    known = [amount for amount in amounts if amount is not None]
+    return math.fsum(known) / len(known) if known and len(known) == len(amounts) else None
+
+
+def _digest(what: str, value: Any) -> str:
+    try:
+        return hashlib.sha256(msgspec.json.encode(in_order(value))).hexdigest()
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{what} cannot be written to a file: {error}") from None
+
+
+def _expect_different(what: str, labels: list[str], digests: list[str]) -> None:
+    """A ValueError when two are the same: their runs would be one."""
+    seen: dict[str, str] = {}
+    for label, digest in zip(labels, digests, strict=True):
+        if digest in seen:
+            hint = "; ask a task more than once with repeats=" if what == "tasks" else ""
+            raise ValueError(f"the {what} {seen[digest]!r} and {label!r} are the same{hint}")
+        seen[digest] = label
