@@ -10,17 +10,18 @@ made, and of what comes after it nothing is claimed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 from tot_lab.core.calls import Call, Reply, Wire, refused
 from tot_lab.core.parts import needs_functions
 from tot_lab.core.records import Line, Position, canonical
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
+from tot_lab.core.thinking import Thinking, Within, editing
 from tot_lab.core.tree import Node, Tree
 from tot_lab.driver import Driver
 from tot_lab.journal import Header, encoder
@@ -30,6 +31,8 @@ from tot_lab.recorder import Recorder
 from tot_lab.run import Run, asked_model, expect_run, replies_of, requests_of
 
 LACKING = "lacking: no record holds this call"
+
+T = TypeVar("T")
 
 
 class Lack(NamedTuple):
@@ -117,13 +120,16 @@ def counterfactual(runs: Run | Iterable[Run], strategy: Strategy) -> Counterfact
 
     runs: one run, or many: those of one task (and repeat, model and roles) answer together, and there
         is one result for each such group, in the order in which they come. They need not be finished;
-        calls that failed answer nothing. A published log (`tl.load`) does not say how its model was
-        sampled, so there the prompt and the draw alone count; and since the order of its verdicts is not
-        known, those of a thought answer only a strategy that takes all of them and adds them up, unless
-        all are the same.
+        calls that failed answer nothing. A published log (`tl.load`), or a search of your own, does not
+        say how its model was sampled, so there the prompt, the attempt and the draw alone count; and since
+        the order of a log's verdicts is not known, those of a thought answer only a strategy that takes
+        all of them and adds them up, unless all are the same.
 
-    Raises LookupError for a run that has no task, or whose task needs a function that files do not hold,
-    and whatever a bug in the strategy raises.
+    strategy: its own caps on calls are kept. What the runs or their lab were capped with is not.
+
+    Raises LookupError for a run that has no task, or whose task needs a function that files do not hold;
+    ValueError for a strategy with a cap on anything but calls, of which no record can tell when it would
+    end the search; and what a bug in the strategy raises before any call lacks.
     """
     if not isinstance(strategy, Strategy):
         raise TypeError(f"strategy must be a Strategy such as tl.TreeOfThoughts(), not {strategy!r}")
@@ -132,7 +138,7 @@ def counterfactual(runs: Run | Iterable[Run], strategy: Strategy) -> Counterfact
     for run in given:
         expect_run(run, "counterfactual")
         groups.setdefault(_alike(run), []).append(run)
-    made: list[Counterfactual] = _at_once(_all(list(groups.values()), strategy))
+    made = result_of(_all(list(groups.values()), strategy))
     return made[0] if isinstance(runs, Run) else made
 
 
@@ -149,7 +155,7 @@ def _alike(run: Run) -> bytes:
     return encoder.encode((header.task, header.model, header.roles, header.draws, header.repeat))
 
 
-def _at_once(thinking: Any) -> Any:
+def result_of(thinking: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine that waits for nothing: on an event loop of its own, since a notebook
     has one under way that cannot be entered again."""
     with ThreadPoolExecutor(1) as pool:
@@ -175,12 +181,32 @@ async def _made(runs: list[Run], strategy: Strategy) -> Counterfactual:
         unknown=(*unknown, "times"),
         counterfactual=tuple(run.id for run in runs),
     )
-    recorder = Recorder(header=header)
+    recorder, caps = Recorder(header=header), set[str]()
     driver = Driver(book.ask, recorder, repeat=header.repeat)
-    await driver.drive(assigned(roles_from(header.roles), strategy.think(task.hidden())))
+    thinking = _telling_caps(strategy.think(task.hidden()), caps)
+    bug: Exception | None = None
+    try:
+        await driver.drive(assigned(roles_from(header.roles), thinking))
+    except Exception as error:
+        bug = error
+    if others := sorted(caps - {"calls"}):
+        raise ValueError(f"no record tells when a cap on {', '.join(others)} ends a search: cap its calls")
     made = Run(header, [Line(line.p, 0.0, line.e, line.paid) for line in recorder.lines])
     made.__dict__.update(task=task, strategy=strategy)  # with their functions
-    return Counterfactual(made, tuple(_lacking(made)))
+    lacking = tuple(_lacking(made, bool(caps)))
+    if bug is not None and not lacking:
+        raise bug
+    return Counterfactual(made, lacking)
+
+
+def _telling_caps(thinking: Thinking[T], caps: set[str]) -> Thinking[T]:
+    """Think as `thinking` does, and add to `caps` what its parts are capped in."""
+
+    def told(step: Within) -> Within:
+        caps.update(step.budget.model_dump(exclude_none=True))
+        return step._replace(thinking=_telling_caps(step.thinking, caps))
+
+    return editing(told, thinking, Within)
 
 
 class _Book:
@@ -205,7 +231,7 @@ class _Book:
                 self.who[call.model] = asked_model(self.header, call.model)[0]
             what = key_of(request_of(call, self.who[call.model], self.header.draws))
         else:
-            what = (call.prompt, call.draw)
+            what = (call.prompt, call.attempt, call.draw)
         known = self.known.get((what, call.at)) or self.known.get(what)
         wire.paid = 0.0
         if known is None:
@@ -236,7 +262,7 @@ def _said(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, 
                 prompt = (
                     domain.propose_prompt(task, path, count) if propose else domain.sample_prompt(task, path)
                 )
-            yield (prompt, call.draw), call.at, reply
+            yield (prompt, call.attempt, call.draw), call.at, reply
     if "prompts" in run.header.unknown:
         yield from _values(run, task, strategy)
         yield from _votes(run, task, strategy)
@@ -249,7 +275,7 @@ def _values(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str
         if node.by == "value" and _answers(strategy, node):
             prompt = task.domain.value_prompt(task, run.steps(node.id))
             for draw, worth in enumerate(node.draws):
-                yield (prompt, draw), node.id, Reply("" if worth is None else words[worth])
+                yield (prompt, (), draw), node.id, Reply("" if worth is None else words[worth])
 
 
 def _votes(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
@@ -264,7 +290,7 @@ def _votes(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str,
         if len(set(cast)) == 1 or getattr(strategy, "evaluation_draws", None) == len(cast):
             prompt = task.domain.vote_prompt(task, [run.steps(node.id) for node in nodes])
             for draw, text in enumerate(cast):
-                yield (prompt, draw), nodes[0].parent or "", Reply(text)
+                yield (prompt, (), draw), nodes[0].parent or "", Reply(text)
 
 
 def _answers(strategy: Strategy, node: Node) -> bool:
@@ -274,18 +300,19 @@ def _answers(strategy: Strategy, node: Node) -> bool:
     return len(set(node.draws)) == 1 or (whole and getattr(strategy, "combine", None) in ("mean", "sum"))
 
 
-def _lacking(run: Run) -> Iterator[Lack]:
+def _lacking(run: Run, capped: bool) -> Iterator[Lack]:
     calls = {line.p: line.e for line in run.lines if isinstance(line.e, Call)}
     errors = {p: reply.error for p, reply in replies_of(run.lines).items() if reply.error is not None}
     # Any error is a lack: a model whose name nobody knows has no record either. A refusal is the
     # strategy's own budget.
     places = sorted(p for p, error in errors.items() if not refused(error))
     # A position is (step, branch, step, …): what comes later in one branch, or after a join, may rest on
-    # what lacked; another branch of the same join does not.
+    # what lacked; another branch of the same join does not, unless they share a cap.
     earliest: dict[Position, int] = {}
     for place in places:
         call, steps = calls[place], range(0, len(place), 2)
         certain = all(earliest.get(place[:k], place[k]) >= place[k] for k in steps)
+        certain = certain and not (capped and earliest)
         yield Lack(call.at, call.kind, call.draw, call.prompt, place, certain)
         for k in steps:
             earliest.setdefault(place[:k], place[k])

@@ -23,11 +23,10 @@ from functools import cached_property
 from html import escape
 from typing import NamedTuple
 
+from tot_lab.analysis.known import Known, judged, wins
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.calls import refused
-from tot_lab.core.parts import needs_functions
 from tot_lab.core.records import Note
-from tot_lab.core.task import Domain, Task
 from tot_lab.core.tree import Node
 from tot_lab.frames import Asked, calls_of
 from tot_lab.run import Run, expect_run
@@ -40,8 +39,6 @@ FEW = 5
 
 SHOWN = 8
 """Ids that a text names; a finding holds them all."""
-
-_NO_JUDGES = ("", "root", "domain", "person", "self_consistency")
 
 
 class Finding(NamedTuple):
@@ -103,13 +100,12 @@ def diagnose(run: Run) -> Diagnosis:
     return Diagnosis(finding for look in _LOOKS for finding in look(facts))
 
 
-class _Facts:
+class _Facts(Known):
     """The run, and what several looks need of it."""
 
     def __init__(self, run: Run) -> None:
-        self.run = run
+        super().__init__(run)
         self.nodes = list(run.tree)
-        self.thoughts = [node for node in self.nodes if node.parent is not None and node.text != run.question]
         self.marks = run.marks
 
     @cached_property
@@ -117,35 +113,9 @@ class _Facts:
         return calls_of(self.run)
 
     @cached_property
-    def task(self) -> Task | None:
-        """The task, if its domain can be asked."""
-        task = self.run.task
-        return None if task is None or needs_functions(task.domain) else task
-
-    @cached_property
     def missed(self) -> bool:
         """Whether the run has ended without an answer that is known to be right."""
         return self.run.stopped is not None and self.run.correct is not True
-
-    @cached_property
-    def right(self) -> list[str]:
-        """The leaves that hold a right answer, as far as there is ground truth."""
-        task = self.task
-        if task is None or self.run.grade is None:
-            return []
-        held = [
-            (leaf.id, task.domain.answer(task, self.run.steps(leaf.id))) for leaf in self.run.tree.leaves()
-        ]
-        return [id for id, answer in held if answer is not None and task.grade(answer) == 1.0]
-
-    @cached_property
-    def solvable(self) -> dict[str, bool]:
-        """Whether a right answer can still be reached from a thought; {} when the domain cannot tell."""
-        task = self.task
-        if task is None or type(task.domain).solvable is Domain.solvable:
-            return {}
-        told = {node.id: task.domain.solvable(task, self.run.steps(node.id)) for node in self.nodes}
-        return {id: can for id, can in told.items() if can is not None}
 
     @cached_property
     def drawn(self) -> list[tuple[Node, float]]:
@@ -156,11 +126,7 @@ class _Facts:
         for node in self.thoughts:
             read = [draw for draw in node.draws if draw is not None]
             scale = top if node.by == "value" else 1.0
-            if (
-                len(read) > 1
-                and node.by not in (*_NO_JUDGES, "vote")
-                and 0 <= min(read) <= max(read) <= scale
-            ):
+            if len(read) > 1 and _alone(node) and 0 <= min(read) <= max(read) <= scale:
                 found.append((node, (max(read) - min(read)) / scale))
         return found
 
@@ -169,11 +135,11 @@ class _Facts:
 
 
 def _right_not_chosen(facts: _Facts) -> Iterator[Finding]:
-    grade = facts.run.grade
-    if facts.missed and grade is not None and facts.right:
+    grade, right = facts.run.grade, facts.right_leaves
+    if facts.missed and grade is not None and right:
         given = f"The answer has the grade {grade:g}" if facts.run.answer else "There is no answer"
-        holds = "1 leaf holds" if len(facts.right) == 1 else f"{len(facts.right)} leaves hold"
-        yield Finding("right_not_chosen", f"{given}, and {holds} a right one.", tuple(facts.right))
+        holds = "1 leaf holds" if len(right) == 1 else f"{len(right)} leaves hold"
+        yield Finding("right_not_chosen", f"{given}, and {holds} a right one.", tuple(right))
 
 
 def _unsolvable(facts: _Facts) -> Iterator[Finding]:
@@ -188,7 +154,7 @@ def _good_pruned(facts: _Facts) -> Iterator[Finding]:
         yield Finding("good_pruned", f"{_count(marked, 'thought')} marked right, and pruned.", _of(marked))
     if not facts.missed:
         return
-    right = set(facts.right)
+    right = set(facts.right_leaves)
     good = [node for node in pruned if facts.solvable.get(node.id, node.id in right)]
     if not good:
         return
@@ -230,7 +196,7 @@ def _cut_short(facts: _Facts) -> Iterator[Finding]:
 
 
 def _blind_scores(facts: _Facts) -> Iterator[Finding]:
-    scored = [node for node in facts.thoughts if node.by not in _NO_JUDGES and node.score is not None]
+    scored = [node for node in facts.thoughts if judged(node) and node.score is not None]
     can = [node for node in scored if facts.solvable.get(node.id) is True]
     cannot = [node for node in scored if facts.solvable.get(node.id) is False]
     if min(len(can), len(cannot)) < FEW:
@@ -264,11 +230,11 @@ def _marks(facts: _Facts) -> Iterator[Finding]:
 
 
 def _score_collapse(facts: _Facts) -> Iterator[Finding]:
-    judged: dict[str, list[Node]] = defaultdict(list)
+    by_evaluator: dict[str, list[Node]] = defaultdict(list)
     for node in facts.thoughts:
-        if node.score is not None and node.by not in (*_NO_JUDGES, "vote"):  # most get no vote
-            judged[node.by].append(node)
-    for by, nodes in judged.items():
+        if node.score is not None and _alone(node):
+            by_evaluator[node.by].append(node)
+    for by, nodes in by_evaluator.items():
         nodes.sort(key=lambda node: node.rank)
         scores = _scores(nodes)
         first, last = _widest(scores, NEARLY)
@@ -290,15 +256,10 @@ def _contradiction(facts: _Facts) -> Iterator[Finding]:
 
 
 def _equal_states(facts: _Facts) -> Iterator[Finding]:
-    task = facts.task
-    if task is None or type(task.domain).state is Domain.state:
-        return
     groups: dict[tuple[str, Hashable], list[Node]] = defaultdict(list)
     for node in facts.thoughts:
-        if node.score is not None and node.by not in (*_NO_JUDGES, "vote"):
-            state = task.domain.state(task, facts.run.steps(node.id))
-            if state is not None:
-                groups[node.by, state].append(node)
+        if node.score is not None and _alone(node) and (state := facts.state(node)) is not None:
+            groups[node.by, state].append(node)
     met = [group for group in groups.values() if len(group) > 1]
     far = [group for group in met if max(_scores(group)) - min(_scores(group)) >= FAR]
     if far:
@@ -353,12 +314,12 @@ def _unread(facts: _Facts) -> Iterator[Finding]:
         text = f"Nothing could be read from {_count(notes, 'reply')}: {kinds}."
         nodes = dict.fromkeys(note.at for note in notes if note.at in facts.run.tree)
         yield Finding("unread_replies", text, tuple(nodes))
-    judged = [node for node in facts.thoughts if node.by not in _NO_JUDGES]
-    wholly = [node for node in judged if node.unread]
-    partly = [node for node in judged if not node.unread and None in node.draws]
+    evaluated = [node for node in facts.thoughts if judged(node)]
+    wholly = [node for node in evaluated if node.unread]
+    partly = [node for node in evaluated if not node.unread and None in node.draws]
     if wholly or partly:
         more = f", of {len(partly)} in part" if partly else ""
-        text = f"The evaluation of {len(wholly)} of {_count(judged, 'thought')} could not be read{more}."
+        text = f"The evaluation of {len(wholly)} of {_count(evaluated, 'thought')} could not be read{more}."
         yield Finding("unread_scores", text, _of([*wholly, *partly]))
 
 
@@ -397,21 +358,14 @@ _LOOKS: Sequence[Callable[[_Facts], Iterator[Finding]]] = (
 # Numbers and words.
 
 
+def _alone(node: Node) -> bool:
+    """Whether a thought was judged by itself: of those that are voted on, most get no vote."""
+    return judged(node) and node.by != "vote"
+
+
 def _above(ones: Sequence[float], others: Sequence[float]) -> float:
-    """In what share of pairs one of `ones` is above one of `others`, equal ones counted half: the area
-    under the ROC curve (Hanley & McNeil 1982), by ranks."""
-    ranked = sorted([(value, True) for value in ones] + [(value, False) for value in others])
-    won, below, start = 0.0, 0, 0
-    while start < len(ranked):
-        end = start
-        while end < len(ranked) and ranked[end][0] == ranked[start][0]:
-            end += 1
-        upper = sum(one for _, one in ranked[start:end])
-        equal = end - start - upper
-        won += upper * (below + equal / 2)
-        below += equal
-        start = end
-    return won / (len(ones) * len(others))
+    """In what share of pairs one of `ones` is above one of `others`, equal ones counted half."""
+    return wins(ones, others) / (len(ones) * len(others))
 
 
 def _widest(values: Sequence[float], width: float) -> tuple[int, int]:

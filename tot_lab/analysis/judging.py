@@ -19,9 +19,8 @@ from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from tot_lab.analysis.known import Known, judged, wins
 from tot_lab.core.bulk import in_bulk
-from tot_lab.core.parts import needs_functions
-from tot_lab.core.task import Domain, Task
 from tot_lab.core.tree import Node
 from tot_lab.frames import calls_of
 from tot_lab.run import Run, expect_run
@@ -35,7 +34,6 @@ BLAMES: tuple[Blame, ...] = ("answerer", "evaluator", "proposer", "cut short", "
 BINS = 10
 """Bins of a calibration curve, equally wide (Guo et al. 2017, section 2, use 15 for far more data)."""
 
-_NO_EVALUATOR = ("", "root", "domain", "person", "self_consistency")
 _PROPOSES = ("propose", "sample", "answer")  # kinds of calls that ask for thoughts
 
 
@@ -106,7 +104,7 @@ class EvaluatorDiagnosis:
         from statsmodels.stats.proportion import proportion_confint  # noqa: PLC0415
 
         score, good = _labelled(self.thoughts)
-        place = _bins_of(score, bins)
+        place = bins_of(score, bins)
         rows = []
         for k in range(bins):
             here = place == k
@@ -241,7 +239,7 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
     for head, run in _runs_of(runs):
         facts = _Facts(run)
         simulated |= run.simulated
-        thoughts += [{**head, **row} for row in facts.judged()]
+        thoughts += [{**head, **row} for row in facts.judged_thoughts()]
         siblings += [{**head, **row} for row in facts.siblings()]
         blame = facts.blame() if facts.failed else _Blamed(None)
         rows.append(
@@ -313,25 +311,14 @@ class _Blamed(NamedTuple):
     nodes: tuple[str, ...] = ()
 
 
-class _Facts:
-    """What is known of one run, reckoned when it is asked for."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        # The root of a strategy inside another only holds the question.
-        self.thoughts = [node for node in run.tree if node.parent is not None and node.text != run.question]
-
-    @cached_property
-    def task(self) -> Task | None:
-        """The task, if its domain can be asked."""
-        task = self.run.task
-        return None if task is None or needs_functions(task.domain) else task
+class _Facts(Known):
+    """What is known of one run, and whose fault it is when it failed."""
 
     @cached_property
     def labels(self) -> dict[str, tuple[bool, str]]:
         """Whether a right answer can be reached from a thought, and who knows it."""
         known = {
-            node.id: (can, "domain") for node in self.run.tree if (can := self._reckoned(node)) is not None
+            node.id: (can, "domain") for node in self.run.tree if (can := self._can(node)) is not None
         }
         marked = {
             id: (mark.verdict == "right", "mark")
@@ -340,17 +327,14 @@ class _Facts:
         }
         return marked | known
 
-    def _reckoned(self, node: Node) -> bool | None:
-        task = self.task
-        if task is None:
-            return None
-        path = self.run.steps(node.id)
-        can = task.domain.solvable(task, path)
-        if can is None and path and task.domain.complete(task, path):
-            held = task.domain.answer(task, path)
-            grade = None if held is None else task.grade(held)
-            can = None if grade is None else grade == 1.0
-        return can
+    def _can(self, node: Node) -> bool | None:
+        """What the domain reckons, or the grade of the answer that a complete path holds."""
+        task, path = self.task, self.run.steps(node.id)
+        if task is None or node.id in self.solvable or not path or not task.domain.complete(task, path):
+            return self.solvable.get(node.id)
+        held = task.domain.answer(task, path)
+        grade = None if held is None else task.grade(held)
+        return None if grade is None else grade == 1.0
 
     def good(self, id: str) -> bool:
         return self.labels.get(id, (False, ""))[0]
@@ -366,9 +350,9 @@ class _Facts:
         verdict = run.marks[run.best.id].verdict if run.best and run.best.id in run.marks else None
         return verdict == "wrong" if verdict else None if run.answer else True
 
-    def judged(self) -> Iterator[dict[str, Any]]:
+    def judged_thoughts(self) -> Iterator[dict[str, Any]]:
         for node in self.thoughts:
-            if node.by not in _NO_EVALUATOR:
+            if judged(node):
                 solvable, known_by = self.labels.get(node.id, (None, None))
                 yield {
                     **{"node": node.id, "depth": node.depth, "by": node.by, "score": node.score},
@@ -383,11 +367,11 @@ class _Facts:
         for parent, nodes in families.items():
             if len(nodes) < 2:
                 continue
-            states = [state for node in nodes if (state := self._state(node)) is not None]
-            judged = [node for node in nodes if node.by not in _NO_EVALUATOR]
-            equal = Counter(node.score for node in judged if node.score is not None)
+            states = [state for node in nodes if (state := self.state(node)) is not None]
+            evaluated = [node for node in nodes if judged(node)]
+            equal = Counter(node.score for node in evaluated if node.score is not None)
             yield {
-                **{"node": parent, "depth": nodes[0].depth, "by": judged[0].by if judged else None},
+                **{"node": parent, "depth": nodes[0].depth, "by": evaluated[0].by if evaluated else None},
                 "siblings": len(nodes),
                 "distinct_texts": len({" ".join(node.text.split()) for node in nodes}),
                 **{"with_state": len(states), "distinct_states": len(set(states))},
@@ -395,17 +379,11 @@ class _Facts:
                 "equal_pairs": sum(math.comb(count, 2) for count in equal.values()),
             }
 
-    def _state(self, node: Node) -> Any:
-        task = self.task
-        if task is None or type(task.domain).state is Domain.state:
-            return None
-        return task.domain.state(task, self.run.steps(node.id))
-
     # Blame.
 
     def blame(self) -> _Blamed:
         """Whose fault it is that a run failed."""
-        right = self._right_leaves()
+        right = self.right_leaves
         if right:
             return _Blamed("answerer", self.run.tree[right[0]].depth, tuple(right))
         good = [node for node in self.run.tree if self.good(node.id)]
@@ -417,15 +395,6 @@ class _Facts:
         if deepest is None:
             return _Blamed("evaluator", min(node.depth for node in good), tuple(node.id for node in good))
         return self._lost_below([node for node in alive if node.depth == deepest])
-
-    def _right_leaves(self) -> list[str]:
-        task = self.task
-        if task is None or self.run.grade is None:
-            return []
-        held = [
-            (leaf.id, task.domain.answer(task, self.run.steps(leaf.id))) for leaf in self.run.tree.leaves()
-        ]
-        return [id for id, answer in held if answer is not None and task.grade(answer) == 1.0]
 
     def _lost_below(self, ends: list[Node]) -> _Blamed:
         """What became of the deepest good thoughts that were not pruned."""
@@ -448,7 +417,7 @@ class _Facts:
         waiting = tuple(end.id for end in ends if not end.children and end.id not in self._asked)
         if waiting:
             best = self.run.best
-            deceived = self.run.stopped == "solved" and best is not None and best.by not in _NO_EVALUATOR
+            deceived = self.run.stopped == "solved" and best is not None and judged(best)
             if deceived and best is not None:
                 return _Blamed("evaluator", best.depth, (best.id,))
             return _Blamed("cut short", depth, waiting)
@@ -476,27 +445,24 @@ def _labelled(thoughts: pandas.DataFrame) -> tuple[Any, Any]:
 
 
 def _area(groups: Iterable[tuple[Any, Any]]) -> float:
-    """The area under the ROC curve over the pairs inside each group, from the sum of ranks."""
-    from scipy.stats import rankdata  # noqa: PLC0415
-
+    """The area under the ROC curve over the pairs inside each group."""
     won = pairs = 0.0
     for score, good in groups:
-        ones = good.sum()
-        if 0 < ones < len(good):
-            won += rankdata(score)[good == 1].sum() - ones * (ones + 1) / 2
-            pairs += ones * (len(good) - ones)
+        ones, others = score[good == 1].tolist(), score[good == 0].tolist()
+        won += wins(ones, others)
+        pairs += len(ones) * len(others)
     return _share(won, pairs)
 
 
-def _bins_of(score: Any, bins: int) -> Any:
-    """The bin of each score; 1 belongs to the last one."""
+def bins_of(score: Any, bins: int) -> Any:
+    """The bin of each score: one that lies between two belongs to the upper, 1 to the last."""
     import numpy as np  # noqa: PLC0415
 
-    return np.clip(np.floor(score * bins), 0, bins - 1)
+    return np.searchsorted(np.arange(1, bins) / bins, score, side="right")
 
 
 def _calibration_error(score: Any, good: Any) -> float:
-    place = _bins_of(score, BINS)
+    place = bins_of(score, BINS)
     gaps = (abs(score[place == k].sum() - good[place == k].sum()) for k in range(BINS))
     return float(sum(gaps) / len(score))
 

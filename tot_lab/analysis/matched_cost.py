@@ -15,18 +15,18 @@ from itertools import accumulate
 from math import ceil, isfinite, log2
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from tot_lab.analysis.counterfactuals import _at_once
+from tot_lab.analysis.counterfactuals import result_of
 from tot_lab.analysis.statistics import success, table
 from tot_lab.budget import used_by
 from tot_lab.core.calls import Call, Reply, refused
-from tot_lab.core.records import Ended, Line
+from tot_lab.core.records import Line
 from tot_lab.core.thinking import Budget
 from tot_lab.driver import Driver
 from tot_lab.edits import Edits
 from tot_lab.models.roles import assigned, roles_from
 from tot_lab.models.spending import REFUSED
 from tot_lab.recorder import Divergence, Recorder
-from tot_lab.run import Run, Usage, replies_of, runnable, usage_of
+from tot_lab.run import Run, Usage, replies_of, runnable
 from tot_lab.sweeps.axes import labelled
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ def anytime(runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls
     - simulated: boolean, whether a simulated model took part
 
     A run's own caps hold too, as they did in its record. Where that ends sooner (a run that was killed,
-    cancelled or refused money, a counterfactual one), what came of it is NA.
+    cancelled or refused money, a counterfactual one), what came of it is NA. A run that a bug ended has
+    that error from the calls on that it had made.
     `tl.success(points, by=["setting", "at"])` makes curves of it, and `tl.compare` works on the rows of
     one amount.
 
@@ -95,7 +96,7 @@ def anytime(runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls
         (*place[:4], simulated, amount, point)
         for place in told
         for simulated in [place.run is not None and place.run.simulated]
-        for amount, point in zip(amounts, _at_once(_points(place, amounts, unit)), strict=True)
+        for amount, point in zip(amounts, result_of(_points(place, amounts, unit)), strict=True)
     ]
     setting, task, repeat, run_id, simulated, ats, points = (
         list(column) for column in zip(*rows, strict=True)
@@ -140,20 +141,22 @@ def at_cost(runs: Any, budget: float, *, unit: Unit = "calls", confidence: float
 def frontier(
     df: Any, by: str | Sequence[str] = "setting", *, unit: str = "calls", confidence: float = 0.95
 ) -> pandas.DataFrame:
-    """Success against cost: the columns of `success`, the mean over the runs of `unit` (`calls`,
-    `tokens`, `cost`, or a column such as `seconds`), and whether the setting is on the frontier: no
-    other has at least its success for at most its cost, and more of one. Of points of `anytime`:
-    by=["setting", "at"].
+    """Success against cost: the columns of `success`, the mean over the tasks of `unit` (`calls`,
+    `tokens`, `cost`, or a column such as `seconds`; runs of which it is not known are left out), and
+    whether the setting is on the frontier: none solves at least as many tasks for at most its cost, and
+    is better in one of the two. Of points of `anytime`: by=["setting", "at"].
 
     The frontier is that of the rates as they were measured; `tl.compare` tells what is behind a gap."""
+    import pandas  # noqa: PLC0415
+
     needs = ["input_tokens", "output_tokens"] if unit == "tokens" else [unit]
     given = table(df, needs)
     shown = success(given, by, confidence=confidence)
     keys = [by] if isinstance(by, str) else list(by)
     amounts = given.assign(**{unit: given[needs].sum(axis=1, skipna=False)})
-    means = amounts.groupby(keys, sort=False, observed=True, dropna=False)[unit].mean()
-    shown[unit] = means.to_numpy("float64", na_value=float("nan"))
-    shown[unit] = shown[unit].astype("Float64")
+    groups: Any = amounts.groupby(keys, sort=False, observed=True, dropna=False)
+    means = [group.groupby("task", observed=True)[unit].mean().mean() for _, group in groups]
+    shown[unit] = pandas.array(means, dtype="Float64")
     rates, costs = (shown[name].to_numpy("float64", na_value=float("nan")) for name in ("rate", unit))
     if not (rates == rates).any() or not (costs == costs).any():
         raise ValueError(f"no setting of the table has both a grade and a known {unit!r}")
@@ -289,15 +292,13 @@ class _Cut:
         """What came of it with so many calls."""
         run = self.run
         if self.known and calls >= run.usage.calls:
-            assert run.stopped is not None
-            return self._graded(Ended(run.stopped, run.answer, error=run.error), run.usage)
+            return self._graded(run)
         if calls >= len(self.ends):
             return Point(None)
-        prefix = self.lines[: self.ends[calls]]
-        return self._graded(await self._cut_off(prefix, calls), usage_of(prefix))
+        return self._graded(await self._cut_off(self.lines[: self.ends[calls]], calls))
 
-    async def _cut_off(self, prefix: list[Line], calls: int) -> Ended:
-        """How the run ends when every call after those in `prefix` is refused."""
+    async def _cut_off(self, prefix: list[Line], calls: int) -> Run:
+        """The run when every call after those in `prefix` is refused."""
         header = self.run.header
         recorder = Recorder(header=header)
         recorder.expect(prefix)
@@ -318,19 +319,17 @@ class _Cut:
             raise Divergence(f"run {self.run.id} does not come again: {error}") from None
         except Exception:
             pass  # the strategy's own: it is on record
-        ended = recorder.lines[-1].e
-        assert isinstance(ended, Ended)
-        return ended
+        return Run(header, recorder.lines)
 
-    def _graded(self, ended: Ended, used: Usage) -> Point:
-        if ended.answer not in self.grades:
+    def _graded(self, made: Run) -> Point:
+        if made.answer not in self.grades:
             try:
-                self.grades[ended.answer] = self.task.grade(ended.answer), None
+                self.grades[made.answer] = self.task.grade(made.answer), None
             except Exception as error:
                 why = f"the answer cannot be graded: {type(error).__name__}: {error}"
-                self.grades[ended.answer] = None, why
-        score, ungraded = self.grades[ended.answer]
-        return Point(used, ended.answer, score, ended.stop, ended.error or ungraded)
+                self.grades[made.answer] = None, why
+        score, ungraded = self.grades[made.answer]
+        return Point(made.usage, made.answer, score, made.stopped, made.error or ungraded)
 
 
 def _no_model(*_: object) -> Any:

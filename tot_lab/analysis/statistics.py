@@ -11,7 +11,8 @@ What the libraries do: Wilson's interval (statsmodels `proportion_confint`), McN
 (scipy.stats). The sums over them are here.
 
 A table is what `sweep.df()` gives, anything else that has `.df()`, or a DataFrame of your own with
-one row per run and the columns `setting`, `task` and `correct` (and `error`, where there are any).
+one row per run and the columns `setting`, `task` and `correct` (and `error` and `run_id`, where there are
+any).
 """
 
 from __future__ import annotations
@@ -107,7 +108,8 @@ def compare(df: Any, a: Any, b: Any, *, by: str = "setting", confidence: float =
     differ by +1 and −1 (Bonett and Price 2012): without them, settings that never differed would have
     an interval of no width. p is McNemar's exact test; with repeats it is the test that McNemar's is
     the simplest case of: how many ways to swap the two settings, task by task, give a difference at
-    least as large (all of them for up to 13 tasks that differ, else 9,999 drawn).
+    least as large (all of them for up to 13 tasks that differ, else 9,999 drawn). It is exact where both
+    ran each task equally often.
 
     Raises ValueError for a setting that is not there, and for two without a task in common."""
     return _compared(_shares(df, by), a, b, by, confidence)
@@ -194,28 +196,47 @@ def table(df: Any, needs: Sequence[str]) -> pandas.DataFrame:
         )
     if df.empty:
         raise ValueError("the table has no row")
+    for name in {"setting", "task"} & set(df.columns):
+        if (missing := df[name].isna()).any():
+            raise ValueError(f"the column {name!r} is empty in {missing.sum():,} of {len(df):,} rows")
     return df
+
+
+def expect_runs_once(df: pandas.DataFrame, keys: Sequence[str]) -> None:
+    """A ValueError when a group has two rows of one run: these are no repeats."""
+    place = ["run_id"] if "run_id" in df else ["setting", "task", "repeat"]
+    if not {*place} <= {*df.columns}:
+        return
+    twice = df.duplicated([*dict.fromkeys([*keys, *place])]) & df[place[-1]].notna()
+    if twice.any():
+        which = " · ".join(str(df.loc[twice, name].iloc[0]) for name in place)
+        raise ValueError(
+            f"the table has more than one row of run {which!r}: keep one, or tell them apart (of tl.anytime "
+            f"take the rows of one amount, or by=['setting', 'at'], or x='at')"
+        )
+
+
+def failed(df: pandas.DataFrame) -> pandas.Series[bool]:
+    """Which runs ended with an error; no text is none."""
+    import pandas  # noqa: PLC0415
+
+    if "error" not in df:
+        return pandas.Series(False, df.index)
+    return df["error"].notna() & (df["error"].astype("string").fillna("") != "")
 
 
 def _runs(df: Any, keys: list[str]) -> pandas.DataFrame:
     """One row per run: `keys`, task, whether it solved it, failed, or has no grade."""
-    import pandas  # noqa: PLC0415
-
     given = table(df, [*keys, "task", "correct"])
-    runs = given[[*keys, "task"]].copy()
+    expect_runs_once(given, keys)
+    runs = given[[*dict.fromkeys([*keys, "task"])]].copy()
     try:
         correct = given["correct"].astype("boolean")
     except (TypeError, ValueError) as error:
         raise ValueError(f"the column 'correct' must hold true, false or nothing: {error}") from None
-    failed = given["error"].notna() if "error" in given else pandas.Series(False, given.index)
-    runs["failed"] = failed
-    runs["ungraded"] = correct.isna() & ~failed
-    runs["solved"] = correct.fillna(False).astype(bool) & ~failed
-    if "run_id" in given and (twice := given.duplicated([*keys, "run_id"]) & given["run_id"].notna()).any():
-        raise ValueError(
-            f"the table has more than one row of run {given.loc[twice, 'run_id'].iloc[0]!r}: keep one, or "
-            f"name in `by` what tells them apart (of tl.anytime: by=['setting', 'at'])"
-        )
+    runs["failed"] = failed(given)
+    runs["ungraded"] = correct.isna() & ~runs["failed"]
+    runs["solved"] = correct.fillna(False).astype(bool) & ~runs["failed"]
     return runs
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tot_lab.analysis.judging import BINS, EvaluatorDiagnosis, judge_evaluator
+from tot_lab.analysis.judging import BINS, EvaluatorDiagnosis, bins_of, judge_evaluator
 from tot_lab.figures.points import IDS, runs_named
 from tot_lab.figures.theme import KINDS, empty, ground, headed, template
 
@@ -50,7 +50,7 @@ def calibration_info(runs: Any, bins: int = BINS) -> CalibrationInfo:
     found = runs if isinstance(runs, EvaluatorDiagnosis) else judge_evaluator(runs)
     curve = found.calibration(bins)
     known = found.thoughts[found.thoughts["score"].notna() & found.thoughts["solvable"].notna()]
-    place = np.clip(np.floor(known["score"].to_numpy(float) * bins), 0, bins - 1)
+    place = bins_of(known["score"].to_numpy(float), bins)
     inside = [known[place == k] for k in range(bins)]
     numbers = {name: curve[name].to_numpy(float, na_value=math.nan) for name in curve.columns}
     return CalibrationInfo(
