@@ -152,6 +152,31 @@ def test_a_strategy_that_raises_has_its_error_in_the_row():
     assert list(tl.success(shown, by=["setting", "at"])["errors"]) == [0, 1, 1]
 
 
+class Messy(tl.Strategy):
+    """Raises in a branch when it is refused, and once more when it is closed."""
+
+    kind = "test_anytime.messy"
+
+    def think(self, task, at="0"):
+        yield Thought(at, None, task.question)
+        try:
+            yield from tl.every([self.branch(at)])
+        finally:
+            raise KeyError("at its close")
+
+    def branch(self, at):
+        reply = yield from tl.ask(Call(at, "ask", (Message("user", "p"),)))
+        if reply.error:
+            raise ValueError("refused")
+
+
+def test_a_strategy_that_raises_when_it_is_closed_is_cut_all_the_same():
+    lab = tl.Lab(Scripted(), runs=None)
+    with pytest.raises(KeyError):
+        wait(lab.run(Messy(), TASK))
+    assert points(lab.last, [0, 1])["error"].tolist() == ["ValueError: refused", "KeyError: 'at its close'"]
+
+
 # Where the record ends.
 
 
@@ -335,6 +360,13 @@ def test_runs_that_are_no_sweep_are_told_apart_by_their_strategies():
     assert shown["run_id"].tolist() == [one.id for one in made]
 
 
+def test_tasks_that_share_a_question_are_two():
+    tasks = [tl.general("How many?", answer=answer, grade="number") for answer in (26, 24)]
+    shown = points([run(tl.OneAnswer(), task, repeat=r) for r in (0, 1) for task in tasks], [1])
+    assert shown["task"].tolist() == ["How many?", "How many? #2"] * 2
+    assert tl.success(shown)["tasks"].item() == 2
+
+
 def test_functions_of_ones_own_are_needed_again(tmp_path):
     strategy = tl.TreeOfThoughts(branch_factor=2, max_depth=2, evaluate=lambda task, path: 0.5)
     whole = run(strategy)
@@ -383,7 +415,7 @@ def test_what_is_right_stays_hidden_from_the_strategy():
 
 def test_bad_amounts_and_runs_are_refused_by_name():
     whole = run(tl.OneAnswer())
-    for bad in (-1, 1.5, float("nan")):
+    for bad in (-1, 1.5, float("nan"), "5"):
         with pytest.raises(ValueError, match="whole number of calls"):
             points(whole, [bad])
     with pytest.raises(TypeError, match=r"at must be a list of amounts, such as \[5\]"):
@@ -392,15 +424,23 @@ def test_bad_amounts_and_runs_are_refused_by_name():
         points(whole, [])
     with pytest.raises(ValueError, match="unit must be one of calls, tokens, cost"):
         points(whole, unit="seconds")
-    for nothing in ([], 3, [whole, "a"]):
-        with pytest.raises(TypeError, match="a sweep, a run or several runs"):
+    for nothing, kind in (
+        (3, "int"),
+        ([whole, "a"], "str"),
+        ("a", "str"),
+        (pandas.DataFrame({"a": []}), "Data"),
+    ):
+        with pytest.raises(TypeError, match=f"anytime takes a sweep, a run or several runs, not {kind}"):
             points(nothing)
+    with pytest.raises(ValueError, match="no run"):
+        points([])
 
 
 def test_the_columns_are_as_documented():
     shown = points([run(tl.SelfConsistency(attempts=4), repeat=r) for r in range(4)])
     assert {name: str(dtype) for name, dtype in shown.dtypes.items()} == {
         "setting": "category", "task": "category", "repeat": "Int64", "run_id": "string", "at": "Int64",
+        "unit": "category",
         "calls": "Int64", "input_tokens": "Int64", "output_tokens": "Int64", "cost": "Float64",
         "answer": "string", "score": "Float64", "correct": "boolean", "stop": "category", "error": "string",
         "changed": "boolean", "simulated": "boolean",
@@ -437,6 +477,8 @@ def test_what_has_no_cost_or_no_grade_is_on_no_frontier():
     assert tl.frontier(df)["frontier"].tolist() == [True, False, False]
     with pytest.raises(ValueError, match="both a grade and a known 'calls'"):
         tl.frontier(df[df["setting"] == "c"])
+    with pytest.raises(ValueError, match="unit='task' holds no numbers"):
+        tl.frontier(df, unit="task")
     with pytest.raises(ValueError, match="no column 'cost'"):
         tl.frontier(df, unit="cost")
 

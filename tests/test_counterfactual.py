@@ -263,6 +263,54 @@ def test_a_budget_of_the_strategy_is_no_lack():
     assert would.run.stopped == run(capped).stopped
 
 
+def test_under_a_cap_only_the_first_lack_is_certain():
+    """What a lacking call leaves of a cap, a real one would have used."""
+    capped = tl.TreeOfThoughts(beam_width=3, budget=tl.Budget(calls=26))
+    would, real = tl.counterfactual(run(tl.TreeOfThoughts(beam_width=1)), capped), run(capped)
+    asked = {which(event) for event in real.events if isinstance(event, Call)}
+    made = {p for p, reply in zip(*answered(real), strict=True) if reply.error is None}
+    certain = [lack for lack in would.lacking if lack.certain]
+    assert certain == [would.first_lack]
+    assert which(certain[0]) in asked
+    assert certain[0].position in made
+
+
+def answered(made):
+    lines = [line for line in made.lines if isinstance(line.e, Reply)]
+    return [line.p for line in lines], [line.e for line in lines]
+
+
+def test_what_no_record_can_tell_of_a_cap_is_refused():
+    for cap in ({"seconds": 9.0}, {"tokens": 900}, {"usd": 1.0, "calls": 3}):
+        capped = tl.SelfConsistency(strategy=tl.TreeOfThoughts(budget=tl.Budget(**cap)), attempts=2)
+        with pytest.raises(ValueError, match=f"a cap on {next(iter(cap))} ends a search"):
+            tl.counterfactual(run(capped), capped)
+
+
+def test_a_strategy_that_bears_no_failure_lacks_and_is_no_bug():
+    class Proud(tl.Prompting):
+        """Raises when a call fails."""
+
+        def think(self, task, at="0"):
+            yield Thought(at, None, task.question)
+            reply = yield from tl.ask(self.call(at, "answer", "something new"))
+            if reply.error:
+                raise ValueError("no failures here")
+            return tl.Answer(reply.text, "answered")
+
+    would = tl.counterfactual(run(tl.OneAnswer()), Proud())
+    assert (would.whole, would.solved, len(would.lacking)) == (False, None, 1)
+    assert would.run.error == "ValueError: no failures here"
+
+
+def test_one_recorded_answer_is_no_several_attempts():
+    with tl.Recorder("mine", task=TASK) as recorder:
+        root = recorder.thought(TASK.question)
+        recorder.call(root, TASK.domain.answer_prompt(TASK, False), "Answer: 26")
+    five = tl.counterfactual(recorder.run, tl.SelfConsistency(strategy=tl.OneAnswer(), attempts=5))
+    assert (five.whole, five.solved) == (False, None)
+
+
 def test_a_killed_run_answers_what_it_was_told():
     recorded = run(tl.TreeOfThoughts())
     half = tl.Run(recorded.header, recorded.lines[: len(recorded.lines) // 2])

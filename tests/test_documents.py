@@ -4,11 +4,14 @@ import ast
 import asyncio
 import inspect
 import re
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
+import distributed
 import pytest
 from providers import Providers, Said
+from redis_server import RedisServer
 from support import TASK, Scripted, run
 
 import tot_lab as tl
@@ -34,7 +37,12 @@ def execute(code: str, names: dict) -> dict:
     return names
 
 
-@pytest.mark.parametrize("code", blocks("README.md"), ids=lambda code: code.strip().splitlines()[0][:40])
+ONE_MACHINE, (CLUSTER,) = (
+    [code for code in blocks("README.md") if ("10.0.0.5" in code) == elsewhere] for elsewhere in (False, True)
+)
+
+
+@pytest.mark.parametrize("code", ONE_MACHINE, ids=lambda code: code.strip().splitlines()[0][:40])
 def test_the_readme_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "problems.jsonl").write_text('{"q": "What is 2 + 2?", "a": 4}\n')
@@ -59,6 +67,23 @@ def test_the_readme_runs(code, tmp_path, monkeypatch):
     if "run" in names:
         assert names["run"].correct
         assert list((tmp_path / "runs").glob("*.jsonl"))
+
+
+def test_the_readme_runs_on_a_cluster(tmp_path, monkeypatch):
+    """With a Redis and a scheduler of this machine at the addresses that it names."""
+    monkeypatch.chdir(tmp_path)
+    redis = RedisServer(tmp_path, requirepass="password")
+    with Providers(lambda asked: Said("Answer: 26")) as server, ExitStack() as after:
+        after.callback(redis.stop)
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base("openai"))
+        one = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
+        with distributed.LocalCluster(**one) as cluster:
+            code = CLUSTER.replace("redis://:password@10.0.0.5:6379/0", redis.url)
+            code = code.replace("tcp://10.0.0.5:8786", cluster.scheduler_address)
+            names = execute(code, {"tl": tl, "settings": tl.OneAnswer(), "tasks": [TASK]})
+            distributed.default_client().close()
+        assert names["sweep"].df().answer.tolist() == ["26"]
 
 
 def test_the_strategy_in_contributing_runs():

@@ -4,6 +4,7 @@ blamed on who had it, and on nobody where nobody knows."""
 import math
 from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +12,7 @@ from scipy.stats import mannwhitneyu, spearmanr
 from support import TASK, Scripted, run
 
 import tot_lab as tl
-from tot_lab.analysis.judging import BLAMES, judge_evaluator
+from tot_lab.analysis.judging import BLAMES, bins_of, judge_evaluator
 
 HAND = tl.game24("4 5 6 10")
 GOOD = "10 - 6 = 4 (left: 4 4 5)"
@@ -97,6 +98,13 @@ def test_the_curve():
     assert curve["lower"][8] == pytest.approx(middle - half, abs=1e-5)
     assert curve["upper"][8] == pytest.approx(middle + half, abs=1e-5)
     assert found.calibration(1)["thoughts"].tolist() == [9]
+
+
+def test_a_score_between_two_bins_belongs_to_the_upper_one():
+    for bins in (10, 100, 7):
+        edges = np.arange(bins) / bins
+        assert bins_of(edges, bins).tolist() == list(range(bins))
+    assert bins_of(np.array([0.0, 0.999, 1.0]), 10).tolist() == [0, 9, 9]
 
 
 def test_what_labels_do_not_allow_is_not_known():
@@ -228,6 +236,16 @@ def test_a_right_run_has_no_blame():
 def test_a_right_answer_that_was_not_chosen_is_the_answerers():
     tree = Tree(TASK)
     wrong, right = tree.thought("Answer: 24"), tree.thought("Answer: 26", state="pruned")
+    assert blame_of(tree.run("24", node=wrong)) == ("answerer", 1, right)
+
+
+def test_a_right_answer_that_an_evaluator_pruned_is_its_fault():
+    tree = Tree(TASK)
+    wrong, right = tree.thought("Answer: 24", 0.9), tree.thought("Answer: 26", 0.1, state="pruned")
+    assert blame_of(tree.run("24", node=wrong)) == ("evaluator", 1, right)
+    tree = Tree(TASK)
+    wrong, right = tree.thought("Answer: 24", 0.9), tree.thought("Answer: 26", 0.9, state="kept")
+    tree.thought("Answer: 26", 0.1, state="pruned")
     assert blame_of(tree.run("24", node=wrong)) == ("answerer", 1, right)
 
 
@@ -387,13 +405,24 @@ def test_a_sweep_is_read_run_by_run():
             "run_id": ["a", "b", "c"],
             "setting": pd.Categorical(["x", "y", "y"], ["x", "y"]),
             "task": pd.Categorical(["4 5 6 10"] * 3),
+            "repeat": 0,
             "stop": pd.Categorical(["solved", "solved", None]),  # the last could not begin
+            "error": [None, None, "TypeError: no"],
         }
     )
     found = judge_evaluator(SimpleNamespace(df=lambda: frame, run=runs.__getitem__))
     assert found.runs["run_id"].tolist() == ["a", "b"]
     assert found.by("setting")["auc"].to_dict() == {"x": pytest.approx(10.5 / 12), "y": 0.0}
     assert found.blame["runs"].to_dict() == {"x": 1, "y": 1, "all": 2}
+
+
+def test_runs_are_called_as_a_sweep_calls_them():
+    made = [run(tl.TreeOfThoughts(beam_width=b)) for b in (1, 2)] + [labelled(PAIRS)]
+    elsewhere = msgspec.structs.replace(made[0].header, strategy={"kind": "of a module that is not here"})
+    made.append(tl.Run(elsewhere, made[0].lines))
+    settings = ["TreeOfThoughts beam_width=1", "TreeOfThoughts beam_width=2", "by hand"]
+    settings.append("of a module that is not here")
+    assert judge_evaluator(made).runs["setting"].tolist() == settings
 
 
 def test_its_words():
@@ -412,7 +441,7 @@ def test_its_words():
 
 @pytest.mark.parametrize("wrong", [3, "a run", [3], None])
 def test_it_takes_runs(wrong):
-    with pytest.raises(TypeError, match="judge_evaluator takes a run"):
+    with pytest.raises(TypeError, match="judge_evaluator takes a sweep, a run or several runs"):
         judge_evaluator(wrong)
 
 
@@ -426,3 +455,17 @@ def test_the_tables_say_what_they_hold():
     for frame in (found.thoughts, found.siblings, found.runs):
         for column in frame.columns:
             assert column in (type(found).__doc__ or "")
+
+
+def test_an_error_of_a_domain_names_the_thought():
+    class Strict(tl.Game24):
+        kind = "strict_for_this_test"
+
+        def solvable(self, task, path):
+            raise ValueError("no such state")
+
+    game = tl.game24("4 5 6 10")
+    made = run(tl.TreeOfThoughts(), game.model_copy(update={"domain": Strict()}))
+    with pytest.raises(ValueError, match="no such state") as failed:
+        tl.judge_evaluator(made)
+    assert failed.value.__notes__ == [f"asked about thought 0 of run {made.id}: a domain is given any text"]

@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 
 import pytest
+from support import run as made
 from support import wait
 
 import tot_lab as tl
@@ -195,6 +196,11 @@ def changed(**fields):
     return [GAME24[0], entry]
 
 
+def voted(*values):
+    step = {"x": "A b. C d. E f. G h.", "ys": [""], "new_ys": ["p", "q"], "select_new_ys": ["p"]}
+    return [{"steps": [{**step, "values": values}], "ys": ["p"]}]
+
+
 @pytest.mark.parametrize(
     ("log", "said"),
     [
@@ -212,6 +218,16 @@ def changed(**fields):
         ([[CROSSWORD[0][0], CROSSWORD[0][0]]], "entry 0: state 1"),
         ([[{**CROSSWORD[0][0], "actions": ["h9. xyzab"]}]], "entry 0: state 0: .* fit no grid"),
         ([3], "entry 0: no entry of a published log"),
+        (changed(values=[1e308, 1, 1]), r"entry 1.*1e\+308 is the sum of more than 1,000 values"),
+        (changed(values=[2e10, 1, 1]), "entry 1.*20000000000.0 is the sum of more than 1,000 values"),
+        (changed(x="5 5 5 5"), "entry 1: step 1 is about another problem, '1 2 3 4'"),
+        (voted(1e12, 1), r"entry 0.*1e\+12 votes are more than 1,000"),
+        (voted(-1, 2), "entry 0.*not whole numbers from 0 on"),
+        (voted(0.5, 2), "entry 0.*not whole numbers from 0 on"),
+        (
+            [[{**CROSSWORD[0][0], "info": {"r_letter": 0.2, "r_word": 5}}]],
+            r"entry 0.*<= 1.0 - at `\$\[0\].info.r_word`",
+        ),
     ],
 )
 def test_a_damaged_log_is_named_with_its_entry(small, tmp_path, log, said):
@@ -349,3 +365,16 @@ def test_no_model_call_of_a_log_can_be_taken_for_another_s(logs, name):
 def test_standing_is_what_the_value_prompt_showed():
     assert standing(HAND, [FIRST[0]]) == "3 3 4"
     assert standing(HAND, [*FIRST, "Answer: (1 + 2) * 4 = 12"]) == f"{HAND} | (1 + 2) * 4 = 12"
+
+
+def test_several_runs_are_a_table():
+    runs = [made(tl.OneAnswer(), repeat=k) for k in range(3)] + [made(tl.ChainOfThought())]
+    rates = tl.success(runs)
+    assert rates.setting.tolist() == ["OneAnswer", "ChainOfThought"]
+    assert rates.runs.tolist() == [3, 1]
+    assert tl.compare(runs, "OneAnswer", "ChainOfThought").tasks == 1
+    assert tl.plot_frontier(runs).data
+    with pytest.raises(TypeError, match="await"):
+        tl.success(3)
+    with pytest.raises(TypeError, match="several runs"):
+        tl.success([3])

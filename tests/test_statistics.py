@@ -8,7 +8,7 @@ import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom, binomtest
+from scipy.stats import binom, binomtest, fisher_exact
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
@@ -160,15 +160,43 @@ def test_bad_tables_are_named():
         tl.success(runs(a=[True]), by="beam")
     with pytest.raises(ValueError, match="'correct' must hold true, false or nothing"):
         tl.success(pandas.DataFrame({"setting": ["a"], "task": ["t"], "correct": ["yes"]}))
+    with pytest.raises(ValueError, match="by names no column"):
+        tl.success(runs(a=[True]), by=[])
+    with pytest.raises(TypeError, match=r"by must be one column, not \['setting'\]"):
+        tl.compare(runs(a=[True], b=[True]), "a", "b", by=["setting"])
     with pytest.raises(ValueError, match="no row"):
         tl.success(runs(a=[True])[:0])
-    with pytest.raises(TypeError, match="not list"):
+    with pytest.raises(TypeError, match="several runs, not int"):
         tl.success([1])
     with pytest.raises(ValueError, match="confidence"):
         tl.success(runs(a=[True]), confidence=95)
     twice = runs(a=[True, False]).assign(run_id=["r1", "r1"])
     with pytest.raises(ValueError, match=r"more than one row of run 'r1'.*\['setting', 'at'\]"):
         tl.success(twice)
+
+
+def test_a_task_may_be_what_is_told_apart():
+    df = runs(a=[[True, False], [True, True]], b=[[False, False], [True, False]])
+    assert list(tl.success(df, by="task")["rate"]) == [0.25, 0.75]
+    assert list(tl.success(df, by=["setting", "task"])["rate"]) == [0.5, 1.0, 0.0, 0.5]
+
+
+def test_an_error_without_a_text_is_none():
+    df = runs(a=[True, False]).assign(error="")
+    assert tl.success(df)[["errors", "rate"]].to_numpy().tolist() == [[0, 0.5]]
+
+
+def test_rows_that_cannot_be_counted_are_named():
+    df = runs(a=[True, False])
+    for name in ("setting", "task"):
+        holed = df.assign(**{name: df[name].where([True, False])})
+        with pytest.raises(ValueError, match=f"the column '{name}' is empty in 1 of 2 rows"):
+            tl.success(holed)
+    with pytest.raises(ValueError, match="more than one row of one run"):
+        tl.success(pandas.concat([df, df]))
+    assert tl.success(pandas.concat([df, df.assign(repeat=1)]))["runs"].item() == 4
+    with pytest.raises(ValueError, match="by='rate': the result has a column of that name"):
+        tl.success(df.assign(rate=1), by=["setting", "rate"])
 
 
 # Two settings.
@@ -207,15 +235,7 @@ def test_the_same_table_gives_the_same_numbers_in_any_order():
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.tuples(
-            st.lists(st.booleans(), min_size=1, max_size=3), st.lists(st.booleans(), min_size=3, max_size=3)
-        ),
-        min_size=1,
-        max_size=9,
-    )
-)
+@given(st.lists(st.tuples(*[st.lists(st.booleans(), min_size=3, max_size=3)] * 2), min_size=1, max_size=9))
 def test_with_repeats_p_counts_the_swaps(outcomes):
     """Every way to swap the settings, task by task: done here one by one."""
     found = tl.compare(runs(a=[a for a, _ in outcomes], b=[b for _, b in outcomes]), "a", "b")
@@ -234,13 +254,29 @@ def test_p_is_small_as_often_as_it_says_when_there_is_no_difference(repeats):
     small = 0
     for _ in range(400):
         skill = random.beta(1, 1, 12)
-        small += (
-            statistics._p(
-                np.sort((random.binomial(repeats, skill) - random.binomial(repeats, skill)) / repeats)
-            )
-            <= 0.05
-        )
+        first, second = (random.binomial(repeats, skill) / repeats for _ in range(2))
+        small += statistics._p_of_swaps(first - second) <= 0.05
     assert small / 400 < 0.083  # 0.05 and three standard errors of the simulation
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_so_it_is_where_one_ran_more_often(rate):
+    """Once against five times: with whole tasks swapped, p ≤ 0.05 came 12 times in 100 at 0.1."""
+    random = np.random.default_rng(6)
+    small = swapped = 0
+    for _ in range(200):
+        first, second = random.binomial(1, rate, 20) / 1, random.binomial(5, rate, 20) / 5
+        small += statistics._p(first, second, np.full(20, 1), np.full(20, 5)) <= 0.05
+        swapped += statistics._p_of_swaps(first - second) <= 0.05
+    assert small / 200 < 0.096  # 0.05 and three standard errors of the simulation
+    assert small <= swapped
+
+
+def test_dealing_runs_out_anew_is_fishers_exact_test_on_one_task():
+    one, other = [True] * 7 + [False] * 2, [True] * 2 + [False] * 10
+    found = statistics._p_of_deals(*(np.array([x]) for x in (7 / 9, 2 / 12, 9, 12)))
+    assert found == pytest.approx(fisher_exact([[7, 2], [2, 10]]).pvalue, abs=0.01)
+    assert tl.compare(runs(a=[one], b=[other]), "a", "b").p == 1  # one task, however often, is one sample
 
 
 @pytest.mark.parametrize(("rate_a", "rate_b"), [(0.5, 0.5), (0.7, 0.4), (0.1, 0.04)])

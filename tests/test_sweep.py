@@ -1,6 +1,7 @@
 """Sweeps: what they ask, what they keep, what their table says, and that they go on after anything."""
 
 import asyncio
+import gc
 import json
 import os
 import random
@@ -13,6 +14,7 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import msgspec
 import pandas as pd
 import pydantic
 import pytest
@@ -56,6 +58,53 @@ class Buggy(tl.OneAnswer):
     def think(self, task, at="0"):
         yield from super().think(task, at)
         return 1 / 0
+
+
+class Cursing(tl.OneAnswer):
+    """Raises what no file can hold."""
+
+    kind = "cursing"
+
+    def think(self, task, at="0"):
+        yield tl.Thought(at, None, task.question)
+        raise ValueError("\ud800 <script>")
+
+
+class Uncountable(tl.OneAnswer):
+    """Has a bug in what tells of its calls."""
+
+    kind = "uncountable"
+
+    def max_calls(self, task):
+        return 1 / 0
+
+
+class Quitting(tl.OneAnswer):
+    """Raises what asyncio cancels with."""
+
+    kind = "quitting"
+
+    def think(self, task, at="0"):
+        yield from super().think(task, at)
+        raise asyncio.CancelledError("enough")
+
+
+class Strange(tl.OneAnswer):
+    """Asks with a setting that no key can hold."""
+
+    kind = "strange"
+
+    def call(self, *given, **more):
+        return msgspec.structs.replace(super().call(*given, **more), options={"x": float("nan")})
+
+
+class GradedAs(tl.General):
+    """Gives the grade that the task names."""
+
+    kind = "graded_as"
+
+    def grade(self, task, answer):
+        return {"True": True, "text": "yes", "NaN": float("nan"), "5": 5}[task.question]
 
 
 class Ungradable(tl.General):
@@ -109,6 +158,9 @@ def test_labels_say_what_differs_and_nothing_else():
         (tl.OneAnswer(), TASKS, {"repeats": 0}, "repeats must be 1 or more"),
         (tl.OneAnswer(), TASKS, {"at_once": 0}, "at_once must be 1 or more"),
         (tl.OneAnswer(), TASKS, {"name": "../up"}, "name must be the name of a folder"),
+        (tl.OneAnswer(), TASKS, {"name": ".."}, "name must be the name of a folder"),
+        (tl.OneAnswer(), TASKS, {"name": ""}, "name must be the name of a folder"),
+        ({"IO": tl.OneAnswer(), "ToT": []}, TASKS, {}, "no strategy under 'ToT'"),
         (tl.OneAnswer(), tl.general("x").model_copy(update={"data": {"x": object()}}), {}, "task 'x'"),
     ],
 )  # fmt: skip
@@ -117,6 +169,46 @@ def test_bad_input_is_told_before_anything_is_asked(tmp_path, strategies, tasks,
     with pytest.raises(ValueError, match=words):
         swept(tl.Lab(model, runs=tmp_path), strategies, tasks, **options)
     assert not model.calls
+
+
+def test_no_two_are_called_the_same_and_a_name_is_one_line():
+    tasks = [tl.general(question, answer=k) for k, question in enumerate(["x", "x", "x #2", "y\0\ud7ff"])]
+    made = swept(tl.Lab(Scripted(), runs=None), {"a\n\x1b[1m\ud800": tl.OneAnswer()}, tasks)
+    assert list(made.tasks.values()) == tasks
+    assert list(made.tasks) == ["x", "x #2", "x #2 #2", "y \ud7ff"]
+    assert list(made.settings) == ["a [1m "]
+
+
+def test_an_axis_may_have_any_name():
+    inner = [tl.OneAnswer(), tl.ChainOfThought()]
+    assert [s.strategy for s in tl.grid(tl.BestOf, strategy=inner)] == inner
+
+
+def test_what_a_data_frame_holds_is_a_task_too(tmp_path):
+    import numpy as np
+
+    plain, read = (tl.general("How many?", answer=number, grade="number") for number in (26, np.int64(26)))
+    one, two = (swept(tl.Lab(Scripted(), runs=tmp_path), tl.OneAnswer(), task) for task in (plain, read))
+    assert two.found == 1
+    assert two.df().equals(one.df())
+
+
+def test_a_run_id_is_the_same_in_every_process():
+    code = "import tot_lab as tl; from tot_lab.sweeps.sweep import Sweep; "
+    code += "task = tl.general('x').model_copy(update={'data': {'words': {'a', 'b', 'c', 'd', 'e'}}}); "
+    code += "lab = tl.Lab('sim/general', runs=None); "
+    code += "print(Sweep(lab, tl.OneAnswer(), task, 1, 'x', None).cells[0].run_id)"
+    ids = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in range(3)
+    }
+    assert len(ids) == 1
 
 
 def test_what_is_no_strategy_and_no_task_is_told():
@@ -151,6 +243,11 @@ def test_the_table_has_the_columns_and_dtypes_that_it_says():
     assert frame.correct.notna().all()
 
 
+def test_a_setting_may_be_too_large_a_number_for_a_column():
+    made = swept(tl.Lab(Scripted(), runs=None), tl.grid(tl.OneAnswer, seed=[1, 2**70]), TASKS[0])
+    assert list(made.df().seed) == ["1", str(2**70)]
+
+
 def test_frames_of_nodes_and_calls_are_those_of_the_runs():
     made = swept(tl.Lab(Scripted(), runs=None), GRID, TASKS, 2)
     frame, nodes, calls = made.df(), made.nodes_df(), made.calls_df()
@@ -168,6 +265,14 @@ def test_frames_of_nodes_and_calls_are_those_of_the_runs():
     assert [run.id for run in made.runs()] == list(frame.run_id)
     with pytest.raises(LookupError, match="no run 'else' in this sweep"):
         made.run("else")
+
+
+def test_a_run_whose_journal_was_taken_away_is_told_of(tmp_path):
+    made = swept(tl.Lab(Scripted(), runs=tmp_path), tl.OneAnswer(), TASKS[0])
+    (path,) = (tmp_path / "sweep").iterdir()
+    path.unlink()
+    with pytest.raises(LookupError, match=f"{path} is gone"):
+        made.run(path.stem)
 
 
 def test_an_answer_is_the_run_of_its_row(tmp_path):
@@ -258,6 +363,16 @@ def test_an_estimate_says_what_is_left_and_invents_no_price(tmp_path):
     assert wait(lab.estimate_sweep(GRID, TASKS, budget=tl.Budget(calls=2))).calls == 16
 
 
+def test_an_estimate_stops_at_no_damage_and_no_bug(tmp_path):
+    lab = tl.Lab(Scripted(), runs=tmp_path)
+    swept(lab, tl.OneAnswer(), TASKS)
+    spoilt, _ = sorted((tmp_path / "sweep").iterdir())
+    spoilt.write_bytes(spoilt.read_bytes() + b"?\n")
+    assert wait(lab.estimate_sweep(tl.OneAnswer(), TASKS))[:3] == (2, 2, 0)
+    assert wait(lab.estimate_sweep(Uncountable(), TASKS))[:3] == (2, 0, None)
+    assert wait(lab.estimate_sweep(Uncountable(), TASKS, budget=tl.Budget(calls=3))).calls == 6
+
+
 # Faults.
 
 
@@ -275,12 +390,35 @@ def test_what_goes_wrong_is_a_row_and_stops_nothing_else(tmp_path):
     assert made.run(made.df().iloc[0]).error == "ZeroDivisionError: division by zero"
 
 
+def test_a_grade_that_is_none_is_a_row():
+    tasks = [tl.Task(domain=GradedAs(), question=question) for question in ("True", "text", "NaN", "5")]
+    frame = swept(tl.Lab(Scripted(), runs=None), tl.OneAnswer(), tasks).df()
+    assert (frame.score[0], frame.correct[0]) == (1.0, True)
+    assert frame.score[1:].isna().all()
+    assert frame.correct[1:].isna().all()
+    assert list(frame.error.str.startswith("the answer cannot be graded", na=False)) == [False] + 3 * [True]
+
+
+def test_a_strategy_cannot_cancel_the_sweep():
+    made = swept(tl.Lab(Scripted(), runs=None), [Quitting(), tl.OneAnswer()], TASKS, at_once=1)
+    assert [row.error for row in made.df().itertuples()][:2] == ["CancelledError: enough"] * 2
+    assert len(made.rows) == 4
+
+
+def test_calls_that_have_no_key_are_counted_all_the_same():
+    unknown = tl.OneAnswer(model="sim/nobody")
+    made = swept(tl.Lab(Scripted(), runs=None), [unknown, Strange(), tl.OneAnswer()], TASKS[0])
+    assert list(made.df().failed_calls) == [1, 0, 0]
+    assert made.counts == (3, 3, 3, 0)
+
+
 def test_a_model_that_fails_half_the_time_costs_branches_not_the_sweep():
     made = swept(tl.Lab(scripted(broken, retries=0), runs=None, mode="off"), GRID, TASKS, 2)
     frame = made.df()
     assert len(frame) == 16
     assert 0.25 < frame.failed_calls.sum() / frame.calls.sum() < 0.75
-    assert frame.error.isna().all()
+    assert frame.error.notna().equals(frame.stop == "error"), "where nothing was answered, and nowhere else"
+    assert frame.error.isna().any()
     assert frame.stop.notna().all()
     assert frame.failed_calls.sum() == made.calls_df().error.notna().sum()
 
@@ -303,6 +441,15 @@ def test_the_same_sweep_again_reads_what_is_finished(tmp_path):
     more = swept(tl.Lab(model, runs=tmp_path), GRID, TASKS, 2)
     assert more.found == 8, "another sweep shares the runs that it has in common with this one"
     assert len(model.calls) == more.df().calls[more.df().task_number == 1].sum()
+
+
+def test_what_was_found_is_counted_while_others_go_on(tmp_path):
+    first = swept(tl.Lab(Scripted(), runs=tmp_path), GRID, TASKS)
+    for run_id in first.df().run_id[::2]:
+        path = tmp_path / "sweep" / f"{run_id}.jsonl"
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:6]))
+    again = swept(tl.Lab(Scripted(), runs=tmp_path), GRID, TASKS)
+    assert (again.found, table(again)) == (4, table(first))
 
 
 def test_another_model_budget_or_role_is_another_run(tmp_path):
@@ -333,6 +480,77 @@ def test_damage_is_a_row_and_a_journal_without_a_header_is_begun_anew(tmp_path):
     assert row.error.startswith(JournalError.__name__)
     assert f"{spoilt}, line 2" in row.error
     assert pd.isna(row.stop)
+
+
+def test_the_journal_of_another_run_is_not_taken_for_this_one(tmp_path):
+    first = swept(tl.Lab(Scripted(), runs=tmp_path), tl.OneAnswer(), TASKS)
+    one, two = (tmp_path / "sweep" / f"{run_id}.jsonl" for run_id in first.df().run_id)
+    two.write_bytes(one.read_bytes())
+    frame = swept(tl.Lab(Scripted(), runs=tmp_path), tl.OneAnswer(), TASKS).df()
+    assert pd.isna(frame.error[0])
+    assert frame.error[1] == f"JournalError: {two}: this is the journal of another run, {one.stem!r}"
+
+
+def test_a_journal_that_another_process_has_just_begun_is_left_to_it(tmp_path):
+    first = swept(tl.Lab(Scripted(), runs=tmp_path), tl.OneAnswer(), TASKS[0])
+    (path,) = (tmp_path / "sweep").iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(b"")
+    threading.Timer(0.01, path.write_bytes, [whole]).start()
+    again = swept(tl.Lab(Scripted(), runs=tmp_path), tl.OneAnswer(), TASKS[0])
+    assert (again.found, table(again)) == (1, table(first))
+
+
+def test_a_folder_that_cannot_be_made_is_told_before_anything_is_asked(tmp_path):
+    (tmp_path / "runs").write_text("no folder")
+    model = Scripted()
+    with pytest.raises(OSError, match="runs/sweep"):
+        swept(tl.Lab(model, runs=tmp_path / "runs"), tl.OneAnswer(), TASKS)
+    assert not model.calls
+
+
+@pytest.mark.parametrize("workers", [False, True])
+def test_a_full_disk_costs_files_and_no_runs(tmp_path, small_disk, workers):
+    small = small_disk(24)
+
+    async def sweep(client=None):
+        return await tl.Lab(Scripted(), runs=small).sweep(tl.OneAnswer(), TASKS, 10, client=client)
+
+    async def with_workers():
+        distributed = pytest.importorskip("distributed")
+        async with (
+            distributed.LocalCluster(
+                n_workers=1,
+                processes=False,
+                dashboard_address=":0",
+                asynchronous=True,
+                local_directory=str(tmp_path / "dask"),
+            ) as cluster,
+            distributed.Client(cluster, asynchronous=True) as client,
+        ):
+            return await sweep(client)
+
+    with pytest.warns(RuntimeWarning, match="in memory only"):
+        made = wait(with_workers() if workers else sweep())
+    assert made.df().error.isna().all()
+    assert [run.answer for run in made.runs()] == list(made.df().answer)
+    assert 0 < len(made.in_memory) < 20
+
+
+def test_sweeps_at_one_time_leave_the_collector_as_it_was():
+    before = gc.get_threshold()
+
+    async def both():
+        short, long = (tl.Lab(Scripted(latency=lambda _, s=s: s), runs=None) for s in (0.05, 0.1))
+        first = asyncio.create_task(short.sweep(tl.OneAnswer(), TASKS))
+        await asyncio.sleep(0.01)
+        await asyncio.gather(first, long.sweep(tl.OneAnswer(), TASKS))
+
+    try:
+        wait(both())
+        assert gc.get_threshold() == before
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_a_cancelled_sweep_is_usable_and_goes_on(tmp_path):
@@ -517,6 +735,37 @@ def test_a_table_is_saved_with_where_it_comes_from(tmp_path):
         made.save(tmp_path / "paper.xlsx")
 
 
+class Saying(tl.OneAnswer):
+    """Gives the answer that it is told."""
+
+    kind = "saying"
+    text: str
+
+    def think(self, task, at="0"):
+        yield tl.Thought(at, None, task.question)
+        return tl.Answer(self.text, "answered", at)
+
+
+def test_no_text_breaks_a_file(tmp_path):
+    texts = ["a\rb", "a\r\nb", 'q"u,o', "nul\0", "\u2028", "NA", "=1+1", "<script>", "end\\"]
+    settings = {f"{text}\ud800": Saying(text=text) for text in texts}
+    made = swept(tl.Lab(Scripted(), runs=None), settings, TASKS[0])
+    assert list(pd.read_csv(made.save(tmp_path / "a.csv"), keep_default_na=False).answer) == texts
+    assert list(pd.read_parquet(made.save(tmp_path / "a.parquet")).answer) == texts
+    cursed = swept(tl.Lab(Scripted(), runs=None), Cursing(), TASKS[0])
+    assert pd.read_csv(cursed.save(tmp_path / "b.csv")).error[0] == "ValueError: ? <script>"
+    assert made.save(tmp_path / "a.tex").read_text(encoding="utf-8").count("\\\\\n") == len(texts) + 1
+
+
+def test_a_label_is_no_option_of_latex(tmp_path):
+    made = swept(
+        tl.Lab(Scripted(), runs=None), {"[2cm] <b>": tl.OneAnswer(), "*|": tl.ChainOfThought()}, TASKS[0]
+    )
+    rows = made.save(tmp_path / "a.tex").read_text().partition("\\midrule\n")[2].splitlines()
+    assert rows[0].startswith(r"{[}2cm] \textless{}b\textgreater{} &")
+    assert rows[1].startswith(r"{*}\textbar{} &")
+
+
 def test_parquet_keeps_dtypes_and_provenance(tmp_path):
     made = swept(tl.Lab("sim/general", runs=None), GRID, TASKS)
     back = pd.read_parquet(made.save(tmp_path / "paper.parquet"))
@@ -526,3 +775,31 @@ def test_parquet_keeps_dtypes_and_provenance(tmp_path):
     import pyarrow.parquet as parquet
 
     assert b'"tot_lab"' in parquet.read_schema(tmp_path / "paper.parquet").metadata[b"PANDAS_ATTRS"]
+
+
+def test_a_model_that_was_away_is_said_and_asked_again(tmp_path):
+    state = {"away": True}
+
+    async def model(call):
+        if state["away"]:
+            raise ConnectionError("no server there")
+        return "Answer: 4 * 5 + 10 - 6"
+
+    lab = tl.Lab(model, runs=tmp_path)
+    away = swept(lab, tl.baselines(2), TASKS)
+    assert away.df().error.str.contains("no server there").all()
+    assert tl.success(away).errors.tolist() == tl.success(away).runs.tolist()
+    state["away"] = False
+    back = swept(lab, tl.baselines(2), TASKS)
+    assert back.found == 0
+    assert back.df().error.isna().all()
+    assert set(back.df().answer) == {"4 * 5 + 10 - 6"}
+    assert swept(lab, tl.baselines(2), TASKS).found == len(back.cells)
+
+
+def test_the_folder_of_a_sweep_is_its_runs(tmp_path):
+    made = swept(tl.Lab(Scripted(), runs=tmp_path), GRID, TASKS, 2)
+    runs = tl.load(made.folder)
+    assert {run.id for run in runs} == set(made.rows)
+    assert tl.success(runs).solved.sum() == made.df().correct.sum()
+    assert [one.whole for one in tl.counterfactual(made, GRID[0])] == [True] * 4

@@ -15,12 +15,12 @@ from support import run
 import tot_lab as tl
 from tot_lab.figures import FIGURES, TABLE_FIGURES
 from tot_lab.figures.calibration import calibration_info, plot_calibration
-from tot_lab.figures.frontier import frontier_info, plot_frontier
+from tot_lab.figures.frontier import frontier_info, name_sides, plot_frontier
 from tot_lab.figures.heatmap import heatmap_info, plot_heatmap
 from tot_lab.figures.importance import importance_info, plot_importance
 from tot_lab.figures.parallel import parallel_info, plot_parallel
-from tot_lab.figures.points import IDS, points
-from tot_lab.figures.sweep import CURVES, PLACES, plot_sweep, sweep_info
+from tot_lab.figures.points import IDS, named_ticks, names_on_axis, points
+from tot_lab.figures.sweep import CURVES, PLACES, is_multiplied, plot_sweep, sweep_info
 
 HOSTILE = "</script><script>alert(1)</script> <b>&amp; $x$ %{x}"
 KINDS = {
@@ -80,7 +80,8 @@ def test_a_rate_has_wilsons_interval_and_a_mean_a_bootstrap_over_tasks():
     assert mean.value == 14.5
     assert 12 < mean.low < 14.5 < mean.high < 17
     same = points(table([row("a", f"{k}", True, calls=3) for k in range(5)]), ["setting"], "calls")
-    assert same["a",][:3] == (3, 3, 3)
+    assert same["a",].value == 3
+    assert np.isnan([same["a",].low, same["a",].high]).all()  # nothing tells how far a sixth would be
     alone = points(table([row("a", "t", True, calls=3)]), ["setting"], "calls")["a",]
     assert alone.value == 3
     assert np.isnan(alone.low)
@@ -154,6 +155,59 @@ def test_the_points_of_anytime_make_curves():
     assert [point.value for point in info.curves[0].points] == [0.25, 0.5, 1.0]
 
 
+SAID = {
+    "calls": ("Success rate with at most so many model calls", "model calls that a run may make (at most)"),
+    "tokens": ("Success rate with at most so many tokens", "tokens in and out that a run may use (at most)"),
+    "cost": (
+        "Success rate with at most so many USD",
+        "what a run may cost if each call were paid (USD, at most)",
+    ),
+}
+
+
+@pytest.mark.parametrize("unit", SAID)
+def test_success_at_matched_cost_says_its_unit_and_counts_its_runs_once(unit):
+    runs = [run(tl.SelfConsistency(attempts=9), repeat=r) for r in range(2)]
+    if unit == "cost":  # nothing is said of the price of these
+        shown = tl.anytime(runs, [1, 2, 4, 8]).assign(unit=unit, at=[0.25, 0.5, 1.0, 2.0] * 2)
+    else:
+        shown = tl.anytime(runs, [1, 2, 4, 8], unit=unit)
+        assert set(shown["unit"]) == {unit}
+    figure = plot_sweep(shown, "at", color="setting")
+    assert (figure.layout.title.text, figure.layout.xaxis.title.text) == SAID[unit]
+    assert figure.layout.title.subtitle.text.startswith("2 runs  ·")
+    assert figure.layout.xaxis.type == "log"
+    first = "&#36;0.25" if unit == "cost" else "1"
+    assert figure.layout.xaxis.ticktext[0] == first
+    heat = plot_heatmap(shown, "at", "setting")
+    assert heat.layout.xaxis.title.text == SAID[unit][1]
+    assert heat.layout.title.subtitle.text.startswith("2 runs  ·")
+    own = plot_sweep(shown.drop(columns="unit"), "at")
+    assert own.layout.title.text == "Success rate by at"
+
+
+def test_amounts_that_are_multiplied_get_a_logarithmic_axis():
+    assert is_multiplied([1, 2, 3, 4, 6, 8, 12, 16])
+    assert is_multiplied([1e-4, 1e-3, 1e-2])
+    for even in ([1, 2, 5], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [0, 1, 2, 4, 8, 16], [1, 100], []):
+        assert not is_multiplied(even)
+    rows = [row("a", f"{k}", k < 2, at=at) for k in range(4) for at in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)]
+    assert list(plot_sweep(table(rows), "at").layout.xaxis.tickvals) == [1, 2, 3, 6, 12, 24]
+
+
+def test_many_names_are_cut_in_the_middle_and_stay_apart():
+    long = [f"TreeOfThoughts evaluation_draws=3 generate=propose beam_width={k}" for k in range(40)]
+    ticks = named_ticks(long)
+    assert ticks["tickangle"] == -90
+    assert len(set(ticks["ticktext"])) == 40
+    assert max(map(len, ticks["ticktext"])) == 20
+    assert ticks["ticktext"][7].endswith("width=7")
+    assert named_ticks(["IO", "CoT"])["tickangle"] == 0
+    assert names_on_axis([None, "x", 0.5], 20) == ["–", "x", "0.5"]
+    alike = [f"{'a' * 20}{k}{'b' * 20}" for k in range(3)]  # they differ only where it would be cut
+    assert names_on_axis(alike, 20) == alike
+
+
 def test_points_lead_to_their_runs():
     figure = plot_sweep(CROSSED, "beam_width", color="generate")
     ids = figure.data[0].customdata[1]
@@ -186,6 +240,17 @@ def test_frontier_by_hand():
     assert frontier_info(CROSSED, "tokens").cost[0].value == 5.5 * 110
 
 
+def test_cost_and_success_are_means_over_the_same_tasks():
+    """A task that was repeated often weighs no more than the others, in success and in cost."""
+    rows = [row("a", "often", False, calls=90, repeat=r) for r in range(8)]
+    rows += [row("a", f"{k}", True, calls=2 + k) for k in range(3)]
+    (cost,), (rate,) = (getattr(frontier_info(table(rows)), name) for name in ("cost", "success"))
+    assert (cost.value, rate.value) == ((90 + 2 + 3 + 4) / 4, 3 / 4)
+    assert cost.low < cost.value < cost.high
+    assert tl.frontier(table(rows))["calls"].item() == cost.value
+    assert sweep_info(table(rows), "calls").curves[0].x == [cost.value]
+
+
 def test_settings_of_unknown_cost_are_named():
     rows = [row("a", "0", True, cost=None), row("b", "0", True)]
     info = frontier_info(table(rows), "cost")
@@ -198,6 +263,32 @@ def test_costs_far_apart_get_a_logarithmic_axis():
     far = grid([("a", 1, "sample", 10, 3), ("b", 2, "sample", 2000, 5)])
     assert plot_frontier(near).layout.xaxis.type is None
     assert plot_frontier(far).layout.xaxis.type == "log"
+
+
+def test_only_the_frontier_bears_names_and_none_leaves_the_picture():
+    figure = plot_frontier(CROSSED)
+    worse, front = (figure.data[k] for k in (1, 2))
+    assert (worse.mode, worse.text) == ("markers", None)
+    assert front.mode == "markers+text"
+    assert list(front.text) == ["IO", "b=1 sample", "b=1 propose", "b=5 propose"]
+    name = "a setting with a long name {}"
+    frame = grid([(name.format(k), k, "sample", 1 + 30 * k, 1 + 3 * k) for k in range(4)])
+    sides = plot_frontier(frame).data[1].textposition
+    assert sides[0].endswith("right")
+    assert sides[-1].endswith("left")
+
+
+def test_names_that_would_cover_each_other_are_not_drawn():
+    frame = grid([(f"a rather long name {k}", k, "sample", 500 + k, k + 1) for k in range(10)], tasks=100)
+    info = frontier_info(frame)
+    front = [k for k, on in enumerate(info.on_frontier) if on]
+    sides = name_sides(info, {k: info.names[k] for k in front}, wide=False, span=(0, 600))
+    assert len(front) == 10
+    assert 1 <= len(sides) < 10
+    assert front[-1] in sides  # the best one is named first
+    figure = plot_frontier(frame)
+    assert list(figure.data[1].text).count("") >= 1
+    assert len(figure.data[1].hovertext) == 10
 
 
 # Parallel coordinates.
@@ -225,6 +316,42 @@ def test_parallel_leaves_out_what_is_not_known():
     assert json.loads(plot_parallel(nothing).to_json())["data"]
 
 
+def test_parallel_leaves_out_what_differs_inside_a_setting():
+    frame = CROSSED.assign(seed=range(len(CROSSED)))
+    info = parallel_info(frame)
+    assert "seed" not in [dimension.column for dimension in info.dimensions]
+    assert info.left_out == (0, ["seed"])
+    assert "seed" in plot_parallel(frame).layout.title.subtitle.text
+
+
+def test_parallel_headers_are_broken_and_labels_have_room():
+    long = [(f"TreeOfThoughts beam_width={b} evaluation_draws={b}", b, "sample", b, b) for b in (1, 2, 5)]
+    frame = grid(long).rename(columns={"generate": "how"}).assign(evaluation_draws=lambda f: f["beam_width"])
+    figure = plot_parallel(frame)
+    labels = [dimension.label for dimension in figure.data[0].dimensions]
+    assert "evaluation_<br>draws" in labels
+    assert max(len(line) for label in labels for line in label.split("<br>")) <= 14
+    names = figure.data[0].dimensions[0].ticktext
+    assert figure.layout.margin.l >= 6 * max(map(len, names))
+    assert names[0].endswith("draws=1")
+
+
+def test_a_figure_that_is_the_same_in_all_settings_has_no_axis():
+    frame = CROSSED.assign(cost=0.0)
+    info = parallel_info(frame)
+    assert "cost" not in [dimension.column for dimension in info.dimensions]
+    assert info.same == ["cost"]
+    assert "the same in all settings, left out: cost" in plot_parallel(frame).layout.title.subtitle.text
+    same = parallel_info(CROSSED.assign(correct=True))
+    assert "correct" in [dimension.column for dimension in same.dimensions]
+
+
+def test_the_axes_of_parallel_coordinates_are_seen_in_the_dark():
+    light, dark = plot_parallel(CROSSED), plot_parallel(CROSSED, dark=True)
+    assert [shape.x0 for shape in dark.layout.shapes] == pytest.approx(np.linspace(0, 1, 9))
+    assert dark.layout.shapes[0].line.color != light.layout.shapes[0].line.color
+
+
 # The heatmap.
 
 
@@ -243,7 +370,7 @@ def test_holes_and_unknown_cells_are_no_low_ones():
     assert [list(line) for line in grey.text] == [["?", ""], ["", "?"]]
     assert [list(line) for line in grey.z] == [[0, 0], [0, None]]
     assert "never run" in grey.hovertext[0][1]
-    assert "1 runs, of 1 not known" in grey.hovertext[0][0]
+    assert "1 run, of 1 not known" in grey.hovertext[0][0]
     assert "2 of them never run" in figure.layout.title.subtitle.text
 
 
@@ -308,6 +435,30 @@ def test_only_common_tasks_are_compared():
     assert importance_info(table(apart)).unpaired is None
 
 
+def test_a_baseline_that_lacks_the_settings_explains_none_of_them():
+    baseline_free = importance_info(CROSSED[CROSSED["setting"] != "IO"])
+    info = importance_info(CROSSED)
+    assert (info.names, info.combinations) == (["generate", "beam_width"], 4)
+    assert info.alone == pytest.approx(baseline_free.alone)
+    assert info.lacking == (10, ["IO"])
+    said = plot_importance(CROSSED).layout.title.subtitle.text
+    assert "10 runs lack some of these settings, left out: IO" in said
+    assert importance_info(CROSSED.drop(columns="strategy")).lacking == (10, ["IO"])
+    # What the same strategy does without a value is a value: no window, and windows of 2 and 4.
+    windows = CROSSED[CROSSED["setting"] != "IO"].assign(window=lambda frame: frame["beam_width"])
+    windows["window"] = windows["window"].mask(windows["window"] == 1)
+    assert importance_info(windows).lacking == (0, [])
+    assert "window" in importance_info(windows).names
+
+
+def test_one_task_has_no_interval():
+    one = CROSSED[CROSSED["task"] == "task 3"]
+    info = importance_info(one)
+    assert info.tasks == 1
+    assert np.isnan([*info.low, *info.high]).all()
+    assert "nan" not in plot_importance(one).to_json().lower()
+
+
 def test_a_setting_of_which_no_value_occurs_twice_is_left_out():
     info = importance_info(grid([("a", 1, "x", 1, 2), ("b", 2, "x", 1, 4), ("c", 3, "y", 1, 6)]))
     assert (info.names, info.once) == (["generate"], ["beam_width"])
@@ -341,7 +492,7 @@ def test_calibration_is_that_of_the_diagnosis(searches):
     assert any(f"{known.run_id} {known.node}" in nodes for nodes in info.nodes)
     assert f"AUC {info.measures['auc']:.2f}" in figure.layout.title.subtitle.text
     assert "simulated model" in figure.layout.title.subtitle.text
-    with pytest.raises(ValueError, match="bins is 1 or more, not 0"):
+    with pytest.raises(ValueError, match="bins is a whole number, 1 or more, not 0"):
         calibration_info(found, 0)
 
 
@@ -413,7 +564,7 @@ def test_no_text_is_markup_and_a_simulated_model_is_said(plot, options):
 
 @every_figure
 def test_a_table_that_is_none_is_an_error(plot, options):
-    with pytest.raises(TypeError, match="a sweep or a DataFrame is needed, not int"):
+    with pytest.raises(TypeError, match="several runs are needed, not int"):
         plot(3, **options)
     with pytest.raises(ValueError, match=r"the table has no column '\w+'"):
         plot(CROSSED[["run_id", "strategy"]], **options)
@@ -451,11 +602,41 @@ def test_how_much_is_reduced():
     assert (len(info.curves), len(info.curves[0].x), info.left_out) == (CURVES, PLACES, (30, 20 - CURVES))
 
 
+@every_figure
+def test_two_rows_of_one_run_are_an_error_and_no_repeats(plot, options):
+    with pytest.raises(ValueError, match="more than one row of run"):
+        plot(pd.concat([CROSSED, CROSSED]), **options)
+
+
+def test_the_points_of_anytime_are_not_pooled_over_amounts():
+    shown = tl.anytime([run(tl.SelfConsistency(attempts=n)) for n in (2, 4)], [1, 2, 4])
+    assert len(plot_sweep(shown, "at", color="setting").data) == 2
+    for x in ("setting", "calls"):
+        with pytest.raises(ValueError, match=r"in a figure x='at'"):
+            plot_sweep(shown, x)
+
+
+@every_figure
+def test_what_nobody_graded_is_no_failure_and_no_crash(plot, options):
+    frame = CROSSED.assign(correct=pd.array([None] * len(CROSSED), dtype="boolean"), score=pd.NA)
+    frame = frame.astype({"score": "Float64"})
+    if plot in (plot_importance, plot_frontier) and options != {"of": "calls"}:
+        with pytest.raises(ValueError, match=r"no run of the table has a known 'correct'|both a grade and"):
+            plot(frame, **options)
+    else:
+        assert json.loads(plot(frame, **options).to_json())["data"]
+
+
 @pytest.mark.parametrize("plot", [plot_sweep, plot_heatmap])
 def test_a_column_of_words_is_no_figure(plot):
     options = {"y": "generate"} if plot is plot_sweep else {"x": "setting", "y": "task", "z": "generate"}
     with pytest.raises(ValueError, match="holds neither numbers nor true and false"):
         plot(CROSSED, **options)
+    for name, words in (("calls", "'calls' holds neither numbers"), ("correct", "must hold true, false")):
+        with pytest.raises(ValueError, match=words):
+            plot_parallel(CROSSED.assign(**{name: "many"}))
+    with pytest.raises(ValueError, match="must hold true, false or nothing"):
+        plot_importance(CROSSED.assign(correct="yes"))
     with pytest.raises(ValueError, match="x and y are both"):
         plot_heatmap(CROSSED, "task", "task")
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from tot_lab.branching import answering, doubts_of, parent_of, source_of, told_of
-from tot_lab.core.calls import Call, Model, Reply, Wire
+from tot_lab.core.calls import Call, Model, Reply, Wire, refused
 from tot_lab.core.parts import UserFunction, part_of
 from tot_lab.core.records import Ended, Line, Record
 from tot_lab.core.strategy import Strategy
@@ -260,11 +260,11 @@ class Lab:
         answers by the `shared` Redis of a `tl.Cache`; `spend` is kept in one process alone.
 
         The same call again goes on where it stopped: finished runs are read, cut ones are gone on
-        with, and no call is paid twice. What a function of your own does is known by its source alone:
-        when something else about it changed, take another name.
+        with, and no call that was answered is paid twice. What a function of your own does is known by
+        its source alone: when something else about it changed, take another name.
 
-        What goes wrong in a run is in its row (`error`). Raises CancelledError when it is cancelled;
-        what is finished by then is at `last_sweep`."""
+        What goes wrong in a run is in its row (`error`), also that another process is just making it.
+        Raises CancelledError when it is cancelled; what is finished by then is at `last_sweep`."""
         self.last_sweep = Sweep(self, strategies, tasks, repeats, name, budget)
         await self.last_sweep.carry_out(at_once, client)
         return self.last_sweep
@@ -315,7 +315,7 @@ class Lab:
         left to do."""
         read = path.stat().st_size
         header, lines, size = read_journal(path)
-        kept = _resumable(lines)
+        kept = resumable(lines, asking=self.gateway.mode != "replay")
         if kept is None:
             self.last = Run(header, lines, path)
             made.append(self.last)
@@ -464,12 +464,22 @@ def _who(model: dict[str, Any]) -> Any:
     return "a function" if model.get("kind") == UserFunction.kind else identity_of(part_of(model))
 
 
-def _resumable(lines: list[Line]) -> list[Line] | None:
+def resumable(lines: list[Line], *, asking: bool) -> list[Line] | None:
     """The lines to go on from; None when the run is finished. What a run did after it was cancelled
-    or refused money, and a bug's end, are not gone on from."""
+    or refused money, and a bug's end, are not gone on from; nor, where the model may be asked again
+    (`asking`), is what a run did after the first failed call if calls that failed are why it ended."""
     for number, line in enumerate(lines):
         if isinstance(line.e, Reply) and line.e.error in ("cancelled", REFUSED):
             return lines[:number]
         if isinstance(line.e, Ended):
-            return lines[:number] if line.e.stop in ("cancelled", "error") else None
+            if line.e.stop == "cancelled" or line.e.error is not None:
+                return lines[:number]
+            return next(_before_failures(lines), None) if line.e.stop == "error" and asking else None
     return lines
+
+
+def _before_failures(lines: list[Line]) -> Iterator[list[Line]]:
+    """The lines before each call that a model did not answer."""
+    for number, line in enumerate(lines):
+        if isinstance(line.e, Reply) and line.e.error is not None and not refused(line.e.error):
+            yield lines[:number]

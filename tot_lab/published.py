@@ -17,7 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from pathlib import Path as FilePath
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -35,19 +35,29 @@ from tot_lab.version import __version__
 
 def load(path: str | os.PathLike[str]) -> Any:
     """The run in a journal, up to its last whole line; of a published log, which holds one task after
-    another, a list of runs.
+    another, and of a folder with journals, such as a sweep's, a list of runs.
 
         run = tl.load("runs/a.jsonl")
+        runs = tl.load("runs/sweep")
         runs = tl.load("gpt-4_0.7_propose1_value3_greedy5_start900_end1000.json")
 
     Raises OSError when the file cannot be opened, `JournalError` (with file and line, or entry) when it
     is damaged or written by a newer version. Nothing in it is executed or imported."""
+    if FilePath(path).is_dir():
+        return [load_journal(file) for file in sorted(FilePath(path).glob("*.jsonl"))]
     with FilePath(path).open("rb") as file:
         begins = file.read(1024).lstrip()[:1]
     return published(path) if begins == b"[" else load_journal(path)
 
 
 # The files.
+
+
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+MOST_DRAWS = 1000
+"""Evaluations of one thought, or votes on one level, that a log is believed: memory is kept for each."""
 
 
 class Step(msgspec.Struct):
@@ -71,16 +81,16 @@ class Entry(msgspec.Struct):
 class Judged(msgspec.Struct):
     """How many clues of a crossword the evaluator called so."""
 
-    sure: int
-    maybe: int
-    impossible: int
+    sure: Count
+    maybe: Count
+    impossible: Count
 
 
 class Rates(msgspec.Struct):
     """Which share of a crossword's 25 letters and 10 words is right."""
 
-    r_letter: float
-    r_word: float
+    r_letter: Share
+    r_word: Share
 
 
 class State(msgspec.Struct):
@@ -156,6 +166,8 @@ def _breadth_first(entry: Entry, raw: dict[str, Any], draws: int) -> _Told:
     paths: dict[str, list[str]] = {"0": []}
     scores: dict[str, float | None] = {}
     for depth, step in enumerate(entry.steps, 1):
+        if step.x != entry.steps[0].x:
+            raise ValueError(f"step {depth - 1} is about another problem, {step.x[:80]!r}")
         if len(step.values) != len(step.new_ys):
             raise ValueError(
                 f"step {depth - 1} has {len(step.new_ys)} candidates and {len(step.values)} values"
@@ -239,14 +251,25 @@ def _draws_in(entry: Entry) -> int:
     most = 0
     for step in entry.steps:
         arithmetic = isinstance(_task_of(step.x).domain, Game24)
-        read = [len(verdicts(value)) for value in step.values] if arithmetic else [round(sum(step.values))]
+        read = [len(verdicts(value)) for value in step.values] if arithmetic else [_votes(step.values)]
         most = max([most, *read])
     return most
 
 
+def _votes(values: Sequence[float]) -> int:
+    """How many votes these are, for all candidates of a level."""
+    if not all(value >= 0 and value.is_integer() for value in values):
+        raise ValueError(f"the votes {list(values)[:20]} are not whole numbers from 0 on")
+    if sum(values) > MOST_DRAWS:
+        raise ValueError(f"{sum(values):g} votes are more than {MOST_DRAWS:,}")
+    return round(sum(values))
+
+
 def verdicts(total: float) -> list[float]:
     """The values that add up to `total`, 20 / 1 / 0.001 for sure / likely / impossible, best first. A
-    total that they cannot make is a ValueError."""
+    total that they cannot make is a ValueError, and so is one of more than `MOST_DRAWS`."""
+    if total > 20 * MOST_DRAWS:
+        raise ValueError(f"{total} is the sum of more than {MOST_DRAWS:,} values")
     sure, rest = divmod(total, 20)
     likely = int(rest + 1e-6)
     impossible = round((rest - likely) * 1000)

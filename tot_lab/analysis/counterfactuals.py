@@ -29,6 +29,7 @@ from tot_lab.models.keys import key_of, request_of
 from tot_lab.models.roles import assigned, roles_from
 from tot_lab.recorder import Recorder
 from tot_lab.run import Run, asked_model, expect_run, replies_of, requests_of
+from tot_lab.sweeps.sweep import Sweep
 
 LACKING = "lacking: no record holds this call"
 
@@ -111,15 +112,17 @@ class Counterfactual:
 @overload
 def counterfactual(runs: Run, strategy: Strategy) -> Counterfactual: ...
 @overload
-def counterfactual(runs: Iterable[Run], strategy: Strategy) -> list[Counterfactual]: ...
-def counterfactual(runs: Run | Iterable[Run], strategy: Strategy) -> Counterfactual | list[Counterfactual]:
+def counterfactual(runs: Sweep | Iterable[Run], strategy: Strategy) -> list[Counterfactual]: ...
+def counterfactual(
+    runs: Run | Sweep | Iterable[Run], strategy: Strategy
+) -> Counterfactual | list[Counterfactual]:
     """What `strategy` would have done where `runs` were made, with no new call.
 
         would = tl.counterfactual(run, tl.TreeOfThoughts(beam_width=2))
         would.whole, would.solved, would.lacking
 
-    runs: one run, or many: those of one task (and repeat, model and roles) answer together, and there
-        is one result for each such group, in the order in which they come. They need not be finished;
+    runs: one run, a sweep, or several runs: those of one task (and repeat, model and roles) answer
+        together, and there is one result for each such group, in the order in which they come. They need not be finished;
         calls that failed answer nothing. A published log (`tl.load`), or a search of your own, does not
         say how its model was sampled, so there the prompt, the attempt and the draw alone count; and since
         the order of a log's verdicts is not known, those of a thought answer only a strategy that takes
@@ -133,7 +136,7 @@ def counterfactual(runs: Run | Iterable[Run], strategy: Strategy) -> Counterfact
     """
     if not isinstance(strategy, Strategy):
         raise TypeError(f"strategy must be a Strategy such as tl.TreeOfThoughts(), not {strategy!r}")
-    given = [runs] if isinstance(runs, Run) else list(runs)
+    given = [runs] if isinstance(runs, Run) else runs.runs() if isinstance(runs, Sweep) else runs
     groups: dict[bytes, list[Run]] = {}
     for run in given:
         expect_run(run, "counterfactual")

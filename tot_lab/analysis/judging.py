@@ -19,11 +19,10 @@ from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from tot_lab.analysis.known import Known, judged, wins
+from tot_lab.analysis.known import Known, judged, placed, wins
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.tree import Node
 from tot_lab.frames import calls_of
-from tot_lab.run import Run, expect_run
 
 if TYPE_CHECKING:
     import pandas
@@ -185,9 +184,9 @@ class EvaluatorDiagnosis:
                 f"{int(m['labelled']):,}, {_percent(m['solvable'])} of them solvable"
                 + (f"; {unlabelled:,} that nobody can label are left out" if unlabelled else ""),
             ),
-            ("AUC", f"{_shown(m['auc'])}, within a run and depth {_shown(m['auc_within'])} (chance 0.50)"),
-            ("rank correlation", f"{_shown(m['spearman'])} (Spearman)"),
-            ("calibration error", f"{_shown(m['calibration_error'])}, Brier score {_shown(m['brier'])}"),
+            ("AUC", f"{shown(m['auc'])}, within a run and depth {shown(m['auc_within'])} (chance 0.50)"),
+            ("rank correlation", f"{shown(m['spearman'])} (Spearman)"),
+            ("calibration error", f"{shown(m['calibration_error'])}, Brier score {shown(m['brier'])}"),
             ("unread", f"{_percent(m['unread'])} of thoughts, {_percent(m['unread_draws'])} of draws"),
             ("score collapse", f"{_percent(m['collapse'])} of pairs of siblings have the same score"),
             (
@@ -219,10 +218,10 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
 
     A failed run has one blame, the first that holds:
 
-    - answerer: a leaf holds a right answer, and another was given
+    - answerer: a leaf holds a right answer that no evaluator had pruned, and another was given
     - unsolvable: no answer to the question can be right
-    - evaluator: thoughts that could lead to a right answer were proposed where the search came nearest,
-      and all of them pruned; or it took a wrong thought for the solution while a good one was open
+    - evaluator: right answers, or thoughts that could lead to one, were proposed where the search came
+      nearest, and all of them pruned; or it took a wrong thought for the solution while a good one was open
     - cut short: the search ended, or a call failed, before such a thought was expanded
     - proposer: such thoughts were expanded, and no child of theirs could lead to a right answer
     - unknown: nobody can tell
@@ -236,7 +235,10 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
     siblings: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     simulated = False
-    for head, run in _runs_of(runs):
+    for place in placed(runs, "judge_evaluator"):
+        if (run := place.run) is None:
+            continue  # it could not even begin
+        head = {"run_id": place.run_id, "setting": place.setting, "task": place.task}
         facts = _Facts(run)
         simulated |= run.simulated
         thoughts += [{**head, **row} for row in facts.judged_thoughts()]
@@ -292,19 +294,6 @@ _SIBLINGS = {
 _RUNS = {"correct": "boolean", "failed": "boolean", "blame": "category", "depth": "Int64", "nodes": "string"}
 
 
-def _runs_of(runs: Any) -> Iterator[tuple[dict[str, str], Run]]:
-    """Each run, and what it is called; those of a sweep are read one at a time."""
-    if hasattr(runs, "df") and hasattr(runs, "run"):
-        for row in runs.df().itertuples():
-            if isinstance(row.stop, str):  # else it could not even begin
-                head = {"run_id": row.run_id, "setting": str(row.setting), "task": str(row.task)}
-                yield head, runs.run(row.run_id)
-        return
-    for run in [runs] if isinstance(runs, Run) or not isinstance(runs, Iterable) else runs:
-        expect_run(run, "judge_evaluator")
-        yield {"run_id": run.id, "setting": run.name, "task": run.question}, run
-
-
 class _Blamed(NamedTuple):
     on: Blame | None
     depth: int | None = None
@@ -317,9 +306,7 @@ class _Facts(Known):
     @cached_property
     def labels(self) -> dict[str, tuple[bool, str]]:
         """Whether a right answer can be reached from a thought, and who knows it."""
-        known = {
-            node.id: (can, "domain") for node in self.run.tree if (can := self._can(node)) is not None
-        }
+        known = {node.id: (can, "domain") for node in self.run.tree if (can := self._can(node)) is not None}
         marked = {
             id: (mark.verdict == "right", "mark")
             for id, mark in self.run.marks.items()
@@ -383,9 +370,12 @@ class _Facts(Known):
 
     def blame(self) -> _Blamed:
         """Whose fault it is that a run failed."""
-        right = self.right_leaves
+        right = [self.run.tree[id] for id in self.right_leaves]
+        stayed = [node for node in right if node.state != "pruned" or not judged(node)]
         if right:
-            return _Blamed("answerer", self.run.tree[right[0]].depth, tuple(right))
+            shown = stayed or right
+            nodes = tuple(node.id for node in shown)
+            return _Blamed("answerer" if stayed else "evaluator", shown[0].depth, nodes)
         good = [node for node in self.run.tree if self.good(node.id)]
         if not good:
             hopeless = self.labels.get(self.run.tree.root.id) == (False, "domain")
@@ -471,7 +461,8 @@ def _share(part: float, whole: float) -> float:
     return float(part / whole) if whole else math.nan
 
 
-def _shown(value: float) -> str:
+def shown(value: float) -> str:
+    """A measure in words."""
     return "unknown" if math.isnan(value) else f"{value:.2f}"
 
 

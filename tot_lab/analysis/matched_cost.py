@@ -10,12 +10,14 @@ What is compared is a sweep (anything with `.df()` and `.run(run_id)`), one run,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from math import ceil, isfinite, log2
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from tot_lab.analysis.counterfactuals import result_of
+from tot_lab.analysis.known import Placed, is_sweep, placed
 from tot_lab.analysis.statistics import success, table
 from tot_lab.budget import used_by
 from tot_lab.core.calls import Call, Reply, refused
@@ -27,7 +29,6 @@ from tot_lab.models.roles import assigned, roles_from
 from tot_lab.models.spending import REFUSED
 from tot_lab.recorder import Divergence, Recorder
 from tot_lab.run import Run, Usage, replies_of, runnable
-from tot_lab.sweeps.axes import labelled
 
 if TYPE_CHECKING:
     import pandas
@@ -48,17 +49,6 @@ class Point(NamedTuple):
     error: str | None = None
 
 
-class Told(NamedTuple):
-    """A run and its place in the table. run is None when it could not begin: `error` says why."""
-
-    setting: str
-    task: str
-    repeat: int
-    run_id: str
-    run: Run | None
-    error: str | None
-
-
 def anytime(runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls") -> pandas.DataFrame:
     """What each run would have answered with at most so much. No call is made.
 
@@ -71,7 +61,7 @@ def anytime(runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls
 
     - setting, task: category (of runs that are no sweep: what tells their strategies apart, and the
       question); repeat: Int64; run_id: string
-    - at: the amount, Int64, or Float64 for USD
+    - at: the amount, Int64, or Float64 for USD; unit: category, what it is an amount of
     - calls, input_tokens, output_tokens: Int64, cost: Float64: used by then
     - answer: string; score: Float64, its grade; correct: boolean, NA without a grade
     - stop: category; error: string, what the strategy raised, NA for nothing
@@ -90,11 +80,15 @@ def anytime(runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls
 
     if unit not in get_args(Unit):
         raise ValueError(f"unit must be one of {', '.join(get_args(Unit))}, not {unit!r}")
-    frame, told = _told(runs)
-    amounts = _grid(frame, unit) if at is None else _amounts(at, unit)
+    places: Iterable[Placed] = placed(runs, "anytime")
+    if not is_sweep(runs):
+        places = list(places)
+        if not places:
+            raise ValueError("anytime was given no run")
+    amounts = _grid(runs if is_sweep(runs) else places, unit) if at is None else _amounts(at, unit)
     rows = [
         (*place[:4], simulated, amount, point)
-        for place in told
+        for place in places
         for simulated in [place.run is not None and place.run.simulated]
         for amount, point in zip(amounts, result_of(_points(place, amounts, unit)), strict=True)
     ]
@@ -109,6 +103,7 @@ def anytime(runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls
         "repeat": ("Int64", repeat),
         "run_id": ("string", run_id),
         "at": ("Float64" if unit == "cost" else "Int64", ats),
+        "unit": ("category", [unit] * len(ats)),
         **{
             name: (
                 "Float64" if name == "cost" else "Int64",
@@ -151,6 +146,8 @@ def frontier(
 
     needs = ["input_tokens", "output_tokens"] if unit == "tokens" else [unit]
     given = table(df, needs)
+    if not all(pandas.api.types.is_numeric_dtype(given[name]) for name in needs):
+        raise ValueError(f"unit={unit!r} holds no numbers")
     shown = success(given, by, confidence=confidence)
     keys = [by] if isinstance(by, str) else list(by)
     amounts = given.assign(**{unit: given[needs].sum(axis=1, skipna=False)})
@@ -168,42 +165,16 @@ def frontier(
     return shown
 
 
-# Which runs, and which amounts.
+# The amounts.
 
 
-def _told(runs: Any) -> tuple[Any, Iterator[Told] | list[Told]]:
-    """A table or list to find the largest run in, and the runs, each loaded when its turn comes."""
-    if hasattr(runs, "df") and hasattr(runs, "run"):
-        frame = table(runs, ["setting", "task", "repeat", "run_id", "stop", "error"])
-
-        def loaded() -> Iterator[Told]:
-            columns = [frame[name] for name in ("setting", "task", "repeat", "run_id", "error")]
-            for setting, task, repeat, id, error, ran in zip(*columns, frame["stop"].notna(), strict=True):
-                run = runs.run(id) if ran else None
-                yield Told(str(setting), str(task), int(repeat), id, run, None if ran else str(error))
-
-        return frame, loaded()
-    listed = [runs] if isinstance(runs, Run) else list(runs) if isinstance(runs, Iterable) else []
-    if not listed or not all(isinstance(run, Run) for run in listed):
-        raise TypeError(f"a sweep, a run or several runs are needed, not {runs!r}; was `await` forgotten?")
-    kinds = [repr(run.header.strategy) for run in listed]
-    strategies = {
-        kind: runnable(run.header, run.strategy, run.task)[0] for kind, run in zip(kinds, listed, strict=True)
-    }
-    names = dict(zip(strategies, labelled(list(strategies.values())), strict=True))
-    return listed, [
-        Told(names[kind], run.question, run.header.repeat, run.id, run, None)
-        for kind, run in zip(kinds, listed, strict=True)
-    ]
-
-
-def _grid(frame: Any, unit: Unit) -> list[float]:
+def _grid(runs: Any, unit: Unit) -> list[float]:
     """2ᵏ and 1.5·2ᵏ up to the first that holds the largest run: the same amounts for every sweep."""
-    if isinstance(frame, list):
-        most = max(sum(_spent(run.lines, unit)) for run in frame)
+    if isinstance(runs, list):
+        most = max(sum(_spent(place.run.lines, unit)) for place in runs)
     else:
         needs = ["input_tokens", "output_tokens"] if unit == "tokens" else [unit]
-        most = table(frame, needs)[needs].astype("float64").sum(axis=1, skipna=False).max()
+        most = table(runs, needs)[needs].astype("float64").sum(axis=1, skipna=False).max()
         if most != most:
             raise ValueError(
                 f"the table does not say how many {unit} the runs used: name the amounts with at="
@@ -221,14 +192,19 @@ def _grid(frame: Any, unit: Unit) -> list[float]:
 def _amounts(at: Sequence[float], unit: Unit) -> list[float]:
     if not isinstance(at, Iterable):
         raise TypeError(f"at must be a list of amounts, such as [{at!r}]")
-    amounts = sorted(set(at))
+    amounts = list(at)
     for amount in amounts:
-        if not isfinite(amount) or amount < 0 or (unit != "cost" and amount != int(amount)):
+        if (
+            not isinstance(amount, Real)
+            or not isfinite(amount)
+            or amount < 0
+            or (unit != "cost" and amount != int(amount))
+        ):
             whole = "a number" if unit == "cost" else "a whole number"
             raise ValueError(f"at must hold {whole} of {unit}, 0 or more, not {amount!r}")
     if not amounts:
         raise ValueError("at holds no amount")
-    return amounts
+    return sorted(set(amounts))
 
 
 def _spent(lines: Sequence[Line], unit: Unit) -> list[float]:
@@ -247,12 +223,12 @@ def _spent(lines: Sequence[Line], unit: Unit) -> list[float]:
 # One run.
 
 
-async def _points(told: Told, amounts: Sequence[float], unit: Unit) -> list[Point]:
+async def _points(place: Placed, amounts: Sequence[float], unit: Unit) -> list[Point]:
     """The run at each amount."""
-    if told.run is None:
-        return [Point(None, error=told.error)] * len(amounts)
-    cut = _Cut(told.run)
-    sums = list(accumulate(_spent(told.run.lines, unit)))
+    if place.run is None:
+        return [Point(None, error=place.error)] * len(amounts)
+    cut = _Cut(place.run)
+    sums = list(accumulate(_spent(place.run.lines, unit)))
     if not cut.known:  # at any amount above, one more call might have fitted
         sums = sums[: len(cut.ends) - 1]
         sums.append(sum(sums[-1:]) + (unit != "cost"))

@@ -10,7 +10,7 @@ What the libraries do: Wilson's interval (statsmodels `proportion_confint`), McN
 `bootstrap`), Holm's correction (statsmodels `multipletests`), binomial, normal and t distributions
 (scipy.stats). The sums over them are here.
 
-A table is what `sweep.df()` gives, anything else that has `.df()`, or a DataFrame of your own with
+A table is what `sweep.df()` gives, several runs, or a DataFrame of your own with
 one row per run and the columns `setting`, `task` and `correct` (and `error` and `run_id`, where there are
 any).
 """
@@ -18,7 +18,7 @@ any).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import ceil, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -108,8 +108,9 @@ def compare(df: Any, a: Any, b: Any, *, by: str = "setting", confidence: float =
     differ by +1 and −1 (Bonett and Price 2012): without them, settings that never differed would have
     an interval of no width. p is McNemar's exact test; with repeats it is the test that McNemar's is
     the simplest case of: how many ways to swap the two settings, task by task, give a difference at
-    least as large (all of them for up to 13 tasks that differ, else 9,999 drawn). It is exact where both
-    ran each task equally often.
+    least as large (all of them for up to 13 tasks that differ, else 9,999 drawn). Where one ran a task
+    more often than the other, that is no fair swap: then p is no smaller than with the runs of each task
+    dealt out anew, 9,999 times.
 
     Raises ValueError for a setting that is not there, and for two without a task in common."""
     return _compared(_shares(df, by), a, b, by, confidence)
@@ -179,16 +180,23 @@ def difference_seen(tasks: int, *, discordant: float = 0.5, power: float = 0.8, 
 # The table.
 
 
-def table(df: Any, needs: Sequence[str]) -> pandas.DataFrame:
-    """`df` itself, or what its `.df()` gives; an error names the columns that it lacks."""
+def table(df: Any, needs: Sequence[str] = ()) -> pandas.DataFrame:
+    """`df` itself, what its `.df()` gives, or a row for each of several runs; an error names the columns
+    that it lacks."""
     import pandas  # noqa: PLC0415
 
-    if not isinstance(df, pandas.DataFrame):
-        if not hasattr(df, "df"):
-            raise TypeError(f"a sweep or a DataFrame is needed, not {type(df).__name__}")
+    if hasattr(df, "df"):
         df = df.df()
-        assert isinstance(df, pandas.DataFrame)
-    lacking = [name for name in needs if name not in df.columns]
+    elif isinstance(df, Iterable) and not isinstance(df, pandas.DataFrame | str):
+        from tot_lab.analysis.known import runs_df  # noqa: PLC0415  which needs this
+
+        df = runs_df(df, "a table")
+    if not isinstance(df, pandas.DataFrame):
+        raise TypeError(
+            f"a sweep, a DataFrame or several runs are needed, not {type(df).__name__}; was `await` "
+            f"forgotten?"
+        )
+    lacking = [name for name in dict.fromkeys(needs) if name not in df.columns]
     if lacking:
         raise ValueError(
             f"the table has no column {', '.join(map(repr, lacking))}; "
@@ -204,15 +212,17 @@ def table(df: Any, needs: Sequence[str]) -> pandas.DataFrame:
 
 def expect_runs_once(df: pandas.DataFrame, keys: Sequence[str]) -> None:
     """A ValueError when a group has two rows of one run: these are no repeats."""
-    place = ["run_id"] if "run_id" in df else ["setting", "task", "repeat"]
-    if not {*place} <= {*df.columns}:
+    if "run_id" in df:
+        twice = df.duplicated([*dict.fromkeys([*keys, "run_id"])]) & df["run_id"].notna()
+    elif "repeat" in df:
+        twice = df.duplicated()
+    else:
         return
-    twice = df.duplicated([*dict.fromkeys([*keys, *place])]) & df[place[-1]].notna()
     if twice.any():
-        which = " · ".join(str(df.loc[twice, name].iloc[0]) for name in place)
+        which = f"run {df.loc[twice, 'run_id'].iloc[0]!r}" if "run_id" in df else "one run"
         raise ValueError(
-            f"the table has more than one row of run {which!r}: keep one, or tell them apart (of tl.anytime "
-            f"take the rows of one amount, or by=['setting', 'at'], or x='at')"
+            f"the table has more than one row of {which}: keep one, or tell them apart (of tl.anytime take "
+            f"the rows of one amount, or by=['setting', 'at'], in a figure x='at')"
         )
 
 
@@ -225,33 +235,46 @@ def failed(df: pandas.DataFrame) -> pandas.Series[bool]:
     return df["error"].notna() & (df["error"].astype("string").fillna("") != "")
 
 
-def _runs(df: Any, keys: list[str]) -> pandas.DataFrame:
-    """One row per run: `keys`, task, whether it solved it, failed, or has no grade."""
-    given = table(df, [*keys, "task", "correct"])
-    expect_runs_once(given, keys)
-    runs = given[[*dict.fromkeys([*keys, "task"])]].copy()
+def solved(df: pandas.DataFrame) -> pandas.Series[bool]:
+    """Which runs solved their task, NA without a grade; one that ended with an error did not."""
     try:
-        correct = given["correct"].astype("boolean")
+        return df["correct"].astype("boolean").mask(failed(df), False)
     except (TypeError, ValueError) as error:
         raise ValueError(f"the column 'correct' must hold true, false or nothing: {error}") from None
-    runs["failed"] = failed(given)
-    runs["ungraded"] = correct.isna() & ~runs["failed"]
-    runs["solved"] = correct.fillna(False).astype(bool) & ~runs["failed"]
+
+
+def _runs(df: Any, keys: list[str]) -> pandas.DataFrame:
+    """One row per run: `keys`, task, whether it solved it, failed, or has no grade."""
+    if not keys:
+        raise ValueError("by names no column")
+    given = table(df, [*keys, "task", "correct"])
+    expect_runs_once(given, keys)
+    if taken := sorted({*keys} & _OWN):
+        raise ValueError(f"by={taken[0]!r}: the result has a column of that name; rename yours")
+    runs, known = given[[*dict.fromkeys([*keys, "task"])]].copy(), solved(given)
+    runs["failed"], runs["ungraded"] = failed(given), known.isna()
+    runs["solved"] = known.fillna(False).astype(bool)
     return runs
 
 
-class _Shares(NamedTuple):
-    """of: by setting, by task, the share of runs that solved it. ungraded: by setting, runs left out."""
+_OWN = {"runs", "tasks", "solved", "failed", "errors", "ungraded", "rate", "low", "high"}
 
-    of: dict[Any, pandas.Series[float]]
+
+class _Shares(NamedTuple):
+    """of: by setting, by task, the share of runs that solved it (`mean`) and how many there are (`size`).
+    ungraded: by setting, runs left out."""
+
+    of: dict[Any, pandas.DataFrame]
     ungraded: dict[Any, int]
 
 
 def _shares(df: Any, by: str) -> _Shares:
+    if not isinstance(by, str):
+        raise TypeError(f"by must be one column, not {by!r}")
     of, ungraded = {}, {}
     for (name,), group in _runs(df, [by]).groupby([by], sort=False, observed=True, dropna=False):
         graded = group[~group["ungraded"]]
-        of[name] = graded.groupby("task", observed=True)["solved"].mean()
+        of[name] = graded.groupby("task", observed=True)["solved"].agg(["mean", "size"])
         ungraded[name] = len(group) - len(graded)
     return _Shares(of, ungraded)
 
@@ -301,7 +324,8 @@ def _compared(shares: _Shares, a: Any, b: Any, by: str, confidence: float) -> Co
         raise ValueError(
             f"{a!r} ({len(one)} graded tasks) and {b!r} ({len(other)}) have no graded task in common"
         )
-    first, second = one.loc[common].to_numpy(float), other.loc[common].to_numpy(float)
+    first, second = (side.loc[common, "mean"].to_numpy(float) for side in (one, other))
+    runs, others = (side.loc[common, "size"].to_numpy(int) for side in (one, other))
     difference = numpy.sort(first - second)  # what is drawn must not depend on the order of the tasks
     low, high = _interval(difference, confidence)
     by_a, by_b = first > 0.5, second > 0.5
@@ -318,7 +342,7 @@ def _compared(shares: _Shares, a: Any, b: Any, by: str, confidence: float) -> Co
         float(difference.mean()),
         low,
         high,
-        _p(difference),
+        _p(first, second, runs, others),
         unpaired,
         shares.ungraded[a] + shares.ungraded[b],
     )
@@ -339,12 +363,19 @@ def _interval(difference: numpy.ndarray[Any, Any], confidence: float) -> tuple[f
     return float(drawn.confidence_interval.low), float(drawn.confidence_interval.high)
 
 
-def _p(difference: numpy.ndarray[Any, Any]) -> float:
+def _p(first: Any, second: Any, runs: Any, others: Any) -> float:
+    """Of two settings with these shares of these numbers of runs, task by task."""
+    swapped = _p_of_swaps(first - second)
+    return swapped if (runs == others).all() else max(swapped, _p_of_deals(first, second, runs, others))
+
+
+def _p_of_swaps(difference: Any) -> float:
+    """Where the settings of each task may be swapped."""
     import numpy  # noqa: PLC0415
     from scipy.stats import permutation_test  # noqa: PLC0415
     from statsmodels.stats.contingency_tables import mcnemar  # noqa: PLC0415
 
-    differ = difference[difference != 0]  # a task on which they agree says nothing
+    differ = numpy.sort(difference[difference != 0])  # a task on which they agree says nothing
     if (numpy.abs(differ) == 1).all():
         return float(mcnemar([[0, (differ > 0).sum()], [(differ < 0).sum(), 0]], exact=True).pvalue)
     if len(differ) == 1:
@@ -360,6 +391,21 @@ def _p(difference: numpy.ndarray[Any, Any]) -> float:
         rng=numpy.random.default_rng(SEED),
     )
     return float(swapped.pvalue)
+
+
+def _p_of_deals(first: Any, second: Any, runs: Any, others: Any) -> float:
+    """Where the runs of each task may be dealt out to the settings anew."""
+    import numpy  # noqa: PLC0415
+
+    order = numpy.lexsort((first, second, runs, others))
+    first, second, runs, others = first[order], second[order], runs[order], others[order]
+    solved = (first * runs + second * others).round().astype(int)
+    dealt = numpy.random.default_rng(SEED).hypergeometric(
+        solved, runs + others - solved, runs, size=(9999, len(runs))
+    )
+    drawn = (dealt / runs - (solved - dealt) / others).mean(axis=1)
+    as_large = numpy.abs(drawn) >= abs((first - second).mean()) - 1e-9
+    return float((as_large.sum() + 1) / (len(drawn) + 1))
 
 
 # Power.

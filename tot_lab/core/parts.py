@@ -111,7 +111,9 @@ def _plain(value: Any) -> Any:
         return value.model_dump(mode="json", exclude_none=True)
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | frozenset):
+    if isinstance(value, frozenset):
+        return sorted(map(_plain, value), key=repr)  # in the same order in every process
+    if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value
 

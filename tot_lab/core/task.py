@@ -44,7 +44,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 class Domain(Part):
     """What a task family teaches a search. The defaults suit any question in words; a domain
-    overrides what it knows better. No method may do I/O or keep state.
+    overrides what it knows better. No method may do I/O or keep state. A finished run is looked at with
+    the same methods, and the path of a baseline is one whole reply: take any text, and raise nothing.
 
     value_labels: labels an evaluator answers with and what each is worth, in the domain's own
         units; empty when it answers with a score from 0 to 1.
@@ -153,7 +154,7 @@ class Domain(Part):
 
     def solvable(self, task: Task, path: Path) -> bool | None:
         """Whether a right answer can still be reached from `path`; None when the domain cannot tell.
-        It is for looking at a finished run (`tl.diagnose`): no strategy may ask it."""
+        It is for looking at a finished run (`tl.diagnose`, `tl.judge_evaluator`): no strategy may ask it."""
         return None
 
     def seen(self, task: Task, path: Path) -> tuple[Task, Path]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tot_lab.analysis.judging import BINS, EvaluatorDiagnosis, bins_of, judge_evaluator
+from tot_lab.analysis.judging import BINS, EvaluatorDiagnosis, bins_of, judge_evaluator, shown
 from tot_lab.figures.points import IDS, runs_named
 from tot_lab.figures.theme import KINDS, empty, ground, headed, template
 
@@ -45,8 +45,8 @@ class CalibrationInfo(NamedTuple):
 
 def calibration_info(runs: Any, bins: int = BINS) -> CalibrationInfo:
     """What `plot_calibration` draws."""
-    if bins < 1:
-        raise ValueError(f"bins is 1 or more, not {bins}")
+    if not isinstance(bins, int) or bins < 1:
+        raise ValueError(f"bins is a whole number, 1 or more, not {bins!r}")
     found = runs if isinstance(runs, EvaluatorDiagnosis) else judge_evaluator(runs)
     curve = found.calibration(bins)
     known = found.thoughts[found.thoughts["score"].notna() & found.thoughts["solvable"].notna()]
@@ -144,8 +144,8 @@ def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool = False) -> go.F
         f"{info.runs:,} runs  ·  {info.thoughts.sum():,} labelled thoughts"
         + (f", {info.unlabelled:,} more that nobody can label" if info.unlabelled else "")
         + (f"  ·  {m['unread']:.0%} unread" if m["unread"] > 0 else ""),
-        f"AUC {_said(m['auc'])}  ·  calibration error {_said(m['calibration_error'])}"
-        f"  ·  Brier score {_said(m['brier'])}",
+        f"AUC {shown(m['auc'])}  ·  calibration error {shown(m['calibration_error'])}"
+        f"  ·  Brier score {shown(m['brier'])}",
     ]
     title, top = headed(["Calibration of the evaluator"], lines, info.simulated, dark)
     figure.update_layout(
@@ -170,7 +170,3 @@ def _hover(info: CalibrationInfo, k: int) -> str:
     if info.thoughts[k]:
         lines.append(f"{info.share[k]:.1%}, 95% interval {info.lower[k]:.1%} to {info.upper[k]:.1%}")
     return "<br>".join([*lines, *runs_named(info.nodes[k], int(info.thoughts[k]))])
-
-
-def _said(value: float) -> str:
-    return "unknown" if math.isnan(value) else f"{value:.2f}"

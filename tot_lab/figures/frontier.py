@@ -10,17 +10,20 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.matched_cost import frontier
+from tot_lab.analysis.statistics import table
 from tot_lab.figures.points import (
     MEASURED,
     Point,
     amount,
     axis_of,
     expect_figure,
-    frame_of,
     is_rate,
     is_simulated,
     named,
+    names_on_axis,
     points,
+    runs_in,
+    some_of,
     told,
     whisker,
 )
@@ -34,10 +37,20 @@ MOST = 500
 """Settings that are drawn; of more, the first, and all that are not dominated."""
 
 LABELLED = 16
-"""Settings of which each has its name beside it; of more, only those that are not dominated."""
+"""Settings that are not dominated and bear their names; of more, none does."""
+
+NAME = 28
+"""Characters of a name beside its point."""
+
+_WIDTH, _HEIGHT, _LETTER, _LINE = 700, 360, 5.8, 14
+"""Of the picture, a letter and a line, in pixels: narrower than on a page, to be safe."""
 
 WIDE = 20
 """Times the least cost from which on the axis is logarithmic."""
+
+
+_RANGE = (-0.08, 1.08)
+"""Of the success rate: a name has room above 1 and below 0."""
 
 
 class FrontierInfo(NamedTuple):
@@ -55,29 +68,30 @@ def frontier_info(df: Any, cost: str = "calls") -> FrontierInfo:
     """What `plot_frontier` draws."""
     import pandas as pd  # noqa: PLC0415
 
-    frame = _with_tokens(df) if cost == "tokens" else frame_of(df, "setting", cost, "correct")
+    frame = _with_tokens(df) if cost == "tokens" else table(df, ["setting", cost, "correct"])
     expect_figure(frame, cost, "cost")
     rows = frontier(frame, unit=cost).to_dict("records")
     spent, solved = (points(frame, ["setting"], column) for column in (cost, "correct"))
+    unknown = [str(row["setting"]) for row in rows if pd.isna(row[cost]) or pd.isna(row["rate"])]
     known = [row for row in rows if not pd.isna(row[cost]) and not pd.isna(row["rate"])]
     known.sort(key=lambda row: (row[cost], -row["rate"]))
     return FrontierInfo(
         [str(row["setting"]) for row in known],
-        [spent[row["setting"],]._replace(value=float(row[cost])) for row in known],
+        [spent[row["setting"],] for row in known],
         [solved[row["setting"],] for row in known],
         [bool(row["frontier"]) for row in known],
-        [str(row["setting"]) for row in rows if row not in known],
+        unknown,
     )
 
 
 def plot_frontier(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figure:
     """Success rate against cost, a point for each setting with the 95% intervals of both; a line joins
-    the settings that no other dominates. Success at equal cost is another
-    question: see `tl.anytime`.
+    the settings that no other dominates. These bear their names where there is room, the others tell them
+    on hover. Success at equal cost is another question: see `tl.anytime`.
 
-    df: a sweep, or any table with a row per run and the columns `setting` and `correct`. Settings of
-        which cost or success is not known are named, not drawn; of more than 500, the first and the
-        frontier are drawn, and it is said.
+    df: a sweep, or any table with a row per run and the columns `setting`, `task`, `correct` and that of
+        `cost`. Settings of which cost or success is not known are named, not drawn; of more than 500,
+        the first and the frontier are drawn, and it is said.
     cost: `calls`, `tokens` (in and out), `cost`, `paid`, `seconds` or another column of numbers. The axis
         is logarithmic when the costs lie more than a factor of 20 apart.
     dark: for a dark page.
@@ -87,13 +101,16 @@ def plot_frontier(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Fig
     import plotly.graph_objects as go  # noqa: PLC0415
 
     info = frontier_info(df, cost)
-    frame = _with_tokens(df) if cost == "tokens" else frame_of(df)
+    frame = _with_tokens(df) if cost == "tokens" else table(df)
     shades = ground(dark)
     figure = go.Figure()
     front = [k for k, on in enumerate(info.on_frontier) if on]
     rest = [k for k, on in enumerate(info.on_frontier) if not on]
     hidden = max(len(info.names) - MOST, 0)
     rest = rest[: max(MOST - len(front), 0)]
+    wide, span = _span(info)
+    labels = dict(zip(front, names_on_axis([info.names[k] for k in front], NAME), strict=True))
+    sides = name_sides(info, labels, wide, span) if len(front) <= LABELLED else {}
     looks = (("dominated", rest, shades.faint, "circle-open"), ("not dominated", front, KINDS[0], "circle"))
     if len(front) > 1:
         figure.add_scatter(
@@ -108,16 +125,14 @@ def plot_frontier(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Fig
     for words, held, shade, symbol in looks:
         if not held:
             continue
-        labelled = len(info.names) <= LABELLED or (words == "not dominated" and len(front) <= LABELLED)
+        labelled = bool(sides) and words == "not dominated"
         figure.add_scatter(
             x=[info.cost[k].value for k in held],
             y=[info.success[k].value for k in held],
             mode="markers+text" if labelled else "markers",
-            text=[named(info.names[k]) for k in held],
-            # Above and left of the frontier there is nothing, below and right of a point that is not on it
-            # there is at least no frontier.
-            textposition="top left" if words == "not dominated" else "bottom right",
-            textfont={"size": 11, "color": shades.ink if words == "not dominated" else shades.faint},
+            text=[labels[k] if k in sides else "" for k in held] if labelled else None,
+            textposition=[sides.get(k, "top left") for k in held] if labelled else None,
+            textfont={"size": 11, "color": shades.ink},
             cliponaxis=False,
             marker={"size": 10, "color": shade, "symbol": symbol},
             name=words,
@@ -127,11 +142,10 @@ def plot_frontier(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Fig
             **whisker([info.success[k] for k in held], shade),
             **whisker([info.cost[k] for k in held], shade, "x"),
         )
-    unknown = ", ".join(info.unknown[:5]) + (" …" if len(info.unknown) > 5 else "")
     lines = [
-        f"{len(frame):,} runs  ·  {len(front):,} of {len(info.names):,} settings are not dominated",
+        f"{runs_in(frame)}  ·  {len(front):,} of {len(info.names):,} settings are not dominated",
         "mean and 95% interval of both",
-        f"not known, left out: {unknown}" if info.unknown else "",
+        f"not known, left out: {some_of(info.unknown)}" if info.unknown else "",
         f"{hidden:,} more settings are dominated and not drawn" if hidden else "",
     ]
     title, top = headed(["Success against cost"], lines, is_simulated(frame), dark)
@@ -139,20 +153,66 @@ def plot_frontier(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Fig
         template=template(dark),
         title=title,
         height=top + 420,
-        margin={"t": top + 4, "l": 10, "r": 90, "b": 56},
+        margin={"t": top + 4, "l": 10, "r": 24, "b": 56},
         legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.16, "yanchor": "top"},
         hovermode="closest",
     )
-    least = min((point.value for point in info.cost), default=0.0)
-    wide = least > 0 and max(point.value for point in info.cost) > WIDE * least
-    figure.update_xaxes(title=axis_of(cost) if cost in MEASURED else f"{named(cost)} (a run)")
-    figure.update_xaxes(**({"type": "log", "dtick": 1} if wide else {"rangemode": "tozero"}))
-    figure.update_yaxes(title=axis_of("correct"), range=[-0.03, 1.03], tickformat=".0%")
+    figure.update_xaxes(title=axis_of(cost) if cost in MEASURED else f"{named(cost)} (a run)", range=span)
+    figure.update_xaxes(**({"type": "log", "dtick": 1} if wide else {}))
+    figure.update_yaxes(title=axis_of("correct"), range=_RANGE, tickformat=".0%", dtick=0.2)
     return figure
 
 
+def _span(info: FrontierInfo) -> tuple[bool, tuple[float, float]]:
+    """Whether the axis of the cost is logarithmic, and from where to where it goes, in its own units."""
+    values = [point.value for point in info.cost] or [0.0]
+    lows, highs = (
+        [end for end in ends if not math.isnan(end)]
+        for ends in (
+            values + [point.low for point in info.cost],
+            values + [point.high for point in info.cost],
+        )
+    )
+    wide = min(values) > 0 and max(values) > WIDE * min(values)
+    if wide:
+        low, high = (math.log10(end) for end in (min(end for end in lows if end > 0), max(highs)))
+        return True, (low - 0.04 * (high - low), high + 0.04 * (high - low))
+    low, high = min(0.0, *lows), max(highs)
+    return False, (low, high + 0.04 * (high - low) if high > low else low + 1)
+
+
+def name_sides(
+    info: FrontierInfo, labels: dict[int, str], wide: bool, span: tuple[float, float]
+) -> dict[int, str]:
+    """Beside which corner of its point each name lies: left above, where the frontier leaves room, or
+    another one where that would leave the picture or cover a name or a point of the frontier. A name
+    without any room is not drawn; the best setting is named first."""
+    spots = {}
+    for k in labels:
+        value = math.log10(info.cost[k].value) if wide else info.cost[k].value
+        across, up = (value - span[0]) / (span[1] - span[0]), info.success[k].value - _RANGE[0]
+        spots[k] = across * _WIDTH, up / (_RANGE[1] - _RANGE[0]) * _HEIGHT
+    taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in spots.values()]
+    sides: dict[int, str] = {}
+    for k, (x, y) in sorted(spots.items(), key=lambda spot: -spot[1][1]):
+        width = _LETTER * len(labels[k])
+        for side in ("top left", "bottom right", "top right", "bottom left"):
+            left = x - 6 - width if side.endswith("left") else x + 6
+            bottom = y + 6 if side.startswith("top") else y - 6 - _LINE
+            box = (left, bottom, left + width, bottom + _LINE)
+            inside = box[0] >= 0 and box[1] >= 0 and box[2] <= _WIDTH and box[3] <= _HEIGHT
+            if inside and not any(
+                box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
+                for other in taken
+            ):
+                sides[k] = side
+                taken.append(box)
+                break
+    return sides
+
+
 def _with_tokens(df: Any) -> pandas.DataFrame:
-    frame = frame_of(df, "setting", "input_tokens", "output_tokens", "correct")
+    frame = table(df, ["setting", "input_tokens", "output_tokens", "correct"])
     return frame.assign(tokens=frame["input_tokens"] + frame["output_tokens"])
 
 

@@ -9,19 +9,25 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tot_lab.analysis.statistics import table
 from tot_lab.figures.points import (
+    CAPPED,
     MEASURED,
     Point,
     amount,
     axis_of,
     expect_figure,
-    frame_of,
-    is_amount,
+    heading_of,
     is_rate,
     is_simulated,
     named,
+    named_ticks,
+    names_on_axis,
+    ordered,
     points,
+    runs_in,
     told,
+    unit_of,
 )
 from tot_lab.figures.theme import SCORES, ground, headed, template
 
@@ -49,7 +55,7 @@ class HeatmapInfo(NamedTuple):
 
 def heatmap_info(df: Any, x: str, y: str, z: str = "correct") -> HeatmapInfo:
     """What `plot_heatmap` draws."""
-    frame = frame_of(df, x, y, z)
+    frame = table(df, [x, y, z])
     expect_figure(frame, z, "z")
     if x == y:
         raise ValueError(f"x and y are both {x!r}")
@@ -74,7 +80,7 @@ def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool = Fa
     """
     import plotly.graph_objects as go  # noqa: PLC0415
 
-    frame = frame_of(df)
+    frame = table(df)
     info = heatmap_info(frame, x, y, z)
     rate, shades = is_rate(frame, z), ground(dark)
     places = {"x": list(range(len(info.x))), "y": list(range(len(info.y)))}
@@ -121,7 +127,7 @@ def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool = Fa
     )
     holes = sum(cell is None for row in info.cells for cell in row)
     lines = [
-        f"{len(frame):,} runs  ·  {len(info.x)} × {len(info.y)} pairs"
+        f"{runs_in(frame)}  ·  {len(info.x)} × {len(info.y)} pairs"
         + (f", {holes:,} of them never run" if holes else ""),
         *(
             f"{more:,} more values of {column} are not drawn"
@@ -129,27 +135,25 @@ def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool = Fa
             if more
         ),
     ]
-    heading = f"{axis_of(z).partition(' (')[0].capitalize() if z in MEASURED else z} by {x} and {y}"
-    title, top = headed([heading], lines, is_simulated(frame), dark)
+    title, top = headed([heading_of(frame, z, x, y)], lines, is_simulated(frame), dark)
     figure.update_layout(
         template=template(dark),
         title=title,
         height=top + 90 + min(max(46 * len(info.y), 200), 800),
         margin={"t": top + 4, "l": 10, "r": 10, "b": 24},
     )
-    for axis, values, column in ((figure.update_xaxes, info.x, x), (figure.update_yaxes, info.y, y)):
-        axis(
-            title=axis_of(column),
-            tickvals=list(range(len(values))),
-            ticktext=[named(value) for value in values],
-            showgrid=False,
-        )
+    # Plotly puts a title over the labels unless it is told how far from them it stands.
+    for axis, column in ((figure.update_xaxes, x), (figure.update_yaxes, y)):
+        unit = unit_of(frame, column)
+        said = CAPPED[unit][1] if unit else axis_of(column)
+        axis(title={"text": said, "standoff": 14}, showgrid=False)
+    figure.update_xaxes(**named_ticks(info.x))
+    figure.update_yaxes(tickvals=places["y"], ticktext=names_on_axis(info.y, 32))
     return figure
 
 
 def _values(frame: pandas.DataFrame, column: str) -> list[Any]:
-    values = list(frame[column].dropna().unique())
-    held = sorted(values) if is_amount(frame, column) else values
+    held = ordered(frame, column)
     return [*held, None] if frame[column].isna().any() else held
 
 

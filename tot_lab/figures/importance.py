@@ -15,15 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tot_lab.analysis.statistics import SEED
-from tot_lab.figures.points import (
-    expect_figure,
-    frame_of,
-    is_simulated,
-    named,
-    numbers,
-    settings_in,
-)
+from tot_lab.analysis.statistics import SEED, expect_runs_once, table
+from tot_lab.figures.points import expect_figure, is_simulated, named, numbers, settings_in, some_of
 from tot_lab.figures.theme import KINDS, empty, ground, headed, template
 
 if TYPE_CHECKING:
@@ -43,12 +36,13 @@ class ImportanceInfo(NamedTuple):
     """Over the settings that differ, that which explains most first. Shares are of the variance between
     combinations, 0–1, nan when these do not differ.
 
-    alone: what the setting explains by itself; low, high: its 95% bootstrap interval over tasks. beyond:
-    what it explains beyond all others. chance: what one with as many values would explain, on average,
-    if its values were dealt out at random. rest: what all of them together leave, which is
-    interactions and noise. once: settings of which no value occurs twice; nothing can be said of them.
-    combinations, tasks: how many of each. unpaired: tasks that some combination lacks and that were left
-    out; None when no task is common to all, and each mean is of its own tasks.
+    alone: what the setting explains by itself; low, high: its 95% bootstrap interval over tasks, nan of
+    one task. beyond: what it explains beyond all others. chance: what one with as many values would
+    explain, on average, if its values were dealt out at random. rest: what all of them together leave,
+    which is interactions and noise. once: settings of which no value occurs twice; nothing can be said of
+    them. combinations, tasks: how many of each. unpaired: tasks that some combination lacks and that were
+    left out; None when no task is common to all, and each mean is of its own tasks. lacking: runs whose
+    strategy lacks some of the settings, which are left out, and which these are, by setting.
     """
 
     names: list[str]
@@ -62,40 +56,48 @@ class ImportanceInfo(NamedTuple):
     combinations: int
     tasks: int
     unpaired: int | None
+    lacking: tuple[int, list[str]]
 
 
 def importance_info(df: Any, of: str = "correct") -> ImportanceInfo:
     """What `plot_importance` draws."""
-    frame = frame_of(df, of)
+    frame = table(df, [of])
     expect_figure(frame, of, "of")
     columns = [column for column in settings_in(frame) if column != of]
     if not columns:
         raise ValueError("no setting has two values in this table: there is nothing to explain")
+    expect_runs_once(frame, columns)
+    whole, frame = frame, _with_the_same_settings(frame, columns)
+    columns = [column for column in settings_in(frame) if column in columns]
+    out = whole.loc[whole.index.difference(frame.index)]
+    label = "setting" if "setting" in whole else "strategy" if "strategy" in whole else None
     values = numbers(frame, of)
+    if values.isna().all():
+        raise ValueError(f"no run of the table has a known {of!r}")
     grouped = values.groupby(
         [*(frame[column] for column in columns)], observed=True, dropna=False, sort=False
     )
     place = grouped.ngroup()
     task = frame["task"].astype(str) if "task" in frame else values.index.to_series().astype(str)
-    table = values.groupby([place, task]).mean().unstack()
-    table = table[table.notna().any(axis=1)]
-    held = frame.groupby(place)[columns].nth(0).set_index(place[~place.duplicated()]).loc[table.index]
-    paired = table.dropna(axis=1)
-    unpaired: int | None = table.shape[1] - paired.shape[1]
+    by_task = values.groupby([place, task]).mean().unstack()
+    by_task = by_task[by_task.notna().any(axis=1)]
+    held = frame.groupby(place)[columns].nth(0).set_index(place[~place.duplicated()]).loc[by_task.index]
+    paired = by_task.dropna(axis=1)
+    unpaired: int | None = by_task.shape[1] - paired.shape[1]
     if paired.shape[1]:
-        table = paired
+        by_task = paired
     else:
         unpaired = None
     levels = {column: _levels(held[column]) for column in columns}
-    once = [column for column in columns if levels[column].shape[1] == len(table) > 1]
+    once = [column for column in columns if levels[column].shape[1] == len(by_task) > 1]
     told = [column for column in columns if column not in once]
     # The first column holds the means over all tasks, the others those over tasks drawn again.
     means = np.hstack(
-        [np.nanmean(table.to_numpy(float), axis=1, keepdims=True), _resampled(table.to_numpy(float))]
+        [np.nanmean(by_task.to_numpy(float), axis=1, keepdims=True), _resampled(by_task.to_numpy(float))]
     )
     alone, beyond, rest = _shares([levels[column] for column in told], means)
-    low, high = _between(alone[:, 1:])
-    chance = np.array([(levels[column].shape[1] - 1) / max(len(table) - 1, 1) for column in told])
+    low, high = _between(alone[:, 1:] if by_task.shape[1] > 1 else alone[:, :0])
+    chance = np.array([(levels[column].shape[1] - 1) / max(len(by_task) - 1, 1) for column in told])
     order = np.argsort(-np.nan_to_num(alone[:, 0]), kind="stable")
     return ImportanceInfo(
         [told[k] for k in order],
@@ -106,9 +108,10 @@ def importance_info(df: Any, of: str = "correct") -> ImportanceInfo:
         chance[order],
         float(rest[0]),
         once,
-        len(table),
-        table.shape[1],
+        len(by_task),
+        by_task.shape[1],
         unpaired,
+        (len(out), [str(name) for name in out[label].unique()] if label and len(out) else []),
     )
 
 
@@ -119,8 +122,9 @@ def plot_importance(df: Any, of: str = "correct", *, dark: bool = False) -> go.F
 
     In a crossed, balanced grid both shares agree. Where they do not, settings were changed together, and
     no reckoning can tell them apart: run the missing combinations. A setting with many values explains
-    some variance by chance; the tick on its bar says how much. A value that a strategy lacks counts
-    as one of its own.
+    some variance by chance; the tick on its bar says how much. Strategies that lack a setting (a
+    baseline has no beam) say nothing of it: only the runs are used that have the same settings, of these
+    the largest group, and what is left out is said.
 
     df: a sweep, or any table with a row per run. Only tasks that all combinations share are used, and it
         is said; beyond 30 settings those are drawn that explain most.
@@ -129,7 +133,7 @@ def plot_importance(df: Any, of: str = "correct", *, dark: bool = False) -> go.F
     """
     import plotly.graph_objects as go  # noqa: PLC0415
 
-    frame = frame_of(df)
+    frame = table(df)
     info = importance_info(frame, of)
     shades = ground(dark)
     figure = go.Figure()
@@ -178,6 +182,9 @@ def plot_importance(df: Any, of: str = "correct", *, dark: bool = False) -> go.F
     lines = [
         f"{info.combinations:,} combinations over {info.tasks:,} tasks"
         + ("" if math.isnan(info.rest) else f"  ·  {info.rest:.0%} left to interactions and noise"),
+        f"{info.lacking[0]:,} runs lack some of these settings, left out: {some_of(info.lacking[1])}"
+        if info.lacking[0]
+        else "",
         unpaired if info.unpaired != 0 else "",
         f"no value occurs twice, left out: {', '.join(info.once)}" if info.once else "",
         f"{len(info.names) - MOST} more settings explain less" if len(info.names) > MOST else "",
@@ -196,13 +203,32 @@ def plot_importance(df: Any, of: str = "correct", *, dark: bool = False) -> go.F
         title="share of the variance between settings (%)", tickformat=".0%", range=[-0.01, 1.02]
     )
     figure.update_yaxes(
-        title="setting (its column)",
+        title={"text": "setting (its column)", "standoff": 14},
         tickvals=places,
         ticktext=[named(info.names[k]) for k in places],
         autorange="reversed",
         showgrid=False,
     )
     return figure
+
+
+def _with_the_same_settings(frame: pandas.DataFrame, columns: list[str]) -> pandas.DataFrame:
+    """The runs that have the same settings: of several such groups, the one with most combinations that
+    says anything of a setting. None is a value where other runs of the strategy have one."""
+    import pandas as pd  # noqa: PLC0415
+
+    has = frame[columns].notna()
+    if "strategy" in frame:
+        has = has.groupby(frame["strategy"], observed=True, dropna=False).transform("any")
+    kind = pd.Series(list(has.itertuples(index=False, name=None)), frame.index)
+
+    def worth(held: pandas.DataFrame) -> tuple[bool, int]:
+        combinations = held[columns].drop_duplicates()
+        counts = [combinations[column].nunique(dropna=False) for column in columns]
+        return any(1 < count < len(combinations) for count in counts), len(combinations)
+
+    groups = [held for _, held in frame.groupby(kind, sort=False)]
+    return max(groups, key=worth)
 
 
 def _shares(levels: list[_Numbers], values: _Numbers) -> tuple[_Numbers, _Numbers, _Numbers]:
@@ -255,9 +281,10 @@ def _between(drawn: _Numbers) -> tuple[_Numbers, _Numbers]:
 
 
 def _hover(info: ImportanceInfo, k: int) -> str:
+    between = f", 95% interval {info.low[k]:.1%} to {info.high[k]:.1%}" if info.low[k] == info.low[k] else ""
     lines = [
         f"<b>{named(info.names[k])}</b>",
-        f"alone {info.alone[k]:.1%}, 95% interval {info.low[k]:.1%} to {info.high[k]:.1%}",
+        f"alone {info.alone[k]:.1%}{between}",
         f"beyond all others {info.beyond[k]:.1%}",
         f"by chance {info.chance[k]:.1%}",
     ]

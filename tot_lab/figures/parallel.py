@@ -7,18 +7,23 @@ nobody knows is left out, and said.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tot_lab.analysis.statistics import expect_runs_once, table
 from tot_lab.figures.points import (
     axis_of,
-    frame_of,
+    expect_figure,
     ids_of,
     is_amount,
     is_rate,
     is_simulated,
-    named,
+    names_on_axis,
     numbers,
+    runs_in,
     settings_in,
+    some_of,
+    varies,
 )
 from tot_lab.figures.theme import SCORES, empty, ground, headed, plain, short, template
 
@@ -31,6 +36,12 @@ MOST = 2000
 
 NAMES = 24
 """Values that an axis can name; a setting with more names is left out, one with more numbers a scale."""
+
+SETTING = 30
+"""Characters of a setting's label."""
+
+HEADER = 12
+"""Characters in a line of a header: more would run into the next axis."""
 
 OUTCOMES = {
     "correct": "success<br>(% of runs)",
@@ -54,7 +65,8 @@ class Dimension(NamedTuple):
 class ParallelInfo(NamedTuple):
     """dimensions: settings first, then figures. settings: the settings' labels, a line each; success:
     their rates, 0–1; run_ids: the first `IDS` runs of each. unknown: settings left out because a figure
-    is not known. left_out: lines that are not drawn, and columns with too many values to name."""
+    is not known. left_out: lines that are not drawn, and columns that differ inside a setting or have too
+    many values to name. same: figures that are the same for all, and so have no axis."""
 
     dimensions: list[Dimension]
     settings: list[str]
@@ -62,17 +74,21 @@ class ParallelInfo(NamedTuple):
     run_ids: list[list[str]]
     unknown: list[str]
     left_out: tuple[int, list[str]]
+    same: list[str]
 
 
 def parallel_info(df: Any) -> ParallelInfo:
     """What `plot_parallel` draws."""
-    frame = frame_of(df, "setting", "correct")
+    frame = table(df, ["setting", "correct"])
+    expect_runs_once(frame, ["setting"])
     outcomes = [
         column
         for column in OUTCOMES
         if column in frame and frame[column].notna().any() and not _repeats_success(frame, column)
     ]
     outcomes = list(dict.fromkeys(["correct", *outcomes]))
+    for column in outcomes:
+        expect_figure(frame, column, "column")
     figures = frame[["setting"]].assign(**{column: numbers(frame, column) for column in outcomes})
     figures["task"] = frame["task"] if "task" in frame else range(len(frame))
     means = (
@@ -91,11 +107,12 @@ def parallel_info(df: Any) -> ParallelInfo:
     for column in ["setting", *settings_in(frame)]:
         values = labels if column == "setting" else [first[column][label] for label in labels]
         made = _dimension(column, values, column != "setting" and is_amount(frame, column))
-        if made is None:
+        if made is None or varies(frame, ["setting"], column):
             unnamed.append(column)
         else:
             dimensions.append(made)
-    dimensions += [Dimension(column, drawn[column].tolist(), []) for column in outcomes]
+    same = [column for column in outcomes if column != "correct" and drawn[column].nunique() == 1]
+    dimensions += [Dimension(column, drawn[column].tolist(), []) for column in outcomes if column not in same]
     return ParallelInfo(
         dimensions if labels else [],
         [str(label) for label in labels],
@@ -103,6 +120,7 @@ def parallel_info(df: Any) -> ParallelInfo:
         [runs[label] for label in labels],
         [str(label) for label in means.index.difference(whole.index, sort=False)],
         (len(whole) - len(labels), unnamed),
+        same,
     )
 
 
@@ -119,7 +137,7 @@ def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
     """
     import plotly.graph_objects as go  # noqa: PLC0415
 
-    frame = frame_of(df)
+    frame = table(df)
     info = parallel_info(frame)
     shades = ground(dark)
     shown = SCORES[3:] if dark else SCORES[:-1]  # a thin line drowns in a ground of its own lightness
@@ -142,26 +160,44 @@ def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
                 },
             },
             unselected={"line": {"color": shades.edge, "opacity": 0.15}},
-            labelfont={"size": 12},
+            labelfont={"size": 12 if len(info.dimensions) <= 8 else 10, "color": shades.ink},
             tickfont={"size": 11, "color": shades.ink},
             rangefont={"size": 1, "color": shades.paper},  # it would lie under the names
         )
     else:
         empty(figure, "of no setting all figures are known")
     more, unnamed = info.left_out
-    unknown = ", ".join(info.unknown[:5]) + (" …" if len(info.unknown) > 5 else "")
     lines = [
-        f"{len(frame):,} runs  ·  {len(info.settings):,} settings, each the mean of its runs",
-        f"not known, left out: {unknown}" if info.unknown else "",
+        f"{runs_in(frame)}  ·  {len(info.settings):,} settings, each the mean of its runs",
+        f"not known, left out: {some_of(info.unknown)}" if info.unknown else "",
         f"{more:,} more settings are not drawn" if more else "",
-        f"too many values to name: {', '.join(unnamed)}" if unnamed else "",
+        f"left out, too many values or not the same in a setting: {', '.join(unnamed)}" if unnamed else "",
+        f"the same in all settings, left out: {', '.join(info.same)}" if info.same else "",
+    ]
+    first = info.dimensions[0].names if info.dimensions and info.dimensions[0].column == "setting" else []
+    beside = max(map(len, names_on_axis(first, SETTING)), default=0)
+    # Plotly draws the axes in black, whatever the ground: these lie over them.
+    last = max(len(info.dimensions) - 1, 1)
+    axes = [
+        {
+            "type": "line",
+            "xref": "paper",
+            "yref": "paper",
+            "x0": k / last,
+            "x1": k / last,
+            "y0": 0,
+            "y1": 1,
+            "line": {"color": shades.edge, "width": 1},
+        }
+        for k in range(len(info.dimensions))
     ]
     title, top = headed(["Settings and outcomes"], lines, is_simulated(frame), dark)
     figure.update_layout(
         template=template(dark),
         title=title,
         height=top + 460,
-        margin={"t": top + 60, "l": 150, "r": 30, "b": 36},
+        margin={"t": top + 70, "l": 40 + 6 * beside, "r": 40, "b": 36},
+        shapes=axes,
     )
     return figure
 
@@ -185,17 +221,27 @@ def _dimension(column: str, values: list[Any], numbers: bool) -> Dimension | Non
     return Dimension(
         column,
         [place[None if pd.isna(value) else value] for value in values],
-        ["–" if value is None else short(str(value), 60) for value in held],
+        ["–" if value is None else str(value) for value in held],
     )
 
 
 def _drawn(dimension: Dimension, rate: bool) -> dict[str, Any]:
     column, values = dimension.column, dimension.values
-    made: dict[str, Any] = {"label": OUTCOMES.get(column) or named(column), "values": values}
+    made: dict[str, Any] = {"label": OUTCOMES.get(column) or _header(column), "values": values}
     if dimension.names:
-        names = dimension.names if column == "setting" else [short(name, 12) for name in dimension.names]
-        made |= {"tickvals": list(range(len(names))), "ticktext": [plain(name) for name in names]}
+        names = names_on_axis(dimension.names, SETTING if column == "setting" else 12)
+        made |= {"tickvals": list(range(len(names))), "ticktext": names}
         made |= {"range": [-0.3, len(dimension.names) - 0.7]}
     elif rate or column == "score":
         made |= {"range": [0, 1], "tickformat": ".0%" if rate else None}
     return made
+
+
+def _header(column: str) -> str:
+    """A column's name over its axis, broken at its underscores."""
+    lines = [""]
+    for part in re.findall(r"[^_ .]*[_ .]*", short(column, 60)):
+        if lines[-1] and len(lines[-1] + part) > HEADER:
+            lines.append("")
+        lines[-1] += part
+    return "<br>".join(plain(short(line, HEADER + 2)) for line in lines)

@@ -1,9 +1,10 @@
 """What the figures over many runs share: a point is a group of runs, and knows which they are.
 
 Rule: the task is what is sampled. A rate and its interval are those of `tl.success`; of any other amount
-the mean over tasks is drawn, with a bootstrap over tasks. What is not known is left out of a mean and
-counted, never taken for 0. Every point carries the ids of its runs as `customdata`, since a plain figure
-cannot call back: the hover names some, `figure.data[k].customdata[n]` holds more.
+the mean over tasks is drawn, with a bootstrap over tasks; where all agree, without an interval. What is
+not known is left out of a mean and counted, never taken for 0. Every point carries the ids of its runs as
+`customdata`, since a plain figure cannot call back: the hover names some, `figure.data[k].customdata[n]`
+holds more.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tot_lab.analysis.statistics import SEED, success, table
+from tot_lab.analysis.statistics import SEED, expect_runs_once, solved, success
 from tot_lab.figures.theme import plain, short
 
 if TYPE_CHECKING:
@@ -40,6 +41,13 @@ MEASURED = {
 }
 """The columns of `sweep.df()` that a run comes out with, and their axes."""
 
+CAPPED = {
+    "calls": ("with at most so many model calls", "model calls that a run may make (at most)"),
+    "tokens": ("with at most so many tokens", "tokens in and out that a run may use (at most)"),
+    "cost": ("with at most so many USD", "what a run may cost if each call were paid (USD, at most)"),
+}
+"""What the amounts of `tl.anytime` are of, by its `unit`: in a heading, and on an axis."""
+
 _GROUPS = {
     "setting": "setting (label)",
     "strategy": "strategy (kind)",
@@ -51,7 +59,7 @@ _GROUPS = {
     "at": "what a run may use (calls, tokens or USD)",
 }
 
-_NO_SETTINGS = {*MEASURED, *_GROUPS, "answer", "error", "run_id", "simulated", "changed"}
+_NO_SETTINGS = {*MEASURED, *_GROUPS, "answer", "error", "run_id", "simulated", "changed", "unit"}
 
 
 class Point(NamedTuple):
@@ -66,16 +74,17 @@ class Point(NamedTuple):
     run_ids: list[str]
 
 
-def frame_of(df: Any, *columns: str) -> pandas.DataFrame:
-    """The table, in the order of its rows. An error names the columns that it lacks."""
-    return table(df, columns)
-
-
 def settings_in(frame: pandas.DataFrame) -> list[str]:
     """The columns that hold a setting of which there are several values; no value is one too. Columns of
     one's own count as settings."""
     own = [name for name in frame.columns if name not in _NO_SETTINGS]
     return [name for name in ("strategy", *own) if name in frame and frame[name].nunique(dropna=False) > 1]
+
+
+def varies(frame: pandas.DataFrame, by: Sequence[str], column: str) -> bool:
+    """Whether a setting has several values inside a group."""
+    inside = frame.groupby(list(by), observed=True, dropna=False)[column].nunique(dropna=False)
+    return bool((inside > 1).any())
 
 
 def is_rate(frame: pandas.DataFrame, column: str) -> bool:
@@ -90,6 +99,40 @@ def is_amount(frame: pandas.DataFrame, column: str) -> bool:
     from pandas.api.types import is_bool_dtype, is_numeric_dtype  # noqa: PLC0415
 
     return is_numeric_dtype(frame[column]) and not is_bool_dtype(frame[column])
+
+
+def ordered(frame: pandas.DataFrame, column: str) -> list[Any]:
+    """The values of a column: numbers by size, others in the order of the table."""
+    values = list(frame[column].dropna().unique())
+    return sorted(values) if is_amount(frame, column) else values
+
+
+def word_of(column: str) -> str:
+    """What a column is called in a heading."""
+    return MEASURED[column].partition(" (")[0] if column in MEASURED else column
+
+
+def unit_of(frame: pandas.DataFrame, column: str) -> str | None:
+    """What the amounts of `tl.anytime` are of; None for any other column, and for several units in one."""
+    units = set(frame["unit"].dropna()) if column == "at" and "unit" in frame else set()
+    return str(*units) if len(units) == 1 and units <= set(CAPPED) else None
+
+
+def heading_of(frame: pandas.DataFrame, figure: str, *groups: str) -> str:
+    """What a figure shows, by what."""
+    units = {column: unit_of(frame, column) for column in groups}
+    by = " and ".join(word_of(column) for column in groups if not units[column])
+    capped = [CAPPED[unit][0] for unit in units.values() if unit]
+    said = " ".join([word_of(figure), *([f"by {by}"] if by else []), *capped])
+    return said[0].upper() + said[1:]
+
+
+def runs_in(frame: pandas.DataFrame) -> str:
+    """How many runs a table is of; of one there can be several rows, as in that of `tl.anytime`."""
+    runs = len(frame)
+    if "run_id" in frame:
+        runs = frame["run_id"].nunique() + int(frame["run_id"].isna().sum())
+    return f"{runs:,} run" + ("s" if runs != 1 else "")
 
 
 def axis_of(column: str) -> str:
@@ -109,6 +152,7 @@ def points(frame: pandas.DataFrame, by: Sequence[str], column: str) -> dict[tupl
     import pandas as pd  # noqa: PLC0415
 
     keys = list(by)
+    expect_runs_once(frame, keys)
     found: Any = frame.groupby(keys, sort=False, observed=True, dropna=False)
     groups = {tuple(None if pd.isna(value) else value for value in names): group for names, group in found}
     if is_rate(frame, column):
@@ -128,7 +172,7 @@ def _rates(
     """The rate of each group, its interval, and of how many runs it is, in the order of the table."""
     import pandas as pd  # noqa: PLC0415
 
-    # Without `repeat`: settings that a group pools are repeats of their tasks.
+    # Settings that a group pools are repeats of their tasks.
     given = pd.DataFrame({f"key {k}": frame[key] for k, key in enumerate(keys)})
     by = list(given.columns)
     given["task"] = frame["task"] if "task" in frame else range(len(frame))
@@ -143,10 +187,9 @@ def _rates(
 
 def numbers(frame: pandas.DataFrame, column: str) -> pandas.Series[float]:
     """A figure as numbers, yes being 1. A run that ended with an error did not solve its task."""
-    values = frame[column].astype("boolean" if is_rate(frame, column) else "Float64")
-    if column == "correct" and "error" in frame:
-        values = values.mask(frame["error"].notna(), False)
-    return values.astype("Float64").astype(float)
+    if column == "correct":
+        return solved(frame).astype("Float64").astype(float)
+    return frame[column].astype("boolean" if is_rate(frame, column) else "Float64").astype(float)
 
 
 def _mean(group: pandas.DataFrame, column: str) -> tuple[float, float, float, int]:
@@ -159,9 +202,8 @@ def _mean(group: pandas.DataFrame, column: str) -> tuple[float, float, float, in
     means = known.groupby("task", observed=True)[column].mean() if "task" in known else known[column]
     values = means.to_numpy(dtype=float)
     mean = float(values.mean())
-    if len(values) == 1 or values.min() == values.max():
-        nothing = math.nan if len(values) == 1 else mean
-        return mean, nothing, nothing, len(known)
+    if values.min() == values.max():  # where all agree nothing tells how far further ones would be
+        return mean, math.nan, math.nan, len(known)
     drawn = bootstrap(
         (values,), np.mean, n_resamples=999, batch=100, method="percentile", rng=np.random.default_rng(SEED)
     ).confidence_interval
@@ -181,6 +223,36 @@ def named(value: Any) -> str:
     return (
         "–" if value is None else plain(short(f"{value:g}" if isinstance(value, float) else str(value), 60))
     )
+
+
+def names_on_axis(values: Sequence[Any], most: int) -> list[str]:
+    """The values beside their ticks, in at most `most` characters, or 60 where two would read alike. The
+    middle is what is cut: labels of settings begin alike and end in what differs."""
+    words = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+    cut = [_middle_cut(word, most) for word in words]
+    if len(set(cut)) < len(set(words)):
+        cut = [_middle_cut(word, 60) for word in words]
+    return ["–" if value is None else plain(word) for value, word in zip(values, cut, strict=True)]
+
+
+def _middle_cut(text: str, most: int) -> str:
+    line = short(text, len(text))
+    head = (most - 1) // 3
+    return line if len(line) <= most else f"{line[:head].rstrip()}…{line[head + 1 - most :].lstrip()}"
+
+
+def named_ticks(values: Sequence[Any]) -> dict[str, Any]:
+    """Plotly's ticks of a horizontal axis of names, at 0, 1, …: upright or aslant where they would lie on
+    each other in a page of 900 px."""
+    many = len(values) > 24
+    names = names_on_axis(values, 20 if many else 32)
+    crowded = sum(len(name) + 2 for name in names) > 90
+    return {
+        "tickvals": list(range(len(values))),
+        "ticktext": names,
+        "tickangle": -90 if many else -40 if crowded else 0,
+        "tickfont": {"size": 10 if many else 12},
+    }
 
 
 def amount(value: float, column: str, rate: bool) -> str:
@@ -204,7 +276,8 @@ def told(point: Point, column: str, rate: bool) -> list[str]:
     if not math.isnan(point.low):
         said += f", 95% interval {amount(point.low, column, rate)} to {amount(point.high, column, rate)}"
     unknown = point.runs - point.known
-    counted = f"{point.runs:,} runs" + (f", of {unknown:,} not known" if unknown else "")
+    counted = f"{point.runs:,} run" + ("s" if point.runs != 1 else "")
+    counted += f", of {unknown:,} not known" if unknown else ""
     return [said, counted, *runs_named(point.run_ids, point.runs)]
 
 
@@ -214,6 +287,11 @@ def runs_named(run_ids: Sequence[str], runs: int) -> list[str]:
         return []
     more = runs - NAMED
     return [plain(", ".join(run_ids[:NAMED])) + (f" and {more:,} more" if more > 0 else "")]
+
+
+def some_of(names: Sequence[str], most: int = 5) -> str:
+    """The first of several names."""
+    return ", ".join(names[:most]) + (" …" if len(names) > most else "")
 
 
 def is_simulated(frame: pandas.DataFrame) -> bool:

@@ -8,26 +8,34 @@ is no group: there each setting is one point.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tot_lab.analysis.statistics import table
 from tot_lab.figures.points import (
+    CAPPED,
     MEASURED,
     Point,
     amount,
     axis_of,
     expect_figure,
-    frame_of,
+    heading_of,
     is_amount,
     is_rate,
     is_simulated,
     named,
+    named_ticks,
+    ordered,
     points,
+    runs_in,
     settings_in,
     told,
+    unit_of,
+    varies,
     whisker,
 )
-from tot_lab.figures.theme import ground, headed, template
+from tot_lab.figures.theme import ground, headed, plain, template
 
 if TYPE_CHECKING:
     import pandas
@@ -72,14 +80,14 @@ class SweepInfo(NamedTuple):
 
 def sweep_info(df: Any, x: str = "setting", y: str = "correct", color: str | None = None) -> SweepInfo:
     """What `plot_sweep` draws."""
-    frame = frame_of(df, *dict.fromkeys(name for name in (x, y, color) if name is not None))
+    frame = table(df, [name for name in (x, y, color) if name is not None])
     expect_figure(frame, y, "y")
     if x in MEASURED:
         expect_figure(frame, x, "x")
-        return _of_settings(frame_of(frame, "setting"), x, y, color)
+        return _of_settings(table(frame, ["setting"]), x, y, color)
     by = list(dict.fromkeys([x] if color is None else [x, color]))
     known = frame[frame[x].notna()]
-    values = _ordered(known, x)
+    values = ordered(known, x)
     shown = values[:PLACES]
     place = {value: k for k, value in enumerate(shown)}
     numeric = is_amount(frame, x)
@@ -87,7 +95,7 @@ def sweep_info(df: Any, x: str = "setting", y: str = "correct", color: str | Non
     for names, point in points(known[known[x].isin(shown)], by, y).items() if shown else ():
         made.setdefault(None if color is None else names[-1], []).append((names[0], point))
     curves = []
-    colours = [None] if color is None else _ordered(known, color)
+    colours = [None] if color is None else ordered(known, color)
     for name in (name for name in [*colours, None] if name in made):
         held = sorted(made.pop(name), key=lambda pair: place[pair[0]])
         curves.append(
@@ -106,9 +114,7 @@ def sweep_info(df: Any, x: str = "setting", y: str = "correct", color: str | Non
         if label is not None and len(without)
         else {}
     )
-    inside = [
-        name for name in settings_in(known) or ["setting"] if name in known and _varies(known, by, name)
-    ]
+    inside = [name for name in settings_in(known) or ["setting"] if name in known and varies(known, by, name)]
     return SweepInfo(
         curves[:CURVES],
         [] if numeric else shown,
@@ -128,6 +134,7 @@ def plot_sweep(
         a figure, 500 settings, the first are drawn, and it is said.
     x: a setting (`beam_width`), `setting`, `task`, …, each value of which is a group of runs; or a figure
         (`calls`, `cost`), where each setting is a point. Settings without a value lie across as lines.
+        Of `tl.anytime` it is `at`. Amounts that are multiplied, not added up, get a logarithmic axis.
     y: `correct`, `score`, `calls`, `cost`, `seconds`, or any other column of numbers, or true and false.
     color: a column of which each value is a curve. dark: for a dark page.
 
@@ -140,7 +147,7 @@ def plot_sweep(
     """
     import plotly.graph_objects as go  # noqa: PLC0415
 
-    frame = frame_of(df)
+    frame = table(df)
     info = sweep_info(frame, x, y, color)
     rate, shades, look = is_rate(frame, y), ground(dark), template(dark)
     figure = go.Figure()
@@ -154,7 +161,12 @@ def plot_sweep(
             x=[value + aside for value in curve.x],
             y=[None if math.isnan(point.value) else point.value for point in curve.points],
             mode="lines+markers" if joined else "markers",
-            marker={"size": 9, "symbol": _SYMBOLS[k // len(colours) % 2], "color": shade},
+            cliponaxis=False,
+            marker={
+                "size": 9 if len(info.places) <= 24 else 6,
+                "symbol": _SYMBOLS[k // len(colours) % 2],
+                "color": shade,
+            },
             line={"color": shade, "width": 2},
             name="" if color is None else named(curve.name),
             showlegend=color is not None,
@@ -173,15 +185,15 @@ def plot_sweep(
         else "",
         f"{info.left_out[1]:,} more curves are not drawn" if info.left_out[1] else "",
     ]
-    counted = f"{len(frame):,} runs  ·  mean and 95% interval"
-    heading = f"{_word(y)} by {_word(x)}"
-    heading = heading[0].upper() + heading[1:]
-    title, top = headed([heading], [counted, "  ·  ".join(filter(None, notes))], is_simulated(frame), dark)
+    counted = f"{runs_in(frame)}  ·  mean and 95% interval"
+    title, top = headed(
+        [heading_of(frame, y, x)], [counted, "  ·  ".join(filter(None, notes))], is_simulated(frame), dark
+    )
     figure.update_layout(
         template=look,
         title=title,
         height=top + 420,
-        margin={"t": top + 4, "l": 10, "r": 10, "b": 24},
+        margin={"t": top + 4, "l": 10, "r": 24, "b": 24},
         legend={"title": {"text": "" if color is None else axis_of(color)}},
         hovermode="closest",
     )
@@ -213,18 +225,6 @@ def _of_settings(frame: pandas.DataFrame, x: str, y: str, color: str | None) -> 
     return SweepInfo(curves[:CURVES], [], {}, [], left_out)
 
 
-def _ordered(frame: pandas.DataFrame, column: str) -> list[Any]:
-    """The values of a column: numbers by size, others in the order of the table."""
-    values = list(frame[column].dropna().unique())
-    return sorted(values) if is_amount(frame, column) else values
-
-
-def _varies(frame: pandas.DataFrame, by: list[str], column: str) -> bool:
-    """Whether a setting has several values inside a group."""
-    inside = frame.groupby(by, observed=True, dropna=False)[column].nunique(dropna=False)
-    return bool((inside > 1).any())
-
-
 def _hover(curve: Curve, n: int, x: str, y: str, color: str | None, rate: bool, rate_x: bool) -> str:
     head = curve.labels[n] + ("" if color is None else f" · {named(color)} {named(curve.name)}")
     lines = told(curve.points[n], y, rate)
@@ -252,18 +252,17 @@ def _across(figure: go.Figure, name: str, point: Point, y: str, rate: bool, shad
 
 
 def _axes(figure: go.Figure, info: SweepInfo, frame: pandas.DataFrame, x: str, y: str, edge: str) -> None:
-    figure.update_xaxes(title=axis_of(x))
+    unit = unit_of(frame, x)
+    figure.update_xaxes(title={"text": CAPPED[unit][1] if unit else axis_of(x), "standoff": 12})
+    values = sorted({value for curve in info.curves for value in curve.x})
     if info.places:
-        many = len(info.places) > 8
-        figure.update_xaxes(
-            tickvals=list(range(len(info.places))),
-            ticktext=[named(value) for value in info.places],
-            range=[-0.6, len(info.places) - 0.4],
-            tickangle=-40 if many else 0,
-            showgrid=False,
-        )
+        figure.update_xaxes(**named_ticks(info.places), range=[-0.6, len(info.places) - 0.4], showgrid=False)
+    elif x not in MEASURED and is_multiplied(values):
+        ticks = _spread(values)
+        column = "cost" if unit == "cost" else x
+        words = [amount(value, column, False) if unit else named(value) for value in ticks]
+        figure.update_xaxes(type="log", tickvals=ticks, ticktext=[plain(word) for word in words])
     else:
-        values = sorted({value for curve in info.curves for value in curve.x})
         gaps = [b - a for a, b in pairwise(values)]
         if x not in MEASURED and 0 < len(values) <= 12 and (not gaps or min(gaps) > 0.06 * sum(gaps)):
             figure.update_xaxes(tickvals=values)
@@ -280,6 +279,20 @@ def _axes(figure: go.Figure, info: SweepInfo, frame: pandas.DataFrame, x: str, y
         figure.update_yaxes(rangemode="tozero")
 
 
-def _word(column: str) -> str:
-    """What a column is called in a heading."""
-    return MEASURED[column].partition(" (")[0] if column in MEASURED else column
+def is_multiplied(values: Sequence[float]) -> bool:
+    """Whether amounts, by size, lie evener by their ratios than by their differences, and far apart."""
+    if len(values) < 3 or values[0] <= 0 or values[-1] < 8 * values[0]:
+        return False
+    added = max(b - a for a, b in pairwise(values)) / (values[-1] - values[0])
+    multiplied = max(math.log(b / a) for a, b in pairwise(values)) / math.log(values[-1] / values[0])
+    return multiplied < added
+
+
+def _spread(values: Sequence[float]) -> list[float]:
+    """Those of some amounts, by size, whose ticks have room on a logarithmic axis."""
+    least = math.log(values[-1] / values[0]) / 10
+    ticks = [values[0]]
+    for value in values[1:]:
+        if math.log(value / ticks[-1]) >= least:
+            ticks.append(value)
+    return ticks

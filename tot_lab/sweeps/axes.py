@@ -6,6 +6,7 @@ it. A strategy's own fields are the axes; what a field may hold is the field's t
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import product
@@ -17,7 +18,7 @@ from tot_lab.core.task import Task
 Strategies: TypeAlias = Strategy | Iterable[Strategy] | Mapping[str, Strategy | Iterable[Strategy]]
 
 
-def grid(strategy: type[Strategy] | Strategy, **axes: Any) -> list[Strategy]:
+def grid(strategy: type[Strategy] | Strategy, /, **axes: Any) -> list[Strategy]:
     """Every combination of the values of some settings; the last one named changes fastest.
 
         tl.grid(tl.TreeOfThoughts, beam_width=[1, 2, 5], generate=["sample", "propose"])
@@ -47,7 +48,11 @@ def labelled(strategies: Strategies) -> dict[str, Strategy]:
     """The strategies by their labels: a dict's keys, or else their classes; behind those that have one
     name stands what differs among them (`TreeOfThoughts beam_width=2 generate=propose`)."""
     if isinstance(strategies, Mapping):
-        named = [(str(label), strategy) for label, given in strategies.items() for strategy in _listed(given)]
+        groups = [(_in_a_line(str(label)), _listed(given)) for label, given in strategies.items()]
+        for label, given in groups:
+            if not given:
+                raise ValueError(f"there is no strategy under {label!r}")
+        named = [(label, strategy) for label, given in groups for strategy in given]
     else:
         named = [(type(strategy).__name__, strategy) for strategy in _listed(strategies)]
     if not named:
@@ -70,22 +75,33 @@ def _listed(given: Strategy | Iterable[Strategy]) -> list[Strategy]:
 
 def by_question(tasks: Task | Iterable[Task], most: int = 60) -> dict[str, Task]:
     """The tasks by their questions, shortened."""
-    given = [tasks] if isinstance(tasks, Task) else list(tasks)
+    given = [tasks] if isinstance(tasks, Task | str) else list(tasks)  # a str is the mistake that is told of
     if not given:
         raise ValueError("a sweep needs one task at least")
-    lines = [" ".join(task.question.split()) if isinstance(task, Task) else "" for task in given]
+    lines = [_in_a_line(" ".join(task.question.split())) if isinstance(task, Task) else "" for task in given]
     labels = [line if len(line) <= most else line[: most - 1].rstrip() + "…" for line in lines]
     return dict(zip(_unique(labels), given, strict=True))
 
 
+_NOT_IN_A_LINE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+
+
+def _in_a_line(label: str) -> str:
+    """A label that a table, a terminal and a file can hold: without line ends and control characters."""
+    return _NOT_IN_A_LINE.sub(" ", label)
+
+
 def _unique(labels: list[str]) -> list[str]:
     """The labels, a number behind each that was there before."""
-    seen: Counter[str] = Counter()
-    made = []
+    repeats: Counter[str] = Counter()
+    made: dict[str, None] = {}
     for label in labels:
-        seen[label] += 1
-        made.append(label if seen[label] == 1 else f"{label} #{seen[label]}")
-    return made
+        name = label
+        while name in made:
+            repeats[label] += 1
+            name = f"{label} #{repeats[label] + 1}"
+        made[name] = None
+    return list(made)
 
 
 def flat(strategy: Strategy) -> dict[str, Any]:

@@ -33,12 +33,12 @@ from tot_lab.core.parts import Part, UserFunction
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
-from tot_lab.journal import JournalError, encoder, read_journal
+from tot_lab.journal import JournalError, encoder
 from tot_lab.models.cache import Cache, default_folder
 from tot_lab.models.limits import share_limits, share_of
 from tot_lab.models.stack import Endpoint
-from tot_lab.run import Run, load
-from tot_lab.sweeps.sweep import Cell, Row, Sweep, _begun
+from tot_lab.run import load
+from tot_lab.sweeps.sweep import Cell, Row, Sweep, begun
 from tot_lab.version import __version__
 
 if TYPE_CHECKING:
@@ -186,19 +186,14 @@ def this_host() -> str:
 
 async def _is_known(sweep: Sweep, cell: Cell, tell: Callable[[], None]) -> bool:
     """Whether a cell needs no worker: its journal is finished, or cannot be read."""
-    from tot_lab.lab import _resumable  # noqa: PLC0415  a lab offers sweeps
-
-    path = sweep._path(cell)
-    if path is None or not _begun(path):
-        return False
     try:
-        header, lines, _ = read_journal(path)
-        if _resumable(lines) is not None:
+        run = sweep.finished(cell)
+        if run is None:
             return False
-        sweep.rows[cell.run_id] = sweep._row(Run(header, lines, path), *sweep.part(cell), None)
+        sweep.rows[cell.run_id] = sweep.row_of(run, *sweep.part(cell), None)
         sweep.found += 1
     except (JournalError, OSError):
-        await sweep._finish(cell)  # its row says why not
+        await sweep.finish(cell)  # its row says why not
     tell()
     await asyncio.sleep(0)  # many leave room for a cancel
     return True
@@ -215,7 +210,7 @@ def _models(sweep: Sweep) -> list[Any]:
     """The models that a sweep is known to ask."""
     gateway = sweep.lab.gateway
     named = {name for strategy in sweep.settings.values() if (name := getattr(strategy, "model", None))}
-    roles = [sweep._model_of(role) for role in gateway.roles]
+    roles = [sweep.model_of(role) for role in gateway.roles]
     return [gateway.model, *roles, *map(gateway.model_of, sorted(named))]
 
 
@@ -252,7 +247,7 @@ class _Client:
         """Chunks under way at a time; each has this part of every limit."""
         self.free = list(range(self.of))[::-1]
         self.windows = [
-            share_of(at_once, part, self.of) if at_once else sweep._window(part, self.of)
+            share_of(at_once, part, self.of) if at_once else sweep.window(part, self.of)
             for part in range(self.of)
         ]
         # A chunk forgets at its end what it asked in the last minute: then each part has but one.
@@ -364,8 +359,8 @@ class _Client:
     def _journal(self, cell: Cell) -> bytes:
         if cell.run_id in self.journals:
             return bytes(self.journals[cell.run_id])
-        path = self.sweep._path(cell)
-        return path.read_bytes() if path is not None and _begun(path) else b""
+        path = self.sweep.path(cell)
+        return path.read_bytes() if path is not None and begun(path) else b""
 
     # In.
 
@@ -413,18 +408,21 @@ class _Client:
 
     def _write(self, run_id: str, journal: bytearray) -> None:
         folder = self.sweep.folder
-        if folder is None:
-            with tempfile.TemporaryDirectory() as name:
-                path = Path(name) / "run.jsonl"
-                path.write_bytes(journal)
-                run = load(path)
-            run.path = None
-            self.sweep._in_memory[run_id] = run
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-        part = folder / f".{run_id}.part"
-        part.write_bytes(journal)
-        part.replace(folder / f"{run_id}.jsonl")
+        if folder is not None:
+            part = folder / f".{run_id}.{secrets.token_hex(4)}.part"  # another client may write it too
+            try:
+                part.write_bytes(journal)
+                part.replace(folder / f"{run_id}.jsonl")
+                return
+            except OSError as error:
+                part.unlink(missing_ok=True)
+                self._warn(f"{folder}: {error.strerror}; the sweep goes on, and some runs are in memory only")
+        with tempfile.TemporaryDirectory() as name:
+            path = Path(name) / "run.jsonl"
+            path.write_bytes(journal)
+            run = load(path)
+        run.path = None
+        self.sweep.in_memory[run_id] = run
 
     async def _expect_ended_well(self, key: str, status: str) -> None:
         """A task that is finished has said so before. Of one that is not, what it raised is raised."""
@@ -552,7 +550,7 @@ class _Worker:
         run_id, size = path.stem, path.stat().st_size
         over = run_id in self.sweep.rows
         start = 0 if self.chunk.journals[run_id] else self.sent.get(run_id, 0)
-        kept = self.sweep._in_memory.pop(run_id, None) if over else None
+        kept = self.sweep.in_memory.pop(run_id, None) if over else None
         if kept is not None:  # it could not be written to the end
             start, data = 0, encoder.encode(kept.header) + b"\n" + encoder.encode_lines(kept.lines)
         elif size == self.sent.get(run_id) and not over:

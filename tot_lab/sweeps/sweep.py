@@ -12,20 +12,22 @@ import asyncio
 import gc
 import hashlib
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from tot_lab.core.calls import Call, Reply, refused
+from tot_lab.core.calls import Call, Halt, Reply, readable, refused
 from tot_lab.core.parts import Part
 from tot_lab.core.records import Note
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
+from tot_lab.journal import JournalError, encoder, read_journal
 from tot_lab.models.gateway import identity_of
 from tot_lab.models.keys import in_order, key_of, request_of
 from tot_lab.models.limits import share_of
@@ -51,6 +53,9 @@ NEW_OBJECTS = 250_000
 
 KEY = 8
 """Bytes that are kept of a call's key, enough to tell millions of calls apart."""
+
+MOMENT = 0.05
+"""Seconds in which another process that has just begun a journal will have written its header."""
 
 
 class Cell(NamedTuple):
@@ -120,7 +125,7 @@ class Sweep:
         name: str,
         budget: Budget | None,
     ) -> None:
-        if Path(name).name != name:
+        if name in ("", "..") or Path(name).name != name:
             raise ValueError(f"name must be the name of a folder, not {name!r}")
         if repeats < 1:
             raise ValueError(f"repeats must be 1 or more, not {repeats}")
@@ -138,11 +143,14 @@ class Sweep:
             lab._check(strategy, task, budget, 0)
         self.cells = self._cells(repeats)
         """All runs, in the order of the table: by setting, task and repeat."""
+        self.by_id = {cell.run_id: cell for cell in self.cells}
+        """The same by their run ids."""
         self.rows: dict[str, Row] = {}
         """What came of the finished ones, by run id."""
         self.found = 0
         """How many of them had been finished before."""
-        self._in_memory: dict[str, Run] = {}
+        self.in_memory: dict[str, Run] = {}
+        """The finished ones that have no file, by run id."""
         self._identities: dict[str | None, dict[str, Any]] = {}
 
     def _cells(self, repeats: int) -> list[Cell]:
@@ -151,7 +159,7 @@ class Sweep:
             [
                 identity_of(self.lab.model),
                 {
-                    name: [role.settings(), identity_of(self._model_of(name))]
+                    name: [role.settings(), identity_of(self.model_of(name))]
                     for name, role in self.lab.gateway.roles.items()
                 },
                 self.lab.gateway.draws,
@@ -171,7 +179,8 @@ class Sweep:
         """The strategy and the task of a cell."""
         return self._strategies[cell.setting], self._tasks[cell.task]
 
-    def _path(self, cell: Cell) -> Path | None:
+    def path(self, cell: Cell) -> Path | None:
+        """Where the journal of a cell lies; None = it stays in memory."""
         return None if self.folder is None else self.folder / f"{cell.run_id}.jsonl"
 
     # Running.
@@ -184,10 +193,12 @@ class Sweep:
         if at_once is not None and at_once < 1:
             raise ValueError(f"at_once must be 1 or more, or None, not {at_once}")
         self.lab.gateway.open()
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
         cells = sorted(self.cells, key=self._turn)
         with progress(self) as tell:
             if client is None:
-                await self.make(cells, at_once or self._window(), tell)
+                await self.make(cells, at_once or self.window(), tell)
             else:
                 await made_by_workers(self, cells, client, at_once, tell)
 
@@ -197,7 +208,7 @@ class Sweep:
 
         async def work() -> None:
             for cell in waiting:
-                await self._finish(cell)
+                await self.finish(cell)
                 tell()
 
         with _seldom_collecting():
@@ -215,42 +226,52 @@ class Sweep:
             most = None
         return cell.repeat, cell.task, -math.inf if most is None else -most
 
-    def _window(self, part: int = 0, of: int = 1) -> int:
+    def window(self, part: int = 0, of: int = 1) -> int:
         """Runs under way at a time where only a part of the limits may be used."""
-        roles = [self._model_of(name) for name in self.lab.gateway.roles]
+        roles = [self.model_of(name) for name in self.lab.gateway.roles]
         limits = [
             share_of(m.concurrency, part, of) if isinstance(m, Endpoint) else UNDER_WAY
             for m in (self.lab.model, *roles)
         ]
         return min(max(limits), MOST_UNDER_WAY)
 
-    async def _finish(self, cell: Cell) -> None:
+    async def finish(self, cell: Cell) -> None:
         """Make a run, go on with it, or only read it, and keep its row."""
         strategy, task = self.part(cell)
-        path = self._path(cell)
+        path = self.path(cell)
         kept: list[Run] = []
         error = None
         try:
-            if path is not None and _begun(path):
-                self.found += not await self.lab._resume(path, strategy, task, None, kept)
+            if path is not None and begun(path):
+                went_on = await self.lab._resume(path, strategy, task, None, kept)
+                self.found += not went_on  # others have counted meanwhile
                 await asyncio.sleep(0)  # many that are only read leave room for a cancel
             else:
                 header = self.lab._header(strategy, task, self.budget, cell.repeat)
                 recorder = Recorder(header=msgspec.structs.replace(header, id=cell.run_id), path=path)
                 await self.lab._drive(recorder, strategy, task, self.budget, kept=kept)
-        except Exception as failed:
-            error = f"{type(failed).__name__}: {failed}"
-        self.rows[cell.run_id] = self._row(kept[0], strategy, task, error) if kept else Row(error=error)
+        except (Exception, asyncio.CancelledError) as failed:
+            task_here = asyncio.current_task()
+            if isinstance(failed, asyncio.CancelledError) and task_here and task_here.cancelling():
+                raise  # else a strategy's own
+            error = _told(failed)
+        self.rows[cell.run_id] = self.row_of(kept[0], strategy, task, error) if kept else Row(error=error)
         if kept and kept[0].path is None:
-            self._in_memory[cell.run_id] = kept[0]
+            self.in_memory[cell.run_id] = kept[0]
 
-    def _row(self, run: Run, strategy: Strategy, task: Task, error: str | None) -> Row:
+    def row_of(self, run: Run, strategy: Strategy, task: Task, error: str | None) -> Row:
+        """What is kept of a run that is over."""
         run.__dict__.update(task=task, strategy=strategy)  # with their functions
         try:
-            score, correct = run.grade, run.correct
+            score = None if run.grade is None else float(run.grade)  # of a domain of your own: True, too
+            if score is not None and not 0 <= score <= 1:
+                raise ValueError(f"a grade lies in 0–1, and this is {score}")
         except Exception as failed:
-            score = correct = None
-            error = error or f"the answer cannot be graded: {type(failed).__name__}: {failed}"
+            score = None
+            error = error or f"the answer cannot be graded: {_told(failed)}"
+        if run.stopped == "error" and error is None:  # of a model that did not answer
+            replies = (line.e for line in reversed(run.lines) if isinstance(line.e, Reply))
+            error = next((reply.error for reply in replies if not refused(reply.error)), None)
         made = {line.p for line in run.lines if isinstance(line.e, Reply) and not refused(line.e.error)}
         known = {
             tuple(line.e.data["call"])
@@ -262,7 +283,7 @@ class Sweep:
             run.stopped,
             error,
             run.answer,
-            correct,
+            None if score is None else score == 1.0,
             score,
             *run.usage,
             run.seconds,
@@ -273,34 +294,58 @@ class Sweep:
         )
 
     def _key(self, call: Call) -> bytes:
-        who = self._identities.get(call.model)
-        if who is None:
-            who = self._identities[call.model] = identity_of(self.lab.gateway.model_of(call.model))
-        return bytes.fromhex(key_of(request_of(call, who, self.lab.gateway.draws))[: 2 * KEY])
+        try:
+            who = self._identities.get(call.model)
+            if who is None:
+                who = self._identities[call.model] = identity_of(self.lab.gateway.model_of(call.model))
+            key = key_of(request_of(call, who, self.lab.gateway.draws))
+        except Exception:  # no such model, or a setting that no key can hold; the call was made all the same
+            key = hashlib.sha256(repr(call).encode()).hexdigest()
+        return bytes.fromhex(key[: 2 * KEY])
 
-    def _model_of(self, role: str) -> Any:
+    def model_of(self, role: str) -> Any:
+        """The model of a role."""
         model = self.lab.gateway.roles[role].model
         return model if isinstance(model, Part) else self.lab.gateway.model_of(model)
 
+    def finished(self, cell: Cell) -> Run | None:
+        """The run of a cell as its journal has it, None when something is left to do. Raises OSError or
+        `JournalError` when it cannot be read."""
+        from tot_lab.lab import resumable  # noqa: PLC0415  a lab offers sweeps
+
+        path = self.path(cell)
+        if path is None or not begun(path):
+            return None
+        header, lines, _ = read_journal(path)
+        kept = resumable(lines, asking=self.lab.gateway.mode != "replay")
+        return Run(header, lines, path) if kept is None else None
+
     async def estimate(self) -> SweepEstimate:
         """What it would still ask: nothing is sent, and nothing is recorded."""
+        from tot_lab.lab import Estimate  # noqa: PLC0415  a lab offers sweeps
+
         costs: dict[int, list[float | None]] = {}
         left: list[Cell] = []
         for cell in self.cells:
-            path = self._path(cell)
-            done = load(path) if path is not None and _begun(path) else None
-            if done is None or done.stopped in (None, "cancelled", "error", "budget:spend"):
-                left.append(cell)
-            else:
-                costs.setdefault(cell.setting, []).append(done.usage.cost)
+            with suppress(JournalError, OSError):  # its row will say so, and asks nothing
+                done = self.finished(cell)
+                if done is None:
+                    left.append(cell)
+                else:
+                    costs.setdefault(cell.setting, []).append(done.usage.cost)
         calls: float = 0
         cached = 0
         for cell in left:
-            asked = await self.lab.estimate(*self.part(cell), repeat=cell.repeat)
-            cap = self.budget.calls if self.budget else None
-            caps = [most for most in (asked.calls, cap) if most is not None]
-            calls += min(caps, default=math.inf)
+            caps = [] if self.budget is None or self.budget.calls is None else [self.budget.calls]
+            try:
+                asked = await self.lab.estimate(*self.part(cell), repeat=cell.repeat)
+            except Halt:  # a cache that cannot be read
+                raise
+            except Exception:  # a strategy's bug is for its run to tell
+                asked = Estimate(None, 0, whole=False)
+            caps += [] if asked.calls is None else [asked.calls]
             cached += asked.cached
+            calls += min(caps, default=math.inf)
         means = [mean(costs.get(cell.setting, [])) for cell in left]
         return SweepEstimate(
             len(self.cells),
@@ -327,7 +372,7 @@ class Sweep:
     def run(self, row: Any) -> Run:
         """The run of a row of `df()`, or of a run id. Raises LookupError when there is none."""
         run_id = row if isinstance(row, str) else getattr(row, "run_id", None)
-        cell = next((cell for cell in self.cells if cell.run_id == run_id), None)
+        cell = self.by_id.get(run_id) if isinstance(run_id, str) else None
         if cell is None:
             raise LookupError(f"no run {run_id!r} in this sweep; give a row of its df(), or a run_id")
         if run_id not in self.rows:
@@ -342,10 +387,11 @@ class Sweep:
                 yield self._run(cell)
 
     def _run(self, cell: Cell) -> Run:
-        run, path = self._in_memory.get(cell.run_id), self._path(cell)
+        run, path = self.in_memory.get(cell.run_id), self.path(cell)
         if run is None:
             if path is None or not path.exists():
-                raise LookupError(f"the run {cell.run_id} did not begin: {self.rows[cell.run_id].error}")
+                why = self.rows[cell.run_id].error or f"{path} is gone"
+                raise LookupError(f"there is no record of the run {cell.run_id}: {why}")
             run = load(path)
             strategy, task = self.part(cell)
             run.__dict__.update(task=task, strategy=strategy)
@@ -395,23 +441,44 @@ def _seldom_collecting() -> Iterator[None]:
     """Let Python's collector come when much is new, not every 700 objects: each time it looks through
     all that is under way, which took more than half of a sweep's time. Finished runs go without it."""
     first, *others = gc.get_threshold()
+    _THRESHOLDS.append((first, *others))
     gc.set_threshold(max(first, NEW_OBJECTS), *others)
     try:
         yield
     finally:
-        gc.set_threshold(first, *others)
+        before = _THRESHOLDS.pop()
+        if not _THRESHOLDS:  # the last of those that went on at the same time
+            gc.set_threshold(*before)
 
 
-def _begun(path: Path) -> bool:
+_THRESHOLDS: list[tuple[int, ...]] = []
+
+
+class _Named(msgspec.Struct):
+    id: str
+
+
+def begun(path: Path) -> bool:
     """Whether there is a journal to go on with. One that was killed before its header was whole holds
-    nothing, and is taken away."""
-    if not path.exists():
-        return False
-    with path.open("rb") as file:
-        whole = file.readline().endswith(b"\n")
-    if not whole:
-        path.unlink()
-    return whole
+    nothing, and is taken away; that of another run is a `JournalError`."""
+    for wait in (MOMENT, 0.0):
+        if not path.exists():
+            return False
+        with path.open("rb") as file:
+            first = file.readline()
+        if first.endswith(b"\n"):
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError):  # who reads it tells of it
+                id = msgspec.json.decode(first, type=_Named).id
+                if id != path.stem:
+                    raise JournalError(f"{path}: this is the journal of another run, {id!r}")
+            return True
+        time.sleep(wait)
+    path.unlink(missing_ok=True)
+    return False
+
+
+def _told(error: BaseException) -> str:
+    return readable(f"{type(error).__name__}: {error}")
 
 
 def mean(amounts: Sequence[float | None]) -> float | None:
@@ -422,7 +489,9 @@ def mean(amounts: Sequence[float | None]) -> float | None:
 
 def _digest(what: str, value: Any) -> str:
     try:
-        return hashlib.sha256(msgspec.json.encode(in_order(value))).hexdigest()
+        # Sets in order, too: theirs changes from process to process.
+        data = msgspec.json.encode(in_order(value), enc_hook=encoder.enc_hook, order="deterministic")
+        return hashlib.sha256(data).hexdigest()
     except (TypeError, ValueError) as error:
         raise ValueError(f"{what} cannot be written to a file: {error}") from None
 

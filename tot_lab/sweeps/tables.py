@@ -51,7 +51,7 @@ def df(sweep: Sweep) -> pandas.DataFrame:
     - input_tokens, output_tokens: Int64, NA when one of them is not known
     - cost: Float64, USD if each call were paid; paid: Float64, USD really paid; NA when not known. Of
       equal calls of several runs, the first that is sent is paid
-    - seconds: Float64, from the run's start to its end
+    - seconds: Float64, from the run's start to its end; other runs of the sweep went on meanwhile
     - simulated: boolean, whether a simulated model took part
     - run_id: string, follows from what the run asks
     """
@@ -95,6 +95,8 @@ def df(sweep: Sweep) -> pandas.DataFrame:
 def _setting(values: list[Any], places: list[int]) -> tuple[str | tuple[str, ...], list[Any]]:
     """The column of a setting: `values` has it by setting, `places` the setting of each row."""
     kinds = {type(value) for value in values if value is not None}
+    if any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in values):
+        kinds.add(str)  # a seed may be longer than a column of numbers holds
     for dtype, only in (("boolean", {bool}), ("Int64", {int}), ("Float64", {int, float})):
         if kinds <= only:
             return dtype, [values[place] for place in places]
@@ -111,9 +113,8 @@ def joined_df(sweep: Sweep, frame: Callable[[Run], pandas.DataFrame]) -> pandas.
     and repeat (Int64) in front of its own columns."""
     import pandas as pd  # noqa: PLC0415
 
-    cells = {cell.run_id: cell for cell in sweep.cells}
     settings, tasks = list(sweep.settings), list(sweep.tasks)
-    frames = [(cells[run.id], frame(run)) for run in sweep.runs()]
+    frames = [(sweep.by_id[run.id], frame(run)) for run in sweep.runs()]
     whole = pd.concat([made for _, made in frames] or [frame(Run(Header.now(), []))], ignore_index=True)
     of = [cell for cell, made in frames for _ in range(len(made))]
     place = typed_frame(
@@ -201,7 +202,7 @@ def _head(sweep: Sweep) -> str:
     """What stands above the table."""
     said = [f"{len(sweep.rows):,} of {len(sweep.cells):,} runs"]
     if sweep.found:
-        said.append(f"{sweep.found:,} of them found on the disk")
+        said.append(f"{sweep.found:,} of them found on the disk, with the calls that they made then")
     if any(row.simulated for row in sweep.rows.values()):
         said.append("a simulated model took part")
     counts = sweep.counts
@@ -316,7 +317,8 @@ def save(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
 
     .parquet: `df()`, and where it comes from in the schema's metadata (`pandas.read_parquet(path).attrs`);
     needs pyarrow. .csv: `df()`, and where it comes from in a file beside it (`NAME.csv.json`), since
-    CSV has no comments. .tex: one line a setting, as a table in the manner of booktabs, and where it
+    CSV has no comments; a text stands as it is, so a spreadsheet takes an answer `=1+1` for a formula.
+    .tex: one line a setting, as a table in the manner of booktabs, and where it
     comes from in comments above."""
     target, told = Path(path), provenance(sweep)
     if target.suffix == ".parquet":
@@ -327,7 +329,8 @@ def save(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
         return write_whole(target, file.getvalue())
     if target.suffix == ".csv":
         write_whole(target.with_name(f"{target.name}.json"), json.dumps(told, indent=1).encode())
-        return write_whole(target, df(sweep).to_csv(index=False).encode())
+        # CRLF, as RFC 4180 has it: then a text with either of the two is quoted.
+        return write_whole(target, df(sweep).to_csv(index=False, lineterminator="\r\n").encode())
     if target.suffix == ".tex":
         above = "".join(f"% {line}\n" for line in json.dumps(told, indent=1).splitlines())
         return write_whole(target, (above + latex(sweep)).encode())
@@ -356,6 +359,11 @@ _LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "[": "{[}",  # else, first in a line, an option of the one before; so is a star
+    "*": "{*}",
     "–": "--",
     "…": r"\dots{}",
 }
