@@ -122,11 +122,11 @@ def counterfactual(
         would.whole, would.solved, would.lacking
 
     runs: one run, a sweep, or several runs: those of one task (and repeat, model and roles) answer
-        together, and there is one result for each such group, in the order in which they come. They need not be finished;
-        calls that failed answer nothing. A published log (`tl.load`), or a search of your own, does not
-        say how its model was sampled, so there the prompt, the attempt and the draw alone count; and since
-        the order of a log's verdicts is not known, those of a thought answer only a strategy that takes
-        all of them and adds them up, unless all are the same.
+        together, and there is one result for each such group, in the order in which they come. They need
+        not be finished; calls that failed answer nothing. A published log (`tl.load`), or a search of
+        your own, does not say how its model was sampled, so there the prompt, the attempt and the draw
+        alone count; and since the order of a log's verdicts is not known, those of a thought answer only
+        a strategy that takes all of them and adds them up, unless all are the same.
 
     strategy: its own caps on calls are kept. What the runs or their lab were capped with is not.
 

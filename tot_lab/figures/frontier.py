@@ -39,7 +39,7 @@ MOST = 500
 LABELLED = 16
 """Settings that are not dominated and bear their names; of more, none does."""
 
-NAME = 28
+NAME = 40
 """Characters of a name beside its point."""
 
 _WIDTH, _HEIGHT, _LETTER, _LINE = 700, 360, 5.8, 14
