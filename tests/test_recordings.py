@@ -57,4 +57,5 @@ def test_its_notebook_runs_with_the_network_cut(recording):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "[]"
-    assert "is not in ../data/02_real_models.jsonl.gz" in done.stdout  # the miss that it shows
+    misses = "is not in ../data/02_real_models.jsonl.gz" in done.stdout
+    assert misses == (notebook.stem == "02_real_models"), "which shows a miss"

@@ -44,7 +44,10 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises OSError when the file cannot be opened, `JournalError` (with file and line, or entry) when it
     is damaged or written by a newer version. Nothing in it is executed or imported."""
     if FilePath(path).is_dir():
-        return [load_journal(file) for file in sorted(FilePath(path).glob("*.jsonl"))]
+        files = sorted(FilePath(path).glob("*.jsonl"))
+        if not files:
+            raise FileNotFoundError(f"{path}: a folder without a run (NAME.jsonl)")
+        return [load_journal(file) for file in files]
     with FilePath(path).open("rb") as file:
         begins = file.read(1024).lstrip()[:1]
     return published(path) if begins == b"[" else load_journal(path)

@@ -15,20 +15,21 @@ from typing import Any
 
 from tot_lab.core.calls import TokenLogprob
 
-# Possessive throughout: a number is read whole or not at all, and no text is walked twice.
+# Possessive throughout: a number is read whole or not at all, and no text is walked twice. A group of
+# alternatives is atomic instead, which is the same: before 3.11.5 Python misread it as possessive.
 _NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d{1,3}+)?+"
-_OF = rf"(?:\s*+\(?+(?:/|out\s++of|of)\s*+({_NUMBER})|\s*+(%|percent\b))?+"
+_OF = rf"(?>(?:\s*+\(?+(?:/|out\s++of|of)\s*+({_NUMBER})|\s*+(%|percent\b))?)"
 _MARKS = r"[\s*_`\"']*+"
 _SCORE = re.compile(
-    rf"\bscore\b{_MARKS}(?:(?:is|of)\b|[:=])?+{_MARKS}({_NUMBER}){_OF}"
+    rf"\bscore\b{_MARKS}(?>(?:(?:is|of)\b|[:=])?){_MARKS}({_NUMBER}){_OF}"
     r"(?![\w%]|[.,/]\d|\s*+(?:to|and|or|[-–—~]|\.\.+)\s*+[\d.])",  # 0,7, 7/10/2 and 0–1 state no score
     re.IGNORECASE,
 )
 _BARE = re.compile(rf"{_MARKS}({_NUMBER}){_OF}[\s*_`\"'.)]*+", re.IGNORECASE)
 _ITEM = re.compile(r"[ \t]*(?:[-*•–]|\(?\d{1,3}[.):])[ \t]+(.*)")
 _CHOICE = re.compile(
-    r"\b(?:best|choice|vote)\b(?:[ \t:=*_`\"'#(\[]|\b(?:is|for|the|candidate|choice|option|number|thought|"
-    r"step|answer|no\.?)(?![a-z])){0,40}+(\d{1,6}+)\b(?![.,/]\d)",
+    r"\b(?:best|choice|vote)\b(?>(?:[ \t:=*_`\"'#(\[]|\b(?:is|for|the|candidate|choice|option|number|thought|"
+    r"step|answer|no\.?)(?![a-z])){0,40})(\d{1,6}+)\b(?![.,/]\d)",
     re.IGNORECASE,
 )
 _ALONE = re.compile(r"[\s*_`(\[]*(\d{1,6})[\s*_`)\].]*")
