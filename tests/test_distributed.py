@@ -387,7 +387,9 @@ def test_what_one_process_began_the_workers_go_on_with(tmp_path, client):
     assert before
     sweep = wait(lab.sweep(search, TASKS, client=client))
     after = Counter(call for *_, call in logged(end.log))
-    assert sum(after.values()) == sweep.counts.paid == len(after) > len(before)
+    assert sweep.counts.paid == len(after) > len(before)
+    # What is answered in the very turn of the loop in which the sweep is cut off is not recorded any more.
+    assert sum(after.values()) - len(after) <= end.concurrency
 
 
 def test_a_cluster_that_lost_its_workers_is_told_of_and_waited_for(tmp_path, monkeypatch):

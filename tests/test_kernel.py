@@ -1,4 +1,4 @@
-"""In a real Jupyter kernel: an interrupted cell leaves a valid run behind."""
+"""In a real Jupyter kernel: an interrupted cell leaves a valid run, and a sweep that goes on, behind."""
 
 import os
 import time
@@ -25,10 +25,35 @@ AFTER = """
 run = lab.last
 print(run.stopped, len(run.tree), (await run.replay()).identical, len(asyncio.all_tasks()) < 20)
 """
+SWEEP = """
+import asyncio, tempfile
+import tot_lab as tl
+
+async def slow(call):
+    await asyncio.sleep(0.05)
+    return "Answer: 7"
+
+lab = tl.Lab(slow, runs=tempfile.mkdtemp())
+tasks = [tl.general(f"What is {n} + 1?") for n in range(80)]
+print("ready", flush=True)
+await lab.sweep(tl.OneAnswer(), tasks, at_once=1)
+"""
+SWEPT = """
+part = lab.last_sweep
+whole = await lab.sweep(tl.OneAnswer(), tasks)
+print(0 < len(part.df()) < 80, f"{len(part.rows)} of 80 runs" in part._repr_html_())
+# The run that ended at the very moment of the interrupt is on disk, and may have no row yet.
+print(0 <= whole.found - len(part.rows) <= 1, len(whole.df()) == 80)
+"""
 
 
 @pytest.mark.filterwarnings("ignore")  # jupyter_client's own
-def test_an_interrupted_cell_leaves_a_valid_run():
+@pytest.mark.parametrize(
+    ("cell", "after", "told"),
+    [(SLOW, AFTER, ["cancelled", "4", "True", "True"]), (SWEEP, SWEPT, ["True"] * 4)],
+    ids=["run", "sweep"],
+)
+def test_an_interrupted_cell_leaves_what_is_valid(cell, after, told):
     kernels, client = manager.start_new_kernel(
         kernel_name="python3", env={**os.environ, "PYTHONPATH": str(ROOT)}, extra_arguments=["--log-level=40"]
     )
@@ -43,12 +68,12 @@ def test_an_interrupted_cell_leaves_a_valid_run():
                 time.sleep(1)
                 kernels.interrupt_kernel()
 
-        reply = client.execute_interactive(SLOW, output_hook=heard, timeout=60)
+        reply = client.execute_interactive(cell, output_hook=heard, timeout=60)
         assert reply["content"]["status"] == "error"
         assert time.monotonic() - started < 25
         said.clear()
-        reply = client.execute_interactive(AFTER, output_hook=heard, timeout=60)
-        assert "".join(said).split() == ["cancelled", "4", "True", "True"]
+        reply = client.execute_interactive(after, output_hook=heard, timeout=60)
+        assert "".join(said).split() == told
     finally:
         client.stop_channels()
         kernels.shutdown_kernel(now=True)

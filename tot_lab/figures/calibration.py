@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tot_lab.analysis.judging import BINS, EvaluatorDiagnosis, bins_of, judge_evaluator, shown
 from tot_lab.figures.points import IDS, runs_named
-from tot_lab.figures.theme import KINDS, empty, ground, headed, template
+from tot_lab.figures.theme import KINDS, empty, ground, headed, legend_at, template
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -154,7 +154,7 @@ def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool = False) -> go.F
         height=top + 520,
         margin={"t": top + 4, "l": 10, "r": 10, "b": 56},
         barmode="stack",
-        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.12, "yanchor": "top"},
+        legend=legend_at(-0.12),
         hovermode="closest",
     )
     figure.update_xaxes(range=[-0.02, 1.02])

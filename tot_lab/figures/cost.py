@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.records import Line
-from tot_lab.figures.theme import KINDS, empty, ground, headed, number, plain, short, template
+from tot_lab.figures.theme import KINDS, empty, ground, headed, legend_at, number, plain, short, template
 from tot_lab.frames import Asked, calls_of
 from tot_lab.run import Run, Usage, expect_run, money, usage_of
 
@@ -140,7 +140,7 @@ def plot_cost(run: Run, *, by: Literal["kind", "depth"] = "kind", dark: bool = F
         margin={"t": top + 4, "l": 10, "r": 10, "b": 56},
         barmode="group",
         bargap=0.3,
-        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.16, "yanchor": "top"},
+        legend=legend_at(-0.16),
         hovermode="closest",
     )
     figure.update_xaxes(title="time since the run began (s)", rangemode="tozero", row=2, col=1)

@@ -27,7 +27,7 @@ from tot_lab.figures.points import (
     told,
     whisker,
 )
-from tot_lab.figures.theme import KINDS, ground, headed, template
+from tot_lab.figures.theme import KINDS, ground, headed, legend_at, template
 
 if TYPE_CHECKING:
     import pandas
@@ -154,7 +154,7 @@ def plot_frontier(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Fig
         title=title,
         height=top + 420,
         margin={"t": top + 4, "l": 10, "r": 24, "b": 56},
-        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.16, "yanchor": "top"},
+        legend=legend_at(-0.16),
         hovermode="closest",
     )
     figure.update_xaxes(title=axis_of(cost) if cost in MEASURED else f"{named(cost)} (a run)", range=span)

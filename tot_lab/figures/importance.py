@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tot_lab.analysis.statistics import SEED, expect_runs_once, table
 from tot_lab.figures.points import expect_figure, is_simulated, named, numbers, settings_in, some_of
-from tot_lab.figures.theme import KINDS, empty, ground, headed, template
+from tot_lab.figures.theme import KINDS, empty, ground, headed, legend_at, template
 
 if TYPE_CHECKING:
     import pandas
@@ -195,7 +195,7 @@ def plot_importance(df: Any, of: str = "correct", *, dark: bool = False) -> go.F
         title=title,
         height=top + 130 + 40 * max(len(places), 4),
         margin={"t": top + 4, "l": 10, "r": 10, "b": 70},
-        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.3, "yanchor": "top"},
+        legend=legend_at(-0.3),
         bargap=0.45,
         hovermode="closest",
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tot_lab.figures.theme import KINDS, empty, ending, ground, headed, plain, short, template
+from tot_lab.figures.theme import KINDS, empty, ending, ground, headed, legend_at, plain, short, template
 from tot_lab.run import Run, expect_run
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def plot_scores(run: Run, *, dark: bool = False) -> go.Figure:
         title=title,
         height=top + 400,
         margin={"t": top + 4, "l": 10, "r": 10, "b": 56},
-        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.16, "yanchor": "top"},
+        legend=legend_at(-0.16),
         hovermode="closest",
         showlegend=bool(info.ids),
     )

@@ -170,6 +170,11 @@ def score_axis() -> dict[str, Any]:
     }
 
 
+def legend_at(y: float) -> dict[str, Any]:
+    """A legend in one row under the plot, its top at `y` of the plot's height."""
+    return {"orientation": "h", "x": 0.5, "xanchor": "center", "y": y, "yanchor": "top"}
+
+
 def template(dark: bool = False) -> Any:
     """The Plotly template of every figure."""
     import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it

@@ -16,7 +16,18 @@ from numpy.typing import NDArray
 
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.calls import Call, Reply, refused
-from tot_lab.figures.theme import KINDS, Ground, empty, ending, ground, headed, plain, short, template
+from tot_lab.figures.theme import (
+    KINDS,
+    Ground,
+    empty,
+    ending,
+    ground,
+    headed,
+    legend_at,
+    plain,
+    short,
+    template,
+)
 from tot_lab.frames import _ways as ways_of
 from tot_lab.frames import calls_of
 from tot_lab.run import Run, expect_run
@@ -191,7 +202,7 @@ def plot_timeline(run: Run, *, dark: bool = False) -> go.Figure:
         margin={"t": top + 4, "l": 10, "r": 10, "b": 56},
         barmode="overlay",
         bargap=0.18,
-        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -56 / tall, "yanchor": "top"},
+        legend=legend_at(-56 / tall),
         hovermode="closest",
     )
     figure.update_yaxes(title="at once<br>(calls)", rangemode="tozero", row=1, col=1)

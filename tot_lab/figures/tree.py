@@ -23,6 +23,7 @@ from tot_lab.figures.theme import (
     ground,
     headed,
     label,
+    legend_at,
     number,
     plain,
     score_axis,
@@ -225,7 +226,7 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) ->
         height=top + 90 + min(max(each * levels, 240), 1000),
         margin={"t": top, "l": 10, "r": 10, "b": 56},
         coloraxis=score_axis(),
-        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": 0, "yanchor": "top"},
+        legend=legend_at(0),
         hovermode="closest",
     )
     pad = max(0.75, 0.015 * float(info.x.max()))

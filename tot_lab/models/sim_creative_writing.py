@@ -15,21 +15,15 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from random import Random
-from typing import Annotated, NamedTuple
-
-from pydantic import Field
+from typing import NamedTuple
 
 from tot_lab.core.calls import Call, TokenLogprob
 from tot_lab.domains.creative_writing import creative_writing
-from tot_lab.models.simulated import Simulated
-
-Share = Annotated[float, Field(ge=0, le=1)]
+from tot_lab.models.simulated import JUDGING, Share, Simulated
 
 _KINDS = (  # what tells the prompts apart, by their closing words
     ("none", re.compile(r"the passage is written", re.I)),
-    ("vote", re.compile(r"best: N\b")),
-    ("joint", re.compile(r"JSON array of the \d+ scores", re.I)),
-    ("judge", re.compile(r"one word, yes or no", re.I)),
+    *JUDGING,
     ("value", re.compile(r"score: N/10")),
     ("both", re.compile(r"make a plan first", re.I)),
     ("plans", re.compile(r"(\d{1,4}) different plans", re.I)),

@@ -14,22 +14,16 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from random import Random
-from typing import Annotated, NamedTuple
-
-from pydantic import Field
+from typing import NamedTuple
 
 from tot_lab.core.calls import Call, TokenLogprob
 from tot_lab.domains.arithmetic import OPERATORS, TARGET, joined, number, win_share
 from tot_lab.domains.game24 import step_line, terms_after
-from tot_lab.models.simulated import Simulated
-
-Share = Annotated[float, Field(ge=0, le=1)]
+from tot_lab.models.simulated import JUDGING, Share, Simulated
 
 _KINDS = (  # what tells the prompts apart, by their closing words
     ("none", re.compile(r"nothing is left to join", re.I)),
-    ("vote", re.compile(r"best: N\b")),
-    ("joint", re.compile(r"JSON array of the \d+ scores", re.I)),
-    ("judge", re.compile(r"one word, yes or no", re.I)),
+    *JUDGING,
     ("value", re.compile(r"\bsure\b.*\bimpossible\b", re.I | re.S)),
     ("propose", re.compile(r"(\d{1,4}) different next steps", re.I)),
     ("sample", re.compile(r"\bone (?:concise )?next step", re.I)),

@@ -13,9 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from random import Random
-from typing import Annotated, NamedTuple
-
-from pydantic import Field
+from typing import NamedTuple
 
 from tot_lab.core.calls import Call, TokenLogprob
 from tot_lab.domains.mini_crossword import (
@@ -29,15 +27,11 @@ from tot_lab.domains.mini_crossword import (
     rows_of,
 )
 from tot_lab.domains.puzzles import puzzles
-from tot_lab.models.simulated import Simulated
-
-Share = Annotated[float, Field(ge=0, le=1)]
+from tot_lab.models.simulated import JUDGING, Share, Simulated
 
 _KINDS = (  # what tells the prompts apart, by their closing words
     ("none", re.compile(r"the grid is full", re.I)),
-    ("vote", re.compile(r"best: N\b")),
-    ("joint", re.compile(r"JSON array of the \d+ scores", re.I)),
-    ("judge", re.compile(r"one word, yes or no", re.I)),
+    *JUDGING,
     ("value", re.compile(r"\bsure\b.*\bimpossible\b", re.I | re.S)),
     ("propose", re.compile(r"find words for the clues", re.I)),
     ("sample", re.compile(r"find the word for one clue", re.I)),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from random import Random
@@ -19,6 +20,14 @@ from pydantic import Field
 
 from tot_lab.core.calls import Call, Reply, TokenLogprob, estimated_tokens
 from tot_lab.core.parts import Part
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+JUDGING = (  # what tells the prompts that all domains have apart, by their closing words
+    ("vote", re.compile(r"best: N\b")),
+    ("joint", re.compile(r"JSON array of the \d+ scores", re.I)),
+    ("judge", re.compile(r"one word, yes or no", re.I)),
+)
 
 
 class Simulated(Part):

@@ -9,18 +9,18 @@ its row stays. What goes wrong in a run stands in its row, and never stops the o
 from __future__ import annotations
 
 import asyncio
-import gc
 import hashlib
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from tot_lab.core.bulk import seldom_collecting
 from tot_lab.core.calls import Call, Halt, Reply, readable, refused
 from tot_lab.core.parts import Part
 from tot_lab.core.records import Note
@@ -47,9 +47,6 @@ UNDER_WAY = 64
 """Runs under way at a time for a model that has no limit of calls. Each waits for one call at least:
 with a limit, as many runs as calls keep it busy, and more only take memory."""
 MOST_UNDER_WAY = 256
-
-NEW_OBJECTS = 250_000
-"""Objects made and not yet gone after which Python's collector looks for circles."""
 
 KEY = 8
 """Bytes that are kept of a call's key, enough to tell millions of calls apart."""
@@ -211,7 +208,7 @@ class Sweep:
                 await self.finish(cell)
                 tell()
 
-        with _seldom_collecting():
+        with seldom_collecting():
             async with asyncio.TaskGroup() as workers:
                 for _ in range(min(at_once, len(cells))):
                     workers.create_task(work())
@@ -434,24 +431,6 @@ class Sweep:
         from tot_lab.sweeps.tables import html  # noqa: PLC0415
 
         return html(self)
-
-
-@contextmanager
-def _seldom_collecting() -> Iterator[None]:
-    """Let Python's collector come when much is new, not every 700 objects: each time it looks through
-    all that is under way, which took more than half of a sweep's time. Finished runs go without it."""
-    first, *others = gc.get_threshold()
-    _THRESHOLDS.append((first, *others))
-    gc.set_threshold(max(first, NEW_OBJECTS), *others)
-    try:
-        yield
-    finally:
-        before = _THRESHOLDS.pop()
-        if not _THRESHOLDS:  # the last of those that went on at the same time
-            gc.set_threshold(*before)
-
-
-_THRESHOLDS: list[tuple[int, ...]] = []
 
 
 class _Named(msgspec.Struct):

@@ -226,11 +226,12 @@ def text(sweep: Sweep) -> str:
 
 def html(sweep: Sweep, under_way: str = "") -> str:
     """The sweep as an HTML table."""
-    head = "".join(f"<th>{word}</th>" for word in _HEADS)
+    head = "".join(f"<th>{word}</th>" for word in (*_HEADS, ""))
     rows = "".join(
         f'<tr><th style="text-align:left">{escape(label)}</th>'
         + "".join(f"<td>{escape(word)}</td>" for word in words)
-        + f'<td><meter value="{line.success or 0:.3f}">{escape(words[1])}</meter></td></tr>'
+        + ("<td></td>" if line.success is None else f'<td><meter value="{line.success:.3f}"></meter></td>')
+        + "</tr>"
         for line, (label, *words) in zip(summary(sweep), _told(sweep), strict=True)
     )
     progress = f"<pre>{escape(under_way)}</pre>" if under_way else ""
