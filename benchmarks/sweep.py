@@ -60,7 +60,6 @@ class Steady(Endpoint):
         return Need(1, 0.0)
 
     async def answer(self, calls: Sequence[Call], wire: Any) -> Sequence[Reply]:
-        wire.note("call.sent", tries=1, n=len(calls))
         await asyncio.sleep(self.seconds)
         return [Reply(answer_to(call), input_tokens=1, output_tokens=1, cost=0.0) for call in calls]
 

@@ -371,7 +371,8 @@ class Driver:
             asked.ends = None
         elif name == "call.sent":
             self._count_time(asked)
-        self._wake()
+        if self.recorder.watchers:
+            self._wake()  # else it is written with the next reply, or at the pulse
 
     def _hire(self) -> None:
         """See that a worker is on its way. It hires the next before it takes a call that may wait:
@@ -485,6 +486,7 @@ class Driver:
     # Ends.
 
     def _beat(self) -> None:
+        self._wake()
         self.pulse = self.loop.call_later(PULSE, self._beat)
 
     def _watch_deadline(self, scope: Scope) -> None:

@@ -25,7 +25,7 @@ def in_bulk() -> Iterator[None]:
             gc.enable()
 
 
-NEW_OBJECTS = 250_000
+NEW_OBJECTS = 1_000_000
 """After which the collector comes while many runs are under way, instead of after 700."""
 
 _before: list[tuple[int, ...]] = []

@@ -19,20 +19,33 @@ class Flight:
 
     def __init__(self) -> None:
         self.wires: list[Wire] = []
+        self.turns: list[asyncio.Future[None]] = []
         self.paid: float | None = None
         self.state = ""
 
     def start(self, request: Coroutine[Any, Any, Sequence[Reply]]) -> None:
         """Begin the request."""
         self.task = asyncio.ensure_future(request)
+        self.task.add_done_callback(self._arrived)
+
+    def _arrived(self, task: asyncio.Task[Sequence[Reply]]) -> None:
+        if not task.cancelled():
+            task.exception()  # it may be that nobody waits for it
+        for turn in self.turns:
+            if not turn.done():
+                turn.set_result(None)
 
     async def join(self, wire: Wire) -> Sequence[Reply]:
         """Wait for its replies."""
         self.wires.append(wire)
         if self.state in ("call.queued", "call.retried"):
             wire.note("call.queued")
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.turns.append(turn)
         try:
-            return await asyncio.shield(self.task)
+            if not self.task.done():
+                await turn
+            return self.task.result()
         except asyncio.CancelledError:
             self.wires.remove(wire)
             if not self.wires:

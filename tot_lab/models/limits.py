@@ -33,6 +33,8 @@ class Gate:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.counts = limits.requests_per_minute is not None or limits.tokens_per_minute is not None
+        self.shut = False  # another took its place
         self.under_way = 0
         self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.passed: deque[tuple[float, int]] = deque()  # when, how many tokens; of the last minute
@@ -66,7 +68,7 @@ class Gate:
 
     def count(self, tokens: int) -> None:
         """A request of so many tokens goes out now."""
-        if self.limits.requests_per_minute is not None or self.limits.tokens_per_minute is not None:
+        if self.counts:
             self.passed.append((asyncio.get_running_loop().time(), tokens))
             self.tokens += tokens
 
@@ -92,9 +94,9 @@ class Gate:
         """Seconds until a request of so many tokens may pass; None = until another leaves."""
         if self.under_way >= self.limits.concurrency:
             return None
-        requests, most_tokens = self.limits.requests_per_minute, self.limits.tokens_per_minute
-        if requests is None and most_tokens is None:
+        if not self.counts:
             return 0.0
+        requests, most_tokens = self.limits.requests_per_minute, self.limits.tokens_per_minute
         now = asyncio.get_running_loop().time()
         while self.passed and self.passed[0][0] <= now - MINUTE:
             self.tokens -= self.passed.popleft()[1]
@@ -117,7 +119,10 @@ _SHARES: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[int, int]] = WeakKey
 def share_limits(part: int, of: int) -> None:
     """Other processes ask the same endpoints as this event loop: from now on it keeps to the `part`th,
     from 0, of `of` parts of each limit, which together are the whole."""
-    _SHARES[asyncio.get_running_loop()] = (part, of)
+    loop = asyncio.get_running_loop()
+    _SHARES[loop] = (part, of)
+    for gate in _GATES.pop(loop, {}).values():
+        gate.shut = True
 
 
 def gate_of(endpoint: Endpoint) -> Gate:
@@ -151,10 +156,11 @@ class Limited:
     def __init__(self, inner: Backend, endpoint: Endpoint) -> None:
         self.inner = inner
         self.endpoint = endpoint
+        self._found: tuple[asyncio.AbstractEventLoop, Gate] | None = None
 
     async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
         """The replies."""
-        gate = gate_of(self.endpoint)
+        gate = self._gate()
         tokens = 0
         if self.endpoint.tokens_per_minute is not None:
             await self.endpoint.ready()
@@ -166,6 +172,13 @@ class Limited:
                 gate.count(tokens)
 
         try:
-            return await self.inner.answer(calls, Listening(wire, hear))
+            return await self.inner.answer(calls, Listening(wire, hear) if gate.counts else wire)
         finally:
             gate.leave()
+
+    def _gate(self) -> Gate:
+        """The gate, which takes long to find."""
+        loop = asyncio.get_running_loop()
+        if self._found is None or self._found[0] is not loop or self._found[1].shut:
+            self._found = loop, gate_of(self.endpoint)
+        return self._found[1]

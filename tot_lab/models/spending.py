@@ -40,21 +40,26 @@ class Purse:
     async def reserve(self, most: float, wire: Wire) -> object | None:
         """Set `most` aside, once requests under way leave room for it; None when they cannot."""
         loop = asyncio.get_running_loop()
+        cap = math.inf if self.cap is None else self.cap
         while True:
             with self._lock:
-                if self.cap is not None:
-                    # A loop that was closed has left its requests behind.
-                    self._held = {hold: held for hold, held in self._held.items() if not held[0].is_closed()}
-                if self.cap is None or self.spent + self.reserved + most <= self.cap:
+                # A loop that was closed has left its requests behind.
+                self._held = {hold: held for hold, held in self._held.items() if not held[0].is_closed()}
+                if self.spent + self.reserved + most <= cap:
                     hold = object()
                     self._held[hold] = (loop, most)
                     return hold
-                if self.spent + most > self.cap:
+                if self.spent + most > cap:
                     return None
                 settled: asyncio.Future[None] = loop.create_future()
                 self._waiting.append(settled)
             wire.note("call.queued")
             await settled
+
+    def spend(self, amount: float) -> None:
+        """Count what nothing was set aside for."""
+        with self._lock:
+            self.spent += amount
 
     def settle(self, hold: object, spent: float | None) -> None:
         """What `hold` was for is over, and cost `spent`; None = all that was set aside."""
@@ -82,15 +87,17 @@ class Spending:
 
     async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
         """The replies, or refusals by `budget:spend`."""
-        most: float | None = 0.0
-        if self.purse.cap is not None:
-            await self.endpoint.ready()
-            most = self.endpoint.need(calls).usd
-            if most is None:
-                name = self.endpoint.name
-                why = f"the price of {name} is not known, so spend= cannot be kept: give the model its price="
-                return [Reply(error=why) for _ in calls]
-        hold = await self.purse.reserve(most or 0.0, wire)
+        if self.purse.cap is None:
+            replies = await self.inner.answer(calls, wire)
+            self.purse.spend(math.fsum(reply.cost or 0.0 for reply in replies))
+            return replies
+        await self.endpoint.ready()
+        most = self.endpoint.need(calls).usd
+        if most is None:
+            name = self.endpoint.name
+            why = f"the price of {name} is not known, so spend= cannot be kept: give the model its price="
+            return [Reply(error=why) for _ in calls]
+        hold = await self.purse.reserve(most, wire)
         if hold is None:
             wire.note("call.refused", most=most, left=(self.purse.cap or 0.0) - self.purse.spent)
             return [Reply(error=REFUSED) for _ in calls]
@@ -105,7 +112,7 @@ class Spending:
 
         try:
             replies = await self.inner.answer(calls, Listening(wire, hear))
-            share = (most or 0.0) / len(calls)
+            share = most / len(calls)
             costs = [share if r.cost is None and r.error is None else r.cost or 0.0 for r in replies]
             spent = math.fsum(costs)
             return replies
