@@ -1,7 +1,10 @@
 """`tot-lab` as a shell sees it: a real process, in a folder of its own."""
 
+import asyncio
+import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,10 +16,13 @@ from xml.etree import ElementTree
 import networkx
 import pandas
 import pytest
+from providers import Providers, Said
 from support import run
+from test_published_runs import GAME24
 
 import tot_lab as tl
 from tot_lab.cli import main
+from tot_lab.cli.words import fields_in
 
 ROOT = Path(__file__).parent.parent
 ENV = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
@@ -178,6 +184,352 @@ def test_every_command_says_what_it_does(capsys):
     for (group,), _ in list(commands):
         if group in ("cache", "model"):
             commands += [((group, name), what) for name, what in named.findall(helped(group))]
-    assert len(commands) == 14
+    assert len(commands) == 16
     for words, what in commands:
         assert f"{what[0].upper()}{what[1:]}" in " ".join(helped(*words).split())
+
+
+# One search, and many.
+
+HAND = ("--task", "game24", "4 5 6 10")
+SIM = ("--model", "sim/game24")
+
+
+def test_run_says_what_came_of_it_and_where_it_lies(tmp_path):
+    words = ("run", "tree_of_thoughts", "beam_width=5", "generate=propose", *HAND, *SIM, "--out", "a/b.jsonl")
+    done = tot_lab(*words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    made = tl.load(tmp_path / "a" / "b.jsonl")
+    assert made.strategy == tl.TreeOfThoughts(beam_width=5, generate="propose")
+    assert made.task == tl.game24("4 5 6 10")
+    assert made.correct
+    for said in (
+        made.answer,
+        "✓ correct",
+        "simulated model",
+        f"calls     {made.usage.calls} ",
+        "solved",
+        "$0",
+    ):
+        assert said in done.stdout
+    assert done.stdout.splitlines()[-1].split()[:2] == ["journal", "a/b.jsonl"]
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["b.jsonl"]
+    kept = made.path.read_bytes()
+    again = tot_lab(*words, folder=tmp_path)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "is there already" in again.stderr
+    assert made.path.read_bytes() == kept
+
+
+def test_run_takes_a_preset_a_model_with_settings_a_budget_and_a_repeat(tmp_path):
+    words = ("run", "presets.game24", "beam_width=3", *HAND, *SIM, "skill=0.5", "garble=0.1")
+    done = tot_lab(*words, "--budget", "calls=7", "usd=0.5", "--repeat", "2", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (path,) = (tmp_path / "runs").glob("*.jsonl")
+    assert f"runs/{path.name}" in done.stdout
+    made = tl.load(path)
+    assert made.strategy == tl.presets.game24().model_copy(update={"beam_width": 3})
+    assert made.header.model == tl.SimGame24(skill=0.5, garble=0.1).settings()
+    assert (made.header.budget, made.header.repeat) == ({"calls": 7, "usd": 0.5}, 2)
+    assert (made.stopped, made.usage.calls) == ("budget:calls", 7)
+
+
+def test_run_shows_no_key_and_fails_aloud(tmp_path):
+    key = "sk-not-to-be-seen"
+    words = ("run", "one_answer", "--task", "general", "What is 17 * 3?", "answer=51", "grade=number")
+    with Providers(lambda asked: Said("Answer: 51")) as server:
+        env = {**ENV, "OPENAI_API_KEY": key, "OPENAI_BASE_URL": server.base("openai")}
+        command = [sys.executable, "-m", "tot_lab", *words, "--cache", "calls", "--model"]
+        good, bad = (
+            subprocess.run(
+                [*command, name],
+                cwd=tmp_path,
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+            for name in ("openai/gpt-4.1-mini", "no-such-provider/x")
+        )
+        assert server.calls
+    assert good.returncode == 0, good.stderr
+    assert "✓ correct" in good.stdout
+    assert "simulated" not in good.stdout
+    assert bad.returncode == 1
+    assert "no-such-provider/x" in bad.stdout
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    for said in (good.stdout, good.stderr, bad.stdout, bad.stderr, written.decode(errors="replace")):
+        assert key not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("5", [5]),
+        ("1,2,5", [1, 2, 5]),
+        ("sample,propose", ["sample", "propose"]),
+        ("none,True,0.5", [None, True, 0.5]),
+        ("", [""]),
+        ("1,", [1, ""]),
+        ('"a, b",c', ["a, b", "c"]),
+        ('{"kind":"mcts","exploration":2},beam', [{"kind": "mcts", "exploration": 2}, "beam"]),
+        ("[1,2]", [[1, 2]]),
+        ("2nd,1=1", ["2nd", "1=1"]),
+        ("[1,2", ["[1", 2]),
+        ("[" * 100_000, ["[" * 100_000]),
+    ],
+)
+def test_the_values_of_a_field(text, values):
+    assert fields_in([f"x={text}"]) == {"x": values}
+
+
+TREE = ("tree_of_thoughts", *HAND)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("run",), "arguments are required: --model, --task"),
+        (("run", *HAND, *SIM), "name a strategy first: tree_of_thoughts, "),
+        (("run", "beam_width=2", *HAND, *SIM), "name a strategy first: tree_of_thoughts, "),
+        (("run", "tree", *HAND, *SIM), "unknown strategy 'tree'; known are tree_of_thoughts"),
+        (("run", "presets.chess", *HAND, *SIM), "presets.game24"),
+        (("run", "tree_of_thoughts", "beam_widht=2", *HAND, *SIM), "did you mean 'beam_width'?"),
+        (("run", "tree_of_thoughts", "beam_width=0", *HAND, *SIM), "beam_width: Input should be greater"),
+        (("run", "tree_of_thoughts", "beam_width=x", *HAND, *SIM), "beam_width: Input should be a valid int"),
+        (("run", "tree_of_thoughts", "generate=guess", *HAND, *SIM), "generate: Input should be 'sample' or"),
+        (("run", "tree_of_thoughts", "traversal=walk", *HAND, *SIM), "traversal: unknown kind 'walk'; known"),
+        (
+            ("run", "tree_of_thoughts", 'traversal={"kind":"mcts","exploration":-1}', *HAND, *SIM),
+            "exploration",
+        ),
+        (("run", "tree_of_thoughts", "beam_width=1,2", *HAND, *SIM), "2 settings, and a run has one"),
+        (("run", "tree_of_thoughts", "beam_width=1", "beam_width=2", *HAND, *SIM), "given twice"),
+        (("run", "best_of", *HAND, *SIM), "best_of: strategy: Field required"),
+        (("run", "baselines", *HAND, *SIM), "`tot-lab sweep` takes several"),
+        (("run", "one_answer", "--task", "game24", "4", "5", *SIM), "'5': expected FIELD=VALUE"),
+        (("run", "one_answer", "--task", "game24", "4 5", *SIM), "four whole numbers from 1 to 13"),
+        (("run", "one_answer", "--task", "game24", *SIM), "needs a problem"),
+        (("run", "one_answer", "--task", "chess", "e4", *SIM), "unknown domain 'chess'; known are game24"),
+        (("run", "one_answer", "--task", "mini_crossword", "99", *SIM), "puzzles 1 to 24"),
+        (("run", "one_answer", "--task", "general", "?", "gread=x", *SIM), "it has answer, grade, context"),
+        (("run", "one_answer", "--task", "general", "?", "grade=x", *SIM), "grade: Input should be 'number'"),
+        (("run", *TREE, "--model", "sim/game25"), "did you mean 'sim/game24'?"),
+        (("run", *TREE, "--model", "sim/game24", "skill=2"), "skill: Input should be less than"),
+        (("run", *TREE, "--model", "sim/game24", "skill=0,1"), "skill takes one value"),
+        (("run", *TREE, "--model", "local/none"), "neither known"),
+        (("run", *TREE, "--model", "gpt-4.1", "api_key=sk-1"), "api_key is no word for a shell"),
+        (("run", *TREE, "--model", "gpt-4.1", "api_base=http://me:sk-1@host"), "api_base"),
+        (("run", *TREE, *SIM, "--budget", "call=3"), "no setting 'call'; it has calls, input_tokens"),
+        (("run", *TREE, *SIM, "--budget", "calls=-1"), "budget: calls: Input should be greater"),
+        (("run", *TREE, *SIM, "--budget", "3"), "'3': expected FIELD=VALUE"),
+        (("run", *TREE, *SIM, "--mode", "on"), "'auto', 'off', 'refresh', 'replay'"),
+        (("run", *TREE, *SIM, "--repeat", "-1"), "--repeat"),
+        (("run", *TREE, *SIM, "--spend", "-1"), "spend must be 0 or more USD"),
+        (("run", *TREE, *SIM, "--out", "a.csv"), "a run is written to NAME.jsonl"),
+        (("sweep", "one_answer", *SIM), "name tasks: --tasks FILE"),
+        (("sweep", "baselines", "attempts=x", *HAND, *SIM), "baselines: attempts: Input should be a valid"),
+        (("sweep", "one_answer", "one_answer", *HAND, *SIM), "are the same"),
+        (("sweep", "one_answer", *HAND, *HAND, *SIM), "ask a task more than once with repeats"),
+        (("sweep", "one_answer", "--tasks", "game24", "count=0", *SIM), "1 to 1362 solvable hands"),
+        (("sweep", "one_answer", "--tasks", "game24", *SIM), "count: Missing required argument"),
+        (("sweep", "one_answer", "--tasks", "none.csv", *SIM), "no file 'none.csv', nor is it one of game24"),
+        (("sweep", "one_answer", *HAND, *SIM, "--out", "a.docx"), "NAME.csv, NAME.parquet or NAME.tex"),
+        (("sweep", "one_answer", *HAND, *SIM, "--repeats", "0"), "a whole number of 1 or more, not '0'"),
+        (("sweep", "one_answer", *HAND, *SIM, "--at-once", "0"), "a whole number of 1 or more, not '0'"),
+        (("sweep", "one_answer", *HAND, *SIM, "--name", "a/b"), "name must be the name of a folder"),
+    ],
+)
+def test_bad_words_are_named_in_one_line_and_nothing_is_asked(words, says, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = main(words)
+    except SystemExit as ended:  # argparse's
+        code = ended.code
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert says in err
+    assert err.startswith("tot-lab")
+    assert err.count("\n") == 1
+    assert "sk-1" not in err
+    assert not [*tmp_path.iterdir()]
+
+
+SWEEP = (
+    *("sweep", "tree_of_thoughts", "beam_width=1,2", "generate=sample,propose", "baselines", "attempts=3"),
+    *("--tasks", "game24", "count=4", *SIM, "skill=0.5", "--repeats", "2", "--name", "hands"),
+)
+
+
+def test_sweep_is_that_of_a_notebook(tmp_path, monkeypatch):
+    done = tot_lab(*SWEEP, "--out", "hands.csv", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    trees = tl.grid(tl.TreeOfThoughts, beam_width=[1, 2], generate=["sample", "propose"])
+    settings = {"tree_of_thoughts": trees, **tl.baselines(3)}
+    lab = tl.Lab(tl.SimGame24(skill=0.5))
+    sweep = asyncio.run(lab.sweep(settings, tl.game24_tasks(4), repeats=2, name="hands"))
+    assert sweep.found == len(sweep.cells) == 64
+    rates = tl.success(sweep).set_index("setting")
+    for setting, rate in rates.iterrows():
+        (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"{setting}  ")]
+        assert f"{rate.rate:.1%}  {rate.low:6.1%} – {rate.high:.1%}".split() == line.split()[-7:-3], line
+    assert "a simulated model took part" in done.stdout
+    assert "journals: runs/hands/" in done.stdout
+    table = pandas.read_csv("hands.csv")
+    assert list(table.run_id) == [cell.run_id for cell in sweep.cells]
+    assert table.calls.tolist() == sweep.df().calls.tolist()
+    assert json.loads(Path("hands.csv.json").read_text())["model"] == tl.SimGame24(skill=0.5).settings()
+    again = tot_lab(*SWEEP, "--out", "hands.tex", folder=tmp_path)
+    assert "64 of them found on the disk" in again.stdout
+    assert r"\begin{tabular}" in Path("hands.tex").read_text()
+
+
+def test_sweep_over_a_file_of_tasks(tmp_path):
+    (tmp_path / "sums.csv").write_text("q,a\nWhat is 2 + 2?,4\nWhat is 3 + 3?,6\n")
+    words = ("--tasks", "sums.csv", "question=q", "answer=a", "grade=number", "--model", "sim/general")
+    done = tot_lab(
+        "sweep", "one_answer", "chain_of_thought", *words, *HAND, "--out", "t.csv", folder=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    table = pandas.read_csv(tmp_path / "t.csv")
+    assert table.task.tolist() == ["What is 2 + 2?", "What is 3 + 3?", "4 5 6 10"] * 2
+    assert table.setting.tolist() == ["one_answer"] * 3 + ["chain_of_thought"] * 3
+    wrong = tot_lab("sweep", "one_answer", "--tasks", "sums.csv", "question=x", *SIM, folder=tmp_path)
+    assert wrong.returncode == 2
+    assert "sums.csv line 2: no field 'x'; it has 'q', 'a'" in wrong.stderr
+
+
+def test_sweep_estimates_without_asking(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([*SWEEP, "--estimate"]) == 0
+    said = capsys.readouterr().out
+    assert "64 runs: 8 settings, 4 tasks; 0 are finished" in said
+    assert "a simulated model: free" in said
+    assert not [*tmp_path.iterdir()]
+    most = int(re.search(r"at most ([\d,]+) calls", said)[1].replace(",", ""))
+    assert main(SWEEP) == 0
+    runs = tl.load(tmp_path / "runs" / "hands")
+    assert 0 < sum(run.usage.calls for run in runs) <= most
+    capsys.readouterr()
+    assert main([*SWEEP, "--estimate"]) == 0
+    after = capsys.readouterr().out
+    assert "64 are finished" in after
+    assert "at most 0 calls" in after
+
+
+def test_sweep_interrupted_says_how_to_go_on_and_does(tmp_path):
+    words = [word.replace("skill=0.5", "latency=0.1") for word in SWEEP]
+    command = [sys.executable, "-m", "tot_lab", *words, "--out", "t.csv"]
+    running = subprocess.Popen(
+        [*command, "--at-once", "1"],
+        cwd=tmp_path,
+        env=ENV,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    journals = tmp_path / "runs" / "hands"
+    while running.poll() is None and len([*journals.glob("*.jsonl")]) < 6:
+        time.sleep(0.01)
+    running.send_signal(signal.SIGINT)
+    said, errors = running.communicate(timeout=60)
+    assert running.returncode == 130, errors
+    assert "Traceback" not in errors
+    finished = int(re.search(r"interrupted: (\d+) of 64 runs .* the same line goes on", errors)[1])
+    assert 0 < finished < 64
+    assert f"Sweep: {finished} of 64 runs" in said
+    assert not (tmp_path / "t.csv").exists()
+    ended = {path for path in journals.glob("*.jsonl") if tl.load(path).stopped not in (None, "cancelled")}
+    assert len(ended) == finished
+    kept = {path: path.read_bytes() for path in ended}
+    on = subprocess.run(
+        command, cwd=tmp_path, env=ENV, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert f"64 of 64 runs · {finished} of them found on the disk" in on.stdout
+    assert {path: path.read_bytes() for path in ended} == kept
+    trees = tl.grid(tl.TreeOfThoughts, beam_width=[1, 2], generate=["sample", "propose"])
+    settings = {"tree_of_thoughts": trees, **tl.baselines(3)}
+    lab = tl.Lab(tl.SimGame24(), runs=None)  # with no latency, which changes no reply
+    asyncio.run(lab.sweep(settings, tl.game24_tasks(4), repeats=2)).save(tmp_path / "whole.csv")
+    tables = [pandas.read_csv(tmp_path / name) for name in ("t.csv", "whole.csv")]
+    pandas.testing.assert_frame_equal(*(table.drop(columns=["seconds", "run_id"]) for table in tables))
+
+
+def test_a_sweep_in_which_all_goes_wrong_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    tl.Cache(tmp_path / "empty")
+    words = ("--mode", "replay", "--cache", "empty", "--tasks", "game24", "count=3")
+    assert main(["sweep", "one_answer", *words, *SIM]) == 1
+    assert "3 runs went wrong, the first so: CacheMiss" in capsys.readouterr().out
+
+
+def test_run_interrupted_keeps_what_there_is(tmp_path):
+    command = [sys.executable, "-m", "tot_lab", "run", *TREE, *SIM, "latency=0.2", "--out", "a.jsonl"]
+    running = subprocess.Popen(
+        command, cwd=tmp_path, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while running.poll() is None and not [*tmp_path.glob("*.jsonl")]:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    running.send_signal(signal.SIGINT)
+    said, errors = running.communicate(timeout=60)
+    assert running.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert "stopped: cancelled" in said
+    lab = tl.Lab(tl.SimGame24(latency=0.2), runs=None)
+    assert asyncio.run(lab.resume(tmp_path / "a.jsonl")).stopped == "solved"
+
+
+# Other people's runs.
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps([GAME24[0], {**GAME24[0], "idx": 8}]))
+    return path
+
+
+def test_a_run_of_a_published_log_is_named_by_its_number(log, journal, tmp_path):
+    done = tot_lab("export", "log.json#1", "--to", "b.csv", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "b.csv\n"), done.stderr
+    assert list(pandas.read_csv(tmp_path / "b.csv").id) == list(tl.load(log)[1].tree.nodes)
+    both = tot_lab("show", "log.json#0", "a.jsonl", "--out", "both.html", "--no-open", folder=tmp_path)
+    assert both.returncode == 0, both.stderr
+    page = (tmp_path / "both.html").read_bytes()
+    assert tl.load(log)[0].id.encode() in page
+    log.rename(tmp_path / "odd#1")
+    assert "log of 2 runs" in tot_lab("export", "odd#1", "--to", "c.csv", folder=tmp_path).stderr
+    assert tot_lab("export", "odd#1#1", "--to", "c.csv", folder=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("command", [("show", "--no-open"), ("export", "--to", "new.csv")])
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("log.json", "log.json: a published log of 2 runs; name one, log.json#0 (to #1)"),
+        ("log.json#2", "log.json#2: a published log of 2 runs; name one, log.json#0 (to #1)"),
+        ("a.jsonl#0", "a.jsonl#0: a.jsonl is one run; name it without #0"),
+        ("none.json#0", "none.json#0: there is no such file"),
+    ],
+)
+def test_a_number_that_names_no_run_is_told_of(command, name, says, log, journal, tmp_path):
+    done = tot_lab(command[0], name, *command[1:], folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"tot-lab: {says}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_readme_shows_what_a_shell_does(tmp_path):
+    """To the letter; a line `…` stands for some lines."""
+    blocks = re.findall(r"^```console\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    shown = [part for block in blocks for part in re.split(r"^\$ tot-lab ", block, flags=re.MULTILINE)[1:]]
+    assert len(shown) == 2
+    for words, _, said in (part.partition("\n") for part in shown):
+        done = tot_lab(*shlex.split(words), folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        beginning, dots, end = said.partition("    …\n")
+        assert done.stdout.startswith(beginning)
+        assert done.stdout.endswith(end) if dots else done.stdout == said

@@ -33,6 +33,9 @@ MADE += [
     tl.TreeOfThoughts(generate="propose", evaluate="joint", max_parse_retries=1),
     tl.TreeOfThoughts(evaluate="vote", evaluation_draws=3, traversal="depth_first"),
     tl.TreeOfThoughts(evaluate="logprob"),
+    tl.TreeOfThoughts(
+        generate="propose", proposal_draws=2, branch_factor=6, max_depth=2, max_parse_retries=1
+    ),
     tl.TreeOfThoughts(traversal="best_first", max_nodes=9, merge=True, answer="leaf", evaluation_draws=2),
     tl.BestOf(strategy=tl.SelfConsistency(attempts=2), attempts=2, evaluate="score"),
 ]

@@ -2,17 +2,19 @@
 blamed on who had it, and on nobody where nobody knows."""
 
 import math
+import re
 from types import SimpleNamespace
 
 import msgspec
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import mannwhitneyu, spearmanr
+from scipy.stats import bootstrap, mannwhitneyu, norm, spearmanr, t
 from support import TASK, Scripted, run
 
 import tot_lab as tl
-from tot_lab.analysis.judging import BLAMES, bins_of, judge_evaluator
+from tot_lab.analysis import judging
+from tot_lab.analysis.judging import BLAMES, EvaluatorDiagnosis, bins_of, judge_evaluator
 
 HAND = tl.game24("4 5 6 10")
 GOOD = "10 - 6 = 4 (left: 4 4 5)"
@@ -92,12 +94,140 @@ def test_the_curve():
     assert curve["share"][8] == 0.5
     assert curve["score"][9] == pytest.approx(0.95)
     assert curve.loc[4, ["score", "share", "lower", "upper"]].isna().all()
-    z, n, p = 1.959964, 2, 0.5  # Wilson (1927)
+    z, n, p = 1.959964, 1, 0.5  # Wilson (1927); two thoughts of one task are one sample
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
     assert curve["lower"][8] == pytest.approx(middle - half, abs=1e-5)
     assert curve["upper"][8] == pytest.approx(middle + half, abs=1e-5)
     assert found.calibration(1)["thoughts"].tolist() == [9]
+
+
+# Intervals.
+
+
+def diagnosed(score, good, task, run=None):
+    """A diagnosis of thoughts with these scores and labels, of these tasks."""
+    head = {"setting": "s", "task": pd.Categorical([f"task {k}" for k in task])}
+    head["run_id"] = [f"run {k}" for k in (task if run is None else run)]
+    thoughts = pd.DataFrame({**head, "depth": 1, "by": "value", "score": pd.array(score, "Float64")})
+    thoughts["solvable"] = pd.array(np.asarray(good, dtype=bool), "boolean")
+    thoughts["draws"], thoughts["unread_draws"] = 1, 0
+    nothing = judge_evaluator([])
+    return EvaluatorDiagnosis(
+        thoughts, nothing.siblings.astype({"task": thoughts["task"].dtype}), nothing.runs, False
+    )
+
+
+def world(random, tasks, *, calibrated=False, thoughts=8):
+    """Tasks of which some are easy and some are overrated: their thoughts are no samples of their own."""
+    task = np.repeat(np.arange(tasks), random.poisson(thoughts, tasks) + 1)
+    if calibrated:
+        score = random.random(len(task))
+        return score, random.random(len(task)) < score, task
+    odds = (random.normal(0, 1, tasks)[task] + random.normal(0, 1, len(task))) * 1.0
+    good = random.random(len(task)) < 1 / (1 + np.exp(-odds))
+    odds += random.normal(0, 0.5, tasks)[task] + random.normal(0, 1, len(task))
+    return np.round(1 / (1 + np.exp(-odds)), 2), good, task
+
+
+def measured(score, good, task):
+    """AUC, the same within tasks, rank correlation, Brier score and calibration error, by other means."""
+    won = pairs = 0.0
+    for k in np.unique(task):
+        ones, others = (score[(task == k) & (good == kind)] for kind in (True, False))
+        if len(ones) and len(others):
+            won += mannwhitneyu(ones, others).statistic
+            pairs += len(ones) * len(others)
+    place = np.minimum((score * 10 + 1e-9).astype(int), 9)
+    gaps = [abs(score[place == k].mean() - good[place == k].mean()) * (place == k).mean() for k in set(place)]
+    ones, others = score[good], score[~good]
+    return {
+        "auc": mannwhitneyu(ones, others).statistic / (len(ones) * len(others)),
+        "auc_within": won / pairs,
+        "spearman": spearmanr(score, good).statistic,
+        "brier": np.mean((score - good) ** 2),
+        "calibration_error": sum(gaps),
+    }
+
+
+def test_intervals_are_those_of_whole_tasks_drawn_anew(monkeypatch):
+    """Each draw is laid out thought by thought and measured by scipy."""
+    monkeypatch.setattr(judging, "DRAWS", 200)
+    score, good, task = world(np.random.default_rng(3), 12)
+    found = diagnosed(score, good, task)
+    rows = [np.flatnonzero(task == int(name)) for name in sorted(map(str, range(12)))]
+    drawn = []
+    for counts in np.random.default_rng(24).multinomial(12, np.full(12, 1 / 12), 200):
+        chosen = [rows[k] for k, count in enumerate(counts) for _ in range(count)]
+        apart = np.concatenate([np.full(len(some), k) for k, some in enumerate(chosen)])
+        some = np.concatenate(chosen)
+        drawn.append(measured(score[some], good[some], apart))
+    both = sum(len(set(good[some])) == 2 for some in rows)
+    whole = measured(score, good, task)
+    for name, value in whole.items():
+        count = both if name == "auc_within" else 12  # tasks that tell of it
+        outside = norm.cdf(t.ppf(0.025, count - 1) * math.sqrt(count / (count - 1)))
+        low, high = np.quantile([some[name] for some in drawn], [outside, 1 - outside])
+        if name == "calibration_error":
+            low, high = 2 * value - high, 2 * value - low
+            low = low if found.intervals.loc[name, "low"] else 0.0  # tested below
+        assert found.measures[name] == pytest.approx(value), name
+        assert found.intervals.loc[name].tolist() == pytest.approx([max(low, 0.0), high]), name
+    assert found.by("by").loc["value", "auc_low"] == found.intervals.loc["auc", "low"]
+
+
+def test_with_one_thought_a_task_they_are_the_usual_ones():
+    random = np.random.default_rng(5)
+    good = random.random(300) < 0.4
+    score = np.clip(np.round(0.4 + 0.2 * good + random.normal(0, 0.2, 300), 2), 0, 1)
+    found = diagnosed(score, good, range(300))
+    # DeLong, DeLong & Clarke-Pearson (1988): the variance from each thought's own share of pairs won.
+    above = np.sign(score[good][:, None] - score[~good][None, :]) / 2 + 0.5
+    error = math.sqrt(
+        above.mean(axis=1).var(ddof=1) / above.shape[0] + above.mean(axis=0).var(ddof=1) / above.shape[1]
+    )
+    middle = above.mean()
+    ends = [middle - 1.96 * error, middle + 1.96 * error]
+    assert found.intervals.loc["auc"].tolist() == pytest.approx(ends, abs=0.005)
+    pairs = (score, good.astype(float))
+    drawn = bootstrap(pairs, lambda a, b: spearmanr(a, b).statistic, paired=True, vectorized=False,
+                      n_resamples=999, method="percentile", rng=np.random.default_rng(1))  # fmt: skip
+    assert found.intervals.loc["spearman"].tolist() == pytest.approx(drawn.confidence_interval, abs=0.02)
+    error = ((score - good) ** 2).std(ddof=1) / math.sqrt(300)
+    ends = [found.measures["brier"] - 1.96 * error, found.measures["brier"] + 1.96 * error]
+    assert found.intervals.loc["brier"].tolist() == pytest.approx(ends, abs=0.005)
+
+
+def test_the_same_thought_again_tells_nothing_new():
+    score, good, task = world(np.random.default_rng(4), 20)
+    once = diagnosed(score, good, task).intervals
+    again = diagnosed(*(np.tile(values, 3) for values in (score, good, task))).intervals
+    pd.testing.assert_frame_equal(again, once)
+    order = np.random.default_rng(0).permutation(len(score))
+    pd.testing.assert_frame_equal(diagnosed(score[order], good[order], task[order]).intervals, once)
+
+
+def test_too_little_has_no_interval():
+    score, good, task = world(np.random.default_rng(4), 4)
+    assert diagnosed(score, good, task).intervals.isna().all(axis=None)  # of four tasks
+    assert "1 tasks are too few (at least 5" in repr(judge_evaluator(labelled(PAIRS)))
+    rare = diagnosed([0.9] + [0.1] * 29, [True] + [False] * 29, range(30)).intervals
+    assert rare.loc[["auc", "spearman"]].isna().all(axis=None)  # one draw in three has no solvable thought
+    assert rare.loc["solvable"].notna().all()
+    certain = diagnosed([0.9, 0.1] * 10, [True, False] * 10, np.repeat(range(10), 2)).intervals
+    assert certain.loc[["auc", "solvable", "unread"]].isna().all(axis=None)  # all tasks agree
+    assert judge_evaluator([]).intervals.isna().all(axis=None)
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_the_intervals_cover(calibrated):
+    truth = diagnosed(*world(np.random.default_rng(0), 8000, calibrated=calibrated)).measures
+    random, covered = np.random.default_rng(1), dict.fromkeys(("auc", "spearman", "calibration_error"), 0)
+    for _ in range(100):
+        ends = diagnosed(*world(random, 12, calibrated=calibrated)).intervals
+        for name in covered:
+            covered[name] += ends.loc[name, "low"] <= truth[name] <= ends.loc[name, "high"]
+    assert min(covered.values()) >= 86, covered  # 95 less four standard errors of the simulation
 
 
 def test_a_score_between_two_bins_belongs_to_the_upper_one():
@@ -429,6 +559,8 @@ def test_its_words():
     text = repr(judged(noise=0.2))
     assert "simulated model" in text
     assert "AUC" in text
+    assert re.search(r"AUC +0\.\d\d \(0\.\d\d to [01]\.\d\d\); chance 0\.50", text)
+    assert "95%, from whole tasks drawn anew; 6 tasks" in text
     hostile = Tree()
     hostile.thought(GOOD, 0.5, by="<script>")
     found = judge_evaluator(hostile.run("1 + 1"))

@@ -134,6 +134,18 @@ def test_proposals_go_by_confidence_summed_up() -> None:
     ]
 
 
+def test_confidence_is_summed_up_over_replies_too() -> None:
+    replies = ["h1. thumb (high)\nh2. rural (low)", "none", "h2. rural (high)", "{}", "h2. panic (certain)"]
+    assert [step[:9] for step in GAME.pool_proposals(TASK, [], replies)] == [
+        "h2. panic",  # 1.0
+        "h2. rural",  # 0.1 + 0.5
+        "h1. thumb",  # 0.5
+    ]
+    for reply in replies:
+        assert GAME.pool_proposals(TASK, [], [reply]) == GAME.read_proposals(TASK, [], reply)
+    assert GAME.pool_proposals(TASK, ["what?"], replies) == []
+
+
 def test_what_breaks_the_rules_is_dropped_and_said() -> None:
     path = ["h2. rural"]
     reply = "h1. thumbs (high)\nv1. apple (certain)\nh2. rural (certain)\nv1. traps (low)"
@@ -294,6 +306,39 @@ def test_letters_stand_apart_and_only_clues_with_two_are_judged() -> None:
     assert GAME.value_prompt(TASK, []).rpartition("\n\n")[2].count(": _ _ _ _ _") == 10
 
 
+def test_a_clue_with_two_letters_is_a_part_and_shown_alone() -> None:
+    for path, names in (
+        ([], []),
+        (["what?"], []),
+        (["h2. rural"], ["h2"]),
+        (["h2. rural", "v1. traps"], ["h2", "v1"]),
+        (["h2. rural", "h3. amino"], ["h2", "h3", "v1", "v2", "v3", "v4", "v5"]),
+        (FULL, list(NAMES)),
+    ):
+        prompts = GAME.part_prompts(TASK, path)
+        assert [prompt.split("\n")[1][:2] for prompt in prompts] == names
+        assert len(prompts) <= GAME.most_parts(TASK) == 10
+    one = GAME.part_prompts(TASK, ["h2. rural", "h3. amino"])[3]
+    assert "v2. You, but not your dog\n\nLetters so far:\nv2: _ u m _ _\n" in one
+    assert one in GAME.part_prompts(TASK, ["h2. rural", "h3. amino", "v5. block"])
+    told = TASK.model_copy(update={"context": "an earlier lesson"})
+    assert all("an earlier lesson" in prompt for prompt in GAME.part_prompts(told, FULL))
+
+
+@pytest.mark.parametrize(
+    ("reply", "value"),
+    [
+        ("sure", 1.0),
+        ("h1: human? maybe.\n**Impossible**", 0.0),
+        ("v2: maybe", 1.0),
+        ("sure or maybe", None),
+        ("no idea", None),
+    ],
+)
+def test_the_last_verdict_on_a_part_counts(reply: str, value: float | None) -> None:
+    assert GAME.read_part(reply) == value
+
+
 def test_a_full_grid_asks_for_nothing() -> None:
     assert "full" in GAME.sample_prompt(TASK, FULL).rpartition("\n\n")[2]
     assert "full" in GAME.propose_prompt(TASK, FULL, 3).rpartition("\n\n")[2]
@@ -318,39 +363,45 @@ def test_a_schema_lists_the_clues_that_are_open() -> None:
 
 
 def test_the_search_of_the_paper() -> None:
-    """Deepest first by the proposer's confidence; what is impossible is not entered; the deepest grid
-    that is not impossible is the answer."""
+    """Deepest first by the proposer's confidence in eight replies; each clue judged by itself; what is
+    impossible is not entered; the first of the deepest grids is the answer."""
     replies = {
-        (): "h1. thumb (certain)\nh2. rurax (high)\nh3. amino (low)\nh4. panic (low)",
+        (): "h1. thumb (high)\nh2. rurax (medium)\nh3. amino (low)\nh4. panic (low)",
         ("h1. thumb",): "v1. trays (high)\nv1. traps (medium)",
         ("h1. thumb", "v1. traps"): "v5. block (high)",
     }
 
     def reply(call: tl.Call) -> str:
-        if call.kind == "value":
-            judged = call.prompt.rpartition("\n\n")[2]
-            wrong = "r u r a x" in judged or "t r a y s" in judged
-            return "h1: sure\nv1: impossible" if wrong else "h1: sure\nv1: maybe"
+        if call.kind == "part":
+            return "impossible" if "r u r a x" in call.prompt or "v1: t r a y s" in call.prompt else "maybe"
+        if call.draw > 4:
+            return "h5. sneak (certain)" if call.draw == 5 and call.at == "0" else "none"
         steps = [line[3:12] for line in call.prompt.split("\n") if "(grid:" in line]
         return replies.get(tuple(steps), "none")
 
     model = Scripted(reply)
     got = run(tl.presets.mini_crossword(), TASK, model)
     assert [node.text[:9] for node in got.tree][1:] == [
-        "h1. thumb", "h2. rurax", "h3. amino", "v1. trays", "v1. traps", "v5. block"
+        "h1. thumb", "h2. rurax", "h5. sneak", "v1. trays", "v1. traps", "v5. block"
     ]  # fmt: skip
     pruned = {node.text[:9]: node.reason for node in got.tree if node.state == "pruned"}
     assert pruned == {"h2. rurax": "prune_below", "v1. trays": "prune_below"}
     assert got.answer == "v5. block (grid: thumb r___l a___o p___c s___k)"
     assert tl.mini_crossword_scores(TASK, got.answer) == pytest.approx((0.3, 13 / 25, 0.0))
     asked = [call for call in model.calls if call.kind == "propose"]
-    assert len(asked) == 5  # the root, and each state that is not impossible
+    assert len(asked) == 5 * 8  # the root, and each state that is not impossible
+    judged = {
+        call.prompt.split("\n")[1][:2] for call in model.calls if (call.at, call.kind) == ("0.0.1.0", "part")
+    }
+    assert judged == {"h1", "v1", "v5", "h2", "h3", "h4", "h5"}
 
 
 def test_the_preset_keeps_to_a_hundred_states() -> None:
     search = tl.presets.mini_crossword()
     assert (search.branch_factor, search.max_depth, search.max_nodes) == (3, 10, 101)
-    assert (search.traversal, search.answer) == (tl.DepthFirst(prune_below=0.5), "leaf")
+    assert (search.traversal, search.answer) == (tl.DepthFirst(prune_below=0.5), "deepest")
+    assert (search.proposal_draws, search.evaluate) == (8, "parts")
+    assert search.max_calls(TASK) == 101 * (8 + 3 * 10)
     got = run(search, TASK, tl.SimMiniCrossword(noise=0, sight=0))
     assert len(got.tree) <= 101
     assert got.stopped == "limit:nodes"

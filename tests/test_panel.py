@@ -135,7 +135,7 @@ def test_controls_are_of_the_fields_types_and_ranges():
     assert kinds["beam_width"] == "IntText"
     assert kinds["merge"] == "Checkbox"
     assert kinds["proposer_prompt"] == "Textarea"
-    assert controls["evaluate"].widget.options == ("value", "vote", "joint", "logprob")
+    assert controls["evaluate"].widget.options == ("value", "parts", "vote", "joint", "logprob")
     assert controls["traversal"].widget.options == tuple(kind.__name__ for kind in TRAVERSALS)
     assert controls["budget"].widget.options == ("none", "Budget")
     assert kinds["temperature"] == "FloatText"
@@ -289,6 +289,18 @@ def test_a_strategy_that_wraps_another_has_its_form_inside():
         run = await run_of(shown)
         assert run.strategy == tl.BestOf(strategy=tl.TreeOfThoughts(beam_width=1), attempts=2)
         assert (await run_by(shown.code)).events == run.events
+
+    opened(used, lab())
+
+
+def test_what_the_domain_has_no_prompt_for_is_not_run():
+    async def used(shown):
+        control(shown, "evaluate").value = "parts"
+        assert "has no most_parts" in said(shown)
+        assert control(shown, "Run").disabled
+        control(shown, "evaluate").value = "value"
+        assert "at most 30 calls" in said(shown)
+        assert not control(shown, "Run").disabled
 
     opened(used, lab())
 

@@ -362,6 +362,22 @@ def test_no_model_call_of_a_log_can_be_taken_for_another_s(logs, name):
         wait(run.replay())
 
 
+@pytest.mark.parametrize("log", [GAME24, CROSSWORD], ids=["game24", "crossword"])
+@pytest.mark.parametrize("unit", ["calls", "tokens", "cost"])
+def test_a_log_has_no_points_and_no_cost_and_says_what_it_lacks(small, log, unit):
+    """Of its calls the evaluations are missing, so a count of what is there would be none of calls."""
+    runs = small(log)
+    lacks = (
+        rf"run {runs[0].id} \(published ToT-.FS.*not made by a strategy.*nor does it say the prompts.*calls"
+    )
+    for asked in (lambda: tl.anytime(runs, unit=unit), lambda: tl.at_cost(runs, 10, unit=unit)):
+        with pytest.raises(LookupError, match=lacks):
+            asked()
+    with pytest.raises(ValueError, match=rf"known '{unit}': 1 of its 1 rows have a grade, and 0 say"):
+        tl.frontier(runs, unit=unit)
+    assert tl.success(runs)["runs"].item() == 1
+
+
 def test_standing_is_what_the_value_prompt_showed():
     assert standing(HAND, [FIRST[0]]) == "3 3 4"
     assert standing(HAND, [*FIRST, "Answer: (1 + 2) * 4 = 12"]) == f"{HAND} | (1 + 2) * 4 = 12"

@@ -62,6 +62,16 @@ def test_the_solver_understands_every_prompt(context: str, structured: bool) -> 
     assert all(game.solvable(task, [*path, step]) for step in steps)
     assert game.read_value(said(game.value_prompt(task, path), "value")) == 1.0
     assert game.read_value(said(game.value_prompt(task, ["h2. rural", WRONG]), "value")) == 0.0
+    parts = game.part_prompts(task, ["h2. rural", WRONG])
+    assert [game.read_part(said(part, "part")) for part in parts] == [
+        0,
+        1,
+        1,
+        1,
+        1,
+        1,
+        0,
+    ]  # h1, and v5 by its p
     assert said(game.judge_prompt(task, path), "judge") == "yes"
     assert said(game.judge_prompt(task, [WRONG]), "judge") == "no"
     assert game.read_vote(said(game.vote_prompt(task, [[WRONG], path]), "vote"), 2) == 1
@@ -114,7 +124,7 @@ def test_it_guesses_at_clues_that_it_does_not_know() -> None:
 
 
 def test_a_search_goes_back_and_solves_some_and_not_others() -> None:
-    lab = tl.Lab("sim/mini_crossword", runs=None, cache=None)
+    lab = tl.Lab(tl.SimMiniCrossword(skill=0.1), runs=None, cache=None)
     known = tl.mini_crossword_tasks(24)
     runs = [wait(lab.run(tl.presets.mini_crossword(), task)) for task in known]
     grades = [tl.mini_crossword_scores(task, run.answer) for task, run in zip(known, runs, strict=True)]

@@ -67,7 +67,8 @@ def test_without_repeats_the_interval_is_wilsons(solved, of, low, high):
 def test_with_repeats_the_interval_covers(rate, alike, tasks, repeats):
     random = np.random.default_rng(5)
     drawn = [correlated(random, rate, alike, tasks, repeats) for _ in range(500)]
-    intervals = [statistics._wilson(shares, tasks * repeats, 0.95) for shares in drawn]
+    sizes, even = np.full(tasks, repeats), np.full(tasks, 1 / tasks)
+    intervals = [statistics.wilson(shares, sizes, even, 0.95) for shares in drawn]
     covered = np.mean([low <= rate <= high for low, high in intervals])
     assert covered > 0.911  # 0.95 less four standard errors of the simulation
     if alike > 0.5 and tasks >= 30:  # as if repeats were samples of their own, it would not
@@ -99,7 +100,7 @@ def test_one_task_however_often_is_one_sample():
 
 def test_tasks_as_different_as_chance_makes_them_count_as_independent_runs():
     drawn = np.repeat([0.0, 0.25, 0.5, 0.75, 1.0], [1, 4, 6, 4, 1])  # exactly binomial, 4 runs a task
-    low, high = statistics._wilson(drawn, 64, 0.95)
+    low, high = statistics.wilson(drawn, np.full(16, 4), np.full(16, 1 / 16), 0.95)
     # Spread 0.0667/16 instead of 0.25/64: 60 runs' worth; less by (t(63)/t(15))², Korn and Graubard.
     assert (low, high) == pytest.approx(proportion_confint(26.37, 52.74, method="wilson"), abs=1e-4)
 
@@ -199,6 +200,33 @@ def test_rows_that_cannot_be_counted_are_named():
         tl.success(df.assign(rate=1), by=["setting", "rate"])
 
 
+def test_a_task_with_many_repeats_lends_none_to_the_others():
+    """Nine tasks once and one 1,000 times are ten samples, however alike the repeats are."""
+    solved = [[True]] * 4 + [[False]] * 5 + [[True, False] * 500]
+    (row,) = tl.success(runs(a=solved)).itertuples()
+    assert (row.runs, row.rate) == (1009, pytest.approx(0.45))
+    low, high = proportion_confint(0.45 * 11.1, 11.1, method="wilson")  # 1 / (9/100 + 1/100,000) at most
+    assert row.low <= low < high <= row.high
+
+
+@pytest.mark.parametrize("alike", [0.0, 0.3, 0.8])
+@pytest.mark.parametrize("tasks", [8, 30])
+def test_so_it_covers_where_tasks_weigh_as_much_as_they_have_runs(alike, tasks):
+    """As the thoughts of a calibration bin do; taken as independent they covered 59 times in 100."""
+    random, covered, naive = np.random.default_rng(7), 0, 0
+    for _ in range(400):
+        sizes = random.geometric(0.25, tasks)
+        weight = 1 / alike - 1 if alike else np.inf
+        skill = random.beta(weight / 2, weight / 2, tasks) if alike else np.full(tasks, 0.5)
+        solved = random.binomial(sizes, skill)
+        low, high = statistics.wilson(solved / sizes, sizes, sizes / sizes.sum(), 0.95)
+        covered += low <= 0.5 <= high
+        low, high = proportion_confint(solved.sum(), sizes.sum(), method="wilson")
+        naive += low <= 0.5 <= high
+    assert covered / 400 > 0.88
+    assert alike < 0.8 or naive / 400 < 0.7
+
+
 # Two settings.
 
 
@@ -270,6 +298,17 @@ def test_so_it_is_where_one_ran_more_often(rate):
         swapped += statistics._p_of_swaps(first - second) <= 0.05
     assert small / 200 < 0.096  # 0.05 and three standard errors of the simulation
     assert small <= swapped
+
+
+def test_how_many_draws_are_held_at_once_changes_nothing(monkeypatch):
+    random = np.random.default_rng(1)
+    df = runs(
+        a=[list(random.random(2) < 0.5) for _ in range(20)],
+        b=[list(random.random(3) < 0.6) for _ in range(20)],
+    )
+    found = tl.compare(df, "a", "b")
+    monkeypatch.setattr(statistics, "_at_once", lambda tasks: 333)
+    assert tl.compare(df, "a", "b") == found
 
 
 def test_dealing_runs_out_anew_is_fishers_exact_test_on_one_task():
@@ -433,6 +472,10 @@ def test_power_is_the_sum_over_all_outcomes(tasks, difference, discordant):
                 share = binom.pmf(won, differ, (discordant + difference) / (2 * discordant))
                 total += binom.pmf(differ, tasks, discordant) * share
     assert statistics._power(tasks, difference, discordant, 0.05) == pytest.approx(total)
+
+
+def test_very_many_tasks_can_be_asked_for():
+    assert tl.tasks_needed(0.001) == pytest.approx(connor(0.001, 0.5), rel=0.001)
 
 
 def test_what_can_be_seen_is_the_other_way_round():

@@ -26,6 +26,7 @@ from tot_lab.core.calls import Call
 from tot_lab.journal import JournalError
 from tot_lab.models.stack import Failure
 from tot_lab.sweeps.sweep import Counts
+from tot_lab.sweeps.tables import csv
 
 TASKS = [
     tl.general(f"How many legs have {k} spiders and a duck?", answer=8 * k + 2, grade="number")
@@ -750,11 +751,25 @@ def test_no_text_breaks_a_file(tmp_path):
     texts = ["a\rb", "a\r\nb", 'q"u,o', "nul\0", "\u2028", "NA", "=1+1", "<script>", "end\\"]
     settings = {f"{text}\ud800": Saying(text=text) for text in texts}
     made = swept(tl.Lab(Scripted(), runs=None), settings, TASKS[0])
-    assert list(pd.read_csv(made.save(tmp_path / "a.csv"), keep_default_na=False).answer) == texts
+    table = pd.read_csv(made.save(tmp_path / "a.csv"), keep_default_na=False)
+    assert list(table.answer.str.removeprefix("'")) == texts
     assert list(pd.read_parquet(made.save(tmp_path / "a.parquet")).answer) == texts
     cursed = swept(tl.Lab(Scripted(), runs=None), Cursing(), TASKS[0])
     assert pd.read_csv(cursed.save(tmp_path / "b.csv")).error[0] == "ValueError: ? <script>"
     assert made.save(tmp_path / "a.tex").read_text(encoding="utf-8").count("\\\\\n") == len(texts) + 1
+
+
+def test_a_text_is_no_formula_in_a_spreadsheet_and_a_number_stays_one(tmp_path):
+    formulas = ["=A1", "+1+cmd|x", "-2+3", "- a list", "@SUM(1)", " =1", "\t=1", "＝1", "'"]
+    plain = ["-5", "+.5e-3", "(1 - 2) = 3", "a=b", "10 - 6 = 4"]
+    settings = {text: Saying(text=text) for text in [*formulas, *plain]}
+    made = swept(tl.Lab(Scripted(), runs=None), settings, TASKS[0])
+    table = pd.read_csv(made.save(tmp_path / "a.csv"), dtype={"answer": "str", "text": "str"})
+    assert list(table["answer"]) == [f"'{text}" for text in formulas] + plain
+    for column in ("setting", "text", "answer"):
+        assert list(table[column].str.removeprefix("'")) == list(made.df()[column])
+    frame = pd.DataFrame({"n": [-1, -2.5], "text": ["-x", None]})
+    assert csv(frame) == "n,text\r\n-1.0,'-x\r\n-2.5,\r\n"
 
 
 def test_a_label_is_no_option_of_latex(tmp_path):

@@ -3,6 +3,7 @@ T = beam search (JeevesAgent), M = the state machine (Jido AI)."""
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -41,6 +42,21 @@ class Words(tl.General):
 
     def value_prompt(self, task, path):
         return f"value of {'/'.join(path)}"
+
+
+class InParts(tl.General):
+    """A state has as many parts as its last step has even digits, and one."""
+
+    kind = "tests/in_parts"
+
+    def part_prompts(self, task, path):
+        return [f"{path[-1]}: {name}" for name in ("all", *(c for c in path[-1][-2:] if c in "02468"))]
+
+    def most_parts(self, task):
+        return 3
+
+
+IN_PARTS = TASK.model_copy(update={"domain": InParts()})
 
 
 def words(given: dict[str, float | str], default: float = 0.5, **settings) -> tl.Run:
@@ -157,7 +173,7 @@ def test_t7_the_root_costs_nothing():
     ("field", "value"),
     [
         *((field, 0) for field in ("branch_factor", "beam_width", "max_depth", "max_nodes", "top_k")),
-        ("evaluation_draws", 0),
+        ("evaluation_draws", 0), ("proposal_draws", 0),
         *((field, 1.1) for field in ("min_score", "solved_threshold", "min_score_improvement")),
         *((field, -1) for field in ("min_depth", "max_parse_retries", "min_score", "solved_threshold")),
         ("convergence_window", 0), ("max_depth", 1001), ("generate", "guess"), ("evaluate", "feel"),
@@ -364,6 +380,112 @@ def test_votes_compare_the_candidates_of_a_round():
     assert [got.tree[f"0.{k}"].raw for k in range(3)] == [0, 2, 1]
 
 
+def proposals(replies: list[str], **settings) -> tuple[tl.Run, Scripted]:
+    """A search of one level whose k-th draw of proposals is given; "gone" fails."""
+
+    def reply(call):
+        if call.kind != "propose":
+            return "score: 0.5"
+        if replies[call.draw] == "gone":
+            raise ConnectionError("gone")
+        return replies[call.draw]
+
+    search = tl.TreeOfThoughts(generate="propose", max_depth=1, beam_width=None, **settings)
+    model = Scripted(reply, latency=shuffled(3))
+    got = run(search, model=model)
+    assert len(model.calls) <= search.max_calls(TASK)
+    return got, model
+
+
+def test_proposals_of_several_draws_are_pooled():
+    replies = ["1. a\n2. b", "1. b\n2. c\n3. c", "1. a\n2. d\n3. e"]
+    got, model = proposals(replies, proposal_draws=3, branch_factor=5)
+    assert [got.tree[id].text for id in got.tree.root.children] == ["a", "b", "c", "c", "d"]
+    assert got.tree["0.3"].reason == "repeats 0.2"  # within one reply, as ever
+    assert sorted(call.draw for call in model.calls if call.kind == "propose") == [0, 1, 2]
+
+
+def test_a_draw_that_fails_or_cannot_be_read_leaves_the_others():
+    replies = ["gone", "", "1. a", "", "1. b"]
+    got, model = proposals(replies, proposal_draws=3, max_parse_retries=2)
+    assert [got.tree[id].text for id in got.tree.root.children] == ["a", "b"]
+    assert sorted(call.draw for call in model.calls if call.kind == "propose") == [0, 1, 2, 3, 4]
+    assert [note["draw"] for note in notes(got, "parse.unreadable")] == [1, 3]
+    assert len(notes(got, "call.failed")) == got.usage.errors == 1
+    none, _ = proposals(["gone"] * 3, proposal_draws=3)
+    assert (none.stopped, len(none.tree)) == ("error", 1)
+
+
+def in_parts(given: dict[str, str], **settings) -> tl.Run:
+    """A search of one step, "step 24", whose parts "all", "2" and "4" get the given replies."""
+
+    def reply(call):
+        if call.kind == "sample":
+            return "step 24"
+        said = given[call.prompt.rpartition(": ")[2]]
+        if said == "gone":
+            raise ConnectionError("gone")
+        return said
+
+    search = tl.TreeOfThoughts(evaluate="parts", branch_factor=1, max_depth=1, **settings)
+    model = Scripted(reply)
+    got = run(search, IN_PARTS, model)
+    assert len(model.calls) == search.max_calls(IN_PARTS) == 1 + 3 * search.evaluation_draws
+    assert all(call.kind == "part" and call.at == "0.0" for call in model.calls[1:])
+    return got
+
+
+def test_each_part_of_a_state_is_judged_by_itself():
+    node = in_parts({"all": "score: 0.9", "2": "score: 0.4", "4": "score: 0.6"}).tree["0.0"]
+    assert (node.score, node.draws, node.by) == (0.4, (0.9, 0.4, 0.6), "parts")
+    often = in_parts({"all": "score: 0.9", "2": "score: 0.4", "4": "no idea"}, evaluation_draws=2)
+    assert often.tree["0.0"].draws == (0.9, 0.4, None)
+
+
+def test_a_part_that_cannot_be_read_is_unread_and_no_number():
+    some = in_parts({"all": "no idea", "2": "gone", "4": "score: 0.6"})
+    assert (some.tree["0.0"].score, some.tree["0.0"].draws) == (0.6, (None, None, 0.6))
+    assert notes(some, "call.failed")[0]["kind"] == "part"
+    nothing = in_parts({"all": "no idea", "2": "gone", "4": "hm"}).tree["0.0"]
+    assert (nothing.unread, nothing.score, nothing.draws) == (True, None, (None, None, None))
+    failed = in_parts(dict.fromkeys(("all", "2", "4"), "gone"))
+    assert (failed.tree["0.0"].state, failed.stopped) == ("failed", "error")
+
+
+def test_equal_parts_are_asked_once_and_a_state_without_parts_is_unread():
+    class Same(InParts):
+        kind = "tests/same_parts"
+
+        def part_prompts(self, task, path):
+            return ["one", "one"] if path[-1] == "a" else []
+
+    model = Scripted(lambda call: "ab"[call.draw] if call.kind == "sample" else "score: 0.3")
+    search = tl.TreeOfThoughts(evaluate="parts", branch_factor=2, max_depth=1)
+    got = run(search, TASK.model_copy(update={"domain": Same()}), model)
+    assert [call.kind for call in model.calls] == ["sample", "sample", "part"]
+    assert (got.tree["0.0"].draws, got.tree["0.1"].unread) == ((0.3,), True)
+
+
+def test_parts_need_a_domain_that_has_them():
+    search, model = tl.TreeOfThoughts(evaluate="parts"), Scripted()
+    for ask in (search.max_calls, lambda task: run(search, task, model)):
+        with pytest.raises(NotImplementedError, match=r"'general' has no .*part_prompts"):
+            ask(TASK)
+    assert model.calls == []
+    with pytest.raises(ValidationError, match=r"evaluator_prompt[\s\S]*each part"):
+        tl.TreeOfThoughts(evaluate="parts", evaluator_prompt="{problem}")
+
+
+def test_the_deepest_thought_answers_whatever_its_score():
+    values = {"a": 0.9, "b": 0.8, "b/a": 0.1, "b/b": 0.6}
+    some = {"traversal": tl.DepthFirst(prune_below=0.7), "branch_factor": 2, "beam_width": None}
+    got = words(values, default=0.9, solved_threshold=None, answer="deepest", **some)
+    assert (got.best.id, got.score) == ("0.0.0", 0.9)
+    dead = words(values | {"a": 0.2}, solved_threshold=None, answer="deepest", **some)
+    assert (dead.best.id, dead.answer, dead.score) == ("0.1.0", "a", 0.1)
+    assert dead.tree["0.1.0"].state == "solution"
+
+
 def test_a_repeated_proposal_is_said_and_not_scored_again():
     model = Scripted(lambda call: "1. same\n2. same\n3. other" if call.kind == "propose" else "score: 0.5")
     got = run(tl.TreeOfThoughts(generate="propose", max_depth=1), model=model)
@@ -547,11 +669,12 @@ def searches(draw):
         max_depth=draw(st.integers(1, 3)),
         max_nodes=draw(st.none() | st.integers(1, 30)),
         generate=draw(st.sampled_from(["sample", "propose"])),
-        evaluate=draw(st.sampled_from(["value", "vote", "joint"])),
+        proposal_draws=draw(st.integers(1, 3)),
+        evaluate=draw(st.sampled_from(["value", "parts", "vote", "joint"])),
         evaluation_draws=draw(st.integers(1, 3)),
         combine=draw(st.sampled_from(["mean", "sum", "vote"])),
         traversal=draw(st.sampled_from(["beam", "depth_first", "best_first", "mcts"])),
-        answer=draw(st.sampled_from(["path", "best", "leaf"])),
+        answer=draw(st.sampled_from(["path", "best", "leaf", "deepest"])),
         min_score=draw(st.sampled_from([0.0, 0.3])),
         solved_threshold=draw(st.sampled_from([None, 0.95, 1.0])),
         convergence_window=draw(st.integers(1, 3)),
@@ -565,6 +688,8 @@ def searches(draw):
 @given(search=searches(), seed=st.integers(0, 10**6), cap=st.none() | st.integers(0, 40))
 def test_every_search_keeps_its_limits_and_its_record(search, seed, cap):
     def reply(call):
+        if call.kind == "part":
+            call = msgspec.structs.replace(call, kind="value")
         roll = dice(call).random() * (1 + seed % 7) % 1
         return f"#{seed % 3}" if roll < 0.05 else answer_to(call)
 
@@ -578,11 +703,11 @@ def test_every_search_keeps_its_limits_and_its_record(search, seed, cap):
     tree_of_thoughts.Tree, original = Kept, tree_of_thoughts.Tree
     try:
         model = Scripted(reply, latency=shuffled(seed, 0.0005))
-        got = run(search, model=model, budget=None if cap is None else tl.Budget(calls=cap))
+        got = run(search, IN_PARTS, model, budget=None if cap is None else tl.Budget(calls=cap))
     finally:
         tree_of_thoughts.Tree = original
     assert tl.Tree.of(got.events) == trees[0]
-    assert len(model.calls) <= min(search.max_calls(TASK), 10**9 if cap is None else cap)
+    assert len(model.calls) <= min(search.max_calls(IN_PARTS), 10**9 if cap is None else cap)
     assert max(node.depth for node in got.tree) <= search.max_depth
     assert len(got.tree) <= (search.max_nodes or 10**9)
     assert all(len(node.children) <= search.branch_factor for node in got.tree)
@@ -594,7 +719,7 @@ def test_every_search_keeps_its_limits_and_its_record(search, seed, cap):
     for event in got.events:
         if isinstance(event, Scored) and all(draw is None for draw in event.draws) and event.draws:
             assert event.score is None
-    again = run(search, model=Scripted(reply), budget=None if cap is None else tl.Budget(calls=cap))
+    again = run(search, IN_PARTS, Scripted(reply), budget=None if cap is None else tl.Budget(calls=cap))
     assert again.events == got.events
     assert json.loads(json.dumps(search.settings())) == search.settings()
 

@@ -48,8 +48,11 @@ def state_machine() -> TreeOfThoughts:
 
 def game24() -> TreeOfThoughts:
     """Game of 24 as in Yao et al. 2023, section 4.1: five thoughts kept a level, each valued three
-    times and the values summed, all four levels searched. The paper uses every proposal of a
-    reply; here 50 are the most (its recorded replies have up to 46)."""
+    times and the values summed, all four levels searched.
+
+    Apart from the paper's code, 50 proposals of a reply are used at most (its recorded replies have up
+    to 46), and none that computes wrongly. A path that comes to 24 is its own answer; there a fourth
+    step writes it down, and is valued. States with the same numbers left are each valued, there once."""
     return TreeOfThoughts(
         branch_factor=50,
         beam_width=5,
@@ -65,22 +68,25 @@ def game24() -> TreeOfThoughts:
 
 
 def mini_crossword() -> TreeOfThoughts:
-    """Mini crosswords as in Yao et al. 2023, section 4.3: depth-first, the most confident words first,
-    three of a state at most (the published code), none entered in which a clue is impossible, 100
-    states in all; the answer is the deepest state, of equals the first.
+    """Mini crosswords as in Yao et al. 2023, section 4.3, and its published code: depth-first, the most
+    confident words first, by their confidence in eight replies together (the section says five), three
+    of a state at most; each clue with two letters judged by itself; no state entered in which one is
+    impossible; 100 states in all. The answer is the deepest, of equals the first, whatever its verdict.
 
-    Apart from the paper, one call proposes words (there five are summed up, in its code eight), one
-    judges all clues of a state (there each has its own), the three of a state are judged together
-    (there when their turn comes), and a state that was found impossible does not answer."""
+    Apart from the paper, the three words of a state are judged together, there each when its turn
+    comes: of a search that comes to 100 states, some are judged early. That is so of seven in ten
+    published searches of GPT-4, by nine states at most, and changes none of their answers. Nor is a
+    word proposed for a clue that its crossings have filled, which there is a state once more."""
     return TreeOfThoughts(
         branch_factor=3,
         beam_width=None,
         max_depth=10,
         max_nodes=101,
         generate="propose",
-        evaluate="value",
+        proposal_draws=8,
+        evaluate="parts",
         traversal=DepthFirst(prune_below=0.5),
-        answer="leaf",
+        answer="deepest",
         solved_threshold=None,
         temperature=0.7,
         max_tokens=1000,
@@ -89,7 +95,9 @@ def mini_crossword() -> TreeOfThoughts:
 
 def creative_writing() -> TreeOfThoughts:
     """Creative writing as in Yao et al. 2023, section 4.2: five plans, five votes for the best; five
-    passages that follow it, five votes. 20 calls."""
+    passages that follow it, five votes. 20 calls, at the temperature of the published script, 1.0.
+
+    Apart from its code, a reply in which there is no plan, or no passage, is no candidate."""
     return TreeOfThoughts(
         branch_factor=5,
         beam_width=1,

@@ -75,7 +75,8 @@ def anytime(runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls
     one amount.
 
     Raises LookupError, by name, for a run with functions of your own that was loaded from a file, and
-    for a search that no strategy made."""
+    for a search that no strategy made, such as a published log: `counterfactual` tells of these what a
+    strategy would have done."""
     import pandas  # noqa: PLC0415
 
     if unit not in get_args(Unit):
@@ -85,6 +86,8 @@ def anytime(runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls
         places = list(places)
         if not places:
             raise ValueError("anytime was given no run")
+        for place in places:
+            _expect_strategy(place.run)
     amounts = _grid(runs if is_sweep(runs) else places, unit) if at is None else _amounts(at, unit)
     rows = [
         (*place[:4], simulated, amount, point)
@@ -156,13 +159,29 @@ def frontier(
     shown[unit] = pandas.array(means, dtype="Float64")
     rates, costs = (shown[name].to_numpy("float64", na_value=float("nan")) for name in ("rate", unit))
     if not (rates == rates).any() or not (costs == costs).any():
-        raise ValueError(f"no setting of the table has both a grade and a known {unit!r}")
+        graded, priced = int(given["correct"].notna().sum()), int(amounts[unit].notna().sum())
+        raise ValueError(
+            f"no setting of the table has both a grade and a known {unit!r}: {graded:,} of its "
+            f"{len(given):,} rows have a grade, and {priced:,} say {unit!r} (a published log says neither "
+            f"calls nor cost)"
+        )
     shown["frontier"] = [
         bool(rate == rate and cost == cost)
         and not ((rates >= rate) & (costs <= cost) & ((rates > rate) | (costs < cost))).any()
         for rate, cost in zip(rates, costs, strict=True)
     ]
     return shown
+
+
+def _expect_strategy(run: Run | None) -> None:
+    """A LookupError for a record that nothing can be asked about."""
+    if run is not None and run.header.strategy.get("kind") in (None, "recorded"):
+        unknown = ", ".join(run.header.unknown)
+        raise LookupError(
+            f"run {run.id} ({run.name}) has no points: its record was not made by a strategy, which alone "
+            f"could tell what it would have answered with less"
+            + (f"; nor does it say the {unknown}" if unknown else "")
+        )
 
 
 # The amounts.

@@ -46,7 +46,7 @@ class Scored(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="sco
     score: 0 to 1, or None when no draw could be read: an unread thought has no number.
     raw: the combined draws in the evaluator's own units, before normalising.
     draws: each draw as it was read, None where it could not be.
-    by: what evaluated it: value, vote, joint, logprob, root, domain, or a function's name.
+    by: what evaluated it: value, parts, vote, joint, logprob, root, domain, or a function's name.
     """
 
     id: str

@@ -83,6 +83,17 @@ class Domain(Part):
         """Asks how promising the last step of `path` is."""
         raise NotImplementedError(f"the domain {self.kind!r} has no value_prompt")
 
+    def part_prompts(self, task: Task, path: Path) -> list[str]:
+        """Asks for a verdict on each part of the state by itself, for `evaluate="parts"`; equal prompts are
+        one part. None at all, and the state is unread."""
+        raise NotImplementedError(f"the domain {self.kind!r} has no part_prompts")
+
+    def most_parts(self, task: Task) -> int:
+        """How many `part_prompts` a state has at most. It bounds the calls; what comes above is refused."""
+        raise NotImplementedError(
+            f"the domain {self.kind!r} has no most_parts: how many part_prompts a state has"
+        )
+
     def judge_prompt(self, task: Task, path: Path) -> str:
         """Asks for a verdict on the last step of `path` in one of `judge_labels` and no other word."""
         raise NotImplementedError(f"the domain {self.kind!r} has no judge_prompt")
@@ -113,9 +124,26 @@ class Domain(Part):
         """The steps in the reply to `propose_prompt`, in order; repeats are kept."""
         return read_list(text)
 
+    def pool_proposals(self, task: Task, path: Path, texts: Sequence[str]) -> list[str]:
+        """The steps in several replies to one `propose_prompt`, in order; here by first mention, without
+        what an earlier reply has. Of a single reply it is `read_proposals`."""
+        pooled: list[str] = []
+        for text in texts:
+            known = set(pooled)
+            pooled += [step for step in self.read_proposals(task, path, text) if step not in known]
+        return pooled
+
     def read_value(self, text: str) -> float | None:
         """One draw of a value, in the domain's own units."""
         return read_label(text, self.value_labels) if self.value_labels else read_score(text)
+
+    def read_part(self, text: str) -> float | None:
+        """One draw of a verdict on a part, in the units of a value."""
+        return self.read_value(text)
+
+    def join_parts(self, scores: Sequence[float]) -> float:
+        """The score 0–1 of a state, by those of its parts that could be read (at least one): the worst."""
+        return min(scores)
 
     def read_judge(self, tokens: Sequence[TokenLogprob]) -> tuple[float, float] | None:
         """The score 0–1 that the log-probabilities of a verdict speak for, among the labels alone, and

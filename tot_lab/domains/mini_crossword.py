@@ -47,6 +47,7 @@ _SPACED = re.compile(r"[A-Za-z](?:[ \t-][A-Za-z]){4}(?![A-Za-z])")
 _COLON = re.compile(r"[:=→]|->")
 _LETTERS = re.compile(r"[^\W\d]+")
 _WORD = re.compile(r"[A-Za-z]+")
+_CLUE = re.compile(r"^([hv][1-5])\. (.+)$", re.MULTILINE)
 _ANSWER = re.compile(r"\banswer[\s*_`]*[:=]", re.IGNORECASE)
 _GRID = re.compile(r"\(grid:([^()]{0,80})\)", re.IGNORECASE)
 _ROW_NAME = re.compile(r"\A[^A-Za-z_]{0,20}h?[ \t]?[1-5][.:)][*_`]{0,2}(?=[ \t])", re.IGNORECASE)
@@ -83,7 +84,8 @@ class MiniCrossword(Domain):
     structured: the model names a clue, a word and its confidence under a JSON schema; otherwise in
         lines of text.
 
-    A state is worth its worst clue, so that one which is impossible to answer gives it 0. `sure`
+    A state is worth its worst clue, so that one which is impossible to answer gives it 0; they are
+    judged in one reply (`value`), or each by itself (`parts`), as the paper does. `sure`
     and `maybe` are worth the same: the paper's search only asks whether a clue is impossible, and
     goes in the order of the proposer's confidence.
 
@@ -122,7 +124,7 @@ class MiniCrossword(Domain):
 
     def value_prompt(self, task: Task, path: Path) -> str:
         grid = _walk(path) or EMPTY
-        judged = [name for name in NAMES if 5 - letters_of(grid, name).count("_") > 1] or NAMES
+        judged = _judged(grid) or NAMES
         return (
             f"{self._position(task, path)}\n\n"
             "Judge whether each of these clues can be answered by a word that has its letters:\n"
@@ -131,6 +133,24 @@ class MiniCrossword(Domain):
             "you know a word that answers it and has its letters, maybe if there could be one, impossible "
             "if there is none. A line looks like this: v0: maybe"
         )
+
+    def part_prompts(self, task: Task, path: Path) -> list[str]:
+        """One for each clue of which two letters are known, as in the published code. It shows that clue
+        alone, so that equal letters ask the same call wherever they come up."""
+        grid = _walk(path) or EMPTY
+        clues = dict.fromkeys(NAMES, "") | dict(_CLUE.findall(task.question))
+        known = f"\n\nWhat is known so far:\n{task.context}" if task.context else ""
+        return [
+            f"A clue of a crossword, whose word has 5 letters:\n{name}. {clues[name]}{known}\n\n"
+            f"Letters so far:\n{_patterns(grid, [name])}\n"
+            "Judge whether this clue can be answered by a word that has its letters. Think of words for it, "
+            "in brief. The last line is one word alone: sure if you know a word that answers it and has its "
+            "letters, maybe if there could be one, impossible if there is none."
+            for name in _judged(grid)
+        ]
+
+    def most_parts(self, task: Task) -> int:
+        return len(NAMES)
 
     def judge_prompt(self, task: Task, path: Path) -> str:
         return (
@@ -201,9 +221,13 @@ class MiniCrossword(Domain):
     def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
         """The possible steps in a reply, each in its exact form and once, the most confident first; of
         equals the one named first. A step without a confidence comes last."""
+        return self.pool_proposals(task, path, [text])
+
+    def pool_proposals(self, task: Task, path: Path, texts: Sequence[str]) -> list[str]:
+        """The same of several replies: a word is as sure as all that name it are together."""
         grid = _walk(path)
         sure: dict[str, float] = {}
-        for fill in _fills_in(text):
+        for fill in (fill for text in texts for fill in _fills_in(text)):
             if grid is not None and _fault(grid, fill) is None:
                 step = fill_line(grid, fill.name, fill.word)
                 sure[step] = sure.get(step, 0.0) + fill.confidence
@@ -233,6 +257,10 @@ class MiniCrossword(Domain):
         if not verdicts:
             return read_label(text, self.value_labels)
         return min(read) if len(read) == len(verdicts) or 0.0 in read else None
+
+    def read_part(self, text: str) -> float | None:
+        """What a clue is worth, by the last line that names a verdict."""
+        return read_label(text, self.value_labels)
 
     def read_answer(self, task: Task, text: str) -> str | None:
         """The five words across, after the last `Answer:` that begins a line, or else of the last five
@@ -354,6 +382,11 @@ def rows_of(grid: str | None) -> str | None:
 def _patterns(grid: str, names: Sequence[str]) -> str:
     # Letters stand apart, so that a model's tokens do not hide them.
     return "\n".join(f"{name}: {' '.join(letters_of(grid, name))}" for name in names)
+
+
+def _judged(grid: str) -> list[str]:
+    """The clues that have letters enough to be judged by."""
+    return [name for name in NAMES if letters_of(grid, name).count("_") < 4]
 
 
 def _open(grid: str) -> list[str]:

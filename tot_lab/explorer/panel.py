@@ -177,12 +177,12 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._budget.settle()
         try:
             strategy, task, budget = self._chosen()
-        except Mistake as mistake:
+            most = _most_calls(strategy, task, budget)
+        except (Mistake, NotImplementedError) as mistake:  # the latter of a domain that lacks a prompt
             self._most.value = red(f"to correct: {mistake}")
             self._code.code = f"# To correct first: {mistake}"
             self._start.disabled = True
             return
-        most = _most_calls(strategy, task, budget)
         self._most.value = "no bound on its calls" if most is None else f"at most {_large(most)} calls"
         self._code.code = cell(self._lab, strategy, task, budget, self._tasks.place)
         self._start.disabled = self._following is not None

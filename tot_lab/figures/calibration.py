@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tot_lab.analysis.judging import BINS, EvaluatorDiagnosis, bins_of, judge_evaluator, shown
+from tot_lab.analysis.judging import BINS, EvaluatorDiagnosis, bins_of, judge_evaluator, with_interval
 from tot_lab.figures.points import IDS, runs_named
 from tot_lab.figures.theme import KINDS, empty, ground, headed, legend_at, template
 
@@ -23,9 +23,9 @@ _Numbers = NDArray[np.float64]
 
 class CalibrationInfo(NamedTuple):
     """Per bin of the score, equally wide: its ends, how many labelled thoughts it holds and how many of
-    them were solvable, their mean score, the share solvable with its 95% Wilson interval (nan in an empty
-    bin), and the runs they are of, as `run_id node`, the first 100. The rest as in `EvaluatorDiagnosis`;
-    unlabelled: thoughts with a score that nobody can label."""
+    them were solvable, their mean score, the share solvable with its 95% interval (nan in an empty bin), and
+    the runs they are of, as `run_id node`, the first 100. The rest as in `EvaluatorDiagnosis`; intervals: low
+    and high of a measure; unlabelled: thoughts with a score that nobody can label."""
 
     low: _Numbers
     high: _Numbers
@@ -38,6 +38,7 @@ class CalibrationInfo(NamedTuple):
     run_ids: list[list[str]]
     nodes: list[list[str]]
     measures: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
     unlabelled: int
     runs: int
     simulated: bool
@@ -65,6 +66,7 @@ def calibration_info(runs: Any, bins: int = BINS) -> CalibrationInfo:
         [list(some["run_id"].drop_duplicates().iloc[:IDS]) for some in inside],
         [[f"{row.run_id} {row.node}" for row in some.iloc[:IDS].itertuples()] for some in inside],
         {str(name): float(value) for name, value in found.measures.items()},
+        {str(name): (float(low), float(high)) for name, low, high in found.intervals.itertuples()},
         int(found.thoughts["score"].notna().sum()) - len(known),
         len(found.runs),
         found.simulated,
@@ -72,8 +74,8 @@ def calibration_info(runs: Any, bins: int = BINS) -> CalibrationInfo:
 
 
 def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool = False) -> go.Figure:
-    """The share of thoughts that could lead to a right answer against the score they got, with 95% Wilson
-    intervals; on the diagonal a score is what it says. Below, how many thoughts got such a score.
+    """The share of thoughts that could lead to a right answer against the score they got, with 95%
+    intervals over tasks; on the diagonal a score is what it says. Below, how many thoughts got such a score.
 
     runs: what `tl.judge_evaluator` gives or takes. bins: of the score, equally wide. However many the
         thoughts, a bin is one point. dark: for a dark page.
@@ -140,12 +142,13 @@ def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool = False) -> go.F
     if not held:
         empty(figure, "no judged thought has a label: nothing knows what is solvable")
     m = info.measures
+    said = {name: with_interval(m[name], *ends) for name, ends in info.intervals.items()}
     lines = [
         f"{info.runs:,} runs  ·  {info.thoughts.sum():,} labelled thoughts"
         + (f", {info.unlabelled:,} more that nobody can label" if info.unlabelled else "")
         + (f"  ·  {m['unread']:.0%} unread" if m["unread"] > 0 else ""),
-        f"AUC {shown(m['auc'])}  ·  calibration error {shown(m['calibration_error'])}"
-        f"  ·  Brier score {shown(m['brier'])}",
+        f"AUC {said['auc']}  ·  calibration error {said['calibration_error']}"
+        f"  ·  Brier score {said['brier']}",
     ]
     title, top = headed(["Calibration of the evaluator"], lines, info.simulated, dark)
     figure.update_layout(

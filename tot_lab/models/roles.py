@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 ROLES = {
     "propose": ("propose", "sample"),
-    "evaluate": ("value", "vote", "joint", "logprob", "judge"),
+    "evaluate": ("value", "part", "vote", "joint", "logprob", "judge"),
     "critique": ("critique",),
     "route": ("route",),
     "answer": ("answer",),

@@ -32,6 +32,7 @@ from tot_lab.models.simulated import JUDGING, Share, Simulated
 _KINDS = (  # what tells the prompts apart, by their closing words
     ("none", re.compile(r"the grid is full", re.I)),
     *JUDGING,
+    ("part", re.compile(r"whether this clue\b", re.I)),
     ("value", re.compile(r"\bsure\b.*\bimpossible\b", re.I | re.S)),
     ("propose", re.compile(r"find words for the clues", re.I)),
     ("sample", re.compile(r"find the word for one clue", re.I)),
@@ -67,7 +68,8 @@ class SimMiniCrossword(Simulated):
 
     skill: 0–1, the chance that it thinks of the right word for a clue without letters; each letter
         that is there makes up for a fifth of what is lacking. A word that does not fit them never
-        comes to its mind, and in place of the right word it may write another.
+        comes to its mind, and in place of the right word it may write another. Each reply errs by
+        itself, where a real model repeats its mistakes: several together know far more than one.
     sight: 0–1, the chance that it finds a clue impossible when its letters rule the right word out.
     noise: 0–1, the chance that it finds a clue impossible when they do not.
     garble: 0–1, the share of replies that cannot be read.
@@ -85,7 +87,9 @@ class SimMiniCrossword(Simulated):
     def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
         prompt = call.prompt
         clues = dict(reversed(_CLUE.findall(prompt)))  # the first of each counts
-        seen = _seen(prompt) if len(clues) == len(NAMES) else _Seen("")
+        seen = _seen(prompt)
+        if not clues.keys() >= (seen.letters.keys() if seen.kind == "part" else set(NAMES)):
+            seen = _Seen("")
         if seen.kind == "judge" and call.logprobs:
             return [self._verdict(clues, seen.letters, random)]
         if seen.kind == "":
@@ -96,7 +100,7 @@ class SimMiniCrossword(Simulated):
         if seen.kind in ("sample", "propose"):
             words = self._words(clues, seen.letters, random)
             text = _shown(words[:1] if seen.kind == "sample" else words, seen.kind, call)
-        elif seen.kind == "value":
+        elif seen.kind in ("value", "part"):
             judged = [
                 f"{name}: {self._judged(clues[name], there, random)}" for name, there in seen.letters.items()
             ]
@@ -212,7 +216,7 @@ def _read(kind: str, prompt: str, last: str) -> _Seen:
         return _Seen(kind, candidates=tuple({} if grid is None else _letters(grid) for grid in grids))
     if kind in ("none", "answer"):
         return _Seen(kind)
-    shown = last if kind == "value" else prompt.rpartition("Letters so far:")[2]
+    shown = last if kind in ("value", "part") else prompt.rpartition("Letters so far:")[2]
     letters = _stated(shown)
     return _Seen(kind, letters) if letters else _Seen("")
 

@@ -97,6 +97,9 @@ class _After(Domain):
     def value_prompt(self, task: Task, path: Path) -> str:
         return self.domain.value_prompt(task, self._whole(path))
 
+    def part_prompts(self, task: Task, path: Path) -> list[str]:
+        return self.domain.part_prompts(task, self._whole(path))
+
     def judge_prompt(self, task: Task, path: Path) -> str:
         return self.domain.judge_prompt(task, self._whole(path))
 
@@ -120,6 +123,9 @@ class _After(Domain):
 
     def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
         return self.domain.read_proposals(task, self._whole(path), text)
+
+    def pool_proposals(self, task: Task, path: Path, texts: Sequence[str]) -> list[str]:
+        return self.domain.pool_proposals(task, self._whole(path), texts)
 
     def assess(self, task: Task, path: Path) -> float | None:
         return self.domain.assess(task, self._whole(path))
@@ -147,6 +153,15 @@ class _After(Domain):
 
     def read_value(self, text: str) -> float | None:
         return self.domain.read_value(text)
+
+    def most_parts(self, task: Task) -> int:
+        return self.domain.most_parts(task)
+
+    def read_part(self, text: str) -> float | None:
+        return self.domain.read_part(text)
+
+    def join_parts(self, scores: Sequence[float]) -> float:
+        return self.domain.join_parts(scores)
 
     def read_judge(self, tokens: Sequence[TokenLogprob]) -> tuple[float, float] | None:
         return self.domain.read_judge(tokens)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.parts import UserFunction
@@ -39,7 +39,8 @@ class Expansion(Prompting):
     kind = ""
     branch_factor: Count = 3
     generate: Literal["sample", "propose"] = "sample"
-    evaluate: Literal["value", "vote", "joint", "logprob"] | UserFunction = "value"
+    proposal_draws: Count = 1
+    evaluate: Literal["value", "parts", "vote", "joint", "logprob"] | UserFunction = "value"
     evaluation_draws: Count = 1
     combine: Literal["mean", "sum", "vote"] = "mean"
     max_parse_retries: Annotated[int, Field(ge=0)] = 0
@@ -54,26 +55,34 @@ class Expansion(Prompting):
             raise ValueError("the template must contain {problem}")
         return template
 
+    @field_validator("evaluator_prompt")
+    @classmethod
+    def _has_a_use(cls, template: str | None, info: ValidationInfo) -> str | None:
+        if template is not None and info.data.get("evaluate") == "parts":
+            raise ValueError('evaluate="parts" has a prompt for each part, which the domain alone knows')
+        return template
+
     # How many calls it can take.
 
     @property
     def calls_per_evaluation(self) -> int:
-        """Calls of one thought's `value`, one parent's `joint` or one round's `vote`, at most."""
+        """Calls of one thought's `value` or of one of its parts, one parent's `joint` or one round's
+        `vote`, at most."""
         return self.evaluation_draws + self.max_parse_retries
 
-    @property
-    def calls_per_thought(self) -> int:
+    def calls_per_thought(self, task: Task) -> int:
         """Calls that score one thought by itself, at most."""
         if self.evaluate == "logprob":
             return 1
+        if self.evaluate == "parts":
+            return task.domain.most_parts(task) * self.calls_per_evaluation
         return self.calls_per_evaluation if self.evaluate == "value" else 0
 
-    @property
-    def calls_per_expansion(self) -> int:
+    def calls_per_expansion(self, task: Task) -> int:
         """Calls of `expand`, at most."""
-        asked = 1 if self.generate == "propose" else self.branch_factor
+        asked = self.proposal_draws if self.generate == "propose" else self.branch_factor
         joint = self.calls_per_evaluation if self.evaluate == "joint" else 0
-        return asked + self.max_parse_retries + self.branch_factor * self.calls_per_thought + joint
+        return asked + self.max_parse_retries + self.branch_factor * self.calls_per_thought(task) + joint
 
     # Thoughts.
 
@@ -88,22 +97,31 @@ class Expansion(Prompting):
     def _propose(self, task: Task, path: Path, parent: str, count: int) -> Thinking[list[Event]]:
         prompt = self._fill(self.proposer_prompt, task, path, count=count)
         prompt = prompt or task.domain.propose_prompt(task, path, count)
-        texts: list[str] = []
-        for draw in range(1 + self.max_parse_retries):
-            reply = yield from ask(self._call(task, path, parent, "propose", prompt, draw))
+
+        def asked(draw: int) -> Thinking[Reply]:
+            return ask(self._call(task, path, parent, "propose", prompt, draw))
+
+        failed: list[Event] = []
+        read: list[tuple[str, list[str]]] = []
+        replies = yield from self._all([asked(draw) for draw in range(self.proposal_draws)], at_most=1)
+        for draw, reply in enumerate(replies):  # a retry adds to them
             if reply.error is not None:
-                return (yield from said(_no_reply(parent, "propose", reply)))
-            texts = task.domain.read_proposals(task, path, reply.text)[:count]
-            if texts:
-                break
-            yield _unreadable(parent, "propose", draw)
+                failed += yield from said(_no_reply(parent, "propose", reply.error))
+            elif steps := task.domain.read_proposals(task, path, reply.text):
+                read.append((reply.text, steps))
+            else:
+                yield _unreadable(parent, "propose", draw)
+                if len(replies) < self.proposal_draws + self.max_parse_retries:
+                    replies.append((yield from asked(len(replies))))
+        # The pool of one reply is what was read in it already.
+        texts = read[0][1] if len(read) == 1 else task.domain.pool_proposals(task, path, [t for t, _ in read])
         first: dict[str, int] = {}
         children = [
             self._child(task, path, parent, k, text, repeats=first.setdefault(text, k))
-            for k, text in enumerate(texts)
+            for k, text in enumerate(texts[:count])
         ]
-        grown = yield from self._all(children, at_most=self.calls_per_thought)
-        return [event for events in grown for event in events]
+        grown = yield from self._all(children, at_most=self.calls_per_thought(task))
+        return failed + [event for events in grown for event in events]
 
     def _sample(self, task: Task, path: Path, parent: str, count: int) -> Thinking[list[Event]]:
         prompt = self._fill(self.proposer_prompt, task, path, count=1)
@@ -112,14 +130,14 @@ class Expansion(Prompting):
         def sampled(k: int, draw: int) -> Thinking[list[Event] | None]:
             reply = yield from ask(self._call(task, path, parent, "sample", prompt, draw))
             if reply.error is not None:
-                return (yield from said(_no_reply(parent, "sample", reply)))
+                return (yield from said(_no_reply(parent, "sample", reply.error)))
             text = task.domain.read_sample(task, path, reply.text)
             if text is None:
                 yield _unreadable(parent, "sample", draw)
                 return None
             return (yield from self._child(task, path, parent, k, text, repeats=k))
 
-        at_most = 1 + self.calls_per_thought
+        at_most = 1 + self.calls_per_thought(task)
         grown = yield from self._all([sampled(k, draw=k) for k in range(count)], at_most=at_most)
         for draw in range(count, count + self.max_parse_retries):
             if None not in grown:
@@ -151,12 +169,33 @@ class Expansion(Prompting):
             return (yield from said(Scored(id, score, score, by=self.evaluate.name)))
         if self.evaluate == "logprob":
             return (yield from self._judge(task, path, id))
+        if self.evaluate == "parts":
+            return (yield from self._by_parts(task, path, id))
         if self.evaluate != "value":
             return []  # by its siblings or its round
         prompt = self._fill(self.evaluator_prompt, task, path[:-1], candidate=path[-1])
         prompt = prompt or task.domain.value_prompt(task, path)
         draws, error = yield from self._draws(task, path, id, "value", prompt, task.domain.read_value)
         return (yield from said(self._combined(task, id, "value", draws, error)))
+
+    def _by_parts(self, task: Task, path: Path, id: str) -> Thinking[list[Event]]:
+        """One score out of verdicts on the parts of the state, each 0 to 1. One that could not be read is
+        unread, and the others count."""
+        prompts = dict.fromkeys(task.domain.part_prompts(task, path))
+        told = yield from self._all(
+            [self._draws(task, path, id, "part", prompt, task.domain.read_part) for prompt in prompts],
+            at_most=self.calls_per_evaluation,
+        )
+        errors = [error for _, error in told if error is not None]
+        if errors and len(errors) == len(told):
+            return (yield from said(_failed(id, errors[0])))
+        events: list[Event] = []
+        for error in errors:
+            events += yield from said(_no_reply(id, "part", error))
+        parts = tuple(self._worth(draws, task.domain.value_top)[0] for draws, _ in told)
+        read = [part for part in parts if part is not None]
+        score = task.domain.join_parts(read) if read else None
+        return events + (yield from said(Scored(id, score, score, parts, "parts")))
 
     def _judge(self, task: Task, path: Path, id: str) -> Thinking[list[Event]]:
         """One score out of the probabilities of the labels that a reply may begin with: the mean of all
@@ -246,21 +285,25 @@ class Expansion(Prompting):
     def _combined(
         self, task: Task, id: str, by: str, draws: Sequence[float | None], error: str | None
     ) -> Event:
-        """One score of several draws; `raw` in the evaluator's units, `score` as its share of the
-        most it could be, so that a sum lacks what its unread draws would have brought."""
+        """One score of several draws."""
         if error is not None:
             return _failed(id, error)
+        score, raw = self._worth(draws, task.domain.value_top if by == "value" else 1.0)
+        return Scored(id, score, raw, tuple(draws), by)
+
+    def _worth(self, draws: Sequence[float | None], top: float) -> tuple[float | None, float | None]:
+        """Several draws as one: its share of the most it could be, so that a sum lacks what its unread
+        draws would have brought; and in the evaluator's own units, of which a draw has at most `top`."""
         read = [draw for draw in draws if draw is not None]
         if not read:
-            return Scored(id, None, None, tuple(draws), by)
-        top = task.domain.value_top if by == "value" else 1.0
+            return None, None
         if self.combine == "mean":
             raw = sum(read) / len(read)
         elif self.combine == "sum":
             raw, top = sum(read), top * len(draws)
         else:
             raw = Counter(read).most_common(1)[0][0]
-        return Scored(id, min(raw / top, 1.0), raw, tuple(draws), by)
+        return min(raw / top, 1.0), raw
 
     # Prompts and branches.
 
@@ -293,8 +336,8 @@ def error_in(event: Event) -> str | None:
     return None
 
 
-def _no_reply(at: str, kind: str, reply: Reply) -> Note:
-    return Note("call.failed", at, {"kind": kind, "error": reply.error})
+def _no_reply(at: str, kind: str, error: str) -> Note:
+    return Note("call.failed", at, {"kind": kind, "error": error})
 
 
 def _unreadable(at: str, kind: str, draw: int) -> Note:

@@ -1,11 +1,11 @@
 """Tree of Thoughts (Yao et al. 2023, arXiv:2305.10601), its axes kept apart.
 
     grow    every chosen thought gets children,   generate = sample | propose
-            and each child a score:               evaluate = value | vote | joint | a function
+            and each child a score:               evaluate = value | parts | vote | joint | a function
     settle  what may go on is decided:            min_score, merge
     pick    which thoughts to expand next:        traversal, beam_width
     stop    solved, a cap, converged, or nothing left
-    answer  the best thought:                     answer = path | best | leaf
+    answer  the best thought:                     answer = path | best | leaf | deepest
 
 Rule: children of different parents never wait for each other (`expansion.py`); everything that
 compares thoughts happens after the join, in order.
@@ -37,16 +37,18 @@ class TreeOfThoughts(Expansion):
     max_depth: steps of a path, 1–1,000. max_nodes: thoughts in all, the root included.
     generate: `sample` (one step a call, `branch_factor` draws of one prompt) or `propose` (one
         call lists several).
-    evaluate: `value` (each thought alone, `evaluation_draws` times), `vote` (the candidates of a
-        round against each other), `joint` (all siblings in one call), `logprob` (from a
-        single token: how probable a yes is against a no; for models that report log-probabilities),
-        or a function `(task, path) -> score 0–1, or None`.
+    evaluate: `value` (each thought alone, `evaluation_draws` times), `parts` (each part of its state
+        alone, for a domain that has parts), `vote` (the candidates of a round against each other),
+        `joint` (all siblings in one call), `logprob` (from a single token: how probable a yes is
+        against a no; for models that report log-probabilities), or a function
+        `(task, path) -> score 0–1, or None`.
     combine: how draws become one number: `mean`, `sum` (Yao et al., Game of 24) or `vote` (the
         most frequent; of equals the first drawn).
     traversal: `beam`, `depth_first`, `best_first`, `mcts`, one of their values, or your own
         (`@tl.traversal`).
-    answer: the best thought whose path holds an answer (`path`), the best anywhere (`best`), or
-        the best leaf (`leaf`); of equals the first proposed, for `leaf` the deeper.
+    answer: the best thought whose path holds an answer (`path`), the best anywhere (`best`), the
+        best leaf (`leaf`), or the deepest, whatever its score (`deepest`); of equals the first proposed,
+        for `leaf` the deeper.
     min_score: a thought scored below is dropped. solved_threshold: the search stops when a kept
         thought reaches it at `min_depth` or deeper, unless its domain says that its path is
         incomplete; None = never.
@@ -54,6 +56,7 @@ class TreeOfThoughts(Expansion):
         rounds has risen by less; a window of 1 turns it off.
     merge: thoughts that reach the same state, in the domain's words, are linked and expanded once.
     top_k: how many leaves the answer ranks. parallel: False asks one call after another.
+    proposal_draws: draws of the `propose` prompt; what they propose is pooled, in the domain's way.
     max_parse_retries: new draws for replies that cannot be read, per thought.
     proposer_prompt, evaluator_prompt: templates that replace the domain's own. `{problem}`,
         `{steps}` and `{count}` are filled in, for the evaluator `{candidate}` too, and for vote
@@ -68,7 +71,7 @@ class TreeOfThoughts(Expansion):
     max_depth: Annotated[int, Field(ge=1, le=1000)] = 3
     max_nodes: Count | None = None
     traversal: Traversal = Beam()
-    answer: Literal["path", "best", "leaf"] = "path"
+    answer: Literal["path", "best", "leaf", "deepest"] = "path"
     min_score: Unit = 0.0
     solved_threshold: Unit | None = 1.0
     min_depth: Annotated[int, Field(ge=0)] = 0
@@ -89,7 +92,7 @@ class TreeOfThoughts(Expansion):
         if self.max_nodes is not None:
             expansions = min(expansions, self.max_nodes)
         voting = self.calls_per_evaluation if self.evaluate == "vote" else 0
-        return expansions * self.calls_per_expansion + min(rounds, expansions) * voting
+        return expansions * self.calls_per_expansion(task) + min(rounds, expansions) * voting
 
     def _search(self, task: Task, at: str) -> Thinking[Answer]:
         tree = Tree()
@@ -174,7 +177,7 @@ class TreeOfThoughts(Expansion):
                 id = waiting.popleft()
                 branches.append(self.expand(task, tree.texts(id), id, count))
             grown = yield from every(
-                branches, at_most=self.calls_per_expansion, at_once=None if self.parallel else 1
+                branches, at_most=self.calls_per_expansion(task), at_once=None if self.parallel else 1
             )
             for events in grown:
                 take(events)
@@ -256,9 +259,10 @@ class TreeOfThoughts(Expansion):
         sound = [node for node in thoughts if node.state not in ("failed", "duplicate")]
         leaves = [node for node in sound if not node.children]
         leaves.sort(key=lambda node: (-node.rank, -node.depth, id_key(node.id)))
-        by_score = sorted(sound, key=lambda node: -node.rank)
+        deepest = self.answer == "deepest"
+        in_order = sorted(sound, key=lambda node: -(node.depth if deepest else node.rank))
         text, winner = "", None
-        for node in leaves if self.answer == "leaf" else by_score:
+        for node in leaves if self.answer == "leaf" else in_order:
             held = task.domain.answer(task, tree.texts(node.id))
             if held is not None or self.answer != "path":
                 text, winner = node.text if held is None else held, node

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import platform
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -318,9 +319,9 @@ def save(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
 
     .parquet: `df()`, and where it comes from in the schema's metadata (`pandas.read_parquet(path).attrs`);
     needs pyarrow. .csv: `df()`, and where it comes from in a file beside it (`NAME.csv.json`), since
-    CSV has no comments; a text stands as it is, so a spreadsheet takes an answer `=1+1` for a formula.
-    .tex: one line a setting, as a table in the manner of booktabs, and where it
-    comes from in comments above."""
+    CSV has no comments. A text that a spreadsheet would carry out as a formula has a `'` in front, and
+    so has one that begins with it: `text.str.removeprefix("'")` is what it was. .tex: one line
+    a setting, as a table in the manner of booktabs, and where it comes from in comments above."""
     target, told = Path(path), provenance(sweep)
     if target.suffix == ".parquet":
         frame = df(sweep)
@@ -330,12 +331,35 @@ def save(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
         return write_whole(target, file.getvalue())
     if target.suffix == ".csv":
         write_whole(target.with_name(f"{target.name}.json"), json.dumps(told, indent=1).encode())
-        # CRLF, as RFC 4180 has it: then a text with either of the two is quoted.
-        return write_whole(target, df(sweep).to_csv(index=False, lineterminator="\r\n").encode())
+        return write_whole(target, csv(df(sweep)).encode())
     if target.suffix == ".tex":
         above = "".join(f"% {line}\n" for line in json.dumps(told, indent=1).splitlines())
         return write_whole(target, (above + latex(sweep)).encode())
     raise ValueError(f"{target}: a sweep is saved as .parquet, .csv or .tex")
+
+
+def csv(frame: pandas.DataFrame) -> str:
+    """A frame as CSV in which no text is carried out as a formula: texts are a model's, so anyone's."""
+    texts = frame.select_dtypes(["string", "category", "object"])
+    safe = frame.assign(
+        **{
+            str(name): column.astype(object).map(_no_formula, na_action="ignore")
+            for name, column in texts.items()
+        }
+    )
+    # CRLF, as RFC 4180 has it: then a text with either of the two is quoted.
+    return safe.to_csv(index=False, lineterminator="\r\n")
+
+
+_FORMULA = re.compile(r"['\t\r\n]|\s*[=+\-@＝＋－＠]")  # as OWASP lists them, the wide forms too
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def _no_formula(value: Any) -> Any:
+    """A text as a spreadsheet may have it; a number stays one, in words too."""
+    if not isinstance(value, str) or not _FORMULA.match(value) or _NUMBER.fullmatch(value):
+        return value
+    return f"'{value}"
 
 
 def latex(sweep: Sweep) -> str:

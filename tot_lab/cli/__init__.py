@@ -1,0 +1,61 @@
+"""`tot-lab`: what can be had from a shell.
+
+    demo.py      demo, notebooks         what a newcomer begins with
+    searches.py  run, sweep              one search, and many
+    runs.py      replay, show, export    runs that are there
+    caring.py    cache, model            what is kept on this machine
+    words.py     NAME FIELD=VALUE        how strategies, models, tasks and budgets are named
+
+Rule: a command does one thing a person wants, says where it put what it made, and overwrites
+nothing but its own report. The exit code is 2 when what was named is of no use, 1 when
+something else went wrong, 130 after Ctrl-C. What goes wrong is told in one line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from tot_lab.cli import caring, demo, runs, searches
+from tot_lab.cli.words import Unusable
+from tot_lab.models import CacheError
+from tot_lab.version import __version__
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that `argv` (default: the shell's words) names; returns the exit code."""
+    parser = _Parser(prog="tot-lab", description="Study how language models reason by search.")
+    parser.add_argument("--version", action="version", version=f"tot-lab {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for family in (demo, searches, runs, caring):
+        family.add(commands)
+    asked = parser.parse_args(argv)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn  # type: ignore[assignment]
+            return int(asked.carry_out(asked) or 0)
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        print("\ninterrupted; what was finished is kept", file=sys.stderr)
+        return 130
+    except (OSError, ValueError, CacheError, ImportError) as error:
+        said = str(error)
+        if isinstance(error, OSError) and error.filename:  # without the system's number
+            said = f"{error.filename2 or error.filename}: {error.strerror}"
+        print(f"tot-lab: {said}", file=sys.stderr)
+        return 2 if isinstance(error, Unusable) else 1
+
+
+def _warn(message: Warning | str, *_: Any) -> None:
+    print(f"tot-lab: {message}", file=sys.stderr)
