@@ -512,6 +512,18 @@ def test_a_cancelled_search_answers_with_what_it_has():
     assert lab.last.best is not None
 
 
+def test_a_strategy_that_asks_nothing_for_ever_leaves_room_for_others_and_can_be_cancelled(tmp_path):
+    def talk(at):
+        while True:
+            yield Note("talk", at, {})
+
+    lab = tl.Lab(Scripted(), runs=tmp_path)
+    with within_seconds(20):
+        wait(cancelled_after(0.1, saying(talk), lab))
+    assert lab.last.stopped == "cancelled"
+    assert tl.load(lab.last.path).events == lab.last.events
+
+
 @pytest.mark.parametrize("budget", [{"calls": 6}, {"output_tokens": 20}, {"seconds": 5}], ids=str)
 def test_cancelling_under_a_budget_leaves_a_valid_run(budget):
     for k in range(4):

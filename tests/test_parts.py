@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 import tot_lab as tl
-from tot_lab.core.parts import _REGISTRY, Part, UserFunction, needs_functions, part_of
+from tot_lab.core.parts import REGISTRY, Part, UserFunction, needs_functions, part_of
 from tot_lab.domains import DOMAINS
 from tot_lab.models import MODELS
 from tot_lab.strategies import STRATEGIES, TRAVERSALS, FunctionTraversal
@@ -41,10 +41,10 @@ MADE += [
 @pytest.fixture
 def kinds():
     """Lets a test register kinds of its own, and forgets them."""
-    before = dict(_REGISTRY)
+    before = dict(REGISTRY)
     yield
-    _REGISTRY.clear()
-    _REGISTRY.update(before)
+    REGISTRY.clear()
+    REGISTRY.update(before)
 
 
 @pytest.mark.parametrize("part", MADE, ids=lambda part: part.kind)
@@ -67,7 +67,7 @@ def test_nested_parts_are_written_whole():
 def test_kinds_are_distinct():
     kinds = [part.kind for part in (*STRATEGIES, *TRAVERSALS, *DOMAINS, *MODELS)]
     assert len(set(kinds)) == len(kinds)
-    assert all(_REGISTRY[kind.kind] is kind for kind in (*STRATEGIES, *TRAVERSALS, *DOMAINS, *MODELS))
+    assert all(REGISTRY[kind.kind] is kind for kind in (*STRATEGIES, *TRAVERSALS, *DOMAINS, *MODELS))
 
 
 @pytest.mark.parametrize("part", MADE, ids=lambda part: part.kind)
@@ -143,9 +143,9 @@ def test_bases_are_no_kinds(kinds):
     class Base(Part):
         kind: ClassVar[str] = ""
 
-    assert "hidden" not in _REGISTRY
-    assert "_hidden" not in _REGISTRY
-    assert "" not in _REGISTRY
+    assert "hidden" not in REGISTRY
+    assert "_hidden" not in REGISTRY
+    assert "" not in REGISTRY
 
 
 def test_a_kind_without_settings_may_be_given_by_name():

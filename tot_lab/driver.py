@@ -38,6 +38,9 @@ DEEPEST = 1000
 PATIENCE = 100
 """Refusals in a row after which a strategy that goes on asking is closed."""
 
+LONG = 10_000
+"""Events of a strategy in one turn, after which it lets others go on."""
+
 PULSE = 0.2
 """Seconds after which a waiting loop is woken: ipykernel cancels an interrupted cell in a signal
 handler, which a loop that sleeps does not notice (seen with 7.4: it slept to its end)."""
@@ -136,6 +139,7 @@ class Driver:
         self.edits = edits
         self.root = Scope(None, budget, 0.0)
         self.ready: deque[tuple[Branch, Any]] = deque()
+        self.paused: list[tuple[Branch, Any]] = []
         self.open: dict[Branch, None] = {}
         self.asked: dict[Branch, Asked] = {}
         self.untaken: deque[Asked] = deque()
@@ -202,6 +206,8 @@ class Driver:
     def _turn(self) -> None:
         """Advance every branch that can go on until all of them wait for the world, and write."""
         self.woken = False
+        self.ready.extend(self.paused)
+        self.paused.clear()
         try:
             while self.ready and not self.done.done():
                 self._advance(*self.ready.popleft())
@@ -213,7 +219,7 @@ class Driver:
 
     def _advance(self, branch: Branch, value: Any) -> None:
         send = branch.thinking.send
-        while True:
+        for _ in range(LONG):
             try:
                 step = send(value)
             except StopIteration as end:
@@ -238,6 +244,8 @@ class Driver:
             else:
                 value = step if self.edits is None else self.edits.applied(step)
                 self._happened(position, value)
+        self.paused.append((branch, value))
+        self._wake()
 
     def _happened(self, position: Position, event: Any) -> None:
         kind = type(event)
@@ -558,6 +566,8 @@ class Driver:
             if timer is not None:
                 timer.cancel()
         self._stop_working()
+        self.ready.clear()
+        self.paused.clear()
         self.overdue.clear()  # its calls know the driver: the circle would wait for the collector
         for branch in reversed(self.open):
             try:

@@ -141,7 +141,7 @@ def calls_df(run: Run) -> pandas.DataFrame:
     """
     calls = calls_of(run)
     replies = [asked.reply for asked in calls]
-    ways = _ways(run)
+    ways = ways_of(run)
     made = [None if asked.answered is None else bool(usage_of([asked.answered]).calls) for asked in calls]
     unknown = run.header.unknown
     return typed_frame(
@@ -199,7 +199,7 @@ class _Way(NamedTuple):
     tries: int | None = None
 
 
-def _ways(run: Run) -> defaultdict[Position, _Way]:
+def ways_of(run: Run) -> defaultdict[Position, _Way]:
     """The way of each call, by its position."""
     ways: defaultdict[Position, _Way] = defaultdict(_Way)
     for line in run.lines:

@@ -18,7 +18,8 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
 
-_REGISTRY: dict[str, type[Part]] = {}
+REGISTRY: dict[str, type[Part]] = {}
+"""The parts that are known, by their kind."""
 
 
 class Part(BaseModel):
@@ -35,13 +36,13 @@ class Part(BaseModel):
             cls.kind = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
         if not cls.kind or cls.__name__.startswith("_"):
             return
-        known = _REGISTRY.get(cls.kind)
+        known = REGISTRY.get(cls.kind)
         if known is not None and _home(known) != _home(cls):
             raise TypeError(
                 f"the kind {cls.kind!r} of {cls.__module__}.{cls.__name__} is taken by "
                 f"{known.__module__}.{known.__name__}; set another `kind`"
             )
-        _REGISTRY[cls.kind] = cls
+        REGISTRY[cls.kind] = cls
 
     @model_validator(mode="wrap")
     @classmethod
@@ -82,13 +83,13 @@ def part_of(settings: dict[str, Any], base: type[Part] = Part) -> Part:
     """The Part that `settings` describe, one of `base`. An unknown kind or a bad field is a
     ValueError that names it."""
     kind = settings.get("kind")
-    known = sorted(name for name, part in _REGISTRY.items() if issubclass(part, base))
+    known = sorted(name for name, part in REGISTRY.items() if issubclass(part, base))
     if not isinstance(kind, str) or kind not in known:
         raise ValueError(
             f"unknown kind {kind!r}; known are {', '.join(known)}, and those of the modules that you import"
         )
     try:
-        return _REGISTRY[kind](**{key: value for key, value in settings.items() if key != "kind"})
+        return REGISTRY[kind](**{key: value for key, value in settings.items() if key != "kind"})
     except ValidationError as error:
         raise ValueError(f"settings of {kind!r}: {error}") from None
 

@@ -28,8 +28,7 @@ from tot_lab.figures.theme import (
     short,
     template,
 )
-from tot_lab.frames import _ways as ways_of
-from tot_lab.frames import calls_of
+from tot_lab.frames import calls_of, ways_of
 from tot_lab.run import Run, expect_run
 
 if TYPE_CHECKING:

@@ -71,12 +71,12 @@ class Gateway:
     def open(self) -> None:
         """Open the cache if the lab's own model is to be cached, so that one that cannot be used
         stops a run before it begins. Raises `CacheError`."""
-        if self._is_cached(self.model):
+        if self.is_cached(self.model):
             self.cache  # noqa: B018
 
     def use(self, model: Model | Endpoint) -> None:
         """From now on this is the lab's own model."""
-        if self._is_cached(model) and not isinstance(model, Part):
+        if self.is_cached(model) and not isinstance(model, Part):
             _check_function(model)
         self.model = model
         self.settings = settings_of(model)
@@ -92,7 +92,7 @@ class Gateway:
     def known(self, call: Call) -> Reply | None:
         """The reply that the cache holds for `call`, None when it does not."""
         model = self.model_of(call.model)
-        if not self._is_cached(model) or (self.mode == "refresh" and self.opened is None):
+        if not self.is_cached(model) or (self.mode == "refresh" and self.opened is None):
             return None
         try:
             return self.cache.reply(key_of(request_of(call, identity_of(model), self.draws)))
@@ -119,7 +119,7 @@ class Gateway:
 
     def _way_to(self, model: Model | Endpoint) -> Callable[[Call, Wire], Awaitable[Reply]]:
         """How one call gets to `model`."""
-        if not isinstance(model, Endpoint) and not self._is_cached(model):
+        if not isinstance(model, Endpoint) and not self.is_cached(model):
             return Function(model).reply
         stack = self._stack(model)
 
@@ -128,7 +128,7 @@ class Gateway:
 
         return asking
 
-    def _is_cached(self, model: Model | Endpoint) -> bool:
+    def is_cached(self, model: Model | Endpoint) -> bool:
         """Real models are, unless it is off; a simulated one or a function where that was asked for."""
         if self.mode == "off":
             return False
@@ -151,12 +151,12 @@ class Gateway:
         stack: Backend = Function(model) if not isinstance(model, Endpoint) else Retried(model, model)
         if isinstance(model, Endpoint):
             stack = Spending(Limited(stack, model), model, self.purse)
-        if self._is_cached(model):
+        if self.is_cached(model):
             stack = Kept(stack, self.cache, request)
         if isinstance(model, Endpoint):
             stack = Samples(stack, model.takes_n, but_for_its_draw)
         stack = SingleFlight(stack, key, self._flights)
-        if self._is_cached(model):
+        if self.is_cached(model):
             stack = Cached(stack, self.cache, request, self.mode)
         return stack
 

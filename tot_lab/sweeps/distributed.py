@@ -110,7 +110,7 @@ class Parcel:
             )
         chunk: Chunk = cloudpickle.loads(self.data)
         model = chunk.lab["model"]
-        parts._REGISTRY.setdefault(model.kind, type(model))  # a class that was made in a notebook
+        parts.REGISTRY.setdefault(model.kind, type(model))  # a class that was made in a notebook
         return chunk
 
 
@@ -150,7 +150,7 @@ async def made_by_workers(
     threads = sum((await _ask(client, client.nthreads)).values())
     if not threads:
         raise ValueError("the dask cluster has no worker; start some, such as with cluster.scale(2)")
-    cached = any(map(sweep.lab.gateway._is_cached, _models(sweep)))
+    cached = any(map(sweep.lab.gateway.is_cached, _models(sweep)))
     if cached:
         await _expect_one_cache(sweep.lab, client)
     queue = await _ask(client, lambda: Queue(client=client))

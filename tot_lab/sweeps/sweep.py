@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import product
@@ -239,7 +238,7 @@ class Sweep:
         kept: list[Run] = []
         error = None
         try:
-            if path is not None and begun(path):
+            if path is not None and await _left_behind(path):
                 went_on = await self.lab._resume(path, strategy, task, None, kept)
                 self.found += not went_on  # others have counted meanwhile
                 await asyncio.sleep(0)  # many that are only read leave room for a cancel
@@ -437,22 +436,29 @@ class _Named(msgspec.Struct):
     id: str
 
 
+async def _left_behind(path: Path) -> bool:
+    """Whether there is a journal to go on with. One whose header is not whole after a moment is of a
+    process that was killed: it holds nothing, and is taken away."""
+    if path.exists() and not begun(path):
+        await asyncio.sleep(MOMENT)
+        if not begun(path):
+            path.unlink(missing_ok=True)
+    return begun(path)
+
+
 def begun(path: Path) -> bool:
-    """Whether there is a journal to go on with. One that was killed before its header was whole holds
-    nothing, and is taken away; that of another run is a `JournalError`."""
-    for wait in (MOMENT, 0.0):
-        if not path.exists():
-            return False
+    """Whether there is a journal with a whole header. That of another run is a `JournalError`."""
+    try:
         with path.open("rb") as file:
             first = file.readline()
-        if first.endswith(b"\n"):
-            with suppress(msgspec.MsgspecError, UnicodeDecodeError):  # who reads it tells of it
-                id = msgspec.json.decode(first, type=_Named).id
-                if id != path.stem:
-                    raise JournalError(f"{path}: this is the journal of another run, {id!r}")
-            return True
-        time.sleep(wait)
-    path.unlink(missing_ok=True)
+    except FileNotFoundError:
+        return False
+    if first.endswith(b"\n"):
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):  # who reads it tells of it
+            id = msgspec.json.decode(first, type=_Named).id
+            if id != path.stem:
+                raise JournalError(f"{path}: this is the journal of another run, {id!r}")
+        return True
     return False
 
 
