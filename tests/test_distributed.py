@@ -371,6 +371,40 @@ def test_a_sweep_that_is_cancelled_stops_the_workers_and_goes_on_later(tmp_path,
     assert whole.df().drop(columns=["seconds", "paid"]).equals(known.drop(columns=["seconds", "paid"]))
 
 
+def test_a_client_that_was_killed_leaves_no_worker_asking_and_the_sweep_goes_on_later(tmp_path, client):
+    log = tmp_path / "log"
+    make = f"""
+import asyncio, distributed, tot_lab as tl
+from test_distributed import TASKS, Logged
+
+async def main():
+    lab = tl.Lab(Logged(log={str(log)!r}, seconds=0.05), runs={str(tmp_path / "runs")!r}, mode="off")
+    async with distributed.Client({client.scheduler.address!r}, asynchronous=True) as client:
+        await lab.sweep(tl.TreeOfThoughts(), TASKS, 20, client=client, at_once=4)
+
+asyncio.run(main())
+"""
+    places = os.pathsep.join([str(Path(tl.__file__).parent.parent), str(Path(__file__).parent)])
+    person = subprocess.Popen([sys.executable, "-c", make], env={**os.environ, "PYTHONPATH": places})
+    ends = time.monotonic() + 60
+    while not log.exists() or len(logged(log)) < 300:
+        assert person.poll() is None
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+    person.kill()
+    person.wait()
+    asked = -1
+    while asked != (asked := len(logged(log))):  # the scheduler has to notice first
+        assert time.monotonic() < ends
+        time.sleep(2)
+    assert asked < 160 * 30
+    lab = tl.Lab(Logged(log=str(log), seconds=0.0), runs=tmp_path / "runs", mode="off")
+    sweep = wait(lab.sweep(tl.TreeOfThoughts(), TASKS, 20, client=client))
+    assert len(sweep.df()) == 160
+    assert sweep.df().error.isna().all()
+    assert sweep.found > 0
+
+
 def test_what_one_process_began_the_workers_go_on_with(tmp_path, client):
     end = Logged(log=str(tmp_path / "log"), seconds=0.03)
     lab = tl.Lab(end, runs=tmp_path / "runs", mode="off")
