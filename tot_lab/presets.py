@@ -75,8 +75,9 @@ def mini_crossword() -> TreeOfThoughts:
 
     Apart from the paper, the three words of a state are judged together, there each when its turn
     comes: of a search that comes to 100 states, some are judged early. That is so of seven in ten
-    published searches of GPT-4, by nine states at most, and changes none of their answers. Nor is a
-    word proposed for a clue that its crossings have filled, which there is a state once more."""
+    published searches of GPT-4, by nine states at most, and changes none of their answers. A state with
+    a verdict that cannot be read is not entered; there it is, unless another clue is impossible. Nor is
+    a word proposed for a clue that its crossings have filled, which there is a state once more."""
     return TreeOfThoughts(
         branch_factor=3,
         beam_width=None,
