@@ -59,7 +59,7 @@ def test_a_server_that_can_do_all():
 
 
 def test_a_server_that_can_do_little():
-    with Providers(Said("Hello.", pause=0.1), slots=1) as server:
+    with Providers(Said("Hello.", pause=0.3), slots=1) as server:
         server.pages["/api/tags"] = {"models": [{"name": "qwen3:8b"}, {"name": "other:latest"}]}
         server.pages["/api/show"] = lambda asked: (
             {"model_info": {"qwen3.context_length": 40_960}} if asked.json["model"] == "qwen3:8b" else {}

@@ -328,6 +328,8 @@ TREE = ("tree_of_thoughts", *HAND)
         (("run", *TREE, *SIM, "--repeat", "-1"), "--repeat"),
         (("run", *TREE, *SIM, "--spend", "-1"), "spend must be 0 or more USD"),
         (("run", *TREE, *SIM, "--out", "a.csv"), "a run is written to NAME.jsonl"),
+        (("run", "presets.mini_crossword", *HAND, *SIM), "'game24' has no most_parts"),
+        (("sweep", "one_answer", *HAND, *SIM, "--out", "none/a.csv"), "there is no folder none"),
         (("sweep", "one_answer", *SIM), "name tasks: --tasks FILE"),
         (("sweep", "baselines", "attempts=x", *HAND, *SIM), "baselines: attempts: Input should be a valid"),
         (("sweep", "one_answer", "one_answer", *HAND, *SIM), "are the same"),
@@ -360,6 +362,29 @@ SWEEP = (
     *("sweep", "tree_of_thoughts", "beam_width=1,2", "generate=sample,propose", "baselines", "attempts=3"),
     *("--tasks", "game24", "count=4", *SIM, "skill=0.5", "--repeats", "2", "--name", "hands"),
 )
+
+
+def test_sweep_writes_its_table_over_no_tasks(tmp_path):
+    tasks = tmp_path / "tasks.csv"
+    tasks.write_text("q,a\nWhat is 1 + 1?,2\n")
+    words = ("sweep", "one_answer", "--tasks", "tasks.csv", "question=q", "answer=a", "grade=number", *SIM)
+    done = tot_lab(*words, "--out", "./tasks.csv", folder=tmp_path)
+    assert done.returncode == 2
+    assert "holds the tasks" in done.stderr
+    assert tasks.read_text() == "q,a\nWhat is 1 + 1?,2\n"
+
+
+def test_what_a_full_disk_did_not_take_is_said(tmp_path, small_disk, monkeypatch):
+    monkeypatch.setitem(ENV, "PYTHONWARNINGS", "default")  # it is warned of, too
+    disk = small_disk(16)
+    done = tot_lab("run", "tree_of_thoughts", *HAND, *SIM, "--out", str(disk / "x.jsonl"), folder=tmp_path)
+    assert done.returncode == 1
+    assert "it could not be written" in done.stdout, done.stderr
+    words = ("sweep", "tree_of_thoughts", "--tasks", "game24", "count=4", *SIM)
+    (tmp_path / "runs").symlink_to(disk)
+    done = tot_lab(*words, folder=tmp_path)
+    assert done.returncode == 1
+    assert re.search(r"\d runs could not be written", done.stdout)
 
 
 def test_sweep_is_that_of_a_notebook(tmp_path, monkeypatch):

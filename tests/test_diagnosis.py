@@ -229,6 +229,7 @@ def test_an_evaluator_that_contradicts_itself():
     assert tree([0.2, 0.65]).found("contradiction") == []
     assert tree([0.2, None]).found("contradiction") == []
     assert tree([0.0, 1.0], by="vote").found("contradiction") == []
+    assert tree([0.0, 1.0], by="parts").found("contradiction") == []
     assert tree([20.0, 0.001], task=HAND).found("contradiction")  # sure and impossible
     assert tree([1.0, 0.001], task=HAND).found("contradiction") == []  # likely and impossible
 

@@ -14,7 +14,7 @@ from tot_lab.models.cache import Cache, Cached, Kept
 from tot_lab.models.flight import SingleFlight
 from tot_lab.models.function import Function
 from tot_lab.models.keys import key_of, request_of
-from tot_lab.models.limits import Limited
+from tot_lab.models.limits import Gate, Limited, Limits
 from tot_lab.models.retries import Retried
 from tot_lab.models.samples import Samples
 from tot_lab.models.spending import Purse, Spending
@@ -317,6 +317,19 @@ def test_a_minute_holds_so_many(limit, monkeypatch):
     wait(go())
     assert all(later - earlier >= 0.195 for earlier, later in zip(times, times[3:], strict=False))
     assert times[-1] - times[0] < 10
+
+
+def test_who_stood_behind_a_large_call_that_is_cancelled_waits_for_no_minute():
+    async def go():
+        gate = Gate(Limits("there", 10, None, 100))
+        await gate.enter(50, Wire())
+        large = asyncio.ensure_future(gate.enter(90, Wire()))
+        small = asyncio.ensure_future(gate.enter(40, Wire()))
+        await asyncio.sleep(0)
+        large.cancel()
+        await asyncio.wait_for(small, 5)
+
+    wait(go())
 
 
 def test_a_queued_call_that_is_cancelled_gives_its_place_away():

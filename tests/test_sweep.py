@@ -1,6 +1,7 @@
 """Sweeps: what they ask, what they keep, what their table says, and that they go on after anything."""
 
 import asyncio
+import fcntl
 import gc
 import json
 import os
@@ -25,6 +26,7 @@ import tot_lab as tl
 from tot_lab.core.calls import Call
 from tot_lab.journal import JournalError
 from tot_lab.models.stack import Failure
+from tot_lab.sweeps.axes import labelled
 from tot_lab.sweeps.sweep import Counts
 from tot_lab.sweeps.tables import csv
 
@@ -492,14 +494,49 @@ def test_the_journal_of_another_run_is_not_taken_for_this_one(tmp_path):
     assert frame.error[1] == f"JournalError: {two}: this is the journal of another run, {one.stem!r}"
 
 
-def test_a_journal_that_another_process_has_just_begun_is_left_to_it(tmp_path):
+def test_a_journal_that_another_process_holds_is_left_to_it_and_read(tmp_path):
     first = swept(tl.Lab(Scripted(), runs=tmp_path), tl.OneAnswer(), TASKS[0])
     (path,) = (tmp_path / "sweep").iterdir()
     whole = path.read_bytes()
     path.write_bytes(b"")
-    threading.Timer(0.01, path.write_bytes, [whole]).start()
-    again = swept(tl.Lab(Scripted(), runs=tmp_path), tl.OneAnswer(), TASKS[0])
-    assert (again.found, table(again)) == (1, table(first))
+    theirs = path.open("r+b")
+    fcntl.flock(theirs, fcntl.LOCK_EX)
+
+    def finish():
+        theirs.write(whole)
+        theirs.close()
+
+    threading.Timer(0.2, finish).start()
+    model = Scripted()
+    again = swept(tl.Lab(model, runs=tmp_path), tl.OneAnswer(), TASKS[0])
+    assert (again.found, table(again), model.calls) == (1, table(first), [])
+
+
+def test_two_processes_at_one_sweep_have_the_same_whole_table(tmp_path):
+    make = """
+import asyncio, sys, tot_lab as tl
+lab = tl.Lab("sim/game24", runs=sys.argv[1])
+sweep = asyncio.run(lab.sweep(tl.grid(tl.TreeOfThoughts, beam_width=[1, 2, 3]), tl.game24_tasks(20)))
+sys.stdout.write(sweep.df().drop(columns="seconds").to_csv())
+"""
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", make, tmp_path],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(tl.__file__).parent.parent)},
+        )
+        for _ in range(2)
+    ]
+    one, two = (process.communicate(timeout=120)[0] for process in both)
+    lab = tl.Lab("sim/game24", runs=tmp_path / "alone")
+    alone = swept(lab, tl.grid(tl.TreeOfThoughts, beam_width=[1, 2, 3]), tl.game24_tasks(20))
+    assert one == two == alone.df().drop(columns="seconds").to_csv()
+
+
+def test_labels_of_many_settings_take_no_time():
+    grid = tl.grid(tl.TreeOfThoughts, beam_width=range(1, 41), branch_factor=range(1, 51))
+    assert len(labelled(grid)) == len(labelled({f"s{k}": one for k, one in enumerate(grid)})) == 2000
 
 
 def test_a_folder_that_cannot_be_made_is_told_before_anything_is_asked(tmp_path):

@@ -442,6 +442,18 @@ def test_each_part_of_a_state_is_judged_by_itself():
     assert often.tree["0.0"].draws == (0.9, 0.4, None)
 
 
+def test_a_domain_with_more_parts_than_it_says_is_told_of():
+    class More(InParts):
+        kind = "tests/more_parts"
+
+        def most_parts(self, task):
+            return 0
+
+    task = TASK.model_copy(update={"domain": More()})
+    with pytest.raises(ValueError, match=r"More has \d parts at thought 0\.0; its most_parts says 0"):
+        run(tl.TreeOfThoughts(evaluate="parts"), task)
+
+
 def test_a_part_that_cannot_be_read_is_unread_and_no_number():
     some = in_parts({"all": "no idea", "2": "gone", "4": "score: 0.6"})
     assert (some.tree["0.0"].score, some.tree["0.0"].draws) == (0.6, (None, None, 0.6))

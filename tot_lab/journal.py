@@ -70,6 +70,10 @@ class JournalError(ValueError):
     """A journal that cannot be read, or written: the message names the file and the line."""
 
 
+class Busy(JournalError):
+    """A journal that another process is writing."""
+
+
 def _scalar(value: Any) -> Any:
     """numpy's numbers are written as the plain ones that they are."""
     if type(value).__module__ == "numpy" and hasattr(value, "item") and not getattr(value, "ndim", 1):

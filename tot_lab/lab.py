@@ -263,7 +263,8 @@ class Lab:
         with, and no call that was answered is paid twice. What a function of your own does is known by
         its source alone: when something else about it changed, take another name.
 
-        What goes wrong in a run is in its row (`error`), also that another process is just making it.
+        What goes wrong in a run is in its row (`error`). One that another process is just making is
+        waited for, and read.
         Raises CancelledError when it is cancelled; what is finished by then is at `last_sweep`."""
         self.last_sweep = Sweep(self, strategies, tasks, repeats, name, budget)
         await self.last_sweep.carry_out(at_once, client)

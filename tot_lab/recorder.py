@@ -31,7 +31,7 @@ from tot_lab.core.records import (
     is_stop_word,
 )
 from tot_lab.core.task import Task
-from tot_lab.journal import Header, JournalError, encoder, line_decoder
+from tot_lab.journal import Busy, Header, encoder, line_decoder
 
 try:
     import fcntl
@@ -41,6 +41,29 @@ except ImportError:  # not on Windows: there, two writers of one journal are not
 
 class Divergence(Halt):
     """A run that was to repeat a record did something else: the message says what and where."""
+
+
+def take_away(path: Path) -> None:
+    """Remove a journal that was left without a whole header: it holds nothing. Raises `Busy`, and
+    FileNotFoundError when somebody else was first."""
+    file = os.open(path, os.O_RDWR)
+    try:
+        if not _locked(file, path):
+            raise Busy(f"{path}: another process is writing this run")
+        path.unlink()
+    finally:
+        os.close(file)
+
+
+def _locked(file: int, path: Path) -> bool:
+    """Whether the open `file` is this process's alone from now on, and still what lies at `path`."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(file), path.stat())
+    except OSError:
+        return False
 
 
 class Recorder:
@@ -98,7 +121,7 @@ class Recorder:
         recorder._open(0)
         if path.stat().st_size != read:
             recorder.close()
-            raise JournalError(f"{path}: another process has just written this run; try again")
+            raise Busy(f"{path}: another process has just written this run; try again")
         recorder._size = size
         recorder._resumed = True
         recorder._start -= lines[-1].t if lines else 0.0
@@ -207,13 +230,10 @@ class Recorder:
     def _open(self, flags: int) -> None:
         assert self.path is not None
         self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0) | flags, 0o644)
-        if fcntl is not None:
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(self._file)
-                self._file = None
-                raise JournalError(f"{self.path}: another process is writing this run") from None
+        if not _locked(self._file, self.path):
+            os.close(self._file)
+            self._file = None
+            raise Busy(f"{self.path}: another process is writing this run")
 
     def _append(self, data: bytes) -> None:
         """A write that fails (a full disk) costs the file, never the run: what is written stays

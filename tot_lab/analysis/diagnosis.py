@@ -120,11 +120,11 @@ class _Facts(Known):
     @cached_property
     def drawn(self) -> list[tuple[Node, float]]:
         """Thoughts of which several draws were read, and how far these are apart as a share of the
-        scale. Votes differ by nature and are left out."""
+        scale. Votes, and verdicts on different parts, differ by nature and are left out."""
         top = 1.0 if self.task is None else self.task.domain.value_top
         found = []
         for node in self.thoughts:
-            read = [draw for draw in node.draws if draw is not None]
+            read = [] if node.by == "parts" else [draw for draw in node.draws if draw is not None]
             scale = top if node.by == "value" else 1.0
             if len(read) > 1 and _alone(node) and 0 <= min(read) <= max(read) <= scale:
                 found.append((node, (max(read) - min(read)) / scale))

@@ -49,8 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\ninterrupted; what was finished is kept", file=sys.stderr)
         return 130
-    except (OSError, ValueError, CacheError, ImportError) as error:
-        said = str(error)
+    except Exception as error:  # a person at a shell is told in a line
+        expected = isinstance(error, OSError | ValueError | CacheError | ImportError)
+        said = str(error) if expected else f"{type(error).__name__}: {error}"
         if isinstance(error, OSError) and error.filename:  # without the system's number
             said = f"{error.filename2 or error.filename}: {error.strerror}"
         print(f"tot-lab: {said}", file=sys.stderr)

@@ -35,6 +35,7 @@ from tot_lab.models.cache import MODES
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
 from tot_lab.run import money
+from tot_lab.sweeps.axes import in_a_line
 from tot_lab.sweeps.sweep import Sweep
 
 _RUN = """
@@ -192,6 +193,8 @@ def _run(asked: argparse.Namespace) -> int:
         raise Unusable(f"{out}: a run is written to NAME.jsonl; `tot-lab export` makes other forms of it")
     if out is not None and out.exists():
         raise Unusable(f"{out} is there already; name another file")
+    with naming():
+        found[0].max_calls(task)  # a domain may lack what the strategy needs
     lab = _lab(asked, "runs" if out is None else out.parent)
     interrupted = False
     try:
@@ -205,11 +208,12 @@ def _run(asked: argparse.Namespace) -> int:
     if run is None:
         print("\ninterrupted before the run began", file=sys.stderr)
         return 130
-    print(f"{run}\n  journal   {run.path}  (tot-lab show {run.path})")
+    where = "it could not be written" if run.path is None else f"{run.path}  (tot-lab show {run.path})"
+    print(f"{run}\n  journal   {where}")
     if interrupted:
         print("\ninterrupted; in Python, lab.resume finishes what the journal holds", file=sys.stderr)
         return 130
-    return int(run.stopped == "error")
+    return int(run.stopped == "error" or run.path is None)
 
 
 async def _watched(lab: Lab, strategy: Strategy, task: Task, budget: Budget | None, repeat: int) -> None:
@@ -225,10 +229,12 @@ async def _watched(lab: Lab, strategy: Strategy, task: Task, budget: Budget | No
 
 
 def _sweep(asked: argparse.Namespace) -> int:
-    """1 when every run went wrong."""
+    """1 when every run went wrong, or some could not be written."""
     strategies = strategies_in(asked.strategy)
     if asked.out is not None and asked.out.suffix not in (".csv", ".parquet", ".tex"):
         raise Unusable(f"{asked.out}: a sweep is written to NAME.csv, NAME.parquet or NAME.tex")
+    if asked.out is not None:
+        _expect_writable(asked.out, asked.tasks)
     given = [*(tasks_in(asked.tasks) if asked.tasks else []), *map(task_in, asked.task)]
     if not given:
         raise Unusable('name tasks: --tasks FILE, --tasks game24 count=40, or --task game24 "4 5 6 10"')
@@ -252,13 +258,23 @@ def _sweep(asked: argparse.Namespace) -> int:
         print(table(sweep))
     wrong = [row.error for row in sweep.rows.values() if row.error]
     if wrong:
-        print(f"\n{len(wrong):,} runs went wrong, the first so: {wrong[0]}")
+        print(f"\n{len(wrong):,} runs went wrong, the first so: {in_a_line(wrong[0])}")
+    if sweep.in_memory:
+        print(f"\n{len(sweep.in_memory):,} runs could not be written; the same line makes them again")
     print(f"\njournals: {sweep.folder}/")
     if interrupted:
         return 130
     if asked.out is not None:
         print(f"table:    {sweep.save(asked.out)}")
-    return int(len(wrong) == len(sweep.cells))
+    return int(len(wrong) == len(sweep.cells) or bool(sweep.in_memory))
+
+
+def _expect_writable(out: Path, tasks: Sequence[str] | None) -> None:
+    """`Unusable`, before anything is asked, for a table that could not be written, or not without harm."""
+    if out.is_dir() or not out.parent.is_dir():
+        raise Unusable(f"{out}: {'this is a folder' if out.is_dir() else f'there is no folder {out.parent}'}")
+    if tasks and out.exists() and Path(tasks[0]).exists() and out.samefile(tasks[0]):
+        raise Unusable(f"{out} holds the tasks; name another file for the table")
 
 
 def table(sweep: Sweep) -> str:

@@ -53,7 +53,7 @@ def naming(what: str = "") -> Iterator[None]:
         yield
     except Unusable:
         raise
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, NotImplementedError) as error:
         said = str(error)
         if isinstance(error, ValidationError):
             problem = error.errors(include_url=False, include_input=False)[0]

@@ -55,6 +55,8 @@ class Gate:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self.leave()  # it was let in and cancelled at once
+            else:
+                self._go_on()  # who stood behind it may fit
             raise
 
     def leave(self) -> None:

@@ -182,6 +182,9 @@ class Expansion(Prompting):
         """One score out of verdicts on the parts of the state, each 0 to 1. One that could not be read is
         unread, and the others count."""
         prompts = dict.fromkeys(task.domain.part_prompts(task, path))
+        if len(prompts) > (most := task.domain.most_parts(task)):
+            name = type(task.domain).__name__
+            raise ValueError(f"{name} has {len(prompts)} parts at thought {id}; its most_parts says {most}")
         told = yield from self._all(
             [self._draws(task, path, id, "part", prompt, task.domain.read_part) for prompt in prompts],
             at_most=self.calls_per_evaluation,

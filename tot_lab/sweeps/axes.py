@@ -48,7 +48,7 @@ def labelled(strategies: Strategies) -> dict[str, Strategy]:
     """The strategies by their labels: a dict's keys, or else their classes; behind those that have one
     name stands what differs among them (`TreeOfThoughts beam_width=2 generate=propose`)."""
     if isinstance(strategies, Mapping):
-        groups = [(_in_a_line(str(label)), _listed(given)) for label, given in strategies.items()]
+        groups = [(in_a_line(str(label)), _listed(given)) for label, given in strategies.items()]
         for label, given in groups:
             if not given:
                 raise ValueError(f"there is no strategy under {label!r}")
@@ -60,7 +60,10 @@ def labelled(strategies: Strategies) -> dict[str, Strategy]:
     for _, strategy in named:
         if not isinstance(strategy, Strategy):
             raise TypeError(f"strategies must be values such as tl.TreeOfThoughts(), not {strategy!r}")
-    among = {name: differing([s for other, s in named if other == name]) for name, _ in named}
+    groups_of: dict[str, list[Strategy]] = {}
+    for name, strategy in named:
+        groups_of.setdefault(name, []).append(strategy)
+    among = {name: differing(alike) for name, alike in groups_of.items()}
     labels = []
     for name, strategy in named:
         fields = flat(strategy)
@@ -78,7 +81,7 @@ def by_question(tasks: Task | Iterable[Task], most: int = 60) -> dict[str, Task]
     given = [tasks] if isinstance(tasks, Task | str) else list(tasks)  # a str is the mistake that is told of
     if not given:
         raise ValueError("a sweep needs one task at least")
-    lines = [_in_a_line(" ".join(task.question.split())) if isinstance(task, Task) else "" for task in given]
+    lines = [in_a_line(" ".join(task.question.split())) if isinstance(task, Task) else "" for task in given]
     labels = [line if len(line) <= most else line[: most - 1].rstrip() + "…" for line in lines]
     return dict(zip(_unique(labels), given, strict=True))
 
@@ -86,7 +89,7 @@ def by_question(tasks: Task | Iterable[Task], most: int = 60) -> dict[str, Task]
 _NOT_IN_A_LINE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 
 
-def _in_a_line(label: str) -> str:
+def in_a_line(label: str) -> str:
     """A label that a table, a terminal and a file can hold: without line ends and control characters."""
     return _NOT_IN_A_LINE.sub(" ", label)
 

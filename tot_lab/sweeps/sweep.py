@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import product
@@ -26,12 +27,12 @@ from tot_lab.core.records import Note
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
-from tot_lab.journal import JournalError, encoder, read_journal
+from tot_lab.journal import Busy, JournalError, encoder, read_journal
 from tot_lab.models.gateway import identity_of
 from tot_lab.models.keys import in_order, key_of, request_of
 from tot_lab.models.limits import share_of
 from tot_lab.models.stack import Endpoint
-from tot_lab.recorder import Recorder
+from tot_lab.recorder import Recorder, take_away
 from tot_lab.run import Run, load
 from tot_lab.sweeps.axes import Strategies, by_question, labelled
 
@@ -50,8 +51,8 @@ MOST_UNDER_WAY = 128
 KEY = 8
 """Bytes that are kept of a call's key, enough to tell millions of calls apart."""
 
-MOMENT = 0.05
-"""Seconds in which another process that has just begun a journal will have written its header."""
+AGAIN = 0.5
+"""Seconds after which a run that another process is making is looked at again."""
 
 
 class Cell(NamedTuple):
@@ -87,7 +88,8 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 class Counts(NamedTuple):
     """The calls of the finished runs. asked: by the strategies. distinct: how many different ones these
-    are. paid: sent to a model. saved: answered by the cache, or by an equal call that was under way."""
+    are. paid: sent to a model. saved: answered by the cache, or by an equal call that was under way; a
+    call that was answered in the moment in which its process was killed counts as saved, too."""
 
     asked: int
     distinct: int
@@ -200,12 +202,17 @@ class Sweep:
 
     async def make(self, cells: Sequence[Cell], at_once: int, tell: Callable[[], None]) -> None:
         """Run `cells` in this process, as far as they are not finished; `tell` is called after each."""
-        waiting = iter(cells)
+        waiting = deque(cells)
 
         async def work() -> None:
-            for cell in waiting:
-                await self.finish(cell)
-                tell()
+            while waiting:
+                cell = waiting.popleft()
+                try:
+                    await self.finish(cell)
+                    tell()
+                except Busy:  # it will be finished, or its process will be gone
+                    waiting.append(cell)
+                    await asyncio.sleep(AGAIN)
 
         with seldom_collecting():
             async with asyncio.TaskGroup() as workers:
@@ -232,25 +239,32 @@ class Sweep:
         return min(max(limits), MOST_UNDER_WAY)
 
     async def finish(self, cell: Cell) -> None:
-        """Make a run, go on with it, or only read it, and keep its row."""
+        """Make a run, go on with it, or only read it, and keep its row. Raises `Busy` when another
+        process is making it."""
         strategy, task = self.part(cell)
         path = self.path(cell)
         kept: list[Run] = []
         error = None
+        found = False
         try:
-            if path is not None and await _left_behind(path):
-                went_on = await self.lab._resume(path, strategy, task, None, kept)
-                self.found += not went_on  # others have counted meanwhile
+            if path is not None and _left_behind(path):
+                found = not await self.lab._resume(path, strategy, task, None, kept)
                 await asyncio.sleep(0)  # many that are only read leave room for a cancel
             else:
                 header = self.lab._header(strategy, task, self.budget, cell.repeat)
-                recorder = Recorder(header=msgspec.structs.replace(header, id=cell.run_id), path=path)
+                try:
+                    recorder = Recorder(header=msgspec.structs.replace(header, id=cell.run_id), path=path)
+                except FileExistsError as begun_there:  # in this very moment
+                    raise Busy(str(begun_there)) from None
                 await self.lab._drive(recorder, strategy, task, self.budget, kept=kept)
+        except Busy:
+            raise
         except (Exception, asyncio.CancelledError) as failed:
             task_here = asyncio.current_task()
             if isinstance(failed, asyncio.CancelledError) and task_here and task_here.cancelling():
                 raise  # else a strategy's own
             error = _told(failed)
+        self.found += found
         self.rows[cell.run_id] = self.row_of(kept[0], strategy, task, error) if kept else Row(error=error)
         if kept and kept[0].path is None:
             self.in_memory[cell.run_id] = kept[0]
@@ -436,13 +450,12 @@ class _Named(msgspec.Struct):
     id: str
 
 
-async def _left_behind(path: Path) -> bool:
-    """Whether there is a journal to go on with. One whose header is not whole after a moment is of a
-    process that was killed: it holds nothing, and is taken away."""
+def _left_behind(path: Path) -> bool:
+    """Whether there is a journal to go on with. That of a process that was killed before its header was
+    whole is taken away. Raises `Busy`."""
     if path.exists() and not begun(path):
-        await asyncio.sleep(MOMENT)
-        if not begun(path):
-            path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            take_away(path)
     return begun(path)
 
 
