@@ -374,6 +374,12 @@ def test_sweep_writes_its_table_over_no_tasks(tmp_path):
     assert tasks.read_text() == "q,a\nWhat is 1 + 1?,2\n"
 
 
+def test_answers_that_nothing_is_held_against_are_said(tmp_path):
+    words = ("sweep", "one_answer", "--task", "general", "What is 1 + 1?", "answer=2", *SIM)
+    assert "add grade=number" in tot_lab(*words, folder=tmp_path).stdout
+    assert "add grade=number" not in tot_lab(*words[:-2], "grade=number", *SIM, folder=tmp_path).stdout
+
+
 def test_what_a_full_disk_did_not_take_is_said(tmp_path, small_disk, monkeypatch):
     monkeypatch.setitem(ENV, "PYTHONWARNINGS", "default")  # it is warned of, too
     disk = small_disk(16)

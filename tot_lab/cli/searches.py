@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +260,9 @@ def _sweep(asked: argparse.Namespace) -> int:
     wrong = [row.error for row in sweep.rows.values() if row.error]
     if wrong:
         print(f"\n{len(wrong):,} runs went wrong, the first so: {in_a_line(wrong[0])}")
+    graded = any(row.score is not None or row.error for row in sweep.rows.values())
+    if not graded and any(task.reference is not None for task in given):
+        print("\nthe tasks have answers, but not how to hold them against a model's: add grade=number")
     if sweep.in_memory:
         print(f"\n{len(sweep.in_memory):,} runs could not be written; the same line makes them again")
     print(f"\njournals: {sweep.folder}/")
@@ -273,6 +277,8 @@ def _expect_writable(out: Path, tasks: Sequence[str] | None) -> None:
     """`Unusable`, before anything is asked, for a table that could not be written, or not without harm."""
     if out.is_dir() or not out.parent.is_dir():
         raise Unusable(f"{out}: {'this is a folder' if out.is_dir() else f'there is no folder {out.parent}'}")
+    if out.suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise Unusable(f"{out}: parquet needs pyarrow: pip install 'tot-lab[parquet]'; or name a .csv")
     if tasks and out.exists() and Path(tasks[0]).exists() and out.samefile(tasks[0]):
         raise Unusable(f"{out} holds the tasks; name another file for the table")
 

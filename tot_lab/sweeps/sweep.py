@@ -123,7 +123,7 @@ class Sweep:
         name: str,
         budget: Budget | None,
     ) -> None:
-        if name in ("", "..") or Path(name).name != name:
+        if name in ("", "..") or Path(name).name != name or not name.isprintable():
             raise ValueError(f"name must be the name of a folder, not {name!r}")
         if repeats < 1:
             raise ValueError(f"repeats must be 1 or more, not {repeats}")
