@@ -87,12 +87,13 @@ def test_the_readme_runs_on_a_cluster(tmp_path, monkeypatch):
 
 
 def test_the_strategy_in_contributing_runs():
-    (code,) = blocks("CONTRIBUTING.md")
+    code, held = blocks("CONTRIBUTING.md")
     names = {name: getattr(tl, name) for name in tl.__all__ if name != "plot_tree"}
     twice = execute(code, {**names, "parent_of": parent_of})["Twice"]
     got = run(twice())
     assert got.usage.calls == twice().max_calls(TASK) == 2
     assert got.answer
+    execute(held, {"Twice": twice})["test_twice"]()
 
 
 def test_the_domain_in_the_recipe_is_searchable():

@@ -408,6 +408,12 @@ def test_details_hold_the_whole(runs):
         recording.details("0.99")
 
 
+def test_thinking_is_told_apart_from_the_reply():
+    made = run(tl.OneAnswer(), model=Scripted(lambda call: "<think>8 * 3 + 2</think>Answer: 26"))
+    (call,) = Recording(made.lines).details("0")["calls"]
+    assert (call["thinking"], call["reply"]) == ("8 * 3 + 2", "Answer: 26")
+
+
 def test_texts_come_in_batches():
     lines = [Line((0,), 0.0, Thought("0", None, "x" * 1_000_000))]
     lines += [Line((number,), 0.0, Thought(f"0.{number}", "0", "y" * LONGEST)) for number in range(500)]

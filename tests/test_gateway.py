@@ -12,7 +12,7 @@ from providers import FAMILIES, MODELS, Closed, Fault, Half, Hang, Raw, Said
 from support import TASK, answer_to, wait
 
 import tot_lab as tl
-from tot_lab.core.calls import Call, Message
+from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Note
 from tot_lab.models import retries
 from tot_lab.report import report_html
@@ -165,6 +165,27 @@ def test_the_text_so_far_can_be_watched(server, tmp_path):
     assert notes(made, "call.partial") == []
     plain = wait(tl.Lab(end.model, runs=None, mode="off").run(tl.OneAnswer(), TASK))
     assert plain.answer == made.answer
+
+
+def test_calls_that_are_open_at_once_are_watched_apart(server, tmp_path):
+    server.otherwise = lambda asked: Said(f"score: 0.{len(str(asked.json)) % 9}\nsince it is so", pause=0.005)
+    end = lab(server, "anthropic", tmp_path)
+    search = tl.TreeOfThoughts(proposer_prompt="{problem} {steps}", branch_factor=2, max_depth=1)
+    seen = {}
+
+    async def watched():
+        stream = end.stream(search, TASK)
+        async for event in stream:
+            if isinstance(event, Note) and event.name == "call.partial":
+                seen.setdefault(tuple(event.data["call"]), []).append(event.data["text"])
+        return stream.run
+
+    made = wait(watched())
+    replies = {line.p: line.e.text for line in made.lines if isinstance(line.e, Reply)}
+    assert len(seen) == made.usage.calls > 2
+    for call, texts in seen.items():
+        assert all(later.startswith(earlier) for earlier, later in pairwise(texts))
+        assert texts[-1] == replies[call]
 
 
 def test_thinking_is_kept_apart(server, tmp_path):

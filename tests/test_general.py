@@ -45,6 +45,18 @@ def test_the_evaluator_sees_problem_steps_before_and_candidate() -> None:
     assert "(no steps yet)" in DOMAIN.value_prompt(TASK, ["count"])
 
 
+def test_the_default_prompts_ask_for_one_step_and_for_a_score_first() -> None:
+    proposer, evaluator = DOMAIN.sample_prompt(TASK, []), DOMAIN.value_prompt(TASK, ["count"])
+    for asked in ("exactly one", "concise", "a calculation", "a decision", "a partial answer"):
+        assert asked in proposer
+    for asked in ("At most one paragraph", "no number or heading before it"):
+        assert asked in proposer
+    for band in ("1.0: it is correct", "0.7 to 0.9: strong", "0.4 to 0.6: uncertain", "0 to 0.3: wrong"):
+        assert band in evaluator
+    assert "The first line of your reply is `score: `" in evaluator
+    assert DOMAIN.read_value("score: 0.7\nOf 10 apples 0.2 are gone.") == 0.7
+
+
 def test_joint_and_vote_show_every_candidate() -> None:
     joint = DOMAIN.joint_prompt(TASK, ["count"], ["take", "give"])
     assert "1. count" in joint

@@ -16,6 +16,8 @@ from tot_lab.strategies import STRATEGIES, TRAVERSALS, FunctionTraversal
 
 NEEDED = {
     tl.BestOf: {"strategy": tl.OneAnswer()},
+    tl.WithThinking: {"strategy": tl.OneAnswer()},
+    tl.WithSynthesis: {"strategy": tl.OneAnswer()},
     tl.LiteLLM: {"model": "gpt-4.1-mini"},
     tl.Local: {"weights": "smollm2-135m"},
 }

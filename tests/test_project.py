@@ -20,20 +20,21 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if "examples" not in path.
 
 # From the bottom up; a file may import from its own layer and from those before it.
 LAYERS = [
-    ["version", "core", "files"],
+    ["version", "core", "files", "scrubbing"],
     ["strategies", "domains", "presets"],
+    ["tools"],
     ["models"],
-    ["budget", "journal", "recorder", "edits", "marks", "driver", "run", "published"],
+    ["budget", "journal", "recorder", "edits", "marks", "driver", "plan_store", "run", "published"],
     ["frames"],
-    ["lab", "branching", "sharing", "sweeps"],
+    ["lab", "lessons", "branching", "session", "sharing", "sweeps"],
     ["analysis"],
     ["figures", "report"],
     ["explorer"],
-    ["cli", "__init__", "__main__"],
+    ["testing", "cli", "__init__", "__main__"],
 ]
 NEVER = {
-    "strategies": ["models", "domains"],
-    "domains": ["strategies"],
+    "strategies": ["models", "domains", "tools"],
+    "domains": ["strategies", "tools"],
     "figures": ["strategies", "models", "lab"],
     "frames": ["strategies", "models", "lab"],
     "report": ["strategies", "models", "lab"],
@@ -81,7 +82,7 @@ def test_ideas_are_pure(path):
 
 def test_no_yield_from_is_forgotten():
     """`ask(...)` and its kin do nothing unless a `yield from` drives them."""
-    words = {"ask", "every", "within", "think", "editing", "attempt", "happen"}
+    words = {"ask", "ask_json", "every", "within", "think", "editing", "attempt", "along", "happen"}
     for path in PURE:
         tree = ast.parse(path.read_text())
         statements = [n for n in ast.walk(tree) if isinstance(n, ast.Expr | ast.Assign)]
@@ -93,7 +94,15 @@ def test_no_yield_from_is_forgotten():
 
 
 @pytest.mark.parametrize(
-    "module", ["tot_lab", "tot_lab.strategies", "tot_lab.domains", "tot_lab.models", "tot_lab.figures"]
+    "module",
+    [
+        "tot_lab",
+        "tot_lab.strategies",
+        "tot_lab.domains",
+        "tot_lab.models",
+        "tot_lab.tools",
+        "tot_lab.figures",
+    ],
 )
 def test_all_is_what_there_is(module):
     loaded = importlib.import_module(module)
@@ -115,6 +124,13 @@ def test_every_setting_is_documented():
             assert re.search(rf"\b{field}\b", text), f"{strategy.__name__}.{field} is not documented"
 
 
+def test_every_strategy_says_what_it_is_for_and_what_it_costs():
+    for strategy in importlib.import_module("tot_lab.strategies").STRATEGIES:
+        text = " ".join((strategy.__doc__ or "").split())
+        for word in ("Best for", "Trade-off: ", "Calls: "):
+            assert word in text, f"{strategy.__name__} does not say {word!r}"
+
+
 def test_import_is_light():
     heavy = (
         "pandas",
@@ -124,6 +140,8 @@ def test_import_is_light():
         "networkx",
         "numpy",
         "litellm",
+        "httpx",
+        "bs4",
         "distributed",
         "redis",
         "IPython",

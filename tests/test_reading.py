@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tot_lab.core.calls import TokenLogprob
 from tot_lab.core.reading import (
+    find_json,
     finite,
     read_choice,
     read_json,
@@ -39,6 +40,8 @@ LABELS = {"sure": 20.0, "likely": 1.0, "impossible": 0.001}
         ("score: 0.7/1.0", 0.7),
         ("score: 8 out of 10", 0.8),
         ("score: 1 out of 10", 0.1),
+        ("score: 0.7\nOf 10 apples three are gone.", 0.7),
+        ("score: 0.7\n- 3 spiders have 24 legs", 0.7),
         ("score: 70%", 0.7),
         ("score: 70 %", 0.7),
         ("score: 1 percent", 0.01),
@@ -208,6 +211,42 @@ def test_the_first_json_of_three_tiers_is_read(text, value):
     assert read_json(text) == value
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"a": 1}', [({"a": 1}, False)]),
+        ("null", [(None, False)]),
+        ('see [1]: {"a": 1}', [([1], False), ({"a": 1}, False)]),
+        ("see [1]: {'a': 1}", [([1], False), ({"a": 1}, True)]),
+        ('```json\n{"a": [1]}\n```', [({"a": [1]}, False)]),  # once, not again without its fence
+        ("```\n{'a': [1]}\n```", [({"a": [1]}, True)]),
+        ('{"a": {"b": 1}, "c": "d', [({"a": {"b": 1}, "c": "d"}, True), ({"b": 1}, False)]),
+        ('{"a": {"b": 1}, "c": [2}', [({"a": {"b": 1}, "c": [2]}, True), ({"b": 1}, False)]),
+        ("{'a': 1} and {'b': 2}", [({"a": 1}, True), ({"b": 2}, True)]),
+        ('{"a": NaN}', [({"a": "NaN"}, True)]),
+        ("{curly} brackets", []),
+        ("", []),
+    ],
+)
+def test_every_json_is_found_the_likeliest_first(text, found):
+    assert [(each.value, each.repaired) for each in find_json(text)] == found
+
+
+def test_json_is_found_where_it_stands():
+    text = 'one ```json\n[1]\n``` two {"a": 1} three'
+    assert [text[found.start : found.end] for found in find_json(text)] == ["```json\n[1]\n```", '{"a": 1}']
+
+
+def test_how_deep_json_may_be_does_not_depend_on_the_program():
+    def deeper(levels, text):
+        return read_json(text) if levels == 0 else deeper(levels - 1, text)
+
+    deepest, too_deep = "[" * 100 + "1" + "]" * 100, "[" * 101 + "1" + "]" * 101
+    assert deeper(0, deepest) == deeper(400, deepest) is not None
+    assert deeper(0, too_deep) == deeper(400, too_deep) is None
+    assert list(find_json(too_deep)) == []
+
+
 @pytest.mark.parametrize("value", [True, False, None, "1", math.nan, math.inf, -math.inf, 10**400, [1]])
 def test_what_is_no_finite_number_is_none(value):
     assert finite(value) is None
@@ -238,6 +277,9 @@ def test_any_text_at_all_gives_a_number_in_range_or_none(text, count):
     assert all(score is None or (type(score) is float and 0 <= score <= 1) for score in scores)
     assert all(isinstance(item, str) and item.strip() == item != "" for item in read_list(text))
     json.dumps(read_json(text), allow_nan=True)
+    for found in find_json(text):
+        json.dumps(found.value)
+        assert 0 <= found.start < found.end <= len(text)
 
 
 @given(st.integers(0, 1000), st.sampled_from(["score: {}", "Score = {}\nfine", "**score**: {}!", "{}"]))
@@ -284,6 +326,16 @@ def test_a_megabyte_of_anything_is_read_in_linear_time(piece):
         read_list(text)
         # A quadratic reader takes far longer; the bound leaves room for a slow machine.
         assert time.process_time() - began < 5, f"{start!r} + {piece!r}…"
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_what_may_have_to_be_repaired_is_read_in_linear_time(piece):
+    for start in ("", '{"a": "', "['"):
+        text = start + piece * (20_000 // len(piece))
+        began = time.process_time()
+        for _ in find_json(text):
+            pass
+        assert time.process_time() - began < 3, f"{start!r} + {piece!r}…"
 
 
 @pytest.mark.parametrize(

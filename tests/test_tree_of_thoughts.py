@@ -5,15 +5,15 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from support import TASK, Scripted, answer_to, dice, run, shuffled
+from support import TASK, Scripted, answer_to, dice, run, shuffled, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call
 from tot_lab.core.records import Decided, Note, Scored, Thought
-from tot_lab.strategies import tree_of_thoughts
+from tot_lab.strategies import STRATEGIES, tree_of_thoughts
 
 
 def notes(run: tl.Run, name: str) -> list[dict]:
@@ -190,6 +190,9 @@ def test_t8_bad_settings_are_refused_by_name(field, value):
 def test_t9_the_answer_is_the_best_of_the_whole_tree():
     got = words({"a": 0.8, "b": 0.7}, default=0.3, answer="best", solved_threshold=None)
     assert (got.answer, got.best.id, got.score) == ("a", "0.0", 0.8)
+    kept = got.nodes_df().set_index("id")
+    assert kept.loc["0.0.1", ["parent", "text", "score", "depth"]].tolist() == ["0.0", "b", 0.3, 2]
+    assert len(kept) == len(got.tree)
     tie = words({"b": 0.9, "b/a": 0.9}, answer="best", solved_threshold=None)
     assert tie.best.id == "0.1"
     nothing = run(tl.TreeOfThoughts(), model=Scripted(lambda call: ""))
@@ -230,14 +233,26 @@ def test_t12_usage_adds_up_per_run_and_per_node():
     assert frame["output_tokens"].sum() == got.usage.output_tokens > 0
 
 
+def test_t14_the_strategies_that_one_uses_are_its_settings():
+    def used(settings):
+        inside = settings.values() if isinstance(settings, dict) else settings
+        found = [kind for value in inside if isinstance(value, dict | list) for kind in used(value)]
+        kind = settings.get("kind") if isinstance(settings, dict) else None
+        return [kind, *found] if kind in {strategy.kind for strategy in STRATEGIES} else found
+
+    search = tl.TreeOfThoughts()
+    assert used(search.settings()) == ["tree_of_thoughts"]
+    around = tl.Reflexion(strategy=tl.BestOf(strategy=search))
+    assert used(around.settings()) == ["reflexion", "best_of", "tree_of_thoughts"]
+
+
 # M: the state machine.
 
 
-def test_m1_one_call_each_for_siblings_and_their_scores():
+@pytest.mark.parametrize("thoughts", ['["one", "two", "three", "four"]', "1. one\n2. two\n3. three\n4. four"])
+def test_m1_one_call_each_for_siblings_and_their_scores(thoughts):
     search = tl.presets.state_machine()
-    model = Scripted(
-        lambda call: '["one", "two", "three", "four"]' if call.kind == "propose" else "[0.1, 0.5, 0.3]"
-    )
+    model = Scripted(lambda call: thoughts if call.kind == "propose" else "[0.1, 0.5, 0.3]")
     got = run(search, model=model)
     assert [call.kind for call in model.calls[:2]] == ["propose", "joint"]
     children = got.tree["0"].children
@@ -246,6 +261,22 @@ def test_m1_one_call_each_for_siblings_and_their_scores():
         ("two", 0.5),
         ("three", 0.3),
     ]
+
+
+def test_m1_each_strategy_may_have_a_model_of_its_own():
+    """By a name, or by a word that stands for one."""
+    search = tl.TreeOfThoughts(max_depth=1, model="sim/general")
+    model = Scripted()
+    lab = tl.Lab(model, roles={"evaluate": "sim/general"}, runs=None)
+    assert set(wait(lab.run(search, TASK)).calls_df().model) == {"sim/general"}
+    assert model.calls == []
+    assert tl.LiteLLM(model="google").name == tl.LiteLLM(model="gemini/gemini-2.5-flash").name
+
+
+def test_m1_traversals_are_named():
+    names = ("beam", "depth_first", "best_first")
+    made = [tl.TreeOfThoughts(traversal=name).traversal for name in names]
+    assert made == [tl.Beam(), tl.DepthFirst(), tl.BestFirst()]
 
 
 def test_m3_depth_first_backtracks_in_score_order():
@@ -322,6 +353,20 @@ def test_m9_parse_retries_take_new_draws_and_an_unread_score_stays_unread():
     assert read.diagnostics["unreadable_replies"] == 6
 
 
+def test_m10_replaced_prompts_see_problem_and_path():
+    search = tl.presets.state_machine().model_copy(
+        update={
+            "proposer_prompt": "P|{problem}|{steps}|{count}",
+            "evaluator_prompt": "E|{problem}|{steps}|{candidates}",
+        }
+    )
+    model = Scripted(lambda call: '["one", "two"]' if call.kind == "propose" else "[0.1, 0.5]")
+    run(search, model=model)
+    deeper = [call.prompt for call in model.calls if call.at == "0.1"]
+    problem = TASK.question
+    assert deeper == [f"P|{problem}|1. two|3", f"E|{problem}|1. two|1. one\n2. two"]
+
+
 def test_m13_reasons_in_one_vocabulary():
     assert words({"a": 1.0}).stopped == "solved"
     assert words({}, max_nodes=3).stopped == "limit:nodes"
@@ -329,6 +374,9 @@ def test_m13_reasons_in_one_vocabulary():
     assert words({}, default=0.1, min_score=0.5).stopped == "exhausted"
     both = words({"a": 1.0}, max_nodes=4)  # solved comes before a cap
     assert both.stopped == "solved"
+    flat = {"convergence_window": 2, "beam_width": 1, "max_depth": 5}
+    assert words({}, **flat).stopped == "converged"
+    assert words({}, max_nodes=7, **flat).stopped == "limit:nodes"  # so does a cap, before convergence
 
 
 def test_m14_accessors():
@@ -656,6 +704,7 @@ def test_presets_are_their_sources_defaults():
         1,
     )
     assert (machine.convergence_window, machine.min_score_improvement) == (2, 0.02)
+    assert machine.max_tool_round_trips == 3
     paper = tl.presets.game24()
     assert (paper.beam_width, paper.max_depth, paper.evaluation_draws, paper.combine) == (5, 4, 3, "sum")
 
@@ -698,6 +747,7 @@ def searches(draw):
 
 @settings(max_examples=120, deadline=None)
 @given(search=searches(), seed=st.integers(0, 10**6), cap=st.none() | st.integers(0, 40))
+@example(search=tl.TreeOfThoughts(evaluate="vote", traversal="mcts", branch_factor=1), seed=0, cap=1)
 def test_every_search_keeps_its_limits_and_its_record(search, seed, cap):
     def reply(call):
         if call.kind == "part":

@@ -6,6 +6,7 @@ One run, start to end:
       └ strategy.think(task)            a generator: pure, no I/O          core/, strategies/, domains/
           yields  Call             ───▶ the driver asks the model stack    driver.py, budget.py
                                         cache ▸ … ▸ litellm, local, sim    models/
+                                        or has a tool do something         tools/
           yields  Every([...])     ───▶ branches at once, each at its own pace
           yields  an event         ───▶ Recorder: journal, live watchers   recorder.py, journal.py
           receives Reply           ◀───
@@ -29,7 +30,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tot_lab import presets
-from tot_lab.core.calls import Call, Message, Reply, TokenLogprob
+from tot_lab.core.calls import Call, Message, Reply, TokenLogprob, ToolCall
 from tot_lab.core.parts import Part, part_of
 from tot_lab.core.records import Decided, Ended, Note, Scored, Thought
 from tot_lab.core.strategy import Prompting, Strategy
@@ -42,6 +43,8 @@ from tot_lab.domains import (
     Game24,
     General,
     MiniCrossword,
+    MultiHop,
+    WordSums,
     creative_writing,
     creative_writing_tasks,
     game24,
@@ -51,11 +54,17 @@ from tot_lab.domains import (
     mini_crossword,
     mini_crossword_scores,
     mini_crossword_tasks,
+    multi_hop,
+    multi_hop_documents,
+    multi_hop_tasks,
     oracle,
     tasks,
+    word_sums,
+    word_sums_tasks,
 )
 from tot_lab.journal import JournalError
 from tot_lab.lab import Lab, Stream
+from tot_lab.lessons import Lessons, LessonsError
 from tot_lab.marks import Mark
 from tot_lab.models import (
     Cache,
@@ -64,15 +73,19 @@ from tot_lab.models import (
     LiteLLM,
     Local,
     Role,
+    SimAgent,
     SimCreativeWriting,
     SimGame24,
     SimGeneral,
     SimMiniCrossword,
 )
+from tot_lab.plan_store import Plans
 from tot_lab.published import load
 from tot_lab.recorder import Divergence, Recorder
 from tot_lab.run import Replay, Run, Usage
+from tot_lab.session import Busy, Session
 from tot_lab.strategies import (
+    Adaptive,
     Beam,
     BestFirst,
     BestOf,
@@ -80,14 +93,25 @@ from tot_lab.strategies import (
     DepthFirst,
     MonteCarloTreeSearch,
     OneAnswer,
+    Plan,
+    PlanExecute,
+    ReAct,
+    Reflexion,
     SelfConsistency,
+    Step,
+    ToolLoop,
     Traversal,
     TreeOfThoughts,
+    TreeThenAct,
+    WithSynthesis,
+    WithThinking,
+    ask_json,
     baselines,
     traversal,
 )
 from tot_lab.sweeps.axes import grid
 from tot_lab.sweeps.sweep import Sweep
+from tot_lab.tools import EffectPolicy, Tool, multi_hop_tools, tool
 from tot_lab.version import __version__
 
 if TYPE_CHECKING:
@@ -95,6 +119,7 @@ if TYPE_CHECKING:
     from tot_lab.analysis.diagnosis import Diagnosis, Finding, diagnose
     from tot_lab.analysis.judging import EvaluatorDiagnosis, judge_evaluator
     from tot_lab.analysis.matched_cost import anytime, at_cost, frontier
+    from tot_lab.analysis.routing import Calibrated, Routed, calibrate_router, regret, routed
     from tot_lab.analysis.statistics import (
         Comparison,
         compare,
@@ -122,6 +147,7 @@ if TYPE_CHECKING:
     from tot_lab.report import report_html
 
 _SHOWN = {
+    "Calibrated": "tot_lab.analysis.routing",
     "Compare": "tot_lab.explorer.widget",
     "Comparison": "tot_lab.analysis.statistics",
     "Counterfactual": "tot_lab.analysis.counterfactuals",
@@ -129,8 +155,10 @@ _SHOWN = {
     "EvaluatorDiagnosis": "tot_lab.analysis.judging",
     "Explorer": "tot_lab.explorer.widget",
     "Finding": "tot_lab.analysis.diagnosis",
+    "Routed": "tot_lab.analysis.routing",
     "anytime": "tot_lab.analysis.matched_cost",
     "at_cost": "tot_lab.analysis.matched_cost",
+    "calibrate_router": "tot_lab.analysis.routing",
     "compare": "tot_lab.analysis.statistics",
     "compare_all": "tot_lab.analysis.statistics",
     "counterfactual": "tot_lab.analysis.counterfactuals",
@@ -151,7 +179,9 @@ _SHOWN = {
     "plot_sweep": "tot_lab.figures",
     "plot_timeline": "tot_lab.figures",
     "plot_tree": "tot_lab.figures",
+    "regret": "tot_lab.analysis.routing",
     "report_html": "tot_lab.report",
+    "routed": "tot_lab.analysis.routing",
     "success": "tot_lab.analysis.statistics",
     "tasks_needed": "tot_lab.analysis.statistics",
 }
@@ -172,14 +202,17 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "Adaptive",
     "Answer",
     "Beam",
     "BestFirst",
     "BestOf",
     "Budget",
+    "Busy",
     "Cache",
     "CacheError",
     "CacheMiss",
+    "Calibrated",
     "Call",
     "ChainOfThought",
     "Compare",
@@ -192,6 +225,7 @@ __all__ = [
     "Diagnosis",
     "Divergence",
     "Domain",
+    "EffectPolicy",
     "Ended",
     "EvaluatorDiagnosis",
     "Explorer",
@@ -200,28 +234,40 @@ __all__ = [
     "General",
     "JournalError",
     "Lab",
+    "Lessons",
+    "LessonsError",
     "LiteLLM",
     "Local",
     "Mark",
     "Message",
     "MiniCrossword",
     "MonteCarloTreeSearch",
+    "MultiHop",
     "Node",
     "Note",
     "OneAnswer",
     "Part",
+    "Plan",
+    "PlanExecute",
+    "Plans",
     "Prompting",
+    "ReAct",
     "Recorder",
+    "Reflexion",
     "Replay",
     "Reply",
     "Role",
+    "Routed",
     "Run",
     "Scored",
     "SelfConsistency",
+    "Session",
+    "SimAgent",
     "SimCreativeWriting",
     "SimGame24",
     "SimGeneral",
     "SimMiniCrossword",
+    "Step",
     "Strategy",
     "Stream",
     "Sweep",
@@ -229,16 +275,25 @@ __all__ = [
     "Thinking",
     "Thought",
     "TokenLogprob",
+    "Tool",
+    "ToolCall",
+    "ToolLoop",
     "Traversal",
     "Tree",
     "TreeOfThoughts",
+    "TreeThenAct",
     "Usage",
+    "WithSynthesis",
+    "WithThinking",
+    "WordSums",
     "__version__",
     "anytime",
     "ask",
+    "ask_json",
     "at_cost",
     "attempt",
     "baselines",
+    "calibrate_router",
     "compare",
     "compare_all",
     "counterfactual",
@@ -260,6 +315,10 @@ __all__ = [
     "mini_crossword",
     "mini_crossword_scores",
     "mini_crossword_tasks",
+    "multi_hop",
+    "multi_hop_documents",
+    "multi_hop_tasks",
+    "multi_hop_tools",
     "oracle",
     "panel",
     "part_of",
@@ -275,10 +334,15 @@ __all__ = [
     "plot_timeline",
     "plot_tree",
     "presets",
+    "regret",
     "report_html",
+    "routed",
     "success",
     "tasks",
     "tasks_needed",
+    "tool",
     "traversal",
     "within",
+    "word_sums",
+    "word_sums_tasks",
 ]

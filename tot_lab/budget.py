@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from tot_lab.core.calls import Call, Reply, estimated_tokens, refused
 from tot_lab.core.thinking import Budget
+from tot_lab.core.tools import TOOL
 
 AMOUNTS = ("input_tokens", "output_tokens", "tokens", "usd")
 WAIT = Reply(error="wait")
@@ -58,7 +59,11 @@ class Scope:
         return min(left) if left else None
 
     def admit(self, call: Call, now: float) -> tuple[Reply | None, Needs]:
-        """None and what is reserved, when the call may be made; `WAIT`; or the refusal."""
+        """None and what is reserved, when the call may be made; `WAIT`; or the refusal. A tool's takes
+        time alone."""
+        if call.kind == TOOL:
+            late = (scope for scope in self.chain if scope.deadline is not None and now >= scope.deadline)
+            return next((scope.refusal("seconds") for scope in late), None), []
         needs: Needs = []
         waits = False
         for scope in self.chain:
@@ -78,6 +83,8 @@ class Scope:
 
     def settle(self, call: Call, reply: Reply, needs: Needs) -> None:
         """Give back what `call` had reserved, and count what it used."""
+        if call.kind == TOOL:
+            return
         amounts = used_by(call, reply)
         for scope, need in zip(self.chain, needs, strict=True):
             scope.in_flight -= 1
@@ -87,7 +94,7 @@ class Scope:
 
     def replayed(self, call: Call, reply: Reply) -> None:
         """Count a call that is answered from a journal, as when it was made."""
-        if not refused(reply.error):
+        if not refused(reply.error) and call.kind != TOOL:
             for scope in self.chain:
                 scope.calls += 1
                 scope._count(used_by(call, reply), reply)

@@ -29,6 +29,7 @@ from tot_lab.core.records import (
 )
 from tot_lab.core.task import Answer
 from tot_lab.core.thinking import Budget, Every, Thinking, Within
+from tot_lab.core.tools import TOOL, tool_of
 from tot_lab.edits import Edits
 from tot_lab.recorder import Divergence, Recorder
 
@@ -412,6 +413,8 @@ class Driver:
 
     def _receive(self, asked: Asked, reply: Reply) -> None:
         branch = asked.branch
+        if asked.call.kind == TOOL:
+            reply = msgspec.structs.replace(reply, tool=tool_of(asked.call))
         if self.asked.get(branch) is not asked or (self.done.done() and not self.done.cancelled()):
             return  # its time was up, or the run is over
         del self.asked[branch]

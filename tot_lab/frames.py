@@ -15,6 +15,7 @@ import msgspec
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.records import Decided, Decision, Ended, Line, Note, Position, Scored, Thought
+from tot_lab.core.tools import TOOL, tool_of
 from tot_lab.core.tree import Node
 from tot_lab.marks import Mark, Verdict
 from tot_lab.run import Run, Usage, usage_of
@@ -37,7 +38,11 @@ class Asked(NamedTuple):
 
 
 def calls_of(run: Run) -> list[Asked]:
-    """Every call with its reply, in live order."""
+    """Every model call with its reply, in live order."""
+    return [asked for asked in _asked(run) if asked.call.kind != TOOL]
+
+
+def _asked(run: Run) -> list[Asked]:
     replies = {line.p: (line, line.e) for line in run.lines if isinstance(line.e, Reply) and line.p}
     none = (None, None)
     return [
@@ -187,6 +192,36 @@ def calls_df(run: Run) -> pandas.DataFrame:
             "sent": ("Float64", [ways[asked.line.p].sent for asked in calls]),
             "tries": ("Int64", [ways[asked.line.p].tries for asked in calls]),
             "simulated": ("boolean", [reply.simulated if reply else None for reply in replies]),
+        }
+    )
+
+
+@in_bulk()
+def tools_df(run: Run) -> pandas.DataFrame:
+    """One row per call of a tool, in live order; refused and open ones included.
+
+    - position: string, place in the program; node: string, id of the thought it was called for
+    - tool: string, its name; arguments: string, JSON as the model or the strategy wrote it
+    - result: string, what it gave, NA when it failed; error: string, why, NA when it did not
+    - asked: float64, seconds since the run began; seconds: Float64, until its result, NA while open
+    - source: category, `model` for one that was really carried out, `cache` or `joined` as in `calls_df`
+    - tries: Int64, how often it was tried
+    """
+    calls = [asked for asked in _asked(run) if asked.call.kind == TOOL]
+    replies = [asked.reply for asked in calls]
+    ways = ways_of(run)
+    return typed_frame(
+        {
+            "position": ("string", [_dotted(asked.line.p) for asked in calls]),
+            "node": ("string", [asked.call.at for asked in calls]),
+            "tool": ("string", [tool_of(asked.call) for asked in calls]),
+            "arguments": ("string", [asked.call.prompt for asked in calls]),
+            "result": ("string", [r.text if r and r.error is None else None for r in replies]),
+            "error": ("string", [r.error if r else None for r in replies]),
+            "asked": ("float64", [asked.line.t for asked in calls]),
+            "seconds": ("Float64", [a.answered.t - a.line.t if a.answered else None for a in calls]),
+            "source": (SOURCES, [ways[asked.line.p].source if asked.answered else None for asked in calls]),
+            "tries": ("Int64", [ways[asked.line.p].tries for asked in calls]),
         }
     )
 

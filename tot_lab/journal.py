@@ -30,7 +30,8 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
 
     tot_lab: schema of the file. version: of the package that wrote it. started: ISO 8601, UTC.
     task, strategy, model, budget: their settings; {} where a run has none.
-    roles: the settings of the models that certain calls went to. draws: see `tot_lab.models.keys`.
+    roles: the settings of the models that certain calls went to. draws: see `tot_lab.models.keys`. tools:
+        the settings of those that there were, by name; effect_policy: the lab's, {} where it had none.
     branched: which run this one was branched from, and where; see `tot_lab.edits`.
     unknown: what the record cannot say, of `prompts`, `replies` (what was asked and answered), `times`,
         and `calls` (it lacks some, so that nobody knows what they used); for other people's logs.
@@ -51,6 +52,8 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     branched: dict[str, Any] = {}
     unknown: tuple[Literal["prompts", "replies", "times", "calls"], ...] = ()
     counterfactual: tuple[str, ...] = ()
+    tools: dict[str, dict[str, Any]] = {}
+    effect_policy: dict[str, Any] = {}
 
     @classmethod
     def now(cls, **settings: Any) -> Header:

@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tot_lab.branching import answering, doubts_of, parent_of, source_of, told_of
-from tot_lab.core.calls import Call, Model, Reply, Wire, refused
+from tot_lab.core.calls import Call, Model, Reply, Wire, is_made
 from tot_lab.core.parts import UserFunction, part_of
 from tot_lab.core.records import Ended, Line, Record
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
+from tot_lab.core.tools import TOOL
 from tot_lab.driver import Driver
 from tot_lab.edits import Edits
 from tot_lab.journal import Header, read_journal
@@ -33,10 +34,12 @@ from tot_lab.models.keys import DrawScope
 from tot_lab.models.roles import assigned, roles_of
 from tot_lab.models.spending import REFUSED
 from tot_lab.models.stack import Endpoint
+from tot_lab.plan_store import Plans
 from tot_lab.recorder import Recorder
 from tot_lab.run import Run, budget_of, replies_of, runnable
 from tot_lab.sweeps.axes import Strategies
 from tot_lab.sweeps.sweep import Sweep, SweepEstimate
+from tot_lab.tools import EffectPolicy, Tool, Toolbox
 
 
 class Estimate(NamedTuple):
@@ -63,7 +66,13 @@ class Lab:
     draws: whether two thoughts that come to the same prompt share its draws (`state`) or not (`path`).
     spend: USD that this lab may really pay, None = no cap. What a run would cost if each call were
         paid is capped by its `Budget`.
+    tools: what its strategies may call: functions that `@tl.tool` made tools, and those of `tl.tools`. A
+        strategy takes all, or those that its own `tools` name. effect_policy: which effects they may have
+        (`tl.EffectPolicy`), None = all that these tools have. tool_context: data that tools are handed and
+        no model sees; what its names call a key, token, secret or password is in no result either.
     timeout: seconds that one call may take from its sending on, None = no limit.
+    plans: file (SQLite) that each plan of `tl.PlanExecute` is kept in as it runs, see `tl.Plans`; None = a
+        plan is in its run's record alone (`run.plans`).
     """
 
     def __init__(
@@ -77,14 +86,25 @@ class Lab:
         draws: DrawScope = "state",
         spend: float | None = None,
         timeout: float | None = 120.0,
+        tools: Iterable[Tool] = (),
+        effect_policy: EffectPolicy | None = None,
+        tool_context: Mapping[str, Any] | None = None,
+        plans: str | os.PathLike[str] | Plans | None = None,
     ) -> None:
         if timeout is not None and not timeout > 0:
             raise ValueError(f"timeout must be above 0 seconds or None, not {timeout!r}")
         self.gateway = Gateway(
-            self._resolve(model), roles=roles_of(roles), cache=cache, mode=mode, draws=draws, spend=spend
+            self._resolve(model),
+            roles=roles_of(roles),
+            cache=cache,
+            mode=mode,
+            draws=draws,
+            spend=spend,
+            toolbox=Toolbox(tools, effect_policy, tool_context or {}),
         )
         self.runs = None if runs is None else Path(runs)
         self.timeout = timeout
+        self.plans = plans if plans is None or isinstance(plans, Plans) else Plans(plans)
         self.last: Run | None = None
         """The latest run, also when it was cancelled or ended with an error."""
         self.last_sweep: Sweep | None = None
@@ -126,6 +146,10 @@ class Lab:
             mode="replay",
             draws=self.gateway.draws,
             timeout=self.timeout,
+            tools=self.gateway.toolbox.tools.values(),
+            effect_policy=self.gateway.toolbox.policy,
+            tool_context=self.gateway.toolbox.context,
+            plans=self.plans,
         )
 
     async def check(self) -> Check:
@@ -138,7 +162,8 @@ class Lab:
         return found
 
     async def estimate(self, strategy: Strategy, task: Task, *, repeat: int = 0) -> Estimate:
-        """What `strategy` would ask about `task`: nothing is sent, and nothing is recorded."""
+        """What `strategy` would ask about `task`: nothing is sent, and nothing is recorded. Of its tools
+        those that only compute are carried out."""
         self._check(strategy, task, None, repeat)
         known = Recorder(header=self._header(strategy, task, None, repeat))
         cached = unknown = 0
@@ -146,13 +171,15 @@ class Lab:
         async def look(call: Call, wire: Wire) -> Reply:
             nonlocal cached, unknown
             reply = self.gateway.known(call)
-            cached += reply is not None
+            if reply is None and (tool := self.gateway.computing(call)) is not None:
+                return await tool.reply(call, wire)
+            cached += reply is not None and call.kind != TOOL
             unknown += reply is None
             return reply or Reply(error="budget:calls")
 
         driver = Driver(look, known, repeat=repeat, in_order=True)
-        await driver.drive(assigned(self.gateway.roles, strategy.think(task.hidden())))
-        return Estimate(strategy.max_calls(task), cached, unknown == 0)
+        await driver.drive(assigned(self.gateway.roles, strategy.think(self._equipped(task).hidden())))
+        return Estimate(strategy.max_calls(self._equipped(task)), cached, unknown == 0)
 
     async def run(
         self,
@@ -230,14 +257,21 @@ class Lab:
 
     def _header(self, strategy: Strategy, task: Task, budget: Budget | None, repeat: int) -> Header:
         return Header.now(
-            task=task.settings(),
+            task=self._equipped(task).settings(),
             strategy=strategy.settings(),
             model=self.gateway.settings,
             budget=budget.model_dump(exclude_none=True) if budget else {},
             repeat=repeat,
             roles={name: role.settings() for name, role in self.gateway.roles.items()},
             draws=self.gateway.draws,
+            tools={name: tool.settings() for name, tool in self.gateway.toolbox.tools.items()},
+            effect_policy=self.gateway.toolbox.policy_settings,
         )
+
+    def _equipped(self, task: Task) -> Task:
+        """The task with the tools that this lab has."""
+        specs = tuple(tool.spec for tool in self.gateway.toolbox.tools.values())
+        return task if task.tools == specs else task.model_copy(update={"tools": specs})
 
     async def sweep(
         self,
@@ -355,6 +389,8 @@ class Lab:
             ("model", _who(header.model), _who(self.gateway.settings)),
             ("roles", header.roles, roles),
             ("draws", header.draws, self.gateway.draws),
+            ("tools", sorted(header.tools), sorted(self.gateway.toolbox.tools)),
+            ("effect_policy", header.effect_policy, self.gateway.toolbox.policy_settings),
         ):
             if then != now:
                 raise ValueError(f"{path}: this run was made with {what}={then!r}; this lab has {now!r}")
@@ -373,6 +409,9 @@ class Lab:
     ) -> Run:
         if watch is not None:
             recorder.watchers.append(watch)
+        if self.plans is not None:
+            recorder.watchers.append(self.plans.following(recorder.header, recorder.lines, recorder.path))
+        task = self._equipped(task)
         driver = Driver(
             self.gateway.ask if parent is None else answering(parent.lines, parent.id, self.gateway.ask),
             recorder,
@@ -482,5 +521,5 @@ def resumable(lines: list[Line], *, asking: bool) -> list[Line] | None:
 def _before_failures(lines: list[Line]) -> Iterator[list[Line]]:
     """The lines before each call that a model did not answer."""
     for number, line in enumerate(lines):
-        if isinstance(line.e, Reply) and line.e.error is not None and not refused(line.e.error):
+        if isinstance(line.e, Reply) and line.e.error is not None and is_made(line.e):
             yield lines[:number]

@@ -15,7 +15,7 @@ from math import cos, isnan, pi, sin
 from pathlib import Path
 from typing import NamedTuple
 
-from tot_lab.core.calls import Reply, refused
+from tot_lab.core.calls import Reply, is_made
 from tot_lab.core.records import Note
 from tot_lab.core.tree import Node, Tree
 from tot_lab.figures.theme import (
@@ -64,7 +64,7 @@ class Facts(NamedTuple):
 def facts_of(run: Run) -> Facts:
     """The facts of a run, finished or not."""
     usage = run.usage
-    replies = [line.e for line in run.lines if isinstance(line.e, Reply) and not refused(line.e.error)]
+    replies = [line.e for line in run.lines if isinstance(line.e, Reply) and is_made(line.e)]
     reasons = Counter(reply.error for reply in replies if reply.error)
     failed = printable(reasons.most_common(1)[0][0]) if reasons else ""  # the most frequent stands for all
     errors = f" ({usage.errors:,} failed)" if usage.errors else ""

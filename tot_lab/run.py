@@ -14,12 +14,13 @@ from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tot_lab.core.calls import Call, Reply, Wire, refused
+from tot_lab.core.calls import Call, Reply, Wire, is_made, refused
 from tot_lab.core.parts import UserFunction, needs_functions, part_of
 from tot_lab.core.records import Ended, Line, Note, Position, Record, Thought, canonical
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task
 from tot_lab.core.thinking import Budget
+from tot_lab.core.tools import TOOL
 from tot_lab.core.tree import Node, Tree
 from tot_lab.driver import Driver
 from tot_lab.edits import Edits
@@ -30,7 +31,9 @@ from tot_lab.models.gateway import identity_of, settings_of
 from tot_lab.models.keys import Request, in_order, key_of, request_of
 from tot_lab.models.roles import assigned, roles_from
 from tot_lab.models.stack import Endpoint
+from tot_lab.plan_store import plans_of
 from tot_lab.recorder import Divergence, Recorder
+from tot_lab.strategies.plans import Plan
 
 if TYPE_CHECKING:
     import networkx
@@ -137,6 +140,11 @@ class Run:
         return Tree.of(self.events)
 
     @cached_property
+    def plans(self) -> list[Plan]:
+        """The plans of `tl.PlanExecute`, the first made first; several where it was tried or nested."""
+        return plans_of(self.header, self.lines, "" if self.path is None else str(self.path.absolute()))
+
+    @cached_property
     def _ended(self) -> Ended | None:
         return next((line.e for line in reversed(self.lines) if isinstance(line.e, Ended)), None)
 
@@ -212,7 +220,7 @@ class Run:
 
     @cached_property
     def usage(self) -> Usage:
-        """What all its calls used; where the record lacks some, only how many it holds."""
+        """What all its model calls used; where the record lacks some, only how many it holds."""
         used = usage_of(self.lines)
         return Usage(used.calls, used.errors, *[None] * 4) if "calls" in self.header.unknown else used
 
@@ -231,10 +239,12 @@ class Run:
     @cached_property
     def diagnostics(self) -> dict[str, int]:
         """How many of each: replies of which nothing could be used, thoughts whose evaluation could not
-        be read, failed thoughts, repeats, replies cut off at `max_tokens`, failed and refused calls."""
+        be read, failed thoughts, repeats, replies cut off at `max_tokens`, failed and refused calls, and
+        calls of tools that failed."""
         states = Counter(node.state for node in self.tree)
-        errors = [line.e.error for line in self.lines if isinstance(line.e, Reply) and line.e.error]
-        not_made = sum(map(refused, errors))
+        errors = [line.e for line in self.lines if isinstance(line.e, Reply) and line.e.error]
+        not_made = sum(refused(reply.error) for reply in errors)
+        failed = sum(map(is_made, errors))
         return {
             "unreadable_replies": sum(
                 isinstance(e, Note) and e.name == "parse.unreadable" for e in self.events
@@ -245,8 +255,9 @@ class Run:
             "cut_off_replies": sum(
                 isinstance(line.e, Reply) and line.e.finish == "length" for line in self.lines
             ),
-            "failed_calls": len(errors) - not_made,
+            "failed_calls": failed,
             "refused_calls": not_made,
+            "failed_tools": len(errors) - not_made - failed,
         }
 
     # What can be done with it.
@@ -353,6 +364,12 @@ class Run:
 
         return calls_df(self)
 
+    def tools_df(self) -> pandas.DataFrame:
+        """One row per call of a tool; for the columns see `tot_lab.frames.tools_df`."""
+        from tot_lab.frames import tools_df  # noqa: PLC0415
+
+        return tools_df(self)
+
     def events_df(self) -> pandas.DataFrame:
         """One row per record, live order; for the columns see `tot_lab.frames.events_df`."""
         from tot_lab.frames import events_df  # noqa: PLC0415
@@ -405,10 +422,8 @@ def _line_of(lines: Sequence[Line]) -> str:
 
 
 def usage_of(lines: Sequence[Line]) -> Usage:
-    """What the calls in `lines` used; refused calls were not made and are not counted."""
-    replies = [
-        (line.e, line.paid) for line in lines if isinstance(line.e, Reply) and not refused(line.e.error)
-    ]
+    """What the model calls in `lines` used; refused calls were not made and are not counted."""
+    replies = [(line.e, line.paid) for line in lines if isinstance(line.e, Reply) and is_made(line.e)]
     # A call that failed used nothing, unless the model says what it used.
     counted = [(r, paid) for r, paid in replies if r.error is None or r.input_tokens is not None]
     return Usage(
@@ -460,6 +475,8 @@ def _settings(header: Header, name: str | None) -> dict[str, Any]:
     """Those of the model that a call names."""
     if name is None:
         return header.model
+    if name.startswith(f"{TOOL}:"):
+        return header.tools[name.removeprefix(f"{TOOL}:")]
     if name.startswith("@"):
         settings: dict[str, Any] = header.roles[name[1:]]["model"]
         return settings
@@ -490,6 +507,8 @@ def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tu
         strategy = part
     if task is None:
         task = task_of(header.task)
+    if not task.tools and "tools" in header.task:
+        task = task.model_copy(update={"tools": task_of(header.task).tools})
     missing = [*needs_functions(strategy), *needs_functions(task.domain)]
     if missing:
         raise LookupError(

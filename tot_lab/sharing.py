@@ -62,13 +62,14 @@ def export_calls(path: str | os.PathLike[str], runs: Sequence[Run], cache: Cache
     real = {key_of(request) for run in runs for _, request, is_real in requests_of(run) if is_real}
     entries: dict[str, Entry] = {}
     for key, replies in used(runs).items():
+        entry = cache.entry(key, replies)
+        if entry is None and key not in real:
+            continue  # of what no cache keeps, such as a tool with effects
         if len(replies) > 1:
             raise CacheError(f"these runs had two answers to call {key[:12]}…: export them to two files")
-        entry = cache.entry(key, replies)
-        if entry is not None:
-            entries[key] = entry
-        elif key in real:
+        if entry is None:
             raise CacheError(f"the call {key[:12]}… of these runs is not in {cache.path}")
+        entries[key] = entry
     export(path, entries.items(), [run.id for run in runs])
     return len(entries)
 

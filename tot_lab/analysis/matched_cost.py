@@ -20,7 +20,7 @@ from tot_lab.analysis.counterfactuals import result_of
 from tot_lab.analysis.known import Placed, is_sweep, placed
 from tot_lab.analysis.statistics import success, table
 from tot_lab.budget import used_by
-from tot_lab.core.calls import Call, Reply, refused
+from tot_lab.core.calls import Call, Reply, is_made, refused
 from tot_lab.core.records import Line
 from tot_lab.core.thinking import Budget
 from tot_lab.driver import Driver
@@ -229,7 +229,7 @@ def _amounts(at: Sequence[float], unit: Unit) -> list[float]:
 def _spent(lines: Sequence[Line], unit: Unit) -> list[float]:
     """What each call that was made used, in canonical order."""
     asked = {line.p: line.e for line in lines if isinstance(line.e, Call)}
-    made = [(line.p, line.e) for line in lines if isinstance(line.e, Reply) and not refused(line.e.error)]
+    made = [(line.p, line.e) for line in lines if isinstance(line.e, Reply) and is_made(line.e)]
     made.sort(key=lambda pair: pair[0])
     if unit == "calls":
         return [1.0] * len(made)
@@ -268,12 +268,14 @@ class _Cut:
         self.known = run.stopped is not None and not any(map(self._lacks, replies.values()))
         """Whether the record holds all that the strategy asked for."""
         self.ends = [0]
-        """How many lines stand up to the n-th reply, as far as no call before it lacks one."""
+        """How many lines stand up to the n-th reply of a model, as far as no call before it lacks one."""
         for number, line in enumerate(self.lines, 1):
             if isinstance(line.e, Call) and self._lacks(replies.get(line.p)):
                 break
-            if isinstance(line.e, Reply) and not refused(line.e.error):
+            if isinstance(line.e, Reply) and is_made(line.e):
                 self.ends.append(number)
+            elif isinstance(line.e, Reply) and line.e.tool is not None:
+                self.ends[-1] = number  # what a tool gave between two calls costs none
         self.grades: dict[str, tuple[float | None, str | None]] = {}
 
     def _lacks(self, reply: Reply | None) -> bool:

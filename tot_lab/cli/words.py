@@ -20,9 +20,10 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from tot_lab import presets
-from tot_lab.core.parts import Part
+from tot_lab.core.parts import REGISTRY, Part, class_of
+from tot_lab.core.plugins import offered
 from tot_lab.core.strategy import Strategy
-from tot_lab.core.task import Task
+from tot_lab.core.task import Domain, Task
 from tot_lab.core.thinking import Budget
 from tot_lab.domains import (
     creative_writing,
@@ -32,7 +33,11 @@ from tot_lab.domains import (
     general,
     mini_crossword,
     mini_crossword_tasks,
+    multi_hop,
+    multi_hop_tasks,
     tasks,
+    word_sums,
+    word_sums_tasks,
 )
 from tot_lab.models import MODELS, Cache, model_named
 from tot_lab.models.cache import default_folder
@@ -150,10 +155,10 @@ def strategies_in(words: Sequence[str]) -> dict[str, list[Strategy]]:
         with naming(name):
             if name == "baselines":
                 made = {label: [one] for label, one in _called(baselines, **settings_in(rest)).items()}
-            elif name in _STRATEGIES:
-                made = {name: grid(_STRATEGIES[name], **fields_in(rest))}
             elif name in _PRESETS:
                 made = {name: grid(_PRESETS[name](), **fields_in(rest))}
+            elif name in REGISTRY or name in offered():
+                made = {name: grid(class_of(name, Strategy), **fields_in(rest))}
             else:
                 raise Unusable(f"unknown strategy {name!r}; known are {_strategy_names()}")
         for label, settings in made.items():
@@ -192,24 +197,37 @@ _TASKS: dict[str, tuple[Callable[[str], Any], Callable[..., Task]]] = {
     "general": (str, general),
     "mini_crossword": (_number, mini_crossword),
     "creative_writing": (_number, creative_writing),
+    "word_sums": (_number, word_sums),
+    "multi_hop": (_number, multi_hop),
 }
 _FIRST: dict[str, Callable[..., list[Task]]] = {
     "game24": game24_tasks,
     "mini_crossword": mini_crossword_tasks,
     "creative_writing": creative_writing_tasks,
+    "word_sums": word_sums_tasks,
+    "multi_hop": multi_hop_tasks,
 }
 
 
 def task_in(words: Sequence[str]) -> Task:
     """The task in `DOMAIN PROBLEM FIELD=VALUE …`."""
     domain, *rest = words
-    if domain not in _TASKS:
+    if domain not in _TASKS and domain not in offered():
         raise Unusable(f"unknown domain {domain!r}; known are {', '.join(_TASKS)}")
     if not rest:
         raise Unusable(f"--task {domain} needs a problem too")
-    read, make = _TASKS[domain]
+    read, make = _TASKS[domain] if domain in _TASKS else (str, _task_of(domain))
     with naming(f"task {domain}"):
         return _called(make, read(rest[0]), **settings_in(rest[1:]))
+
+
+def _task_of(domain: str) -> Callable[..., Task]:
+    """Makes tasks of a domain that an installed package brings; its fields are the domain's settings."""
+
+    def made(question: str, answer: Any = None, **settings: Any) -> Task:
+        return Task(domain=class_of(domain, Domain)(**settings), question=question, reference=answer)
+
+    return made
 
 
 def tasks_in(words: Sequence[str]) -> list[Task]:
@@ -245,6 +263,7 @@ def described() -> str:
         "  local/NAME, or any litellm name such as gpt-4.1-mini (its key: OPENAI_API_KEY in the environment)",
         "",
         f"domains: {', '.join(_TASKS)}",
+        *([f"from installed packages: {', '.join(sorted(offered()))}"] if offered() else []),
     ]
     return "\n".join(lines)
 

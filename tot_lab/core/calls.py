@@ -37,7 +37,8 @@ class Call(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="call"
     """One question to a model.
 
     at: id of the thought it is asked for (the parent when proposing, the thought when scoring).
-    kind: its role in the strategy: propose, sample, value, vote, joint, answer, …
+    kind: its role in the strategy: propose, sample, value, vote, joint, answer, …; `tool` for the call
+        of a tool, which is no model call (`tot_lab.core.tools`).
     draw: which of several samples of one prompt this is (0, 1, …). The k-th draw of a prompt is
         a call of its own; a parse retry takes a new draw.
     attempt: which attempt of the strategies around it (best-of-N, …) this belongs to, outermost
@@ -98,6 +99,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="repl
     logprobs: per generated token, when asked for and supported.
     tool_calls: the tools that the model asks for.
     simulated: True when no language model wrote this.
+    tool: the tool whose result this is, None for a model's.
     """
 
     text: str = ""
@@ -111,6 +113,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="repl
     logprobs: tuple[TokenLogprob, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     simulated: bool = False
+    tool: str | None = None
 
 
 Model: TypeAlias = Callable[[Call], Awaitable[Reply | str]]
@@ -140,6 +143,11 @@ class Wire(Protocol):
 
 class Halt(Exception):
     """Raised by a model to end the run: for what no strategy should go on from."""
+
+
+def is_made(reply: Reply) -> bool:
+    """Whether `reply` answers a model call: not one that was refused, and no tool's."""
+    return reply.tool is None and not refused(reply.error)
 
 
 def refused(error: str | None) -> bool:

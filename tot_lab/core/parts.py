@@ -14,21 +14,27 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
 
+from tot_lab.core.plugins import bring, offered
+
+P = TypeVar("P", bound="Part")
+
 REGISTRY: dict[str, type[Part]] = {}
-"""The parts that are known, by their kind."""
+"""The parts that are known, by their kinds and their further names."""
 
 
 class Part(BaseModel):
     """Base of everything a run is configured with. A subclass names itself by `kind`, by default
     its class name in snake_case; a subclass whose name begins with an underscore, or that sets
-    `kind = ""`, is a base and not registered."""
+    `kind = ""`, is a base and not registered. `aliases` are further names, such as those of the design
+    it comes from: they are read wherever a kind is, and never written."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
     kind: ClassVar[str] = ""
+    aliases: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -36,13 +42,15 @@ class Part(BaseModel):
             cls.kind = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
         if not cls.kind or cls.__name__.startswith("_"):
             return
-        known = REGISTRY.get(cls.kind)
-        if known is not None and _home(known) != _home(cls):
-            raise TypeError(
-                f"the kind {cls.kind!r} of {cls.__module__}.{cls.__name__} is taken by "
-                f"{known.__module__}.{known.__name__}; set another `kind`"
-            )
-        REGISTRY[cls.kind] = cls
+        names = (cls.kind, *cls.__dict__.get("aliases", ()))
+        for name in names:
+            known = REGISTRY.get(name)
+            if known is not None and _home(known) != _home(cls):
+                raise TypeError(
+                    f"the kind {name!r} of {cls.__module__}.{cls.__name__} is taken by "
+                    f"{known.__module__}.{known.__name__}; set another `kind`"
+                )
+        REGISTRY.update(dict.fromkeys(names, cls))
 
     @model_validator(mode="wrap")
     @classmethod
@@ -80,18 +88,31 @@ class Part(BaseModel):
 
 
 def part_of(settings: dict[str, Any], base: type[Part] = Part) -> Part:
-    """The Part that `settings` describe, one of `base`. An unknown kind or a bad field is a
-    ValueError that names it."""
+    """The Part that `settings` describe, one of `base`: `{"kind": "react", "max_iterations": 5}`. An
+    unknown kind or a bad field is a ValueError that names it."""
     kind = settings.get("kind")
-    known = sorted(name for name, part in REGISTRY.items() if issubclass(part, base))
-    if not isinstance(kind, str) or kind not in known:
-        raise ValueError(
-            f"unknown kind {kind!r}; known are {', '.join(known)}, and those of the modules that you import"
-        )
+    part = class_of(kind, base)
     try:
-        return REGISTRY[kind](**{key: value for key, value in settings.items() if key != "kind"})
+        return part(**{key: value for key, value in settings.items() if key != "kind"})
     except ValidationError as error:
         raise ValueError(f"settings of {kind!r}: {error}") from None
+
+
+def class_of(kind: Any, base: type[P]) -> type[P]:
+    """The class of the parts of that kind, one of `base`; an installed package may bring it. An unknown
+    kind is a ValueError, and so is one of a package that cannot be imported."""
+    if isinstance(kind, str) and kind not in REGISTRY:
+        package = bring(kind)
+        if package is not None and kind not in REGISTRY:
+            raise ValueError(f"the kind {kind!r} should come from {package}, which has no such part")
+    part = REGISTRY.get(kind) if isinstance(kind, str) else None
+    if part is None or not issubclass(part, base):
+        known = {name for name, one in REGISTRY.items() if issubclass(one, base)}
+        raise ValueError(
+            f"unknown kind {kind!r}; known are {', '.join(sorted(known | {*offered()} - {*REGISTRY}))}, and "
+            f"those of the modules that you import"
+        )
+    return part
 
 
 def _home(part: type[Part]) -> str:
@@ -155,13 +176,33 @@ class UserFunction(Part):
         """False for one that came from a file: it was not imported."""
         return self._function is not None
 
-    def __call__(self, *args: Any) -> Any:
+    @property
+    def parameters(self) -> frozenset[str]:
+        """The names of what it takes."""
+        return frozenset(inspect.signature(self._function).parameters) if self._function else frozenset()
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """Its signature, with types that were written as text worked out. Raises LookupError for one that
+        came from a file, NameError for a type that is not known where its module is."""
+        return inspect.signature(self._known(), eval_str=True)
+
+    @property
+    def told_by_source(self) -> bool:
+        """Whether its source says what it does: there is one, and it holds no values of its own."""
+        plain = inspect.isfunction(self._function) and self._function.__closure__ is None
+        return plain and bool(self.source_sha256)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self._known()(*args, **named)
+
+    def _known(self) -> Callable[..., Any]:
         if self._function is None:
             raise LookupError(
                 f"this run was made with the function {self.name!r} of {self.module!r}, which is "
                 f"not stored in files; pass the function again to run it"
             )
-        return self._function(*args)
+        return self._function
 
 
 def needs_functions(part: Part) -> list[str]:

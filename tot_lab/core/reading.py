@@ -9,21 +9,27 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 from tot_lab.core.calls import TokenLogprob
+from tot_lab.core.repair import Work, repaired
 
 # Possessive throughout: a number is read whole or not at all, and no text is walked twice. A group of
 # alternatives is atomic instead, which is the same: before 3.11.5 Python misread it as possessive.
 _NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d{1,3}+)?+"
-_OF = rf"(?>(?:\s*+\(?+(?:/|out\s++of|of)\s*+({_NUMBER})|\s*+(%|percent\b))?)"
+_GAP = r"[^\S\n]*+"  # what a line further on says belongs to no number here
+_OF = rf"(?>(?:{_GAP}\(?+(?:/|out\s++of|of){_GAP}({_NUMBER})|{_GAP}(%|percent\b))?)"
 _MARKS = r"[\s*_`\"']*+"
-_SCORE = re.compile(
-    rf"\bscore\b{_MARKS}(?>(?:(?:is|of)\b|[:=])?){_MARKS}({_NUMBER}){_OF}"
-    r"(?![\w%]|[.,/]\d|\s*+(?:to|and|or|[-–—~]|\.\.+)\s*+[\d.])",  # 0,7, 7/10/2 and 0–1 state no score
-    re.IGNORECASE,
+_SCORE, _CONFIDENCE = (
+    re.compile(
+        rf"\b{word}\b{_MARKS}(?>(?:(?:is|of)\b|[:=])?){_MARKS}({_NUMBER}){_OF}"
+        rf"(?![\w%]|[.,/]\d|{_GAP}(?:to|and|or|[-–—~]|\.\.+){_GAP}[\d.])",  # 0,7, 7/10/2 and 0–1 are no score
+        re.IGNORECASE,
+    )
+    for word in ("score", "confidence")
 )
 _BARE = re.compile(rf"{_MARKS}({_NUMBER}){_OF}[\s*_`\"'.)]*+", re.IGNORECASE)
 _ITEM = re.compile(r"[ \t]*(?:[-*•–]|\(?\d{1,3}[.):])[ \t]+(.*)")
@@ -36,6 +42,7 @@ _ALONE = re.compile(r"[\s*_`(\[]*(\d{1,6})[\s*_`)\].]*")
 _SCORED_LINE = re.compile(r"[ \t]*\(?#?(\d{1,6})[.):][ \t]*(.*)")
 _FENCE = re.compile(r"```[ \t]*+(?:json)?+[ \t]*+\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]+")
+_DEEPEST = 100  # levels of JSON; what can be read must not depend on how deep the program itself is
 _THINKING = re.compile(r"\s*+<(think|thinking)>(.*?)(?:</\1>(.*)|\Z)", re.DOTALL)
 
 
@@ -77,8 +84,16 @@ def read_score(text: str) -> float | None:
     match = _SCORE.search(text)
     if match is None:
         match = _BARE.fullmatch(text.strip().split("\n", 1)[0])
-    if match is None:
-        return None
+    return None if match is None else _share(match)
+
+
+def read_confidence(text: str) -> float | None:
+    """The confidence 0–1 that a reply reports, written as `read_score` has it; the last decides."""
+    shares = [_share(match) for match in _CONFIDENCE.finditer(text)]
+    return shares[-1] if shares else None
+
+
+def _share(match: re.Match[str]) -> float | None:
     value, whole, percent = match.groups()
     score = float(value)
     if whole is not None:
@@ -186,34 +201,105 @@ def _item_text(item: Any) -> str:
     return item.strip() if isinstance(item, str) else ""
 
 
+class FoundJSON(NamedTuple):
+    """A JSON value in a text, which takes up text[start:end], its fence included.
+
+    repaired: it was badly written, and this is what was meant.
+    """
+
+    value: Any
+    start: int
+    end: int
+    repaired: bool
+
+
 def read_json(text: str) -> Any:
     """The JSON value in a reply, looked for in three tiers: the whole text; a fenced block; the
     first balanced {…} or […] that parses. None when there is none (or it says null)."""
-    for candidate in _json_candidates(text):
+    return next((found.value for found in _parsed(_places(text))), None)
+
+
+def find_json(text: str) -> Iterator[FoundJSON]:
+    """Every JSON value that a reply may hold, the likeliest first: the three tiers of `read_json`, then
+    what can be repaired in them, and last what stands inside something that is never closed."""
+    for found in _parsed([_Place(0, len(text), text)]):
+        yield found
+        return
+    bracketed, broken = _bracketed(text)
+    fenced = list(_fenced(text))
+    filled = [place for place in fenced if place.text.lstrip()[:1] in ("{", "[")]
+    starts = [place.start for place in filled]
+
+    def alone(place: _Place) -> bool:
+        """Not what a fence holds as well."""
+        before = bisect(starts, place.start) - 1
+        return before < 0 or place.end > filled[before].end
+
+    places = [*fenced, *(place for place in bracketed if place.end <= broken and alone(place))]
+    read = {found.start: found for found in _parsed(places)}
+    yield from read.values()
+    unread = [place for place in places if place.start not in read]
+    if broken < len(text):
+        unread.append(_Place(broken, len(text), text[broken:]))
+    work = Work(text)
+    for place in unread:
+        written = place.text.lstrip()
+        value = repaired(written, work) if written[:1] in ("{", "[") else None
+        if value is not None and not _too_deep(value):
+            yield FoundJSON(value, place.start, place.end, True)
+    yield from _parsed(place for place in bracketed if place.end > broken and alone(place))
+
+
+class _Place(NamedTuple):
+    start: int
+    end: int
+    text: str
+
+
+def _parsed(places: Iterable[_Place]) -> Iterator[FoundJSON]:
+    """What stands in those of `places` that hold JSON."""
+    for start, end, text in places:
         try:
-            return json.loads(candidate, parse_constant=_refuse)
+            value = json.loads(text, parse_constant=_refuse)
         except (ValueError, RecursionError):
             continue
-    return None
+        if not _too_deep(value):
+            yield FoundJSON(value, start, end, False)
 
 
 def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-def _json_candidates(text: str) -> Iterator[str]:
-    yield text
+def _too_deep(value: Any) -> bool:
+    level = [[value]]
+    for _ in range(_DEEPEST + 1):
+        inside = [item for items in level for item in items if isinstance(item, dict | list)]
+        level = [list(item.values()) if isinstance(item, dict) else item for item in inside]
+        if not level:
+            return False
+    return True
+
+
+def _places(text: str) -> Iterator[_Place]:
+    yield _Place(0, len(text), text)
+    yield from _fenced(text)
+    yield from _bracketed(text)[0]
+
+
+def _fenced(text: str) -> Iterator[_Place]:
     for match in _FENCE.finditer(text):
-        yield match.group(1)
-    yield from _balanced(text)
+        yield _Place(*match.span(), match.group(1))
 
 
-def _balanced(text: str) -> Iterator[str]:
-    """Outermost balanced {…} and […] of `text`, in order, in one pass. Strings are respected
-    inside brackets only, since an apostrophe or a quote in prose opens nothing; a bracket that is
-    never closed does not hide the balanced ones behind it."""
+def _bracketed(text: str) -> tuple[list[_Place], int]:
+    """Outermost balanced {…} and […] of `text`, in order, in one pass, and where the first bracket is that
+    is never rightly closed (the end of the text when all are). Strings are respected inside brackets only,
+    since an apostrophe or a quote in prose opens nothing; a bracket that is never closed does not
+    hide the balanced ones behind it."""
     spans: list[tuple[int, int]] = []
     opened: list[tuple[int, str]] = []
+    broken = len(text)
     quoted = escaped = False
     for index, char in enumerate(text):
         if quoted:
@@ -232,10 +318,12 @@ def _balanced(text: str) -> Iterator[str]:
         elif char in "}]":
             start, closer = opened.pop()
             if closer != char:
+                broken = min(broken, opened[0][0] if opened else start)
                 opened.clear()  # not JSON: begin anew after it
                 continue
             while spans and spans[-1][0] > start:
                 spans.pop()
             spans.append((start, index + 1))
-    for start, end in spans:
-        yield text[start:end]
+    if opened:
+        broken = min(broken, opened[0][0])
+    return [_Place(start, end, text[start:end]) for start, end in spans], broken

@@ -24,6 +24,7 @@ from tot_lab.core.reading import (
     read_score,
     read_scores,
 )
+from tot_lab.core.tools import ToolSpec
 
 Path = Sequence[str]
 
@@ -114,6 +115,16 @@ class Domain(Part):
         """A JSON schema that the reply to a prompt of that kind should fit, if there is one."""
         return None
 
+    # Parts.
+
+    def part(self, task: Task, question: str, known: str) -> Task:
+        """What `question` asks as a task of its own, a part of `task`; known: what is known besides. Here
+        it is the same problem, and its context says which part of it is to be done: a domain in which any
+        words are a problem makes them one."""
+        now = f"Of all this only one part is to be done now, and nothing else:\n{question}"
+        context = "\n\n".join(filter(None, [task.context, known, now]))
+        return task.model_copy(update={"context": context})
+
     # Reading. None = the reply says nothing that can be used.
 
     def read_sample(self, task: Task, path: Path, text: str) -> str | None:
@@ -203,7 +214,8 @@ class Task(BaseModel):
 
     domain: the family it belongs to. question: the problem in words. data: what the domain needs
     besides. context: what research or lessons add; every prompt shows it. reference: ground
-    truth; it is taken away before a strategy sees the task.
+    truth; it is taken away before a strategy sees the task. tools: those that a strategy may call; the
+    lab that runs it says which (`tl.Lab(tools=…)`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -213,6 +225,7 @@ class Task(BaseModel):
     context: str = ""
     reference: Any = None
     id: str = ""
+    tools: tuple[ToolSpec, ...] = ()
 
     @field_validator("question", "context", "id")
     @classmethod
@@ -230,4 +243,5 @@ class Task(BaseModel):
 
     def settings(self) -> dict[str, Any]:
         """The task as JSON-ready data."""
-        return {**self.model_dump(exclude={"domain"}), "domain": self.domain.settings()}
+        left_out = {"domain"} if self.tools else {"domain", "tools"}
+        return {**self.model_dump(exclude=left_out), "domain": self.domain.settings()}

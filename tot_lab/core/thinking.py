@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
@@ -124,6 +124,43 @@ def editing(
                 step = step._replace(thinking=editing(edit, step.thinking, of))
             if step is not None:
                 value = yield step
+
+
+class Companion(Protocol):
+    """What goes along with a strategy: it sees what comes back, and may ask in between. See `along`."""
+
+    def carry_out(self, step: Call | Event) -> Thinking[Any]:
+        """Have `step`, or what stands in its place, done; what the strategy is sent."""
+
+    def parted(self) -> Self:
+        """One for a branch: it knows what this one knows, and shares nothing mutable with it."""
+
+    def joined(self, branches: Sequence[Self]) -> None:
+        """Take in what those of all branches saw, in the order of the branches."""
+
+
+def along(companion: Companion, thinking: Thinking[T], calls: int) -> Thinking[T]:
+    """Think as `thinking` does, with each call and event carried out by `companion`, which makes
+    `calls` calls of one at most."""
+    value: Any = None
+    with closing(thinking):
+        while True:
+            try:
+                step = thinking.send(value)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if isinstance(step, Every):
+                parts = [companion.parted() for _ in step.branches]
+                pairs = zip(parts, step.branches, strict=True)
+                branches = [along(part, branch, calls) for part, branch in pairs]
+                at_most = None if step.at_most is None else calls * step.at_most
+                value = yield step._replace(branches=branches, at_most=at_most)
+                companion.joined(parts)
+            elif isinstance(step, Within):
+                value = yield step._replace(thinking=along(companion, step.thinking, calls))
+            else:
+                value = yield from companion.carry_out(step)
 
 
 def attempt(number: int, thinking: Thinking[T]) -> Thinking[T]:

@@ -15,9 +15,18 @@ from tot_lab.domains.mini_crossword import (
     mini_crossword_scores,
     mini_crossword_tasks,
 )
+from tot_lab.domains.multi_hop import MultiHop, multi_hop, multi_hop_documents, multi_hop_tasks
 from tot_lab.domains.oracle import oracle
+from tot_lab.domains.word_sums import WordSums, word_sums, word_sums_tasks
 
-DOMAINS: tuple[type[Domain], ...] = (Game24, General, MiniCrossword, CreativeWriting)
+DOMAINS: tuple[type[Domain], ...] = (
+    Game24,
+    General,
+    MiniCrossword,
+    CreativeWriting,
+    WordSums,
+    MultiHop,
+)
 
 __all__ = [
     "DOMAINS",
@@ -26,6 +35,8 @@ __all__ = [
     "Game24",
     "General",
     "MiniCrossword",
+    "MultiHop",
+    "WordSums",
     "creative_writing",
     "creative_writing_tasks",
     "game24",
@@ -35,6 +46,11 @@ __all__ = [
     "mini_crossword",
     "mini_crossword_scores",
     "mini_crossword_tasks",
+    "multi_hop",
+    "multi_hop_documents",
+    "multi_hop_tasks",
     "oracle",
     "tasks",
+    "word_sums",
+    "word_sums_tasks",
 ]

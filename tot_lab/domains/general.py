@@ -104,6 +104,11 @@ class General(Domain):
         how = "Think step by step, then end with" if reasoning else "Answer at once, without explanation, in"
         return f"Problem:\n{self.statement(task)}\n\n{how} one line of this form:\nAnswer: <your answer>"
 
+    def part(self, task: Task, question: str, known: str) -> Task:
+        whole = f"It is a part of this problem:\n{task.question}"
+        context = "\n\n".join(filter(None, [whole, task.context, known]))
+        return task.model_copy(update={"question": question, "context": context})
+
     def _position(self, task: Task, path: Path) -> str:
         return f"Problem:\n{self.statement(task)}\n\nSteps so far:\n{self.steps(path)}"
 

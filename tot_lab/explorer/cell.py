@@ -67,6 +67,8 @@ def _lab(lab: Lab, imports: set[str]) -> str:
     gateway = lab.gateway
     if not isinstance(lab.model, Part):
         raise _NoPython("a function of your own")
+    if gateway.toolbox.context:
+        raise _NoPython("a tool_context")  # it may hold keys
     settings = {
         "roles": gateway.roles or None,
         "runs": None if lab.runs is None else str(lab.runs),
@@ -75,6 +77,8 @@ def _lab(lab: Lab, imports: set[str]) -> str:
         "draws": gateway.draws,
         "spend": gateway.purse.cap,
         "timeout": lab.timeout,
+        "tools": list(gateway.toolbox.tools.values()) or None,
+        "effect_policy": gateway.toolbox.policy,
     }
     usual = {"runs": "runs", "mode": "auto", "draws": "state", "timeout": 120.0}
     differing = [
@@ -138,6 +142,8 @@ def _written(value: Any, imports: set[str]) -> str:
         inside = ", ".join(_written(item, imports) for item in value)
         comma = "," if isinstance(value, tuple) and len(value) == 1 else ""
         return f"[{inside}]" if isinstance(value, list) else f"({inside}{comma})"
+    if isinstance(value, frozenset):
+        return f"{{{', '.join(map(_text, sorted(value)))}}}"  # of names, which its default has none of
     if isinstance(value, dict):
         pairs = (f"{_written(key, imports)}: {_written(item, imports)}" for key, item in value.items())
         return f"{{{', '.join(pairs)}}}"
@@ -160,6 +166,8 @@ def _name(kind: type, imports: set[str]) -> str:
     """What a class is called in the cell, which imports it if need be."""
     if kind.__name__ in tot_lab.__all__ and getattr(tot_lab, kind.__name__) is kind:
         return f"tl.{kind.__name__}"
+    if getattr(tot_lab.tools, kind.__name__, None) is kind:
+        return f"tl.tools.{kind.__name__}"
     if kind.__module__ != "__main__":
         imports.add(f"from {kind.__module__} import {kind.__name__}")
     return kind.__name__

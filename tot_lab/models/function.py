@@ -1,7 +1,8 @@
 """A function as a model: a person's own, or a simulated one.
 
 Rule: whatever it returns or raises is an answer: text, a `Reply`, or the error of one. What no
-file could hold is made so that one can, and only the driver refuses calls.
+file could hold is made so that one can, thinking that a text begins with is split off, and only the
+driver refuses calls.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import msgspec
 
 from tot_lab.core.calls import Call, Halt, Model, Reply, Wire, readable, refused
+from tot_lab.core.reading import split_thinking
 
 
 class Function:
@@ -35,7 +37,15 @@ class Function:
             raise
         except Exception as error:
             return Reply(error=readable(f"{type(error).__name__}: {error}"))
-        return Reply(readable("".join(got))) if isinstance(got, str) else checked(got)
+        return _split(Reply(readable("".join(got))) if isinstance(got, str) else checked(got))
+
+
+def _split(reply: Reply) -> Reply:
+    """`reply` with what it thought apart from what it says, as a real model's comes."""
+    if reply.thinking is not None or not reply.text.lstrip().startswith("<think"):
+        return reply
+    thinking, text = split_thinking(reply.text)
+    return msgspec.structs.replace(reply, thinking=thinking, text=text)
 
 
 _decoded = msgspec.json.Decoder(Reply).decode

@@ -6,7 +6,6 @@ and a simulated model, which cost nothing, have the cache alone, and only where 
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ import msgspec
 
 from tot_lab.core.calls import Call, Model, Reply, Wire
 from tot_lab.core.parts import Part, UserFunction
+from tot_lab.core.tools import TOOL, tool_of
 from tot_lab.models.cache import MODES, Cache, Cached, Kept, Mode
 from tot_lab.models.entries import DamagedEntry
 from tot_lab.models.flight import Flight, SingleFlight
@@ -28,6 +28,8 @@ from tot_lab.models.roles import Role
 from tot_lab.models.samples import Samples
 from tot_lab.models.spending import Purse, Spending
 from tot_lab.models.stack import Backend, Endpoint
+from tot_lab.scrubbing import secrets_in
+from tot_lab.tools import Carrying, Tool, Toolbox
 
 
 class Gateway:
@@ -42,6 +44,7 @@ class Gateway:
         mode: Mode,
         draws: DrawScope,
         spend: float | None,
+        toolbox: Toolbox | None = None,
     ) -> None:
         if mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
@@ -58,6 +61,7 @@ class Gateway:
                 f"folder with `tot-lab cache import`"
             )
         self.roles = roles
+        self.toolbox = toolbox or Toolbox()
         self.mode = mode
         self.draws = draws
         self.purse = Purse(spend)
@@ -99,10 +103,19 @@ class Gateway:
         except DamagedEntry:
             return None
 
-    def model_of(self, name: str | None) -> Model | Endpoint:
-        """The model that a call names: None = the lab's own, `@ROLE` = that of a role."""
+    def computing(self, call: Call) -> Carrying | None:
+        """What carries `call` out, where it goes to a tool that only computes; else None."""
+        name = tool_of(call)
+        tool = None if name is None else self.toolbox.tools.get(name)
+        alone = tool is not None and tool.pure and not tool.effects
+        return self.toolbox.carrying(tool) if tool is not None and alone else None
+
+    def model_of(self, name: str | None) -> Model | Endpoint | Tool:
+        """What a call names: None = the lab's own model, `@ROLE` = that of a role, `tool:NAME` = a tool."""
         if name is None:
             return self.model
+        if name.startswith(f"{TOOL}:"):
+            return self.toolbox.named(name.removeprefix(f"{TOOL}:"))
         if name.startswith("@") and name[1:] in self.roles:
             return self.roles[name[1:]].model  # type: ignore[return-value]  # `assigning` wrote the name
         return model_named(name)
@@ -117,10 +130,10 @@ class Gateway:
             self.opened = cache.renewed() if self.mode == "refresh" else cache
         return self.opened
 
-    def _way_to(self, model: Model | Endpoint) -> Callable[[Call, Wire], Awaitable[Reply]]:
+    def _way_to(self, model: Model | Endpoint | Tool) -> Callable[[Call, Wire], Awaitable[Reply]]:
         """How one call gets to `model`."""
         if not isinstance(model, Endpoint) and not self.is_cached(model):
-            return Function(model).reply
+            return self._end(model).reply
         stack = self._stack(model)
 
         async def asking(call: Call, wire: Wire) -> Reply:
@@ -128,15 +141,19 @@ class Gateway:
 
         return asking
 
-    def is_cached(self, model: Model | Endpoint) -> bool:
-        """Real models are, unless it is off; a simulated one or a function where that was asked for."""
+    def is_cached(self, model: Model | Endpoint | Tool) -> bool:
+        """Real models are, unless it is off; a tool that is pure beside them; a simulated model or a
+        function where that was asked for."""
         if self.mode == "off":
             return False
         if isinstance(model, Endpoint):
             return True
+        if isinstance(model, Tool):
+            kept = self.given_cache is not None or isinstance(self.model, Endpoint)
+            return kept and model.pure and self.toolbox.refusal(model) is None
         return self.given_cache is not None or (self.mode == "replay" and not isinstance(model, Part))
 
-    def _stack(self, model: Model | Endpoint) -> Backend:
+    def _stack(self, model: Model | Endpoint | Tool) -> Backend:
         who = identity_of(model)
 
         def request(call: Call) -> Request:
@@ -148,7 +165,7 @@ class Gateway:
         def but_for_its_draw(call: Call) -> str:
             return key(msgspec.structs.replace(call, draw=0))
 
-        stack: Backend = Function(model) if not isinstance(model, Endpoint) else Retried(model, model)
+        stack: Backend = Retried(model, model) if isinstance(model, Endpoint) else self._end(model)
         if isinstance(model, Endpoint):
             stack = Spending(Limited(stack, model), model, self.purse)
         if self.is_cached(model):
@@ -160,12 +177,18 @@ class Gateway:
             stack = Cached(stack, self.cache, request, self.mode)
         return stack
 
+    def _end(self, model: Model | Tool) -> Function | Carrying:
+        if not isinstance(model, Tool):
+            return Function(model)
+        models = [self.model, *(role.model for role in self.roles.values())]
+        keys = [key for one in models if isinstance(one, Part) for key in secrets_in(dict(one))]
+        return self.toolbox.carrying(model, replaying=self.mode == "replay", keys=keys)
+
 
 def _check_function(model: Any) -> None:
     """A ValueError for a function that cannot be told from others: its answers would be taken for
     theirs."""
-    plain = inspect.isfunction(model) and model.__closure__ is None
-    if not plain or not UserFunction.of(model).source_sha256:
+    if not UserFunction.of(model).told_by_source:
         raise ValueError(
             f"{model!r} cannot be cached: what it answers may depend on more than its source. Leave out "
             f"cache=, or make it a tl.Part whose fields say what it depends on"
@@ -175,7 +198,7 @@ def _check_function(model: Any) -> None:
 def identity_of(model: Any) -> dict[str, Any]:
     """Which model this is, for the key of a call."""
     identity: dict[str, Any] = in_order(
-        model.identity() if isinstance(model, Endpoint) else settings_of(model)
+        model.identity() if isinstance(model, Endpoint | Tool) else settings_of(model)
     )
     return identity
 

@@ -9,12 +9,14 @@ forgot k would make all candidates of a tree search the same text.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from typing import Any, Literal
 
 import msgspec
 
 from tot_lab.core.calls import Call, Message
+from tot_lab.core.tools import TOOL
 
 SCHEMA = 1
 """Of keys and entries; a change of either makes a new one."""
@@ -52,7 +54,9 @@ _encoded = msgspec.json.Encoder().encode
 
 def request_of(call: Call, model: dict[str, Any], draws: DrawScope = "state") -> Request:
     """`call` as a question to the model of that identity. A setting that JSON cannot hold is a
-    ValueError that names it."""
+    ValueError that names it. A tool gives the same whoever calls it, and however often."""
+    if call.kind == TOOL:
+        return Request(SCHEMA, model, (Message("user", _in_one_form(call.prompt)),))
     return Request(
         SCHEMA,
         model,
@@ -85,6 +89,14 @@ def in_order(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: in_order(value[name]) for name in sorted(value)}
     return [in_order(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _in_one_form(arguments: str) -> str:
+    """A tool's arguments, whatever order and spaces they were written in."""
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True, separators=(",", ":"))
+    except (ValueError, RecursionError):  # the tool says so
+        return arguments
 
 
 def _plain(name: str, value: Any) -> Any:

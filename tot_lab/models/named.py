@@ -1,7 +1,7 @@
 """Models by name: what `tl.Lab("…")` and a strategy's `model="…"` may say.
 
-Rule: `sim/…` is a simulated model, `local/…` and `local:PATH` one that runs on this machine, and
-any other name is litellm's to know.
+Rule: `sim/…` is a simulated model, `local/…` and `local:PATH` one that runs on this machine, a kind that
+an installed package offers is its model, and any other name is litellm's to know.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from difflib import get_close_matches
 
 from tot_lab.core.calls import Model
 from tot_lab.core.parts import Part, part_of
+from tot_lab.core.plugins import offered
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.local import Local
+from tot_lab.models.sim_agent import SimAgent
 from tot_lab.models.sim_creative_writing import SimCreativeWriting
 from tot_lab.models.sim_game24 import SimGame24
 from tot_lab.models.sim_general import SimGeneral
@@ -22,6 +24,7 @@ MODELS: tuple[type[Part], ...] = (
     SimGame24,
     SimMiniCrossword,
     SimCreativeWriting,
+    SimAgent,
     SimGeneral,
     LiteLLM,
     Local,
@@ -31,17 +34,24 @@ MODELS: tuple[type[Part], ...] = (
 def model_named(name: str) -> Model | Endpoint:
     """The model of that name, with its default settings. An unknown name is a ValueError, but
     that only litellm, at the first call, can tell whether it knows one of its own."""
+    if name in offered():
+        return _brought(name)
     if name.startswith("sim/"):
         known = [model.kind for model in MODELS if model.kind.startswith("sim/")]
         if name not in known:
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise ValueError(f"unknown simulated model {name!r}; {hint}known are {', '.join(known)}")
-        model = part_of({"kind": name})
-        assert callable(model)
-        return model
+        return _brought(name)
     if name.startswith(("local/", "local:")):
         return Local(weights=name[len("local/") :])
     if not name.strip():
         raise ValueError("the model's name is empty")
     return LiteLLM(model=name)
+
+
+def _brought(kind: str) -> Model | Endpoint:
+    model = part_of({"kind": kind})
+    if isinstance(model, Endpoint) or callable(model):
+        return model
+    raise ValueError(f"{kind!r} is a {type(model).__name__}, which is no model")

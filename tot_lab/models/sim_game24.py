@@ -17,11 +17,12 @@ from random import Random
 from typing import NamedTuple
 
 from tot_lab.core.calls import Call, TokenLogprob
-from tot_lab.domains.arithmetic import OPERATORS, TARGET, joined, number, win_share
+from tot_lab.domains.arithmetic import OPERATORS, TARGET, joined, number, value_of, win_share
 from tot_lab.domains.game24 import step_line, terms_after
 from tot_lab.models.simulated import JUDGING, Share, Simulated
 
 _KINDS = (  # what tells the prompts apart, by their closing words
+    ("critique", re.compile(r"`SATISFIED:`")),
     ("none", re.compile(r"nothing is left to join", re.I)),
     *JUDGING,
     ("value", re.compile(r"\bsure\b.*\bimpossible\b", re.I | re.S)),
@@ -32,6 +33,7 @@ _KINDS = (  # what tells the prompts apart, by their closing words
 _LEFT = re.compile(r"numbers left:([-\d/. \t]*)", re.I)
 _STEP_LEFT = re.compile(r"\(left:([-\d/. \t]*)\)", re.I)
 _HAND = re.compile(r"(?<![-\d/.])(\d{1,2}(?:[ \t,]+\d{1,2}){3})(?![ \t]*[-+*/=\d])")
+_ANSWER = re.compile(r"<answer>\n(.*?)\n</answer>", re.S)
 _GARBLED = ("", "...", "I have lost the thread here.", '{"steps": [{"a": ', "?? ?? ??")
 _UNKNOWN = "I am a simulated player of the Game of 24, and I do not understand this prompt."
 
@@ -95,7 +97,19 @@ class SimGame24(Simulated):
             text = f"best: {scores.index(max(scores)) + 1}"
         elif seen.kind == "answer":
             text = self._played(seen.left, "step by step" in prompt, random)
+        elif seen.kind == "critique":
+            text = self._critique(seen.left, _ANSWER.findall(prompt)[-1:], random)
         return text
+
+    def _critique(self, hand: _Numbers, answers: Sequence[str], random: Random) -> str:
+        """What it says of the last answer shown, which is right when it makes 24 of the hand."""
+        answer = answers[0].partition("=")[0].strip() if answers else ""
+        value, used = value_of(answer) or (None, [])
+        right = value == TARGET and tuple(sorted(used)) == hand
+        if right != (random.random() < self.noise):
+            return f"SATISFIED: {answer} makes {TARGET} of the four numbers."
+        made = "cannot be worked out" if value is None else f"makes {value}"
+        return f"UNSATISFIED: {answer} {made}, or not of these numbers. Begin with another pair."
 
     def _moves(self, left: _Numbers, count: int, random: Random) -> list[_Move]:
         """Up to `count` different moves from `left`, in no order of merit."""
@@ -181,7 +195,7 @@ def _read(kind: str, count: int, prompt: str) -> _Seen:
         return _Seen(kind, candidates=candidates) if candidates else _Seen("")
     hand = _HAND.search(prompt)
     left = _numbers(hand[1].replace(",", " ")) if hand else ()
-    if kind == "answer":
+    if kind in ("answer", "critique"):
         playable = all(1 <= value <= 13 for value in left)
     else:
         left, playable = _last_left(prompt, left), True

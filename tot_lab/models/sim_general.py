@@ -20,6 +20,7 @@ from tot_lab.domains.game24 import step_line
 from tot_lab.models.simulated import Simulated
 
 _FORMS = (  # what is asked for, by its words
+    ("critique", re.compile(r"`SATISFIED:`")),
     ("none", re.compile(r"reply with the word none", re.I)),
     ("vote", re.compile(r"best: ?N\b")),
     ("numbers", re.compile(r"JSON (?:array|list) of (?:the )?(\d{1,4}) (?:numbers|scores)", re.I)),
@@ -84,6 +85,9 @@ def _reply(form: str, count: int, prompt: str, random: Random) -> str:
     left = _numbers_left(prompt)
     if form == "none":
         text = "none"
+    elif form == "critique":
+        content = random.random() < 0.5
+        text = "SATISFIED: a simulated judgement." if content else f"UNSATISFIED: {_thought(random)}"
     elif form == "vote":
         listed = [int(a or b) for a, b in _CANDIDATE.findall(prompt)]
         text = f"A simulated choice.\nbest: {random.randint(1, max(listed, default=1))}"

@@ -4,7 +4,16 @@ Add one: a file with a `Strategy`, and its name here. The contract tests take it
 """
 
 from tot_lab.core.strategy import Strategy
+from tot_lab.strategies.acting import Acting, ToolLoop
+from tot_lab.strategies.adaptive import Adaptive
 from tot_lab.strategies.baselines import BestOf, ChainOfThought, OneAnswer, SelfConsistency, baselines
+from tot_lab.strategies.plan_execute import PlanExecute
+from tot_lab.strategies.plans import Plan, Step
+from tot_lab.strategies.react import ReAct
+from tot_lab.strategies.reflexion import Reflexion
+from tot_lab.strategies.structured import ask_json
+from tot_lab.strategies.synthesis import WithSynthesis
+from tot_lab.strategies.thinking_level import WithThinking
 from tot_lab.strategies.traversals import (
     Beam,
     BestFirst,
@@ -15,13 +24,30 @@ from tot_lab.strategies.traversals import (
     traversal,
 )
 from tot_lab.strategies.tree_of_thoughts import TreeOfThoughts
+from tot_lab.strategies.tree_then_act import TreeThenAct
 
-STRATEGIES: tuple[type[Strategy], ...] = (TreeOfThoughts, OneAnswer, ChainOfThought, BestOf, SelfConsistency)
+STRATEGIES: tuple[type[Strategy], ...] = (
+    TreeOfThoughts,
+    OneAnswer,
+    ChainOfThought,
+    BestOf,
+    SelfConsistency,
+    ToolLoop,
+    ReAct,
+    PlanExecute,
+    TreeThenAct,
+    Adaptive,
+    Reflexion,
+    WithThinking,
+    WithSynthesis,
+)
 TRAVERSALS: tuple[type[Traversal], ...] = (Beam, DepthFirst, BestFirst, MonteCarloTreeSearch)
 
 __all__ = [
     "STRATEGIES",
     "TRAVERSALS",
+    "Acting",
+    "Adaptive",
     "Beam",
     "BestFirst",
     "BestOf",
@@ -30,9 +56,19 @@ __all__ = [
     "FunctionTraversal",
     "MonteCarloTreeSearch",
     "OneAnswer",
+    "Plan",
+    "PlanExecute",
+    "ReAct",
+    "Reflexion",
     "SelfConsistency",
+    "Step",
+    "ToolLoop",
     "Traversal",
     "TreeOfThoughts",
+    "TreeThenAct",
+    "WithSynthesis",
+    "WithThinking",
+    "ask_json",
     "baselines",
     "traversal",
 ]

@@ -23,7 +23,10 @@ from tot_lab.core.thinking import Thinking, ask, attempt, every, happen
 
 
 class OneAnswer(Prompting):
-    """Ask for the answer at once: one call (input-output prompting, Yao et al. 2023, section 2)."""
+    """Ask for the answer at once (input-output prompting, Yao et al. 2023, section 2).
+
+    Best for questions that the model knows, and as the floor of a comparison. Trade-off: no room to work
+    anything out. Calls: 1."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         return (yield from _answer_once(self, task, at, reasoning=False))
@@ -33,7 +36,10 @@ class OneAnswer(Prompting):
 
 
 class ChainOfThought(Prompting):
-    """Ask to think step by step and then answer: one call (Wei et al. 2022)."""
+    """Ask to think step by step and then answer (Wei et al. 2022).
+
+    Best for problems of a few steps that lead straight on. Trade-off: a wrong step is never noticed.
+    Calls: 1."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         return (yield from _answer_once(self, task, at, reasoning=True))
@@ -44,6 +50,9 @@ class ChainOfThought(Prompting):
 
 class BestOf(Prompting):
     """Let a strategy try N times and keep the attempt that is scored best; of equals the first.
+
+    Best for answers that are easier to judge than to find. Trade-off: no better than its judge. Calls: N
+    times those of the strategy, and with `value` 1 more each.
 
     strategy: what tries; any strategy. attempts: how often (N). evaluate: `value` asks the model
     about each attempt's answer, `score` takes the attempts' own scores, or a function
@@ -95,6 +104,9 @@ class BestOf(Prompting):
 class SelfConsistency(Strategy):
     """Let a strategy try N times and keep the answer given most often; of equals the first
     (Wang et al. 2023). What counts as the same answer is the domain's word.
+
+    Best for short answers that can be compared, where a model is right more often than it errs in the same
+    way. Trade-off: a mistake that it makes each time wins. Calls: N times those of the strategy.
 
     strategy: what tries; any strategy. attempts: how often (N).
     """

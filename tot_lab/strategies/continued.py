@@ -50,7 +50,7 @@ class Continued(Strategy):
             if isinstance(recorded, Thought):
                 last = recorded.id
                 steps += _steps(task, recorded)
-        keep = _all_but_the_root(last)
+        keep = all_but_the_root(last)
         return (
             yield from editing(keep, self.strategy.think(_after(task, steps), last), of=(Thought, Scored))
         )
@@ -114,6 +114,9 @@ class _After(Domain):
         known = [*filter(None, [task.context]), f"The steps taken so far:\n{self.steps(())}"]
         shown = task.model_copy(update={"context": "\n\n".join(known)}) if self.before else task
         return self.domain.answer_prompt(shown, reasoning)
+
+    def part(self, task: Task, question: str, known: str) -> Task:
+        return self.domain.part(task, question, known)
 
     def response_format(self, kind: str, task: Task, path: Path) -> dict[str, Any] | None:
         return self.domain.response_format(kind, task, self._whole(path))
@@ -197,7 +200,7 @@ def _event(record: dict[str, Any]) -> Thought | Scored | Decided:
     return event
 
 
-def _all_but_the_root(id: str) -> Callable[[Thought | Scored], Thought | Scored | None]:
+def all_but_the_root(id: str) -> Callable[[Thought | Scored], Thought | Scored | None]:
     """Passes over what a strategy says of its own root: here it is a thought that has been recorded."""
 
     def kept(event: Thought | Scored) -> Thought | Scored | None:

@@ -19,9 +19,9 @@ from tot_lab.core.calls import Call, Reply
 from tot_lab.core.parts import UserFunction
 from tot_lab.core.reading import verdict
 from tot_lab.core.records import Decided, Event, Note, Scored, Thought
-from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking, ask, every, happen
+from tot_lab.strategies.acting import Acting
 
 T = TypeVar("T")
 Count = Annotated[int, Field(ge=1)]
@@ -33,10 +33,17 @@ ALTERNATIVES = 20
 _SLOT = re.compile(r"\{(problem|steps|count|candidate|candidates)\}")
 
 
-class Expansion(Prompting):
-    """How thoughts are made and scored. For the fields see `TreeOfThoughts`."""
+class Expansion(Acting):
+    """How thoughts are made and scored. For the other fields see `TreeOfThoughts`.
+
+    tools: names of the lab's tools that the proposer may ask for before it replies, None = all; by
+        default none. max_tool_round_trips: in how many turns of each proposal; each is a call more.
+    """
 
     kind = ""
+    notes = "tot"
+    tools: Annotated[tuple[str, ...] | None, Field(strict=False)] = ()
+    max_tool_round_trips: Count = 3
     branch_factor: Count = 3
     generate: Literal["sample", "propose"] = "sample"
     proposal_draws: Count = 1
@@ -44,7 +51,6 @@ class Expansion(Prompting):
     evaluation_draws: Count = 1
     combine: Literal["mean", "sum", "vote"] = "mean"
     max_parse_retries: Annotated[int, Field(ge=0)] = 0
-    parallel: bool = True
     proposer_prompt: str | None = None
     evaluator_prompt: str | None = None
 
@@ -70,6 +76,11 @@ class Expansion(Prompting):
         `vote`, at most."""
         return self.evaluation_draws + self.max_parse_retries
 
+    @property
+    def calls_per_proposal(self) -> int:
+        """Calls of one `sample` or `propose`, at most: before its reply it may ask for tools."""
+        return 1 if self.tools == () else 1 + self.max_tool_round_trips
+
     def calls_per_thought(self, task: Task) -> int:
         """Calls that score one thought by itself, at most."""
         if self.evaluate == "logprob":
@@ -81,8 +92,9 @@ class Expansion(Prompting):
     def calls_per_expansion(self, task: Task) -> int:
         """Calls of `expand`, at most."""
         asked = self.proposal_draws if self.generate == "propose" else self.branch_factor
+        proposing = (asked + self.max_parse_retries) * self.calls_per_proposal
         joint = self.calls_per_evaluation if self.evaluate == "joint" else 0
-        return asked + self.max_parse_retries + self.branch_factor * self.calls_per_thought(task) + joint
+        return proposing + self.branch_factor * self.calls_per_thought(task) + joint
 
     # Thoughts.
 
@@ -99,11 +111,13 @@ class Expansion(Prompting):
         prompt = prompt or task.domain.propose_prompt(task, path, count)
 
         def asked(draw: int) -> Thinking[Reply]:
-            return ask(self._call(task, path, parent, "propose", prompt, draw))
+            return self._proposed(task, self._call(task, path, parent, "propose", prompt, draw))
 
         failed: list[Event] = []
         read: list[tuple[str, list[str]]] = []
-        replies = yield from self._all([asked(draw) for draw in range(self.proposal_draws)], at_most=1)
+        replies = yield from self._all(
+            [asked(draw) for draw in range(self.proposal_draws)], at_most=self.calls_per_proposal
+        )
         for draw, reply in enumerate(replies):  # a retry adds to them
             if reply.error is not None:
                 failed += yield from said(_no_reply(parent, "propose", reply.error))
@@ -128,7 +142,8 @@ class Expansion(Prompting):
         prompt = prompt or task.domain.sample_prompt(task, path)
 
         def sampled(k: int, draw: int) -> Thinking[list[Event] | None]:
-            reply = yield from ask(self._call(task, path, parent, "sample", prompt, draw))
+            call = self._call(task, path, parent, "sample", prompt, draw)
+            reply = yield from self._proposed(task, call)
             if reply.error is not None:
                 return (yield from said(_no_reply(parent, "sample", reply.error)))
             text = task.domain.read_sample(task, path, reply.text)
@@ -137,7 +152,7 @@ class Expansion(Prompting):
                 return None
             return (yield from self._child(task, path, parent, k, text, repeats=k))
 
-        at_most = 1 + self.calls_per_thought(task)
+        at_most = self.calls_per_proposal + self.calls_per_thought(task)
         grown = yield from self._all([sampled(k, draw=k) for k in range(count)], at_most=at_most)
         for draw in range(count, count + self.max_parse_retries):
             if None not in grown:
@@ -145,6 +160,11 @@ class Expansion(Prompting):
             missing = grown.index(None)
             grown[missing] = yield from sampled(missing, draw)
         return [event for events in grown for event in events or ()]
+
+    def _proposed(self, task: Task, call: Call) -> Thinking[Reply]:
+        return (
+            ask(call) if self.tools == () else self.asking_with_tools(task, call, self.max_tool_round_trips)
+        )
 
     def _child(
         self, task: Task, path: Path, parent: str, k: int, text: str, *, repeats: int

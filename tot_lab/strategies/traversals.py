@@ -208,7 +208,7 @@ class MonteCarloTreeSearch(Traversal):
                 kept, trimmed = _split(ranked(tree, siblings), width, "beam")
                 pruned += trimmed
                 children[parent] = [id for id in kept if id not in tree.closed]
-                for id in (id for id in tree[parent].children if tree[id].by):
+                for id in (id for id in tree[parent].children if tree[id].by or id in kept):
                     value = max(tree[id].rank, 0.0)
                     visits[id], totals[id] = 1, value
                     for above in path(tree, parent):

@@ -31,6 +31,10 @@ from tot_lab.strategies.traversals import Beam, Traversal, ranked
 class TreeOfThoughts(Expansion):
     """Search over thoughts. The defaults are those of `tl.presets.beam_search()`, but for `answer`.
 
+    Best for problems whose steps can be judged before the end is known. Trade-off: many calls, and a good
+    thought that is scored low is lost. Calls: for a beam 2 · branch_factor for each thought that is expanded
+    (a sample and a score a child), or 1 + branch_factor with `propose`, 2 with `joint` as well.
+
     branch_factor: children per thought; with `propose`, the most proposals used.
     beam_width: thoughts kept: of a level (beam), of the frontier (best_first), of a group of
         siblings (depth_first, mcts). None = all.

@@ -93,8 +93,8 @@ class Parcel:
             self.data: bytes = cloudpickle.dumps(chunk)
         except Exception as error:
             raise TypeError(
-                f"a model, strategy or task of this sweep cannot be sent to the workers: {error}. What is "
-                f"defined inside a function takes that function's variables along: define it outside"
+                f"a model, tool, strategy or task of this sweep cannot be sent to the workers: {error}. "
+                f"What is defined inside a function takes that function's variables along: define it outside"
             ) from error
 
     def __repr__(self) -> str:
@@ -109,8 +109,8 @@ class Parcel:
                 f"this worker has tot_lab {__version__} and the client {self.version}; they must be the same"
             )
         chunk: Chunk = cloudpickle.loads(self.data)
-        model = chunk.lab["model"]
-        parts.REGISTRY.setdefault(model.kind, type(model))  # a class that was made in a notebook
+        for part in (chunk.lab["model"], *chunk.lab["tools"]):
+            parts.REGISTRY.setdefault(part.kind, type(part))  # a class that was made in a notebook
         return chunk
 
 
@@ -334,6 +334,9 @@ class _Client:
                 "mode": lab.gateway.mode,
                 "draws": lab.gateway.draws,
                 "timeout": lab.timeout,
+                "tools": list(lab.gateway.toolbox.tools.values()),
+                "effect_policy": lab.gateway.toolbox.policy,
+                "tool_context": lab.gateway.toolbox.context,
             },
             _cache_of(lab, _models(sweep)),
             used,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from tot_lab.core.bulk import seldom_collecting
-from tot_lab.core.calls import Call, Halt, Reply, readable, refused
+from tot_lab.core.calls import Call, Halt, Reply, is_made, readable
 from tot_lab.core.parts import Part
 from tot_lab.core.records import Note
 from tot_lab.core.strategy import Strategy
@@ -162,6 +162,7 @@ class Sweep:
                 },
                 self.lab.gateway.draws,
                 self.budget.model_dump(exclude_none=True) if self.budget else {},
+                *self._equipment(),
             ],
         )
         settings = [_digest(f"setting {label!r}", part.settings()) for label, part in self.settings.items()]
@@ -172,6 +173,14 @@ class Sweep:
             Cell(s, t, repeat, _digest("a run", [lab, settings[s], tasks[t], repeat])[:16])
             for s, t, repeat in product(range(len(settings)), range(len(tasks)), range(repeats))
         ]
+
+    def _equipment(self) -> list[Any]:
+        """What the lab's tools are, if there are any: each as models see it too, and the policy."""
+        toolbox = self.lab.gateway.toolbox
+        if not toolbox.tools:
+            return []
+        tools = [[tool.identity(), tool.spec.model_dump()] for tool in toolbox.tools.values()]
+        return [tools, toolbox.policy_settings]
 
     def part(self, cell: Cell) -> tuple[Strategy, Task]:
         """The strategy and the task of a cell."""
@@ -224,7 +233,7 @@ class Sweep:
         calls first, since its calls serve the others."""
         strategy, task = self.part(cell)
         try:
-            most = strategy.max_calls(task)
+            most = strategy.max_calls(self.lab._equipped(task))
         except Exception:  # a strategy's bug is for its run to tell
             most = None
         return cell.repeat, cell.task, -math.inf if most is None else -most
@@ -281,14 +290,14 @@ class Sweep:
             error = error or f"the answer cannot be graded: {_told(failed)}"
         if run.stopped == "error" and error is None:  # of a model that did not answer
             replies = (line.e for line in reversed(run.lines) if isinstance(line.e, Reply))
-            error = next((reply.error for reply in replies if not refused(reply.error)), None)
-        made = {line.p for line in run.lines if isinstance(line.e, Reply) and not refused(line.e.error)}
+            error = next((reply.error for reply in replies if is_made(reply)), None)
+        calls = {line.p for line in run.lines if isinstance(line.e, Reply) and is_made(line.e)}
         known = {
             tuple(line.e.data["call"])
             for line in run.lines
             if isinstance(line.e, Note) and line.e.name in ("call.cached", "call.joined")
         }
-        keys = [self._key(line.e) for line in run.lines if isinstance(line.e, Call) and line.p in made]
+        keys = [self._key(line.e) for line in run.lines if isinstance(line.e, Call) and line.p in calls]
         return Row(
             run.stopped,
             error,
@@ -297,7 +306,7 @@ class Sweep:
             score,
             *run.usage,
             run.seconds,
-            len(made - known),
+            len(calls - known),
             b"".join(keys),
             run.simulated,
             run.header.version,

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from tot_lab.core.calls import TokenLogprob, ToolCall, Wire
 from tot_lab.core.reading import split_thinking
-from tot_lab.models.lite_llm.failures import clean
 from tot_lab.models.stack import Failure
+from tot_lab.scrubbing import clean
 
 _MASKED = "think\u2060>"  # hides a tag from litellm
 

@@ -19,7 +19,7 @@ from tot_lab.core.calls import Call, Reply, Wire
 from tot_lab.core.reading import read_json
 from tot_lab.models.lite_llm.answers import Answers, streamed, whole
 from tot_lab.models.lite_llm.asking import messages_of, settings_of
-from tot_lab.models.lite_llm.failures import clean, failure_of, scrubbed
+from tot_lab.models.lite_llm.failures import failure_of
 from tot_lab.models.lite_llm.loading import end_with_this_loop, litellm_ready, load_litellm
 from tot_lab.models.lite_llm.naming import (
     HOMES,
@@ -43,6 +43,7 @@ from tot_lab.models.lite_llm.table import (
     usd,
 )
 from tot_lab.models.stack import Endpoint, Failure, Need
+from tot_lab.scrubbing import clean, scrubbed
 
 # Not Gemini, whose thinking models may refuse to give several candidates.
 _TAKE_N = {"openai", "azure", "hosted_vllm", "together_ai", "fireworks_ai", "xai"}

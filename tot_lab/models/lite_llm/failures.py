@@ -6,7 +6,6 @@ go better later follows from them alone. No text that holds a key leaves this pa
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -23,9 +22,6 @@ _ASIDE = re.compile(r"Traceback \(| Handle with `litellm| Original exception:")
 _TOO_LONG = re.compile(r"context.{0,9} (length|window|size|limit)|prompt is too long|number of tokens", re.I)
 # litellm's words for what it cannot read, under a status of its own making
 _UNREADABLE = re.compile("converting to valid response|unexpected response from Ollama")
-_SECRET = re.compile(r"(_API_KEY|_TOKEN|_SECRET|_SECRET_ACCESS_KEY)$")
-_ENDS_OF_A_KEY = re.compile(r"[\w-]+\*{3,}[\w-]*")  # as OpenAI shows them
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
@@ -57,20 +53,6 @@ def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
     ):
         return Failure(words)
     return Failure(f"the provider's answer cannot be read: {words}", retry=True)
-
-
-def scrubbed(text: str, key: str) -> str:
-    """`text` without `key`, and without any that the environment holds."""
-    secrets = [key] if len(key) > 3 else []
-    secrets += [value for name, value in os.environ.items() if _SECRET.search(name) and len(value) > 7]
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "•••")
-    return clean(_ENDS_OF_A_KEY.sub("•••", text))
-
-
-def clean(text: str) -> str:
-    """`text` without lone surrogates, which no file can hold."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -1,0 +1,386 @@
+"""Adaptive: what the rules say of a table of tasks, what the model is asked when they do not, who does the
+work, and how well it chooses."""
+
+import json
+import random
+
+import pandas as pd
+import pytest
+from pydantic import ValidationError
+from support import TASK, Scripted, run, wait
+
+import tot_lab as tl
+from tot_lab.core.calls import Reply
+from tot_lab.core.records import Note
+from tot_lab.strategies.adaptive import KINDS, ROUTES, kind_of
+from tot_lab.testing import Trial, check_strategy
+
+PLAIN = "The ferry leaves the harbour at nine and is back at four. " * 5  # long, and speaks of nothing
+
+
+@pytest.mark.parametrize(
+    ("question", "kind"),
+    [
+        ("How many legs have three spiders and a duck?", "simple"),
+        ("What is 17 * 3?", "simple"),
+        ("Who wrote the first novel that was printed in Iceland?", "simple"),
+        ("Look up the population of Bergen.", "simple"),
+        ("Write a letter to the mayor about the noise.", "writing"),
+        ("Draft an abstract for the paper, and a summary.", "writing"),
+        ("Please proofread this: teh cat.", "writing"),
+        ("Compose a short speech for the opening.", "writing"),
+        ("First find the author, then the year of birth, and finally the difference.", "steps"),
+        ("Do this:\n1. Fetch the page.\n2. Count the words.\n3. Report.", "steps"),
+        ("Then buy milk, after that go home.", "steps"),
+        ("Brainstorm names for a ferry.", "open"),
+        ("Write a poem about rain.", "open"),
+        ("In how many different ways could a city save water?", "open"),
+        ("What if the moon were twice as near?", "open"),
+        ("Write a report on ideas for saving water.", None),  # writing and open
+        ("First brainstorm, then choose.", None),  # steps and open
+        (PLAIN, None),  # long
+        ("", "simple"),
+    ],
+)
+def test_the_rules(question, kind):
+    found = kind_of(tl.general("x").model_copy(update={"question": question}))
+    assert (found and found.kind) == kind
+    assert found is None or found.why
+
+
+def test_a_domain_that_tells_states_apart_is_searched():
+    assert kind_of(tl.game24("4 5 6 10")).kind == "open"
+    assert kind_of(tl.mini_crossword(1)).kind == "open"
+
+
+def test_the_rules_are_a_function_of_the_question_alone():
+    task = tl.general("Write a letter to the mayor.", context="First this, then that.", answer=1)
+    assert kind_of(task) == kind_of(task.hidden()) == kind_of(tl.general("Write a letter to the mayor."))
+
+
+# Choosing.
+
+NAMED = {name: tl.OneAnswer() for name in ROUTES.values()}
+
+
+class Says(tl.Strategy):
+    """Answers a text, or stops with a word."""
+
+    text: str = "mine"
+    stop: str = "answered"
+
+    def think(self, task, at="0"):
+        yield tl.Thought(at, None, task.question)
+        thought = yield from tl.happen(tl.Thought(f"{at}.0", at, f"{self.text} {task.context}"))
+        return tl.Answer(self.text, self.stop, thought.id)
+
+    def max_calls(self, task):
+        return 0
+
+
+def notes(made, name):
+    return [event.data for event in made.events if isinstance(event, Note) and event.name == name]
+
+
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [
+        (q, ROUTES[k])
+        for q, k in [
+            ("What is 17 * 3?", "simple"),
+            ("Write a letter to the mayor.", "writing"),
+            ("First find it, then sum it up.", "steps"),
+            ("Brainstorm names for a ferry.", "open"),
+        ]
+    ],
+)
+def test_each_kind_goes_to_its_strategy_without_a_call(question, name):
+    strategies = {other: Says(text=other) for other in NAMED}
+    made = run(tl.Adaptive(strategies=strategies), tl.general(question))
+    assert made.answer == name
+    assert made.usage.calls == 0
+    (chosen,) = notes(made, "adaptive.chosen")
+    assert chosen["selectedStrategy"] == chosen["strategyUsed"] == name
+    assert chosen["by"] == "rule"
+    assert chosen["progress"] == f"adaptive→{name}"
+    assert made.header.strategy["kind"] == "adaptive"
+    assert made.tree.root.text == question
+    assert tl.routed(made).used == name
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "by"),
+    [
+        *((json.dumps({"kind": kind}), kind, "model") for kind in KINDS),
+        ("I would say: writing.", "writing", "model"),
+        ("simple or steps", None, "default"),
+        ("", None, "default"),
+        (Reply(error="timeout"), None, "default"),
+    ],
+)
+def test_a_model_is_asked_when_the_rules_do_not_decide(reply, kind, by):
+    strategies = {name: Says(text=name) for name in NAMED}
+    model = Scripted(lambda call: reply)
+    made = run(tl.Adaptive(strategies=strategies), tl.general(PLAIN), model=model)
+    (call,) = model.calls
+    assert call.kind == "route"
+    assert PLAIN.strip() in call.prompt
+    assert call.response_format["properties"]["kind"]["enum"] == list(KINDS)
+    assert made.answer == (ROUTES[kind] if kind else "reactive")
+    found = tl.routed(made)
+    assert (found.kind, found.by) == (kind, by)
+
+
+def test_the_role_route_takes_the_question():
+    lab = tl.Lab(Scripted(), runs=None, roles={"route": "sim/general"})
+    made = wait(lab.run(tl.Adaptive(strategies=NAMED), tl.general(PLAIN)))
+    assert tl.routed(made).by == "model"  # its schema is filled in
+    assert made.simulated
+
+
+def test_the_table_comes_before_the_rules():
+    strategies = {"reactive": Says(text="a"), "mine": Says(text="b")}
+    for routes, answer in (({}, "a"), ({"simple": "mine"}, "b"), ({"general": "mine"}, "b")):
+        made = run(tl.Adaptive(strategies=strategies, routes=routes))
+        assert made.answer == answer
+    assert tl.routed(made).by == "table"
+
+
+def test_what_is_not_there_goes_to_the_default():
+    made = run(tl.Adaptive(strategies={"only": Says()}, default="only"), tl.general("Write a poem."))
+    assert tl.routed(made)[:3] == ("only", "only", "open")
+
+
+def test_turned_off_everything_goes_to_the_named_default():
+    strategies = {"reactive": Says(text="a"), "tree-of-thought": Says(text="b")}
+    poem = tl.general("Write a poem about rain.")
+    made = run(tl.Adaptive(strategies=strategies, enabled=False), poem)
+    assert made.answer == "a"
+    assert run(tl.Adaptive(strategies=strategies), poem).answer == "b"
+
+
+# Partial results.
+
+
+@pytest.mark.parametrize(
+    ("stop", "text", "partial"),
+    [
+        ("answered", "mine", False),
+        ("answered", "", True),
+        ("stagnated", "mine", True),
+        ("limit:retries", "mine", True),
+        ("limit:iterations", "", True),
+        ("limit:depth", "mine", False),  # a tree as deep as it may be is whole
+        ("error", "", True),
+        ("budget:calls", "", False),  # nobody could go on
+    ],
+)
+def test_a_partial_result_falls_back_to_the_default_and_says_so(stop, text, partial):
+    strategies = {"reactive": Says(text="rescued"), "tree-of-thought": Says(text=text, stop=stop)}
+    made = run(tl.Adaptive(strategies=strategies), tl.general("Write a poem about rain."))
+    assert made.answer == ("rescued" if partial else text)
+    fell = notes(made, "adaptive.fell_back")
+    told = {"stop": stop, "strategyUsed": "reactive", "progress": "adaptive→reactive"}
+    assert fell == ([told] if partial else [])
+    found = tl.routed(made)
+    assert found.selected == "tree-of-thought"
+    assert found.used == ("reactive" if partial else "tree-of-thought")
+    if partial:
+        assert made.tree["0.0.0"].state == "pruned"
+        assert (f"It came to: {text}" in made.tree["0.1.0"].text) == bool(text)
+
+
+def test_where_the_rescue_brings_nothing_the_partial_answer_stands():
+    strategies = {
+        "reactive": Says(text="", stop="limit:iterations"),
+        "tree-of-thought": Says(stop="stagnated"),
+    }
+    made = run(tl.Adaptive(strategies=strategies), tl.general("Write a poem about rain."))
+    assert (made.answer, made.stopped, made.best.id) == ("mine", "stagnated", "0.0.0")
+
+
+def test_the_default_is_not_tried_twice():
+    made = run(tl.Adaptive(strategies={"reactive": Says(stop="stagnated")}))
+    assert notes(made, "adaptive.fell_back") == []
+    assert made.stopped == "stagnated"
+
+
+def test_a_rescue_samples_anew():
+    plain = tl.general("Write a poem about rain.")
+    short = tl.ReAct(max_iterations=1)
+    model = Scripted(lambda call: "thinking" if call.kind == "act" else "no")
+    made = run(
+        tl.Adaptive(strategies={"reactive": tl.OneAnswer(), "tree-of-thought": short}), plain, model=model
+    )
+    assert [call.attempt for call in model.calls] == [(), (1,)]
+    assert made.answer == "no"
+
+
+# Bounds, settings, the contract.
+
+
+def test_the_bound_knows_the_choice_where_the_rules_decide():
+    made = tl.Adaptive(strategies={"reactive": tl.ReAct(), "tree-of-thought": tl.OneAnswer()})
+    assert made.max_calls(TASK) == 10
+    assert made.max_calls(tl.general("Write a poem.")) == 1 + 10
+    assert made.max_calls(tl.general(PLAIN)) == 1 + 1 + 10
+    unbounded = tl.Adaptive(strategies={"reactive": tl.ReAct(), "tree-of-thought": Unbounded()})
+    assert unbounded.max_calls(tl.general("Write a poem.")) is None
+    assert unbounded.max_calls(TASK) == 10
+
+
+class Unbounded(Says):
+    def max_calls(self, task):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"default": "nobody"}, "default: there is no strategy 'nobody'"),
+        ({"routes": {"simple": "nobody"}}, "routes: there is no strategy 'nobody'"),
+        ({"strategies": {}}, "there are none"),
+        ({"strategies": {"reactive": "no-such-kind"}}, "no-such-kind"),
+    ],
+)
+def test_bad_settings_are_named(settings, said):
+    with pytest.raises(ValidationError, match=said):
+        tl.Adaptive(**settings)
+
+
+@pytest.mark.parametrize("question", [PLAIN, "Write a poem about rain.", "Write a letter to the mayor."])
+def test_it_keeps_the_contract_whatever_it_chooses(question):
+    check_strategy(tl.Adaptive(), tl.general(question))
+
+
+def test_adaptive_over_all_is_one_tree():
+    inner = tl.Adaptive(
+        strategies={"reactive": tl.ReAct(), "reflexion": tl.Reflexion(strategy=tl.TreeThenAct())}
+    )
+    made = Trial(tl.BestOf(strategy=inner, attempts=2), tl.general("Write a letter to the mayor.")).run()
+    assert len(made.tree.roots) == 1
+    assert len(notes(made, "adaptive.chosen")) == 2
+    assert len(notes(made, "tree.planned")) >= 2
+
+
+# How well it chooses.
+
+
+def frame(rows):
+    """A sweep's table, of (setting, domain, task, correct, calls)."""
+    made = pd.DataFrame(rows, columns=["setting", "domain", "task", "correct", "calls"])
+    return made.assign(strategy=made["setting"])
+
+
+def table(tasks=20):
+    """A tree solves all puzzles and no questions, a loop the other way round."""
+    rows = []
+    for k in range(tasks):
+        for domain, tree, loop in (("puzzle", True, False), ("question", False, True)):
+            rows += [("tree", domain, f"{domain} {k}", tree, 30), ("loop", domain, f"{domain} {k}", loop, 5)]
+    return rows
+
+
+def adaptive(rows, pick):
+    """The same with a router that takes, on each task, the setting `pick(domain, k)`."""
+    solved = {(setting, task): correct for setting, _, task, correct, _ in rows}
+    places = {(domain, task): int(task.split()[1]) for _, domain, task, _, _ in rows}
+    return rows + [
+        ("adaptive", domain, task, solved[pick(domain, k), task], 9) for (domain, task), k in places.items()
+    ]
+
+
+def test_a_table_is_calibrated_from_a_sweeps_frame():
+    found = tl.calibrate_router(frame(table()))
+    assert found.routes == {"puzzle": "tree", "question": "loop"}
+    assert json.loads(json.dumps(found.routes)) == found.routes
+    assert found.unsettled == []
+    line = found.evidence.set_index("kind").loc["puzzle"]
+    assert (line["rate"], line["tasks"], line["next"], line["difference"]) == (1.0, 20, "loop", 1.0)
+    assert 0.8 < line["low"] < 1.0
+    assert repr(found) == "puzzle → tree\nquestion → loop"
+
+
+def test_few_tasks_settle_nothing_and_it_is_said():
+    found = tl.calibrate_router(frame(table(tasks=3)))
+    assert found.routes == {"puzzle": "tree", "question": "loop"}
+    assert found.unsettled == ["puzzle", "question"]
+    assert "not settled" in repr(found)
+    assert found.evidence["p"].min() >= 0.25
+
+
+def test_of_equals_the_cheaper_is_taken():
+    rows = [("dear", "d", f"t{k}", True, 30) for k in range(9)]
+    rows += [("cheap", "d", f"t{k}", True, 3) for k in range(9)]
+    found = tl.calibrate_router(frame(rows))
+    assert found.routes == {"d": "cheap"}
+    assert found.unsettled == ["d"]
+
+
+def test_its_own_runs_and_ungraded_ones_are_left_out():
+    rows = adaptive(table(), lambda domain, k: "tree")
+    rows += [("loop", "puzzle", "odd", None, 1)]
+    assert tl.calibrate_router(frame(rows)).routes == {"puzzle": "tree", "question": "loop"}
+    with pytest.raises(ValueError, match="no graded run of a strategy"):
+        tl.calibrate_router(frame([("adaptive", "d", "t", True, 1)]))
+
+
+def test_regret_of_the_right_choice_is_none_and_of_the_wrong_one_all():
+    right = tl.regret(frame(adaptive(table(), lambda d, k: "tree" if d == "puzzle" else "loop")))
+    lines = right.set_index("against")
+    assert list(lines.index) == ["one for all", "one a kind", "hindsight"]
+    assert lines.loc["one a kind", "regret"] == lines.loc["hindsight", "regret"] == 0.0
+    assert lines.loc["one for all", "regret"] <= -0.5  # one strategy alone solves half at most
+    assert lines.loc["one a kind", "low"] < 0 < lines.loc["one a kind", "high"]
+    wrong = tl.regret(frame(adaptive(table(), lambda d, k: "loop" if d == "puzzle" else "tree")))
+    assert wrong.set_index("against").loc["one a kind", "regret"] == 1.0
+    assert wrong.set_index("against").loc["one a kind", "p"] < 0.001
+
+
+def test_the_best_is_found_on_other_tasks_than_it_is_measured_on():
+    """By chance alone no setting is better. Picked and measured on the same tasks the best looks as if it
+    were; picked on others it does not."""
+    roll = random.Random(7)
+    picked, measured = [], []
+    for _ in range(12):
+        rows = [(f"s{s}", "d", f"d {k}", roll.random() < 0.5, 1) for k in range(40) for s in range(8)]
+        lines = tl.regret(frame(adaptive(rows, lambda d, k: "s0"))).set_index("against")
+        measured.append(lines.loc["one a kind", "rate"])
+        picked.append(max(sum(row[3] for row in rows if row[0] == f"s{s}") for s in range(8)) / 40)
+        assert lines.loc["hindsight", "rate"] > 0.9
+    assert sum(picked) / 12 > 0.58
+    assert abs(sum(measured) / 12 - 0.5) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "said"),
+    [
+        (table(), {}, "router must name one of the settings; of tl.Adaptive are none"),
+        (table(), {"router": "no such"}, "no setting 'no such'"),
+        (adaptive(table(1)[:2], lambda d, k: "tree"), {}, "fewer than two graded tasks"),
+        (adaptive(table(), lambda d, k: "tree"), {"by": "colour"}, "no column 'colour'"),
+        (adaptive(table(), lambda d, k: "tree"), {"by": "kind"}, "needs the sweep itself"),
+    ],
+)
+def test_a_table_that_cannot_tell_is_refused(rows, options, said):
+    with pytest.raises(ValueError, match=said):
+        tl.regret(frame(rows), **options)
+
+
+def test_from_a_sweep_to_a_calibrated_router_and_its_regret(tmp_path):
+    strategies = {"search": tl.presets.game24(), "at once": tl.OneAnswer()}
+    tasks = [*tl.game24_tasks(6)]
+    lab = tl.Lab("sim/game24", runs=tmp_path)
+    sweep = wait(lab.sweep(strategies, tasks))
+    for by, kind in (("domain", "game24"), ("kind", "open")):
+        found = tl.calibrate_router(sweep, by=by)
+        assert found.routes == {kind: "search"}
+        router = tl.Adaptive(strategies=strategies, routes=found.routes, default="at once")
+        assert tl.part_of(json.loads(json.dumps(router.settings()))) == router
+    assert tl.calibrate_router(sweep.df()).routes == {"game24": "search"}
+    both = wait(lab.sweep({**strategies, "routed": router}, tasks))
+    lines = tl.regret(both)
+    assert list(lines["tasks"]) == [6, 6, 6]
+    runs = [made for made in both.runs() if tl.routed(made)]
+    assert len(runs) == 6
+    assert {tl.routed(made).selected for made in runs} == {"search"}

@@ -1,0 +1,498 @@
+"""Every line of the five published designs, and the tests that show it: the list behind CONFORMANCE.md.
+
+Rule: a line names the tests that fail when it is broken, and no others. While no test shows all of it, it
+names none and is `open`. Tests are named at the lines, not lines at the tests: a line needs its words in any
+case, and so one page says what is shown by what.
+
+    python tests/test_conformance.py    # writes CONFORMANCE.md anew
+"""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "CONFORMANCE.md"
+
+IDS = [
+    f"{part}{k}"
+    for part, count in {"T": 15, "M": 16, "D": 16, "R": 18, "K": 7}.items()
+    for k in range(1, count + 1)
+]
+
+LINES = [
+    (
+        "T1",
+        "level by level: proposals for each thought, a score for each, the best of a level go on",
+        "tests/test_tree_of_thoughts.py::test_t1_t15_thirty_calls_with_the_defaults",
+        "tests/test_tree_of_thoughts.py::test_t1_the_best_of_a_level_are_expanded",
+    ),
+    (
+        "T2",
+        "the search stops when its best kept thought reaches the threshold",
+        "tests/test_tree_of_thoughts.py::test_t2_stops_when_a_kept_thought_reaches_the_threshold",
+        "tests/test_tree_of_thoughts.py::test_presets_are_their_sources_defaults",
+    ),
+    (
+        "T3",
+        "a floor: what scores less is dropped, even where there is room",
+        "tests/test_tree_of_thoughts.py::test_t3_a_floor_drops_even_when_the_beam_has_room",
+    ),
+    (
+        "T4",
+        "the calls of a level at once, or strictly one after another",
+        "tests/test_tree_of_thoughts.py::test_t4_parallel_false_asks_one_after_another",
+    ),
+    (
+        "T5",
+        "prompts can be replaced; the default ones ask for one concise step, and for a score first",
+        "tests/test_tree_of_thoughts.py::test_t5_prompts_can_be_replaced_and_nothing_inside_them_is_filled_twice",
+        "tests/test_tree_of_thoughts.py::test_t5_default_thoughts_are_stored_stripped",
+        "tests/test_general.py::test_the_default_prompts_ask_for_one_step_and_for_a_score_first",
+    ),
+    (
+        "T6",
+        "what proposer and evaluator see of the path; an empty one is said in words",
+        "tests/test_tree_of_thoughts.py::test_t6_proposer_sees_the_path_and_evaluator_the_steps_before",
+        "tests/test_general.py::test_the_proposer_sees_problem_and_numbered_steps",
+        "tests/test_general.py::test_the_evaluator_sees_problem_steps_before_and_candidate",
+    ),
+    (
+        "T7",
+        "the root is the problem, at depth 0 with score 1, and costs no call",
+        "tests/test_tree_of_thoughts.py::test_t7_the_root_costs_nothing",
+    ),
+    (
+        "T8",
+        "bad settings are refused by name when they are given",
+        "tests/test_tree_of_thoughts.py::test_t8_bad_settings_are_refused_by_name",
+    ),
+    (
+        "T9",
+        "the answer is the best thought of the whole tree; every thought is kept",
+        "tests/test_tree_of_thoughts.py::test_t9_the_answer_is_the_best_of_the_whole_tree",
+    ),
+    (
+        "T10",
+        "events with their fields, whole texts included: they rebuild the tree",
+        "tests/test_tree_of_thoughts.py::test_t10_events_and_fields",
+        "tests/test_tree_of_thoughts.py::test_t2_stops_when_a_kept_thought_reaches_the_threshold",
+        "tests/test_tree_of_thoughts.py::test_t3_a_floor_drops_even_when_the_beam_has_room",
+        "tests/test_tree_of_thoughts.py::test_t9_the_answer_is_the_best_of_the_whole_tree",
+        "tests/test_tree_of_thoughts.py::test_t10_thoughts_are_recorded_whole",
+        "tests/test_tree_of_thoughts.py::test_every_search_keeps_its_limits_and_its_record",
+        "tests/test_frames.py::test_events_have_the_fields_of_the_architecture",
+        "tests/test_budget.py::test_at_80_percent_there_is_a_warning_beside_the_record",
+        "tests/test_budget.py::test_each_refusal_is_told_of_beside_the_record",
+    ),
+    (
+        "T11",
+        "caps on tokens, USD and time, kept before each call; the stop names the cap",
+        "tests/test_budget.py::test_token_caps_are_never_overshot_when_max_tokens_is_kept",
+        "tests/test_budget.py::test_without_max_tokens_the_first_call_goes_alone_and_tells_what_one_needs",
+        "tests/test_budget.py::test_a_cap_on_seconds_ends_the_calls_in_flight",
+        "tests/test_budget.py::test_a_cap_of_nothing_asks_nothing",
+    ),
+    (
+        "T12",
+        "calls, tokens and cost add up per run and per thought",
+        "tests/test_tree_of_thoughts.py::test_t12_usage_adds_up_per_run_and_per_node",
+        "tests/test_frames.py::test_sums_are_the_runs",
+    ),
+    (
+        "T13",
+        "each call is known by thought, kind and draw; a rerun makes none",
+        "tests/test_cache.py::test_a_rerun_asks_nothing_and_gives_the_same_record",
+        "tests/test_journal.py::test_a_replay_repeats_the_record_without_a_model",
+        "tests/test_driver.py::test_one_draw_asked_twice_is_an_error_that_names_the_thought",
+    ),
+    (
+        "T14",
+        "wrapped by Reflexion, or one step of another; a strategy's settings name those that it uses",
+        "tests/test_tree_of_thoughts.py::test_t14_the_strategies_that_one_uses_are_its_settings",
+        "tests/test_reflexion.py::test_around_a_search_it_is_one_tree_that_replays_and_resumes",
+        "tests/test_plan_execute.py::test_a_step_is_solved_by_a_tree_search_and_drawn_as_one_tree",
+    ),
+    (
+        "T15",
+        "the number of calls, 30 with the defaults, is known before the run",
+        "tests/test_tree_of_thoughts.py::test_t1_t15_thirty_calls_with_the_defaults",
+        "tests/test_contract.py::test_a_strategy_keeps",
+    ),
+    (
+        "M1",
+        "a model and a traversal per strategy; one call makes siblings, one scores them; ranges of settings",
+        "tests/test_tree_of_thoughts.py::test_m1_one_call_each_for_siblings_and_their_scores",
+        "tests/test_tree_of_thoughts.py::test_m1_each_strategy_may_have_a_model_of_its_own",
+        "tests/test_tree_of_thoughts.py::test_m1_traversals_are_named",
+        "tests/test_tree_of_thoughts.py::test_presets_are_their_sources_defaults",
+        "tests/test_tree_of_thoughts.py::test_t8_bad_settings_are_refused_by_name",
+        "tests/test_budget.py::test_a_bad_cap_is_refused_by_name",
+        "tests/test_designs.py::test_bad_settings_of_a_tool_are_refused_by_name",
+    ),
+    (
+        "M2",
+        "a search is pure: driven by hand with replies, results and errors, it does the same",
+        "tests/test_project.py::test_ideas_are_pure",
+        "tests/test_contract.py::test_a_strategy_keeps",
+    ),
+    (
+        "M3",
+        "at the depth limit a path ends and the search goes on: depth-first backtracks in score order",
+        "tests/test_tree_of_thoughts.py::test_m3_depth_first_backtracks_in_score_order",
+    ),
+    (
+        "M4",
+        "a cap on thoughts that is never overshot, and one on time",
+        "tests/test_tree_of_thoughts.py::test_m4_max_nodes_is_never_overshot_and_used_up",
+        "tests/test_budget.py::test_a_cap_on_seconds_ends_the_calls_in_flight",
+        "tests/test_tree_of_thoughts.py::test_presets_are_their_sources_defaults",
+    ),
+    (
+        "M5",
+        "success counts from a least depth on",
+        "tests/test_tree_of_thoughts.py::test_m5_success_counts_from_min_depth_on",
+        "tests/test_tree_of_thoughts.py::test_presets_are_their_sources_defaults",
+    ),
+    (
+        "M6",
+        "converged: the best score, which never falls, rose too little over a window",
+        "tests/test_tree_of_thoughts.py::test_m6_convergence_and_a_window_of_one_is_off",
+        "tests/test_tree_of_thoughts.py::test_presets_are_their_sources_defaults",
+    ),
+    (
+        "M7",
+        "a width for each traversal; what is trimmed is recorded",
+        "tests/test_tree_of_thoughts.py::test_m7_what_is_trimmed_is_recorded",
+        "tests/test_tree_of_thoughts.py::test_t1_the_best_of_a_level_are_expanded",
+    ),
+    (
+        "M8",
+        "the result ranks leaves by score, depth and id",
+        "tests/test_tree_of_thoughts.py::test_m8_leaves_are_ranked_by_score_depth_and_id",
+        "tests/test_tree_of_thoughts.py::test_presets_are_their_sources_defaults",
+    ),
+    (
+        "M9",
+        "unreadable replies are asked for again, counted per thought; an unread score is never a number",
+        "tests/test_tree_of_thoughts.py::test_m9_parse_retries_take_new_draws_and_an_unread_score_stays_unread",
+        "tests/test_contract.py::test_any_reply_is_survived_and_no_score_is_made_up",
+    ),
+    (
+        "M10",
+        "both prompts can be replaced, and the evaluator sees problem and path",
+        "tests/test_tree_of_thoughts.py::test_m10_replaced_prompts_see_problem_and_path",
+        "tests/test_general.py::test_joint_and_vote_show_every_candidate",
+    ),
+    (
+        "M11",
+        "tools inside a search: which, in how many turns, with what timeout, retries and backoff",
+        "tests/test_react.py::test_the_proposer_of_a_search_may_ask_for_tools_first",
+        "tests/test_react.py::test_a_proposer_stops_asking_at_its_limit",
+        "tests/test_tools.py::test_timeouts_retries_and_backoff_are_those_of_the_design",
+        "tests/test_tools.py::test_arguments_are_checked_and_read_as_json_means_them",
+        "tests/test_tree_of_thoughts.py::test_presets_are_their_sources_defaults",
+    ),
+    (
+        "M12",
+        "effects of tools: deny beats allow, and the stricter of lab and strategy holds",
+        "tests/test_tools.py::test_the_effect_policy_keeps_its_whole_table",
+        "tests/test_tools.py::test_what_the_policy_denies_is_not_done_even_from_the_cache",
+        "tests/test_react.py::test_a_strategy_may_allow_less_than_its_lab",
+        "tests/test_react.py::test_a_lab_may_allow_less_than_its_strategy",
+    ),
+    (
+        "M13",
+        "why a search stopped, in one vocabulary; of several reasons solved first, then caps, then converged",
+        "tests/test_tree_of_thoughts.py::test_m13_reasons_in_one_vocabulary",
+        "tests/test_tree_of_thoughts.py::test_m14_accessors",
+        "tests/test_tree_of_thoughts.py::test_m9_parse_retries_take_new_draws_and_an_unread_score_stays_unread",
+        "tests/test_budget.py::test_a_cap_on_seconds_ends_the_calls_in_flight",
+        "tests/test_budget.py::test_solved_beats_the_cap_that_was_met",
+        "tests/test_driver.py::test_a_model_that_fails_on_all_calls_ends_the_run_with_error",
+    ),
+    (
+        "M14",
+        "best thought, all thoughts, result and the path to the solution; no result before the end",
+        "tests/test_tree_of_thoughts.py::test_m14_accessors",
+    ),
+    (
+        "M15",
+        "the text so far of each open call can be watched",
+        "tests/test_gateway.py::test_the_text_so_far_can_be_watched",
+        "tests/test_gateway.py::test_calls_that_are_open_at_once_are_watched_apart",
+    ),
+    (
+        "M16",
+        "a second query is answered `busy`, and the first loses nothing",
+        "tests/test_plans.py::test_a_session_answers_busy_to_a_second_query_and_loses_nothing_of_the_first",
+        "tests/test_plans.py::test_a_session_is_free_again_after_a_cancel_and_a_bug",
+    ),
+    ("D1", "branch, develop, converge: N + 2 calls an iteration"),
+    ("D2", "branches that differ; later iterations are told what came before"),
+    ("D3", "develop: plan, execute, observe, reflect in one prompt"),
+    ("D4", "stops when told to, when confident enough, or at its iterations"),
+    ("D5", "parameters and presets; what is clamped is reported"),
+    ("D6", "branches ranked by evaluation, matched by name; lessons of all go on"),
+    (
+        "D7",
+        "JSON is read in three tiers: the whole text, a fence, the first balanced brackets",
+        "tests/test_reading.py::test_the_first_json_of_three_tiers_is_read",
+    ),
+    ("D8", "fallbacks for what cannot be read, marked as assumed; a failed call costs its branch"),
+    ("D9", "four calls at once in the process; timeouts for a call and for a group"),
+    ("D10", "temperature, providers, keys, context windows, default models"),
+    ("D11", "a report in Markdown"),
+    ("D12", "records of branches and iterations"),
+    ("D13", "`%%think`: classify the task, gather with tools, then think"),
+    ("D14", "an agent may call it as a tool, which says when to"),
+    ("D15", "a research delegate fetches the pages again and extracts from them"),
+    ("D16", "the answer is that of the most confident iteration"),
+    (
+        "R1",
+        "ReAct: think, act by tool calls, observe, until `final-answer` or the limit; also without tools",
+        "tests/test_react.py::test_it_thinks_acts_observes_and_answers",
+        "tests/test_react.py::test_without_tools_a_call_gets_words_and_the_loop_goes_on",
+        "tests/test_react.py::test_it_stops_at_the_limit_with_what_was_said_last",
+        "tests/test_designs.py::test_the_defaults_are_the_designs",
+    ),
+    (
+        "R2",
+        "Reflexion: try, criticise, try again with the lessons, until satisfied, stagnated or out of retries",
+        "tests/test_reflexion.py::test_it_tries_until_the_critique_is_satisfied",
+        "tests/test_reflexion.py::test_what_a_critique_says",
+        "tests/test_reflexion.py::test_what_counts_as_stagnation",
+        "tests/test_reflexion.py::test_it_ends_when_the_critique_repeats_itself",
+        "tests/test_reflexion.py::test_it_ends_after_its_retries",
+        "tests/test_reflexion.py::test_a_deep_critique_looks_at_the_way_too",
+        "tests/test_reflexion.py::test_lessons_of_earlier_runs_stand_in_the_header_and_in_every_attempt",
+        "tests/test_lessons.py::test_what_one_run_learnt_is_recalled_for_a_similar_task",
+        "tests/test_designs.py::test_the_defaults_are_the_designs",
+    ),
+    (
+        "R3",
+        "Plan–Execute–Reflect: a typed plan, its steps, a look back at the goal, refinements",
+        "tests/test_plan_execute.py::test_each_type_of_step_is_carried_out_in_its_own_way",
+        "tests/test_plan_execute.py::test_the_depth_of_reflection",
+        "tests/test_plan_execute.py::test_refinements_come_to_an_end_with_what_was_said_last",
+        "tests/test_plan_execute.py::test_replanning_puts_other_steps_in_place_of_all_that_are_open",
+        "tests/test_plan_execute.py::test_steps_of_a_wave_run_at_once_and_the_next_wave_waits",
+        "tests/test_designs.py::test_the_defaults_are_the_designs",
+    ),
+    (
+        "R4",
+        "the fields of plans and steps; the model writes content, all else is added",
+        "tests/test_plans.py::test_ids_seq_and_status_are_added_to_what_a_model_writes",
+        "tests/test_plans.py::test_a_plan_is_the_same_from_the_record_and_from_the_database",
+        "tests/test_plan_execute.py::test_a_budget_ends_it_with_what_it_has",
+        "tests/test_designs.py::test_a_plan_has_the_fields_of_the_design",
+    ),
+    (
+        "R5",
+        "a tool_call step asks no model, analysis is one call, composite is a loop with the tools it names",
+        "tests/test_plan_execute.py::test_each_type_of_step_is_carried_out_in_its_own_way",
+    ),
+    (
+        "R6",
+        "references to results, whole or the first 500 characters; a bad one reaches no tool",
+        "tests/test_plan_execute.py::test_a_summary_is_the_first_500_characters_and_a_reference_the_whole",
+        "tests/test_plan_execute.py::test_a_reference_that_cannot_hold_fails_the_step_and_reaches_no_tool",
+        "tests/test_plans.py::test_references_are_filled_in_wherever_they_stand",
+        "tests/test_plans.py::test_a_reference_to_what_is_not_there_says_so",
+    ),
+    (
+        "R7",
+        "recovery: retry, patch, reflect, append; completed steps never run again; waves in dag mode",
+        "tests/test_plan_execute.py::test_a_failed_try_is_made_again_with_the_error",
+        "tests/test_plan_execute.py::test_a_patch_rewrites_what_failed_and_no_completed_step_runs_again",
+        "tests/test_plan_execute.py::test_after_the_patch_the_step_is_failed_and_reflection_decides",
+        "tests/test_plan_execute.py::test_an_unmet_goal_appends_steps_and_nothing_runs_twice",
+        "tests/test_plan_execute.py::test_steps_of_a_wave_run_at_once_and_the_next_wave_waits",
+        "tests/test_plans.py::test_a_patch_rewrites_failed_and_pending_steps_only",
+    ),
+    (
+        "R8",
+        "quantities of tools: told to the planner, and missing steps are added",
+        "tests/test_plan_execute.py::test_required_calls_are_added_and_told_to_the_planner",
+        "tests/test_plans.py::test_quantities_are_read",
+        "tests/test_plans.py::test_missing_calls_of_a_required_tool_are_added",
+    ),
+    (
+        "R9",
+        "plans in SQLite as they run, and in memory without it; a killed process goes on",
+        "tests/test_plans.py::test_a_plan_is_the_same_from_the_record_and_from_the_database",
+        "tests/test_plans.py::test_each_change_of_a_status_is_in_the_database_when_it_happens",
+        "tests/test_plans.py::test_killed_in_a_wave_and_gone_on_with_no_completed_step_runs_again",
+    ),
+    (
+        "R10",
+        "two phases: thoughts that know the tools, level by level, then a loop guided by the best path",
+        "tests/test_tree_then_act.py::test_the_defaults_are_the_designs",
+        "tests/test_tree_then_act.py::test_three_levels_of_three_are_planned_and_then_it_acts",
+        "tests/test_tree_then_act.py::test_a_joint_reply_that_cannot_be_read_is_asked_one_by_one",
+        "tests/test_tree_then_act.py::test_no_more_than_the_breadth_survive_a_level",
+        "tests/test_tree_then_act.py::test_thoughts_know_the_tools_and_none_is_called_for_them",
+        "tests/test_tree_then_act.py::test_the_loop_hangs_below_the_best_path_and_is_told_it",
+        "tests/test_tree_then_act.py::test_the_floor_is_lowered_once_when_a_whole_level_is_weak",
+        "tests/test_tree_then_act.py::test_the_floor_is_lowered_once_in_a_run",
+        "tests/test_tree_then_act.py::test_two_levels_without_progress_end_the_planning",
+    ),
+    (
+        "R11",
+        "adaptive: classify, choose, delegate, and say so; a partial result falls back to ReAct",
+        "tests/test_adaptive.py::test_the_rules",
+        "tests/test_adaptive.py::test_each_kind_goes_to_its_strategy_without_a_call",
+        "tests/test_adaptive.py::test_a_model_is_asked_when_the_rules_do_not_decide",
+        "tests/test_adaptive.py::test_a_partial_result_falls_back_to_the_default_and_says_so",
+        "tests/test_adaptive.py::test_turned_off_everything_goes_to_the_named_default",
+    ),
+    ("R12", "strategies of one's own, found by name; what each is given and gives back"),
+    (
+        "R13",
+        "the plain loop with tools is a strategy too, as are chain of thought, best of N, self-consistency",
+        "tests/test_react.py::test_the_plain_loop_ends_with_a_reply_without_a_call",
+        "tests/test_react.py::test_the_plain_loop_ends_at_its_limit",
+        "tests/test_anytime.py::test_the_baselines_are_those_the_field_asks_for",
+        "tests/test_tree_of_thoughts.py::test_best_of_n_over_a_search_samples_anew",
+        "tests/test_tree_of_thoughts.py::test_self_consistency_takes_the_majority",
+        "tests/test_contract.py::test_a_strategy_keeps",
+    ),
+    (
+        "R14",
+        "structured output: the provider's schema or a prompt for the tier, repair, validation, retries",
+        "tests/test_structured.py::test_the_schema_goes_to_the_provider_and_the_value_comes_back",
+        "tests/test_structured.py::test_a_server_that_refuses_schemas_is_asked_without",
+        "tests/test_structured.py::test_the_prompt_is_fitted_to_the_tier",
+        "tests/test_structured.py::test_a_value_is_found_wherever_it_stands",
+        "tests/test_structured.py::test_what_is_badly_written_is_repaired_and_says_so",
+        "tests/test_structured.py::test_a_reply_that_was_cut_off_is_told_apart_and_no_number_is_made_up",
+        "tests/test_structured.py::test_a_retry_is_a_further_turn_with_the_exact_error_and_a_new_draw",
+        "tests/test_designs.py::test_structured_output_is_retried_twice",
+    ),
+    (
+        "R15",
+        "a long transcript is rewritten by templates or by a model, for one strategy or for all",
+        "tests/test_synthesis.py::test_a_long_transcript_is_rewritten_by_templates",
+        "tests/test_synthesis.py::test_deep_asks_the_model_and_goes_on_from_its_notes",
+        "tests/test_synthesis.py::test_each_rewriting_is_an_event_with_its_sizes",
+        "tests/test_synthesis.py::test_set_for_one_and_for_all",
+        "tests/test_designs.py::test_synthesis_is_set_for_all_that_adaptive_chooses_or_for_one_choice",
+    ),
+    (
+        "R16",
+        "required tools come before the answer; a budget of calls for each, in parallel mode",
+        "tests/test_react.py::test_a_required_tool_comes_before_the_answer",
+        "tests/test_react.py::test_a_satisfied_required_tool_may_be_called_again_up_to_two_times",
+    ),
+    (
+        "R17",
+        "when results bring little new, or no tool is left, it is told to write",
+        "tests/test_react.py::test_when_little_is_new_it_is_told_to_write",
+        "tests/test_react.py::test_a_satisfied_required_tool_may_be_called_again_up_to_two_times",
+    ),
+    (
+        "R18",
+        "tool calls written as JSON text are carried out; native ones come first",
+        "tests/test_react.py::test_a_tool_call_written_as_text_is_carried_out",
+        "tests/test_react.py::test_a_text_call_of_an_unknown_tool_is_told_so",
+        "tests/test_text_tool_calls.py::test_a_call_in_any_of_its_forms",
+        "tests/test_text_tool_calls.py::test_names_are_the_tools_own",
+    ),
+    (
+        "K1",
+        "four levels of thinking, each with its tokens and an instruction; an unknown one is off and warns",
+        "tests/test_thinking_level.py::test_a_level_asks_for_reasoning_under_a_heading",
+        "tests/test_thinking_level.py::test_off_leaves_everything_as_it_is",
+        "tests/test_thinking_level.py::test_an_unknown_level_is_off_and_warns_once",
+    ),
+    (
+        "K2",
+        "what calls for a reflection: an interval, a failed tool, little confidence",
+        "tests/test_thinking_level.py::test_the_defaults_are_the_designs",
+        "tests/test_thinking_level.py::test_it_reflects_every_so_many_turns",
+        "tests/test_thinking_level.py::test_it_reflects_before_the_turn_after_a_tool_failed_and_then_the_error_is_cleared",
+        "tests/test_thinking_level.py::test_it_reflects_after_a_reply_of_little_confidence",
+    ),
+    (
+        "K3",
+        "when one is due; turns are counted, errors come from the tools, the last one can be read",
+        "tests/test_thinking_level.py::test_off_leaves_everything_as_it_is",
+        "tests/test_thinking_level.py::test_it_reflects_every_so_many_turns",
+        "tests/test_thinking_level.py::test_it_reflects_before_the_turn_after_a_tool_failed_and_then_the_error_is_cleared",
+        "tests/test_thinking_level.py::test_a_reflection_is_told_to_the_next_turn_alone_and_never_stops_it",
+    ),
+    (
+        "K4",
+        "what it asks, with the last three results and any error; recorded, it clears the errors",
+        "tests/test_thinking_level.py::test_the_reflection_prompt_has_the_last_three_results",
+        "tests/test_thinking_level.py::test_it_reflects_before_the_turn_after_a_tool_failed_and_then_the_error_is_cleared",
+    ),
+    (
+        "K5",
+        "its fields; it never stops the loop",
+        "tests/test_thinking_level.py::test_a_reflection_is_told_to_the_next_turn_alone_and_never_stops_it",
+    ),
+    (
+        "K6",
+        "thinking is kept apart from the answer; the level is the provider's own effort where there is one",
+        "tests/test_thinking_level.py::test_thinking_is_kept_apart_from_the_answer",
+        "tests/test_explorer_recording.py::test_thinking_is_told_apart_from_the_reply",
+        "tests/test_thinking_level.py::test_the_level_is_the_providers_own_effort_where_there_is_one",
+    ),
+    (
+        "K7",
+        "any strategy takes a level",
+        "tests/test_thinking_level.py::test_every_strategy_takes_a_level",
+    ),
+]
+
+HEAD = """\
+# Conformance
+
+tot_lab brings five published designs together: Tree of Thoughts by beam search (T) and as a state machine
+(M), Deep Think (D), the reasoning strategies of an agent framework (R) and its thinking levels (K). Each of
+their lines stands here in a few words, with the tests that fail when it is broken. `open`: no test shows all
+of it.
+
+`python tests/test_conformance.py` writes this page from the list in that file.
+
+| line | what | shown by |
+|---|---|---|
+"""
+
+
+def page() -> str:
+    """CONFORMANCE.md as it should be."""
+    shown = ((id, words, ", ".join(f"`{test}`" for test in tests) or "open") for id, words, *tests in LINES)
+    return HEAD + "".join(f"| {' | '.join(row)} |\n" for row in shown)
+
+
+@cache
+def statements_of(path: str) -> list[ast.stmt]:
+    return ast.parse((ROOT / path).read_text()).body
+
+
+def test_every_line_is_there_once_and_in_order():
+    assert [id for id, *_ in LINES] == IDS
+    assert len(IDS) == 72
+
+
+@pytest.mark.parametrize("test", sorted({test for _, _, *tests in LINES for test in tests}))
+def test_what_is_named_is_a_test_that_is_never_skipped(test):
+    path, _, name = test.partition("::")
+    assert name.startswith("test_")
+    (found,) = [node for node in statements_of(path) if getattr(node, "name", "") == name]
+    around = [node for node in statements_of(path) if isinstance(node, ast.Assign | ast.If | ast.Expr)]
+    assert not re.search(r"\b(skip|skipif|xfail|importorskip|needs_\w+)\b", ast.unparse(found))
+    assert not any(re.search(r"\b(pytestmark.*skip|importorskip)", ast.unparse(node)) for node in around)
+
+
+def test_the_page_is_what_the_list_says():
+    assert PAGE.read_text() == page(), "run: python tests/test_conformance.py"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

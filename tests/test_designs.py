@@ -1,0 +1,112 @@
+"""What the agent designs fix in names and numbers, spelt out here so that a change of it is seen."""
+
+import json
+from typing import get_args
+
+import pytest
+from pydantic import ValidationError
+from support import TASK, Scripted, run, wait
+
+import tot_lab as tl
+from tot_lab.core.calls import Reply, ToolCall
+from tot_lab.core.records import Note
+from tot_lab.strategies.plans import Kind, Status
+from tot_lab.strategies.structured import calls_per_ask
+
+
+@pytest.mark.parametrize(
+    ("strategy", "defaults"),
+    [
+        (tl.ReAct(), {"max_iterations": 10, "parallel": True, "required_tools": {}}),
+        (
+            tl.Reflexion(),
+            {"max_retries": 3, "critique_depth": "deep", "strategy": tl.ReAct(max_iterations=3)},
+        ),
+        (
+            tl.PlanExecute(),
+            {
+                "plan_mode": "linear",
+                "max_refinements": 2,
+                "step_retries": 1,
+                "strategy": tl.ReAct(max_iterations=3),
+                "patch_strategy": "in-place",
+            },
+        ),
+    ],
+    ids=lambda value: getattr(value, "kind", ""),
+)
+def test_the_defaults_are_the_designs(strategy, defaults):
+    assert {name: getattr(strategy, name) for name in defaults} == defaults
+
+
+def test_structured_output_is_retried_twice():
+    assert calls_per_ask() == 3
+
+
+@pytest.mark.parametrize(("field", "value"), [("timeout", 0), ("retries", -1), ("backoff", -0.1)])
+def test_bad_settings_of_a_tool_are_refused_by_name(field, value):
+    with pytest.raises(ValidationError, match=field):
+        tl.tool(**{field: value})(lambda: "")
+
+
+# R4.
+
+PLANNING = {
+    "plan": json.dumps({"steps": [{"title": "Legs", "type": "analysis", "instruction": "Count them."}]}),
+    "analysis": "There are 26.",
+    "review": "SATISFIED: yes\nAnswer: 26",
+}
+
+
+def test_a_plan_has_the_fields_of_the_design():
+    model = Scripted(lambda call: PLANNING[call.kind])
+    (plan,) = run(tl.PlanExecute(), TASK.model_copy(update={"id": "legs"}), model).plans
+    told = json.loads(plan.model_dump_json(by_alias=True))
+    assert (told["taskId"], told["goal"], told["status"]) == ("legs", TASK.question, "completed")
+    assert told["agentId"].startswith("plan_execute on ")
+    assert told["createdAt"] <= told["updatedAt"] == told["completedAt"]
+    assert {"id", "mode", "version", "tokens", "cost"} <= told.keys()
+    (step,) = told["steps"]
+    assert (step["id"], step["seq"], step["title"], step["instruction"]) == ("s1", 1, "Legs", "Count them.")
+    assert (step["status"], step["result"]) == ("completed", "There are 26.")
+    added = {"error", "retries", "tokensUsed", "startedAt", "completedAt"}
+    assert added | {"type", "toolName", "toolArgs", "toolHints", "dependsOn"} <= step.keys()
+    assert get_args(Kind) == ("tool_call", "analysis", "composite")
+    assert get_args(Status) == ("pending", "in_progress", "completed", "failed", "skipped")
+
+
+# R15.
+
+
+@tl.tool
+def look(place: str) -> str:
+    """Looks at a place."""
+    return f"At {place} there is " + "a long corridor, and after it " * 60
+
+
+def looking(call):
+    turn = call.at.count(".") // 2
+    name, given = ("look", {"place": str(turn)}) if turn < 3 else ("final-answer", {"answer": "26"})
+    return Reply(tool_calls=(ToolCall("a", name, json.dumps(given)),))
+
+
+def synthesized(strategy, question):
+    lab = tl.Lab(Scripted(looking), runs=None, tools=[look])
+    made = wait(lab.run(strategy, tl.general(question)))
+    assert made.answer == "26"
+    told = (e for e in made.events if isinstance(e, Note) and e.name == "context.synthesized")
+    return [note.data["synthesis"] for note in told]
+
+
+def test_synthesis_is_set_for_all_that_adaptive_chooses_or_for_one_choice():
+    simple, writing = "How many legs has a duck?", "Write a letter to the mayor."
+    loop = tl.ReAct(max_iterations=6)
+    plain = tl.Adaptive(strategies={"reactive": loop, "reflexion": loop})
+    one = tl.Adaptive(
+        strategies={"reactive": loop, "reflexion": tl.WithSynthesis(strategy=loop, above=0)},
+    )
+    for question in (simple, writing):
+        assert synthesized(plain, question) == []
+        assert set(synthesized(tl.WithSynthesis(strategy=plain, above=0), question)) == {"fast"}
+    assert synthesized(one, simple) == []
+    assert set(synthesized(one, writing)) == {"fast"}

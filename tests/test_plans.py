@@ -1,0 +1,436 @@
+"""A plan as data: what makes it sound, references, quantities; and plans in SQLite as they run, also when the
+process is killed in the middle of one."""
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from support import wait
+
+import tot_lab as tl
+from tot_lab.core.tools import ToolSpec
+from tot_lab.strategies.plans import (
+    PlanDraft,
+    Step,
+    filled_in,
+    planned,
+    read_quantities,
+    rewritten,
+    with_required,
+)
+
+TOOLS = ("web-search", "add")
+SEARCH = ToolSpec(
+    name="web-search",
+    description="Searches.",
+    parameters={"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+)
+ADD = ToolSpec(
+    name="add",
+    description="Adds.",
+    parameters={"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
+)
+
+
+def draft(*steps):
+    return PlanDraft.model_validate({"steps": list(steps)})
+
+
+def think(instruction="think", **more):
+    return {"type": "analysis", "instruction": instruction, **more}
+
+
+def call(name="add", args=None, **more):
+    return {"type": "tool_call", "toolName": name, "toolArgs": args or {}, **more}
+
+
+def steps_of(*steps, before=(), mode="dag", most=20):
+    return planned(draft(*steps), before, TOOLS, mode, most)
+
+
+# What makes a plan sound.
+
+
+def test_ids_seq_and_status_are_added_to_what_a_model_writes():
+    one, two = steps_of(
+        call("web_search", {"query": "x", "more": [1, {"deep": "{{from_step:s2}}"}]}),
+        think("look", title="Look", dependsOn=None, toolHints=None, status="completed", result="made up"),
+    )
+    assert (one.id, one.seq, one.status, one.tool_name, one.depends_on) == (
+        "s1",
+        1,
+        "pending",
+        "web-search",
+        ("s2",),
+    )
+    assert (two.id, two.seq, two.status, two.result, two.retries) == ("s2", 2, "pending", None, 0)
+    assert set(one.content()) == {
+        *(
+            "id",
+            "seq",
+            "title",
+            "instruction",
+            "type",
+            "toolName",
+            "toolArgs",
+            "toolHints",
+            "dependsOn",
+            "node",
+        )
+    }
+    with pytest.raises(ValidationError, match="step 2: type"):
+        draft(think(), {"instruction": "what kind?"})
+    assert len(PlanDraft.model_validate([think()]).steps) == 1
+
+
+@pytest.mark.parametrize(
+    ("steps", "why"),
+    [
+        ([], "there are 0 steps"),
+        ([think()] * 1000, "there are 1000 steps"),
+        (
+            [think(dependsOn=["s2"]), think(dependsOn=["s3"]), think(dependsOn=["s1"])],
+            r"s\d: .*by s\d → s\d → s\d → s\d",
+        ),
+        ([think(), think(dependsOn=["s2"])], "s2: it depends on itself"),
+        ([think("use {{from_step:s1}}")], "s1: it depends on itself"),
+        ([think(), think(dependsOn=["s7"])], "s2: it depends on 's7'"),
+        ([call(args={"a": ["{{from_step:s9}}"]})], "s1: it depends on 's9'"),
+        ([call(args={"a": "{{from_step:s1:whole}}"})], "s1: {{from_step:s1:whole}} is no reference"),
+        ([think(), call("telescope")], "s2: there is no tool 'telescope'; there are add, web-search"),
+        ([call(None)], "s1: a tool_call needs a toolName"),
+        (
+            [{"type": "composite", "instruction": "do", "toolHints": ["drill"]}],
+            "s1: there is no tool 'drill'",
+        ),
+        ([think(id="s1"), think(id="s1")], "s2: it calls itself 's1', as another step does"),
+        ([think(id="first")], "s1: it calls itself 'first'"),
+        ([think("  ")], "s1: it has no instruction"),
+        ([call(args={"a": float("inf")})], "s1: toolArgs holds a number"),
+        ([think("\ud800")], "s1: it cannot be written"),
+    ],
+)
+def test_a_plan_that_cannot_be_carried_out_is_refused_by_the_step(steps, why):
+    with pytest.raises(ValueError, match=why):
+        steps_of(*steps)
+
+
+def test_a_linear_plan_refers_backwards_only():
+    with pytest.raises(ValueError, match="s1: it depends on s2, which comes after it"):
+        steps_of(think(dependsOn=["s2"]), think(), mode="linear")
+    assert steps_of(think(dependsOn=["s2"]), think(), mode="dag")[0].depends_on == ("s2",)
+
+
+def test_a_patch_rewrites_failed_and_pending_steps_only():
+    done, failed, pending = steps_of(think(), think(), think(dependsOn=["s2"]))
+    steps = [
+        done.changed(status="completed", result="r"),
+        failed.changed(status="failed", error="e"),
+        pending,
+    ]
+
+    def patched(*written):
+        return rewritten(draft(*written), steps, TOOLS, "linear", 20)
+
+    made = patched(think("anew", id="s2"))
+    assert [step.status for step in made] == ["completed", "pending", "pending"]
+    assert (made[0], made[1].instruction, made[2]) == (steps[0], "anew", pending)
+    for written, why in (
+        ([think(id="s1"), think(id="s2")], "s1: it is completed and cannot be rewritten"),
+        ([think(id="s3")], "s2: it is failed and must be rewritten"),
+        ([think(id="s9")], "s9: the plan has no such step"),
+        ([think()], "a step without an id"),
+        ([think(id="s2"), think(id="s2")], "s2: it is rewritten twice"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            patched(*written)
+
+
+# References.
+
+
+def test_references_are_filled_in_wherever_they_stand():
+    one = Step(id="s1", seq=1, type="analysis", status="completed", result="r" * 600)
+    two = Step(id="s2", seq=2, type="tool_call")
+    value = {"a": ["{{from_step:s1}}", {"b": "<{{ from_step: s1 : summary }}>"}], "c": 7, "d": "plain {{x}}"}
+    assert filled_in(value, two, {"s1": one, "s2": two}) == {
+        "a": ["r" * 600, {"b": f"<{'r' * 500}>"}],
+        "c": 7,
+        "d": "plain {{x}}",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{{from_step:s2}}", "s2: {{from_step:s2}} names the step itself"),
+        ("{{from_step:s1:summary}}", r"s2: .* is not completed \(it is failed\)"),
+        ("{{from_step:s8}}", "s2: .* the plan does not have"),
+    ],
+)
+def test_a_reference_to_what_is_not_there_says_so(text, why):
+    failed = Step(id="s1", seq=1, type="analysis", status="failed")
+    own = Step(id="s2", seq=2, type="analysis")
+    with pytest.raises(ValueError, match=why):
+        filled_in([text], own, {"s1": failed, "s2": own})
+
+
+@given(st.text(alphabet="{}s1: xé") | st.text().map("{{{{from_step:s1}}}} {}".format))
+def test_any_text_can_be_looked_through_for_references(text):
+    one = Step(id="s1", seq=1, type="analysis", status="completed", result="8")
+    two = Step(id="s2", seq=2, type="analysis")
+    assert filled_in(text, two, {"s1": one, "s2": two}) == text.replace("{{from_step:s1}}", "8")
+
+
+# Quantities.
+
+
+def test_quantities_are_read():
+    wanted = read_quantities(["web-search×4", "add x2", "calc*3", "fetch", "fetch"])
+    assert wanted == {"web-search": 4, "add": 2, "calc": 3, "fetch": 2}
+    for bad in ("", "×4", "add×0", "add×many"):
+        with pytest.raises(ValueError, match="is no tool with a quantity"):
+            read_quantities([bad])
+
+
+def test_missing_calls_of_a_required_tool_are_added():
+    there = steps_of(call("web-search", {"query": "moon"}), think())
+    made = with_required(there, {"web-search": 4}, [SEARCH, ADD], "the tides")
+    assert made[:2] == there
+    assert [(step.id, step.type, step.tool_name) for step in made[2:]] == [
+        (f"s{k}", "tool_call", "web-search") for k in (3, 4, 5)
+    ]
+    assert [step.tool_args["query"] for step in made[2:]] == [f"the tides (part {k} of 4)" for k in (2, 3, 4)]
+    assert with_required(made, {"web-search": 4}, [SEARCH], "the tides") == made
+    (numbers,) = with_required([], {"add": 1}, [ADD], "7 and 8")  # a goal is no integer
+    assert (numbers.type, numbers.tool_hints) == ("composite", ("add",))
+
+
+# In SQLite, as it runs.
+
+TASK = tl.general("What do the parts come to?", answer=6, grade="number")
+PLAN = {
+    "steps": [call("note", {"part": k}) for k in (1, 2, 3)]
+    + [think("Add them.", dependsOn=["s1", "s2", "s3"])]
+}
+SAID = {"plan": json.dumps(PLAN), "analysis": "They come to 6.", "review": "SATISFIED: yes\nAnswer: 6"}
+
+
+async def model(call):
+    return tl.Reply(SAID[call.kind], input_tokens=100, output_tokens=10, cost=0.5)
+
+
+@tl.tool
+def note(part: int) -> str:
+    """Notes a part."""
+    return f"part {part}"
+
+
+def test_a_plan_is_the_same_from_the_record_and_from_the_database(tmp_path):
+    lab = tl.Lab(model, runs=tmp_path, tools=[note], plans=tmp_path / "plans.db")
+    run = wait(lab.run(tl.PlanExecute(plan_mode="dag"), TASK))
+    (plan,) = tl.Plans(tmp_path / "plans.db").all()
+    assert plan == run.plans[0] == tl.load(run.path).plans[0]
+    assert (plan.id, plan.goal, plan.mode, plan.status, plan.version) == (
+        f"{run.id}:0",
+        TASK.question,
+        "dag",
+        "completed",
+        1,
+    )
+    assert (plan.tokens, plan.cost) == (330, 1.5)
+    assert [(step.status, step.result, step.tokens_used) for step in plan.steps] == [
+        *(("completed", f"part {k}", 0) for k in (1, 2, 3)),
+        ("completed", "They come to 6.", 110),
+    ]
+    for step in plan.steps:
+        assert plan.created_at <= step.started_at <= step.completed_at <= plan.completed_at <= run.seconds
+        assert run.tree[step.node].depends == tuple(plan[id].node for id in step.depends_on)
+    assert plan.journal == str(run.path)
+    assert json.loads(plan.model_dump_json(by_alias=True))["steps"][0]["toolArgs"] == {"part": 1}
+    alone = wait(tl.Lab(model, runs=None, tools=[note]).run(tl.PlanExecute(plan_mode="dag"), TASK))
+    assert [step.result for step in alone.plans[0].steps] == [step.result for step in plan.steps]
+
+
+def test_each_change_of_a_status_is_in_the_database_when_it_happens(tmp_path):
+    store = tl.Plans(tmp_path / "plans.db")
+    seen = []
+
+    @tl.tool
+    def look(part: int) -> str:
+        """Looks at the database from within a step."""
+        (plan,) = tl.Plans(store.path).all("active")
+        seen.append([step.status for step in plan.steps])
+        return "seen"
+
+    async def planning(call):
+        steps = [{"type": "tool_call", "toolName": "look", "toolArgs": {"part": k}} for k in (1, 2)]
+        return json.dumps({"steps": steps}) if call.kind == "plan" else SAID[call.kind]
+
+    lab = tl.Lab(planning, runs=None, tools=[look], plans=store)
+    run = wait(lab.run(tl.PlanExecute(), TASK))
+    assert seen == [["in_progress", "pending"], ["completed", "in_progress"]]
+    assert store.all("active") == []
+    assert store.all() == run.plans
+
+
+def test_a_database_that_cannot_be_written_costs_no_run(tmp_path):
+    store = tl.Plans(tmp_path / "plans.db")
+    with sqlite3.connect(store.path) as database:
+        database.execute("DROP TABLE steps")
+    database.close()
+    lab = tl.Lab(model, runs=None, tools=[note], plans=store)
+    with pytest.warns(RuntimeWarning, match="plans are no longer written"):
+        run = wait(lab.run(tl.PlanExecute(), TASK))
+    assert run.answer == "6"
+    (tmp_path / "other.db").write_text("no database, but long enough to be looked at " * 9)
+    with pytest.raises(sqlite3.DatabaseError):
+        tl.Plans(tmp_path / "other.db")
+
+
+def test_notes_of_others_by_such_a_name_do_no_harm():
+    with tl.Recorder("own") as recorder:
+        root = recorder.thought("problem")
+        recorder.note("plan.created", root, steps="none")
+        recorder.note("plan.step_completed", root, step="s1")
+        recorder.note("plan.ended", root)
+    assert recorder.run.plans == []
+
+
+KILLED = """
+import asyncio, json, sys, time
+from pathlib import Path
+import tot_lab as tl
+
+folder = Path(sys.argv[1])
+
+@tl.tool(effects=("files",), retries=0, timeout=60)
+def append(part: int) -> str:
+    "Appends a part to a file."
+    if part == 3 and not (folder / "go").exists():
+        (folder / "hanging").touch()
+        time.sleep(50)
+    with (folder / "effects").open("a") as file:
+        file.write(f"{part}\\n")
+    return f"part {part}"
+
+STEPS = [{"type": "tool_call", "toolName": "append", "toolArgs": {"part": k}} for k in (1, 2, 3)]
+STEPS += [
+    {"type": "tool_call", "toolName": "append", "toolArgs": {"part": 4}, "dependsOn": ["s1", "s2"]},
+    {"type": "tool_call", "toolName": "append", "toolArgs": {"part": 5}, "dependsOn": ["s3", "s4"]},
+]
+SAID = {"plan": json.dumps({"steps": STEPS}), "review": "SATISFIED: yes\\nAnswer: 6"}
+
+async def model(call):
+    with (folder / "asked").open("a") as file:
+        file.write(call.kind + "\\n")
+    return SAID[call.kind]
+
+async def main():
+    lab = tl.Lab(model, runs=folder / "runs", tools=[append], plans=folder / "plans.db")
+    if len(sys.argv) > 2:
+        (plan,) = lab.plans.all("active")
+        run = await lab.resume(plan.journal)
+    else:
+        run = await lab.run(tl.PlanExecute(plan_mode="dag"), tl.general("What?"))
+    print(run.answer)
+
+asyncio.run(main())
+"""
+
+
+def test_killed_in_a_wave_and_gone_on_with_no_completed_step_runs_again(tmp_path):
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    store = tmp_path / "plans.db"
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            plans = tl.Plans(store).all() if (tmp_path / "hanging").exists() else []
+            if plans and [step.status for step in plans[0].steps[:2]] == ["completed"] * 2:
+                break
+            time.sleep(0.02)
+        os.kill(process.pid, signal.SIGKILL)
+    (plan,) = tl.Plans(store).all("active")
+    assert [step.status for step in plan.steps] == [
+        "completed",
+        "completed",
+        "in_progress",
+        "pending",
+        "pending",
+    ]
+    assert sorted((tmp_path / "effects").read_text().split()) == ["1", "2"]
+    (tmp_path / "go").touch()
+    again = subprocess.run([*command, "again"], capture_output=True, text=True, timeout=60, check=True)
+    assert again.stdout.strip() == "6"
+    effects = (tmp_path / "effects").read_text().split()
+    assert sorted(effects) == ["1", "2", "3", "4", "5"]
+    assert effects[-2:] == ["4", "5"]
+    assert (tmp_path / "asked").read_text().split() == ["plan", "review"]
+    (done,) = tl.Plans(store).all()
+    assert (done.id, done.status) == (plan.id, "completed")
+    assert [step.result for step in done.steps] == [f"part {k}" for k in (1, 2, 3, 4, 5)]
+    assert done.steps[0] == plan.steps[0]
+    run = tl.load(Path(done.journal))
+    assert run.plans == [done]
+    assert wait(run.replay()).identical
+
+
+# One query at a time.
+
+
+def test_a_session_answers_busy_to_a_second_query_and_loses_nothing_of_the_first():
+    async def both():
+        going = asyncio.Event()
+
+        async def slow(call):
+            going.set()
+            await asyncio.sleep(0.05)
+            return "Answer: 6"
+
+        session = tl.Session(tl.Lab(slow, runs=None))
+        first = asyncio.ensure_future(session.ask(tl.OneAnswer(), TASK))
+        await going.wait()
+        assert session.busy
+        with pytest.raises(tl.Busy, match=r"^busy: .*What do the parts come to"):
+            await session.ask(tl.OneAnswer(), TASK)
+        run = await first
+        alone = await session.lab.run(tl.OneAnswer(), TASK)
+        third = await session.ask(tl.OneAnswer(), TASK)
+        two = await asyncio.gather(*(session.lab.run(tl.OneAnswer(), TASK) for _ in range(2)))
+        return run, alone, third, session.busy, *two
+
+    run, alone, third, busy, *two = wait(both())
+    assert run.events == alone.events == third.events == two[0].events == two[1].events
+    assert not busy
+
+
+def test_a_session_is_free_again_after_a_cancel_and_a_bug():
+    class Broken(tl.Strategy):
+        def think(self, task, at="0"):
+            yield tl.Thought(at, None, "x")
+            raise KeyError("bug")
+
+    async def ask():
+        session = tl.Session(tl.Lab(lambda call: asyncio.sleep(60), runs=None))
+        with pytest.raises(KeyError):
+            await session.ask(Broken(), TASK)
+        assert not session.busy
+        running = asyncio.ensure_future(session.ask(tl.OneAnswer(), TASK))
+        await asyncio.sleep(0.02)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert not session.busy
+        assert session.lab.last.stopped == "cancelled"
+
+    wait(ask())

@@ -1,0 +1,590 @@
+"""The tool-using loops: ReAct, the plain loop, and a tree search whose proposer asks for tools. Models are
+scripts here, and the providers' wire formats a server on loopback."""
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from providers import FAMILIES, MODELS, Said
+from pydantic import ValidationError
+from support import TASK, Scripted, answer_to, run, shuffled, wait
+
+import tot_lab as tl
+from tot_lab.core.calls import Reply, ToolCall
+from tot_lab.core.records import Note, Thought
+from tot_lab.strategies.acting import MOST_CALLS
+
+LEGS = {"spider": 8, "duck": 2}
+
+
+@tl.tool(pure=True)
+def legs(animal: str) -> int:
+    """How many legs an animal has."""
+    return LEGS[animal]
+
+
+@tl.tool(effects=("network",), retries=0)
+def web_search(query: str) -> str:
+    """Pages about a query."""
+    return f"There is nothing known about {query}, it seems."
+
+
+@tl.tool(retries=0)
+def read(page: int) -> str:
+    """A page of the book."""
+    return [
+        "Spiders have eight legs, says chapter three.",
+        "Ducks walk upon two feet instead.",
+        "Spiders have eight legs, says chapter three again.",
+        "1 2 3",
+    ][page]
+
+
+TOOLS = [legs, web_search, read]
+
+
+def said(*calls: tuple[str, object], text: str = "") -> Reply:
+    """A reply that asks for tools natively."""
+    asked = (
+        ToolCall(f"id{k}", name, given if isinstance(given, str) else json.dumps(given))
+        for k, (name, given) in enumerate(calls)
+    )
+    return Reply(text, tool_calls=tuple(asked))
+
+
+def final(answer: object) -> tuple[str, object]:
+    return "final-answer", {"answer": answer}
+
+
+class Script:
+    """A model that says one thing after the other, and the last one for ever."""
+
+    def __init__(self, *replies: str | Reply) -> None:
+        self.replies = replies
+        self.calls = []
+
+    async def __call__(self, call: tl.Call) -> str | Reply:
+        self.calls.append(call)
+        return self.replies[min(len(self.calls), len(self.replies)) - 1]
+
+    def shown(self, turn: int) -> str:
+        """What came last in the prompt of that turn, from the model's own turn on."""
+        messages = self.calls[turn].messages
+        last = max(k for k, message in enumerate(messages) if message.role == "assistant")
+        return "\n".join(message.content for message in messages[last + 1 :])
+
+
+def act(model, strategy=None, tools=TOOLS, task=TASK, **options):
+    return wait(tl.Lab(model, runs=None, tools=tools, **options).run(strategy or tl.ReAct(), task))
+
+
+def notes(made: tl.Run, name: str) -> list[dict]:
+    return [event.data for event in made.events if isinstance(event, Note) and event.name == name]
+
+
+def texts(made: tl.Run) -> list[str]:
+    return [event.text for event in made.events if isinstance(event, Thought)]
+
+
+# R1.
+
+
+def test_it_thinks_acts_observes_and_answers():
+    model = Script(
+        said(("legs", {"animal": "spider"}), ("legs", {"animal": "duck"}), text="I look both up."),
+        said(final("26"), text="Three times 8, and 2."),
+    )
+    made = act(model)
+    assert (made.answer, made.stopped, made.correct) == ("26", "answered", True)
+    assert made.usage.calls == 2
+    assert {node.id: node.text for node in made.tree} == {
+        "0": TASK.question,
+        "0.0": 'I look both up.\nlegs({"animal": "spider"})\nlegs({"animal": "duck"})',
+        "0.0.0": "legs → 8",
+        "0.0.1": "legs → 2",
+        "0.0.1.0": 'Three times 8, and 2.\nfinal-answer({"answer": "26"})',
+        "0.0.1.0.0": "26",
+    }
+    assert made.tree["0.0.1.0"].source == ("0.0.0",)
+    assert made.best.id == "0.0.1.0.0"
+    first, second = model.calls
+    assert [tool["name"] for tool in first.tools] == ["legs", "web-search", "read", "final-answer"]
+    assert all(
+        f"- {name}" in first.prompt for name in ("legs: How many", "web-search: Pages", "final-answer: ")
+    )
+    user, turn, *results = second.messages
+    assert user == first.messages[0]
+    assert (turn.role, turn.content, len(turn.tool_calls)) == ("assistant", "I look both up.", 2)
+    assert [(m.role, m.content, m.tool_call_id) for m in results] == [
+        ("tool", "8", "id0"),
+        ("tool", "2", "id1"),
+    ]
+    assert [(row.tool, row.result) for row in made.tools_df().itertuples()] == [("legs", "8"), ("legs", "2")]
+
+
+def test_without_tools_a_call_gets_words_and_the_loop_goes_on():
+    made = act(model := Script(said(("legs", {"animal": "duck"})), said(final(26))), tools=[])
+    assert (made.answer, made.stopped) == ("26", "answered")
+    assert "no tool can be carried out here" in model.shown(1)
+    assert "There are no tools" in model.calls[0].prompt
+
+
+def test_it_stops_at_the_limit_with_what_was_said_last():
+    made = act(
+        model := Script("I think\nAnswer: 24", said(("legs", {"animal": "duck"}))), tl.ReAct(max_iterations=3)
+    )
+    assert (made.answer, made.stopped, made.best.id) == ("24", "limit:iterations", "0.0")
+    assert len(model.calls) == 3
+    assert "One turn is left" in model.shown(2)
+    silent = act(Script(said(("legs", {"animal": "duck"}))), tl.ReAct(max_iterations=2))
+    assert (silent.answer, silent.stopped, silent.best) == ("", "limit:iterations", None)
+
+
+@pytest.mark.parametrize("empty", ["", " \n", "I wonder."])
+def test_a_reply_without_a_call_is_told_so_and_counted(empty):
+    made = act(model := Script(empty, said(final("26"))))
+    assert (made.answer, made.usage.calls) == ("26", 2)
+    assert len(notes(made, "react.no_call")) == 1
+    assert "no tool call" in model.shown(1)
+    assert all(message.content for message in model.calls[1].messages)
+
+
+def test_a_failed_call_ends_it_with_what_it_has():
+    def reply(call):
+        if len(call.messages) > 1:
+            raise ConnectionError("no route")
+        return "Answer: 24"
+
+    made = act(Scripted(reply))
+    assert (made.answer, made.stopped) == ("24", "error")
+    capped = wait(tl.Lab(Script("Answer: 24"), runs=None).run(tl.ReAct(), TASK, budget=tl.Budget(calls=2)))
+    assert (capped.answer, capped.stopped, capped.usage.calls) == ("24", "budget:calls", 2)
+
+
+def test_the_answer_of_a_final_call_is_read_by_the_domain():
+    task = tl.game24("4 5 6 10")
+    model = Script(
+        said(final("I do not know")),
+        said(final("Answer: (10 - 4) * (5 - 1) = 24")),
+        said(final("6*(10-5)-4 =?")),
+    )
+    made = act(model, task=task, strategy=tl.ReAct(max_iterations=2))
+    assert "cannot be read as an answer" in model.shown(1)
+    assert made.answer == "(10 - 4) * (5 - 1)"
+    assert made.correct is False
+
+
+def test_what_else_a_last_turn_asks_for_is_carried_out():
+    made = act(Script(said(final("26"), ("legs", {"animal": "duck"}))))
+    assert made.answer == "26"
+    assert "legs → 2" in texts(made)
+
+
+# Bad tool calls.
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said_so"),
+    [
+        ("teleport", {}, "there is no tool 'teleport'; the tools are legs, web-search, read"),
+        ("", {}, "there is no tool ''"),
+        ("legs", "{animal", "no JSON"),
+        ("legs", "[1]", "must be a JSON object"),
+        ("legs", {"animal": 3}, "animal: Input should be a valid string"),
+        ("legs", {"beast": "duck"}, "animal: Field required"),
+        ("legs", {"animal": "unicorn"}, "KeyError"),
+        ("final-answer", {"answers": "26"}, 'it takes {"answer"'),
+        ("final-answer", "{", 'it takes {"answer"'),
+        ("final-answer", {"answer": ["26"]}, 'it takes {"answer"'),
+    ],
+)
+def test_a_bad_call_is_answered_in_words(name, given, said_so):
+    made = act(model := Script(said((name, given)), said(final("26"))))
+    assert (made.answer, made.usage.calls) == ("26", 2)
+    assert said_so in model.shown(1)
+    assert said_so in made.tree["0.0.0"].text
+    (asked,) = model.calls[1].messages[1].tool_calls
+    assert isinstance(json.loads(asked.arguments), dict)  # a provider takes no other
+    assert asked.name
+
+
+def test_an_unknown_tool_and_a_loop_on_one_are_noted():
+    again = said(("legs", {"animal": "duck"}), ("teleport", {}))
+    made = act(model := Script(again), tl.ReAct(max_iterations=4))
+    assert made.stopped == "limit:iterations"
+    assert [data["tool"] for data in notes(made, "react.unknown_tool")] == ["teleport"] * 4
+    assert [data["times"] for data in notes(made, "react.repeated") if data["tool"] == "legs"] == [2, 3, 4]
+    assert "called legs with these arguments before" in model.shown(2)
+    assert "before" not in model.shown(1)
+
+
+def test_names_are_taken_as_models_write_them():
+    made = act(Script(said(("web_search", {"query": "ducks"})), said(("Final_Answer", {"answer": "26"}))))
+    assert made.answer == "26"
+    assert texts(made)[2].startswith("web-search → There is nothing known about ducks")
+
+
+def test_equal_ids_are_told_apart():
+    calls = tuple(ToolCall("same", "legs", json.dumps({"animal": animal})) for animal in LEGS)
+    act(model := Script(Reply(tool_calls=calls), said(final("26"))))
+    _, turn, *results = model.calls[1].messages
+    assert [call.id for call in turn.tool_calls] == [result.tool_call_id for result in results]
+    assert len({call.id for call in turn.tool_calls}) == 2
+
+
+def test_a_turn_of_very_many_calls_is_cut():
+    made = act(model := Script(said(*[("legs", {"animal": "duck"})] * 500), said(final("26"))))
+    assert (made.answer, len(made.tree["0.0"].children)) == ("26", MOST_CALLS)
+    assert notes(made, "react.too_many_calls") == [{"calls": 500, "carried_out": MOST_CALLS}]
+    assert len(model.calls[1].messages[1].tool_calls) == MOST_CALLS
+
+
+def test_a_long_result_is_cut_for_the_model_and_whole_in_the_record():
+    @tl.tool
+    def essay() -> str:
+        """A long text."""
+        return "word " * 1000
+
+    model = Script(said(("essay", {})), said(final("26")))
+    made = act(model, tl.ReAct(most_result_characters=100), tools=[essay])
+    assert model.shown(1) == "word " * 20 + "\n… (4,900 more characters are not shown)"
+    assert made.tools_df()["result"][0] == "word " * 1000
+
+
+json_texts = st.one_of(
+    st.text(max_size=40), st.just("{}"), st.just('{"answer": "\\ud800"}'), st.just("[" * 9000)
+)
+wishes = st.builds(
+    ToolCall,
+    st.text(max_size=3),
+    st.one_of(st.sampled_from(["legs", "read", "final-answer", "final_answer"]), st.text(max_size=90)),
+    json_texts,
+)
+any_reply = st.builds(Reply, st.text(max_size=30), tool_calls=st.lists(wishes, max_size=4).map(tuple))
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        tl.ReAct(max_iterations=3, required_tools={"legs": 1}),
+        tl.ToolLoop(max_tool_round_trips=2),
+        tl.TreeOfThoughts(tools=None, max_depth=1, branch_factor=2),
+        tl.TreeOfThoughts(tools=None, generate="propose", max_depth=1, proposal_draws=2),
+    ],
+    ids=lambda made: made.kind,
+)
+@settings(max_examples=40, deadline=None)
+@given(replies=st.lists(any_reply, min_size=1, max_size=4))
+def test_any_tool_calls_are_survived(strategy, replies):
+    def reply(call):
+        return replies[(len(call.messages) + call.draw) % len(replies)]
+
+    model = Scripted(reply)
+    made = wait(tl.Lab(model, runs=None, tools=TOOLS).run(strategy, TASK))
+    assert len(model.calls) <= strategy.max_calls(TASK)
+    assert wait(made.replay()).identical
+
+
+# R16, R17.
+
+
+def test_a_required_tool_comes_before_the_answer():
+    model = Script(
+        said(final("26")),
+        said(("read", {"page": 1})),
+        said(final("26"), ("legs", {"animal": "duck"})),  # it has not seen that result
+        said(("legs", {"animal": "unicorn"})),  # nor is this one
+        said(("legs", {"animal": "spider"})),
+        said(final("26")),
+    )
+    made = act(model, tl.ReAct(required_tools={"legs": 2}))
+    assert (made.answer, made.usage.calls) == ("26", 6)
+    assert "legs (2×)" in model.calls[0].prompt
+    assert "first call legs (2×)" in model.shown(1)
+    assert model.shown(2).startswith("Ducks walk")  # another tool passes meanwhile
+    assert "Still needed before final-answer: legs (1×)" in model.shown(4)
+    assert len(notes(made, "react.refused_answer")) == 2
+
+
+def test_a_satisfied_required_tool_may_be_called_again_up_to_two_times():
+    def asked(page):
+        return said(("read", {"page": page}))
+
+    model = Script(asked(0), asked(1), asked(2), asked(3), said(final("26")))
+    made = act(model, tl.ReAct(required_tools={"read": 1}), tools=[read])
+    assert [event.text[:9] for event in made.tree.nodes.values() if event.text.startswith("read ")] == [
+        "read → Sp",
+        "read → Du",
+        "read → Sp",
+        "read fail",
+    ]
+    assert "called 3 times, which is all it may be. Write the answer" in model.shown(4)
+    assert [data["tool"] for data in notes(made, "react.blocked")] == ["read"]
+    assert [tool["name"] for tool in model.calls[3].tools] == ["final-answer"]  # output tools alone remain
+    assert "Put together what is known" in model.shown(4)
+    freely = act(
+        model := Script(*[asked(k % 4) for k in range(5)], said(final("26"))),
+        tl.ReAct(required_tools={"read": 1}, parallel=False),
+    )
+    assert (freely.answer, notes(freely, "react.blocked")) == ("26", [])
+
+
+def test_a_required_tool_that_always_fails_does_not_hold_the_answer_for_ever():
+    def asked(beast):
+        return said(("legs", {"animal": beast}))
+
+    made = act(
+        Script(asked("a"), asked("b"), asked("c"), said(final("26"))), tl.ReAct(required_tools={"legs": 1})
+    )
+    assert made.answer == "26"
+    never = act(Script(said(final("26"))), tl.ReAct(required_tools={"legs": 1}, max_iterations=3))
+    assert (never.answer, never.stopped) == ("26", "limit:iterations")
+
+
+def test_when_little_is_new_it_is_told_to_write():
+    pages = [said(("read", {"page": page})) for page in range(3)]
+    made = act(model := Script(*pages, said(final("26"))))
+    (enough,) = notes(made, "react.enough")
+    assert enough["new_words"] == pytest.approx(1 / 8)  # "again", of eight words of four letters or more
+    assert "only 12% of the words in the last result are new" in model.shown(3)
+    assert all("Enough" not in call.prompt for call in model.calls[:3])
+    numbers = act(Script(*[said(("read", {"page": 3}))] * 4, said(final("26"))))
+    assert notes(numbers, "react.enough") == []  # no words: nothing can be said of them
+    required = act(Script(*pages, said(final("26"))), tl.ReAct(required_tools={"read": 4}, max_iterations=4))
+    assert notes(required, "react.enough") == []
+
+
+# R18.
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (
+            '{"name": "legs", "arguments": {"animal": "duck"}}',
+            '{"name": "final_answer", "arguments": {"answer": "26"}}',
+        ),
+        (
+            'Let me see.\n```json\n{"tool": "legs", "parameters": {"animal": "duck"}}\n```',
+            '{"tool_name": "final-answer", "args": {"answer": 26}}',
+        ),
+    ],
+)
+def test_a_tool_call_written_as_text_is_carried_out(first, second):
+    made = act(model := Script(first, second))
+    assert (made.answer, made.stopped, made.usage.calls) == ("26", "answered", 2)
+    assert made.tree["0.0"].text == first
+    assert made.tree["0.0.0"].text == "legs → 2"
+    _, turn, result = model.calls[1].messages
+    assert (turn.role, turn.content, turn.tool_calls) == ("assistant", first, ())
+    assert (result.role, result.content) == ("user", "legs gave:\n2")
+    loop = act(Script(first, '{"answer": 26}'), tl.ToolLoop())
+    assert (loop.answer, loop.usage.calls) == ('{"answer": 26}', 2)
+
+
+def test_a_text_call_of_an_unknown_tool_is_told_so():
+    model = Script('{"name": "teleport", "arguments": {}}', said(final("26")))
+    act(model)
+    assert model.shown(1).startswith("there is no tool 'teleport'")
+    lost = act(Script('{"name": "teleport", "arguments": {}}'), tl.ReAct(max_iterations=2))
+    assert (lost.answer, lost.stopped) == ("", "limit:iterations")  # a call is no answer
+    assert [data["tool"] for data in notes(lost, "react.unknown_tool")] == ["teleport"] * 2
+
+
+# M12.
+
+
+def test_a_strategy_may_allow_less_than_its_lab():
+    careful = tl.ReAct(effect_policy=tl.EffectPolicy(mode="deny_all"))
+    made = act(model := Script(said(("web-search", {"query": "ducks"})), said(final("26"))), careful)
+    assert "web-search" not in [tool["name"] for tool in model.calls[0].tools]
+    assert "the effect policy denies all effects; web-search has network" in model.shown(1)
+    assert notes(made, "react.denied_tool")[0]["tool"] == "web-search"
+    assert len(made.tools_df()) == 0
+    again = tl.part_of(json.loads(json.dumps(careful.settings())))
+    assert again == careful
+
+
+def test_a_lab_may_allow_less_than_its_strategy():
+    lavish = tl.ReAct(effect_policy=tl.EffectPolicy(mode="allow_all"))
+    model = Script(said(("web-search", {"query": "ducks"})), said(final("26")))
+    act(model, lavish, effect_policy=tl.EffectPolicy(deny=frozenset({"network"})))
+    assert "the effect policy denies network" in model.shown(1)
+
+
+def test_tools_narrows_what_is_offered():
+    made = act(model := Script(said(("read", {"page": 0})), said(final("26"))), tl.ReAct(tools=("legs",)))
+    assert [tool["name"] for tool in model.calls[0].tools] == ["legs", "final-answer"]
+    assert "there is no tool 'read'" in model.shown(1)
+    assert made.answer == "26"
+
+
+def test_bad_settings_are_named():
+    for wrong, what in [
+        (tl.ReAct(tools=("teleport",)), r"tools: the lab has no tool 'teleport'; it has legs"),
+        (tl.ToolLoop(tools=("teleport",)), r"tools: the lab has no tool 'teleport'"),
+        (tl.TreeOfThoughts(tools=("teleport",)), r"tools: the lab has no tool 'teleport'"),
+        (
+            tl.ReAct(required_tools={"teleport": 1}),
+            r"required_tools: 'teleport' cannot be called: the tools are legs",
+        ),
+        (
+            tl.ReAct(required_tools={"web-search": 1}, effect_policy=tl.EffectPolicy()),
+            "does not allow network",
+        ),
+    ]:
+        with pytest.raises(ValueError, match=what):
+            act(Script("?"), wrong)
+    with pytest.raises(ValueError, match="the name of this loop's own"):
+        act(Script("?"), tools=[legs.model_copy(update={"name": "final-answer"})])
+    for field, value in [
+        ("max_iterations", 0),
+        ("required_tools", {"legs": 0}),
+        ("most_result_characters", 1),
+    ]:
+        with pytest.raises(ValidationError, match=field):
+            tl.ReAct(**{field: value})
+
+
+# The record.
+
+
+def test_with_tools_it_is_the_same_record_whatever_the_latency(tmp_path):
+    def reply(call):
+        if len(call.messages) == 1:
+            return said(*[("legs", {"animal": animal}) for animal in LEGS])
+        return answer_to(call)
+
+    def lab(seed):
+        return tl.Lab(Scripted(reply, shuffled(seed)), runs=tmp_path, tools=[slow, *TOOLS[1:]])
+
+    @tl.tool(name="legs")
+    async def slow(animal: str) -> int:
+        """How many legs an animal has."""
+        await asyncio.sleep(0.002 * len(animal))
+        return LEGS[animal]
+
+    for strategy in (tl.ReAct(), tl.ToolLoop(), tl.BestOf(strategy=tl.ReAct(), attempts=2)):
+        first = wait(lab(0).run(strategy, TASK))
+        assert "legs" in set(first.tools_df()["tool"])
+        for seed in (1, 2):
+            assert wait(lab(seed).run(strategy, TASK)).events == first.events
+        assert wait(tl.load(first.path).replay()).identical
+        lines = first.path.read_bytes().splitlines(keepends=True)
+        for cut in range(2, len(lines), 3):
+            path = tmp_path / f"{first.id}-{cut}.jsonl"
+            path.write_bytes(b"".join(lines[:cut]))
+            assert wait(lab(3).resume(path)).events == first.events
+
+
+def test_it_goes_on_with_what_a_person_changed():
+    model = Script(said(("legs", {"animal": "spider"})), said(final("26")))
+    lab = tl.Lab(model, runs=None, tools=TOOLS)
+    whole = wait(lab.run(tl.ReAct(), TASK))
+    made = wait(lab.branch(whole, "0.0.0", content="legs → 9"))
+    assert model.calls[-1].messages[-1].content == "9"
+    assert wait(lab.branch(whole, whole.best.id, content="27")).answer == "27"
+    made = wait(lab.branch(whole, "0.0", content="I know it by heart."))
+    assert model.calls[-1].messages[1].content == "I know it by heart."
+    assert made.tree["0.0"].children == ["0.0.0"]
+
+
+# R13.
+
+
+def test_the_plain_loop_ends_with_a_reply_without_a_call():
+    model = Script(said(("legs", {"animal": "spider"}), ("teleport", {})), "So it is\nAnswer: 26")
+    made = act(model, tl.ToolLoop())
+    assert (made.answer, made.stopped, made.best.id) == ("26", "answered", "0.0.1.0")
+    assert len(notes(made, "tool_loop.unknown_tool")) == 1
+    assert [tool["name"] for tool in model.calls[0].tools] == ["legs", "web-search", "read"]
+    assert [call.tool_choice for call in model.calls] == [None, None]
+
+
+def test_the_plain_loop_ends_at_its_limit():
+    endless = Script(said(("legs", {"animal": "spider"}), text="Answer: 8"))
+    made = act(endless, tl.ToolLoop(max_tool_round_trips=2))
+    assert (made.answer, made.stopped) == ("8", "limit:round_trips")
+    assert [call.tool_choice for call in endless.calls] == [None, None, "none"]
+    assert len(made.tools_df()) == 2
+    assert run(tl.ToolLoop(), model=Script("Answer: 26")).answer == "26"  # a lab without tools
+
+
+# M11.
+
+
+@pytest.mark.parametrize("generate", ["sample", "propose"])
+def test_the_proposer_of_a_search_may_ask_for_tools_first(generate):
+    def reply(call):
+        if call.kind == generate and len(call.messages) == 1:
+            return said(("legs", {"animal": "spider"}), ("teleport", {}))
+        return answer_to(call)
+
+    search = tl.TreeOfThoughts(
+        generate=generate, proposal_draws=1, tools=("legs",), beam_width=1, max_depth=2
+    )
+    model = Scripted(reply)
+    made = act(model, search)
+    plain = act(Scripted(), search.model_copy(update={"tools": ()}))
+    assert len(made.tree) > 3
+    assert set(made.tools_df()["result"]) == {"8"}
+    asked = [call for call in model.calls if call.kind == generate]
+    answers = [call.messages[-2:] for call in asked if len(call.messages) > 1]
+    assert [len(asked), len(answers)] == [2 * len(answers), len(asked) // 2]
+    assert all(turn[0].content == "8" and "no tool 'teleport'" in turn[1].content for turn in answers)
+    assert all(call.tools == () for call in model.calls if call.kind == "value")
+    assert len(made.tools_df()) == len(answers)
+    assert len(notes(made, "tot.unknown_tool")) == len(answers)
+    assert wait(made.replay()).identical
+    assert len(model.calls) <= search.max_calls(TASK)
+    assert plain.usage.calls == sum(call.kind == "value" for call in model.calls) + len(answers)
+
+
+def test_a_proposer_stops_asking_at_its_limit():
+    def reply(call):
+        return said(("legs", {"animal": "spider"})) if call.kind == "sample" else answer_to(call)
+
+    search = tl.TreeOfThoughts(tools=None, max_tool_round_trips=2, max_depth=1, branch_factor=2)
+    model = Scripted(reply)
+    made = act(model, search)
+    assert [call.tool_choice for call in model.calls] == [None, None, None, None, "none", "none"]
+    assert len(made.tools_df()) == 4
+    assert (made.answer, len(notes(made, "parse.unreadable"))) == ("", 2)
+    assert search.max_calls(TASK) == 2 * 3 + 2
+
+
+# Providers.
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_native_tool_calls_of_each_provider(shared, family, monkeypatch):
+    shared.forget()
+    shared.will(
+        Said(None, tools=(("legs", {"animal": "spider"}), ("legs", {"animal": "duck"})), finish="tool_calls"),
+        Said("I look again.", tools=(("teleport", {}),), finish="tool_calls"),
+        Said(None, tools=(final("26"),), finish="tool_calls"),
+    )
+    model = tl.LiteLLM(model=MODELS[family], api_base=shared.base(family), api_key="sk-1")
+    made = wait(tl.Lab(model, runs=None, mode="off", tools=TOOLS).run(tl.ReAct(), TASK))
+    assert (made.answer, made.stopped, made.usage.errors) == ("26", "answered", 0)
+    asked = [request.json for request in shared.asked if request.family == family]
+    assert len(asked) == 3
+    assert all("final-answer" in json.dumps(request["tools"]) for request in asked)
+    told = json.dumps(asked[2]["contents" if family == "gemini" else "messages"])
+    for part in ("spider", "duck", "8", "teleport", "there is no tool", "I look again."):
+        assert part in told
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_plain_loop_closes_with_each_provider(shared, family):
+    shared.forget()
+    shared.will(
+        Said(None, tools=(("legs", {"animal": "duck"}),), finish="tool_calls"),
+        Said("Answer: 26"),
+    )
+    model = tl.LiteLLM(model=MODELS[family], api_base=shared.base(family), api_key="sk-1")
+    loop = tl.ToolLoop(max_tool_round_trips=1)
+    made = wait(tl.Lab(model, runs=None, mode="off", tools=TOOLS).run(loop, TASK))
+    assert (made.answer, made.stopped, made.usage.errors) == ("26", "answered", 0)

@@ -1,0 +1,260 @@
+"""The contract for anybody's own strategy: it passes a sound one, and each promise catches who breaks it."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import TASK
+
+import tot_lab as tl
+from tot_lab import testing
+from tot_lab.core.calls import halts
+from tot_lab.core.records import Note, Scored, Thought, parent_of
+from tot_lab.testing import HOSTILE, PROMISES, Scripted, Trial, check_strategy, legs
+
+ROOT = Path(__file__).parent.parent
+
+
+class Twice(tl.Prompting):
+    """Ask twice and keep the longer answer: the recipe of CONTRIBUTING."""
+
+    def think(self, task, at="0"):
+        yield Thought(at, parent_of(at), task.question)
+        prompt = self.prompt(task)
+        replies = yield from tl.every(
+            [tl.ask(self.call(at, "answer", prompt, k)) for k in range(2)], at_most=1
+        )
+        return (yield from self.settle(task, at, replies))
+
+    def prompt(self, task):
+        return task.domain.answer_prompt(task, False)
+
+    def settle(self, task, at, replies):
+        for reply in replies:
+            if reply.error is not None and halts(reply.error):
+                return tl.Answer("", reply.error)
+        best = max(replies, key=lambda reply: len(reply.text))
+        if best.error is not None:
+            return tl.Answer("", "error")
+        thought = yield from tl.happen(Thought(f"{at}.0", at, best.text))
+        return tl.Answer(task.domain.read_answer(task, thought.text) or "", "answered", thought.id)
+
+    def max_calls(self, task):
+        return 2
+
+
+def test_a_sound_strategy_passes():
+    check_strategy(Twice())
+    check_strategy(Twice(), tl.game24("4 5 6 10"), model=lambda call: f"Answer: {call.draw}", tools=())
+
+
+class Shared(Twice):
+    """Its branches share a list."""
+
+    def think(self, task, at="0"):
+        yield Thought(at, parent_of(at), task.question)
+        came = []
+
+        def branch(k):
+            reply = yield from tl.ask(self.call(at, "answer", self.prompt(task), k))
+            came.append(k)
+            yield Note("mine.came", at, {"place": len(came), "branch": k})
+            return reply
+
+        return (yield from self.settle(task, at, (yield from tl.every([branch(0), branch(1)], at_most=1))))
+
+
+class Fixed(Twice):
+    """Ignores that a repeat is another one, by asking nothing that changes."""
+
+    def think(self, task, at="0"):
+        yield Thought(at, parent_of(at), task.question)
+        reply = yield from tl.ask(self.call(at, "answer", self.prompt(task)))
+        return (yield from self.settle(task, at, [reply]))
+
+    def max_calls(self, task):
+        return 0
+
+
+class Stray(Twice):
+    """Its thoughts lie elsewhere."""
+
+    def settle(self, task, at, replies):
+        yield Thought("0.9", "0", "elsewhere")
+        return (yield from super().settle(task, at, replies))
+
+
+class Rootless(Twice):
+    """Its root is not recorded first."""
+
+    def think(self, task, at="0"):
+        yield Thought(f"{at}0", None, "first")
+        return (yield from super().think(task, at))
+
+
+class Careless(Twice):
+    """Answers whatever was replied."""
+
+    def settle(self, task, at, replies):
+        return tl.Answer("I know", "answered", at)
+        yield
+
+
+class Fragile(Twice):
+    """Falls over a reply that is no number."""
+
+    def settle(self, task, at, replies):
+        good = [reply for reply in replies if reply.error is None]
+        for reply in good:
+            float(reply.text.split()[-1])
+        return (yield from super().settle(task, at, replies))
+
+
+class Inventive(Twice):
+    """Makes a score up."""
+
+    def settle(self, task, at, replies):
+        answer = yield from super().settle(task, at, replies)
+        if answer.node is not None:
+            yield Scored(answer.node, 0.5, None, (None,), "value")
+        return answer
+
+
+class Forgetful(Twice):
+    """Goes on with what it said, not with what was recorded."""
+
+    def settle(self, task, at, replies):
+        answer = yield from super().settle(task, at, replies)
+        if answer.node is None:
+            return answer
+        text = max(replies, key=lambda reply: len(reply.text)).text
+        reply = yield from tl.ask(self.call(answer.node, "answer", f"{self.prompt(task)} {text}"))
+        return tl.Answer(answer.text, "answered", answer.node) if reply.error is None else answer
+
+    def max_calls(self, task):
+        return 3
+
+
+class Own(Twice):
+    """Asks in words of its own, without what was done before."""
+
+    def prompt(self, task):
+        return task.question
+
+
+class Wordy(Twice):
+    """Ends in a word that nobody knows."""
+
+    def settle(self, task, at, replies):
+        answer = yield from super().settle(task, at, replies)
+        return tl.Answer(answer.text, "done", answer.node) if answer.text else answer
+
+
+class Clocked(Twice):
+    """Another run is another record."""
+
+    def think(self, task, at="0"):
+        RUNS.append(1)
+        answer = yield from super().think(task, at)
+        yield Note("mine.runs", at, {"runs": len(RUNS)})
+        return answer
+
+
+RUNS: list[int] = []
+
+
+@pytest.mark.parametrize(
+    ("strategy", "promise", "said"),
+    [
+        (Shared(), "records_the_same_whatever_the_latency", "record 4|record is another"),
+        (Clocked(), "records_the_same_whatever_the_latency", "mine.runs"),
+        (Fixed(), "bounds_its_calls", "made 1 calls, and max_calls says 0"),
+        (Stray(), "runs_at_another_id", "do not lie below"),
+        (Rootless(), "runs_at_another_id", "first thought at '0.3'"),
+        (Clocked(), "keeps_a_budget_to_the_call", "under a cap of"),
+        (Careless(), "survives_a_model_that_fails", "stopped with 'answered'"),
+        (Fragile(), "survives_any_reply", "fell over a model that says"),
+        (Inventive(), "survives_any_reply", "never gave"),
+        (Forgetful(), "goes_on_with_a_changed_thought", "lacks its text|the old text"),
+        (Own(), "goes_on_from_a_thought_of_another", "does not show the step"),
+        (Wordy(), "ends_with_a_stop_word", "stop is 'done'"),
+    ],
+    ids=lambda value: value.kind if isinstance(value, tl.Strategy) else None,
+)
+def test_who_breaks_a_promise_is_told_which(strategy, promise, said):
+    (found,) = [one for one in PROMISES if one.__name__ == promise]
+    with pytest.raises(AssertionError, match=rf"^{type(strategy).__name__} {promise}: [\s\S]*({said})"):
+        check_strategy(strategy, promises=[found])
+    with pytest.raises(AssertionError, match=f"^{type(strategy).__name__} "):
+        check_strategy(strategy)
+
+
+def test_a_setting_that_does_not_come_back_is_caught():
+    class Loses(Twice):
+        def settings(self):
+            return {**super().settings(), "temperature": 1.0}
+
+    with pytest.raises(AssertionError, match="keeps_its_settings"):
+        check_strategy(Loses(), promises=[testing.keeps_its_settings])
+
+
+def test_one_that_never_ends_is_caught(monkeypatch):
+    class Endless(Twice):
+        def think(self, task, at="0"):
+            yield Thought(at, parent_of(at), task.question)
+            for k in range(10**9):
+                yield from tl.ask(self.call(at, "answer", self.prompt(task), k))
+
+    monkeypatch.setattr(testing, "SECONDS", 0.3)
+    with pytest.raises(AssertionError, match="it raised TimeoutError"):
+        check_strategy(Endless(), promises=[testing.ends_with_a_stop_word])
+
+
+def test_the_reference_is_not_there_to_be_seen():
+    testing.never_sees_the_reference(Trial(Twice()))
+    assert TASK.reference is not None
+
+
+def test_every_promise_is_exported_and_says_what_it_is():
+    assert len({promise.__name__ for promise in PROMISES}) == len(PROMISES) >= 18
+    assert all((promise.__doc__ or "").endswith(".") for promise in PROMISES)
+    own = [
+        one
+        for name, one in vars(testing).items()
+        if callable(one) and getattr(one, "__module__", "") == testing.__name__
+    ]
+    takes_a_trial = {one for one in own if list(getattr(one, "__annotations__", {}))[:1] == ["trial"]}
+    assert {one for one in takes_a_trial if not one.__name__.startswith("_")} == set(PROMISES)
+
+
+def test_hostile_replies_are_of_many_sorts():
+    texts = [reply for reply in HOSTILE if isinstance(reply, str)]
+    assert "" in texts
+    assert any(len(text) > 50_000 for text in texts)
+    assert any(reply.tool_calls for reply in HOSTILE if not isinstance(reply, str))
+
+
+def test_the_scripted_model_counts_and_does_not_change_with_latency():
+    model, slow = Scripted(), Scripted(latency=testing.shuffled(1))
+    for one in (model, slow):
+        testing.wait(tl.Lab(one, runs=None).run(tl.ReAct(), TASK))
+    assert model.calls == slow.calls
+    assert legs.spec.name == "legs"
+
+
+def test_it_runs_in_a_notebook():
+    async def cell():
+        await asyncio.to_thread(check_strategy, Twice(), promises=PROMISES[:3])
+
+    asyncio.run(cell())
+
+
+def test_it_needs_no_test_library():
+    code = (
+        "import sys; import tot_lab as tl; from tot_lab.testing import check_strategy; "
+        "check_strategy(tl.OneAnswer()); "
+        "assert not {'pytest', 'hypothesis', '_pytest'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, timeout=120)

@@ -1,0 +1,227 @@
+"""Which strategy should do which kind of task, and what a choice of `tl.Adaptive` cost against the best.
+
+Rule: a choice is held against choices that were open to it. What is best is found on one half of the tasks
+and measured on the other, and the other way round, since the best of several looks better than it is on
+the tasks that it was picked by; only `hindsight` does without, and no choice passes it. Few tasks decide
+little: every line has its interval, and a table says which of its entries the tasks do not settle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tot_lab.analysis.statistics import Numbers, compare, compare_all, solved, success, table
+from tot_lab.core.records import Note
+from tot_lab.run import Run
+from tot_lab.strategies.adaptive import Adaptive, kind_of
+
+if TYPE_CHECKING:
+    import pandas
+
+UNDECIDED = "undecided"
+"""The kind of a task for which the rules of `tl.Adaptive` do not decide."""
+
+SURE = 0.05
+"""A choice is settled when the next best would look so much worse by chance this seldom."""
+
+
+class Routed(NamedTuple):
+    """What `tl.Adaptive` did. selected: the strategy that was chosen; used: the one that did the work, which
+    is another after a partial result. kind: of the task, None where nobody could tell. by: `table`,
+    `rule`, `model` or `default`. why: in words."""
+
+    selected: str
+    used: str
+    kind: str | None
+    by: str
+    why: str
+
+
+def routed(run: Run) -> Routed | None:
+    """What the first `tl.Adaptive` of a run chose; None when it chose nothing."""
+    chosen: Note | None = None
+    used = ""
+    for event in run.events:
+        if not isinstance(event, Note):
+            continue
+        if event.name == "adaptive.chosen" and chosen is None:
+            chosen, used = event, event.data["strategyUsed"]
+        elif event.name == "adaptive.fell_back" and chosen is not None and event.at == chosen.at:
+            used = event.data["strategyUsed"]
+    if chosen is None:
+        return None
+    told = chosen.data
+    return Routed(told["selectedStrategy"], used, told["kind"], told["by"], told["why"])
+
+
+class Calibrated(NamedTuple):
+    """A table for `tl.Adaptive(strategies=…, routes=found.routes)`, and what it rests on.
+
+    routes: by kind of task, the setting that solved most; of equals the one with the fewest calls.
+    evidence: a row per kind: kind, chosen, tasks, rate, low, high (Wilson's interval of the rate); next: the
+    next best setting; difference, difference_low, difference_high: of the two, as in `tl.compare`; p: of
+    no difference, corrected for all pairs that the best was picked from (Holm 1979); settled: p ≤ 0.05, or
+    that there was no choice.
+    """
+
+    routes: dict[str, str]
+    evidence: pandas.DataFrame
+
+    @property
+    def unsettled(self) -> list[str]:
+        """The kinds for which the tasks are too few, or the two best too alike, to tell them apart."""
+        return [str(kind) for kind in self.evidence.loc[~self.evidence["settled"], "kind"]]
+
+    def __repr__(self) -> str:
+        lines = [f"{kind} → {setting}" for kind, setting in self.routes.items()]
+        if self.unsettled:
+            lines.append(f"not settled by so few tasks: {', '.join(self.unsettled)} (see .evidence)")
+        return "\n".join(lines)
+
+
+def calibrate_router(df: Any, *, by: str = "domain") -> Calibrated:
+    """Which setting of a sweep does which kind of task, as a table for `tl.Adaptive`.
+
+    df: a sweep, or a table such as `sweep.df()` (see `tot_lab.analysis.statistics`); runs of `tl.Adaptive`
+        itself are left out. The settings' labels are the names: give `Adaptive` the same dict of
+        strategies that the sweep was given.
+    by: the column that holds the kind of a task. `kind` is what the rules of `tl.Adaptive` say (`simple`,
+        `writing`, `steps`, `open`); it needs the sweep itself, which knows the tasks.
+
+    Raises ValueError for a table without a graded run, or without that column."""
+    import pandas  # noqa: PLC0415
+
+    runs = _graded(_with_kinds(df, by))
+    routes: dict[str, str] = {}
+    rows: list[dict[str, Any]] = []
+    for kind, group in runs.groupby(by, sort=False, observed=True):
+        if kind == UNDECIDED:
+            continue
+        first, *others = _Shares(group, by).ranked()
+        routes[str(kind)] = first
+        rate = success(group).set_index("setting").loc[first]
+        row = {"kind": str(kind), "chosen": first, "settled": not others}
+        row |= {name: rate[name] for name in ("tasks", "rate", "low", "high")}
+        if others:
+            found, pairs = compare(group, first, others[0]), compare_all(group)
+            pair = pairs["a"].isin([first, others[0]]) & pairs["b"].isin([first, others[0]])
+            p = float(pairs.loc[pair, "p_holm"].iloc[0])
+            row |= {"next": others[0], "difference": found.difference, "p": p, "settled": p <= SURE}
+            row |= {"difference_low": found.low, "difference_high": found.high}
+        rows.append(row)
+    columns = ["kind", "chosen", "tasks", "rate", "low", "high", "next", "difference"]
+    columns += ["difference_low", "difference_high", "p", "settled"]
+    return Calibrated(routes, pandas.DataFrame(rows, columns=columns).astype({"settled": bool}))
+
+
+def regret(df: Any, *, router: str | None = None, by: str = "domain") -> pandas.DataFrame:
+    """What `tl.Adaptive` loses against the best choice, in success rate (0–1; below 0 it gains).
+
+    df: a sweep, or its table, with runs of `Adaptive` and, on the same tasks, of the strategies that it
+        chooses from. router: its setting, None = the one whose strategy is `adaptive`. by: as for
+        `calibrate_router`.
+
+    One row per choice that it is held against: `one for all` (the setting that is best on the other half of
+    the tasks), `one a kind` (on those of its kind there; where there are none, on all), `hindsight` (best on
+    the task itself: the bound that no choice passes, flattered by luck the more the fewer repeats there
+    are). Every second task of each kind, in the order of the table, is of the second half.
+    Columns: against; regret, low, high (95 %) and p (of no difference), as in `tl.compare`; tasks; rate (of
+    that choice); rate_router.
+
+    Raises ValueError when one side is missing, or when there are fewer than two tasks."""
+    import pandas  # noqa: PLC0415
+
+    runs = _with_kinds(df, by)
+    name = _router_in(runs) if router is None else router
+    own = runs[runs["setting"] == name]
+    if own.empty:
+        raise ValueError(f"no setting {name!r} in the table; it has {', '.join(map(str, _labels(runs)))}")
+    others = _graded(runs[(runs["setting"] != name) & runs["task"].isin(own["task"])])
+    shares = _Shares(others, by)
+    if len(shares.tasks) < 2:
+        raise ValueError(f"{name!r} and the other settings have fewer than two graded tasks in common")
+    rows = []
+    for against, picked in shares.choices():
+        chosen = others[others["setting"].astype(object) == others["task"].astype(object).map(picked)]
+        sides = [chosen.assign(setting="choice"), own.assign(setting="router")]
+        found = compare(pandas.concat(sides, ignore_index=True), "choice", "router")
+        rates = (found.tasks, found.rate_a, found.rate_b)
+        rows.append((against, found.difference, found.low, found.high, found.p, *rates))
+    columns = ["against", "regret", "low", "high", "p", "tasks", "rate", "rate_router"]
+    return pandas.DataFrame(rows, columns=columns)
+
+
+class _Shares:
+    """By task and setting: the share of runs that solved it, and the mean of their calls."""
+
+    def __init__(self, runs: pandas.DataFrame, by: str) -> None:
+        known = runs.assign(solved=solved(runs).astype(float), calls=runs["calls"].astype(float))
+        means = known.groupby(["task", "setting"], sort=False, observed=True)[["solved", "calls"]].mean()
+        self.settings = _labels(runs)
+        self.solved = means["solved"].unstack().reindex(columns=self.settings)
+        self.calls = means["calls"].unstack().reindex(columns=self.settings)
+        self.tasks = list(self.solved.index)
+        kinds = runs.drop_duplicates("task").set_index("task")[by].astype(object)
+        self.kinds = kinds.reindex(self.tasks).to_numpy()
+
+    def ranked(self, on: Any = slice(None)) -> list[str]:
+        """The settings, best first on the tasks `on`: by success, then by fewer calls, then as given."""
+        solved, calls = self.solved[on].mean(), self.calls[on].mean()
+        found = [name for name in self.settings if solved[name] == solved[name]]  # no NaN
+        return sorted(found, key=lambda name: (-round(solved[name], 9), calls[name]))
+
+    def choices(self) -> Iterator[tuple[str, dict[str, str]]]:
+        """What a choice is held against, and the setting that this picks, by task."""
+        import numpy  # noqa: PLC0415
+
+        places = numpy.arange(len(self.tasks))
+        half = numpy.array([(self.kinds[:k] == kind).sum() % 2 for k, kind in enumerate(self.kinds)])
+        masks: dict[str, Callable[[int], Numbers]] = {
+            "one for all": lambda k: half != half[k],
+            "one a kind": lambda k: (half != half[k]) & (self.kinds == self.kinds[k]),
+            "hindsight": lambda k: places == k,
+        }
+        for against, mask in masks.items():
+            picked = {}
+            for k, task in enumerate(self.tasks):
+                on = next(on for on in (mask(k), half != half[k], places != k) if on.any())
+                there = self.solved.loc[task].notna()
+                picked[task] = next(name for name in [*self.ranked(on), *self.settings] if there[name])
+            yield against, picked
+
+
+def _with_kinds(df: Any, by: str) -> pandas.DataFrame:
+    """The table, with the kinds that the rules tell where these are asked for."""
+    given = table(df, ["setting", "task", "correct", "calls", *([by] if by != "kind" else [])])
+    if by != "kind" or "kind" in given:
+        return given
+    if not hasattr(df, "tasks"):
+        raise ValueError("by='kind' needs the sweep itself, not its table: the rules look at whole tasks")
+    kinds = {label: found.kind if (found := kind_of(task)) else UNDECIDED for label, task in df.tasks.items()}
+    return given.assign(kind=given["task"].astype(object).map(kinds))
+
+
+def _graded(runs: pandas.DataFrame) -> pandas.DataFrame:
+    """The runs with a grade that no router made."""
+    kept = runs[solved(runs).notna()]
+    if "strategy" in kept:
+        kept = kept[kept["strategy"] != Adaptive.kind]
+    if kept.empty:
+        raise ValueError("the table has no graded run of a strategy to choose from")
+    return kept
+
+
+def _router_in(runs: pandas.DataFrame) -> str:
+    """The one setting of `tl.Adaptive`."""
+    made = runs["strategy"] == Adaptive.kind if "strategy" in runs else runs["setting"] == Adaptive.kind
+    names = _labels(runs[made])
+    if len(names) != 1:
+        raise ValueError(
+            f"router must name one of the settings; of tl.Adaptive are {', '.join(names) or 'none'}"
+        )
+    return names[0]
+
+
+def _labels(runs: pandas.DataFrame) -> list[str]:
+    return [str(name) for name in dict.fromkeys(runs["setting"])]

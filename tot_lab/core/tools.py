@@ -1,0 +1,55 @@
+"""Tools as a strategy sees them: what there is, and how one is called.
+
+Rule: a tool call is a `Call` of the kind `tool`, and what the tool gives is its `Reply`. So it is
+recorded, resumed, replayed and refused as a model call is, and costs no model call. A strategy
+knows a tool by its `ToolSpec` alone; what carries it out belongs to the lab.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+from pydantic import BaseModel, ConfigDict
+
+from tot_lab.core.calls import Call, Message
+
+TOOL = "tool"
+"""The kind of a call that goes to a tool, and before a colon what its `model` begins with."""
+
+
+class ToolSpec(BaseModel):
+    """What a strategy and a model know of a tool.
+
+    name: as a model calls it, `lower-case-with-hyphens`. description: what it does and when to use it.
+    parameters: a JSON schema of its arguments, an object. effects: what it changes or reaches outside
+    (`network`, `process`, …), () for one that only computes.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    effects: tuple[str, ...] = ()
+
+    def offered(self) -> dict[str, Any]:
+        """As `Call.tools` has it."""
+        return {"name": self.name, "description": self.description, "parameters": self.parameters}
+
+
+def tool_name(name: str) -> str:
+    """A name as tools have them: `webSearch` and `web_search` are `web-search`."""
+    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()).strip("-")
+
+
+def tool_call(at: str, name: str, arguments: dict[str, Any] | str, draw: int = 0) -> Call:
+    """The call of the tool `name` for the thought `at`. arguments: by name, or as the JSON that a model
+    wrote. draw: tells equal calls at one thought apart; it changes no answer."""
+    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    return Call(at, TOOL, (Message("user", text),), draw, model=f"{TOOL}:{name}")
+
+
+def tool_of(call: Call) -> str | None:
+    """The name of the tool that `call` calls, None for a model call."""
+    return (call.model or "").removeprefix(f"{TOOL}:") if call.kind == TOOL else None

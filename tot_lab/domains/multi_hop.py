@@ -1,0 +1,352 @@
+"""Questions that take several documents to answer: one, two or three hops (after HotpotQA, Yang et al. 2018).
+
+Rule: nobody can know the answers by heart. The documents tell of a small world that is made here, out
+of lists of words and a fixed stream of numbers, the same everywhere; each fact stands in one document, in
+other words than the question asks for it, among others that look like it. An answer is right when it is
+the one name, case, punctuation, articles and words such as `river` apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Literal, NamedTuple, TypeVar
+
+from tot_lab.core.task import Task
+from tot_lab.domains.general import final_answer
+from tot_lab.domains.stated import Stated
+
+T = TypeVar("T")
+
+COUNT = 120
+"""How many questions there are: 40 of each number of hops."""
+
+
+class Thing(NamedTuple):
+    """What documents tell of. kind: ship, person, town, bridge, river or hills."""
+
+    kind: str
+    name: str
+
+    @property
+    def shown(self) -> str:
+        """As sentences and questions name it."""
+        return _SHOWN.get(self.kind, "{}").format(self.name)
+
+
+class Relation(NamedTuple):
+    """What one thing is to another. of, to: their kinds. asked: how a question names the other, `{x}` being
+    the first. told: how a document says so."""
+
+    name: str
+    of: str
+    to: str
+    asked: str
+    told: str
+
+
+class Hops(NamedTuple):
+    """A question: from `start` along `relations`, the first first."""
+
+    start: Thing
+    relations: tuple[Relation, ...]
+
+    @property
+    def question(self) -> str:
+        """In words."""
+        phrase = self.start.shown
+        for relation in self.relations:
+            phrase = relation.asked.format(x=phrase)
+        return f"What is the name of {phrase}?"
+
+
+_SHOWN = {"ship": "the ship {}", "river": "the river {}", "bridge": "the {} Bridge", "hills": "the {} hills"}
+_TITLES = {"ship": "{} (ship)", "river": "{} (river)", "town": "{} (town)", "bridge": "{} Bridge"}
+
+RELATIONS = (
+    Relation("captain", "ship", "person", "the captain of {x}", "{y} commands {x}."),
+    Relation("yard", "ship", "town", "the town where {x} was built", "{x} was launched at {y}."),
+    Relation(
+        "birthplace", "person", "town", "the town where {x} was born", "{x} came into the world in {y}."
+    ),
+    Relation("teacher", "person", "person", "the teacher of {x}", "{x} learned the trade from {y}."),
+    Relation("river", "town", "river", "the river of {x}", "{x} lies on {y}."),
+    Relation("mayor", "town", "person", "the mayor of {x}", "{x} is governed by {y}."),
+    Relation("builder", "bridge", "person", "the builder of {x}", "{x} is the work of {y}."),
+    Relation("place", "bridge", "town", "the town where {x} stands", "{x} is a landmark of {y}."),
+    Relation("hills", "river", "hills", "the hills where {x} rises", "{x} comes down from {y}."),
+)
+
+_FIRST = ("Alma", "Bastian", "Corin", "Delia", "Edda", "Falk", "Gesa", "Henno", "Ilse", "Jorin")
+_FAMILY = ("Tarrow", "Quill", "Hasp", "Windle", "Orchard", "Pike", "Sallow", "Thorne", "Brack", "Mellow")
+_TOWNS = ("Velmoor", "Marnwick", "Ossholm", "Tarnstede", "Kelby", "Brunford", "Holtham", "Fenwell", "Lorrick",
+          "Sidcombe", "Ambry", "Durncliff", "Eastering", "Gorwen", "Hexmere", "Ivelstow", "Jarrowmouth",
+          "Nethertoft", "Pellow", "Rushkirk")  # fmt: skip
+_RIVERS = ("Orle", "Sarn", "Vessa", "Tolm", "Brindle", "Wend", "Luthe", "Callow")
+_HILLS = ("Skarn", "Thistle", "Umber", "Fallow", "Raven", "Chalk")
+_BRIDGES = ("Candle", "Weaver", "Lantern", "Tanner", "Crooked", "Salt", "Miller", "Thrush", "Bishop",
+            "Copper", "Willow", "Anchor")  # fmt: skip
+_SHIPS = ("Grey Heron", "Merry Otter", "Patient Swan", "Silver Perch", "Bold Curlew", "Night Ferret",
+          "Amber Gull", "Quiet Plover", "Red Marten", "Winter Goose", "Proud Beetle", "Lucky Tern",
+          "Green Newt", "Brave Lapwing", "Old Cormorant")  # fmt: skip
+_CRAFTS = ("rope", "glass", "felt", "cheese", "bells", "paper", "barrels", "candles", "salt fish", "clocks")
+_TRADES = ("a shipwright", "a mason", "a pilot", "a surveyor", "a carpenter", "a chandler")
+
+
+class MultiHop(Stated):
+    """Questions over the documents of a small invented world. Make its tasks by `multi_hop`; the
+    tools that look into the documents are `tl.multi_hop_tools()`."""
+
+    kind = "multi_hop"
+    grading: Literal["exact"] = "exact"
+    step_form = (
+        "A step is one fact in a sentence of its own, which names what it speaks of. Once the name that is "
+        "asked for is known, the step is `Answer: ` and the name."
+    )
+
+    def holds(self, step: str) -> bool | None:
+        """Whether the facts that `step` tells in the words of the documents are those of the world."""
+        found = facts_in(step)
+        known = world().facts
+        return all(known.get(of) == to for of, to in found.items()) if found else None
+
+    def same(self, task: Task, answer: str) -> Hashable:
+        return bare_name(answer)
+
+    def grade(self, task: Task, answer: str) -> float | None:
+        if task.reference is None:
+            return None
+        return float(bare_name(final_answer(answer) or answer) == bare_name(str(task.reference)))
+
+
+def multi_hop(number: int) -> Task:
+    """Question `number`, from 1 to 120, of one, two and three hops in turn; any other is a ValueError."""
+    if not 1 <= number <= COUNT:
+        raise ValueError(f"number is {number}; there are questions 1 to {COUNT}")
+    hops = _questions()[number - 1]
+    return Task(
+        domain=MultiHop(),
+        question=hops.question,
+        reference=answer_of(hops).name,
+        id=f"multi_hop-{len(hops.relations)}-{number}",
+    )
+
+
+def multi_hop_tasks(count: int, *, hops: int | None = None) -> list[Task]:
+    """The first `count` of 120 questions, of one, two and three hops in turn; `hops` takes those of one
+    number alone, of which there are 40. Any other count or number is a ValueError."""
+    if hops not in (None, 1, 2, 3):
+        raise ValueError(f"hops is {hops}; there are questions of 1, 2 and 3 hops")
+    numbers = range(1, COUNT + 1) if hops is None else range(hops, COUNT + 1, 3)
+    if not 1 <= count <= len(numbers):
+        raise ValueError(f"count is {count}; there are 1 to {len(numbers)} such questions")
+    return [multi_hop(number) for number in numbers[:count]]
+
+
+def multi_hop_documents() -> Mapping[str, str]:
+    """The documents that the questions are about, by title."""
+    return world().documents
+
+
+# The world.
+
+
+class World(NamedTuple):
+    """facts: what each relation of a thing leads to. documents: by title."""
+
+    facts: Mapping[tuple[str, Thing], Thing]
+    documents: Mapping[str, str]
+
+
+@lru_cache(maxsize=1)
+def world() -> World:
+    """The one world, made at its first use."""
+    things = _things()
+    facts: dict[tuple[str, Thing], Thing] = {}
+    for relation in RELATIONS:
+        for thing in things[relation.of]:
+            others = [other for other in things[relation.to] if other != thing]
+            facts[relation.name, thing] = _picked(others, relation.name, thing.name)
+    documents = {
+        title_of(thing): " ".join(_sentences(thing, facts, things))
+        for kind in ("ship", "person", "town", "bridge", "river")
+        for thing in things[kind]
+    }
+    for ship in things["ship"][::2]:  # an inn of the same name, to be told from the ship
+        town = _picked(things["town"], "inn", ship.name)
+        keeper = _picked(things["person"], "keeper", ship.name)
+        documents[f"{ship.name} (inn)"] = (
+            f"The inn {ship.name} is in {town.name}. {keeper.name} keeps it. Sailors tell there of "
+            f"a captain from {_picked(things['town'], 'tale', ship.name).name}."
+        )
+    return World(MappingProxyType(facts), MappingProxyType(dict(sorted(documents.items()))))
+
+
+def title_of(thing: Thing) -> str:
+    """The title of the document about it."""
+    return _TITLES.get(thing.kind, "{}").format(thing.name)
+
+
+def _things() -> dict[str, list[Thing]]:
+    people = [f"{first} {_FAMILY[(3 * k + 7 * j) % 10]}" for j in range(3) for k, first in enumerate(_FIRST)]
+    names = {
+        "ship": _SHIPS, "person": people, "town": _TOWNS, "bridge": _BRIDGES, "river": _RIVERS,
+        "hills": _HILLS,
+    }  # fmt: skip
+    return {kind: [Thing(kind, name) for name in known] for kind, known in names.items()}
+
+
+def _sentences(
+    thing: Thing, facts: Mapping[tuple[str, Thing], Thing], things: Mapping[str, Sequence[Thing]]
+) -> Iterator[str]:
+    """A document: what it is, its facts, and others' names beside them."""
+
+    def other(kind: str, why: str) -> str:
+        return _picked([one for one in things[kind] if one != thing], why, thing.name).shown
+
+    told = [
+        relation.told.format(x=thing.shown, y=facts[relation.name, thing].shown)
+        for relation in RELATIONS
+        if relation.of == thing.kind
+    ]
+    told = [sentence[0].upper() + sentence[1:] for sentence in told]
+    opening, aside = {
+        "ship": (
+            f"{thing.name} is a ship of two masts.",
+            f"{other('person', 'mate')} was once her mate, and she has often called at "
+            f"{other('town', 'call')}.",
+        ),
+        "person": (
+            f"{thing.name} is {_picked(_TRADES, 'trade', thing.name)}.",
+            f"Friends are {other('person', 'friend')} and {other('person', 'guest')}; there is a house of "
+            f"the family in {other('town', 'house')}.",
+        ),
+        "town": (
+            f"{thing.name} is a town known for its {_picked(_CRAFTS, 'craft', thing.name)}.",
+            f"Its last mayor but one was {other('person', 'mayor before')}; a road leads to "
+            f"{other('town', 'road')}.",
+        ),
+        "bridge": (
+            f"{thing.name} Bridge is a bridge of stone.",
+            f"{other('person', 'toll')} once took the toll. A song mistakes it for "
+            f"{other('bridge', 'song')}.",
+        ),
+        "river": (
+            f"{thing.name} is a river that freezes in hard winters.",
+            f"Of old it was said to come from {other('hills', 'old')}, and {other('person', 'map')} drew it.",
+        ),
+    }[thing.kind]
+    return iter((opening, *told, aside))
+
+
+@lru_cache(maxsize=1)
+def _questions() -> tuple[Hops, ...]:
+    """All questions, of one, two and three hops in turn."""
+    found: list[list[Hops]] = [[], [], []]
+    things = _things()
+    for start in (thing for kind in ("ship", "bridge", "person", "town") for thing in things[kind]):
+        waiting = [Hops(start, ())]
+        while waiting:
+            hops = waiting.pop()
+            here = _walk(hops)
+            for relation in RELATIONS:
+                further = Hops(start, (*hops.relations, relation))
+                if relation.of != here[-1].kind or world().facts[relation.name, here[-1]] in here:
+                    continue
+                found[len(further.relations) - 1].append(further)
+                if len(further.relations) < 3:
+                    waiting.append(further)
+    chosen = [sorted(level, key=lambda hops: _drawn(hops.question))[: COUNT // 3] for level in found]
+    return tuple(hops for level in zip(*chosen, strict=True) for hops in level)
+
+
+def _walk(hops: Hops) -> list[Thing]:
+    here = [hops.start]
+    for relation in hops.relations:
+        here.append(world().facts[relation.name, here[-1]])
+    return here
+
+
+def answer_of(hops: Hops) -> Thing:
+    """What the question asks for."""
+    return _walk(hops)[-1]
+
+
+def _picked(among: Sequence[T], *why: str) -> T:
+    return among[_drawn(*why) % len(among)]
+
+
+def _drawn(*why: str) -> int:
+    """A number that looks like chance, and is the same everywhere."""
+    return int.from_bytes(hashlib.sha256(" ".join(why).encode()).digest()[:6], "big")
+
+
+# Reading.
+
+_NAMES = {"ship": r"[A-Z][a-z]+ [A-Z][a-z]+", "person": r"[A-Z][a-z]+ [A-Z][a-z]+"}
+_BARE = re.compile(r"\b(?:the|a|an|river|hills?|town|of|ship|bridge)\b|[^\w\s]")
+
+
+@lru_cache(maxsize=4096)  # a conversation is asked for each fact of a question
+def facts_in(text: str) -> Mapping[tuple[str, Thing], Thing]:
+    """What `text` tells in the words of the documents, true or not; of two that disagree the last."""
+    found = [(match, relation) for relation in RELATIONS for match in _told(relation).finditer(text)]
+    found.sort(key=lambda one: one[0].start())
+    return MappingProxyType(
+        {
+            (relation.name, Thing(relation.of, match["x"])): Thing(relation.to, match["y"])
+            for match, relation in found
+        }
+    )
+
+
+def hops_in(text: str) -> Hops | None:
+    """The first question in `text` that is of the form of this domain's, None when there is none."""
+    for question in _QUESTION.findall(text):
+        hops = _parsed(question)
+        if hops is not None:
+            return hops
+    return None
+
+
+_QUESTION = re.compile(r"What is the name of ([^?\n]{3,300})\?")
+
+
+def _parsed(phrase: str) -> Hops | None:
+    relations: list[Relation] = []
+    while True:
+        for relation in RELATIONS:
+            before, _, after = relation.asked.partition("{x}")
+            if phrase.startswith(before) and phrase.endswith(after):
+                inner = phrase[len(before) : len(phrase) - len(after)]
+                if not relations or relations[-1].of == relation.to:
+                    relations.append(relation)
+                    phrase = inner
+                    break
+        else:
+            break
+    if not relations:
+        return None
+    match = re.fullmatch(_thing(relations[-1].of, "x"), phrase)
+    return None if match is None else Hops(Thing(relations[-1].of, match["x"]), tuple(reversed(relations)))
+
+
+def _thing(kind: str, group: str) -> str:
+    name = f"(?P<{group}>{_NAMES.get(kind, '[A-Z][a-z]+')})"
+    return _SHOWN.get(kind, "{}").format(name).replace("the ", "[Tt]he ")
+
+
+@lru_cache(maxsize=16)
+def _told(relation: Relation) -> re.Pattern[str]:
+    _, first, between, second, after = re.split(r"(\{[xy]\})", relation.told)
+    kinds = {"{x}": relation.of, "{y}": relation.to}
+    parts = (_thing(kinds[slot], slot[1]) for slot in (first, second))
+    return re.compile(rf"\b{next(parts)}{re.escape(between)}{next(parts)}{re.escape(after)}")
+
+
+def bare_name(answer: str) -> str:
+    """A name without what may stand around it: case, punctuation, articles, and what it is the name of."""
+    return " ".join(_BARE.sub(" ", answer.casefold()).split())

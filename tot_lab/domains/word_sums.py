@@ -1,0 +1,208 @@
+"""Arithmetic word problems, of two to five steps, with numbers too large for the head.
+
+Rule: what has to be computed is easy to see and hard to compute, so that a calculator decides. The
+problems are made from templates and a fixed stream of numbers, the same everywhere; an answer is right
+when its number is the exact one. The domain never computes a step for the model: a wrong sum stays
+wrong, and `solvable` tells of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Hashable
+from fractions import Fraction
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from tot_lab.core.task import Task
+from tot_lab.domains.arithmetic import joined, number, plain
+from tot_lab.domains.general import final_answer, last_number
+from tot_lab.domains.stated import Stated
+
+COUNT = 240
+"""How many problems there are."""
+
+_WHO = ("Ada", "Bruno", "Celia", "Dario", "Elsa", "Fabio", "Greta", "Hugo", "Ines", "Jonas", "Klara", "Leo")
+_EQUATION = re.compile(
+    r"(?<![\d.])(\d{1,9}) ?([-+*/]) ?(\d{1,9}) ?= ?(-?\d{1,9}(?:\.\d{1,9}|/\d{1,9})?)(?!\d)", re.ASCII
+)
+
+# The text; for each letter its range, or "*x" and a range for a multiple of another; the calculations, in
+# which s1, s2, … are the results before.
+_TEMPLATES: tuple[tuple[str, dict[str, tuple[object, ...]], tuple[str, ...]], ...] = (
+    (
+        "A mill grinds {a} sacks of flour a week. After {b} weeks a flood spoils {c} sacks. How many sacks "
+        "are good?",
+        {"a": (412, 987), "b": (123, 389), "c": (2100, 9800)},
+        ("a * b", "s1 - c"),
+    ),
+    (
+        "{who} copies {a} pages a year. Before the last {b} years there were already {c} copied pages. How "
+        "many pages are copied by now?",
+        {"a": (2130, 7890), "b": (23, 58), "c": (13100, 98700)},
+        ("a * b", "c + s1"),
+    ),
+    (
+        "A theatre with {a} seats was full on {b} evenings. On {c} other evenings {d} seats were taken. How "
+        "many seats were taken on all these evenings together?",
+        {"a": (713, 1480), "b": (117, 296), "c": (34, 96), "d": (213, 688)},
+        ("a * b", "c * d", "s1 + s2"),
+    ),
+    (
+        "A harbour unloads {a} crates a day for {b} days. Each crate holds {c} tins, and {d} tins are "
+        "dented. How many tins are sound?",
+        {"a": (312, 864), "b": (43, 97), "c": (36, 144), "d": (10400, 98600)},
+        ("a * b", "s1 * c", "s2 - d"),
+    ),
+    (
+        "A keeper of bees packs {a} jars of honey into boxes of {b} jars and sells each box for {c} coins. "
+        "The boxes cost {d} coins in all. How many coins remain?",
+        {"b": (13, 37), "a": ("*b", 217, 893), "c": (119, 478), "d": (1900, 9700)},
+        ("a / b", "s1 * c", "s2 - d"),
+    ),
+    (
+        "An orchard has {a} rows of {b} apple trees and {c} rows of {d} pear trees. Every tree bears {e} "
+        "fruits. How many fruits does the orchard bear?",
+        {"a": (37, 93), "b": (126, 389), "c": (28, 87), "d": (113, 374), "e": (114, 467)},
+        ("a * b", "c * d", "s1 + s2", "s3 * e"),
+    ),
+    (
+        "{who} buys {a} chairs for {b} coins each and {c} tables for {d} coins each, and pays from a chest "
+        "of {e} coins. How many coins are left in the chest?",
+        {"a": (213, 487), "b": (34, 97), "c": (121, 264), "d": (143, 389), "e": (151000, 398000)},
+        ("a * b", "c * d", "s1 + s2", "e - s3"),
+    ),
+    (
+        "A railway runs {a} trains of {b} seats and {c} trains of {d} seats a week. In {e} weeks {f} seats "
+        "stayed empty. How many seats were taken in these weeks?",
+        {"a": (112, 389), "b": (214, 687), "c": (43, 98), "d": (713, 1380), "e": (14, 47),
+         "f": (120000, 880000)},
+        ("a * b", "c * d", "s1 + s2", "s3 * e", "s4 - f"),
+    ),
+    (
+        "A quarry sends {a} blocks of {b} kilograms and {c} slabs of {d} kilograms to each of {e} building "
+        "sites, and keeps {f} kilograms of stone. How many kilograms of stone is that in all?",
+        {"a": (37, 86), "b": (213, 874), "c": (112, 376), "d": (34, 97), "e": (23, 68),
+         "f": (140000, 970000)},
+        ("a * b", "c * d", "s1 + s2", "s3 * e", "s4 + f"),
+    ),
+    (
+        "A library lends {a} books a day for {b} days and {c} maps a day for {d} days. Of all that, {e} came "
+        "back late, and each late one cost {f} coins. {who} counts the coins paid, and {g} coins more from a "
+        "gift. How many coins are there?",
+        {"a": (113, 489), "b": (121, 298), "c": (17, 64), "d": (112, 287), "e": (1130, 8740), "f": (13, 67),
+         "g": (21000, 98000)},
+        ("e * f", "s1 + g"),
+    ),
+)  # fmt: skip
+
+
+class Problem(NamedTuple):
+    """A word problem as a calculation. given: its numbers by letter; steps: each `x op y`, of letters and
+    of the results before, which are s1, s2, …"""
+
+    given: dict[str, int]
+    steps: tuple[str, ...]
+
+    @property
+    def results(self) -> list[Fraction]:
+        """What each step gives; the last is the answer."""
+        known = {name: Fraction(value) for name, value in self.given.items()}
+        for k, step in enumerate(self.steps, 1):
+            left, op, right = step.split()
+            value = joined(known[left], op, known[right])
+            assert value is not None
+            known[f"s{k}"] = value
+        return [known[f"s{k}"] for k in range(1, len(self.steps) + 1)]
+
+
+class WordSums(Stated):
+    """Arithmetic word problems. Make its tasks by `word_sums`."""
+
+    kind = "word_sums"
+    grading: Literal["number"] = "number"
+    step_form = (
+        "A step is one calculation with its result, such as `612 * 48 = 29376`. Once the number that is "
+        "asked for is known, the step is `Answer: ` and the number."
+    )
+
+    def read_answer(self, task: Task, text: str) -> str | None:
+        """What follows the last `Answer:` that begins a line, or else the last number."""
+        stated = final_answer(text)
+        if stated is not None:
+            return stated
+        value = last_number(text)
+        return None if value is None else str(value)
+
+    def holds(self, step: str) -> bool | None:
+        """Whether the calculations in `step` are right."""
+        found = _EQUATION.findall(plain(step.replace(",", "").replace("`", "")))
+        checked = [joined(Fraction(a), op, Fraction(b)) == number(stated) for a, op, b, stated in found]
+        return all(checked) if checked else None
+
+    def same(self, task: Task, answer: str) -> Hashable:
+        value = last_number(answer)
+        return super().same(task, answer) if value is None else value
+
+
+def word_sums(number: int) -> Task:
+    """Arithmetic word problem `number`, from 1 to 240; any other is a ValueError."""
+    if not 1 <= number <= COUNT:
+        raise ValueError(f"number is {number}; there are word problems 1 to {COUNT}")
+    return _task(number - 1)
+
+
+def word_sums_tasks(count: int) -> list[Task]:
+    """The first `count` of 240 arithmetic word problems; every ten of them have each template once. Any
+    other count is a ValueError."""
+    if not 1 <= count <= COUNT:
+        raise ValueError(f"count is {count}; there are 1 to {COUNT} word problems")
+    return [_task(k) for k in range(count)]
+
+
+@lru_cache(maxsize=1024)
+def problem_in(text: str) -> Problem | None:
+    """The first of the package's word problems that `text` quotes, None when it quotes none."""
+    found = [
+        (match.start(), match, steps) for pattern, steps in _patterns() for match in pattern.finditer(text)
+    ]
+    if not found:
+        return None
+    _, match, steps = min(found, key=lambda one: one[0])
+    given = {name: int(value) for name, value in match.groupdict().items() if name != "who"}
+    return Problem(given, steps)
+
+
+@lru_cache(maxsize=1)
+def _patterns() -> list[tuple[re.Pattern[str], tuple[str, ...]]]:
+    def slot(match: re.Match[str]) -> str:
+        return r"(?P<who>[A-Z][a-z]+)" if match[1] == "who" else rf"(?P<{match[1]}>\d+)"
+
+    return [
+        (re.compile(re.sub(r"\\\{(\w+)\\\}", slot, re.escape(text)).replace(r"\ ", r"\s")), steps)
+        for text, _, steps in _TEMPLATES
+    ]
+
+
+def _task(index: int) -> Task:
+    text, ranges, steps = _TEMPLATES[index % len(_TEMPLATES)]
+    given: dict[str, int] = {}
+    for name, bounds in ranges.items():
+        low, high = bounds[-2], bounds[-1]
+        assert isinstance(low, int)
+        assert isinstance(high, int)
+        value = low + _drawn(index, name) % (high - low + 1)
+        given[name] = value * given[str(bounds[0])[1:]] if len(bounds) == 3 else value
+    question = text.format(who=_WHO[_drawn(index, "who") % len(_WHO)], **given)
+    return Task(
+        domain=WordSums(),
+        question=question,
+        reference=int(Problem(given, steps).results[-1]),
+        id=f"word_sums-{index + 1}",
+    )
+
+
+def _drawn(index: int, name: str) -> int:
+    """A number that looks like chance, and is the same everywhere."""
+    return int.from_bytes(hashlib.sha256(f"{index} {name}".encode()).digest()[:6], "big")

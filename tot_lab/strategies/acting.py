@@ -1,0 +1,407 @@
+"""Acting: turns in which a model asks for tools and is shown what they give.
+
+Rule: a turn is one call and one thought, and each tool result is a thought below it, so that a loop is
+a path that can be drawn, edited and gone on from. Nothing that a model writes breaks the loop: a tool
+that is unknown, denied or used up, or arguments that are no JSON, get an answer in words, as a tool's
+own failure does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
+
+import msgspec
+from pydantic import Field
+
+from tot_lab.core.calls import Call, Message, Reply, ToolCall, halts
+from tot_lab.core.policy import EffectPolicy
+from tot_lab.core.records import Decided, Note, Thought, parent_of
+from tot_lab.core.strategy import Prompting
+from tot_lab.core.task import Answer, Task
+from tot_lab.core.thinking import Thinking, ask, every, happen
+from tot_lab.core.tools import ToolSpec, tool_call, tool_name
+from tot_lab.strategies.text_tool_calls import text_tool_calls
+
+T = TypeVar("T")
+
+MOST_CALLS = 32
+"""Tool calls of one turn that are carried out; a reply that asks for more is cut there."""
+
+SHOWN_ARGUMENTS = 1_000
+"""Characters of a call's arguments that its thought shows; the record of the call holds them whole."""
+
+_UNSENDABLE = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class Hands(NamedTuple):
+    """What a model may call. denied: why each of the others may not be called, by name."""
+
+    tools: Mapping[str, ToolSpec]
+    denied: Mapping[str, str]
+
+    def names(self) -> set[str]:
+        """Of the tools that there are, the denied ones too."""
+        return {*self.tools, *self.denied}
+
+    def refusal(self, name: str) -> str | None:
+        """Why there is nothing to carry out for a call of `name`, None when there is."""
+        if name in self.tools:
+            return None
+        if name in self.denied:
+            return self.denied[name]
+        if not self.tools:
+            return "no tool can be carried out here: there is none. Go on with what you know"
+        return f"there is no tool {name[:80]!r}; the tools are {', '.join(self.tools)}"
+
+    def listed(self) -> str:
+        """The tools as lines of a prompt."""
+        return "\n".join(map(_line, self.tools.values()))
+
+
+class Turn(NamedTuple):
+    """What a model said in one turn. id: its thought. text: as it was written. said: without the tool calls
+    written in it. calls: the tools that it asks for. native: whether by the provider's own tool calls.
+    unknown: tools that the text names and that there are not. error: of a call that failed."""
+
+    id: str
+    text: str = ""
+    said: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    native: bool = True
+    unknown: tuple[str, ...] = ()
+    error: str | None = None
+
+
+class Observation(NamedTuple):
+    """What came of one tool call. id: its thought. text: as the model is shown it. error: of a call that
+    failed or was not carried out, None for a result."""
+
+    id: str
+    text: str
+    error: str | None = None
+
+
+class Acting(Prompting):
+    """A strategy whose model may ask for tools.
+
+    tools: names of the lab's tools that it may call, None = all. effect_policy: which effects they may
+    have, besides what the lab allows; None = as the lab. parallel: carry the tool calls of a turn out at
+    once. most_result_characters: of a tool's result that the model is shown; the record has the whole.
+
+    Raises ValueError for a tool that the lab does not have.
+    """
+
+    kind = ""
+    notes: ClassVar[str] = "tools"
+    """What the names of its notes begin with."""
+    tools: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
+    effect_policy: Annotated[EffectPolicy | None, Field(strict=False)] = None
+    parallel: bool = True
+    most_result_characters: Annotated[int, Field(ge=100)] = 4_000
+
+    def hands(self, task: Task, needed: Sequence[str] = ()) -> Hands:
+        """What may be called for `task`. needed: names that `required_tools` gives."""
+        there = {tool.name: tool for tool in task.tools}
+        chosen = tuple(there) if self.tools is None else self.tools
+        for name in chosen:
+            if name not in there:
+                raise ValueError(
+                    f"{self.kind}: tools: the lab has no tool {name!r}; it has {', '.join(there) or 'none'}"
+                )
+        denied = {}
+        for name in chosen:
+            refusal = self.effect_policy and self.effect_policy.refusal(there[name])
+            if refusal:
+                denied[name] = refusal
+        hands = Hands({name: there[name] for name in chosen if name not in denied}, denied)
+        for name in needed:
+            if name not in hands.tools:
+                why = denied.get(name, f"the tools are {', '.join(hands.tools) or 'none'}")
+                raise ValueError(f"{self.kind}: required_tools: {name!r} cannot be called: {why}")
+        return hands
+
+    def turn(
+        self,
+        talk: Sequence[Message],
+        at: str,
+        *,
+        known: Collection[str],
+        offered: Sequence[ToolSpec],
+        source: Sequence[str] = (),
+        closing: bool = False,
+    ) -> Thinking[Turn]:
+        """Ask for one turn and record it as the child 0 of `at`. known: the names of all tools, also of
+        those that are not `offered` now. closing: none may be asked for."""
+        call = msgspec.structs.replace(
+            self.call(at, "act", ""),
+            messages=tuple(talk),
+            tools=tuple(tool.offered() for tool in offered),
+            tool_choice="none" if closing and offered else None,
+        )
+        reply = yield from ask(call)
+        if reply.error is not None:
+            yield Note("call.failed", at, {"kind": "act", "error": reply.error})
+            return Turn(at, error=reply.error)
+        turn = yield from self._cut(_read(f"{at}.0", reply, known))
+        said = _written(turn)
+        thought = yield from happen(Thought(turn.id, at, said, tuple(source)))
+        return turn if thought.text == said else _read(turn.id, Reply(thought.text), known)
+
+    def carry_out(
+        self, hands: Hands, turn: Turn, refused: Mapping[int, str] | None = None
+    ) -> Thinking[list[Observation]]:
+        """Have the calls of `turn` carried out; what came of each, in order, each a child of the turn.
+        refused: why some are not to be, by their place."""
+        draws: Counter[tuple[str, str]] = Counter()
+        branches = []
+        for k, call in enumerate(turn.calls):
+            draw = draws[call.name, call.arguments]
+            draws[call.name, call.arguments] += 1
+            branches.append(self._observed(hands, turn.id, k, call, draw, (refused or {}).get(k)))
+        return (yield from self._at_once(branches))
+
+    def asking_with_tools(self, task: Task, call: Call, most_round_trips: int) -> Thinking[Reply]:
+        """The reply to `call` of a model that may ask for tools first, in that many turns at most, and is
+        shown their results. No thoughts are recorded: those are the strategy's own."""
+        hands = self.hands(task)
+        if not hands.tools:
+            return (yield from ask(call))
+        *before, last = call.messages
+        talk = [*before, Message(last.role, f"{last.content}\n\n{told_of(hands)}")]
+        offered = tuple(tool.offered() for tool in hands.tools.values())
+        draw = call.draw * most_round_trips * MOST_CALLS  # no two samples of a thought share one
+        left = most_round_trips
+        while True:
+            reply = yield from ask(
+                msgspec.structs.replace(
+                    call, messages=tuple(talk), tools=offered, tool_choice=None if left else "none"
+                )
+            )
+            turn = yield from self._cut(_read(call.at, reply, hands.names()))
+            if reply.error is not None or not turn.calls or not left:
+                return reply
+            replies = yield from self._at_once(
+                [self._given(hands, call.at, asked, draw + k) for k, asked in enumerate(turn.calls)]
+            )
+            halted = next((reply for reply in replies if reply.error and halts(reply.error)), None)
+            if halted is not None:
+                return halted
+            results = [shortened(_told(reply), self.most_result_characters) for reply in replies]
+            talk += exchange(turn, [Observation(call.at, result) for result in results])
+            draw += MOST_CALLS
+            left -= 1
+
+    def _observed(
+        self, hands: Hands, turn: str, k: int, call: ToolCall, draw: int, refusal: str | None
+    ) -> Thinking[Observation]:
+        reply = Reply(error=refusal) if refusal else (yield from self._given(hands, turn, call, draw))
+        head = f"{call.name[:80]} " + ("→ " if reply.error is None else "")
+        text = head + shortened(_told(reply), self.most_result_characters)
+        thought = yield from happen(Thought(f"{turn}.{k}", turn, text))
+        return Observation(thought.id, thought.text.removeprefix(head), reply.error)
+
+    def _given(self, hands: Hands, at: str, call: ToolCall, draw: int) -> Thinking[Reply]:
+        refusal = hands.refusal(call.name)
+        if refusal is None:
+            return (yield from ask(tool_call(at, call.name, call.arguments, draw)))
+        name = "denied_tool" if call.name in hands.denied else "unknown_tool"
+        yield Note(f"{self.notes}.{name}", at, {"tool": call.name[:80], "why": refusal})
+        return Reply(error=refusal)
+
+    def _cut(self, turn: Turn) -> Thinking[Turn]:
+        if len(turn.calls) > MOST_CALLS:
+            told = {"calls": len(turn.calls), "carried_out": MOST_CALLS}
+            yield Note(f"{self.notes}.too_many_calls", parent_of(turn.id) or turn.id, told)
+        return turn._replace(calls=turn.calls[:MOST_CALLS])
+
+    def _at_once(self, branches: list[Thinking[T]]) -> Thinking[list[T]]:
+        return (yield from every(branches, at_most=0, at_once=None if self.parallel else 1))
+
+
+AS_TEXT = (
+    'If you cannot call tools directly, write the call alone, as JSON: {"name": "<tool>", "arguments": '
+    '{"<argument>": <value>}}'
+)
+
+
+class ToolLoop(Acting):
+    """A plain completion loop: run the tools that the model asks for, show it what they gave, and end
+    with its first reply without a tool call. The baseline of the strategies that use tools (design
+    "Reactive Agents", without reasoning).
+
+    Best for questions that a tool or two answer. Trade-off: nothing checks that tools were used, or that
+    the answer is finished. Calls: 1 a round trip, and 1.
+
+    max_tool_round_trips: turns that may ask for tools; in the one after them none may.
+    """
+
+    kind = "tool_loop"
+    notes = "tool_loop"
+    max_tool_round_trips: Annotated[int, Field(ge=1, le=400)] = 3
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        yield Thought(at, parent_of(at), task.question)
+        hands = self.hands(task)
+        prompt = task.domain.answer_prompt(task, True)
+        talk = [Message("user", f"{prompt}\n\n{told_of(hands)}" if hands.tools else prompt)]
+        place, source, offered = at, list[str](), list(hands.tools.values())
+        for trip in range(self.max_tool_round_trips + 1):
+            closing = trip == self.max_tool_round_trips
+            turn = yield from self.turn(
+                talk, place, known=hands.names(), offered=offered, source=source, closing=closing
+            )
+            if turn.error is not None:
+                return Answer("", stop_of(turn.error))
+            if not turn.calls or closing:
+                break
+            observations = yield from self.carry_out(hands, turn)
+            halt = halt_in(observations)
+            if halt is not None:
+                return Answer("", halt)
+            talk += exchange(turn, observations)
+            *source, place = [seen.id for seen in observations]
+        text = task.domain.read_answer(task, turn.said)
+        if text is None:
+            yield Note("parse.unreadable", turn.id, {"kind": "act", "draw": 0})
+        stop = "limit:round_trips" if turn.calls else "answered"
+        yield Decided(turn.id, "solution", stop)
+        return Answer(text or "", stop, turn.id)
+
+    def max_calls(self, task: Task) -> int:
+        return self.max_tool_round_trips + 1
+
+
+# What a turn says, and how it is told.
+
+
+def told_of(hands: Hands) -> str:
+    """What a prompt says of the tools that may be called before the reply."""
+    return "\n".join(
+        [
+            "You may call tools first, and are then shown what they give:",
+            hands.listed(),
+            AS_TEXT,
+            "When you need no further tool, reply as asked above.",
+        ]
+    )
+
+
+def exchange(turn: Turn, observations: Sequence[Observation]) -> list[Message]:
+    """A turn and what came of its calls, as the model is shown them in the next. Calls that were
+    written as text are answered in text, since a provider takes a tool's turn only after a native call."""
+    if not turn.calls:
+        return [Message("assistant", turn.text.strip() or "(an empty reply)")]
+    if not turn.native:
+        told = [
+            f"{call.name} gave:\n{seen.text}" for call, seen in zip(turn.calls, observations, strict=True)
+        ]
+        return [Message("assistant", turn.text), Message("user", "\n\n".join(told))]
+    calls = _sendable(turn.calls)
+    return [
+        Message("assistant", turn.text, calls),
+        *(
+            Message("tool", seen.text, tool_call_id=call.id)
+            for call, seen in zip(calls, observations, strict=True)
+        ),
+    ]
+
+
+def with_hints(talk: Sequence[Message], hints: Sequence[str]) -> list[Message]:
+    """`talk` with `hints` told to the model; two turns of a user in a row some models do not take."""
+    if not hints:
+        return list(talk)
+    hint = "\n".join(hints)
+    *before, last = talk
+    if last.role == "user":
+        return [*before, Message("user", f"{last.content}\n\n{hint}")]
+    return [*talk, Message("user", hint)]
+
+
+def stop_of(error: str) -> str:
+    """The stop word after a call that failed so."""
+    return error if halts(error) else "error"
+
+
+def halt_in(observations: Sequence[Observation]) -> str | None:
+    """Why no further call will be made, if one of the tools was refused for that."""
+    return next((seen.error for seen in observations if seen.error is not None and halts(seen.error)), None)
+
+
+def shortened(text: str, most: int) -> str:
+    """`text`, or its first `most` characters and how many more there are."""
+    more = len(text) - most
+    return text if more <= 0 else f"{text[:most]}\n… ({more:,} more characters are not shown)"
+
+
+def same_call(call: ToolCall) -> tuple[str, str]:
+    """What two calls share that ask for the same."""
+    arguments = arguments_of(call)
+    try:
+        return call.name, call.arguments if arguments is None else json.dumps(arguments, sort_keys=True)
+    except RecursionError:
+        return call.name, call.arguments
+
+
+def arguments_of(call: ToolCall) -> dict[str, Any] | None:
+    """What a call is to be made with; None when it is no JSON object."""
+    try:
+        value = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _read(id: str, reply: Reply, names: Collection[str]) -> Turn:
+    """What a reply says and asks for: natively, or else as JSON text. names: the tools there are."""
+    if not reply.tool_calls:
+        thought, calls, unknown = text_tool_calls(reply.text, names, id)
+        return Turn(id, reply.text, thought, calls, native=False, unknown=unknown)
+    as_here = {tool_name(name): name for name in names}
+    calls = tuple(
+        msgspec.structs.replace(call, name=as_here.get(tool_name(call.name), call.name))
+        for call in reply.tool_calls
+    )
+    return Turn(id, reply.text, reply.text, calls)
+
+
+def _written(turn: Turn) -> str:
+    """A turn as its thought shows it."""
+    calls = [
+        f"{call.name[:80]}({shortened(call.arguments, SHOWN_ARGUMENTS)})"
+        for call in turn.calls
+        if turn.native
+    ]
+    return "\n".join(filter(None, [turn.text, *calls])) or "(an empty reply)"
+
+
+def _sendable(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
+    """`calls` as every provider takes them back: ids all different, names of its alphabet, arguments an
+    object."""
+    ids = [call.id for call in calls]
+    distinct = all(ids) and len(set(ids)) == len(ids)
+    return tuple(
+        ToolCall(
+            call.id if distinct else f"call-{k}",
+            _UNSENDABLE.sub("-", call.name)[:64] or "unknown",
+            "{}" if arguments_of(call) is None else call.arguments or "{}",
+        )
+        for k, call in enumerate(calls)
+    )
+
+
+def _told(reply: Reply) -> str:
+    return (reply.text or "(nothing)") if reply.error is None else f"failed: {reply.error}"
+
+
+def _line(tool: ToolSpec) -> str:
+    """A tool in a line. Not `name(arguments)`: small models take that for its name."""
+    named = {
+        name: schema.get("type", "any") if isinstance(schema, dict) else "any"
+        for name, schema in tool.parameters.get("properties", {}).items()
+    }
+    about = " ".join(tool.description.strip().split("\n\n", 1)[0].split())
+    return f"- {tool.name}: {about} Arguments: {json.dumps(named)}"

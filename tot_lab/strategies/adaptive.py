@@ -1,0 +1,239 @@
+"""Adaptive ("Reactive Agents"): look at the task, choose a strategy for it, and let that do the work.
+
+    sort      what kind of task is it: the table, cheap rules, and a model call only when they do not decide
+    delegate  to the strategy of that kind
+    rescue    a partial result: the default strategy tries too
+
+Rule: a choice is never made in silence. A note says what was chosen, why and by what, and a second one what
+did the work when the first choice came to nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple, Self
+
+import msgspec
+from pydantic import model_validator
+
+from tot_lab.core.calls import halts
+from tot_lab.core.reading import read_label
+from tot_lab.core.records import Decided, Note, Thought, parent_of
+from tot_lab.core.strategy import Prompting, Strategy
+from tot_lab.core.task import Answer, Task
+from tot_lab.core.thinking import Thinking, ask, attempt
+from tot_lab.strategies.plan_execute import PlanExecute
+from tot_lab.strategies.react import ReAct
+from tot_lab.strategies.reflexion import Reflexion
+from tot_lab.strategies.tree_then_act import TreeThenAct
+
+Kind = Literal["simple", "writing", "steps", "open"]
+
+KINDS: dict[Kind, str] = {
+    "simple": "one question or one job: a fact, a calculation, a few look-ups",
+    "writing": "a text whose quality matters, and which gains from being criticised and written anew",
+    "steps": "several clear steps that build on each other",
+    "open": "open-ended or creative: many ways lead on, and several are worth comparing",
+}
+"""The kinds of task that there are, as the model is told of them."""
+
+ROUTES: dict[str, str] = {
+    "simple": "reactive",
+    "writing": "reflexion",
+    "steps": "plan-execute-reflect",
+    "open": "tree-of-thought",
+}
+"""Which strategy does which kind of task, unless a setting says otherwise."""
+
+SHORT = 40
+"""Words of a task that is simple when nothing speaks of more."""
+
+_TEXTS = (
+    r"(?:essay|report|letter|e-?mail|article|summary|abstract|review|documentation|speech|proposal|"
+    r"paragraph|statement|section|announcement|post)s?"
+)
+_CUES: dict[Kind, re.Pattern[str]] = {
+    "open": re.compile(
+        r"\b(?:brainstorm\w*|imagine|invent|come up with|creativ\w+|open-ended|poems?|stor(?:y|ies)|slogans?|"
+        r"ideas for|different ways|explore|what if)\b",
+        re.IGNORECASE,
+    ),
+    "writing": re.compile(
+        rf"\b(?:write|draft|compose|prepare)\b[^.?!]*\b{_TEXTS}\b|"
+        r"\b(?:rewrite|proofread|revise|polish|rephrase)\b",
+        re.IGNORECASE,
+    ),
+    "steps": re.compile(
+        r"\bfirst\b.*\b(?:then|next|after that|finally)\b|\bthen\b.*\b(?:finally|after that)\b|"
+        r"(?:^|\n)[ \t]*1[.)].*\n[ \t]*2[.)]",
+        re.IGNORECASE | re.DOTALL,
+    ),
+}
+
+
+class Sorted(NamedTuple):
+    """What kind of task it is, and why."""
+
+    kind: Kind
+    why: str
+
+
+class Choice(NamedTuple):
+    """Who does the task. by: `table`, `rule`, `model`, or `default` when these could not tell."""
+
+    strategy: str
+    kind: str | None
+    by: str
+    why: str
+
+
+def kind_of(task: Task) -> Sorted | None:
+    """What the rules say of a task; None when they do not decide. In this order:
+
+    open: its domain tells states apart, so that there is something to search.
+    open, writing, steps: its words speak of one of these; when they speak of two, nothing is decided.
+    simple: they speak of none, and are 40 at most."""
+    if task.domain.state(task, ()) is not None:
+        return Sorted("open", f"the domain {task.domain.kind!r} tells states apart")
+    found = {kind: match for kind, cue in _CUES.items() if (match := cue.search(task.question))}
+    if len(found) > 1:
+        return None
+    for kind, match in found.items():
+        return Sorted(kind, f"it says {' '.join(match[0].split())[:60]!r}")
+    words = len(task.question.split())
+    return Sorted("simple", f"it has {words} words and speaks of no more") if words <= SHORT else None
+
+
+class Adaptive(Prompting):
+    """Choose a strategy by the kind of task, and let it do the work.
+
+    Best for: mixed tasks, of which nobody has said what suits them. Trade-off: a wrong choice costs a whole
+    attempt. Calls: none where the table or the rules decide, else 1, and those of the strategy; where that
+    brings a partial result, those of the default too.
+
+    strategies: by name, who can be chosen; any strategies.
+    routes: which of them does a kind of task, where that is not the built-in `ROUTES`: by `simple`,
+        `writing`, `steps`, `open` (see `kind_of`), or by the kind of a domain, which comes first.
+        `tl.calibrate_router` makes one.
+    default: who does what no route names, and tries again after a partial result: one that stagnated, that a
+        limit cut off, or that has no answer.
+    enabled: False gives every task to the default, and nothing is chosen.
+
+    What was chosen is a note of the run; `tl.routed(run)` reads it.
+    """
+
+    kind = "adaptive"
+    strategies: dict[str, Strategy] = {
+        "reactive": ReAct(),
+        "reflexion": Reflexion(strategy=ReAct(max_iterations=3)),
+        "plan-execute-reflect": PlanExecute(),
+        "tree-of-thought": TreeThenAct(),
+    }
+    routes: dict[str, str] = {}
+    default: str = "reactive"
+    enabled: bool = True
+
+    @model_validator(mode="after")
+    def _are_there(self) -> Self:
+        for field, name in (("default", self.default), *(("routes", to) for to in self.routes.values())):
+            if name not in self.strategies:
+                known = ", ".join(self.strategies) or "none"
+                raise ValueError(f"{field}: there is no strategy {name!r}; there are {known}")
+        return self
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        yield Thought(at, parent_of(at), task.question)
+        choice = self._settled(task) or (yield from self._asked(task, at))
+        if isinstance(choice, str):  # no further call is made
+            return Answer("", choice)
+        told = {"selectedStrategy": choice.strategy, "kind": choice.kind, "by": choice.by, "why": choice.why}
+        yield Note("adaptive.chosen", at, {**told, **self._used(choice.strategy)})
+        answer = yield from self.strategies[choice.strategy].think(task, f"{at}.0")
+        if choice.strategy == self.default or not _is_partial(answer):
+            return answer
+        yield Note("adaptive.fell_back", at, {"stop": answer.stop, **self._used(self.default)})
+        again = _told(task, answer)
+        rescue = yield from attempt(1, self.strategies[self.default].think(again, f"{at}.1"))
+        stop = rescue.stop if halts(rescue.stop) else answer.stop
+        taken, left = rescue, answer
+        if answer.text and not rescue.text:
+            taken, left = msgspec.structs.replace(answer, stop=stop), rescue
+        if left.node is not None:
+            yield Decided(left.node, "pruned", "another strategy's answer was taken")
+        return taken
+
+    def max_calls(self, task: Task) -> int | None:
+        choice = self._settled(task)
+        names = [choice.strategy] if choice else [self.default, *map(self._of, KINDS)]
+        most = [self._most(task, name) for name in names]
+        known = [calls for calls in most if calls is not None]
+        return max(known) + (choice is None) if len(known) == len(most) else None
+
+    def _most(self, task: Task, name: str) -> int | None:
+        """The most calls when `name` is chosen, the default's included."""
+        most = [self.strategies[one].max_calls(task) for one in {name, self.default}]
+        known = [calls for calls in most if calls is not None]
+        return sum(known) if len(known) == len(most) else None
+
+    def _used(self, name: str) -> dict[str, str]:
+        return {"strategyUsed": name, "progress": f"{self.kind}→{name}"}
+
+    def _of(self, kind: str) -> str:
+        """The strategy that does tasks of `kind`."""
+        name = self.routes.get(kind) or ROUTES.get(kind, "")
+        return name if name in self.strategies else self.default
+
+    def _settled(self, task: Task) -> Choice | None:
+        """The choice as far as no model is needed for it."""
+        if not self.enabled:
+            return Choice(self.default, None, "default", "choosing is turned off")
+        domain = task.domain.kind
+        if domain in self.routes:
+            return Choice(self.routes[domain], domain, "table", f"the routes name the domain {domain!r}")
+        found = kind_of(task)
+        return None if found is None else Choice(self._of(found.kind), found.kind, "rule", found.why)
+
+    def _asked(self, task: Task, at: str) -> Thinking[Choice | str]:
+        """The choice as the model makes it, or how its call was refused."""
+        listed = "\n".join(f"{kind}: {what}" for kind, what in KINDS.items())
+        prompt = (
+            f"A task for somebody else:\n<task>\n{task.domain.answer_prompt(task, False)}\n</task>\n\n"
+            f"The kinds of task that there are:\n{listed}\n\n"
+            f"Which kind is it? Do not do the task. Reply with JSON and nothing else, "
+            f'as {{"kind": "simple"}}: {", ".join(KINDS)}.'
+        )
+        schema = {
+            "type": "object",
+            "properties": {"kind": {"type": "string", "enum": list(KINDS)}},
+            "required": ["kind"],
+            "additionalProperties": False,
+        }
+        reply = yield from ask(self.call(at, "route", prompt, response_format=schema))
+        if reply.error is not None:
+            yield Note("call.failed", at, {"kind": "route", "error": reply.error})
+            if halts(reply.error):
+                return reply.error
+            return Choice(self.default, None, "default", f"the model could not be asked: {reply.error}")
+        number = read_label(reply.text, {kind: float(k) for k, kind in enumerate(KINDS)})
+        if number is None:
+            yield Note("parse.unreadable", at, {"kind": "route", "draw": 0})
+            return Choice(self.default, None, "default", "the model named none of the kinds")
+        kind = list(KINDS)[int(number)]
+        return Choice(self._of(kind), kind, "model", "the rules did not decide")
+
+
+def _is_partial(answer: Answer) -> bool:
+    """Whether somebody else should try. A tree that is as deep as it may be is whole; where no further call
+    would be made, nobody can."""
+    if halts(answer.stop):
+        return False
+    cut = answer.stop.startswith("limit:") and answer.stop != "limit:depth"
+    return not answer.text or cut or answer.stop == "stagnated"
+
+
+def _told(task: Task, answer: Answer) -> Task:
+    """The task with what a first attempt came to."""
+    if not answer.text:
+        return task
+    told = f"An earlier attempt was not finished ({answer.stop}). It came to: {answer.text}"
+    return task.model_copy(update={"context": "\n\n".join(filter(None, [task.context, told]))})

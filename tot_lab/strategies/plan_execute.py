@@ -1,0 +1,499 @@
+"""Plan–Execute–Reflect: a plan first, its steps without it, and a look back at the goal.
+
+    plan     the model writes steps; a plan that cannot be carried out is asked for again
+    execute  the steps that can go on: one (linear), or all of them at once, a wave (dag)
+             tool_call → the tool itself · analysis → one completion · composite → another strategy
+    recover  a failed step is tried again, then the open steps are written anew (a patch)
+    reflect  is the goal reached? If not: a patch where steps failed, else further steps are appended
+    answer   what the last reflection gave
+
+Rule: a step that was completed never runs again, in this run or in one that goes on with its journal. Each
+version of a step is a thought of its own that depends on those it needs, and each try is a child of it.
+Steps of a wave share nothing: what came of them is put into the plan after the join.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import msgspec
+from pydantic import AfterValidator, Field, TypeAdapter, field_validator
+
+from tot_lab.core.calls import halts
+from tot_lab.core.parts import Part
+from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
+from tot_lab.core.strategy import Strategy
+from tot_lab.core.task import Answer, Task
+from tot_lab.core.thinking import Thinking, ask, editing, every, happen
+from tot_lab.core.tools import tool_call
+from tot_lab.strategies.acting import Acting, Hands, shortened, stop_of
+from tot_lab.strategies.continued import all_but_the_root
+from tot_lab.strategies.plan_prompts import AUGMENT, HOW, ORDER, PATCH, PLAN, STEPS, VERDICT
+from tot_lab.strategies.plans import (
+    DROPPED,
+    Mode,
+    PlanDraft,
+    Step,
+    filled_in,
+    planned,
+    read_quantities,
+    rewritten,
+    shown,
+    with_required,
+    written,
+)
+from tot_lab.strategies.react import ReAct
+from tot_lab.strategies.structured import RETRIES, Tier, ask_json, calls_per_ask
+
+REFLECTION_TOKENS = {"shallow": 1500, "deep": 2500}
+"""Most tokens of a reflection, by its depth."""
+
+_CALL = re.compile(r"([a-z][a-z0-9-]*)\((\{.*\})\)", re.DOTALL)
+_VERDICT = re.compile(r"[\s>*_#`-]*(?:un)?satisfied\b.*", re.IGNORECASE)
+
+
+class Outcome(NamedTuple):
+    """What came of one step. node: the thought that holds its result. halt: the refusal, if a call was
+    refused after which none will be made."""
+
+    step: Step
+    node: str = ""
+    halt: str = ""
+
+
+class PlanExecute(Acting):
+    """Plan the task, carry the steps out, reflect, and refine the plan (design "Reactive Agents",
+    Plan–Execute–Reflect; after Wang et al. 2023, Plan-and-Solve, arXiv:2305.04091).
+
+    Best for tasks that fall into steps known beforehand, more so where tools do most of them. Trade-off: a
+    bad plan costs its steps before anybody notices. Calls: 1 for the plan and 1 for the reflection, 1 an
+    analysis step, those of `strategy` a composite one, 2 a refinement; a tool_call step none.
+
+    strategy: what solves a composite step; any strategy. It sees the step as its task, and of the tools those
+        that the step names.
+    plan_mode: `linear` (the steps in turn) or `dag` (all that can go on at once; with `parallel=False` one
+        after another). max_steps: of a plan, and of a refinement. step_retries: further tries of a step.
+    max_refinements: patches and augmentations together; a failed step is patched once before the reflection
+        decides. patch_strategy: `in-place` (failed steps are written anew, and pending ones that must change)
+        or `replan-remaining` (other steps in place of all that are open).
+    reflection_depth: `shallow` (up to 1,500 tokens) or `deep` (2,500).
+    required_tools: how often each must be called by a step of its own, as {"web-search": 4} or in words as a
+        classifier says it, ["web-search×4"]; what a plan lacks of them is added.
+    max_retries: further askings for a plan that is refused. tier: how much the model makes of a prompt
+        (`local`, `mid`, `large`, `frontier`).
+    """
+
+    kind = "plan_execute"
+    aliases: ClassVar[tuple[str, ...]] = ("plan-execute-reflect",)
+    strategy: Strategy = ReAct(max_iterations=3)
+    plan_mode: Mode = "linear"
+    max_steps: Annotated[int, Field(ge=1, le=100)] = 20
+    step_retries: Annotated[int, Field(ge=0)] = 1
+    max_refinements: Annotated[int, Field(ge=0)] = 2
+    patch_strategy: Literal["in-place", "replan-remaining"] = "in-place"
+    reflection_depth: Literal["shallow", "deep"] = "deep"
+    required_tools: dict[str, Annotated[int, Field(ge=1)]] = {}
+    max_retries: Annotated[int, Field(ge=0)] = RETRIES
+    tier: Tier = "mid"
+
+    @field_validator("strategy")
+    @classmethod
+    def _takes_the_tools_of_a_step(cls, strategy: Strategy) -> Strategy:
+        """The model says which tools a composite step has: a name set here could be missing among them."""
+        waiting: list[Any] = [strategy]
+        while waiting:
+            part = waiting.pop()
+            for name in type(part).model_fields:
+                value = getattr(part, name)
+                if isinstance(value, Part):
+                    waiting.append(value)
+                elif name in ("tools", "required_tools") and value:
+                    raise ValueError(f"a step's own toolHints say which tools it has: leave out its {name}")
+        return strategy
+
+    @field_validator("required_tools", mode="before")
+    @classmethod
+    def _words(cls, wanted: Any) -> Any:
+        return read_quantities(wanted) if isinstance(wanted, list | tuple) else wanted
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        yield Thought(at, parent_of(at), task.question)
+        work = _Work(self, task, at)
+        return (yield from work.carried_out())
+
+    def max_calls(self, task: Task) -> int | None:
+        steps = self._calls_per_step(task)
+        if steps is None:
+            return None
+        rounds = self.max_refinements + 1
+        carried_out = self.max_steps * rounds + sum(self.required_tools.values())
+        return rounds * calls_per_ask(self.max_retries) + carried_out * steps + rounds + 1
+
+    def _calls_per_step(self, task: Task) -> int | None:
+        inner = self.strategy.max_calls(task)
+        return None if inner is None else max(inner, 1) * (self.step_retries + 1)
+
+
+class _Work:
+    """A plan under way. It changes between waves alone, never inside one."""
+
+    def __init__(self, strategy: PlanExecute, task: Task, at: str) -> None:
+        self.by = strategy
+        self.task = task
+        self.at = at
+        self.hands: Hands = strategy.hands(task, tuple(strategy.required_tools))
+        self.goal = task.domain.answer_prompt(task, True)
+        self.steps: list[Step] = []
+        self.results: dict[str, str] = {}  # the thought that holds the result, by step
+        self.patched: set[str] = set()
+        self.dropped: set[str] = set()  # steps in whose place a patch put others
+        self.refinements = 0
+        self.version = 0
+        self.thoughts = 0
+        self.halt = ""
+        self.held = Answer("", "")
+
+    def carried_out(self) -> Thinking[Answer]:
+        """Plan, execute, reflect; again while it may be refined."""
+        steps, stop = yield from self._asked("plan", self._planned, PLAN)
+        if steps is None:
+            return (yield from self._ended(stop))
+        steps = with_required(
+            steps, self.by.required_tools, list(self.hands.tools.values()), self.task.question
+        )
+        yield from self._taken("plan.created", steps, goal=self.task.question, mode=self.by.plan_mode)
+        while True:
+            yield from self._execute()
+            if self.halt:
+                return (yield from self._ended(self.halt))
+            satisfied, review, stop = yield from self._reflect()
+            if stop:
+                return (yield from self._ended(stop))
+            if satisfied:
+                return (yield from self._ended("answered"))
+            if not self._may_refine:
+                return (yield from self._ended("limit:refinements"))
+            if any(step.status != "completed" and step.id not in self.dropped for step in self.steps):
+                stop = yield from self._patch(review)
+            else:
+                stop = yield from self._augment(review)
+            if stop:
+                return (yield from self._ended(stop))
+
+    # Execute.
+
+    def _execute(self) -> Thinking[None]:
+        """Carry out all steps that can go on, and patch the plan where one fails."""
+        while not self.halt:
+            completed = {step.id for step in self.steps if step.status == "completed"}
+            ready = [s for s in self.steps if s.status == "pending" and completed.issuperset(s.depends_on)]
+            if not ready:
+                yield from self._skip()
+                return
+            wave = ready[:1] if self.by.plan_mode == "linear" else ready
+            known = {step.id: step for step in self.steps}
+            outcomes = yield from every(
+                [self._step(step, known) for step in wave],
+                at_most=self.by._calls_per_step(self.task),
+                at_once=None if self.by.parallel else 1,
+            )
+            for outcome in outcomes:
+                self._put(outcome.step)
+                if outcome.node:
+                    self.results[outcome.step.id] = outcome.node
+                self.halt = self.halt or outcome.halt
+            failed = {outcome.step.id for outcome in outcomes if outcome.step.status == "failed"}
+            if failed - self.patched and self._may_refine and not self.halt:
+                yield from self._patch("")
+
+    def _skip(self) -> Thinking[None]:
+        """What is still pending needs a step that was not completed."""
+        known = {step.id: step for step in self.steps}
+        for step in [step for step in self.steps if step.status == "pending"]:
+            lacking = [id for id in step.depends_on if known[id].status != "completed"]
+            why = f"{step.id}: it needs {', '.join(lacking)}, not completed"
+            try:
+                filled_in([step.tool_args, step.instruction], step, known)
+            except ValueError as unsound:
+                why = str(unsound)
+            self._put(step.changed(status="skipped", error=why))
+            yield Decided(step.node, "pruned", why)
+            yield Note("plan.step_failed", step.node, _of(step, status="skipped", error=why, retries=0))
+
+    def _step(self, step: Step, known: Mapping[str, Step]) -> Thinking[Outcome]:
+        """Try one step, until it is completed or may not be tried again."""
+        error = ""
+        for number in range(self.by.step_retries + 1):
+            yield Note("plan.step_started", step.node, _of(step, retries=number))
+            try:
+                arguments = filled_in(step.tool_args, step, known)
+                instruction = filled_in(step.instruction, step, known)
+            except ValueError as unsound:  # no further try can help, and no tool is reached
+                error = str(unsound)
+                break
+            if step.type == "tool_call":
+                tried = self._tool(step, arguments, number)
+            elif step.type == "analysis":
+                tried = self._analysis(step, instruction, known, number, error)
+            else:
+                tried = self._composite(step, instruction, known, number, error)
+            node, result, error = yield from tried
+            if not error:
+                yield Note("plan.step_completed", step.node, _of(step, result=result, result_node=node))
+                made = step.changed(status="completed", result=result, error=None, retries=number)
+                return Outcome(made, node)
+            if halts(error):
+                return Outcome(step, halt=error)
+        yield Decided(step.node, "failed", error)
+        yield Note("plan.step_failed", step.node, _of(step, status="failed", error=error, retries=number))
+        return Outcome(step.changed(status="failed", error=error, retries=number))
+
+    def _tool(self, step: Step, arguments: Any, number: int) -> Thinking[tuple[str, str, str]]:
+        name = step.tool_name or ""
+        refusal = self.hands.refusal(name)
+        if refusal is not None:
+            return "", "", refusal
+        reply = yield from ask(tool_call(step.node, name, arguments, number))
+        if reply.error is not None and halts(reply.error):
+            return "", "", reply.error
+        result = f"→ {reply.text or '(nothing)'}" if reply.error is None else f"failed: {reply.error}"
+        said = f"{name} {result}"
+        thought = yield from happen(Thought(f"{step.node}.{number}", step.node, said))
+        if thought.text != said:
+            return thought.id, thought.text.removeprefix(f"{name} → "), ""
+        return thought.id, reply.text, reply.error or ""
+
+    def _analysis(
+        self, step: Step, instruction: str, known: Mapping[str, Step], number: int, error: str
+    ) -> Thinking[tuple[str, str, str]]:
+        parts = [self.goal, _now(step, instruction), self._results(step, known), _again(error)]
+        reply = yield from ask(self.by.call(step.node, "analysis", "\n\n".join(filter(None, parts)), number))
+        if reply.error is not None:
+            yield Note("call.failed", step.node, {"kind": "analysis", "error": reply.error})
+            return "", "", reply.error
+        thought = yield from happen(Thought(f"{step.node}.{number}", step.node, reply.text))
+        return thought.id, thought.text, "" if thought.text.strip() else "the reply was empty"
+
+    def _composite(
+        self, step: Step, instruction: str, known: Mapping[str, Step], number: int, error: str
+    ) -> Thinking[tuple[str, str, str]]:
+        """The step as a task of its own. A person may change what it says, so its root is recorded here."""
+        root = f"{step.node}.{number}"
+        task = self._task_of(step, instruction or step.title, known, error)
+        thought = yield from happen(Thought(root, step.node, task.question))
+        if thought.text != task.question:
+            task = self._task_of(step, thought.text, known, error)
+        answer = yield from editing(
+            all_but_the_root(root), self.by.strategy.think(task, root), of=(Thought, Scored)
+        )
+        if answer.text:
+            return answer.node or root, answer.text, ""
+        return "", "", f"no answer ({answer.stop})"  # a refusal may be of its own budget: the next call tells
+
+    def _task_of(self, step: Step, instruction: str, known: Mapping[str, Step], error: str) -> Task:
+        background = "\n\n".join(filter(None, [self._results(step, known), _again(error)]))
+        hinted = tuple(self.hands.tools[name] for name in step.tool_hints if name in self.hands.tools)
+        task = self.task.model_copy(update={"tools": hinted})
+        return task.domain.part(task, instruction, background)
+
+    def _results(self, step: Step, known: Mapping[str, Step]) -> str:
+        """What the steps gave that `step` depends on."""
+        most = self.by.most_result_characters
+        told = [f"{known[id].label}:\n{shortened(known[id].result or '', most)}" for id in step.depends_on]
+        return "\n\n".join(["Results of steps before:", *told]) if told else ""
+
+    # Reflect and refine.
+
+    @property
+    def _may_refine(self) -> bool:
+        return self.refinements < self.by.max_refinements
+
+    def _reflect(self) -> Thinking[tuple[bool, str, str]]:
+        """Whether the goal is reached, what was said of it, and the stop word if nobody could say."""
+        parts = [self.goal, self._shown(), HOW[self.by.reflection_depth], VERDICT]
+        call = self.by.call(self.at, "review", "\n\n".join(parts), self.refinements)
+        most = REFLECTION_TOKENS[self.by.reflection_depth]
+        reply = yield from ask(msgspec.structs.replace(call, max_tokens=most))
+        if reply.error is not None:
+            yield Note("call.failed", self.at, {"kind": "review", "error": reply.error})
+            return False, "", stop_of(reply.error)
+        thought = yield from happen(self._thought(reply.text, tuple(self.results.values())))
+        lowered = thought.text.lower()
+        satisfied = "satisfied:" in lowered and "unsatisfied" not in lowered
+        said = "\n".join(line for line in thought.text.splitlines() if not _VERDICT.fullmatch(line))
+        text = self.task.domain.read_answer(self.task, said) if said.strip() else None
+        if text is not None:
+            self.held = Answer(text, "", thought.id)
+        data = {"satisfied": satisfied, "node": thought.id, "version": self.version, "answer": text}
+        yield Note("plan.reflected", self.at, data)
+        return satisfied, thought.text, ""
+
+    def _patch(self, review: str) -> Thinking[str]:
+        """Have the open steps written anew; the stop word when they were not: then the plan is as it was."""
+        self.refinements += 1
+        failed = [step.id for step in self.steps if step.status == "failed"]
+        self.patched.update(failed)
+        what = PATCH[self.by.patch_strategy]
+        steps, stop = yield from self._asked("patch", self._patched, self._shown(), review, what)
+        if steps is None:
+            self.halt = self.halt or (stop if halts(stop) else "")
+            return stop
+        dropped: list[str] = []
+        if self.by.patch_strategy == "replan-remaining":
+            dropped = [step.id for step in self.steps if step.status in ("pending", "skipped")]
+            self.dropped.update(failed, dropped)
+        yield from self._taken("plan.patched", steps, failed=failed, dropped=dropped)
+        return ""
+
+    def _augment(self, review: str) -> Thinking[str]:
+        """Have steps appended; the stop word when there are none."""
+        self.refinements += 1
+        steps, stop = yield from self._asked("augment", self._planned, self._shown(), review, AUGMENT)
+        if steps is None:
+            return stop
+        yield from self._taken("plan.augmented", steps)
+        return ""
+
+    def _planned(self, draft: PlanDraft) -> list[Step]:
+        by = self.by
+        return planned(draft, self.steps, self.hands.tools, by.plan_mode, by.max_steps)
+
+    def _patched(self, draft: PlanDraft) -> list[Step]:
+        by = self.by
+        if by.patch_strategy == "in-place":
+            return rewritten(draft, self.steps, self.hands.tools, by.plan_mode, by.max_steps)
+        kept = [
+            step.changed(status="skipped", error=DROPPED) if step.status in ("pending", "skipped") else step
+            for step in self.steps
+        ]
+        return planned(draft, kept, self.hands.tools, by.plan_mode, by.max_steps)
+
+    def _asked(
+        self, kind: str, read: Callable[[PlanDraft], list[Step]], *parts: str
+    ) -> Thinking[tuple[list[Step] | None, str]]:
+        """The steps that a model writes, or the stop word when none of its replies could be used."""
+        prompt = "\n\n".join(filter(None, [self.goal, *parts, self._rules()]))
+        sound: TypeAdapter[Any] = TypeAdapter(Annotated[PlanDraft, AfterValidator(read)])
+        draw = self.refinements * calls_per_ask(self.by.max_retries)  # steps may come to the same end again
+        call = self.by.call(self.at, kind, prompt, draw)
+        result = yield from ask_json(call, sound, tier=self.by.tier, retries=self.by.max_retries)
+        failed = result.replies[-1].error
+        return result.value, "limit:retries" if failed is None else stop_of(failed)
+
+    def _taken(self, name: str, steps: Sequence[Step], **more: Any) -> Thinking[None]:
+        """Go on with `steps`. Those that are new or were written anew become thoughts, in which a person may
+        have said otherwise what is to be done."""
+        before = {step.id: step for step in self.steps}
+        fresh = {step.id: step for step in steps if not step.node}
+        for step in steps:
+            old = before.get(step.id)
+            if old is None or old.status in ("completed", "failed"):
+                continue
+            if step.id in fresh:
+                yield Decided(old.node, "pruned", "written anew")
+            elif step.error == DROPPED != old.error:
+                yield Decided(old.node, "pruned", DROPPED)
+            elif old.status != step.status:
+                yield Decided(old.node, "kept", "open again")
+        nodes = {step.id: step.node for step in steps}
+        waiting = list(fresh.values())
+        while waiting:  # in their own order, but each after those that it depends on
+            step = next(step for step in waiting if all(nodes[id] for id in step.depends_on))
+            waiting.remove(step)
+            text, source = _text(step), (before[step.id].node,) if step.id in before else ()
+            depends = tuple(nodes[id] for id in step.depends_on)
+            thought = yield from happen(self._thought(text, source, depends))
+            said = {} if thought.text == text else _as_said(thought.text)
+            nodes[step.id] = thought.id
+            fresh[step.id] = step.changed(node=thought.id, **said)
+        self.steps = [fresh.get(step.id, step) for step in steps]
+        self.version += 1
+        data = {"version": self.version, "steps": [step.content() for step in self.steps], **more}
+        yield Note(name, self.at, data)
+
+    def _ended(self, stop: str) -> Thinking[Answer]:
+        """The answer: that of the latest reflection that gave one; else it is asked for, or where no call
+        will be answered, what the last completed step gave."""
+        refused = halts(stop) or stop == "error"
+        held = self.held
+        if not held.text and self.version and not refused:
+            reply = yield from ask(self.by.call(self.at, "answer", f"{self._shown()}\n\n{self.goal}"))
+            if reply.error is not None:
+                yield Note("call.failed", self.at, {"kind": "answer", "error": reply.error})
+                stop, refused = stop_of(reply.error), True
+            else:
+                thought = yield from happen(self._thought(reply.text, tuple(self.results.values())))
+                text = self.task.domain.read_answer(self.task, thought.text)
+                if text is None:
+                    yield Note("parse.unreadable", thought.id, {"kind": "answer", "draw": 0})
+                held = Answer(text or "", stop, thought.id)
+        done = [step for step in self.steps if step.status == "completed"]
+        if not held.text and refused and done:
+            text = self.task.domain.read_answer(self.task, done[-1].result or "")
+            held = Answer(text or "", stop, self.results[done[-1].id])
+        status = "completed" if stop == "answered" else "abandoned" if halts(stop) else "failed"
+        yield Note("plan.ended", self.at, {"status": status, "stop": stop})
+        if held.node is not None:
+            yield Decided(held.node, "solution", stop)
+        return Answer(held.text, stop, held.node)
+
+    # Small things.
+
+    def _put(self, step: Step) -> None:
+        self.steps = [step if other.id == step.id else other for other in self.steps]
+
+    def _thought(self, text: str, source: tuple[str, ...] = (), depends: tuple[str, ...] = ()) -> Thought:
+        """The next child of the plan's own thought."""
+        self.thoughts += 1
+        return Thought(f"{self.at}.{self.thoughts - 1}", self.at, text, source, depends)
+
+    def _shown(self) -> str:
+        return f"The plan, and what came of it so far:\n{shown(self.steps, self.by.most_result_characters)}"
+
+    def _rules(self) -> str:
+        """How steps are written."""
+        lines = [
+            f"- {name}: {n} or more steps of the type tool_call" for name, n in self.by.required_tools.items()
+        ]
+        required = (
+            "Required, one step for each thing that a tool is asked:\n" + "\n".join(lines) if lines else ""
+        )
+        tools = (
+            f"Tools:\n{self.hands.listed()}" if self.hands.tools else "There are no tools: plan no tool_call."
+        )
+        order = ORDER[self.by.plan_mode].format(most=self.by.max_steps)
+        return "\n\n".join(filter(None, [tools, required, STEPS, order]))
+
+
+def _of(step: Step, **more: Any) -> dict[str, Any]:
+    return {"step": step.id, **more}
+
+
+def _text(step: Step) -> str:
+    """A step as its thought shows it."""
+    what = written(step) if step.type == "tool_call" else step.instruction
+    return "\n".join(filter(None, [step.title, what]))
+
+
+def _as_said(text: str) -> dict[str, Any]:
+    """The content of a step that a person gave another text: a call, or else an instruction."""
+    match = _CALL.search(text)
+    try:
+        arguments = json.loads(match[2]) if match else None
+    except (ValueError, RecursionError):
+        arguments = None
+    if match is None or not isinstance(arguments, dict):
+        return {"type": "analysis", "title": "", "instruction": text}
+    return {"type": "tool_call", "title": "", "tool_name": match[1], "tool_args": arguments}
+
+
+def _now(step: Step, instruction: str) -> str:
+    what = "\n".join(filter(None, [step.title, instruction]))
+    return f"Do not answer yet. Carry out this step of a plan for it, and no other:\n{what}"
+
+
+def _again(error: str) -> str:
+    return f"An earlier try failed: {error}\nDo it another way." if error else ""

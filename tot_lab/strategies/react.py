@@ -1,0 +1,264 @@
+"""ReAct (Yao et al. 2022, arXiv:2210.03629): think, act, observe, until an answer is given.
+
+    turn       the model thinks and asks for tools, or calls `final-answer`
+    carry out  the tools of the turn, at once; each result is a thought below it
+    hint       what it needs to be told: a tool that is still required, a call repeated, nothing new
+    answer     what `final-answer` was given; at a limit what was said last
+
+Rule: the model itself declares success, through `final-answer`, and is not believed before the
+required tools were called; nothing else ends the loop but a limit or a call that fails.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from tot_lab.core.calls import Message, ToolCall, readable
+from tot_lab.core.records import Decided, Note, Thought, parent_of
+from tot_lab.core.task import Answer, Task
+from tot_lab.core.thinking import Thinking, happen
+from tot_lab.core.tools import ToolSpec
+from tot_lab.strategies.acting import (
+    AS_TEXT,
+    Acting,
+    Hands,
+    Observation,
+    Turn,
+    arguments_of,
+    exchange,
+    halt_in,
+    same_call,
+    stop_of,
+    with_hints,
+)
+
+FINAL = ToolSpec(
+    name="final-answer",
+    description="Gives the answer and ends the task.",
+    parameters={
+        "type": "object",
+        "properties": {"answer": {"type": "string", "description": "the answer in the form asked for"}},
+        "required": ["answer"],
+    },
+)
+
+SPARE = 2
+"""Calls that a required tool may have beyond those required, in parallel mode."""
+
+ENOUGH_SEEN = 3
+LEAST_NEW = 0.2
+"""Of that many observations or more, the newest must have that share of new words, or enough is known."""
+
+_NO_CALL = (
+    f"That was no tool call. Call a tool, or give the answer: call {FINAL.name}, or write it alone as "
+    f'{{"name": "{FINAL.name}", "arguments": {{"answer": "<the answer>"}}}}'
+)
+_WORD = re.compile(r"[^\W\d_]{4,}")
+
+
+class ReAct(Acting):
+    """Think, act by tool calls, observe, until `final-answer` is called (Yao et al. 2022; design
+    "Reactive Agents").
+
+    Best for tasks that tools answer step by step. Trade-off: a wrong turn is never taken back, and each
+    turn is shown all before it. Calls: 1 an iteration; tools are not counted.
+
+    max_iterations: turns, 1–400. required_tools: by name, how often each must have given a result before
+    an answer is taken. Each of these may be called twice more and is then blocked; with `parallel=False`
+    it is not.
+    """
+
+    kind = "react"
+    aliases: ClassVar[tuple[str, ...]] = ("reactive",)
+    notes = "react"
+    max_iterations: Annotated[int, Field(ge=1, le=400)] = 10
+    required_tools: dict[str, Annotated[int, Field(ge=1)]] = {}
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        yield Thought(at, parent_of(at), task.question)
+        hands = self.hands(task, tuple(self.required_tools))
+        if FINAL.name in hands.names():
+            raise ValueError(
+                f"react: the lab has a tool {FINAL.name!r}, which is the name of this loop's own"
+            )
+        yield Note("react.started", at, {"tools": list(hands.tools), "max_iterations": self.max_iterations})
+        talk = [Message("user", f"{task.domain.answer_prompt(task, True)}\n\n{self._guidance(hands)}")]
+        progress = _Progress(hands, self.required_tools, capped=self.parallel)
+        place, source, known = at, list[str](), {*hands.names(), FINAL.name}
+        last, stop = Answer("", ""), "limit:iterations"
+        for left in reversed(range(self.max_iterations)):
+            turn = yield from self.turn(
+                talk, place, known=known, offered=[*progress.open(), FINAL], source=source
+            )
+            if turn.error is not None:
+                stop = stop_of(turn.error)
+                break
+            text, refusal = _final(task, turn, progress.missing())
+            if text is not None and refusal is None:
+                return (yield from self._answered(task, hands, progress, turn, text))
+            refused = progress.take(turn.calls, refusal)
+            observations = yield from self.carry_out(hands, turn, refused)
+            halt = halt_in(observations)
+            if halt is not None:
+                stop = halt
+                break
+            said = text or ("" if turn.calls or turn.unknown else turn.said)
+            if said and (held := task.domain.read_answer(task, said)) is not None:
+                last = Answer(held, "", turn.id)
+            hints = yield from progress.hints(turn, observations, refused, left)
+            talk = with_hints([*talk, *exchange(turn, observations)], hints)
+            *source, place = [seen.id for seen in observations] or [turn.id]
+        if last.node is not None:
+            yield Decided(last.node, "solution", stop)
+        return Answer(last.text, stop, last.node)
+
+    def max_calls(self, task: Task) -> int:
+        return self.max_iterations
+
+    def _guidance(self, hands: Hands) -> str:
+        required = ", ".join(f"{name} ({count}×)" for name, count in self.required_tools.items())
+        return "\n".join(
+            [
+                "Work in turns. In a turn, think in a sentence or two, call a tool, and stop there: you are "
+                "then shown what it gave, and go on from that. Make no result up.",
+                "The tools:" if hands.tools else "There are no tools to find things out with. There is:",
+                *filter(None, [hands.listed()]),
+                "- final-answer: Gives the answer, in the form asked for above, and ends the task. Nothing "
+                'else ends it. Arguments: {"answer": "string"}',
+                *([f"Needed before final-answer: {required}."] if required else []),
+                AS_TEXT,
+            ]
+        )
+
+    def _answered(
+        self, task: Task, hands: Hands, progress: _Progress, turn: Turn, text: str
+    ) -> Thinking[Answer]:
+        """End with `text`. What else the turn asked for is carried out too: it may have effects."""
+        turn = turn._replace(calls=tuple(call for call in turn.calls if call.name != FINAL.name))
+        yield from self.carry_out(hands, turn, progress.take(turn.calls, None))
+        thought = yield from happen(Thought(f"{turn.id}.{len(turn.calls)}", turn.id, text))
+        answer = task.domain.read_answer(task, thought.text)
+        if answer is None:  # a person changed it
+            yield Note("parse.unreadable", thought.id, {"kind": "act", "draw": 0})
+        yield Decided(thought.id, "solution", "answered")
+        return Answer(answer or "", "answered", thought.id)
+
+
+class _Progress:
+    """What a loop has done so far, and what that means for the next turn."""
+
+    def __init__(self, hands: Hands, required: Mapping[str, int], *, capped: bool) -> None:
+        self.hands = hands
+        self.required = required
+        self.caps = {name: count + SPARE for name, count in required.items()} if capped else {}
+        self.made: Counter[str] = Counter()
+        self.answered: Counter[str] = Counter()
+        self.asked: Counter[tuple[str, str]] = Counter()
+        self.words: set[str] = set()
+        self.observations = 0
+
+    def open(self) -> list[ToolSpec]:
+        """The tools that may still be called."""
+        return [tool for tool in self.hands.tools.values() if not self._used_up(tool.name)]
+
+    def missing(self) -> dict[str, int]:
+        """How many results of which tools are still required. One that is used up will give no more."""
+        return {
+            name: count - self.answered[name]
+            for name, count in self.required.items()
+            if self.answered[name] < count and not self._used_up(name)
+        }
+
+    def take(self, calls: Sequence[ToolCall], refusal: str | None) -> dict[int, str]:
+        """Count `calls`; why some are not carried out, by their place. refusal: of a final answer."""
+        refused = {}
+        for k, call in enumerate(calls):
+            if call.name == FINAL.name:
+                refused[k] = refusal or "an answer was given already"
+            elif self._used_up(call.name):
+                refused[k] = (
+                    f"{call.name} was called {self.made[call.name]} times, which is all it may be. Write the "
+                    f"answer from what is known, with {FINAL.name}"
+                )
+            else:
+                self.made[call.name] += 1
+        return refused
+
+    def hints(
+        self, turn: Turn, observations: Sequence[Observation], refused: Mapping[int, str], left: int
+    ) -> Thinking[list[str]]:
+        """What the model is told before its next turn, of which it has `left`."""
+        hints = []
+        if not turn.calls:
+            for name in turn.unknown:
+                yield Note("react.unknown_tool", turn.id, {"tool": name[:80]})
+                hints.append(f"{self.hands.refusal(name)}.")
+            yield Note("react.no_call", turn.id)
+            hints.append(_NO_CALL)
+        share = None
+        for k, (call, seen) in enumerate(zip(turn.calls, observations, strict=True)):
+            if k in refused:
+                name = "react.refused_answer" if call.name == FINAL.name else "react.blocked"
+                yield Note(name, seen.id, {"tool": call.name, "why": refused[k]})
+                continue
+            self.asked[same_call(call)] += 1
+            times = self.asked[same_call(call)]
+            if times > 1:
+                yield Note("react.repeated", turn.id, {"tool": call.name, "times": times})
+                hints.append(f"You have called {call.name} with these arguments before. Do something else.")
+            if seen.error is None:
+                self.answered[call.name] += 1
+                share = self._new_words(seen.text)
+        missing = self.missing()
+        enough = share is not None and self.observations >= ENOUGH_SEEN and share < LEAST_NEW
+        if missing:
+            hints.append(f"Still needed before {FINAL.name}: {_counted(missing)}.")
+        elif enough:
+            yield Note("react.enough", turn.id, {"new_words": share})
+            hints.append(
+                f"Enough is known: only {share:.0%} of the words in the last result are new. Write the "
+                f"answer now, with {FINAL.name}."
+            )
+        elif self.hands.tools and not self.open():
+            yield Note("react.synthesis", turn.id)
+            hints.append(f"All tools are used up. Put together what is known, and call {FINAL.name}.")
+        elif left == 1:
+            hints.append(f"One turn is left: call {FINAL.name} now.")
+        return list(dict.fromkeys(hints))
+
+    def _used_up(self, name: str) -> bool:
+        return name in self.caps and self.made[name] >= self.caps[name]
+
+    def _new_words(self, text: str) -> float | None:
+        """The share of words in an observation that none before it had; None when it has no words."""
+        words = set(map(str.lower, _WORD.findall(text)))
+        share = len(words - self.words) / len(words) if words else None
+        self.words |= words
+        self.observations += 1
+        return share
+
+
+def _final(task: Task, turn: Turn, missing: Mapping[str, int]) -> tuple[str | None, str | None]:
+    """What a turn gives for its final answer, None for none, and why it is not taken, None if it is.
+    missing: the results still required before the turn, which has not seen those of its own calls."""
+    call = next((call for call in turn.calls if call.name == FINAL.name), None)
+    if call is None:
+        return None, None
+    given = (arguments_of(call) or {}).get("answer")
+    if not isinstance(given, str | int | float) or isinstance(given, bool):
+        return None, 'it takes {"answer": "<the answer>"}'
+    text = readable(str(given))
+    if missing:
+        return text, f"first call {_counted(missing)}"
+    if task.domain.read_answer(task, text) is None:
+        return text, "that cannot be read as an answer of the form asked for"
+    return text, None
+
+
+def _counted(missing: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} ({count}×)" for name, count in missing.items())

@@ -1,0 +1,213 @@
+"""Reflexion (Shinn et al. 2023, arXiv:2303.11366): try, be criticised, try again with the lessons.
+
+    attempt    the inner strategy, told in `task.context` what was learnt so far
+    critique   the model says SATISFIED or UNSATISFIED, and what to do differently
+    stop       satisfied, stagnated (the critique repeats itself), or no retry left
+
+Rule: what one attempt teaches the next stands in words in the task's context, which every domain's
+prompts show. So any strategy can be wrapped, and a lesson is a thought that a person can change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+import msgspec
+from pydantic import Field
+
+from tot_lab.core.calls import Call, halts
+from tot_lab.core.records import Decided, Event, Note, Scored, Thought, parent_of
+from tot_lab.core.strategy import Prompting, Strategy
+from tot_lab.core.task import Answer, Path, Task
+from tot_lab.core.thinking import Thinking, along, ask, attempt, happen
+from tot_lab.strategies.react import ReAct
+
+_SATISFIED = re.compile(r"\bsatisfied[\s*_`]*:", re.IGNORECASE)
+_NOT_SATISFIED = re.compile(r"unsatisfied|\bnot\s+satisfied", re.IGNORECASE)
+
+_LOOK = {
+    "shallow": "Does the answer do what the task asks, in the form it asks for?",
+    "deep": (
+        "Check the way as well as the answer: each step, each calculation, all that the task asks for. Look "
+        "for what is wrong, what is missing, and what is only claimed."
+    ),
+}
+
+
+class Reflexion(Prompting):
+    """Let a strategy try, have its answer criticised, and let it try again with what was learnt, until
+    the critique is satisfied (Shinn et al. 2023; design "Reactive Agents").
+
+    Best for answers whose faults show once they are written: texts, code, sums. Trade-off: the critic is
+    a model too, and may be content too soon. Calls: those of the strategy and 1, for the first attempt and
+    for each retry.
+
+    strategy: what tries; any strategy. max_retries: attempts after the first. critique_depth: `shallow`
+    looks at the answer, `deep` at the way to it too. prior_critiques: critiques from earlier runs on
+    similar tasks, told from the first attempt on (`tl.Lessons.recall`). The sampling settings are the
+    critic's.
+
+    Attempt k stands at `at.k`, its critique beside its first thoughts. The answer is that of the last
+    attempt that gave one. Its score is 1 when the critique was satisfied, 0 when not, None when it did not
+    say. Stops: `solved` (satisfied), `stagnated`, `limit:retries`.
+    """
+
+    strategy: Strategy = ReAct(max_iterations=3)
+    max_retries: Annotated[int, Field(ge=0)] = 3
+    critique_depth: Literal["shallow", "deep"] = "deep"
+    prior_critiques: list[str] = []
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        yield Thought(at, parent_of(at), task.question)
+        answers: list[Answer] = []
+        lessons: list[str] = []
+        last, stop = "", "limit:retries"
+        for number in range(self.max_retries + 1):
+            yield Note("reflexion.attempt", at, {"attempt": number, "lessons": len(lessons)})
+            way, root, taught = _Way(), f"{at}.{number}", self._taught(task, lessons)
+            answer = yield from attempt(number, along(way, self.strategy.think(taught, root), calls=1))
+            critique = yield from self._criticised(task, root, answer, way, number)
+            answers.append(msgspec.structs.replace(answer, score=critique.score))
+            if critique.halt is not None:
+                stop = critique.halt
+            elif critique.satisfied:
+                stop = "solved"
+            elif is_stagnant(critique.text, last):
+                stop = "stagnated"
+            if stop != "limit:retries":
+                break
+            last = critique.text
+            lessons.append(_lesson(answer, critique.text))
+        return (yield from self._answer(at, answers, stop))
+
+    def max_calls(self, task: Task) -> int | None:
+        inner = self.strategy.max_calls(task)
+        return None if inner is None else (inner + 1) * (self.max_retries + 1)
+
+    def _taught(self, task: Task, lessons: Sequence[str]) -> Task:
+        """`task` with what was learnt in its context."""
+        told = [task.context]
+        if self.prior_critiques:
+            told.append(f"Earlier answers to similar tasks were criticised:\n{_listed(self.prior_critiques)}")
+        if lessons:
+            told.append(f"Earlier attempts at this very task, and what was wrong:\n{_listed(lessons)}")
+        context = "\n\n".join(filter(None, told))
+        return task.model_copy(update={"context": context})
+
+    def _criticised(
+        self, task: Task, root: str, answer: Answer, way: _Way, number: int
+    ) -> Thinking[_Critique]:
+        """What the critic says of the attempt at `root`, recorded as a thought and a score."""
+        node = answer.node or root
+        path = [] if self.critique_depth == "shallow" else way.to(node, root, task.question)
+        call = self.call(node, "critique", self._prompt(task, path, answer.text))
+        reply = yield from attempt(number, ask(call))
+        if reply.error is not None:
+            yield Note("call.failed", node, {"kind": "critique", "error": reply.error})
+            return _Critique("", answer.score, halt=reply.error if halts(reply.error) else None)
+        source = (answer.node,) if answer.node is not None else ()
+        thought = yield from happen(Thought(way.free_child(root), root, reply.text, source))
+        verdict = read_verdict(thought.text)
+        if verdict is None:
+            yield Note("parse.unreadable", node, {"kind": "critique", "draw": 0})
+        score = None if verdict is None else float(verdict and answer.text != "")
+        if answer.node is not None:
+            scored = yield from happen(Scored(answer.node, score, score, (score,), "critique"))
+            score = scored.score
+        told = {"attempt": number, "satisfied": None if score is None else score == 1.0}
+        yield Note("reflexion.critiqued", at=root, data={**told, "critique": thought.id})
+        return _Critique(thought.text, score, satisfied=score == 1.0)
+
+    def _prompt(self, task: Task, path: Path, answer: str) -> str:
+        way = f"The way to it:\n<way>\n{task.domain.steps(path)}\n</way>\n\n" if path else ""
+        return (
+            f"This task was set:\n<task>\n{task.domain.answer_prompt(task, False)}\n</task>\n\n"
+            f"{way}The answer:\n<answer>\n{answer or '(none was given)'}\n</answer>\n\n"
+            f"Criticise it. {_LOOK[self.critique_depth]}\n"
+            "If nothing needs to change, begin your reply with `SATISFIED:` and say why. Otherwise begin it "
+            "with `UNSATISFIED:`, say what is wrong, and what the next attempt must do differently."
+        )
+
+    def _answer(self, at: str, answers: Sequence[Answer], stop: str) -> Thinking[Answer]:
+        chosen = next((answer for answer in reversed(answers) if answer.text), answers[-1])
+        for answer in answers:
+            if answer.node is not None and answer.node != chosen.node:
+                yield Decided(answer.node, "pruned", "another attempt was chosen")
+        if chosen.node is not None:
+            yield Decided(chosen.node, "solution", stop)
+        if not chosen.text and chosen.stop == "error" and not halts(stop):
+            stop = "error"
+        yield Note("reflexion.completed", at, {"attempts": len(answers), "stop": stop})
+        ranked = tuple(answer.node for answer in reversed(answers) if answer.node is not None)
+        return Answer(chosen.text, stop, chosen.node, chosen.score, ranked)
+
+
+class _Critique(NamedTuple):
+    """halt: why no further call will be made, if that is so."""
+
+    text: str
+    score: float | None
+    satisfied: bool = False
+    halt: str | None = None
+
+
+class _Way:
+    """The thoughts of an attempt, as they were recorded."""
+
+    def __init__(self) -> None:
+        self.thoughts: list[Thought] = []
+
+    def carry_out(self, step: Call | Event) -> Thinking[Any]:
+        recorded = yield step
+        if isinstance(step, Thought):
+            self.thoughts.append(recorded or step)
+        return recorded
+
+    def parted(self) -> Self:
+        return type(self)()
+
+    def joined(self, branches: Sequence[Self]) -> None:
+        for branch in branches:
+            self.thoughts += branch.thoughts
+
+    def to(self, node: str, root: str, question: str) -> list[str]:
+        """The texts from below `root` to `node`, but for those that only hold the question."""
+        known = {thought.id: thought for thought in self.thoughts}
+        texts: list[str] = []
+        while node != root and node in known:
+            texts.insert(0, known[node].text)
+            node = known[node].parent or root
+        return [text for text in texts if text != question]
+
+    def free_child(self, root: str) -> str:
+        """The first id below `root` after all that were taken there."""
+        taken = [thought.id.rpartition(".")[2] for thought in self.thoughts if thought.parent == root]
+        return f"{root}.{max(map(int, taken), default=-1) + 1}"
+
+
+def read_verdict(critique: str) -> bool | None:
+    """Whether a critique is satisfied: it says `SATISFIED:`, and nowhere that it is not. None when it says
+    neither."""
+    if _NOT_SATISFIED.search(critique):
+        return False
+    return True if _SATISFIED.search(critique) else None
+
+
+def is_stagnant(critique: str, last: str) -> bool:
+    """Whether a critique says what the last one said: the same but for case and spaces, or the first
+    80 % of the shorter, when it has over 20 characters, stand within the longer."""
+    shorter, longer = sorted((" ".join(text.casefold().split()) for text in (critique, last)), key=len)
+    if not shorter:
+        return False
+    return shorter == longer or (len(shorter) > 20 and shorter[: len(shorter) * 4 // 5] in longer)
+
+
+def _lesson(answer: Answer, critique: str) -> str:
+    said = f"It answered: {answer.text}" if answer.text else f"It gave no answer ({answer.stop})."
+    return f"{said}\nThe critique: {critique}" if critique else said
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return "\n".join(f"{k}. {text}" for k, text in enumerate(texts, 1))

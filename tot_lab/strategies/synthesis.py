@@ -1,0 +1,190 @@
+"""Context synthesis: a long conversation is rewritten into a tighter one between turns, over any strategy
+(design "Reactive Agents").
+
+    opening    what stands before the model's first turn: the task, the tools, how to answer; it stays
+    past       the turns after it: told in a few lines at the end of the opening
+    last       the newest turns: they stay as they are
+
+Rule: the prompts that go out are edited and nothing else is: the strategy keeps its own conversation, the
+tree and the record of results stay whole. What was condensed once is not condensed again; only what came
+since is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
+
+import msgspec
+from pydantic import Field
+
+from tot_lab.core.calls import Call, Message, estimated_tokens
+from tot_lab.core.records import Event, Note
+from tot_lab.core.strategy import Prompting, Strategy
+from tot_lab.core.task import Answer, Task
+from tot_lab.core.thinking import Thinking, along, ask
+from tot_lab.core.tools import TOOL
+
+_CHARACTERS = 200
+"""Of each text of a turn that a template shows."""
+
+Turn = tuple[Message, ...]
+
+
+class WithSynthesis(Prompting):
+    """Rewrite the conversation that a strategy's model is shown into a tighter one, where it grows long.
+
+    Best for long tool loops, and models with a small window. Trade-off: what a summary leaves out, the
+    model cannot see any more. Calls: those of the strategy; with `deep` one more for each synthesis, which
+    is at most one a call.
+
+    strategy: what is wrapped; any strategy. It is condensed wherever it stands, so around `tl.Adaptive` it
+    is a setting for all, and around one of its choices a setting for that one. synthesis: `fast`
+    fills in templates, with the first 200 characters of each text; `deep` asks the model. above: past
+    turns of more tokens (estimated) are rewritten. keep: newest turns that stay as they are. The sampling
+    settings are those of `deep`.
+    """
+
+    strategy: Strategy
+    synthesis: Literal["fast", "deep"] = "fast"
+    above: Annotated[int, Field(ge=0)] = 1000
+    keep: Annotated[int, Field(ge=1)] = 1
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        condenser = _Condenser(self, {})
+        return (yield from along(condenser, self.strategy.think(task, at), calls=self._calls_each))
+
+    def max_calls(self, task: Task) -> int | None:
+        inner = self.strategy.max_calls(task)
+        return None if inner is None else inner * self._calls_each
+
+    @property
+    def _calls_each(self) -> int:
+        """Calls that one call of the strategy can come to."""
+        return 2 if self.synthesis == "deep" else 1
+
+
+class _Condenser:
+    """Goes along with one branch of the strategy. known: what conversations were condensed to."""
+
+    def __init__(self, settings: WithSynthesis, known: dict[Turn, str]) -> None:
+        self.settings = settings
+        self.known = known
+
+    def carry_out(self, step: Call | Event) -> Thinking[Any]:
+        if isinstance(step, Call) and step.kind != TOOL:
+            step = yield from self._tightened(step)
+        return (yield step)
+
+    def _tightened(self, call: Call) -> Thinking[Call]:
+        opening, turns = _parts(call.messages)
+        past, last = turns[: -self.settings.keep], turns[-self.settings.keep :]
+        told, since = "", past
+        for count in range(len(past), 0, -1):
+            known = self.known.get(_joined(opening, past[:count]))
+            if known is not None:
+                told, since = known, past[count:]
+                break
+        if estimated_tokens(told) + _size(since) > self.settings.above and since:
+            made = yield from self._condensed(call, told, since)
+            before, after = estimated_tokens(told) + _size(since), estimated_tokens(made)
+            if after < before:
+                yield Note(
+                    "context.synthesized",
+                    call.at,
+                    {
+                        "synthesis": self.settings.synthesis,
+                        "turns": len(since),
+                        "tokens_before": before,
+                        "tokens_after": after,
+                    },
+                )
+                told, since = made, []
+                self.known[_joined(opening, past)] = made
+        if not told:
+            return call
+        messages = (*_with(opening, told), *_joined((), [*since, *last]))
+        return msgspec.structs.replace(call, messages=messages)
+
+    def _condensed(self, call: Call, told: str, turns: Sequence[Turn]) -> Thinking[str]:
+        """`turns` in short, after what was `told` of those before them."""
+        fast = "\n".join(filter(None, [told, *map(_in_short, turns)]))
+        if self.settings.synthesis == "fast":
+            return fast
+        asked = self.settings.call(call.at, "synthesize", _prompt(call, told, turns), call.draw)
+        reply = yield from ask(msgspec.structs.replace(asked, attempt=call.attempt))
+        if reply.error is not None or not reply.text.strip():
+            why = reply.error or "an empty reply"
+            yield Note("call.failed", call.at, {"kind": "synthesize", "error": why, "instead": "fast"})
+            return fast
+        return reply.text.strip()
+
+    def parted(self) -> Self:
+        return type(self)(self.settings, dict(self.known))
+
+    def joined(self, branches: Sequence[Self]) -> None:
+        for branch in branches:
+            self.known = {**branch.known, **self.known}
+
+
+def _prompt(call: Call, told: str, turns: Sequence[Turn]) -> str:
+    earlier = f"What was noted of the turns before:\n<notes>\n{told}\n</notes>\n\n" if told else ""
+    work, whole = _parts(call.messages)[0][-1].content, "\n\n".join(map(_whole, turns))
+    return (
+        f"You are in the midst of a piece of work:\n<work>\n{work}\n</work>\n\n"
+        f"{earlier}The turns since then:\n<turns>\n{whole}\n</turns>\n\n"
+        "Rewrite the notes and turns into one set of short notes from which the work can go on without "
+        "them: what was found (numbers, names and quotations exactly), what failed, and what is left "
+        "to do. Write the notes alone."
+    )
+
+
+def _parts(messages: Sequence[Message]) -> tuple[Turn, list[Turn]]:
+    """What stands before the first turn of the model, and the turns: each what it said and what it was
+    answered, so that a tool's result is never parted from its call."""
+    starts = [k for k, message in enumerate(messages) if message.role == "assistant"]
+    if not starts:
+        return tuple(messages), []
+    ends = [*starts[1:], len(messages)]
+    opening = tuple(messages[: starts[0]]) or (Message("user", ""),)
+    return opening, [tuple(messages[a:b]) for a, b in zip(starts, ends, strict=True)]
+
+
+def _joined(opening: Turn, turns: Sequence[Turn]) -> Turn:
+    return (*opening, *(message for turn in turns for message in turn))
+
+
+def _with(opening: Turn, told: str) -> Turn:
+    """The opening with what is told of the past turns at its end."""
+    *first, last = opening
+    content = f"{last.content}\n\nWhat was done so far, in short:\n{told}"
+    return (*first, msgspec.structs.replace(last, content=content))
+
+
+def _size(turns: Sequence[Turn]) -> int:
+    return sum(estimated_tokens(_whole(turn)) for turn in turns)
+
+
+def _whole(turn: Turn) -> str:
+    """A turn as text."""
+    asked = {call.id: f"{call.name}({call.arguments})" for call in turn[0].tool_calls}
+    lines = [turn[0].content]
+    for message in turn[1:]:
+        call = asked.pop(message.tool_call_id or "", "")
+        lines.append(f"{call} → {message.content}" if call else message.content)
+    return "\n".join(filter(None, [*lines, *asked.values()]))
+
+
+def _in_short(turn: Turn) -> str:
+    """A turn by the template."""
+    asked = {call.id: f"{call.name}({_cut(call.arguments)})" for call in turn[0].tool_calls}
+    lines = [_cut(turn[0].content)]
+    for message in turn[1:]:
+        call = asked.pop(message.tool_call_id or "", "")
+        lines.append(f"{call} → {_cut(message.content)}" if call else _cut(message.content))
+    return "- " + "; ".join(filter(None, [*lines, *asked.values()]))
+
+
+def _cut(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _CHARACTERS else f"{flat[:_CHARACTERS]}…"

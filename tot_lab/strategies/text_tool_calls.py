@@ -1,0 +1,93 @@
+"""Tool calls that a model wrote as JSON text, since it has no native ones or did not use them.
+
+Rule: what is taken for a call has the form of one and names a tool that there is, so that a JSON answer
+stays an answer. The text around it is what the model thought. Native calls come first: this is for
+replies that hold none. (Reactive Agents, "text tool calls".)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from tot_lab.core.calls import ToolCall, readable
+from tot_lab.core.reading import find_json, read_json
+from tot_lab.core.tools import tool_name
+
+_NAMES = ("name", "tool", "tool_name")
+_ARGUMENTS = ("arguments", "parameters", "args", "input")  # models mix the pairs: name/parameters is Llama's
+_LEFT_OVER = re.compile(r"</?(?:tool_call|function_call)s?>|```[ \t]*+(?:\w*+\s*+```|\w++\s*+\Z)")
+_MOST = 32  # calls in one reply
+
+
+class TextToolCalls(NamedTuple):
+    """What a reply holds. thought: its text without the calls. calls: in order, with the tools' own names.
+    unknown: names in further calls, of tools that there are not; they may as well be an answer."""
+
+    thought: str
+    calls: tuple[ToolCall, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def text_tool_calls(text: str, names: Iterable[str], at: str) -> TextToolCalls:
+    """The tool calls that `text` holds as JSON, bare or fenced, one or a list: an object with
+    name/arguments, tool/parameters, tool_name/args or name/input, or OpenAI's `function` around one.
+
+    names: the tools there are; `_` and capitals in a call's name do not matter. at: the thought that is
+    told; ids are made of it (`text-0-1-0`, …), so that they differ within a run. Reads any text."""
+    if "name" not in text and "tool" not in text:
+        return TextToolCalls(text.strip())
+    known = {tool_name(name): name for name in names}
+    found: list[tuple[int, int, list[tuple[str, str]]]] = []
+    for place in find_json(text):
+        asked = _asked(place.value)
+        apart = all(place.end <= start or end <= place.start for start, end, _ in found)
+        if asked and apart and len(found) < _MOST:
+            found.append((place.start, place.end, asked))
+    found.sort()
+    calls: list[ToolCall] = []
+    unknown: list[str] = []
+    around, last = [], 0
+    for start, end, asked in found:
+        if any(tool_name(name) in known for name, _ in asked):
+            around.append(text[last:start])
+            last = end
+        for name, arguments in asked:
+            if tool_name(name) in known and len(calls) < _MOST:
+                id = f"text-{at.replace('.', '-')}-{len(calls)}"
+                calls.append(ToolCall(id, known[tool_name(name)], arguments))
+            elif tool_name(name) not in known:
+                unknown.append(name)
+    others = tuple(dict.fromkeys(unknown))[:_MOST]
+    if not calls:
+        return TextToolCalls(text.strip(), (), others)
+    thought = _LEFT_OVER.sub("", "".join([*around, text[last:]]))
+    return TextToolCalls(thought.strip(), tuple(calls), others)
+
+
+def _asked(value: Any) -> list[tuple[str, str]]:
+    """The calls that a JSON value is: names, and arguments as JSON text. None at all when one of a
+    list is no call."""
+    if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
+        value = value["tool_calls"]
+    asked = [_call(item) for item in (value if isinstance(value, list) else [value])]
+    return [call for call in asked if call is not None] if None not in asked else []
+
+
+def _call(value: Any) -> tuple[str, str] | None:
+    if not isinstance(value, dict):
+        return None
+    if isinstance(value.get("function"), dict):
+        value = value["function"]
+    name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), "")
+    arguments = next((value[key] for key in _ARGUMENTS if key in value), None)
+    if isinstance(arguments, str):  # JSON once more, as OpenAI has it
+        arguments = read_json(arguments) if arguments.strip() else {}
+    if not tool_name(name) or not isinstance(arguments, dict):
+        return None
+    try:
+        return name, readable(json.dumps(arguments, ensure_ascii=False, allow_nan=False))
+    except ValueError:  # a number that JSON has not
+        return None

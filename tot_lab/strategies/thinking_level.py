@@ -1,0 +1,257 @@
+"""Thinking levels: how much a model reasons before each reply, over any strategy (design "Reactive Agents").
+
+    instruct    a section of the system prompt asks for reasoning inside <think>…</think>
+    watch       turns, results and errors of tools, replies that report little confidence
+    reflect     when that is due: one more call, whose text the next call is shown
+
+Rule: calls are edited and replies read; nothing else of the wrapped strategy changes, and the level `off`
+changes nothing at all. A reply's thinking is split off where it comes in, so the strategy is shown the
+answer alone. Branches at once each count for themselves, so that the record does not depend on their pace.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
+
+import msgspec
+from pydantic import Field, field_validator
+
+from tot_lab.core.calls import Call, Message, Reply
+from tot_lab.core.reading import read_confidence
+from tot_lab.core.records import Event, Note
+from tot_lab.core.strategy import Strategy
+from tot_lab.core.task import Answer, Task
+from tot_lab.core.thinking import Thinking, along, ask
+from tot_lab.core.tools import tool_of
+
+Level = Literal["off", "low", "medium", "high"]
+
+THINKING_TOKENS = {"low": 500, "medium": 2000, "high": 5000}
+"""About how many tokens a model may think before a reply, by level."""
+
+_SET_ASIDE = {"low": 1024, "medium": 2048, "high": 4096}
+"""Tokens of a reply that providers set aside for such an effort (Anthropic's and Gemini's, as litellm has
+them); with a cap that leaves no more than these, Anthropic refuses the call."""
+
+UNSURE = 0.5
+"""A reply that reports less confidence than this calls for a reflection."""
+
+CONFIDENCE = 0.7
+"""That of every reflection: the design's constant, which measures nothing."""
+
+_RESULTS = 3
+_RESULT_CHARACTERS = 1_000
+_NEXT = re.compile(r"^[\s*_`#>-]*next[\s*_`]*:[\s*_`]*(\S.*)", re.IGNORECASE | re.MULTILINE)
+
+_ASKED = {
+    "low": "Think briefly",
+    "medium": "Think step by step",
+    "high": "Think thoroughly: weigh other ways, and check your result,",
+}
+
+
+class WithThinking(Strategy):
+    """Have the model reason before each of its replies, and reflect now and then on where it stands.
+
+    Best for models that answer too fast, and loops that lose their way. Trade-off: reasoning is paid for
+    as output. Calls: those of the strategy, and one more for each reflection, which is at most one a call.
+
+    strategy: what is wrapped; any strategy. level: `off`, `low` (about 500 tokens of reasoning a reply),
+    `medium` (2,000) or `high` (5,000); any other name warns, and is off. reflect_every: turns after which to
+    reflect, a turn being a call to a model; 0 = never. reflect_on_tool_error: before the turn after a
+    tool failed. reflect_on_uncertainty: before the turn after a reply that reports a confidence below 0.5.
+
+    A call that leaves its `effort` open gets the level, for models that have such a setting; where it has
+    `max_tokens`, these grow by what the reasoning may take. Calls whose first token counts
+    (`evaluate="logprob"`) or whose reply must fit a schema are not asked to write reasoning.
+    """
+
+    strategy: Strategy
+    level: Level = "off"
+    reflect_every: Annotated[int, Field(ge=0)] = 0
+    reflect_on_tool_error: bool = True
+    reflect_on_uncertainty: bool = True
+
+    @field_validator("level", mode="before")
+    @classmethod
+    def _is_known(cls, level: Any) -> Any:
+        if isinstance(level, str) and level not in get_args(Level):
+            known = ", ".join(get_args(Level))
+            warnings.warn(f"unknown thinking level {level!r}: it is off; known are {known}", stacklevel=2)
+            return "off"
+        return level
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        if self.level == "off":
+            return (yield from self.strategy.think(task, at))
+        manager = _Manager(self, _State())
+        return (yield from along(manager, self.strategy.think(task, at), calls=self._calls_each))
+
+    def max_calls(self, task: Task) -> int | None:
+        inner = self.strategy.max_calls(task)
+        return None if inner is None else inner * self._calls_each
+
+    @property
+    def _calls_each(self) -> int:
+        """Calls that one call of the strategy can come to."""
+        reflects = self.reflect_every > 0 or self.reflect_on_tool_error or self.reflect_on_uncertainty
+        return 2 if reflects and self.level != "off" else 1
+
+
+class _State(NamedTuple):
+    """What a reflection depends on. turns, tool_calls, reflections: so far. results: the last three of
+    tools. errors: of tools, unsure: a reply reported little confidence; both since the last reflection."""
+
+    turns: int = 0
+    tool_calls: int = 0
+    results: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    unsure: bool = False
+    reflections: int = 0
+
+
+class _Manager:
+    """Goes along with one branch of the strategy."""
+
+    def __init__(self, settings: WithThinking, state: _State) -> None:
+        self.settings = settings
+        self.state = state
+
+    def carry_out(self, step: Call | Event) -> Thinking[Any]:
+        if not isinstance(step, Call):
+            return (yield step)
+        name = tool_of(step)
+        if name is not None:
+            reply = yield from ask(step)
+            self._saw_tool(name, reply)
+            return reply
+        call = self._instructed(step)
+        why = self.should_reflect()
+        if why is not None:
+            text = yield from self._reflected(step, why)
+            if text:
+                call = _told(call, f"## Reflection on the work so far\n\n{text}")
+        self.state = self.state._replace(turns=self.state.turns + 1)
+        reply = yield from ask(call)
+        confidence = read_confidence(reply.text)
+        if confidence is not None and confidence < UNSURE:
+            self.state = self.state._replace(unsure=True)
+        return reply
+
+    def should_reflect(self) -> str | None:
+        """Why a reflection is due, None when it is not."""
+        settings, state = self.settings, self.state
+        if settings.reflect_on_tool_error and state.errors:
+            return "tool error"
+        if settings.reflect_every and state.turns and state.turns % settings.reflect_every == 0:
+            return "interval"
+        return "uncertainty" if settings.reflect_on_uncertainty and state.unsure else None
+
+    def _instructed(self, call: Call) -> Call:
+        """`call`, asking for the reasoning."""
+        level, tokens = self.settings.level, THINKING_TOKENS[self.settings.level]
+        if call.effort is None:
+            call = msgspec.structs.replace(call, effort=level)
+        if call.logprobs or call.response_format is not None:
+            return call
+        if call.max_tokens is not None:
+            room = max(tokens, _SET_ASIDE[level])
+            call = msgspec.structs.replace(call, max_tokens=call.max_tokens + room)
+        return _told(
+            call,
+            f"## Thinking\n\n{_ASKED[level]} before you reply, in about {tokens:,} tokens at most. Begin "
+            "your reply with <think>, write your reasoning there, and close it with </think>. Write the "
+            "reply itself after that, exactly in the form that is asked for.",
+        )
+
+    def _reflected(self, call: Call, why: str) -> Thinking[str]:
+        """Reflect before `call`; the text, "" when there is none."""
+        asked = msgspec.structs.replace(
+            call,
+            kind="reflect",
+            messages=(Message("user", self._question(call)),),
+            max_tokens=None,
+            stop=(),
+            response_format=None,
+            logprobs=0,
+            tools=(),
+            tool_choice=None,
+        )
+        reply = yield from ask(asked)
+        if reply.error is not None:
+            yield Note("call.failed", call.at, {"kind": "reflect", "error": reply.error})
+            return ""
+        action = _NEXT.search(reply.text)
+        yield Note(
+            "thinking.reflected",
+            call.at,
+            {
+                "because": why,
+                "turn": self.state.turns,
+                "text": reply.text,
+                "should_continue": True,
+                "suggested_action": action[1].strip() if action else None,
+                "confidence": CONFIDENCE,
+            },
+        )
+        self.state = self.state._replace(errors=(), unsure=False, reflections=self.state.reflections + 1)
+        return reply.text
+
+    def _question(self, call: Call) -> str:
+        """The prompt of a reflection. It names the kind of `call`, so that no two calls at a thought ask
+        the same."""
+        results = "\n".join(f"- {result}" for result in self.state.results) or "(none yet)"
+        error = f"\n\nA tool failed lately:\n{self.state.errors[-1]}" if self.state.errors else ""
+        return (
+            f"You are in the midst of a piece of work, and about to take the next turn ({call.kind}). This "
+            f"is what you will be shown:\n<turn>\n{call.prompt}\n</turn>\n\n"
+            f"The last results of tools:\n{results}{error}\n\n"
+            "Pause, and do not take the turn yet. What is done? Is the course right? What is missing? Answer "
+            "in a few sentences, and end with a line `Next: ` and what to do next."
+        )
+
+    def _saw_tool(self, name: str, reply: Reply) -> None:
+        result = f"{name} → {reply.text}" if reply.error is None else f"{name} failed: {reply.error}"
+        if len(result) > _RESULT_CHARACTERS:
+            result = f"{result[:_RESULT_CHARACTERS]}… (cut)"
+        errors = self.state.errors if reply.error is None else (*self.state.errors, result)
+        self.state = self.state._replace(
+            tool_calls=self.state.tool_calls + 1,
+            results=(*self.state.results, result)[-_RESULTS:],
+            errors=errors,
+        )
+
+    def parted(self) -> Self:
+        return type(self)(self.settings, self.state)
+
+    def joined(self, branches: Sequence[Self]) -> None:
+        before = self.state
+        for state in (branch.state for branch in branches):
+            reflected = state.reflections > before.reflections
+            fresh = min(state.tool_calls - before.tool_calls, _RESULTS)
+            errors = state.errors if reflected else state.errors[len(before.errors) :]
+            self.state = _State(
+                turns=self.state.turns + state.turns - before.turns,
+                tool_calls=self.state.tool_calls + state.tool_calls - before.tool_calls,
+                results=(*self.state.results, *state.results[len(state.results) - fresh :])[-_RESULTS:],
+                errors=(*self.state.errors, *errors),
+                unsure=self.state.unsure or state.unsure,
+                reflections=self.state.reflections + state.reflections - before.reflections,
+            )
+        if self.state.reflections > before.reflections:  # which saw what had failed before
+            errors = self.state.errors[len(before.errors) :]
+            unsure = any(branch.state.unsure for branch in branches)
+            self.state = self.state._replace(errors=errors, unsure=unsure)
+
+
+def _told(call: Call, section: str) -> Call:
+    """`call` with `section` at the end of its system prompt."""
+    first, *rest = call.messages
+    if first.role == "system":
+        told = msgspec.structs.replace(first, content=f"{first.content}\n\n{section}")
+    else:
+        told, rest = Message("system", section), list(call.messages)
+    return msgspec.structs.replace(call, messages=(told, *rest))

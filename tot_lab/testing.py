@@ -1,0 +1,641 @@
+"""What every strategy promises, as checks that anybody can run on their own.
+
+    from tot_lab.testing import check_strategy
+
+    def test_mine():
+        check_strategy(MyStrategy())
+
+Rule: there is one contract. tot_lab's own strategies are held to these functions and to no others; each is
+one promise, and says in one sentence which one was broken, with the first thing that differs. No model and
+no network is needed: a scripted model answers each kind of call, with chances that follow from the
+question alone. In a notebook: `await asyncio.to_thread(check_strategy, MyStrategy())`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import math
+import random
+import re
+import tempfile
+import warnings
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from tot_lab.core.calls import Call, Reply, TokenLogprob, ToolCall
+from tot_lab.core.parts import part_of
+from tot_lab.core.records import Event, Record, Thought, is_stop_word
+from tot_lab.core.strategy import Strategy
+from tot_lab.core.task import Answer, Task
+from tot_lab.core.thinking import Budget, Every, Thinking, Within
+from tot_lab.core.tools import TOOL
+from tot_lab.core.tree import Tree
+from tot_lab.domains import general
+from tot_lab.lab import Lab
+from tot_lab.published import load
+from tot_lab.run import Run
+from tot_lab.strategies import OneAnswer, TreeOfThoughts
+from tot_lab.tools import Tool, tool
+
+T = TypeVar("T")
+
+SECONDS = 30.0
+"""That one run may take. A strategy that does not end breaks its promise."""
+
+
+# What a strategy is tried with.
+
+
+@tool(pure=True)
+def legs(animal: str) -> int:
+    """How many legs an animal has."""
+    return {"spider": 8, "duck": 2}[animal]
+
+
+TASK = general("How many legs have three spiders and a duck?", answer=26, grade="number")
+
+
+def dice(call: Call) -> random.Random:
+    """Randomness that depends on what may change an answer, and on nothing else."""
+    key = repr((call.prompt, call.draw, call.attempt, call.repeat))
+    return random.Random(hashlib.sha256(key.encode()).digest())
+
+
+def answer_to(call: Call) -> str | Reply:
+    """A reply of the kind that the prompt asks for: now and then a duplicate, or unreadable."""
+    roll = dice(call)
+    if call.kind == "logprob":
+        yes = roll.uniform(0.01, 0.99)
+        top = {"Yes": math.log(yes), " no": math.log(1 - yes)} if roll.random() < 0.9 else {"Well": -0.1}
+        return Reply("Yes", logprobs=(TokenLogprob("Yes", math.log(yes), top),))
+    if call.kind == "sample":
+        return f"step {roll.randrange(100)}"
+    if call.kind == "propose":
+        return "\n".join(f"{k}. step {roll.randrange(100)}" for k in range(1, 5))
+    if call.kind == "value":
+        return "no idea" if roll.random() < 0.1 else f"score: {roll.randrange(100) / 100}\nbecause"
+    if call.kind == "vote":
+        return f"best: {roll.randint(1, 3)}"
+    if call.kind == "joint":
+        return str([roll.randrange(100) / 100 for _ in range(call.prompt.count("step") and 3)])
+    if call.kind == "critique":
+        wrong = f"UNSATISFIED: mistake {roll.randrange(10_000)}, so count again."
+        return roll.choice(["SATISFIED: it holds.", wrong, wrong, "I cannot say."])
+    if call.kind == "route":
+        return json.dumps({"kind": roll.choice(["simple", "writing", "steps", "open"])})
+    if call.kind in ("plan", "patch", "augment"):
+        return _steps(call, roll)
+    if call.kind == "review":
+        return f"{roll.choice(['SATISFIED: it adds up.', 'UNSATISFIED: the duck is missing.'])}\nAnswer: 26"
+    if call.kind == "analysis" and roll.random() < 0.2:
+        return ""
+    if call.kind == "synthesize":  # what a person changed must not get lost
+        return f"{call.prompt}\nNext: go on with {roll.randrange(10_000)}"
+    if call.kind == "reflect":
+        return f"Half is done.\nNext: go on with {roll.randrange(10_000)}"
+    answer = roll.choice([24, 26, 26])
+    if call.kind == "act" and roll.random() < 0.5:
+        asked = ToolCall("a", "legs", json.dumps({"animal": roll.choice(["spider", "duck"])}))
+        return Reply("Let me look.", tool_calls=(asked,) * roll.randint(1, 2))
+    if "final-answer" in {tool["name"] for tool in call.tools}:
+        return Reply(tool_calls=(ToolCall("b", "final-answer", json.dumps({"answer": f"{answer}"})),))
+    return f"Let me think.\nAnswer: {answer}"
+
+
+def _steps(call: Call, roll: random.Random) -> str:
+    """Some steps of a plan: now and then one that fails, or words."""
+    if roll.random() < 0.1:
+        return "First count the legs of the spiders."
+    open_ones = re.findall(r"^(s\d+)\b.*\[(?:failed|skipped)\]", call.prompt, re.MULTILINE)
+    steps = []
+    for id in open_ones if call.kind == "patch" else [""] * roll.randint(1, 3):
+        kind = roll.choice(["tool_call", "analysis", "composite"])
+        animal = roll.choice(["spider", "duck", "horse"])
+        steps.append(
+            {
+                "id": id,
+                "title": f"step {roll.randrange(100)}",
+                "instruction": f"Count {roll.randrange(100)} legs of a {animal}.",
+                "type": kind,
+                "toolName": "legs",
+                "toolArgs": {"animal": animal},
+                "toolHints": ["legs"],
+            }
+        )
+    return json.dumps({"steps": steps})
+
+
+class Scripted:
+    """A model of `reply`, which counts its calls. `latency(call)` gives seconds to wait; it never changes
+    a reply."""
+
+    def __init__(
+        self,
+        reply: Callable[[Call], str | Reply] = answer_to,
+        latency: Callable[[Call], float] | None = None,
+    ) -> None:
+        self.reply = reply
+        self.latency = latency
+        self.calls: list[Call] = []
+
+    async def __call__(self, call: Call) -> str | Reply:
+        self.calls.append(call)
+        await asyncio.sleep(self.latency(call) if self.latency else 0)
+        return self.reply(call)
+
+
+def shuffled(seed: int, most: float = 0.003) -> Callable[[Call], float]:
+    """A latency that orders replies anew for every seed."""
+    roll = random.Random(seed)
+    return lambda call: roll.random() * most
+
+
+def wait(thing: Awaitable[T]) -> T:
+    """The result of something awaitable, within half a minute."""
+
+    async def soon() -> T:
+        return await asyncio.wait_for(thing, SECONDS)
+
+    return asyncio.run(soon())
+
+
+def _asked(*calls: tuple[str, str]) -> Reply:
+    return Reply(tool_calls=tuple(ToolCall("a", name, arguments) for name, arguments in calls))
+
+
+HOSTILE: tuple[str | Reply, ...] = (
+    "",
+    " \n\t ",
+    "\x00\x1b[31m\u202e\u2028",
+    "\ud800",
+    "é✓🦆" * 50,
+    "word " * 20_000,
+    "9" * 5_000,
+    "null",
+    "[]",
+    "{}",
+    "[" * 20_000,
+    '{"a":' * 5_000,
+    '{"answer": null, "kind": 7, "steps": "none"}',
+    '{"steps": [{"id": "s1", "type": "analysis", "dependsOn": ["s1", "s9"], "instruction": null}]}',
+    '```json\n{"steps": [,]}\n``` and ```',
+    "{{from_step:s1}} {{from_step:s99:summary}} {0} %s {problem}",
+    "score: 7\nscore: -1\nscore: NaN",
+    "score: 1e999",
+    "[0.5, -3, 1e400, NaN]",
+    "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]",
+    "best: 999999999999",
+    "SATISFIED: UNSATISFIED: satisfied:",
+    "<think>never closed",
+    "</think></think>Answer:",
+    "Answer:",
+    '{"name": "no-such-tool", "arguments": {"x": [}}',
+    '{"name": "legs", "arguments": "duck"}',
+    '{"tool": "legs", "parameters": {"animal": 7, "more": true}}',
+    _asked(("no-such-tool", "{}")),
+    _asked(("legs", "not json"), ("legs", '["duck"]'), ("legs", '{"animal": "duck"}')),
+    _asked(("final-answer", "{")),
+    _asked(("final-answer", '{"answer": ""}'), ("legs", '{"animal": "duck"}')),
+    _asked(("", ""), ("\ud800", "\ud800")),
+    Reply("cut o", finish="length"),
+)
+"""Replies that no strategy may fall over."""
+
+_MODELS: Sequence[Sequence[str | Reply]] = [*([one] for one in HOSTILE), HOSTILE]
+
+
+class Trial(NamedTuple):
+    """One strategy, and what it is tried with. reply: what the model answers; it must follow from the call
+    alone. tools: what the lab has."""
+
+    strategy: Strategy
+    task: Task = TASK
+    reply: Callable[[Call], str | Reply] = answer_to
+    tools: Sequence[Tool] = (legs,)
+
+    def model(self, seed: int | None = None) -> Scripted:
+        """A new model that answers `reply`; with a seed after other latencies."""
+        return Scripted(self.reply, None if seed is None else shuffled(seed))
+
+    def lab(self, model: Scripted | None = None, runs: Path | None = None) -> Lab:
+        """A lab with these tools."""
+        return Lab(model or self.model(), runs=runs, tools=self.tools)
+
+    def run(self, model: Scripted | None = None, strategy: Strategy | None = None, **options: Any) -> Run:
+        """One run, kept in memory."""
+        return wait(self.lab(model).run(strategy or self.strategy, self.task, **options))
+
+
+def expect(kept: bool, message: str) -> None:
+    """An AssertionError with `message` unless a promise was kept."""
+    if not kept:
+        raise AssertionError(message)
+
+
+def expect_same(events: Sequence[Record], others: Sequence[Record], when: str) -> None:
+    """An AssertionError that shows the first difference of two records."""
+    for k, (one, other) in enumerate(zip(events, others, strict=False)):
+        expect(one == other, f"the record is another {when}; record {k} was\n  {one}\nand is\n  {other}")
+    expect(len(events) == len(others), f"the record has {len(others)} lines, not {len(events)}, {when}")
+
+
+def _thoughts_of(run: Run) -> list[str]:
+    return [node.id for node in run.tree if node.text != run.question]
+
+
+def _asked_by(run: Run) -> list[Call]:
+    """Its model calls."""
+    return [event for event in run.events if isinstance(event, Call) and event.kind != TOOL]
+
+
+class _Nested(Strategy):
+    """Runs a strategy at another id."""
+
+    strategy: Strategy
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        yield Thought(at, None, "above")
+        yield Thought(f"{at}.1", at, "beside")
+        return (yield from self.strategy.think(task, f"{at}.3"))
+
+
+# The promises.
+
+
+def ends_with_a_stop_word(trial: Trial) -> None:
+    """It ends by itself, and says why in one of the words there are (`STOP_WORDS`)."""
+    run = trial.run()
+    expect(run.stopped is not None and is_stop_word(run.stopped), f"{run.stopped!r} is no stop word")
+
+
+def records_the_same_whatever_the_latency(trial: Trial) -> None:
+    """The record does not depend on which reply comes first."""
+    first = trial.run().events
+    for seed in range(4):
+        expect_same(first, trial.run(trial.model(seed)).events, "when replies come in another order")
+
+
+def draws_anew_for_a_repeat(trial: Trial) -> None:
+    """A repeat is another sample, and is itself repeatable."""
+    first = trial.run()
+    again = trial.run(repeat=1).events
+    expect_same(again, trial.run(repeat=1).events, "when the same repeat is run again")
+    expect(again != first.events or not first.usage.calls, "a repeat is the same sample")
+
+
+def bounds_its_calls(trial: Trial) -> None:
+    """`max_calls` is a true upper bound on its model calls, also for a model that never answers well."""
+    most = trial.strategy.max_calls(trial.task)
+    if most is None:
+        return
+    for reply in (trial.reply, lambda call: "???", lambda call: "step" if call.kind == "sample" else "???"):
+        model = Scripted(reply)
+        trial.run(model)
+        expect(len(model.calls) <= most, f"it made {len(model.calls)} calls, and max_calls says {most}")
+
+
+def runs_at_another_id(trial: Trial) -> None:
+    """Inside another strategy it records its root first, at the id that it was given, and all else below."""
+    nested, alone = trial.run(strategy=_Nested(strategy=trial.strategy)), trial.run()
+    thoughts = [event for event in nested.events if isinstance(event, Thought)]
+    expect(len(thoughts) > 2, "it records no thought")
+    root = thoughts[2]
+    expect((root.id, root.parent) == ("0.3", "0"), f"its first thought at '0.3' is {root}")
+    outside = [event.id for event in thoughts[2:] if not f"{event.id}.".startswith("0.3.")]
+    expect(not outside, f"thoughts {outside} do not lie below '0.3', where it was to think")
+    expect(nested.answer == alone.answer, f"its answer at '0.3' is {nested.answer!r}, not {alone.answer!r}")
+    ids = {"0", "0.1"} | {"0.3" + node.id[1:] for node in alone.tree}
+    expect({*nested.tree.nodes} == ids, f"at '0.3' its thoughts are {sorted(nested.tree.nodes)}")
+
+
+def keeps_a_budget_to_the_call(trial: Trial) -> None:
+    """A cap on calls is never overshot, refuses the same calls each time, and ends it with what it has."""
+    whole = trial.run()
+    calls = whole.usage.calls
+    for cap in {cap for cap in (0, 1, 2, calls // 2, calls - 1) if 0 <= cap < calls}:
+        runs = []
+        for seed in range(3):
+            model = trial.model(seed)
+            runs.append(trial.run(model, budget=Budget(calls=cap)))
+            expect(len(model.calls) <= cap, f"it made {len(model.calls)} calls under a cap of {cap}")
+            expect_same(runs[0].events, runs[-1].events, f"with another latency, under a cap of {cap} calls")
+        expect(
+            runs[0].stopped in ("budget:calls", "solved"),
+            f"refused its call {cap + 1} it stopped with {runs[0].stopped!r}, not with 'budget:calls'",
+        )
+    enough = trial.run(budget=Budget(calls=calls))
+    expect(enough.usage.calls == calls, f"a cap of {calls}, which it needs, left {enough.usage.calls}")
+    expect(enough.stopped == whole.stopped, f"a cap that it can keep made it stop with {enough.stopped!r}")
+
+
+def can_be_cancelled_at_any_moment(trial: Trial) -> None:
+    """A cancel ends it, and what it did until then is a whole record that replays."""
+    whole = trial.run()
+
+    async def cancelled_after(calls: int) -> Run:
+        reached = asyncio.Event()
+
+        def reply(call: Call) -> str | Reply:
+            if len(model.calls) >= calls:
+                reached.set()
+            return trial.reply(call)
+
+        model = Scripted(reply, latency=shuffled(calls))
+        lab = trial.lab(model)
+        running = asyncio.ensure_future(lab.run(trial.strategy, trial.task))
+        waiting = asyncio.ensure_future(reached.wait())
+        await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        running.cancel()
+        try:
+            await running
+        except asyncio.CancelledError:
+            stop = lab.last.stopped if lab.last else None
+            expect(stop in ("cancelled", whole.stopped), f"cancelled, it stopped with {stop!r}")
+        assert lab.last is not None
+        return lab.last
+
+    for calls in {1, 2, whole.usage.calls // 2, whole.usage.calls}:
+        cut = wait(cancelled_after(calls))
+        expect(Tree.of(cut.events) == cut.tree, "its tree is another than its record's")
+        divergence = wait(cut.replay(trial.strategy, trial.task)).divergence
+        expect(divergence is None, f"cancelled after {calls} calls it does not replay: {divergence}")
+
+
+def replays_and_resumes_from_any_line(trial: Trial) -> None:
+    """Made again from its record it is the same; cut off anywhere it goes on, and asks nothing twice."""
+    with tempfile.TemporaryDirectory() as folder:
+        whole = wait(trial.lab(trial.model(5), Path(folder)).run(trial.strategy, trial.task))
+        path = whole.path
+        assert path is not None
+        replay = wait(load(path).replay(trial.strategy, trial.task))
+        expect(replay.identical, f"it does not replay: {replay.divergence}")
+        lines = path.read_bytes().splitlines(keepends=True)
+        for cut in range(1, len(lines), max(1, len(lines) // 8)):
+            torn = Path(folder) / f"cut-{cut}.jsonl"
+            torn.write_bytes(b"".join(lines[:cut]) + lines[cut][: len(lines[cut]) // 2])
+            paid = load(torn).usage.calls
+            model = trial.model()
+            resumed = wait(trial.lab(model).resume(torn, strategy=trial.strategy, task=trial.task))
+            expect_same(whole.events, resumed.events, f"when it goes on from line {cut}")
+            left = whole.usage.calls - paid
+            asked = len(model.calls)
+            expect(asked == left, f"going on from line {cut} it made {asked} calls, not {left}")
+            expect_same(whole.events, load(torn).events, f"in the file that it went on with from line {cut}")
+
+
+def survives_any_reply(trial: Trial, replies: Sequence[Sequence[str | Reply]] = _MODELS) -> None:
+    """It falls over no reply whatever, and makes no score up. replies: those of several models; each call is
+    answered by one of a model's."""
+    for texts in replies:
+        _survives(trial, texts)
+
+
+def _survives(trial: Trial, texts: Sequence[str | Reply]) -> None:
+    told = f"a model that says {str(texts[0])[:60]!r}" + (" and other things" if len(texts) > 1 else "")
+    try:
+        run = trial.run(Scripted(lambda call: texts[(len(call.prompt) + call.draw) % len(texts)]))
+    except Exception as error:
+        raise AssertionError(f"it fell over {told}: {type(error).__name__}: {error}") from error
+    most, calls = trial.strategy.max_calls(trial.task), run.usage.calls
+    expect(most is None or calls <= most, f"it asked {told} {calls} times; max_calls says {most}")
+    for node in run.tree:
+        score = node.score
+        expect(score is None or 0 <= score <= 1, f"{node.id} has the score {score} of {told}")
+        unread = bool(node.draws) and all(draw is None for draw in node.draws)
+        expect(not unread or score is None, f"{node.id} has the score {score}, which {told} never gave")
+    divergence = wait(run.replay(trial.strategy, trial.task)).divergence
+    expect(divergence is None, f"with {told} it does not replay: {divergence}")
+
+
+def survives_a_model_that_fails(trial: Trial) -> None:
+    """A failed call costs a branch, never the run; when all fail, it ends with `error` and no answer."""
+
+    def always(call: Call) -> str:
+        raise ConnectionError("no route")
+
+    def sometimes(call: Call) -> str | Reply:
+        if len(call.prompt) % 3 == call.draw % 3:
+            raise ConnectionError("no route")
+        return trial.reply(call)
+
+    failed = trial.run(Scripted(always))
+    if trial.run().usage.calls:
+        expect(failed.usage.errors == failed.usage.calls > 0, "a call of a model that fails was answered")
+        expect(failed.stopped == "error", f"every call failed, and it stopped with {failed.stopped!r}")
+        expect(failed.answer == "", f"every call failed, and it answered {failed.answer!r}")
+    stop = trial.run(Scripted(sometimes)).stopped
+    expect(stop is not None and is_stop_word(stop), f"some calls failed, and it stopped with {stop!r}")
+
+
+def is_driven_by_next_and_send(trial: Trial) -> None:
+    """Its generator alone, with no event loop, comes to the same answer: it waits for nothing else."""
+    whole = trial.run()
+    results = {
+        (call.model, call.prompt): reply
+        for call, reply in zip(whole.events, whole.events[1:], strict=False)
+        if isinstance(call, Call) and call.kind == TOOL and isinstance(reply, Reply)
+    }
+
+    def drive(thinking: Thinking[Any]) -> Any:
+        value: Any = None
+        while True:
+            try:
+                step = thinking.send(value)
+            except StopIteration as end:
+                return end.value
+            value = None
+            if isinstance(step, Call):
+                got = results[step.model, step.prompt] if step.kind == TOOL else trial.reply(step)
+                value = Reply(got) if isinstance(got, str) else got
+            elif isinstance(step, Every):
+                value = [drive(branch) for branch in step.branches]
+            elif isinstance(step, Within):
+                value = drive(step.thinking)
+
+    answer = drive(trial.strategy.think(whole.task.hidden() if whole.task else trial.task))
+    expect(isinstance(answer, Answer), f"it returns {answer!r}, not an Answer")
+    expect((answer.text, answer.stop) == (whole.answer, whole.stopped), f"driven by hand it gave {answer}")
+
+
+def never_sees_the_reference(trial: Trial) -> None:
+    """The ground truth is taken away before it thinks."""
+    seen = []
+
+    class _Spy(Strategy):
+        def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+            seen.append(task.reference)
+            return (yield from trial.strategy.think(task, at))
+
+    trial.run(strategy=_Spy())
+    expect(seen == [None], f"it saw {seen}")
+
+
+def goes_on_with_a_changed_thought(trial: Trial) -> None:
+    """Where a person changes a thought (`lab.branch`), all that comes after it builds on the new text: it
+    goes on with what `happen(...)` gives back."""
+    whole = trial.run()
+    changed = "a person's own step\nAnswer: 4711"
+    for node in _thoughts_of(whole):
+        old, model = whole.tree[node].text, trial.model()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)  # a lab only doubts
+            made = wait(trial.lab(model).branch(whole, node, content=changed))
+        expect(made.tree[node].text == changed, f"the changed thought {node} is {made.tree[node].text!r}")
+        elsewhere = any(old in other.text for other in made.tree)
+        for call in (call for call in model.calls if f"{call.at}.".startswith(f"{node}.")):
+            where = f"a {call.kind} call for {call.at}, below the changed thought {node},"
+            # A judge is shown the answer alone; what is synthesised is what came before the latest turn.
+            apart = {"judge": call.at != node, "synthesize": call.at == node}.get(call.kind, False)
+            expect(apart or "4711" in call.prompt, f"{where} lacks its text")
+            shown = call.prompt.partition("Candidate")[0]
+            expect(elsewhere or old not in shown, f"{where} has the old text")
+        fresh = {*map(repr, _asked_by(made))} - {*map(repr, whole.events)}
+        expect(fresh == {*map(repr, model.calls)}, "a call that was answered before was asked again")
+        if made.best is not None and made.best.id == node:
+            expect(made.answer == "4711", f"the answer is {made.answer!r}, not that of the changed thought")
+        expect(wait(made.replay()).identical, "the branch does not replay")
+
+
+def goes_on_with_a_given_score(trial: Trial) -> None:
+    """Where a person gives a thought another score, that is the score it has, and the answer's is its own."""
+    whole = trial.run()
+    for node, score in ((id, score) for id in _thoughts_of(whole) for score in (0.0, 1.0)):
+        by = whole.tree[node].by
+        if not by:
+            continue
+        made = wait(trial.lab().branch(whole, node, score=score))
+        told = (made.tree[node].score, made.tree[node].by)
+        expect(told == (score, "person"), f"given {score}, the thought {node} has {told}")
+        if made.best is None:
+            continue
+        expect(made.score == made.tree[made.best.id].score, "the answer's score is not that of its thought")
+        expect(made.best.id != node or made.score == score, f"the answer has the score {made.score}")
+        expect(wait(made.replay()).identical, "the branch does not replay")
+
+
+def goes_on_from_a_thought_of_another(trial: Trial) -> None:
+    """It can take over in the middle of another's search: its prompts, which are the domain's, show the steps
+    taken before, it stays below the thought, and the whole replays and resumes."""
+    begun = trial.run(strategy=TreeOfThoughts(beam_width=1, max_depth=2, solved_threshold=None))
+    nodes = dict.fromkeys(["0", *(["0.1"] if "0.1" in begun.tree else []), *begun.solution_path[-1:]])
+    with tempfile.TemporaryDirectory() as folder:
+        for node in nodes:
+            model, steps = trial.model(1), begun.steps(node)
+            made = wait(trial.lab(model, Path(folder)).branch(begun, node, strategy=trial.strategy))
+            above = [Thought(one.id, one.parent, one.text) for one in begun.tree.path(node)]
+            first = [event for event in made.events if isinstance(event, Thought)][: len(above)]
+            expect(first == above, f"the path to {node} is not as it was recorded")
+            expect(made.tree[node].score == begun.tree[node].score, f"the score of {node} is another")
+            inside = {id for id in made.tree.nodes if f"{id}.".startswith(f"{node}.")}
+            strays = {*made.tree.nodes} - inside - {one.id for one in above}
+            expect(not strays, f"going on from {node} it has thoughts elsewhere: {sorted(strays)}")
+            expect(bool(model.calls) or not trial.run().usage.calls, f"going on from {node} it asks nothing")
+            for call in model.calls:
+                lacking = [step for step in steps if step not in call.prompt]
+                expect(not lacking, f"a {call.kind} call does not show the step {lacking[:1]} before it")
+            again = part_of(json.loads(json.dumps(made.header.strategy)), Strategy)
+            assert isinstance(again, Strategy)
+            expect(trial.run(strategy=again).tree == made.tree, "from its settings it is another search")
+            most = again.max_calls(trial.task)
+            expect(most is None or len(model.calls) <= most, "it made more calls than max_calls says")
+            assert made.path is not None
+            lines = made.path.read_bytes().splitlines(keepends=True)
+            cut = Path(folder) / f"cut-{node}.jsonl"
+            cut.write_bytes(b"".join(lines[: len(lines) // 2]))
+            resumed = wait(trial.lab().resume(cut))
+            expect_same(made.events, resumed.events, "when a branch goes on from its middle")
+            expect(wait(load(made.path).replay()).identical, "the branch does not replay")
+            nested = trial.run(strategy=_Nested(strategy=again))
+            ids = {"0.3" + id[1:] for id in made.tree.nodes} | {"0", "0.1"}
+            expect(ids == {*nested.tree.nodes}, "inside another strategy the branch is another")
+
+
+def another_goes_on_from_it(trial: Trial) -> None:
+    """Another strategy can take over at each of its thoughts, and is shown the steps to it."""
+    begun = trial.run()
+    for node in begun.tree:
+        if trial.task.domain.complete(trial.task, begun.steps(node.id)):
+            continue  # nothing follows from it
+        made = wait(trial.lab().branch(begun, node.id, strategy=OneAnswer()))
+        path = [above.id for above in made.tree.path(f"{node.id}.0")[:-1]]
+        expect(path == [above.id for above in begun.tree.path(node.id)], f"the path to {node.id} is another")
+        (call,) = _asked_by(made)
+        lacking = [step for step in begun.steps(node.id) if step not in call.prompt]
+        expect(not lacking, f"another, going on from {node.id}, is not shown the step {lacking[:1]}")
+
+
+def keeps_its_settings(trial: Trial) -> None:
+    """Its settings come back from JSON as an equal strategy."""
+    settings = json.loads(json.dumps(trial.strategy.settings(), allow_nan=False))
+    again = part_of(settings, Strategy)
+    expect(again == trial.strategy, f"from its settings comes {again!r}")
+
+
+def is_drawn(trial: Trial) -> None:
+    """Every figure draws it, the frames and the graph have every thought and every event, and what it notes
+    is JSON."""
+    import plotly.graph_objects as go  # noqa: PLC0415
+
+    from tot_lab.figures import FIGURES  # noqa: PLC0415
+
+    run = trial.run()
+    for figure in FIGURES:
+        drawn = figure(run)
+        data = json.loads(drawn.to_json())["data"] if isinstance(drawn, go.Figure) else []
+        expect(bool(data), f"{figure.__name__} draws nothing")
+    ids = {*run.tree.nodes}
+    expect({*run.nodes_df()["id"]} == ids, "nodes_df lacks thoughts")
+    expect({*run.graph()} == ids, "the graph lacks thoughts")
+    happened = [event for event in run.events if isinstance(event, Event)]
+    expect(len(run.events_df()) >= len(happened), "events_df lacks events")
+
+
+PROMISES: tuple[Callable[[Trial], None], ...] = (
+    ends_with_a_stop_word,
+    records_the_same_whatever_the_latency,
+    draws_anew_for_a_repeat,
+    bounds_its_calls,
+    runs_at_another_id,
+    keeps_a_budget_to_the_call,
+    can_be_cancelled_at_any_moment,
+    replays_and_resumes_from_any_line,
+    survives_any_reply,
+    survives_a_model_that_fails,
+    is_driven_by_next_and_send,
+    never_sees_the_reference,
+    goes_on_with_a_changed_thought,
+    goes_on_with_a_given_score,
+    goes_on_from_a_thought_of_another,
+    another_goes_on_from_it,
+    keeps_its_settings,
+    is_drawn,
+)
+"""What every strategy keeps, a function each."""
+
+
+def check_strategy(
+    strategy: Strategy,
+    task: Task = TASK,
+    *,
+    model: Callable[[Call], str | Reply] = answer_to,
+    tools: Iterable[Tool] = (legs,),
+    promises: Iterable[Callable[[Trial], None]] = PROMISES,
+) -> None:
+    """Hold `strategy` to what every strategy promises; AssertionError names the first promise that is broken.
+
+    task: what it thinks about. model: a function `Call -> Reply | str` that answers as your strategy expects;
+    the one here knows tot_lab's own kinds of call, and replies `Answer: …` to any other. tools: what the
+    lab has. promises: those to hold it to, of `PROMISES`."""
+    trial = Trial(strategy, task, model, tuple(tools))
+    for promise in promises:
+        try:
+            promise(trial)
+        except AssertionError as broken:
+            raise AssertionError(f"{type(strategy).__name__} {promise.__name__}: {broken}") from None
+        except Exception as error:
+            told = f"{type(error).__name__}: {error}"
+            raise AssertionError(f"{type(strategy).__name__} {promise.__name__}: it raised {told}") from error

@@ -1,0 +1,30 @@
+"""Tools: what a strategy can have done, and how far it may go."""
+
+from tot_lab.core.policy import EffectPolicy
+from tot_lab.tools.calculator import Calculator
+from tot_lab.tools.documents import document_tools, multi_hop_tools
+from tot_lab.tools.files import ListFiles, ReadFile
+from tot_lab.tools.python import Python
+from tot_lab.tools.tool import FunctionTool, Tool, tool
+from tot_lab.tools.toolbox import Carrying, NotReplayed, Toolbox
+from tot_lab.tools.web import Found, SearchProvider, WebFetch, WebSearch
+
+__all__ = [
+    "Calculator",
+    "Carrying",
+    "EffectPolicy",
+    "Found",
+    "FunctionTool",
+    "ListFiles",
+    "NotReplayed",
+    "Python",
+    "ReadFile",
+    "SearchProvider",
+    "Tool",
+    "Toolbox",
+    "WebFetch",
+    "WebSearch",
+    "document_tools",
+    "multi_hop_tools",
+    "tool",
+]

@@ -1,0 +1,126 @@
+"""A calculator that is exact.
+
+Rule: an expression is parsed, never evaluated as code, and every figure is a fraction. Each size is
+looked at before the number is made, so no text can make it hang or take memory.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from tot_lab.domains.arithmetic import plain
+from tot_lab.tools.tool import Arguments, Name, Tool, schema_of
+
+LONGEST = 1_000  # characters of an expression
+LARGEST = 10_000  # bits of a numerator or a denominator
+DIGITS = 3_000  # about as many
+EXACT = 50  # digits of a decimal that is shown to its end
+
+KNOWN = "numbers, + - * / // % ^ and parentheses"
+
+_KNOWN = re.compile(r"[\d.eE+\-*/%^() ]*", re.ASCII)
+_JOINED: dict[type[ast.operator], Callable[[Fraction, Fraction], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+class _Expression(Arguments):
+    expression: Annotated[str, Field(description=f"{KNOWN}, such as (3 + 1/2) * 4^2")]
+
+
+class Calculator(Tool):
+    """Works an expression out exactly: `1/3 + 0.1` is 13/30. Known are + - * / // % ^ (or **) with whole
+    exponents, parentheses and decimal numbers; × ÷ − too.
+
+    digits: of a result that is no short decimal; its fraction is shown beside.
+    """
+
+    kind: ClassVar[str] = "calculator"
+    name: Name = "calculator"
+    description: str = "Works out an arithmetic expression exactly."
+    parameters: dict[str, Any] = schema_of(_Expression)
+    pure: bool = True
+    retries: int = 0
+    digits: Annotated[int, Field(ge=1, le=1_000)] = 12
+
+    def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
+        return shown(value_of(_Expression.model_validate(arguments).expression), self.digits)
+
+
+def value_of(expression: str) -> Fraction:
+    """What it is worth. Raises ValueError, and ZeroDivisionError."""
+    text = " ".join(plain(expression).split())
+    if len(text) > LONGEST:
+        raise ValueError(f"the expression has {len(text):,} characters; {LONGEST:,} are the most")
+    known = _KNOWN.match(text)
+    if known is None or known.end() < len(text):
+        raise ValueError(f"only {KNOWN} are known, not {text[known.end() if known else 0 :][:40]!r}")
+    text = text.replace("^", "**")
+    try:
+        return _value(ast.parse(text, mode="eval").body, text)
+    except (SyntaxError, RecursionError, MemoryError):
+        raise ValueError(f"this is no arithmetic expression: {text[:100]}") from None
+
+
+def shown(value: Fraction, digits: int) -> str:
+    """A number as its decimal where that ends soon; else its fraction and that many digits."""
+    above, below = Decimal(value.numerator), Decimal(value.denominator)
+    exact = above if below == 1 else Context(prec=EXACT).divide(above, below)
+    if Fraction(exact) == value:
+        return f"{exact:f}"
+    near = Context(prec=digits).divide(above, below)
+    return f"{above}/{below} ≈ {near}" if len(f"{above}{below}") <= EXACT else f"≈ {near}"
+
+
+def _value(node: ast.expr, text: str) -> Fraction:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return _number(ast.get_source_segment(text, node) or "")
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):
+        value = _value(node.operand, text)
+        return -value if isinstance(node.op, ast.USub) else value
+    if isinstance(node, ast.BinOp):
+        a, b = _value(node.left, text), _value(node.right, text)
+        if isinstance(node.op, ast.Pow):
+            return _power(a, b)
+        if b == 0 and not isinstance(node.op, ast.Add | ast.Sub | ast.Mult):
+            raise ZeroDivisionError("division by zero")
+        return _sized(Fraction(_JOINED[type(node.op)](a, b)))
+    raise ValueError(f"only {KNOWN} are known, not {ast.unparse(node)[:40]!r}")
+
+
+def _number(text: str) -> Fraction:
+    """A number as it is written: the parser's own is a float, which 0.1 is not."""
+    exponent = text.lower().partition("e")[2] or "0"
+    if abs(int(exponent)) > DIGITS:
+        raise ValueError(f"the number {text[:40]} has more than about {DIGITS:,} digits")
+    return _sized(Fraction(text))
+
+
+def _power(a: Fraction, b: Fraction) -> Fraction:
+    if b.denominator != 1:
+        raise ValueError(f"an exponent must be a whole number, not {b}: a root is seldom exact")
+    if a == 0 and b < 0:
+        raise ZeroDivisionError("0 to a negative power")
+    bits = max(a.numerator.bit_length(), a.denominator.bit_length())
+    if bits * abs(b) > LARGEST:
+        raise ValueError(f"the power has more than about {DIGITS:,} digits")
+    return a ** int(b)
+
+
+def _sized(value: Fraction) -> Fraction:
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > LARGEST:
+        raise ValueError(f"a number here has more than about {DIGITS:,} digits")
+    return value

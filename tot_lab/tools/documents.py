@@ -1,0 +1,121 @@
+"""Tools over documents that are at hand: `search` finds them, `open` reads one.
+
+Rule: nothing is reached outside of the documents given, and the same question finds the same ones, so
+both are pure. What they hold is known to a record by its SHA-256 alone; it is not written to every run.
+Ranking is BM25, by SQLite's own full-text index.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+from pydantic import Field, PrivateAttr
+
+from tot_lab.domains.multi_hop import multi_hop_documents
+from tot_lab.tools.tool import Arguments, Tool, schema_of
+
+_WORD = re.compile(r"\w+")
+
+
+class Query(Arguments):
+    """What `search` is called with."""
+
+    query: Annotated[str, Field(min_length=1, description="a few words, such as a name")]
+
+
+class Title(Arguments):
+    """What `open` is called with."""
+
+    title: Annotated[str, Field(description="the exact title")]
+
+
+class _Documents(Tool):
+    """sha256: of the documents, titles and texts."""
+
+    kind = ""
+    pure: bool = True
+    retries: Annotated[int, Field(ge=0)] = 0
+    sha256: str
+    _documents: dict[str, str] | None = PrivateAttr(default=None)
+
+    @property
+    def documents(self) -> dict[str, str]:
+        """By title. Raises LookupError for a tool that came from a file."""
+        if self._documents is None:
+            raise LookupError("the documents are not stored in files; make the tools again to use them")
+        return self._documents
+
+
+class SearchDocuments(_Documents):
+    """Finds documents by words. most: of them in one result."""
+
+    kind = "search_documents"
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,63}$")] = "search"
+    description: str = (
+        "Find documents by words. Gives titles, the best match first, each with the document's first "
+        "sentence. Read a document with the tool `open`."
+    )
+    parameters: dict[str, Any] = schema_of(Query)
+    most: Annotated[int, Field(ge=1)] = 5
+
+    def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
+        words = _WORD.findall(Query.model_validate(arguments).query)
+        if not words:
+            raise ValueError("query: name at least one word to look for")
+        found = self._ranked(" OR ".join(f'"{word}"' for word in words))
+        lines = [f"{k}. {title}: {text.partition('. ')[0]}" for k, (title, text) in enumerate(found, 1)]
+        return "\n".join(lines) or "No document has any of these words."
+
+    def _ranked(self, query: str) -> list[tuple[str, str]]:
+        with closing(sqlite3.connect(":memory:")) as index:
+            index.execute(
+                "CREATE VIRTUAL TABLE documents USING fts5(title, text, tokenize='porter unicode61')"
+            )
+            index.executemany("INSERT INTO documents VALUES (?, ?)", self.documents.items())
+            return index.execute(
+                "SELECT title, text FROM documents WHERE documents MATCH ? "
+                "ORDER BY bm25(documents, 4.0, 1.0), title LIMIT ?",
+                (query, self.most),
+            ).fetchall()
+
+
+class OpenDocument(_Documents):
+    """Reads a document, by its exact title."""
+
+    kind = "open_document"
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,63}$")] = "open"
+    description: str = "Read the whole document of a title that the tool `search` gave."
+    parameters: dict[str, Any] = schema_of(Title)
+
+    def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
+        title = Title.model_validate(arguments).title.strip()
+        if title not in self.documents:
+            near = get_close_matches(title, self.documents, n=3)
+            hint = f"; near it are {', '.join(map(repr, near))}" if near else ""
+            raise LookupError(f"there is no document {title!r}{hint}")
+        return self.documents[title]
+
+
+def document_tools(documents: Mapping[str, str]) -> tuple[Tool, Tool]:
+    """`search` and `open` over `documents`, texts by title, for a lab's `tools`. The index is made anew
+    at each search, which suits some thousands of them."""
+    held = dict(documents)
+    if not held:
+        raise ValueError("documents: there are none")
+    digest = hashlib.sha256(json.dumps(held, sort_keys=True).encode()).hexdigest()
+    made = SearchDocuments(sha256=digest), OpenDocument(sha256=digest)
+    for tool in made:
+        tool._documents = held
+    return made
+
+
+def multi_hop_tools() -> tuple[Tool, Tool]:
+    """`search` and `open` over the documents of `tl.multi_hop_tasks`, for a lab's `tools`."""
+    return document_tools(multi_hop_documents())

@@ -1,0 +1,160 @@
+"""Files under one folder, to be read.
+
+Rule: nothing outside the root can be named, by no way of writing a path. Where a path leads is worked
+out first, and then opened folder by folder with no link followed: so a link that is put there meanwhile
+leads nowhere either. Only plain files are opened.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, field_validator
+
+from tot_lab.tools.tool import Arguments, Effects, Name, Tool, schema_of
+
+MOST_LISTED = 1_000  # files of a listing
+
+
+class _Lines(Arguments):
+    path: Annotated[str, Field(description="of a file, below the root")]
+    first_line: Annotated[int, Field(ge=1, description="counted from 1")] = 1
+    last_line: Annotated[int | None, Field(ge=1, description="null = the last of the file")] = None
+
+
+class _Pattern(Arguments):
+    pattern: Annotated[str, Field(description="of paths below the root, such as *.md or src/*")] = "*"
+
+
+class _UnderRoot(Tool):
+    """The base of tools that see the files of one folder, and only those."""
+
+    effects: Effects = ("files",)
+    retries: int = 0
+    root: str
+
+    @field_validator("root", mode="before")
+    @classmethod
+    def _as_text(cls, root: Any) -> Any:
+        return os.fspath(root) if isinstance(root, os.PathLike) else root
+
+    @field_validator("root")
+    @classmethod
+    def _is_folder(cls, root: str) -> str:
+        if not Path(root).is_dir():
+            raise ValueError(f"{root!r} is no folder")
+        return root
+
+
+class ReadFile(_UnderRoot):
+    """Reads text files under `root`, whole or some lines of them.
+
+    root: the folder; links inside it that lead out of it are not followed. most_bytes: of a file.
+    """
+
+    kind: ClassVar[str] = "read_file"
+    name: Name = "read-file"
+    description: str = "Reads a text file, whole or from one line to another."
+    parameters: dict[str, Any] = schema_of(_Lines)
+    most_bytes: Annotated[int, Field(ge=1)] = 10_000_000
+
+    def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
+        given = _Lines.model_validate(arguments)
+        with opened(self.root, given.path) as file:
+            size = os.fstat(file).st_size
+            if size > self.most_bytes:
+                raise ValueError(f"{given.path} has {size:,} bytes; {self.most_bytes:,} are the most")
+            with os.fdopen(os.dup(file), "rb") as reader:
+                data = reader.read(self.most_bytes)
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = "\0"
+        if "\0" in text:
+            raise ValueError(f"{given.path} is no text: a binary file of {size:,} bytes")
+        if given.first_line == 1 and given.last_line is None:
+            return text
+        lines = text.splitlines(keepends=True)
+        chosen = lines[given.first_line - 1 : given.last_line]
+        if not chosen:
+            raise ValueError(f"{given.path} has {len(lines):,} lines")
+        return "".join(chosen)
+
+
+class ListFiles(_UnderRoot):
+    """Lists the files under `root`, one a line with its size; links are named and not followed.
+
+    root: the folder.
+    """
+
+    kind: ClassVar[str] = "list_files"
+    name: Name = "list-files"
+    description: str = "Lists the files there are, each with its size."
+    parameters: dict[str, Any] = schema_of(_Pattern)
+
+    def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
+        pattern = _Pattern.model_validate(arguments).pattern
+        found = []
+        for path, about in files_under(self.root):
+            if fnmatch(path, pattern):
+                found.append(f"{path} ({_said_of(about)})")
+            if len(found) > MOST_LISTED:
+                return "\n".join([*found[:-1], f"… (more than {MOST_LISTED:,}; give a narrower pattern)"])
+        return "\n".join(found) or f"no file matches {pattern!r}"
+
+
+def files_under(root: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Each file under `root`, folder by folder in the order of their names."""
+    for folder, folders, names, place in os.fwalk(root):
+        folders.sort()
+        links = [name for name in folders if stat.S_ISLNK(os.lstat(name, dir_fd=place).st_mode)]
+        for name in sorted([*names, *links]):
+            path = Path(folder, name).relative_to(root).as_posix()
+            yield path, os.stat(name, dir_fd=place, follow_symlinks=False)
+
+
+def _said_of(about: os.stat_result) -> str:
+    if stat.S_ISREG(about.st_mode):
+        return f"{about.st_size:,} bytes"
+    return "a link" if stat.S_ISLNK(about.st_mode) else "no plain file"
+
+
+@contextmanager
+def opened(root: str, path: str) -> Iterator[int]:
+    """The plain file `path` under `root`, open to be read. Raises ValueError for any other, and for one
+    outside; FileNotFoundError."""
+    if "\0" in path or "\\" in path or PurePosixPath(path).is_absolute():
+        raise ValueError(f"{path[:80]!r} must be a path below the root, such as notes/today.md")
+    home = Path(root).resolve()
+    try:
+        real = (home / path).resolve()
+    except (OSError, RuntimeError):  # links in a circle
+        raise ValueError(f"{path[:80]} leads nowhere") from None
+    if not real.is_relative_to(home):
+        raise ValueError(f"{path[:80]} lies outside the files that may be read")
+    place = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        *folders, last = real.relative_to(home).parts or (".",)
+        for name in folders:
+            below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
+            os.close(place)
+            place = below
+        if not stat.S_ISREG(os.stat(last, dir_fd=place, follow_symlinks=False).st_mode):
+            raise ValueError(f"{path[:80]} is no plain file")
+        file = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place)
+    except OSError as error:
+        raise FileNotFoundError(f"{path[:80]}: {os.strerror(error.errno or 0)}") from None
+    finally:
+        os.close(place)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):  # it was changed for another meanwhile
+            raise ValueError(f"{path[:80]} is no plain file")
+        yield file
+    finally:
+        os.close(file)

@@ -1,0 +1,190 @@
+"""A tool: a typed Python function that a model can call.
+
+Rule: a tool is a part with settings like any other, so that a record says what there was. What it
+does to the world is declared: `pure` for one whose result depends on its arguments alone, which may
+be remembered; `effects` for what it reaches or changes, which a policy can forbid.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, TypeAlias, overload
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model
+from pydantic.errors import PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema
+
+from tot_lab.core.parts import Part, UserFunction
+from tot_lab.core.tools import ToolSpec, tool_name
+
+CONTEXT = "tool_context"
+"""A parameter of this name is handed the lab's `tool_context`, and no model sees it."""
+
+
+Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,63}$")]
+Effects: TypeAlias = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class Tool(Part):
+    """The base of all tools.
+
+    name: as a model calls it; `_` and capitals are made `-` and small. description: what it does and
+        when to use it. parameters: a JSON schema of its arguments, an object.
+    pure: whether the same arguments may be taken to give the same: the cache then remembers its results,
+        and a replay is served from there.
+    effects: names of what it reaches or changes; see `tl.EffectPolicy`.
+    timeout: seconds for one try. retries: further tries after one that raised or took too long; 0 for
+        what must not happen twice. backoff: seconds before the first of these, doubled for each after it.
+    most_characters: of a result, beyond which it is cut, and says so.
+    """
+
+    kind: ClassVar[str] = ""
+    name: Name
+    description: str = ""
+    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    pure: bool = False
+    effects: Effects = ()
+    timeout: Annotated[float, Field(gt=0)] = 15.0
+    retries: Annotated[int, Field(ge=0)] = 1
+    backoff: Annotated[float, Field(ge=0)] = 0.2
+    most_characters: Annotated[int, Field(ge=100)] = 20_000
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What strategies and models know of it."""
+        return ToolSpec(
+            name=self.name, description=self.description, parameters=self.parameters, effects=self.effects
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """All that can change a result, for the cache."""
+        settings = self.settings()
+        for name in ("description", "timeout", "retries", "backoff", "pure", "effects"):
+            del settings[name]
+        return settings
+
+    @abstractmethod
+    def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Any:
+        """The result, or an awaitable of it: a text, or anything that JSON can hold. Runs in a thread of
+        its own, an awaitable on the lab's event loop, which it must not hold up. What it raises is told to
+        the model; pydantic's ValidationError is for arguments that do not fit."""
+
+
+class Arguments(BaseModel):
+    """What a tool is called with. Read as pydantic reads JSON: `"5"` is a number where one is wanted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Schema(GenerateJsonSchema):
+    """Without titles, which tell a model nothing that the names do not."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def schema_of(arguments: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema that a model is shown."""
+    schema = arguments.model_json_schema(schema_generator=_Schema)
+    for name in ("title", "description"):  # the class is the tool's affair
+        schema.pop(name, None)
+    return schema
+
+
+class FunctionTool(Tool):
+    """A person's own function as a tool; `@tl.tool` makes one."""
+
+    kind = "function_tool"
+    function: UserFunction
+    _accepted: _Accepted | None = PrivateAttr(default=None)
+
+    def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Any:
+        if self._accepted is None:
+            self._accepted = _Accepted(self.function)
+        return self.function(**self._accepted.read(arguments, context))
+
+    def __getstate__(self) -> dict[Any, Any]:
+        """For a worker, which works out anew what the function takes."""
+        state = super().__getstate__()
+        return {**state, "__pydantic_private__": {"_accepted": None}}
+
+
+class _Accepted:
+    """What a function takes. Raises TypeError for what no model can give it."""
+
+    def __init__(self, function: UserFunction) -> None:
+        self.names: dict[str, str] = {}
+        self.takes_context = False
+        fields: dict[str, Any] = {}
+        for parameter in _signature(function).parameters.values():
+            if parameter.name == CONTEXT:
+                self.takes_context = True
+                continue
+            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                raise TypeError(f"{function.name}: a tool takes arguments by name, and {parameter} is none")
+            if parameter.annotation is parameter.empty:
+                raise TypeError(
+                    f"{function.name}: the parameter {parameter.name!r} has no type for a model to know"
+                )
+            field = f"argument_{len(fields)}"  # its own name may be one that pydantic keeps to itself
+            self.names[field] = parameter.name
+            fields[field] = (
+                parameter.annotation,
+                ... if parameter.default is parameter.empty else parameter.default,
+            )
+        config = ConfigDict(extra="forbid", alias_generator=self.names.__getitem__)
+        try:
+            self.model: type[BaseModel] = create_model("Arguments", __config__=config, **fields)
+            self.schema = schema_of(self.model)
+        except PydanticUserError as error:
+            raise TypeError(f"{function.name}: its arguments cannot be told to a model: {error}") from None
+
+    def read(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> dict[str, Any]:
+        """What to call the function with; defaults are its own affair."""
+        given = self.model.model_validate(arguments)
+        values = {self.names[field]: getattr(given, field) for field in given.model_fields_set}
+        return {**values, CONTEXT: context} if self.takes_context else values
+
+
+def _signature(function: UserFunction) -> inspect.Signature:
+    try:
+        return function.signature
+    except NameError as error:
+        raise TypeError(
+            f"{function.name}: {error}; the types of a tool must be known where its module is"
+        ) from None
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+@overload
+def tool(**settings: Any) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+def tool(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
+    """Make a typed function a tool: its signature gives the schema of the arguments, its docstring the
+    description. `@tl.tool` or `@tl.tool(pure=True, timeout=5.0)`; for the settings see `tl.Tool`. It may be
+    `async`. A parameter `tool_context` is handed the lab's own data, and no model sees it.
+
+    Raises TypeError for a parameter without a type, or one that JSON cannot hold."""
+    if function is None:
+        return lambda function: _tool_of(function, settings)
+    return _tool_of(function, settings)
+
+
+def _tool_of(function: Callable[..., Any], settings: dict[str, Any]) -> FunctionTool:
+    given = UserFunction.of(function)
+    accepted = _Accepted(given)
+    made = FunctionTool(
+        **{
+            "name": tool_name(given.name.rpartition(".")[2]),
+            "description": inspect.getdoc(function) or "",
+            "parameters": accepted.schema,
+            "function": given,
+            **settings,
+        }
+    )
+    made._accepted = accepted
+    return made

@@ -1,0 +1,227 @@
+"""The tools of a lab, and how one is carried out.
+
+Rule: whatever a tool does, its call is answered. It is tried in a thread of its own, for so long and so
+often as it says; what it raises, hangs at or returns too much of becomes a reply that a model can
+read, without secrets. Only one whose effects would have to come again stops a replay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from pydantic import BaseModel, ValidationError
+
+from tot_lab.core.calls import Call, Halt, Reply, Wire, readable
+from tot_lab.core.parts import UserFunction, needs_functions
+from tot_lab.core.policy import EffectPolicy
+from tot_lab.scrubbing import scrubbed, secrets_in
+from tot_lab.tools.tool import Tool, tool
+
+MOST_OF_AN_ERROR = 2_000
+"""Characters of an error that a model is told."""
+
+
+class NotReplayed(Halt):
+    """In `replay` mode a strategy called a tool that does more than compute, and has no known result."""
+
+
+class Toolbox:
+    """The tools that a lab has. tools: `Tool`s, or functions to be made some. policy: which effects they
+    may have, None = those that they have. context: what the tools are handed besides their arguments.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[Tool | Callable[..., Any]] = (),
+        policy: EffectPolicy | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.tools: dict[str, Tool] = {}
+        self.policy = policy
+        self.context = dict(context or {})
+        for given in tools:
+            made = given if isinstance(given, Tool) else tool(given)
+            if made.name in self.tools:
+                raise ValueError(f"tools: two are named {made.name!r}")
+            if missing := needs_functions(made):
+                raise LookupError(
+                    f"the tool {made.name!r} came from a file, which holds no functions: give the lab the "
+                    f"tool itself, with {', '.join(missing)}"
+                )
+            _expect_told_apart(made)
+            self.tools[made.name] = made
+
+    def named(self, name: str) -> Tool:
+        """The tool of that name. Raises LookupError."""
+        if name not in self.tools:
+            raise LookupError(
+                f"there is no tool {name!r}; there are {', '.join(sorted(self.tools)) or 'none'}"
+            )
+        return self.tools[name]
+
+    @property
+    def policy_settings(self) -> dict[str, Any]:
+        """How a header tells of the policy."""
+        return {} if self.policy is None else self.policy.model_dump(mode="json")
+
+    def refusal(self, tool: Tool) -> str | None:
+        """Why the policy lets `tool` not be called, None when it may be."""
+        return None if self.policy is None else self.policy.refusal(tool.spec)
+
+    def carrying(self, tool: Tool, *, replaying: bool = False, keys: Sequence[str] = ()) -> Carrying:
+        """The end of the stack for `tool`. keys: what nobody may see in its results, besides what the
+        environment and the context hold."""
+        return Carrying(tool, self.refusal(tool), self.context, replaying, [*keys, *secrets_in(self.context)])
+
+
+def _expect_told_apart(tool: Tool) -> None:
+    """A ValueError for a pure tool whose results could be taken for another's."""
+    for name in type(tool).model_fields:
+        function = getattr(tool, name)
+        if tool.pure and isinstance(function, UserFunction) and not function.told_by_source:
+            raise ValueError(
+                f"the tool {tool.name!r} cannot be pure: what {function.name!r} gives may depend on more "
+                f"than its source, and the cache could not tell. Define it by `def` outside any function, or "
+                f"say pure=False"
+            )
+
+
+class Carrying:
+    """The end of the stack: one tool, carried out."""
+
+    def __init__(
+        self,
+        tool: Tool,
+        refusal: str | None,
+        context: Mapping[str, Any],
+        replaying: bool,
+        keys: Sequence[str],
+    ) -> None:
+        self.tool = tool
+        self.refusal = refusal
+        self.context = context
+        self.replaying = replaying
+        self.keys = keys
+
+    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+        """The result of each of `calls`."""
+        return [await self.reply(call, wire) for call in calls]
+
+    async def reply(self, call: Call, wire: Wire) -> Reply:
+        """What the tool gives for `call`. Raises `NotReplayed`."""
+        if self.refusal is not None:
+            return self._failed(self.refusal)
+        if self.replaying and (self.tool.effects or not self.tool.pure):
+            why = f"has effects ({', '.join(self.tool.effects)})" if self.tool.effects else "is not pure"
+            raise NotReplayed(
+                f"the tool {self.tool.name!r} {why}, so mode='replay' does not carry it out; "
+                f"run.replay() answers from the run's own record"
+            )
+        try:
+            arguments = msgspec.json.decode(call.prompt or "{}")
+        except (msgspec.DecodeError, RecursionError) as error:
+            return self._failed(f"the arguments are no JSON: {error}")
+        if not isinstance(arguments, dict):
+            return self._failed(f"the arguments must be a JSON object, not {call.prompt[:80]}")
+        return await self._tried(arguments, wire)
+
+    async def _tried(self, arguments: dict[str, Any], wire: Wire) -> Reply:
+        tool, wait = self.tool, self.tool.backoff
+        for tries in range(1, tool.retries + 2):
+            wire.note("call.sent", tries=tries, n=1)
+            limit = asyncio.timeout(tool.timeout)
+            try:
+                async with limit:
+                    return Reply(await self._carried_out(arguments), tool=tool.name)
+            except ValidationError as error:
+                return self._failed(_named(error))
+            except Exception as error:
+                said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+                if limit.expired():
+                    said = f"no result within {tool.timeout:g} s"
+            if tries <= tool.retries:
+                wire.note("call.retried", error=self._cut(said, MOST_OF_AN_ERROR), wait=wait)
+                await asyncio.sleep(wait)
+                wait *= 2
+        return self._failed(said)
+
+    async def _carried_out(self, arguments: dict[str, Any]) -> str:
+        """What it gives, from a thread of its own: one that hangs holds nobody else up. Python cannot end
+        a thread, so it hangs on behind until the process ends."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Any] = loop.create_future()
+
+        def arrive(result: Any, error: Exception | None) -> None:
+            if done.done():  # nobody waits any more
+                _closed(result)
+            elif error is None:
+                done.set_result(result)
+            else:
+                done.set_exception(error)
+
+        def work() -> None:
+            result, error = None, None
+            try:
+                result = self.tool.carry_out(arguments, self.context)
+                if not inspect.isawaitable(result):
+                    result = self._told(result)
+            except BaseException as raised:  # SystemExit too ends the tool alone
+                error = _as_exception(raised)
+            try:
+                loop.call_soon_threadsafe(arrive, result, error)
+            except RuntimeError:  # the loop was closed meanwhile
+                _closed(result)
+
+        threading.Thread(target=work, name=f"tool {self.tool.name}", daemon=True).start()
+        result = await done
+        if isinstance(result, str):
+            return result
+        try:
+            return self._told(await result)
+        except (SystemExit, StopIteration) as raised:  # the loop itself would end with it
+            raise _as_exception(raised) from None
+
+    def _told(self, result: Any) -> str:
+        try:
+            text = (
+                result if isinstance(result, str) else msgspec.json.encode(result, enc_hook=_plain).decode()
+            )
+        except (TypeError, ValueError, RecursionError):
+            text = str(result)  # carried out once is carried out: it is not tried again for its form
+        return self._cut(text, self.tool.most_characters)
+
+    def _failed(self, why: str) -> Reply:
+        return Reply(error=self._cut(why, MOST_OF_AN_ERROR), tool=self.tool.name)
+
+    def _cut(self, text: str, most: int) -> str:
+        more = len(text) - most
+        text = scrubbed(readable(text[: 2 * most]), *self.keys)[:most]
+        return f"{text}\n… ({more:,} more characters were cut)" if more > 0 else text
+
+
+def _plain(value: Any) -> Any:
+    """What is no JSON, as its own text."""
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
+
+
+def _as_exception(raised: BaseException) -> Exception:
+    """What a future can hold."""
+    plain = isinstance(raised, Exception) and not isinstance(raised, StopIteration)
+    return raised if plain else RuntimeError(repr(raised))  # type: ignore[return-value]
+
+
+def _closed(result: Any) -> None:
+    """A coroutine that nobody will wait for must not be left begun."""
+    if inspect.iscoroutine(result):
+        result.close()
+
+
+def _named(error: ValidationError) -> str:
+    """What is wrong with the arguments, each by its name."""
+    wrong = (f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {e['msg']}" for e in error.errors())
+    return f"the arguments do not fit: {'; '.join(wrong)}"

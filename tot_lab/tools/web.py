@@ -1,0 +1,251 @@
+"""The web: pages fetched, and searched for by the user's own provider.
+
+Rule: what is checked is the address that is connected to, at each redirect anew. A name is looked up
+once, here, and the connection goes to what was found: so no name can mean a public address when it is
+checked and a private one when it is used. No proxy of the environment stands between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeAlias
+
+from pydantic import Field, TypeAdapter, field_validator
+
+from tot_lab.core.parts import UserFunction
+from tot_lab.tools.tool import Arguments, Effects, Name, Tool, schema_of
+
+if TYPE_CHECKING:
+    import httpcore
+    import httpx
+
+_NAT64 = ip_network("64:ff9b::/96")
+_TEXT = ("text/", "application/json", "application/xml", "application/xhtml", "application/javascript")
+_UNREAD = ("script", "style", "noscript", "template", "svg", "iframe")
+
+
+class _Page(Arguments):
+    url: Annotated[str, Field(description="begins with http:// or https://")]
+
+
+class _Query(Arguments):
+    query: Annotated[str, Field(min_length=1, description="what to search for")]
+
+
+class WebFetch(Tool):
+    """Fetches a page and gives its text; HTML as Markdown, with its links. Needs `tot-lab[web]`.
+
+    pure: the first answer is kept like a model's, so that a rerun is offline and sees the same page.
+    allow_private: whether addresses that are not public (this machine, its network, …) may be reached: True,
+        or which networks (`10.1.0.0/16`). most_bytes: of a page; what goes on is cut, and says so.
+        most_redirects: followed at most.
+    """
+
+    kind: ClassVar[str] = "web_fetch"
+    name: Name = "web-fetch"
+    description: str = "Fetches a web page and returns its text."
+    parameters: dict[str, Any] = schema_of(_Page)
+    pure: bool = True
+    effects: Effects = ("network",)
+    allow_private: bool | Annotated[tuple[str, ...], Field(strict=False)] = False
+    most_bytes: Annotated[int, Field(ge=1)] = 2_000_000
+    most_redirects: Annotated[int, Field(ge=0)] = 5
+
+    @field_validator("allow_private")
+    @classmethod
+    def _are_networks(cls, allowed: bool | tuple[str, ...]) -> bool | tuple[str, ...]:
+        for network in () if isinstance(allowed, bool) else allowed:
+            ip_network(network)
+        return allowed
+
+    def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Awaitable[str]:
+        return self._fetch(_Page.model_validate(arguments).url)
+
+    async def _fetch(self, url: str) -> str:
+        client = _client(self.may_reach, self.timeout, self.most_redirects)
+        async with client, client.stream("GET", url) as response:
+            if response.status_code >= 400:
+                raise RuntimeError(f"{response.url} answered with HTTP {response.status_code}")
+            kind = response.headers.get("content-type", "text/plain").lower()
+            if not kind.startswith(_TEXT):
+                raise RuntimeError(f"{response.url} is no text: {kind[:60]}")
+            data = bytearray()
+            async for chunk in response.aiter_bytes():
+                data += chunk
+                if len(data) > self.most_bytes:
+                    break
+            text = data[: self.most_bytes].decode(response.encoding or "utf-8", "replace")
+            if "html" in kind:
+                text = await asyncio.to_thread(readable, text)
+            moved = "" if str(response.url) == url else f"(from {response.url})\n"
+            cut = f"\n… (cut at {self.most_bytes:,} bytes)" if len(data) > self.most_bytes else ""
+            return f"{moved}{text}{cut}"
+
+    def may_reach(self, address: str) -> bool:
+        """Whether a connection to that address may be made."""
+        if self.allow_private is True:
+            return True
+        ip = ip_address(address.partition("%")[0])
+        networks = map(ip_network, self.allow_private or ())
+        return is_public(ip) or any(ip in network for network in networks)
+
+
+def is_public(ip: IPv4Address | IPv6Address) -> bool:
+    """Whether `ip` is one of the internet's, and not private, of this machine, of the link, for many at
+    once or reserved; nor leads to such a one inside an IPv6 address."""
+    if isinstance(ip, IPv6Address):
+        translated = IPv4Address(int(ip) & 0xFFFF_FFFF) if ip in _NAT64 else ip.ipv4_mapped
+        if translated is not None:
+            return is_public(translated)
+        tunnelled = [ip.sixtofour, *(ip.teredo or ())]
+        if ip.is_site_local or not all(is_public(inside) for inside in tunnelled if inside is not None):
+            return False
+    return ip.is_global and not ip.is_multicast and not ip.is_reserved
+
+
+def readable(html: str) -> str:
+    """The text of a page as Markdown."""
+    try:
+        from bs4 import BeautifulSoup  # noqa: PLC0415
+        from markdownify import MarkdownConverter  # noqa: PLC0415
+    except ImportError:
+        raise _needs_extra() from None
+    page = BeautifulSoup(html, "html.parser")
+    for element in page(_UNREAD):
+        element.decompose()
+    try:
+        text: str = MarkdownConverter(heading_style="atx").convert_soup(page)
+    except RecursionError:  # nested as no person writes
+        text = page.get_text("\n")
+    lines = (line.rstrip() for line in text.splitlines())
+    kept, blank = list[str](), True
+    for line in lines:
+        if line or not blank:
+            kept.append(line)
+        blank = not line
+    return "\n".join(kept).strip()
+
+
+def _needs_extra() -> ImportError:
+    return ImportError("fetching pages needs: pip install 'tot-lab[web]'")
+
+
+def _client(may_reach: Callable[[str], bool], timeout: float, redirects: int) -> httpx.AsyncClient:
+    """A client whose every connection is checked."""
+    try:
+        import httpcore  # noqa: PLC0415
+        import httpx  # noqa: PLC0415
+    except ImportError:
+        raise _needs_extra() from None
+
+    class Checked(httpcore.AsyncNetworkBackend):
+        def __init__(self) -> None:
+            self.inner = httpcore.AnyIOBackend()
+
+        async def connect_tcp(
+            self, host: str, port: int, *given: Any, **more: Any
+        ) -> httpcore.AsyncNetworkStream:
+            loop = asyncio.get_running_loop()
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
+            allowed = [address for address in addresses if may_reach(address)]
+            if not allowed:
+                raise PermissionError(f"{host} ({', '.join(addresses)}) is no public address")
+            for address in allowed[:-1]:
+                try:
+                    return await self.inner.connect_tcp(address, port, *given, **more)
+                except httpcore.ConnectError:
+                    continue
+            return await self.inner.connect_tcp(allowed[-1], port, *given, **more)
+
+        async def connect_unix_socket(self, *given: Any, **more: Any) -> httpcore.AsyncNetworkStream:
+            raise PermissionError("no sockets of this machine")
+
+        async def sleep(self, seconds: float) -> None:
+            await asyncio.sleep(seconds)
+
+    class Body(httpx.AsyncByteStream):
+        def __init__(self, response: httpcore.Response) -> None:
+            self.response = response
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async for part in self.response.aiter_stream():
+                yield part
+
+        async def aclose(self) -> None:
+            await self.response.aclose()
+
+    class Transport(httpx.AsyncBaseTransport):
+        def __init__(self) -> None:
+            self.pool = httpcore.AsyncConnectionPool(network_backend=Checked())
+
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            url = request.url
+            if url.scheme not in ("http", "https"):
+                raise ValueError(f"only http and https are fetched, not {str(url)[:80]}")
+            response = await self.pool.handle_async_request(
+                httpcore.Request(
+                    request.method,
+                    httpcore.URL(
+                        scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
+                    ),
+                    headers=request.headers.raw,
+                    extensions=request.extensions,
+                )
+            )
+            return httpx.Response(response.status, headers=response.headers, stream=Body(response))
+
+        async def aclose(self) -> None:
+            await self.pool.aclose()
+
+    return httpx.AsyncClient(
+        transport=Transport(),
+        timeout=timeout,
+        follow_redirects=True,
+        max_redirects=redirects,
+        trust_env=False,
+        headers={"user-agent": "tot_lab", "accept": "text/html, text/*;q=0.9, application/json;q=0.9"},
+    )
+
+
+class Found(NamedTuple):
+    """One thing that a search brought: its title, where it is, and what it says."""
+
+    title: str
+    url: str
+    text: str
+
+
+SearchProvider: TypeAlias = Callable[[str, int], Awaitable[Iterable[Found | tuple[str, str, str]]]]
+"""An async function of a query and how many results are wanted."""
+
+_FOUND = TypeAdapter(list[Found])
+
+
+class WebSearch(Tool):
+    """Searches by your own provider; tot_lab knows none.
+
+    provider: `async def search(query: str, count: int)`, which gives (title, url, text) of each result, or
+        a dict of these. pure: the first answer is kept like a model's, so that a rerun is offline. count:
+        results that are asked for.
+    """
+
+    kind: ClassVar[str] = "web_search"
+    name: Name = "web-search"
+    description: str = "Searches the web and returns titles, addresses and excerpts."
+    parameters: dict[str, Any] = schema_of(_Query)
+    pure: bool = True
+    effects: Effects = ("network",)
+    provider: UserFunction
+    count: Annotated[int, Field(ge=1)] = 5
+
+    def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Awaitable[str]:
+        return self._search(_Query.model_validate(arguments).query)
+
+    async def _search(self, query: str) -> str:
+        found = _FOUND.validate_python(list(await self.provider(query, self.count)))[: self.count]
+        told = [f"{n}. {one.title}\n{one.url}\n{one.text}" for n, one in enumerate(found, 1)]
+        return "\n\n".join(told) or "nothing was found"
