@@ -564,6 +564,7 @@ def test_cancelling_before_the_first_step_does_no_harm():
 SCRIPT = """
 import asyncio, sys
 from support import *
+import tot_lab as tl
 lab = tl.Lab(Scripted(latency=lambda call: 0.02), runs=sys.argv[1])
 strategy = tl.TreeOfThoughts(branch_factor=5, max_depth=200, parallel=False, solved_threshold=None)
 print("begun", flush=True)

@@ -64,6 +64,7 @@ def answered(path):
 CHILD = """
 import asyncio, sys
 from support import *
+import tot_lab as tl
 from test_journal import SEARCH
 lab = tl.Lab(Scripted(latency=lambda call: float(sys.argv[2])), runs=sys.argv[1])
 asyncio.run(lab.run(SEARCH, TASK))
@@ -238,7 +239,7 @@ def test_two_processes_cannot_write_one_run(tmp_path, whole):
     path = tmp_path / "cut.jsonl"
     path.write_bytes(b"".join(lines_of(whole.path)[:30]))
     code = (
-        "import asyncio, sys; from support import *\n"
+        "import asyncio, sys; import tot_lab as tl; from support import *\n"
         "def slow(call): return print('asked', flush=True) or 60\n"
         "asyncio.run(tl.Lab(Scripted(latency=slow)).resume(sys.argv[1]))"
     )
@@ -585,7 +586,7 @@ def test_nothing_is_imported_or_executed_on_load(tmp_path):
     evil = "open('imported', 'w').close()\ndef judge(*a): open('executed', 'w').close(); return 0.5\n"
     (tmp_path / "evil_journal.py").write_text(evil)
     make = (
-        "import asyncio; from support import *; from evil_journal import judge\n"
+        "import asyncio; import tot_lab as tl; from support import *; from evil_journal import judge\n"
         "import os; os.remove('imported')\n"
         "task = tl.general('q', answer='a', grade=judge)\n"
         "strategy = tl.TreeOfThoughts(evaluate=judge, branch_factor=2, max_depth=1)\n"
@@ -593,7 +594,7 @@ def test_nothing_is_imported_or_executed_on_load(tmp_path):
         "os.remove('executed')"
     )
     read = (
-        "import asyncio, sys; from support import *\n"
+        "import asyncio, sys; import tot_lab as tl; from support import *\n"
         "run = tl.load('run.jsonl')\n"
         "run.tree, run.grade, run.correct, run.reachable, run.strategy, run.task\n"
         "repr(run); run.usage, run.candidates, run.solution_path, run.diagnostics\n"

@@ -17,7 +17,8 @@ from tot_lab.explorer.forms import EXPORTED, SHOWN, Form, Mistake, meanings
 from tot_lab.explorer.panel import panel
 from tot_lab.strategies import STRATEGIES, TRAVERSALS
 
-DEFAULTS = {tl.BestOf: tl.BestOf(strategy=tl.ChainOfThought())}
+WRAPPERS = (tl.BestOf, tl.WithThinking, tl.WithSynthesis)
+DEFAULTS = {kind: kind(strategy=tl.ChainOfThought()) for kind in WRAPPERS}
 
 
 def seen(widget):

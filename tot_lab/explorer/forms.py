@@ -26,7 +26,7 @@ SHOWN = 9
 EXPORTED: tuple[type[Part], ...] = (*STRATEGIES, *TRAVERSALS)
 
 LABEL = {"description_width": "12.5em"}
-WIDTH = "22.5em"
+WIDTH = "23.5em"
 _SHORTER = (
     ("Value error, ", ""),
     ("Input should be a valid", "must be a"),
