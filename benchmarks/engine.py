@@ -12,7 +12,9 @@ on disk. Printed, beside the target of each:
 3. Speed against the same search with a barrier between the proposals and the evaluations of a
    level, when a call takes 20 ms on average (exponential), the same times in both. A Monte-Carlo
    figure of what could be gained at best stands beside it.
-4. With --peers: the same work in jeevesagent, treequest and langgraph, each in a venv of its own
+4. CPU per call of each strategy, tools and the scripted model of `tot_lab.testing` included: a record in
+   memory, `ChainOfThought` inside what wraps another. What the others need above its 1 call is theirs.
+5. With --peers: the same work in jeevesagent, treequest and langgraph, each in a venv of its own
    that is made for the purpose and deleted again (--keep: left where it is). A round of ours and
    one of the peer's take turns, each in a fresh process; the ratio of a pair is what counts,
    since this or that machine is often half as fast a minute later.
@@ -40,6 +42,9 @@ from typing import Any
 import numpy as np
 
 import tot_lab as tl
+from tot_lab.strategies import STRATEGIES
+from tot_lab.testing import TASK as ASKED
+from tot_lab.testing import Scripted, legs
 
 SEARCH = tl.TreeOfThoughts(branch_factor=5, beam_width=5, max_depth=4)
 TASK = tl.general("What is six times seven?")
@@ -100,6 +105,28 @@ async def searched(model: tl.Model, folder: str) -> float:
     seconds = time.perf_counter() - began
     assert (len(run.tree) - 1, run.usage.calls) == (NODES, CALLS), (len(run.tree), run.usage)
     return seconds
+
+
+def strategies() -> list[tl.Strategy]:
+    """One of each kind, cheap inside."""
+    inner = tl.ChainOfThought()
+    wrappers = {tl.BestOf, tl.WithThinking, tl.WithSynthesis}
+    return [kind(strategy=inner) if kind in wrappers else kind() for kind in STRATEGIES]
+
+
+async def each_strategy(runs: int = 60) -> None:
+    """µs of CPU that a call takes in each strategy."""
+    for strategy in strategies():
+        lab = tl.Lab(Scripted(), runs=None, tools=[legs])
+        await lab.run(strategy, ASKED)
+        began, calls, tools = time.process_time(), 0, 0
+        for repeat in range(runs):
+            run = await lab.run(strategy, ASKED, repeat=repeat)
+            calls += run.usage.calls
+            tools += sum(isinstance(e, tl.Reply) and e.tool is not None for e in run.events)
+        spent = (time.process_time() - began) / calls * 1e6
+        note = f"{calls / runs:.1f} calls and {tools / runs:.1f} of tools a run"
+        line(f"CPU µs per call, {strategy.kind}", spent, "", note)
 
 
 async def one_round(runs: int = 100, *, on_disk: bool = True) -> dict[str, Any]:
@@ -228,6 +255,7 @@ def main() -> None:
     in_memory = [asyncio.run(one_round(on_disk=False))["us_per_node"] for _ in range(options.rounds)]
     line("CPU µs per node, record in memory", statistics.median(in_memory), "", spread(in_memory))
     asyncio.run(waiting(options.rounds))
+    asyncio.run(each_strategy())
     if options.peers:
         against_peers(options.rounds, options.keep)
 
