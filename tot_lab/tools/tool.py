@@ -33,7 +33,8 @@ class Tool(Part):
     name: as a model calls it; `_` and capitals are made `-` and small. description: what it does and
         when to use it. parameters: a JSON schema of its arguments, an object.
     pure: whether the same arguments may be taken to give the same: the cache then remembers its results,
-        and a replay is served from there.
+        and a replay is served from there. A function is known by its source: what it reads besides, such
+        as a table of its module, must not change.
     effects: names of what it reaches or changes; see `tl.EffectPolicy`.
     timeout: seconds for one try. retries: further tries after one that raised or took too long; 0 for
         what must not happen twice. backoff: seconds before the first of these, doubled for each after it.
