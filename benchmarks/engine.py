@@ -111,7 +111,8 @@ def strategies() -> list[tl.Strategy]:
     """One of each kind, cheap inside."""
     inner = tl.ChainOfThought()
     wrappers = {tl.BestOf, tl.WithThinking, tl.WithSynthesis}
-    return [kind(strategy=inner) if kind in wrappers else kind() for kind in STRATEGIES]
+    kinds: list[Any] = list(STRATEGIES)
+    return [kind(strategy=inner) if kind in wrappers else kind() for kind in kinds]
 
 
 async def each_strategy(runs: int = 60) -> None:

@@ -416,6 +416,8 @@ def test_a_session_answers_busy_to_a_second_query_and_loses_nothing_of_the_first
 
 def test_a_session_is_free_again_after_a_cancel_and_a_bug():
     class Broken(tl.Strategy):
+        kind = "tests/broken_query"
+
         def think(self, task, at="0"):
             yield tl.Thought(at, None, "x")
             raise KeyError("bug")

@@ -20,6 +20,8 @@ ROOT = Path(__file__).parent.parent
 class Twice(tl.Prompting):
     """Ask twice and keep the longer answer: the recipe of CONTRIBUTING."""
 
+    kind = "tests/twice"
+
     def think(self, task, at="0"):
         yield Thought(at, parent_of(at), task.question)
         prompt = self.prompt(task)

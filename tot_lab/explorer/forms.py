@@ -26,7 +26,7 @@ SHOWN = 9
 EXPORTED: tuple[type[Part], ...] = (*STRATEGIES, *TRAVERSALS)
 
 LABEL = {"description_width": "12.5em"}
-WIDTH = "23.5em"
+WIDTH = "22.5em"
 _SHORTER = (
     ("Value error, ", ""),
     ("Input should be a valid", "must be a"),
@@ -188,6 +188,7 @@ class Control:
         }
         if get_origin(kind) is Literal:
             options = list(get_args(kind))
+            named["layout"] = _wide_enough(options)
             return ipywidgets.Dropdown(
                 options=options, value=start if start in options else options[0], **named
             )
@@ -225,6 +226,12 @@ class Control:
             self.widget.disabled = self.none.value
 
 
+def _wide_enough(options: Sequence[str]) -> dict[str, str]:
+    """For the label and the arrow, and a letter's usual width."""
+    needed = 15.5 + 0.57 * max(map(len, options))
+    return {"width": f"{needed:.1f}em", "min_width": WIDTH}
+
+
 class Choice(Control):
     """One of several kinds of part, and the form of the one that is chosen, which stands `below`."""
 
@@ -245,14 +252,13 @@ class Choice(Control):
         self.kinds = {kind.__name__: kind for kind in kinds}
         self.forms: dict[str, Form] = {}
         names = [*(["none"] if self.takes.optional else []), *self.kinds]
-        needed = 15.5 + 0.57 * max(map(len, names))  # the label and the arrow, and a letter's usual width
         return ipywidgets.Dropdown(
             options=names,
             value="none" if start is None else type(start).__name__,
             description=self.name,
             tooltip=self.meaning,
             style=LABEL,
-            layout={"width": f"{needed:.1f}em", "min_width": WIDTH},
+            layout=_wide_enough(names),
         )
 
     @property
