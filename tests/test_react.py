@@ -254,7 +254,7 @@ def test_a_long_result_is_cut_for_the_model_and_whole_in_the_record():
 
 
 json_texts = st.one_of(
-    st.text(max_size=40), st.just("{}"), st.just('{"answer": "\\ud800"}'), st.just("[" * 200)
+    st.text(max_size=40), st.just("{}"), st.just('{"answer": "\\ud800"}'), st.just("[" * 9000)
 )
 wishes = st.builds(
     ToolCall,

@@ -73,7 +73,7 @@ class JournalError(ValueError):
     """A journal that cannot be read, or written: the message names the file and the line."""
 
 
-class Busy(JournalError):
+class HeldByAnother(JournalError):
     """A journal that another process is writing."""
 
 

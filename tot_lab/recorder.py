@@ -31,7 +31,7 @@ from tot_lab.core.records import (
     is_stop_word,
 )
 from tot_lab.core.task import Task
-from tot_lab.journal import Busy, Header, encoder, line_decoder
+from tot_lab.journal import Header, HeldByAnother, encoder, line_decoder
 
 try:
     import fcntl
@@ -44,12 +44,12 @@ class Divergence(Halt):
 
 
 def take_away(path: Path) -> None:
-    """Remove a journal that was left without a whole header: it holds nothing. Raises `Busy`, and
+    """Remove a journal that was left without a whole header: it holds nothing. Raises `HeldByAnother`, and
     FileNotFoundError when somebody else was first."""
     file = os.open(path, os.O_RDWR)
     try:
         if not _locked(file, path):
-            raise Busy(f"{path}: another process is writing this run")
+            raise HeldByAnother(f"{path}: another process is writing this run")
         path.unlink()
     finally:
         os.close(file)
@@ -121,7 +121,7 @@ class Recorder:
         recorder._open(0)
         if path.stat().st_size != read:
             recorder.close()
-            raise Busy(f"{path}: another process has just written this run; try again")
+            raise HeldByAnother(f"{path}: another process has just written this run; try again")
         recorder._size = size
         recorder._resumed = True
         recorder._start -= lines[-1].t if lines else 0.0
@@ -233,7 +233,7 @@ class Recorder:
         if not _locked(self._file, self.path):
             os.close(self._file)
             self._file = None
-            raise Busy(f"{self.path}: another process is writing this run")
+            raise HeldByAnother(f"{self.path}: another process is writing this run")
 
     def _append(self, data: bytes) -> None:
         """A write that fails (a full disk) costs the file, never the run: what is written stays

@@ -42,6 +42,7 @@ _ALONE = re.compile(r"[\s*_`(\[]*(\d{1,6})[\s*_`)\].]*")
 _SCORED_LINE = re.compile(r"[ \t]*\(?#?(\d{1,6})[.):][ \t]*(.*)")
 _FENCE = re.compile(r"```[ \t]*+(?:json)?+[ \t]*+\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]+")
+_STRING_OR_BRACKET = re.compile(r'"(?>(?:[^"\\]|\\.)*)"?|[][{}]', re.DOTALL)
 _DEEPEST = 100  # levels of JSON; what can be read must not depend on how deep the program itself is
 _THINKING = re.compile(r"\s*+<(think|thinking)>(.*?)(?:</\1>(.*)|\Z)", re.DOTALL)
 
@@ -244,8 +245,9 @@ def find_json(text: str) -> Iterator[FoundJSON]:
     work = Work(text)
     for place in unread:
         written = place.text.lstrip()
-        value = repaired(written, work) if written[:1] in ("{", "[") else None
-        if value is not None and not _too_deep(value):
+        open_to_repair = written[:1] in ("{", "[") and not _too_deep(written)
+        value = repaired(written, work) if open_to_repair else None
+        if value is not None and not _too_deep(json.dumps(value)):
             yield FoundJSON(value, place.start, place.end, True)
     yield from _parsed(place for place in bracketed if place.end > broken and alone(place))
 
@@ -260,25 +262,34 @@ def _parsed(places: Iterable[_Place]) -> Iterator[FoundJSON]:
     """What stands in those of `places` that hold JSON."""
     for start, end, text in places:
         try:
-            value = json.loads(text, parse_constant=_refuse)
-        except (ValueError, RecursionError):
+            value = json_of(text)
+        except ValueError:
             continue
-        if not _too_deep(value):
-            yield FoundJSON(value, start, end, False)
+        yield FoundJSON(value, start, end, False)
+
+
+def json_of(text: str) -> Any:
+    """What a JSON text says. Raises ValueError for any other text, and for one nested more than 100 deep:
+    that is seen beforehand, so that no reply can bring a parser to the end of the stack."""
+    if _too_deep(text):
+        raise ValueError(f"nested more than {_DEEPEST} deep")
+    return json.loads(text, parse_constant=_refuse)
 
 
 def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-def _too_deep(value: Any) -> bool:
-    level = [[value]]
-    for _ in range(_DEEPEST + 1):
-        inside = [item for items in level for item in items if isinstance(item, dict | list)]
-        level = [list(item.values()) if isinstance(item, dict) else item for item in inside]
-        if not level:
-            return False
-    return True
+def _too_deep(text: str) -> bool:
+    depth = 0
+    for match in _STRING_OR_BRACKET.finditer(text):
+        if match[0] in ("[", "{"):
+            depth += 1
+            if depth > _DEEPEST:
+                return True
+        elif match[0] in ("]", "}"):
+            depth -= 1
+    return False
 
 
 def _places(text: str) -> Iterator[_Place]:

@@ -107,23 +107,7 @@ def editing(
     """Think as `thinking` does, with every call that it makes, in its branches too, put through
     `edit` first; `of` names steps of another kind. One that `edit` makes None is passed over: it goes
     no further, and the strategy goes on. This is how strategies wrap strategies."""
-    value: Any = None
-    with closing(thinking):
-        while True:
-            try:
-                step = thinking.send(value)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            value = step
-            if isinstance(step, of):
-                step = edit(step)
-            elif isinstance(step, Every):
-                step = step._replace(branches=[editing(edit, branch, of) for branch in step.branches])
-            elif isinstance(step, Within):
-                step = step._replace(thinking=editing(edit, step.thinking, of))
-            if step is not None:
-                value = yield step
+    return (yield from along(_Editor(edit, of), thinking, 1))
 
 
 class Companion(Protocol):
@@ -137,6 +121,21 @@ class Companion(Protocol):
 
     def joined(self, branches: Sequence[Self]) -> None:
         """Take in what those of all branches saw, in the order of the branches."""
+
+
+class _Editor(NamedTuple):
+    edit: Callable[[Any], Any]
+    of: type[Any] | tuple[type[Any], ...]
+
+    def carry_out(self, step: Call | Event) -> Thinking[Any]:
+        edited = self.edit(step) if isinstance(step, self.of) else step
+        return step if edited is None else (yield edited)
+
+    def parted(self) -> _Editor:
+        return self
+
+    def joined(self, branches: Sequence[_Editor]) -> None:
+        """Nothing: it remembers nothing."""
 
 
 def along(companion: Companion, thinking: Thinking[T], calls: int) -> Thinking[T]:

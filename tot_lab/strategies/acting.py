@@ -19,6 +19,7 @@ from pydantic import Field
 
 from tot_lab.core.calls import Call, Message, Reply, ToolCall, halts
 from tot_lab.core.policy import EffectPolicy
+from tot_lab.core.reading import json_of
 from tot_lab.core.records import Decided, Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
@@ -340,17 +341,14 @@ def shortened(text: str, most: int) -> str:
 def same_call(call: ToolCall) -> tuple[str, str]:
     """What two calls share that ask for the same."""
     arguments = arguments_of(call)
-    try:
-        return call.name, call.arguments if arguments is None else json.dumps(arguments, sort_keys=True)
-    except RecursionError:
-        return call.name, call.arguments
+    return call.name, call.arguments if arguments is None else json.dumps(arguments, sort_keys=True)
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any] | None:
     """What a call is to be made with; None when it is no JSON object."""
     try:
-        value = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
+        value = json_of(call.arguments or "{}")
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 

@@ -14,7 +14,6 @@ Steps of a wave share nothing: what came of them is put into the plan after the 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -24,6 +23,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, field_validator
 
 from tot_lab.core.calls import halts
 from tot_lab.core.parts import Part
+from tot_lab.core.reading import json_of
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
@@ -482,8 +482,8 @@ def _as_said(text: str) -> dict[str, Any]:
     """The content of a step that a person gave another text: a call, or else an instruction."""
     match = _CALL.search(text)
     try:
-        arguments = json.loads(match[2]) if match else None
-    except (ValueError, RecursionError):
+        arguments = json_of(match[2]) if match else None
+    except ValueError:
         arguments = None
     if match is None or not isinstance(arguments, dict):
         return {"type": "analysis", "title": "", "instruction": text}

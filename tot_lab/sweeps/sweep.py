@@ -27,7 +27,7 @@ from tot_lab.core.records import Note
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
-from tot_lab.journal import Busy, JournalError, encoder, read_journal
+from tot_lab.journal import HeldByAnother, JournalError, encoder, read_journal
 from tot_lab.models.gateway import identity_of
 from tot_lab.models.keys import in_order, key_of, request_of
 from tot_lab.models.limits import share_of
@@ -219,7 +219,7 @@ class Sweep:
                 try:
                     await self.finish(cell)
                     tell()
-                except Busy:  # it will be finished, or its process will be gone
+                except HeldByAnother:  # it will be finished, or its process will be gone
                     waiting.append(cell)
                     await asyncio.sleep(AGAIN)
 
@@ -248,7 +248,7 @@ class Sweep:
         return min(max(limits), MOST_UNDER_WAY)
 
     async def finish(self, cell: Cell) -> None:
-        """Make a run, go on with it, or only read it, and keep its row. Raises `Busy` when another
+        """Make a run, go on with it, or only read it, and keep its row. Raises `HeldByAnother` when another
         process is making it."""
         strategy, task = self.part(cell)
         path = self.path(cell)
@@ -264,9 +264,9 @@ class Sweep:
                 try:
                     recorder = Recorder(header=msgspec.structs.replace(header, id=cell.run_id), path=path)
                 except FileExistsError as begun_there:  # in this very moment
-                    raise Busy(str(begun_there)) from None
+                    raise HeldByAnother(str(begun_there)) from None
                 await self.lab._drive(recorder, strategy, task, self.budget, kept=kept)
-        except Busy:
+        except HeldByAnother:
             raise
         except (Exception, asyncio.CancelledError) as failed:
             task_here = asyncio.current_task()
@@ -461,7 +461,7 @@ class _Named(msgspec.Struct):
 
 def _left_behind(path: Path) -> bool:
     """Whether there is a journal to go on with. That of a process that was killed before its header was
-    whole is taken away. Raises `Busy`."""
+    whole is taken away. Raises `HeldByAnother`."""
     if path.exists() and not begun(path):
         with suppress(FileNotFoundError):
             take_away(path)

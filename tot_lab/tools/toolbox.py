@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from tot_lab.core.calls import Call, Halt, Reply, Wire, readable
 from tot_lab.core.parts import UserFunction, needs_functions
 from tot_lab.core.policy import EffectPolicy
+from tot_lab.core.reading import json_of
 from tot_lab.scrubbing import scrubbed, secrets_in
 from tot_lab.tools.tool import Tool, tool
 
@@ -123,8 +124,8 @@ class Carrying:
                 f"run.replay() answers from the run's own record"
             )
         try:
-            arguments = msgspec.json.decode(call.prompt or "{}")
-        except (msgspec.DecodeError, RecursionError) as error:
+            arguments = json_of(call.prompt or "{}")
+        except ValueError as error:
             return self._failed(f"the arguments are no JSON: {error}")
         if not isinstance(arguments, dict):
             return self._failed(f"the arguments must be a JSON object, not {call.prompt[:80]}")
