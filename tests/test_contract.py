@@ -17,7 +17,8 @@ from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import parent_of
 from tot_lab.domains import DOMAINS
 from tot_lab.figures import FIGURES
-from tot_lab.models import MODELS
+from tot_lab.core.tools import TOOL
+from tot_lab.models import MODELS, ROLES
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
 from tot_lab.strategies import STRATEGIES, TRAVERSALS
@@ -72,6 +73,14 @@ def test_any_reply_is_survived_and_no_score_is_made_up(strategy, texts):
 def test_it_runs_without_tools(strategy):
     for promise in (bounds_its_calls, records_the_same_whatever_the_latency):
         promise(Trial(strategy, tools=()))
+
+
+@every_strategy
+def test_each_of_its_calls_belongs_to_a_role(strategy):
+    made = Trial(strategy).run()
+    kinds = {event.kind for event in made.events if isinstance(event, tl.Call)} - {TOOL}
+    assert kinds
+    assert kinds <= {kind for kinds in ROLES.values() for kind in kinds}
 
 
 SEARCHES = [made for made in MADE if isinstance(made, tl.TreeOfThoughts | tl.BestOf)]

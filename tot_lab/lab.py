@@ -57,7 +57,7 @@ class Lab:
     model: a name (`gpt-4.1-mini`, `ollama/qwen3:8b`, `local/qwen2.5-coder-1.5b`, `sim/game24`), a
         model part (`tl.LiteLLM(model="…", api_base="…")`), or any async callable `Call -> Reply | str`.
     roles: models and sampling settings for parts of a search, by role (`propose`, `evaluate`,
-        `critique`, `route`, `answer`): a name, a model part, or a `tl.Role`.
+        `answer`, `act`, `plan`, `critique`, `synthesize`, `route`): a name, a model part, or a `tl.Role`.
     runs: folder that each run's journal is written to; None = keep runs in memory only.
     cache: folder of known answers, or a file of them that was exported. None = the user's own
         folder (see `tl.Cache`), for real models alone: a simulated one and a function of your

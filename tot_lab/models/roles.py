@@ -23,11 +23,15 @@ T = TypeVar("T")
 ROLES = {
     "propose": ("propose", "sample"),
     "evaluate": ("value", "part", "vote", "joint", "logprob", "judge"),
-    "critique": ("critique",),
-    "route": ("route",),
     "answer": ("answer",),
+    "act": ("act", "analysis"),
+    "plan": ("plan", "patch", "augment"),
+    "critique": ("critique", "review", "reflect"),
+    "synthesize": ("synthesize",),
+    "route": ("route",),
 }
-"""The roles, and the kinds of call that belong to each."""
+"""The roles, and the kinds of call that belong to each. A call of any other kind, as a strategy of one's own
+makes them, belongs to none."""
 
 _ROLE_OF = {kind: role for role, kinds in ROLES.items() for kind in kinds}
 
