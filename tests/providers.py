@@ -5,7 +5,8 @@
         ...  litellm, with api_base=server.base("openai")  ...
         assert server.asked[0].json["n"] == 3                 # what really arrived
 
-Rule: it answers with what a provider sends, byte for byte in form, and records what came. Which
+Rule: it answers with what a provider sends, byte for byte in form, refuses what a provider refuses
+(`refusals.py`), and records what came. Which
 format to speak follows from the path. A request takes the next thing from the script; once that
 is used up, `server.otherwise` (a `Said`, or a function of the request).
 
@@ -24,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 from aiohttp import web
+from refusals import refusal, signed
 
 MODELS = {
     "openai": "openai/gpt-4.1-mini",
@@ -41,13 +43,15 @@ class Said:
     """A good answer. `texts`: of each choice; one text is given to all of them, with the number of
     the choice behind it from the second on. None = no content (as with tool calls).
 
-    thinking: what goes into the provider's reasoning field. tools: (name, arguments) pairs.
+    thinking: what goes into the provider's reasoning field. redacted: with it comes some that only the
+    provider can read. tools: (name, arguments) pairs.
     logprobs: (token, logprob, {alternative: logprob}) triples. cached: prompt tokens of
     `input_tokens` that the provider had cached. pause: seconds before an answer, or each streamed piece.
     """
 
     texts: str | tuple[str | None, ...] | None = "Four."
     thinking: str | None = None
+    redacted: bool = False
     tools: tuple[tuple[str, dict[str, Any]], ...] = ()
     logprobs: tuple[tuple[str, float, dict[str, float]], ...] = ()
     finish: str = "stop"
@@ -217,6 +221,8 @@ class Providers:
         try:
             async with self._slots:
                 answer = answer(asked) if callable(answer) else answer
+                if isinstance(answer, Said) and (why := refusal(family, data, request.path)):
+                    answer = Fault(400, why, code="invalid_request_error")
                 return await self._answer(request, asked, answer)
         except (asyncio.CancelledError, ConnectionError):
             asked.left = True
@@ -405,15 +411,18 @@ def _openai_fault(fault: Fault, message: str) -> dict[str, Any]:
 _ANTHROPIC_FINISH = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 
 
-def _anthropic_blocks(said: Said) -> list[dict[str, Any]]:
+def _anthropic_blocks(said: Said, turns: int) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     if said.thinking is not None:
-        blocks.append({"type": "thinking", "thinking": said.thinking, "signature": "c2ln"})
+        signature = signed(said.thinking)
+        blocks.append({"type": "thinking", "thinking": said.thinking, "signature": signature})
+    if said.redacted:
+        blocks.append({"type": "redacted_thinking", "data": "cmVkYWN0ZWQ="})
     text = said.choices(1)[0]
     if text is not None:
         blocks.append({"type": "text", "text": text})
     for k, (name, arguments) in enumerate(said.tools):
-        blocks.append({"type": "tool_use", "id": f"toolu_{k}", "name": name, "input": arguments})
+        blocks.append({"type": "tool_use", "id": f"toolu_{turns}_{k}", "name": name, "input": arguments})
     return blocks
 
 
@@ -423,7 +432,7 @@ def _anthropic_whole(said: Said, asked: Asked) -> dict[str, Any]:
         "type": "message",
         "role": "assistant",
         "model": said.model or asked.json["model"],
-        "content": _anthropic_blocks(said),
+        "content": _anthropic_blocks(said, len(asked.json["messages"])),
         "stop_reason": _ANTHROPIC_FINISH.get(said.finish, said.finish),
         "stop_sequence": None,
         "usage": {"input_tokens": said.input_tokens, "output_tokens": said.output_tokens},
@@ -458,10 +467,10 @@ def _anthropic_pieces(said: Said, asked: Asked) -> list[str]:
             pieces += [
                 delta(index, type="thinking_delta", thinking=word) for word in _words(block["thinking"])
             ]
-            pieces.append(delta(index, type="signature_delta", signature="c2ln"))
+            pieces.append(delta(index, type="signature_delta", signature=block["signature"]))
         elif block["type"] == "text":
             pieces += [delta(index, type="text_delta", text=word) for word in _words(block["text"])]
-        else:
+        elif block["type"] == "tool_use":
             arguments = json.dumps(block["input"])
             for part in (arguments[:3], arguments[3:]):
                 pieces.append(delta(index, type="input_json_delta", partial_json=part))
@@ -485,14 +494,16 @@ def _anthropic_fault(fault: Fault, message: str) -> dict[str, Any]:
 _GEMINI_FINISH = {"stop": "STOP", "length": "MAX_TOKENS", "tool_calls": "STOP"}
 
 
-def _gemini_parts(said: Said, text: str | None) -> list[dict[str, Any]]:
+def _gemini_parts(said: Said, text: str | None, asked: Asked) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     if said.thinking is not None:
         parts.append({"text": said.thinking, "thought": True})
     if text is not None:
         parts.append({"text": text})
-    parts += [{"functionCall": {"name": name, "args": arguments}} for name, arguments in said.tools]
-    return parts
+    calls = [{"functionCall": {"name": name, "args": arguments}} for name, arguments in said.tools]
+    if calls and "gemini-3" in asked.path:  # which signs the first of them
+        calls[0]["thoughtSignature"] = signed(said.tools[0][0])
+    return parts + calls
 
 
 def _gemini_logprobs(said: Said) -> dict[str, Any]:
@@ -521,7 +532,7 @@ def _gemini_usage(said: Said) -> dict[str, int]:
 def _gemini_whole(said: Said, asked: Asked) -> dict[str, Any]:
     candidates = [
         {
-            "content": {"role": "model", "parts": _gemini_parts(said, text)},
+            "content": {"role": "model", "parts": _gemini_parts(said, text, asked)},
             "finishReason": _GEMINI_FINISH.get(said.finish, said.finish),
             "index": index,
             **(_gemini_logprobs(said) if said.logprobs else {}),

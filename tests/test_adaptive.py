@@ -3,6 +3,7 @@ work, and how well it chooses."""
 
 import json
 import random
+import time
 
 import pandas as pd
 import pytest
@@ -39,13 +40,21 @@ PLAIN = "The ferry leaves the harbour at nine and is back at four. " * 5  # long
         ("Write a report on ideas for saving water.", None),  # writing and open
         ("First brainstorm, then choose.", None),  # steps and open
         (PLAIN, None),  # long
-        ("", "simple"),
+        ("", None),  # it is not known yet
     ],
 )
 def test_the_rules(question, kind):
     found = kind_of(tl.general("x").model_copy(update={"question": question}))
     assert (found and found.kind) == kind
     assert found is None or found.why
+
+
+@pytest.mark.parametrize("word", ["first", "write", "then", "\n1. "])
+def test_a_long_question_is_sorted_at_once(word):
+    """A step of a plan is as long as a model made it."""
+    began = time.perf_counter()
+    kind_of(tl.general(f"{word} " * 20_000 + "the end."))
+    assert time.perf_counter() - began < 2
 
 
 def test_a_domain_that_tells_states_apart_is_searched():

@@ -513,6 +513,75 @@ def test_run_interrupted_keeps_what_there_is(tmp_path):
     assert asyncio.run(lab.resume(tmp_path / "a.jsonl")).stopped == "solved"
 
 
+# Tools.
+
+AGENT = ("--model", "sim/agent", "skill=1")
+
+
+def test_tools_are_named_and_only_what_is_allowed_is_done(tmp_path):
+    words = ("run", "react", "--task", "word_sums", "1", *AGENT, "--out", "a.jsonl")
+    done = tot_lab(*words, "--tools", "calculator,python", "--allow", "process", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"tools +2 × calculator$", done.stdout, re.MULTILINE)
+    header = tl.load(tmp_path / "a.jsonl").header
+    assert list(header.tools) == ["calculator", "python"]
+    assert header.effect_policy == {"mode": "allow_list", "allow": ["process"], "deny": []}
+    (tmp_path / "notes").mkdir()
+    settings = ("--tools", "read_file", "root=notes", "most_bytes=9", "calculator", "digits=3")
+    done = tot_lab(*words[:-1], "b.jsonl", *settings, "--allow", "files", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    tools = tl.load(tmp_path / "b.jsonl").header.tools
+    assert (tools["read-file"]["most_bytes"], tools["calculator"]["digits"]) == (9, 3)
+
+
+def test_a_sweep_has_the_tools_of_a_domain(tmp_path):
+    words = ("sweep", "react", "chain_of_thought", "--tasks", "multi_hop", "count=3", *AGENT)
+    done = tot_lab(*words, "--tools", "multi_hop", "--out", "t.csv", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = pandas.read_csv(tmp_path / "t.csv").groupby("strategy").correct.sum()
+    assert table["react"] == 3 > table["chain_of_thought"]
+    (path, *_) = (tmp_path / "runs" / "sweep").glob("*.jsonl")
+    assert list(tl.load(path).header.tools) == ["search", "open"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            "--tools calculater",
+            "unknown tool 'calculater'; did you mean 'calculator'? There are calculator, py",
+        ),
+        ("--tools read_file", "the tool 'read_file' needs more than its name: root=… (ReadFile)"),
+        ("--tools calculator digit=3", "Calculator has no setting 'digit'; did you mean 'digits'?"),
+        ("--tools digits=3", "--tools: name a tool before digits=3"),
+        (
+            "--tools multi_hop digits=3",
+            "'multi_hop' stands for tools that are made already: they take no digits",
+        ),
+        ("--tools calculator,calculator", "tools: two are named 'calculator'"),
+        ("--tools python", "python has process; add --allow process"),
+        ("--tools python,web_fetch --allow process", "web-fetch has network; add --allow network,process"),
+        (
+            "--tools python --allow proces",
+            "--allow proces: did you mean 'process'? the effects of these tools",
+        ),
+        ("--tools calculator --allow network", "--allow network: the effects of these tools are none"),
+        ("--allow network", "--allow is for the effects of --tools, and there are none"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "sweep"])
+def test_tools_that_cannot_be_had_are_told_of_before_anything_is_asked(
+    command, words, says, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    assert main([command, "react", "--task", "word_sums", "1", *AGENT, *words.split()]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("tot-lab: ")
+    assert says in said.err
+    assert said.err.count("\n") == 1
+    assert not [*tmp_path.iterdir()]
+
+
 # Other people's runs.
 
 

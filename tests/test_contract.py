@@ -15,9 +15,9 @@ from support import TASK, wait
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import parent_of
+from tot_lab.core.tools import TOOL
 from tot_lab.domains import DOMAINS
 from tot_lab.figures import FIGURES
-from tot_lab.core.tools import TOOL
 from tot_lab.models import MODELS, ROLES
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint

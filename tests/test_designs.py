@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from support import TASK, Scripted, run, wait
 
 import tot_lab as tl
+from tot_lab.cli import main
 from tot_lab.core.calls import Reply, ToolCall
 from tot_lab.core.records import Note
 from tot_lab.strategies.plans import Kind, Status
@@ -110,3 +111,56 @@ def test_synthesis_is_set_for_all_that_adaptive_chooses_or_for_one_choice():
         assert set(synthesized(tl.WithSynthesis(strategy=plain, above=0), question)) == {"fast"}
     assert synthesized(one, simple) == []
     assert set(synthesized(one, writing)) == {"fast"}
+
+
+# R12.
+
+NAMES = {
+    "reactive": tl.ReAct,
+    "reflexion": tl.Reflexion,
+    "plan-execute-reflect": tl.PlanExecute,
+    "tree-of-thought": tl.TreeThenAct,
+    "adaptive": tl.Adaptive,
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_strategy_goes_by_the_designs_name_in_a_shell(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = [name, "--task", "word_sums", "2", "--model", "sim/agent", "--out", "run.jsonl"]
+    assert main(["run", *words]) in (0, None)
+    assert type(tl.load("run.jsonl").strategy) is NAMES[name]
+    assert NAMES[name].kind in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("tier", ["local", "mid", "large", "frontier"])
+def test_the_tier_fits_each_prompt_of_a_plan(tier):
+    steps = json.dumps({"steps": [{"id": "s1", "type": "tool_call", "toolName": "look", "toolArgs": {}}]})
+    whole = json.dumps({"steps": [{"id": "s1", "type": "analysis", "instruction": "Count them."}]})
+    said = {"plan": steps, "patch": whole, "augment": whole, "analysis": "26", "review": "UNSATISFIED: no"}
+    model = Scripted(lambda call: said.get(call.kind, "Answer: 26"))
+    wait(tl.Lab(model, runs=None, tools=[look]).run(tl.PlanExecute(tier=tier), TASK))
+    asked = {call.kind: call.prompt for call in model.calls if call.kind in ("plan", "patch", "augment")}
+    assert set(asked) == {"plan", "patch", "augment"}
+    for prompt in asked.values():
+        assert ("fits this schema" in prompt) == (tier != "local")
+        assert ("in the form of this example" in prompt) == (tier == "local")
+        assert ('"instruction": "what to do"' in prompt) == (tier in ("local", "mid"))
+
+
+def test_what_a_run_gives_back():
+    model = Scripted(
+        lambda call: Reply(
+            tool_calls=(ToolCall("a", "final-answer", '{"answer": "26"}'),),
+            input_tokens=5,
+            output_tokens=2,
+            cost=0.5,
+        )
+    )
+    made = run(tl.BestOf(strategy=tl.ReAct(), attempts=1, evaluate=lambda task, path: 0.75), model=model)
+    assert (made.answer, made.stopped, made.score) == ("26", "answered", 0.75)  # output, status, confidence
+    assert made.seconds > 0
+    assert made.usage == (1, 0, 5, 2, 0.5, 0.5)
+    assert len(made.steps_df()) == 1
+    for name in ("answer", "stopped", "score", "seconds", "usage", "steps_df", "calls", "tokens", "cost"):
+        assert name in tl.Run.__doc__

@@ -1,5 +1,6 @@
 """Each finding has a run that shows it, and a near miss that does not; none claims what nobody knows."""
 
+import json
 import time
 from fractions import Fraction as F
 
@@ -322,6 +323,136 @@ def test_what_could_not_be_read():
         tl.TreeOfThoughts(), model=Scripted(lambda call: "score: 0.5" if call.kind == "value" else "a")
     )
     assert not kinds(clear) & {"unread_scores", "unread_replies"}
+
+
+class Agent:
+    """A model that says one thing after another; `(name, arguments)` is the call of a tool."""
+
+    def __init__(self, *turns):
+        self.turns = turns
+
+    async def __call__(self, call):
+        said = self.turns[sum(message.role == "assistant" for message in call.messages) % len(self.turns)]
+        if isinstance(said, str):
+            return said
+        name, arguments = said
+        return Reply(tool_calls=(tl.ToolCall("1", name, json.dumps(arguments)),))
+
+
+DONE = ("final-answer", {"answer": "26"})
+
+
+def calculating(expression):
+    return "calculator", {"expression": expression}
+
+
+def acting(*turns, strategy=None, task=TASK, tools=("calculator",), **options):
+    lab = tl.Lab(Agent(*turns), runs=None, tools=tools, **options)
+    return wait(lab.run(strategy or tl.ReAct(max_iterations=4), task))
+
+
+def test_tools_that_failed():
+    made = acting(calculating("1/0"), calculating("20+6"), ("calculator", {"sum": "1"}), DONE)
+    (finding,) = diagnose(made).of("failed_tools")
+    assert finding.text == (
+        "2 of 3 tool calls failed: 1 × calculator, ZeroDivisionError, "
+        "1 × calculator, the arguments do not fit."
+    )
+    assert [made.tree[id].text[:24] for id in finding.nodes] == [
+        'calculator({"expression"',
+        'calculator({"sum": "1"})',
+    ]
+    assert made.diagnostics["failed_tools"] == 2
+    assert "failed_tools" not in kinds(acting(calculating("20+6"), DONE))
+    capped = wait(
+        tl.Lab(Agent(calculating("1")), runs=None, tools=["calculator"]).run(
+            tl.ReAct(), TASK, budget=tl.Budget(calls=1)
+        )
+    )
+    assert "failed_tools" not in kinds(capped)  # a budget refused the model, no tool failed
+
+
+def test_tools_that_could_not_be_called():
+    made = acting(("abacus", {}), ("python", {"code": "1"}), DONE, tools=["calculator"])
+    (finding,) = diagnose(made).of("unavailable_tools")
+    assert (
+        finding.text == "The model asked 2 times for a tool that it could not call: 1 × abacus, 1 × python."
+    )
+    assert len(finding.nodes) == 2
+    denied = tl.ReAct(max_iterations=2, effect_policy=tl.EffectPolicy(mode="deny_all"))
+    made = acting(("python", {"code": "1"}), DONE, tools=["python"], strategy=denied)
+    assert diagnose(made).of("unavailable_tools")[0].text.endswith("1 × python.")
+    assert "unavailable_tools" not in kinds(acting(calculating("20+6"), DONE))
+
+
+def test_the_same_call_again():
+    made = acting(calculating("20+6"), ("calculator", {"expression": "20+6"}), calculating("20+7"), DONE)
+    (finding,) = diagnose(made).of("repeated_calls")
+    assert finding.text == (
+        "1 of 3 tool calls had been made before on the same path, with the same result: 1 × calculator."
+    )
+    (again,) = finding.nodes
+    assert made.tree[again].depth == 3
+    assert "repeated_calls" not in kinds(acting(calculating("20+6"), calculating("26"), DONE))
+    apart = acting(calculating("20+6"), DONE, strategy=tl.BestOf(strategy=tl.ReAct(), attempts=3))
+    assert len(apart.tools_df()) == 3
+    assert "repeated_calls" not in kinds(apart)  # each attempt is a path of its own
+    ticks = iter(range(9))
+    clock = tl.tool(name="clock")(lambda: next(ticks))
+    assert "repeated_calls" not in kinds(acting(("clock", {}), ("clock", {}), DONE, tools=[clock]))
+
+
+def test_tools_that_were_not_used():
+    made = acting("Answer: 24", strategy=tl.ToolLoop())
+    (finding,) = diagnose(made).of("unused_tools")
+    assert finding == Finding("unused_tools", "No tool was called in 1 turn that offered calculator.", ("0",))
+    assert "unused_tools" not in kinds(
+        acting("Answer: 26", strategy=tl.ToolLoop())
+    )  # it is right all the same
+    assert "unused_tools" not in kinds(acting(calculating("12+12"), "Answer: 24", strategy=tl.ToolLoop()))
+    assert "unused_tools" not in kinds(
+        acting("Answer: 24", strategy=tl.ChainOfThought())
+    )  # it has none to call
+
+
+def test_a_loop_that_used_up_its_turns():
+    made = acting(calculating("1"), calculating("2"), calculating("3"))
+    assert made.stopped == "limit:iterations"
+    (finding,) = diagnose(made).of("out_of_turns")
+    assert finding == Finding(
+        "out_of_turns", "1 loop used up all turns, and ended without an answer.", ("0",)
+    )
+    said = acting("Answer: 24", "Answer: 26")
+    (finding,) = diagnose(said).of("out_of_turns")
+    assert finding.text.endswith("ended with the last answer that could be read.")
+    assert said.tree[finding.nodes[0]].text == "Answer: 26"
+    nested = acting("Answer: 24", strategy=tl.BestOf(strategy=tl.ReAct(max_iterations=2), attempts=2))
+    assert len(diagnose(nested).of("out_of_turns")[0].nodes) == 2
+    assert "out_of_turns" not in kinds(
+        acting(calculating("1"), calculating("2"), DONE)
+    )  # in the last but one
+    assert "out_of_turns" not in kinds(acting(calculating("1"), calculating("2"), calculating("3"), DONE))
+
+
+def test_json_that_could_not_be_read_counts_once():
+    class Asks(tl.Prompting):
+        kind = ""
+
+        def think(self, task, at="0"):
+            yield tl.Thought(at, None, task.question)
+            found = yield from tl.ask_json(self.call(at, "plan", task.question), list[int])
+            return tl.Answer(str(found.value), "answered", at)
+
+        def max_calls(self, task):
+            return 3
+
+    made = run(Asks(), model=Scripted(lambda call: "no JSON at all"))
+    assert made.diagnostics["unreadable_replies"] == 1
+    (finding,) = diagnose(made).of("unread_replies")
+    assert finding == Finding("unread_replies", "Nothing could be read from 1 reply: 1 × plan.", ("0",))
+    late = run(Asks(), model=Scripted(lambda call: "[26]" if len(call.messages) > 1 else "no JSON"))
+    assert late.diagnostics["unreadable_replies"] == 0
+    assert "unread_replies" not in kinds(late)  # the second try was read
 
 
 def test_siblings_that_repeat_each_other():

@@ -1,6 +1,7 @@
 """A sweep on dask workers: the same frame as from one process, whoever dies on the way."""
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -444,6 +445,75 @@ def test_a_cluster_that_lost_its_workers_is_told_of_and_waited_for(tmp_path, mon
     cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
     with cluster, distributed.Client(cluster) as client:
         assert len(wait(scaling(cluster, client)).df()) == 24
+
+
+# Plans.
+
+STEPS = [{"type": "tool_call", "toolName": "look", "toolArgs": {"part": k}} for k in (1, 2)]
+SAID = {"plan": json.dumps({"steps": STEPS}), "review": "SATISFIED: yes\nAnswer: 26"}
+
+
+async def planning(call):
+    return tl.Reply(SAID[call.kind], input_tokens=100, output_tokens=10, cost=0.5)
+
+
+def plans_in(store):
+    return sorted(store.all(), key=lambda plan: plan.id)
+
+
+def test_the_plans_of_workers_are_in_the_clients_database_as_they_run(tmp_path, client):
+    store = tl.Plans(tmp_path / "plans.db")
+
+    @tl.tool(timeout=30, retries=0)
+    def look(part: int) -> str:
+        """Waits until the database says that this step has begun."""
+        for _ in range(1_000):
+            under_way = [plan.steps[part - 1].status for plan in store.all("active") if plan.steps]
+            if "in_progress" in under_way:
+                return f"{os.getpid()} saw it"
+            time.sleep(0.01)
+        raise RuntimeError(f"nothing of step {part}")
+
+    lab = tl.Lab(planning, runs=tmp_path / "runs", tools=[look], plans=store)
+    sweep = wait(lab.sweep(tl.PlanExecute(), TASKS[:4], client=client))
+    print("ERR", sweep.df().error.tolist()[:1])
+    assert sweep.df().correct.all()
+    plans = plans_in(store)
+    runs = sorted(sweep.runs(), key=lambda run: run.id)
+    assert plans == [run.plans[0] for run in runs]
+    assert [plan.journal for plan in plans] == [str(run.path) for run in runs]
+    assert {plan.status for plan in plans} == {"completed"}
+    seen = {step.result.split()[0] for plan in plans for step in plan.steps}
+    assert seen
+    assert str(os.getpid()) not in seen, "the steps were done by workers"
+    wait(
+        tl.Lab(planning, runs=None, tools=[look], plans=store).sweep(
+            tl.PlanExecute(), TASKS[:1], client=client
+        )
+    )
+    assert [plan.journal for plan in store.all()].count("") == 1
+
+
+def test_a_plan_whose_worker_died_goes_on_from_its_journal(tmp_path, client):
+    store, done = tl.Plans(tmp_path / "plans.db"), tmp_path / "done"
+
+    @tl.tool(retries=0)
+    def look(part: int) -> str:
+        """Dies in the second step, the first time, when the first is known to the client."""
+        with done.open("a") as file:
+            file.write(f"{part}\n")
+        if part == 2 and done.read_text().count("2") == 1:
+            while not any(plan.steps and plan.steps[0].status == "completed" for plan in store.all()):
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "seen"
+
+    lab = tl.Lab(planning, runs=tmp_path / "runs", tools=[look], plans=store)
+    sweep = wait(lab.sweep(tl.PlanExecute(), TASKS[:1], client=client))
+    (run,) = sweep.runs()
+    assert store.all() == run.plans
+    assert [step.status for step in run.plans[0].steps] == ["completed"] * 2
+    assert done.read_text().split() == ["1", "2", "2"], "no completed step ran again"
 
 
 # What it refuses, and what it says.

@@ -291,7 +291,13 @@ def test_an_exception_ends_the_run_and_is_raised(rounds):
         (lambda at: iter([Scored(at, 1.5)]), ValueError, "scored 1.5"),
         (lambda at: iter([Scored(at, float("nan"))]), ValueError, "scored nan"),
         (lambda at: iter([tl.Decided("7", "kept")]), ValueError, "unknown thought '7'"),
+        (
+            lambda at: iter([tl.Call("7", "answer", ())]),
+            ValueError,
+            "unknown thought '7'; a thought is recorded first",
+        ),
         (lambda at: tl.every([1, 2]), TypeError, "every was given a int"),
+        (lambda at: tl.every(asking()), TypeError, "every takes a list of branches, not a generator"),
         (lambda at: tl.every([asking()], at_once=0), ValueError, "at_once must be 1 or more, not 0"),
         (lambda at: tl.every([asking()], at_once=-1), ValueError, "at_once must be 1 or more, not -1"),
     ],
@@ -319,10 +325,26 @@ class Forgets(tl.Strategy):
         return tl.OneAnswer().think(task, f"{at}.0")
 
 
+class Asynchronous(tl.Strategy):
+    kind = "test_driver.asynchronous"
+
+    async def think(self, task, at="0"):
+        return tl.Answer("x", "answered")
+
+
+class Thoughtless(tl.Strategy):
+    kind = "test_driver.thoughtless"
+
+
 def test_a_think_that_is_no_generator_is_told_clearly():
     caught, last = ended(NoGenerator())
     assert "think must be a generator" in str(caught)
     assert last.stopped == "error"
+    caught, last = ended(Asynchronous())
+    assert "think must be a generator (it yields), without `async`" in str(caught)
+    assert last.stopped == "error"
+    caught, _ = ended(Thoughtless())
+    assert "the strategy 'test_driver.thoughtless' has no think" in str(caught)
     caught, _ = ended(Forgets())
     assert "think returned generator, not an Answer" in str(caught)
     assert "`yield from` forgotten" in str(caught)
@@ -862,6 +884,35 @@ def test_generators_are_closed_when_the_run_is_over():
     wait(cancelled_after(0.012, saying(say), lab))
     assert closed[-1] == "root"
     assert sorted(closed[:-1]) == [0, 1, 2]
+
+
+class Outcome(BaseException):
+    """As pytest's own are."""
+
+
+class Unsayable(Exception):
+    def __str__(self):
+        raise self
+
+
+def test_a_model_that_raises_what_nobody_expects_does_not_hang_the_run():
+    def asked(error):
+        def reply(call):
+            raise error
+
+        lab = tl.Lab(Scripted(reply), runs=None)
+        return lab, lab.run(tl.OneAnswer(), TASK)
+
+    lab, running = asked(Unsayable())
+    made = wait(running)
+    assert (made.stopped, [e.error for e in made.events if isinstance(e, Reply)]) == (
+        "error",
+        ["Unsayable: "],
+    )
+    lab, running = asked(Outcome("no"))
+    with pytest.raises(Outcome, match="no"):
+        wait(running)
+    assert lab.last.stopped == "error"
 
 
 def test_no_task_outlives_its_run():

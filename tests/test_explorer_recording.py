@@ -126,6 +126,21 @@ def game(strategy, **options):
     return wait(tl.Lab("sim/game24", runs=None, **options).run(strategy, tl.game24("4 5 6 10"))).lines
 
 
+def acting():
+    """A loop with tools, of which one fails."""
+    said = iter(["search({})", 'calculator({"expression": "1/0"})', 'calculator({"expression": "20+6"})'])
+
+    async def model(call):
+        name, _, rest = next(said, 'final-answer({"answer": "26"})').partition("(")
+        asked = (tl.ToolCall("1", name, rest.removesuffix(")")),)
+        return Reply(tool_calls=asked, input_tokens=7, output_tokens=2, cost=0.5)
+
+    lab = tl.Lab(model, runs=None, tools=["calculator", "multi_hop"])
+    made = wait(lab.run(tl.ReAct(), tl.general("How many?", answer=26, grade="number")))
+    assert made.correct
+    return made.lines
+
+
 def failing(call):
     if call.kind == "value" and "7" in call.prompt:
         return Reply(error="rate limit: slow down")
@@ -170,6 +185,7 @@ def runs():
         "on its way": on_its_way(),
         "plan": plan(),
         "odd": odd(),
+        "tools": acting(),
     }
 
 
@@ -205,6 +221,7 @@ def check_frame(frame, lines):
     assert frame["time"] == pytest.approx(lines[-1].t if lines else 0, abs=0.0000051)
     known = usage_of(lines)._asdict()
     known["input"], known["output"] = known.pop("input_tokens"), known.pop("output_tokens")
+    del known["errors"]
     assert all(same(frame["usage"][name], value) for name, value in known.items())
     asked = [line.p for line in lines if isinstance(line.e, Call)]
     answered = {line.p for line in lines if isinstance(line.e, Reply)}
@@ -406,6 +423,20 @@ def test_details_hold_the_whole(runs):
                     assert call[field] == plain(row[field])
     with pytest.raises(KeyError, match=r"no thought '0\.99' in this run"):
         recording.details("0.99")
+
+
+def test_a_tools_call_is_told_apart_from_a_models(runs):
+    recording = Recording(runs["tools"])
+    calls = [call for id in recording.nodes for call in recording.details(id)["calls"]]
+    told = [(c["kind"], c["prompt"][0]["role"], c["reply"], c["error"]) for c in calls]
+    assert [row for row in told if row[0] != "act"] == [
+        ("tool:search", "arguments", None, "the arguments do not fit: query: Field required"),
+        ("tool:calculator", "arguments", None, "ZeroDivisionError: division by zero"),
+        ("tool:calculator", "arguments", "26", None),
+    ]
+    assert {role for kind, role, *_ in told if kind == "act"} == {"user"}
+    assert json.loads(calls[-2]["prompt"][0]["content"]) == {"expression": "20+6"}
+    assert usage_of(runs["tools"]).calls == 4
 
 
 def test_thinking_is_told_apart_from_the_reply():

@@ -1,5 +1,6 @@
 """What is drawn is what the run says, from a run, a tree, a graph or a person's own search."""
 
+import asyncio
 import json
 import shutil
 import string
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Scripted, answer_to, run, shuffled
+from support import TASK, Scripted, answer_to, run, shuffled, wait
 
 import tot_lab as tl
 from tot_lab.core.records import Line
@@ -464,6 +465,36 @@ def test_a_run_without_latency_shows_its_order():
     assert not timeline_info(slow).by_order
 
 
+def with_tools():
+    """Half of the time goes into a tool."""
+
+    @tl.tool
+    async def slow(k: int) -> int:
+        await asyncio.sleep(0.02)
+        return k
+
+    asked = tuple(tl.ToolCall(str(k), "slow", f'{{"k": {k}}}') for k in range(2))
+
+    async def model(call):
+        await asyncio.sleep(0.02)
+        return "Answer: 26" if call.messages[1:] else tl.Reply(tool_calls=asked)
+
+    return wait(tl.Lab(model, runs=None, tools=[slow]).run(tl.ToolLoop(), TASK))
+
+
+def test_tools_stand_in_the_timeline_by_name():
+    made = with_tools()
+    info = timeline_info(made)
+    assert info.kind == ["act", "tool:slow", "tool:slow", "act"]
+    assert len(info.critical) == 3, "the run waited for a tool too"
+    assert info.most == 2
+    figure = plot_timeline(made)
+    bars = {trace.name: trace for trace in figure.data if trace.type == "bar" and trace.name}
+    assert list(bars) == ["act", "tool:slow"]
+    assert bars["tool:slow"].hovertext[0].startswith("<b>tool:slow for ")
+    assert cost_info(made).groups.keys() == {"act"}, "tools cost no tokens and no money"
+
+
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 def test_the_browser_makes_the_same_timeline():
     script = """
@@ -480,6 +511,7 @@ def test_the_browser_makes_the_same_timeline():
     slow = Scripted(latency=shuffled(3, 0.05))
     for made in (
         a_run_of_calls(),
+        with_tools(),
         run(tl.TreeOfThoughts(evaluation_draws=2), model=slow, budget=tl.Budget(calls=30)),
         run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), model="sim/game24"),
     ):

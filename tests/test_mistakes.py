@@ -1,10 +1,13 @@
 """The mistakes a newcomer makes get an error that says what to do."""
 
+import sqlite3
+
 import pytest
 from pydantic import ValidationError
 from support import TASK, Scripted, run, wait
 
 import tot_lab as tl
+from tot_lab.testing import check_strategy, legs
 
 
 @pytest.mark.parametrize(
@@ -16,6 +19,9 @@ import tot_lab as tl
         (lambda: tl.TreeOfThoughts(traversal=tl.Beam), r"is a class; give a value, such as Beam\(\)"),
         (lambda: tl.TreeOfThoughts(traversal="game24"), "unknown kind 'game24'"),
         (lambda: tl.BestOf(strategy=tl.OneAnswer), r"such as OneAnswer\(\)"),
+        (lambda: tl.ReAct(tools="legs"), r"a list of names of tools, such as \['calculator'\], not 'legs'"),
+        (lambda: tl.ReAct(tools=[legs]), r"the tools themselves are the lab's: tl.Lab\("),
+        (lambda: tl.TreeOfThoughts(tools=legs), r"the tools themselves are the lab's: tl.Lab\("),
     ],
 )
 def test_wrong_settings(make, says):
@@ -24,12 +30,117 @@ def test_wrong_settings(make, says):
 
 
 @pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: tl.part_of("react"), r"""settings of a part are such as {"kind": "react"}, not 'react'"""),
+        (lambda: tl.part_of({"max_iterations": 3}), r"""settings of a part are such as {"kind": "react"}"""),
+        (lambda: tl.part_of({"kind": "raect"}), "unknown kind 'raect'; did you mean 'react'"),
+        (lambda: tl.general(["one", "two"]), "the question must be a text, not .*`tl.tasks` makes tasks"),
+        (lambda: tl.word_sums("3"), "number is '3'; there are word problems 1 to 240"),
+        (lambda: tl.word_sums_tasks("3"), "count is '3'"),
+        (lambda: tl.multi_hop(2.5), "number is 2.5"),
+        (lambda: tl.multi_hop_tasks(None), "count is None"),
+        (lambda: tl.game24_tasks("5"), "count is '5'; there are 1 to 1362"),
+        (lambda: tl.mini_crossword_tasks("5"), "count is '5'"),
+        (lambda: tl.creative_writing_tasks("5"), "count is '5'"),
+        (lambda: tl.Session("sim/agent"), r"lab must be a Lab such as tl.Lab\(model\), not 'sim/agent'"),
+        (lambda: tl.routed([]), "routed takes a run, not list"),
+        (lambda: tl.tool("legs"), "made of one typed function, not of 'legs'"),
+        (lambda: tl.tool(legs), "made of one typed function, not of FunctionTool"),
+    ],
+)
+def test_wrong_arguments(make, says):
+    with pytest.raises((TypeError, ValueError), match=says):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"tools": legs}, r"tools must be a list, such as \[tl.tools.Calculator\(\)\], not FunctionTool"),
+        ({"tools": {"legs": legs}}, "tools must be a list"),
+        ({"tools": None}, "tools must be a list"),
+        ({"tools": [tl.tools.Calculator]}, r"Calculator is a class; give a tool, such as Calculator\(\)"),
+        ({"tools": [tl.ReAct()]}, r"made of one typed function, not of ReAct\(\)"),
+        ({"tools": [tl.multi_hop_tools()]}, "made of one typed function, not of .SearchDocuments"),
+        ({"effect_policy": "deny_all"}, r"effect_policy must be such as tl.EffectPolicy\(mode='deny_all'\)"),
+        ({"effect_policy": {"mode": "deny_all"}}, "effect_policy must be such as"),
+        ({"tool_context": "secret"}, "tool_context must be a dict, not 'secret'"),
+        ({"timeout": "10"}, "timeout must be above 0 seconds or None, not '10'"),
+        ({"roles": ["evaluate"]}, r"roles must be a dict such as .*, not \['evaluate'\]"),
+    ],
+)
+def test_a_lab_of_wrong_things(wrong, says):
+    with pytest.raises((TypeError, ValueError), match=says):
+        tl.Lab("sim/agent", runs=None, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"strategies": "react"}, r"strategies must be values such as tl.TreeOfThoughts\(\), not 'react'"),
+        ({"strategies": {"a": "react"}}, "not 'react'"),
+        ({"strategies": None}, "strategies must be values .*, not None"),
+        ({"strategies": TASK, "tasks": tl.OneAnswer()}, "strategies must be values .*, not Task"),
+        ({"repeats": "2"}, "repeats must be 1 or more, not '2'"),
+    ],
+)
+def test_a_sweep_of_wrong_things(wrong, says):
+    asked = {"strategies": tl.OneAnswer(), "tasks": TASK, **wrong}
+    with pytest.raises((TypeError, ValueError), match=says):
+        wait(tl.Lab(Scripted(), runs=None).sweep(**asked))
+
+
+def test_a_row_that_no_sweep_has_is_named():
+    sweep = wait(tl.Lab(Scripted(), runs=None).sweep(tl.OneAnswer(), TASK))
+    assert sweep.run(sweep.df().iloc[0]).stopped == "answered"
+    with pytest.raises(LookupError, match=r"no run 0 in this sweep; give a row such as df\(\).iloc\[0\]"):
+        sweep.run(0)
+
+
+def test_a_run_is_resumed_by_its_file(tmp_path):
+    lab = tl.Lab(Scripted(), runs=tmp_path)
+    made = wait(lab.run(tl.OneAnswer(), TASK))
+    with pytest.raises(TypeError, match=r"path must be the file of a run, such as run.path \(.*\.jsonl\)"):
+        wait(lab.resume(made))
+
+
+def test_wrong_lessons_and_plans(tmp_path):
+    with pytest.raises(TypeError, match=r'task must be a Task such as tl.general.*, not "What'):
+        tl.Lessons(tmp_path / "lessons.db").recall("What's that?")
+    with pytest.raises(
+        ValueError, match="a plan is active, completed, failed, abandoned or None, not 'activ'"
+    ):
+        tl.Plans(tmp_path / "plans.db").all("activ")
+    with pytest.raises(sqlite3.DatabaseError, match=r"test_mistakes.py: plans cannot be kept here: .*not a"):
+        tl.Plans(__file__)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"strategy": tl.OneAnswer}, r"strategy must be a Strategy such as tl.OneAnswer\(\)"),
+        ({"task": "What?"}, "task must be a Task .*, not 'What"),
+        ({"model": "sim/agent"}, "model must be a plain function"),
+        ({"model": tl.SimAgent()}, "model must be a plain function .*, not async"),
+        ({"model": Scripted().__call__}, "model must be a plain function .*, not async"),
+        ({"tools": legs}, "tools must be a list"),
+    ],
+)
+def test_the_contract_of_no_strategy(wrong, says):
+    with pytest.raises(TypeError, match=says):
+        check_strategy(**{"strategy": tl.OneAnswer(), **wrong})
+
+
+@pytest.mark.parametrize(
     ("wrong", "says"),
     [
         ({"strategy": tl.TreeOfThoughts}, r"strategy must be a Strategy such as tl.TreeOfThoughts\(\)"),
         ({"task": "What?"}, "task must be a Task such as tl.general"),
+        ({"task": [TASK]}, "task must be a Task .*; several tasks go to lab.sweep"),
         ({"budget": 10}, r"budget must be a Budget such as tl.Budget\(calls=60\), not 10"),
         ({"repeat": -1}, "repeat must be 0 or more"),
+        ({"repeat": "1"}, "repeat must be 0 or more, not '1'"),
     ],
 )
 def test_wrong_things_to_run(wrong, says):
@@ -101,6 +212,18 @@ def test_a_domain_that_cannot_says_what_it_lacks():
         run(tl.OneAnswer(), task)
 
 
+def test_a_prompt_that_is_no_text_is_told_of():
+    class Silent(tl.Domain):
+        kind = "tests/silent"
+
+        def answer_prompt(self, task, reasoning):
+            task.question.upper()  # the `return` was forgotten
+
+    with pytest.raises(TypeError, match="the prompt of a call of kind 'answer' must be a text, not None"):
+        run(tl.OneAnswer(), tl.Task(domain=Silent(), question="?"))
+
+
 def test_a_part_shows_what_differs_from_its_defaults():
     assert repr(tl.TreeOfThoughts(beam_width=5)) == "TreeOfThoughts(beam_width=5)"
+    assert str(tl.ReAct()) == f"{tl.ReAct()}" == "ReAct()"
     assert repr(tl.Lab("sim/game24", runs=None)) == "Lab('sim/game24', runs=None)"

@@ -8,13 +8,13 @@ import pickle
 from collections import Counter
 
 import pytest
-from pydantic import ValidationError
 from support import wait
 
 import tot_lab as tl
 from tot_lab.core.tools import tool_call
 from tot_lab.domains.multi_hop import COUNT, answer_of, facts_in, hops_in, world
 from tot_lab.tools import document_tools
+from tot_lab.tools.tool import Unfit
 
 TASKS = tl.multi_hop_tasks(COUNT)
 DOCUMENTS = tl.multi_hop_documents()
@@ -148,7 +148,7 @@ def test_arguments_that_do_not_fit_are_said() -> None:
         (OPEN, {"name": "Kelby"}),
         (SEARCH, {"query": ""}),
     ):
-        with pytest.raises(ValidationError):
+        with pytest.raises(Unfit):
             tool.carry_out(arguments, {})
     with pytest.raises(ValueError, match="at least one word"):
         SEARCH.carry_out({"query": "?!"}, {})

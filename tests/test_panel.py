@@ -13,6 +13,7 @@ from ipywidgets.widgets.widget import _instances
 from support import wait
 
 import tot_lab as tl
+from tot_lab.explorer.cell import cell
 from tot_lab.explorer.forms import EXPORTED, SHOWN, Form, Mistake, meanings
 from tot_lab.explorer.panel import panel
 from tot_lab.strategies import STRATEGIES, TRAVERSALS
@@ -408,6 +409,13 @@ LABS = {
         roles={"evaluate": tl.Role(temperature=0.0), "propose": {"model": "sim/game24", "max_tokens": 90}},
     ),
     "cache": lambda folder: tl.Lab("sim/game24", runs=None, cache=folder / "calls", mode="refresh"),
+    "tools": lambda folder: tl.Lab(
+        "sim/agent",
+        runs=None,
+        tools=[tl.tools.Calculator(), *tl.multi_hop_tools(), tl.tools.Python(memory=512)],
+        effect_policy=tl.EffectPolicy(allow={"process"}, deny={"network"}),
+        plans=folder / "plans.db",
+    ),
     "remote": lambda folder: tl.Lab("gpt-4.1-mini"),
     "server": lambda folder: tl.Lab(
         tl.LiteLLM(model="openai/x", api_base="http://127.0.0.1:1/v1", price=(1, 2))
@@ -429,8 +437,40 @@ def test_the_code_makes_the_lab_too(name, tmp_path):
         assert (made.gateway.mode, made.gateway.draws) == (given.gateway.mode, given.gateway.draws)
         assert made.gateway.purse.cap == given.gateway.purse.cap
         assert made.gateway.given_cache == (given.gateway.given_cache and str(given.gateway.given_cache))
+        assert made.gateway.toolbox.tools == given.gateway.toolbox.tools
+        assert made.gateway.toolbox.policy == given.gateway.toolbox.policy
+        assert repr(made.plans) == repr(given.plans)
 
     opened(used, given)
+
+
+def test_the_code_of_a_lab_with_tools_makes_the_same_run(tmp_path):
+    lab, task = LABS["tools"](tmp_path), tl.multi_hop_tasks(1)[0]
+    strategy = tl.PlanExecute(strategy=tl.Reflexion(prior_critiques=["Look twice."]))
+    code = cell(lab, strategy, task, tl.Budget(calls=40))
+    assert 'tools=["calculator", "multi_hop", tl.tools.Python(memory=512)]' in code
+    assert "prior_critiques=" in code
+    run = wait(lab.run(strategy, task, budget=tl.Budget(calls=40)))
+    again = wait(run_by(code))
+    assert again.events == run.events
+    assert len(run.tools_df())
+    changed = {"id", "started"}
+    assert [
+        name
+        for name in run.header.__struct_fields__
+        if name not in changed and getattr(run.header, name) != getattr(again.header, name)
+    ] == []
+    assert [plan.id for plan in lab.plans.all()] == [f"{run.id}:0", f"{again.id}:0"]
+
+
+def test_what_only_the_notebook_has_is_named_in_the_code(tmp_path):
+    for lab, why in (
+        (tl.Lab("sim/agent", tools=tl.tools.document_tools({"a": "b"})), "documents of your own"),
+        (tl.Lab("sim/agent", tools=["calculator"], tool_context={"key": "sk-secret"}), "a tool_context"),
+    ):
+        code = cell(lab, tl.ReAct(), tl.general("Why?"), None)
+        assert f"# `lab` is the one that the panel was given: it holds {why}." in code
+        assert "sk-secret" not in code
 
 
 def test_no_key_is_written():

@@ -122,7 +122,7 @@ shown._refresh = refreshed
 def test_the_keyboard_is_enough_and_every_control_has_a_name(notebook):
     book = notebook(SIMULATED)
     book.run(0)
-    for name in ("more settings (21)", "what they mean"):
+    for name in ("more settings (22)", "what they mean"):
         button(book, name).first.focus()
         book.page.keyboard.press("Space")
     expect(field(book, "min_score_improvement")).to_be_visible()

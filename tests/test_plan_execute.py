@@ -186,6 +186,17 @@ def test_a_person_may_say_otherwise_what_a_step_does():
     assert (words.plans[0]["s1"].type, words.plans[0]["s1"].result) == ("analysis", "ok")
 
 
+def test_a_composite_step_keeps_its_tools_when_a_person_words_it_otherwise():
+    answer = tl.Reply(tool_calls=(tl.ToolCall("a", "final-answer", '{"answer": "14"}'),))
+    model = Planner(plan=plan(part("Work it out.", "add")), act=answer, review=GOOD)
+    lab = tl.Lab(model, runs=None, tools=[add, echo])
+    made = wait(lab.branch(wait(lab.run(tl.PlanExecute(), TASK)), "0.0", content="Do it another way."))
+    act = model.asked("act")[-1]
+    assert (made.plans[0]["s1"].type, made.plans[0]["s1"].tool_hints) == ("composite", ("add",))
+    assert "Do it another way." in act.prompt
+    assert {offered["name"] for offered in act.tools} == {"add", "final-answer"}
+
+
 def test_an_unusable_plan_is_asked_for_again_with_the_reason_and_then_given_up():
     circle = plan(think("a", dependsOn=["s2"]), think("b", dependsOn=["s1"]))
     model = Planner(plan=[circle, plan(tool("drill")), plan(think("a"))], analysis="ok", review=GOOD)
@@ -365,6 +376,24 @@ def test_a_reflection_without_an_answer_is_followed_by_a_call_for_one():
     )
     assert unsaid.stopped == "limit:retries"  # it never said SATISFIED, and no step could be added
     assert notes(unsaid, "reflected")[0].data["satisfied"] is False
+    unread = [e.data for e in unsaid.events if isinstance(e, tl.Note) and e.name == "parse.unreadable"]
+    assert unread == [{"kind": "review", "draw": 0}]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "stop"),
+    [
+        ("**SATISFIED**: it adds up.", "answered"),
+        ("satisfied: it adds up.", "answered"),
+        ("SATISFIED: no. UNSATISFIED: yes.", "limit:refinements"),
+        ("NOT SATISFIED: the doubling is missing.", "limit:refinements"),
+        ("Dissatisfied: the doubling is missing.", "limit:refinements"),
+    ],
+)
+def test_a_reflection_is_read_as_a_critique_is(verdict, stop):
+    model = Planner(plan=plan(think("a")), analysis="ok", review=f"{verdict}\nAnswer: 14")
+    made = run(model, tl.PlanExecute(max_refinements=0))
+    assert (made.stopped, made.answer) == (stop, "14")
 
 
 def test_required_calls_are_added_and_told_to_the_planner():
@@ -453,12 +482,36 @@ def test_attempts_of_another_strategy_have_a_plan_each():
 def test_the_tools_of_a_step_are_those_that_it_names():
     with pytest.raises(ValidationError, match="leave out its tools"):
         tl.PlanExecute(strategy=tl.BestOf(strategy=tl.ReAct(tools=("add",))))
+    with pytest.raises(ValidationError, match="leave out its required_tools"):
+        tl.PlanExecute(strategy=tl.Adaptive(strategies={"reactive": tl.ReAct(required_tools={"add": 1})}))
     with pytest.raises(ValidationError, match="max_steps"):
         tl.PlanExecute(max_steps=0)
     only = tl.PlanExecute(tools=("echo",))
     model = Planner(plan=[plan(tool("add", a=1, b=2)), plan(tool("echo", text="x"))], review=GOOD)
     run(model, only)
     assert "there is no tool 'add'; there are echo" in model.calls[1].prompt
+
+
+@pytest.mark.parametrize("mode", ["linear", "dag"])
+def test_the_bound_holds_for_steps_that_are_other_kinds_of_task(mode):
+    """The task itself is a simple one, for one call; its step is not."""
+    chosen = {
+        "reactive": tl.OneAnswer(),
+        "tree-of-thought": tl.SelfConsistency(strategy=tl.OneAnswer(), attempts=9),
+    }
+    strategy = tl.PlanExecute(
+        strategy=tl.Adaptive(strategies=chosen),
+        plan_mode=mode,
+        max_steps=2,
+        max_refinements=0,
+        step_retries=0,
+    )
+    poems = plan(*[part(f"Write a poem about {what}.") for what in ("rain", "snow")])
+    model = Planner(plan=poems, answer="Answer: drip", review=GOOD)
+    made = run(model, strategy)
+    assert (model.kinds.count("answer"), len(model.calls)) == (18, 20)
+    assert len(model.calls) <= strategy.max_calls(TASK)
+    assert run(model, strategy, budget=tl.Budget(calls=20)).tree == made.tree
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
@@ -483,6 +536,43 @@ def test_a_budget_ends_it_with_what_it_has():
                 "abandoned",
                 "abandoned",
             )
+
+
+@pytest.mark.parametrize("mode", ["linear", "dag"])
+def test_a_step_of_another_strategy_that_was_refused_is_not_tried_again(mode):
+    steps = plan(*[part(f"Part {k}.") for k in range(20)])
+    model = Planner(plan=steps, act="hm", review=GOOD)
+    strategy = tl.PlanExecute(plan_mode=mode, step_retries=9, max_refinements=0)
+    made = run(model, strategy, budget=tl.Budget(calls=1))
+    assert (model.kinds, made.stopped, made.plans[0].status) == (["plan"], "budget:calls", "abandoned")
+    assert {step.retries for step in made.plans[0].steps} == {0}
+
+
+def test_a_step_of_another_strategy_that_was_cancelled_did_not_fail(tmp_path):
+    acting = asyncio.Event()
+
+    async def hangs(call):
+        if call.kind == "act":
+            acting.set()
+            await asyncio.sleep(60)
+        return plan(part("Work it out."))
+
+    async def cancelled():
+        lab = tl.Lab(hangs, runs=tmp_path)
+        running = asyncio.ensure_future(lab.run(tl.PlanExecute(), TASK))
+        await acting.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return lab.last
+
+    cut = wait(cancelled())
+    step = cut.plans[0]["s1"]
+    assert (cut.stopped, step.status, step.error) == ("cancelled", "in_progress", None)
+    assert cut.tree[step.node].state != "failed"
+    answer = tl.Reply(tool_calls=(tl.ToolCall("a", "final-answer", '{"answer": "14"}'),))
+    made = wait(tl.Lab(Planner(act=answer, review=GOOD), runs=tmp_path).resume(cut.path))
+    assert (made.answer, statuses(made)) == ("14", ["completed"])
 
 
 def test_cancelled_in_a_wave_and_gone_on_with(tmp_path):

@@ -104,6 +104,8 @@ def test_ids_seq_and_status_are_added_to_what_a_model_writes():
         ),
         ([think(), think(dependsOn=["s2"])], "s2: it depends on itself"),
         ([think("use {{from_step:s1}}")], "s1: it depends on itself"),
+        ([call(instruction="use {{ from_step : s1 }}")], "s1: it depends on itself"),
+        ([think(toolArgs={"a": "{{from_step:s9}}"})], "s1: it depends on 's9'"),
         ([think(), think(dependsOn=["s7"])], "s2: it depends on 's7'"),
         ([call(args={"a": ["{{from_step:s9}}"]})], "s1: it depends on 's9'"),
         ([call(args={"a": "{{from_step:s1:whole}}"})], "s1: {{from_step:s1:whole}} is no reference"),
@@ -123,6 +125,11 @@ def test_ids_seq_and_status_are_added_to_what_a_model_writes():
 def test_a_plan_that_cannot_be_carried_out_is_refused_by_the_step(steps, why):
     with pytest.raises(ValueError, match=why):
         steps_of(*steps)
+
+
+def test_a_step_waits_for_what_its_instruction_refers_to_whatever_its_type():
+    _, two, three = steps_of(think(), call(instruction="of {{from_step:s1}}"), think("{{from_step:s2}}"))
+    assert (two.depends_on, three.depends_on) == (("s1",), ("s2",))
 
 
 def test_a_linear_plan_refers_backwards_only():

@@ -81,6 +81,20 @@ class Reverse(Tool):
 
     def carry_out(self, arguments, context):
         return arguments["text"][::-1]
+
+
+@tl.tool
+def search_of_acme(words: str) -> str:
+    """Looks for words."""
+    return f"nothing about {words}"
+
+
+def legs(spiders: int) -> int:
+    """Counts legs."""
+    return 8 * spiders
+
+
+BOTH = [Reverse(), search_of_acme]
 '''
 
 PROJECT = """
@@ -98,6 +112,9 @@ acme-again = "acme_lab:Twice"
 acme_echo = "acme_lab:Echo"
 "acme/parrot" = "acme_lab:Parrot"
 acme_reverse = "acme_lab:Reverse"
+search_of_acme = "acme_lab:search_of_acme"
+acme_legs = "acme_lab:legs"
+acme_echo_tools = "acme_lab:BOTH"
 """
 
 
@@ -138,7 +155,8 @@ def test_a_strategy_of_a_package_runs_by_name_from_a_file_and_in_a_sweep(install
         strategy = tl.part_of(json.loads('{"kind": "best_of", "strategy": %s, "attempts": 2}' % inner))
         assert strategy.strategy.draws == 3 and "acme_lab" in sys.modules
         task = tl.Task(domain={"kind": "acme_echo"}, question="hello", reference="")
-        lab = tl.Lab("acme/parrot", tools=[tl.part_of({"kind": "acme_reverse"})])
+        lab = tl.Lab("acme/parrot", tools=["acme_reverse", "search_of_acme", "acme_legs", "calculator"])
+        assert list(lab.gateway.toolbox.tools) == ["reverse", "search-of-acme", "legs", "calculator"]
         run = asyncio.run(lab.run(strategy.strategy, task))
         assert (run.answer, run.correct, run.usage.calls) == ("hello", True, 3)
         sweep = asyncio.run(lab.sweep([tl.part_of({"kind": "acme-again"}), tl.OneAnswer()], [task], name="s"))
@@ -192,6 +210,13 @@ def test_the_shell_takes_what_a_package_brings(installed, tmp_path):
     assert "draws=1" in out
     help_ = python(installed, "", tmp_path, "-m", "tot_lab", "run", "--help")
     assert "from installed packages: acme-again, acme/parrot, acme_echo" in help_
+
+
+def test_the_shell_takes_a_packages_tools(installed, tmp_path):
+    words = ["run", "tool_loop", "--task", "acme_echo", "hi", "--model", "acme/parrot", "--out", "a.jsonl"]
+    words += ["--tools", "acme_echo_tools,acme_legs"]
+    python(installed, "", tmp_path, "-m", "tot_lab", *words)
+    assert list(tl.load(tmp_path / "a.jsonl").header.tools) == ["reverse", "search-of-acme", "legs"]
 
 
 def test_a_strategy_of_a_package_is_held_to_the_contract(installed, tmp_path):
@@ -259,6 +284,7 @@ def test_a_broken_package_is_named_and_harms_nobody_else(packages):
         ("def (", "plug_it", "SyntaxError"),
         ("", "plug_it", "has no such part"),
         ("class Mine: kind = 'plug_kind'", "plug_it:Mine", "has no such part"),
+        (GOOD, "plug_it:Fine", "has no such part: no class there has `kind = 'plug_kind'`"),
         (GOOD.replace("plug_fine", "beam"), "plug_it:Fine", "'beam' of plug_it.Fine is taken"),
     ],
 )
@@ -288,6 +314,15 @@ def test_a_part_of_another_sort_is_no_strategy_and_no_model(packages):
         tl.Lab("plug_fine")
     with pytest.raises(ValueError, match="unknown kind 'plug_fine'"):
         class_of("plug_fine", tl.Traversal)
+
+
+def test_what_is_no_tool_is_not_taken_for_one(packages):
+    packages("plug_good", GOOD, {"plug_fine": "plug_good:Fine", "plug_text": "plug_good:__name__"})
+    for name in ("plug_fine", "plug_text"):
+        with pytest.raises(ValueError, match=rf"'{name}' comes from plug_good 0\.9 .*, which is no tool"):
+            tl.Lab("sim/agent", tools=[name])
+    with pytest.raises(ValueError, match=r"unknown tool 'plug_tool'; .*plug_fine, plug_text"):
+        tl.Lab("sim/agent", tools=["plug_tool"])
 
 
 # Further names.

@@ -24,7 +24,7 @@ LAYERS = [
     ["strategies", "domains", "presets"],
     ["tools"],
     ["models"],
-    ["budget", "journal", "recorder", "edits", "marks", "driver", "plan_store", "run", "published"],
+    ["budget", "journal", "recorder", "edits", "marks", "driver", "plan_store", "run", "turns", "published"],
     ["frames"],
     ["lab", "lessons", "branching", "session", "sharing", "sweeps"],
     ["analysis"],

@@ -235,22 +235,177 @@ def test_equal_ids_are_told_apart():
 
 
 def test_a_turn_of_very_many_calls_is_cut():
+    written = act(Script('{"name": "legs", "arguments": {"animal": "duck"}}' * 500, said(final("26"))))
+    assert notes(written, "react.too_many_calls") == [{"calls": 500, "carried_out": MOST_CALLS}]
+    assert len(written.tools_df()) == MOST_CALLS
     made = act(model := Script(said(*[("legs", {"animal": "duck"})] * 500), said(final("26"))))
     assert (made.answer, len(made.tree["0.0"].children)) == ("26", MOST_CALLS)
     assert notes(made, "react.too_many_calls") == [{"calls": 500, "carried_out": MOST_CALLS}]
     assert len(model.calls[1].messages[1].tool_calls) == MOST_CALLS
 
 
-def test_a_long_result_is_cut_for_the_model_and_whole_in_the_record():
-    @tl.tool
-    def essay() -> str:
-        """A long text."""
-        return "word " * 1000
+# R12: what becomes of a long result.
 
+PAGES = "".join(f"{one}{two}um " for one in "abcdefghij" for two in "abcdefghij")  # 100 words of 5 characters
+
+
+@tl.tool
+def essay() -> str:
+    """A long text."""
+    return PAGES
+
+
+def more(result: object, start: object) -> tuple[str, object]:
+    return "more", {"result": result, "from": start}
+
+
+@tl.tool
+def sequel() -> str:
+    """Another one."""
+    return PAGES[::-1]
+
+
+def cut(start: int, number: int = 1, text: str = PAGES) -> str:
+    """A piece of 100 characters as the model is shown it."""
+    rest = json.dumps({"result": number, "from": start + 100})
+    told = f"{400 - start} more characters are not shown; to see them, call more with {rest}"
+    return f"{text[start : start + 100]}\n… ({told})"
+
+
+PIECES = (
+    said(("legs", {"animal": "duck"}), ("essay", {})),
+    said(more(2, 100)),
+    said(more(2, 450), ("sequel", {})),
+)
+
+
+def test_a_long_result_is_cut_for_the_model_and_whole_in_the_record():
     model = Script(said(("essay", {})), said(final("26")))
     made = act(model, tl.ReAct(most_result_characters=100), tools=[essay])
-    assert model.shown(1) == "word " * 20 + "\n… (4,900 more characters are not shown)"
-    assert made.tools_df()["result"][0] == "word " * 1000
+    assert model.shown(1) == f"{PAGES[:100]}\n… (400 more characters are not shown)"
+    assert made.tools_df()["result"][0] == PAGES
+
+
+@pytest.mark.parametrize("kind", [tl.ReAct, tl.ToolLoop])
+def test_the_rest_of_a_long_result_can_be_asked_for(kind, tmp_path):
+    last = said(final("26")) if kind is tl.ReAct else "Answer: 26"
+    model = Script(*PIECES, last)
+    tools = [legs, essay, sequel]
+    lab = tl.Lab(model, runs=tmp_path, tools=tools)
+    made = wait(lab.run(kind(most_result_characters=100, overflow="more"), TASK))
+    assert (made.answer, made.usage.calls) == ("26", 4)
+    assert all("more" in [tool["name"] for tool in call.tools] for call in model.calls)
+    assert "- more: Shows more of a result" in model.calls[0].prompt
+    assert model.shown(1) == f"2\n{cut(0, 2)}"
+    assert model.shown(2) == cut(100, 2)
+    assert model.shown(3) == f"{PAGES[450:]}\n{cut(0, 5, PAGES[::-1])}"
+    assert f"more → {PAGES[450:]}" in texts(made)
+    assert notes(made, f"{made.strategy.notes}.more") == [
+        {"result": 2, "from": 100},
+        {"result": 2, "from": 450},
+    ]
+    assert made.tools_df()["tool"].tolist() == ["legs", "essay", "sequel"]  # nothing was carried out for it
+    assert made.tools_df()["result"][1] == PAGES
+    assert wait(tl.load(made.path).replay()).identical
+
+    def by_turn(call):
+        return (*PIECES, last)[sum(message.role == "assistant" for message in call.messages)]
+
+    lines = made.path.read_bytes().splitlines(keepends=True)
+    for line in range(2, len(lines)):
+        path = tmp_path / f"cut-{line}.jsonl"
+        path.write_bytes(b"".join(lines[:line]))
+        again = tl.Lab(Scripted(by_turn), runs=None, tools=tools)
+        assert wait(again.resume(path)).events == made.events
+
+
+def test_a_proposer_may_ask_for_the_rest_too():
+    def reply(call):
+        told = [message.content for message in call.messages if message.role == "tool"]
+        if call.kind != "sample" or len(told) == 2:
+            return answer_to(call)
+        return said(more(1, 400)) if told else said(("essay", {}))
+
+    search = tl.TreeOfThoughts(
+        tools=None, max_depth=1, branch_factor=2, most_result_characters=100, overflow="more"
+    )
+    model = Scripted(reply)
+    made = act(model, search, tools=[essay])
+    shown = [
+        tuple(message.content for message in call.messages if message.role == "tool")
+        for call in model.calls
+        if len(call.messages) == 5
+    ]
+    assert shown == [(cut(0), PAGES[400:])] * 2  # each sample numbers its own results
+    assert notes(made, "tot.more") == [{"result": 1, "from": 400}] * 2
+    assert set(made.tools_df()["tool"]) == {"essay"}
+    assert wait(made.replay()).identical
+
+
+@pytest.mark.parametrize(
+    ("given", "said_so"),
+    [
+        (more(2, 0)[1], "there is no such result; so far there are 1, the first being 1"),
+        (more(0, 0)[1], "there is no such result"),
+        (more(-1, 0)[1], "there is no such result"),
+        (more(10**30, 0)[1], "there is no such result"),
+        (more(1, 500)[1], "result 1 has no such character: it has 500, the first being 0"),
+        (more(1, -1)[1], "no such character"),
+        (more("essay", 0)[1], 'it takes {"result": <its number>, "from": <the character to begin at>}'),
+        (more(True, 0)[1], "it takes"),
+        (more(1, 1.5)[1], "it takes"),
+        ({}, "it takes"),
+        ("[1, 2]", "it takes"),
+        ("{", "it takes"),
+    ],
+)
+def test_what_there_is_no_more_of_is_said_in_words(given, said_so):
+    model = Script(said(("essay", {})), said(("more", given), ("more", given)), said(final("26")))
+    made = act(model, tl.ReAct(most_result_characters=100, overflow="more"), tools=[essay])
+    assert made.answer == "26"
+    assert said_so in model.shown(2)
+    assert made.tree["0.0.0.0.1"].text.startswith("more failed: ")
+    assert len(notes(made, "react.no_more")) == 2
+    assert wait(made.replay()).identical
+
+
+def test_more_of_what_a_person_wrote_is_what_the_person_wrote():
+    model = Script(said(("essay", {})), said(more(1, 100)), said(final("26")))
+    lab = tl.Lab(model, runs=None, tools=[essay])
+    whole = wait(lab.run(tl.ReAct(most_result_characters=100, overflow="more"), TASK))
+    model.replies, model.calls = model.replies[1:], []
+    made = wait(lab.branch(whole, "0.0.0", content=f"essay → {'x' * 100}yz"))
+    assert made.tree["0.0.0.0.0"].text == "more → yz"
+
+
+def test_without_it_nothing_is_offered_and_more_is_a_name_like_any_other():
+    model = Script(said(("essay", {})), said(more(1, 100)), said(final("26")))
+    act(model, tl.ReAct(most_result_characters=100), tools=[essay])
+    assert "more" not in [tool["name"] for tool in model.calls[0].tools]
+    assert "there is no tool 'more'" in model.shown(2)
+    assert tl.ReAct().overflow == "cut"
+    own = essay.model_copy(update={"name": "more"})
+    made = act(Script(said(("more", {})), said(final("26"))), tools=[own])
+    assert made.tools_df()["result"].tolist() == [PAGES]
+    none = act(again := Script(said(final("26"))), tl.ReAct(overflow="more"), tools=[])
+    assert (none.answer, [tool["name"] for tool in again.calls[0].tools]) == ("26", ["final-answer"])
+    for strategy in (tl.ReAct(overflow="more"), tl.ToolLoop(overflow="more")):
+        with pytest.raises(
+            ValueError, match="overflow: the lab has a tool 'more', which is the name of its own"
+        ):
+            act(Script("?"), strategy, tools=[own])
+    with pytest.raises(ValueError, match="required_tools: 'more' cannot be called: the tools are essay"):
+        act(Script("?"), tl.ReAct(overflow="more", required_tools={"more": 1}), tools=[essay])
+    with pytest.raises(ValidationError, match=r"overflow(?s:.)*a model that plans calls no tool"):
+        tl.PlanExecute(overflow="more")
+
+
+def test_with_more_at_hand_it_is_still_told_when_no_other_tool_is_left():
+    asked = [said(("read", {"page": page})) for page in (0, 1, 3)]
+    strategy = tl.ReAct(required_tools={"read": 1}, overflow="more")
+    act(model := Script(*asked, said(final("26"))), strategy, tools=[read])
+    assert [tool["name"] for tool in model.calls[3].tools] == ["more", "final-answer"]
+    assert "Put together what is known" in model.shown(3)
 
 
 json_texts = st.one_of(
@@ -259,8 +414,10 @@ json_texts = st.one_of(
 wishes = st.builds(
     ToolCall,
     st.text(max_size=3),
-    st.one_of(st.sampled_from(["legs", "read", "final-answer", "final_answer"]), st.text(max_size=90)),
-    json_texts,
+    st.one_of(
+        st.sampled_from(["legs", "read", "final-answer", "final_answer", "more"]), st.text(max_size=90)
+    ),
+    st.one_of(json_texts, st.just('{"result": 1, "from": 0}'), st.just('{"animal": "duck"}')),
 )
 any_reply = st.builds(Reply, st.text(max_size=30), tool_calls=st.lists(wishes, max_size=4).map(tuple))
 
@@ -269,6 +426,7 @@ any_reply = st.builds(Reply, st.text(max_size=30), tool_calls=st.lists(wishes, m
     "strategy",
     [
         tl.ReAct(max_iterations=3, required_tools={"legs": 1}),
+        tl.ReAct(max_iterations=3, overflow="more", parallel=False),
         tl.ToolLoop(max_tool_round_trips=2),
         tl.TreeOfThoughts(tools=None, max_depth=1, branch_factor=2),
         tl.TreeOfThoughts(tools=None, generate="propose", max_depth=1, proposal_draws=2),
@@ -285,6 +443,9 @@ def test_any_tool_calls_are_survived(strategy, replies):
     made = wait(tl.Lab(model, runs=None, tools=TOOLS).run(strategy, TASK))
     assert len(model.calls) <= strategy.max_calls(TASK)
     assert wait(made.replay()).identical
+    steps = made.steps_df()
+    assert steps["tool_seconds"].notna().sum() == len(made.tools_df())
+    assert steps["seconds"].notna().sum() == sum(call.kind == "act" for call in model.calls)
 
 
 # R16, R17.

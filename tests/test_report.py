@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Scripted, answer_to, run, wait
+from support import TASK, Scripted, answer_to, run, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply
@@ -84,6 +84,33 @@ def test_equal_runs_differ_in_the_last_line_alone():
     assert run_text(first).splitlines()[:-1] == run_text(second).splitlines()[:-1]
     cut = [run_html(made).rpartition("<div")[0] for made in (first, second)]
     assert cut[0] == cut[1]
+
+
+def with_tools():
+    tools = ["calculator", "multi_hop"]
+    wrong = [tl.ToolCall("1", "calculator", '{"expression": "1/0"}'), tl.ToolCall("2", "search", "{}")]
+    right = [tl.ToolCall("1", "calculator", '{"expression": "20 + 6"}')]
+    turns = [Reply(tool_calls=tuple(wrong)), Reply(tool_calls=tuple(right)), "Answer: 26"]
+
+    async def model(call):
+        return turns[sum(message.role == "assistant" for message in call.messages)]
+
+    return wait(tl.Lab(model, runs=None, tools=tools).run(tl.ToolLoop(), TASK))
+
+
+def test_tools_are_said_in_one_line(tmp_path):
+    made = with_tools()
+    text = run_text(made)
+    said = "2 × calculator (1 failed), 1 × search (1 failed)"
+    assert f"\n  tools     {said}\n" in text
+    assert re.search(r" s, \d+\.\d\d s in tools · paid ", text.splitlines()[-1])
+    assert text.splitlines()[:-1] == run_text(with_tools()).splitlines()[:-1]
+    assert said in run_html(made)
+    page = tl.report_html([made, search()], tmp_path / "a.html").read_text()
+    assert page.count(f"<p>tools: {said}</p>") == 1
+    assert "<b>3</b>tool calls" in page
+    assert "tools" not in run_text(search())
+    assert "tool calls" not in tl.report_html([search()], tmp_path / "b.html").read_text()
 
 
 def test_unknown_is_said():

@@ -167,6 +167,19 @@ def test_set_for_one_and_for_all():
         assert "What was done so far" in [call for call in calls if call.kind == "act"][-1].prompt
 
 
+def test_one_for_all_leaves_to_one_inside_what_it_has_seen_to():
+    """Also where nothing tighter came of it: the same is not asked twice."""
+
+    def reply(call):
+        return "word " * 2000 if call.kind == "synthesize" else looking(3)(call)
+
+    inner = tl.WithSynthesis(strategy=tl.ReAct(max_iterations=6), synthesis="deep", above=0)
+    _, calls = walked(inner, reply=reply)
+    made, again = walked(tl.WithSynthesis(strategy=inner, synthesis="deep", above=0), reply=reply)
+    assert made.answer == "26"
+    assert again == calls
+
+
 def test_adaptive_has_the_global_one_until_it_delegates_and_each_choice_its_own():
     def last_act(strategy):
         made, calls = walked(strategy)

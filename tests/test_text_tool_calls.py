@@ -62,7 +62,7 @@ def test_several_calls_are_read_in_order_with_ids_of_their_own():
         assert unknown == ()
         assert thought in ("", "First  and then  please")
     assert text_tool_calls(one, NAMES, "0.2").calls[0].id != text_tool_calls(one, NAMES, "0.1").calls[0].id
-    assert len(read(f"[{', '.join([one] * 500)}]").calls) == 32
+    assert len(read(f"[{', '.join([one] * 500)}]").calls) == len(read(one * 500).calls) == 500
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,33 @@ def test_several_calls_are_read_in_order_with_ids_of_their_own():
 )
 def test_what_is_no_call_stays_as_it_is(text):
     assert read(text) == TextToolCalls(text.strip())
+
+
+@pytest.mark.parametrize(
+    "half",
+    [
+        '{"expression": "2+',
+        '{"expression": "{2+3}',
+        "{'expression': '2+",
+        '{"expression": 2',
+        '{"expression": "2+3", ',
+        '{"expression": "2+3", "digits":',
+        '{"expression": "2+3", "dig',
+        '{"expression": ["2", "3',
+    ],
+)
+def test_a_call_that_was_cut_off_is_not_made_up(half):
+    """Half a path, half a program: what is carried out must be what was written."""
+    cut = f'{{"name": "calculator", "arguments": {half}'
+    assert read(cut) == TextToolCalls(cut.strip())
+    assert read(f"```json\n{cut}").calls == ()
+    whole = '{"name": "calculator", "arguments": {"expression": "2+3"}}'
+    assert read(f"{whole}\n{cut}").calls == (SUM,)
+
+
+def test_a_call_that_lacks_only_brackets_is_one():
+    for end in ("", "}", "}}", "} That is all, I don't need more.", "}\n```"):
+        assert read(f'{{"name": "calculator", "arguments": {{"expression": "2+3"{end}').calls == (SUM,), end
 
 
 def test_a_call_of_a_tool_that_is_not_there_is_named_and_not_taken_out():

@@ -131,6 +131,10 @@ def test_where_the_first_token_or_a_schema_counts_only_the_effort_is_set():
     formed = [e for e in made.events if isinstance(e, tl.Call) and e.response_format is not None]
     assert formed
     assert all("<think>" not in call.prompt for call in formed)
+    short = tl.TreeOfThoughts(branch_factor=2, max_depth=2, max_tokens=100)
+    made = wait(lab.run(tl.WithThinking(strategy=short, level="low"), structured))
+    formed = [e for e in made.events if isinstance(e, tl.Call) and e.response_format is not None]
+    assert {call.max_tokens for call in formed} == {100 + 1024}  # the provider thinks on its own
 
 
 def test_thinking_is_kept_apart_from_the_answer():
@@ -269,6 +273,28 @@ def test_the_reflection_prompt_has_the_last_three_results():
     assert prompt.count("legs → ") == 2
     for question in ("What is done?", "Is the course right?", "What is missing?", "How many?"):
         assert question in prompt
+
+
+def test_a_result_that_a_person_changed_is_reflected_on_as_it_is_now():
+    def reply(call):
+        if call.kind == "reflect":
+            return "Half is done."
+        if call.at == "0":
+            asked = [
+                ToolCall(str(k), "legs", json.dumps({"animal": a})) for k, a in enumerate(("duck", "cow"))
+            ]
+            return Reply(tool_calls=tuple(asked))
+        return Reply(tool_calls=(ToolCall("b", "final-answer", '{"answer": "26"}'),))
+
+    _, calls, made = reflected(tl.ReAct(), reply)
+    assert "- legs → 2\n- legs failed: " in calls[1].prompt
+    for node, said in (("0.0.0", "legs → 7"), ("0.0.1", "legs → 4")):
+        model = Scripted(reply)
+        wait(tl.Lab(model, runs=None, tools=[broken, legs]).branch(made, node, content=said))
+        asked = model.calls[0]
+        assert asked.kind == "reflect"
+        assert f"- {said}" in asked.prompt
+        assert made.tree[node].text not in asked.prompt
 
 
 def test_a_reflection_is_told_to_the_next_turn_alone_and_never_stops_it():

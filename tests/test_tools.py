@@ -3,11 +3,14 @@ denies is not done, and that nothing gets out of the folder, the process or the 
 
 import asyncio
 import enum
+import gzip
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import suppress
@@ -205,6 +208,28 @@ def test_what_no_model_can_give_is_refused_at_once(function, why):
         tl.tool(function)
 
 
+def test_a_default_written_as_a_field_is_its_value():
+    @tl.tool
+    def many(most: int = Field(default=3, ge=1), tags: list[str] = Field(default_factory=list)) -> str:  # noqa: B008
+        tags.append("x")
+        return f"{most} {tags}"
+
+    assert many.parameters["properties"]["most"] == {"default": 3, "minimum": 1, "type": "integer"}
+    assert results(lab_with(many), ("many", {}), ("many", {"most": 0}), ("many", {}))[::2] == ["3 ['x']"] * 2
+
+
+def test_a_function_that_yields_is_no_tool():
+    def numbers():
+        yield 1
+
+    async def later():
+        yield 1
+
+    for function in (numbers, later):
+        with pytest.raises(TypeError, match=f"{function.__name__}: a tool returns its result"):
+            tl.tool(function)
+
+
 def test_types_that_json_cannot_hold_or_nobody_knows_are_refused():
     class Local:
         pass
@@ -317,7 +342,7 @@ def test_a_tool_that_misbehaves_is_contained_and_the_run_goes_on():
     ]
     assert len(told[8]) < 20_100
     assert told[8].endswith("\n… (99,980,000 more characters were cut)")
-    assert told[9] == '{"set":[1],"place":{"town":"Bern","at":null},"thing":"a","(1, 2)":3}'
+    assert told[9] == '{"set":[1],"place":{"town":"Bern","at":null},"thing":"a","1,2":3}'
     assert told[10] == "fine"
     frame = lab.last.tools_df()
     assert list(frame.tool) == [name for name, _ in calls]
@@ -325,6 +350,80 @@ def test_a_tool_that_misbehaves_is_contained_and_the_run_goes_on():
     assert frame.error.isna().tolist() == [False] * 8 + [True] * 3
     assert lab.last.diagnostics["failed_tools"] == 8
     assert {use.calls for use in usage_by_node(lab.last).values()} == {1}
+
+
+class Unsayable(Exception):
+    def __str__(self):
+        raise self
+
+
+class Unwritable:
+    def __repr__(self):
+        raise KeyError("no")
+
+
+class Outcome(BaseException):
+    """As pytest's own are."""
+
+
+@quick(retries=0)
+async def raises_what_is_no_exception(what: str) -> str:
+    raise {"unsayable": Unsayable(), "outcome": Outcome("no"), "closed": GeneratorExit()}[what]
+
+
+@quick(retries=0, timeout=0.1)
+async def heeds_no_cancelling() -> str:
+    for _ in range(10):
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.1)
+    return "too late"
+
+
+@quick
+def forms(what: str) -> object:
+    COUNTED.append(what)
+    circle = []
+    circle.append(circle)
+    nan = {"nan": float("nan"), "inf": float("-inf")}
+    return {"nan": nan, "circle": circle, "unwritable": Unwritable(), "big": 10**5_000, "lone": ["\ud800"]}[
+        what
+    ]
+
+
+def test_nothing_that_a_tool_raises_or_returns_hangs_the_run():
+    """An error that cannot be said, and one that is no Exception, once left a run waiting for ever; a tool
+    that does not heed its cancelling went on past its time; a result of no form was worked out twice."""
+    raised = ("unsayable", "outcome", "closed")
+    returned = ("nan", "circle", "unwritable", "big", "lone")
+    began = time.monotonic()
+    told = results(
+        lab_with(raises_what_is_no_exception, heeds_no_cancelling, forms),
+        *[("raises-what-is-no-exception", {"what": what}) for what in raised],
+        ("heeds-no-cancelling", {}),
+        *[("forms", {"what": what}) for what in returned],
+    )
+    assert time.monotonic() - began < 5
+    assert told[:4] == [
+        "✗ Unsayable: ",
+        "✗ RuntimeError: Outcome('no')",
+        "✗ RuntimeError: GeneratorExit()",
+        "✗ no result within 0.1 s",
+    ]
+    assert told[4:7] == ['{"nan":NaN,"inf":-Infinity}', '["..."]', '"<Unserializable Unwritable object>"']
+    assert told[7].startswith("1000")
+    assert told[8] == "['\\ud800']"
+    assert [*returned] == COUNTED
+
+
+def test_what_a_tool_does_wrong_itself_is_not_laid_to_its_arguments():
+    @quick
+    async def reads_badly(town: str) -> str:
+        COUNTED.append(town)
+        return Place(town=3).town
+
+    (told,) = results(lab_with(reads_badly), ("reads-badly", {"town": "Bern"}))
+    assert told.startswith("✗ ValidationError: 1 validation error for Place\ntown")
+    assert COUNTED == ["Bern", "Bern"]  # it may go better the second time
 
 
 def test_one_that_hangs_holds_nobody_else_up():
@@ -415,6 +514,23 @@ def test_no_secret_is_recorded_or_told(monkeypatch, tmp_path):
         assert secret not in written
     assert scrubbed("x" * 5 + "sk-environment-12") == "xxxxx•••"
     assert scrubbed("sk-envi") == "sk-envi"  # could be anything
+
+
+def test_secrets_are_known_at_any_depth_and_however_they_are_named(monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "environment-5678")
+    hidden = {
+        "maps": {"apiKey": "sk-nested-1234", "api-keys": ["sk-listed-1234"]},
+        "more": [{"DB_PASS": "dbpass-1234"}, SecretStr("in-a-list")],
+    }
+
+    @quick
+    def leaks(tool_context: dict) -> str:
+        return str(
+            [*tool_context["maps"].values(), "dbpass-1234", "in-a-list", os.environ["PGPASSWORD"], "kept"]
+        )
+
+    context = {**hidden, "monkey": "not-a-secret", 5: "not-a-name"}
+    assert result(leaks, {}, tool_context=context) == "['•••', ['•••'], '•••', '•••', '•••', 'kept']"
 
 
 def test_the_key_of_a_model_is_in_no_result(shared):
@@ -649,6 +765,37 @@ def test_the_cell_of_a_lab_with_tools_makes_them_again():
     assert "sk-" not in cell(secret, tl.OneAnswer(), TASK, None)
 
 
+# By name.
+
+
+def test_a_name_stands_for_a_tool_or_for_those_of_a_domain():
+    lab = lab_with("calculator", counted, "web-fetch", "multi_hop")
+    assert list(lab.gateway.toolbox.tools.values())[:2] == [tl.tools.Calculator(), counted]
+    assert [*lab.gateway.toolbox.tools][2:5] == ["web-fetch", "search", "open"]
+    assert tl.tools.tools_named("multi_hop") == tl.multi_hop_tools()
+    assert tl.tools.tools_named("list_files", {"root": "."}) == (tl.tools.ListFiles(root="."),)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("calculater", "unknown tool 'calculater'; did you mean 'calculator'? There are calculator, "),
+        ("", "unknown tool ''; there are calculator, python"),
+        ("read_file", "the tool 'read_file' needs more than its name: root=… (ReadFile)"),
+        ("web_search", "needs more than its name: provider=… (WebSearch)"),
+        ("function_tool", "unknown tool 'function_tool'"),
+    ],
+)
+def test_a_name_that_stands_for_no_tool_is_told_of(name, why):
+    with pytest.raises(ValueError, match=re.escape(why)):
+        lab_with(name)
+
+
+def test_every_tool_that_is_here_has_a_name():
+    kinds = {kind for kind in vars(tl.tools).values() if isinstance(kind, type) and issubclass(kind, tl.Tool)}
+    assert kinds - {tl.Tool, tl.tools.FunctionTool} == {*tl.tools.TOOLS}
+
+
 # The effect policy.
 
 
@@ -716,6 +863,8 @@ def test_what_the_policy_denies_is_not_done_even_from_the_cache(tmp_path):
         ("2**100", str(2**100)),
         ("10^50 / 3", "≈ 3.33333333333E+49"),
         ("0^0", "1"),
+        ("1^99999999 + (-1)^20001 + 0^20000", "0"),
+        ("2^9999 - 2^9999 + 2^5001 // 2^5000", "2"),
     ],
 )
 def test_the_calculator_is_exact(expression, value):
@@ -809,6 +958,17 @@ def test_a_snippet_that_eats_is_stopped():
     began = time.monotonic()
     assert python("while True: pass", timeout=1) == "✗ no result within 1 s"
     assert time.monotonic() - began < 4
+
+
+def test_a_snippet_cannot_hold_up_the_lab_by_what_it_leaves():
+    """A pipe in place of the file that its output went to once stopped the event loop for ever, and
+    folders in folders cost the result."""
+    swapped = "import os\nfor name in os.listdir('..'):\n    if name != 'work': os.unlink('../' + name)\n"
+    assert python(f"{swapped}os.mkfifo('../output'); print('fine')", timeout=10) == "fine\n"
+    before = set(Path(tempfile.gettempdir()).glob("tot_lab-*"))
+    deep = "import os\nfor _ in range(2_000):\n    os.mkdir('d'); os.chdir('d')\nprint('fine')"
+    assert python(deep) == "fine\n"
+    assert set(Path(tempfile.gettempdir()).glob("tot_lab-*")) <= before
 
 
 def test_what_a_snippet_starts_ends_with_it():
@@ -968,6 +1128,23 @@ def test_files_are_listed(root):
         tl.tools.ReadFile(root=root / "data.bin")
 
 
+def test_a_file_that_is_deleted_meanwhile_is_not_listed(root, monkeypatch):
+    lstat = os.lstat
+
+    def late(name, **more):
+        if name == "huge.txt":
+            (root / name).unlink(missing_ok=True)
+        return lstat(name, **more)
+
+    monkeypatch.setattr(os, "lstat", late)
+    assert result(tl.tools.ListFiles(root=root), {"pattern": "*.[bt]*"}) == "data.bin (256 bytes)"
+
+
+def test_lines_are_counted_as_editors_count(root):
+    (root / "page.txt").write_text("one\x0c\u2028still one\ntwo\n")
+    assert result(tl.tools.ReadFile(root=root), {"path": "page.txt", "first_line": 2}) == "two\n"
+
+
 # The web.
 
 
@@ -992,6 +1169,15 @@ def site():
         "/deep": ("text/html", "<div>" * 3_000 + "deep"),
     }
 
+    once = gzip.compress(b"x" * 10_000_000)
+    odd = {
+        "/thrice": ({"content-type": "text/plain", "content-encoding": "gzip, gzip"}, gzip.compress(once)),
+        "/once": ({"content-type": "text/plain", "content-encoding": "gzip"}, once),
+        "/charset": ({"content-type": "text/plain; charset=punycode"}, b"aa-" + b"b9" * 300_000),
+        "/comments": ({"content-type": "text/html"}, b"<!--" * 400_000),
+        "/no-charset": ({"content-type": "text/plain; charset=rot13"}, b"abc"),
+    }
+
     async def answer(request):
         seen.append((request.path, dict(request.headers)))
         if request.path in pages:
@@ -1001,8 +1187,17 @@ def site():
             return response
         if request.path == "/to":
             raise web.HTTPFound(request.query["url"])
+        if request.path in odd:
+            return web.Response(body=odd[request.path][1], headers=odd[request.path][0])
         if request.path == "/slow":
             await asyncio.sleep(30)
+        if request.path == "/endless-redirect":
+            stream = web.StreamResponse(status=302, headers={"location": "/plain"})
+            await stream.prepare(request)
+            with suppress(ConnectionError):
+                while True:
+                    await stream.write(b"x" * 100_000)
+            return stream
         if request.path == "/endless":  # until nobody listens
             stream = web.StreamResponse(headers={"content-type": "text/plain"})
             await stream.prepare(request)
@@ -1052,8 +1247,34 @@ def test_a_page_becomes_text(site):
     assert fetched(f"{site.url}/big", most_bytes=1_000) == "x" * 1_000 + "\n… (cut at 1,000 bytes)"
     assert fetched(f"{site.url}/endless", most_bytes=1_000).endswith("(cut at 1,000 bytes)")
     assert fetched(f"{site.url}/slow", timeout=0.3) == "✗ no result within 0.3 s"
-    assert "TooManyRedirects" in fetched(f"{site.url}/to?url=/to%3Furl=/plain", most_redirects=1)
+    assert "was redirected more than 1 times" in fetched(
+        f"{site.url}/to?url=/to%3Furl=/plain", most_redirects=1
+    )
     assert "deep" in fetched(f"{site.url}/deep")
+
+
+def test_a_page_that_means_harm_is_an_error_and_holds_nobody_up(site):
+    """Packed in packed, moved with a body without end, or written to keep a parser or a codec busy."""
+    assert fetched(f"{site.url}/once", most_bytes=1_000) == "x" * 1_000 + "\n… (cut at 1,000 bytes)"
+    assert fetched(f"{site.url}/thrice").endswith("is packed as gzip, gzip, which was not asked for")
+    assert "'rot13' is not a text encoding" in fetched(f"{site.url}/no-charset")
+    moved = fetched(f"{site.url}/endless-redirect", timeout=10)
+    assert moved == f"(from {site.url}/plain)\ngrüezi"
+
+    async def longest_pause(path):
+        fetch, pauses = tl.tools.WebFetch(retries=0, allow_private=True, timeout=1), [0.0]
+        run = asyncio.create_task(
+            lab_with(fetch).run(errand(("web-fetch", {"url": f"{site.url}{path}"})), TASK)
+        )
+        while not run.done():
+            began = time.monotonic()
+            await asyncio.sleep(0.01)
+            pauses.append(time.monotonic() - began)
+        assert (await run).answer == "no result within 1 s"
+        return max(pauses)
+
+    for path in ("/charset", "/comments"):
+        assert wait(longest_pause(path)) < 0.8
 
 
 @pytest.mark.parametrize(

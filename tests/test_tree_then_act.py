@@ -107,6 +107,7 @@ def test_no_more_than_the_breadth_survive_a_level():
     [
         (0.5, (0.4, 0.34, 0.1), [0.35], 1),
         (0.5, (0.2, 0.1, 0.1), [0.35], 0),  # once, and no more
+        (0.45, (0.3, 0.1, 0.1), [0.3], 1),
         (0.2, (0.16, 0.14, 0.1), [0.15], 1),  # never below 0.15
         (0.15, (0.1, 0.1, 0.1), [], 0),
         (0.5, (0.5, 0.1, 0.1), [], 1),  # only when all are weak
@@ -128,7 +129,7 @@ def test_the_floor_is_lowered_once_in_a_run():
     assert planned == {"steps": 1, "score": 0.4, "stop": "exhausted"}
 
 
-@pytest.mark.parametrize(("second", "levels"), [(0.94, 2), (0.96, 3), (0.5, 2)])
+@pytest.mark.parametrize(("second", "levels"), [(0.94, 2), (0.95, 3), (0.96, 3), (0.5, 2)])
 def test_two_levels_without_progress_end_the_planning(second, levels):
     scores = {1: (0.9, 0.1, 0.1), 2: (second, 0.1, 0.1), 3: (1.0, 0.1, 0.1)}
     made = run(tl.TreeThenAct(), model=Scripted(planner(scores.__getitem__)))

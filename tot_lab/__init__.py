@@ -30,9 +30,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tot_lab import presets
-from tot_lab.core.calls import Call, Message, Reply, TokenLogprob, ToolCall
+from tot_lab.core.calls import Call, Message, Reply, TokenLogprob, ToolCall, halts
 from tot_lab.core.parts import Part, part_of
-from tot_lab.core.records import Decided, Ended, Note, Scored, Thought
+from tot_lab.core.records import Decided, Ended, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Domain, Task
 from tot_lab.core.thinking import Budget, Thinking, ask, attempt, every, happen, within
@@ -93,6 +93,7 @@ from tot_lab.strategies import (
     DepthFirst,
     MonteCarloTreeSearch,
     OneAnswer,
+    Picked,
     Plan,
     PlanExecute,
     ReAct,
@@ -107,6 +108,8 @@ from tot_lab.strategies import (
     WithThinking,
     ask_json,
     baselines,
+    ranked,
+    stop_of,
     traversal,
 )
 from tot_lab.sweeps.axes import grid
@@ -247,6 +250,7 @@ __all__ = [
     "Note",
     "OneAnswer",
     "Part",
+    "Picked",
     "Plan",
     "PlanExecute",
     "Plans",
@@ -308,6 +312,7 @@ __all__ = [
     "general",
     "graph_of",
     "grid",
+    "halts",
     "hands",
     "happen",
     "judge_evaluator",
@@ -321,6 +326,7 @@ __all__ = [
     "multi_hop_tools",
     "oracle",
     "panel",
+    "parent_of",
     "part_of",
     "plot_calibration",
     "plot_cost",
@@ -334,9 +340,11 @@ __all__ = [
     "plot_timeline",
     "plot_tree",
     "presets",
+    "ranked",
     "regret",
     "report_html",
     "routed",
+    "stop_of",
     "success",
     "tasks",
     "tasks_needed",

@@ -9,14 +9,15 @@ A queue of branches that can go on stands in for recursion: nesting may be as de
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from tot_lab.budget import WAIT, WITHIN, Needs, Scope
-from tot_lab.core.calls import Call, Halt, Reply, Wire, readable, refused
+from tot_lab.core.calls import Call, Halt, Reply, Wire, readable, refused, told
 from tot_lab.core.records import (
     STOP_WORDS,
     Decided,
@@ -165,7 +166,7 @@ class Driver:
         either way the recorder holds a valid run."""
         self.loop = asyncio.get_running_loop()
         self.done: asyncio.Future[Answer] = self.loop.create_future()
-        if not hasattr(thinking, "send"):
+        if not hasattr(thinking, "send") or inspect.iscoroutine(thinking):
             thinking = _no_thinking(thinking)
         root = Branch(thinking, (), self.root, None, 0)
         self.branch = root
@@ -271,6 +272,8 @@ class Driver:
         self.recorder.record(position, event)
 
     def _fork(self, branch: Branch, position: Position, step: Every) -> None:
+        if not isinstance(step.branches, Sequence):
+            raise TypeError(f"every takes a list of branches, not a {type(step.branches).__name__}")
         count = len(step.branches)
         for thinking in step.branches:
             if not hasattr(thinking, "send"):
@@ -329,7 +332,10 @@ class Driver:
 
     def _ask(self, branch: Branch, position: Position, call: Call) -> None:
         if call.at not in self.thoughts:
-            raise ValueError(f"a {call.kind} call names an unknown thought {call.at!r}")
+            raise ValueError(
+                f"call of kind {call.kind!r}: it names an unknown thought {call.at!r}; a thought is recorded "
+                f"first (`yield Thought(…)`)"
+            )
         key = (call.at, call.kind, call.draw, call.messages, call.attempt, call.model)
         if key in self.draws:
             raise ValueError(
@@ -408,7 +414,12 @@ class Driver:
             except (Exception, asyncio.CancelledError) as error:  # whatever a model does is an answer
                 if self.asked.get(asked.branch) is not asked:
                     return  # cancelled from here
-                reply = Reply(error=readable(f"{type(error).__name__}: {error}"))
+                reply = Reply(error=told(error))
+            except BaseException as error:
+                if not isinstance(error, SystemExit | KeyboardInterrupt | GeneratorExit):
+                    self._fail(error)  # such as a failed test inside a model: nobody else would hear of it
+                    return
+                raise
             self._receive(asked, reply)
 
     def _receive(self, asked: Asked, reply: Reply) -> None:
@@ -561,7 +572,7 @@ class Driver:
 
     def _end_with_error(self, error: BaseException) -> None:
         if not isinstance(error, Divergence):  # then the record stands as it was
-            ended = Ended("error", error=readable(f"{type(error).__name__}: {error}"))
+            ended = Ended("error", error=told(error))
             self.recorder.record((self.branch.step + 1,), ended)
 
     def _close(self) -> None:
@@ -576,9 +587,12 @@ class Driver:
             try:
                 branch.thinking.close()
             except Exception as error:  # the run is over: what ended it is what counts
-                self._beside("close.failed", "", error=readable(f"{type(error).__name__}: {error}"))
+                self._beside("close.failed", "", error=told(error))
 
 
 def _no_thinking(got: Any) -> Thinking[Answer]:
+    if inspect.iscoroutine(got):
+        got.close()
+        raise TypeError("think must be a generator (it yields), without `async` and `await`")
     raise TypeError(f"think must be a generator (it yields); it returned {type(got).__name__} at once")
     yield  # which makes this one

@@ -19,6 +19,7 @@ from tot_lab.core.tools import TOOL, tool_of
 from tot_lab.core.tree import Node
 from tot_lab.marks import Mark, Verdict
 from tot_lab.run import Run, Usage, usage_of
+from tot_lab.turns import steps_of
 
 if TYPE_CHECKING:
     import pandas
@@ -39,10 +40,16 @@ class Asked(NamedTuple):
 
 def calls_of(run: Run) -> list[Asked]:
     """Every model call with its reply, in live order."""
-    return [asked for asked in _asked(run) if asked.call.kind != TOOL]
+    return [asked for asked in asked_in(run) if asked.call.kind != TOOL]
 
 
-def _asked(run: Run) -> list[Asked]:
+def tools_of(run: Run) -> list[Asked]:
+    """Every call of a tool with what it gave, in live order."""
+    return [asked for asked in asked_in(run) if asked.call.kind == TOOL]
+
+
+def asked_in(run: Run) -> list[Asked]:
+    """Both, in live order."""
     replies = {line.p: (line, line.e) for line in run.lines if isinstance(line.e, Reply) and line.p}
     none = (None, None)
     return [
@@ -207,7 +214,7 @@ def tools_df(run: Run) -> pandas.DataFrame:
     - source: category, `model` for one that was really carried out, `cache` or `joined` as in `calls_df`
     - tries: Int64, how often it was tried
     """
-    calls = [asked for asked in _asked(run) if asked.call.kind == TOOL]
+    calls = tools_of(run)
     replies = [asked.reply for asked in calls]
     ways = ways_of(run)
     return typed_frame(
@@ -222,6 +229,52 @@ def tools_df(run: Run) -> pandas.DataFrame:
             "seconds": ("Float64", [a.answered.t - a.line.t if a.answered else None for a in calls]),
             "source": (SOURCES, [ways[asked.line.p].source if asked.answered else None for asked in calls]),
             "tries": ("Int64", [ways[asked.line.p].tries for asked in calls]),
+        }
+    )
+
+
+@in_bulk()
+def steps_df(run: Run) -> pandas.DataFrame:
+    """What a run that acts thought, did and saw: one row per action, in program order; a turn that asked for
+    no tool has a row too. Of a run that does not act, such as a plain tree search, the table is empty:
+    `nodes_df` has its thoughts.
+
+    - turn: Int64, number of the turn, from 1. A turn is one reply of a loop's model, or of an analysis step
+      of a plan. NA for a tool that the strategy called itself (a step of a plan, a proposer's look-up)
+    - node: string, id of the turn's thought, NA while there is none or when its call failed; for a tool that
+      the strategy called itself, the thought it was called for
+    - thought: string, what was said besides the calls
+    - action: string, the name of the tool, NA for none; arguments: string, JSON as it was written
+    - observation: string, what the model was shown of the result; error: string, why there was none, or why
+      the turn's own call failed. Both are NA where an action came to nothing: it was the answer, which was
+      taken, or the run ended
+    - seconds: Float64, that the turn's call took; input_tokens, output_tokens: Int64 and cost: Float64, USD
+      if it were paid, of that call. All stand in the first row of a turn and are NA in its others, so that
+      sums are right; NA when not known
+    - tool_seconds: Float64, that the tool took, NA where none was called
+    """
+    asked = {asked.line.p: asked for asked in asked_in(run)}
+    steps = list(steps_of(run))
+    calls = [asked.get(step.call or ()) for step in steps]
+    replies = [call.reply if call else None for call in calls]
+    tools = [asked.get(step.tool or ()) for step in steps]
+    timed = "times" not in run.header.unknown
+
+    def seconds(calls: list[Asked | None]) -> list[float | None]:
+        return [a.answered.t - a.line.t if a and a.answered and timed else None for a in calls]
+
+    return typed_frame(
+        {
+            "turn": ("Int64", [step.turn for step in steps]),
+            **{
+                name: ("string", [getattr(step, name) for step in steps])
+                for name in ("node", "thought", "action", "arguments", "observation", "error")
+            },
+            "seconds": ("Float64", seconds(calls)),
+            "input_tokens": ("Int64", [reply.input_tokens if reply else None for reply in replies]),
+            "output_tokens": ("Int64", [reply.output_tokens if reply else None for reply in replies]),
+            "cost": ("Float64", [reply.cost if reply else None for reply in replies]),
+            "tool_seconds": ("Float64", seconds(tools)),
         }
     )
 

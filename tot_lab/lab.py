@@ -31,7 +31,7 @@ from tot_lab.models.cache import Mode
 from tot_lab.models.checking import Check, check
 from tot_lab.models.gateway import identity_of
 from tot_lab.models.keys import DrawScope
-from tot_lab.models.roles import assigned, roles_of
+from tot_lab.models.roles import roles_of, thinking_of
 from tot_lab.models.spending import REFUSED
 from tot_lab.models.stack import Endpoint
 from tot_lab.plan_store import Plans
@@ -66,10 +66,12 @@ class Lab:
     draws: whether two thoughts that come to the same prompt share its draws (`state`) or not (`path`).
     spend: USD that this lab may really pay, None = no cap. What a run would cost if each call were
         paid is capped by its `Budget`.
-    tools: what its strategies may call: functions that `@tl.tool` made tools, and those of `tl.tools`. A
-        strategy takes all, or those that its own `tools` name. effect_policy: which effects they may have
-        (`tl.EffectPolicy`), None = all that these tools have. tool_context: data that tools are handed and
-        no model sees; what its names call a key, token, secret or password is in no result either.
+    tools: what its strategies may call: functions that `@tl.tool` made tools, those of `tl.tools`, and names:
+        `calculator`, `python`, `web_fetch`, `multi_hop` (the documents of that domain), or what an installed
+        package offers. A strategy takes all, or those that its own `tools` name. effect_policy: which
+        effects they may have (`tl.EffectPolicy`), None = all that these tools have. tool_context: data that
+        tools are handed and no model sees; what its names call a key, token, secret or password is in no
+        result either.
     timeout: seconds that one call may take from its sending on, None = no limit.
     plans: file (SQLite) that each plan of `tl.PlanExecute` is kept in as it runs, see `tl.Plans`; None = a
         plan is in its run's record alone (`run.plans`).
@@ -86,12 +88,12 @@ class Lab:
         draws: DrawScope = "state",
         spend: float | None = None,
         timeout: float | None = 120.0,
-        tools: Iterable[Tool] = (),
+        tools: Iterable[Tool | str | Callable[..., Any]] = (),
         effect_policy: EffectPolicy | None = None,
         tool_context: Mapping[str, Any] | None = None,
         plans: str | os.PathLike[str] | Plans | None = None,
     ) -> None:
-        if timeout is not None and not timeout > 0:
+        if timeout is not None and (isinstance(timeout, str) or not timeout > 0):
             raise ValueError(f"timeout must be above 0 seconds or None, not {timeout!r}")
         self.gateway = Gateway(
             self._resolve(model),
@@ -178,7 +180,7 @@ class Lab:
             return reply or Reply(error="budget:calls")
 
         driver = Driver(look, known, repeat=repeat, in_order=True)
-        await driver.drive(assigned(self.gateway.roles, strategy.think(self._equipped(task).hidden())))
+        await driver.drive(thinking_of(strategy, self._equipped(task), self.gateway.roles))
         return Estimate(strategy.max_calls(self._equipped(task)), cached, unknown == 0)
 
     async def run(
@@ -335,10 +337,13 @@ class Lab:
         parent: Run | None = None,
     ) -> Run:
         """Finish a run that was killed, cancelled, refused money (`spend`) or ended by a bug. What its
-        journal holds is not asked again. A finished run is only loaded.
+        journal holds is not asked again; what was under way is, a tool with effects too. A finished run is
+        only loaded.
 
         strategy, task: needed when they hold functions of your own, which files do not store.
         parent: the run that this one was branched from, needed when its file is not beside this one."""
+        if isinstance(path, Run):
+            raise TypeError(f"path must be the file of a run, such as run.path ({path.path}), not the run")
         made: list[Run] = []
         await self._resume(Path(path), strategy, task, parent, made)
         return made[0]
@@ -375,11 +380,12 @@ class Lab:
         if not isinstance(strategy, Strategy):
             raise TypeError(f"strategy must be a Strategy such as tl.TreeOfThoughts(), not {strategy!r}")
         if not isinstance(task, Task):
-            raise TypeError(f'task must be a Task such as tl.general("…"), not {task!r}')
+            several = "; several tasks go to lab.sweep" if isinstance(task, list | tuple) else ""
+            raise TypeError(f'task must be a Task such as tl.general("…"), not {task!r}{several}')
         if budget is not None and not isinstance(budget, Budget):
             raise TypeError(f"budget must be a Budget such as tl.Budget(calls=60), not {budget!r}")
-        if repeat < 0:
-            raise ValueError(f"repeat must be 0 or more, not {repeat}")
+        if isinstance(repeat, str | float) or repeat < 0:
+            raise ValueError(f"repeat must be 0 or more, not {repeat!r}")
 
     def _check_same(self, path: Path | str, header: Header) -> None:
         """A ValueError unless this lab asks what the run's lab asked. A function of your own may have
@@ -422,7 +428,7 @@ class Lab:
             edits=Edits.of(recorder.header.branched),
         )
         try:
-            await driver.drive(assigned(self.gateway.roles, strategy.think(task.hidden())))
+            await driver.drive(thinking_of(strategy, task, self.gateway.roles))
         finally:
             run = self.last = Run(recorder.header, recorder.lines, recorder.path)
             run.__dict__.update(task=task, strategy=strategy)  # with their functions

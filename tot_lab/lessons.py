@@ -90,6 +90,8 @@ class Lessons:
     def recall(self, task: Task, k: int = 3) -> list[str]:
         """Up to `k` different critiques from tasks of the same domain whose question shares words with that
         of `task`, the most similar first (BM25; of equals the one kept first)."""
+        if not isinstance(task, Task):
+            raise TypeError(f'task must be a Task such as tl.general("…"), not {task!r}')
         if k < 1:
             raise ValueError(f"k must be 1 or more, not {k}")
         words = list(dict.fromkeys(re.findall(r"\w+", task.question.casefold())))

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import sqlite3
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -192,6 +192,7 @@ CREATE TABLE IF NOT EXISTS steps (
 );
 """
 _PLAN_COLUMNS = [name for name in Plan.model_fields if name != "steps"]
+_STATUSES = get_args(Plan.model_fields["status"].annotation)
 _STEP_COLUMNS = ["plan_id", *Step.model_fields]
 _JSON = ("tool_args", "tool_hints", "depends_on")
 
@@ -206,8 +207,11 @@ class Plans:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with closing(self._opened()) as database:
-            database.executescript(f"PRAGMA journal_mode = WAL;{_TABLES}")
+        try:
+            with closing(self._opened()) as database:
+                database.executescript(f"PRAGMA journal_mode = WAL;{_TABLES}")
+        except sqlite3.Error as error:
+            raise type(error)(f"{self.path}: plans cannot be kept here: {error}") from error
 
     def __repr__(self) -> str:
         return f"Plans({str(self.path)!r})"
@@ -215,6 +219,8 @@ class Plans:
     def all(self, status: str | None = None) -> list[Plan]:
         """The plans, the latest run's last; those of one status, if given. `journal` says what
         `lab.resume` goes on with."""
+        if status not in (None, *_STATUSES):
+            raise ValueError(f"the status of a plan is {', '.join(_STATUSES)} or None, not {status!r}")
         where, values = ("", ()) if status is None else (" WHERE status = ?", (status,))
         with closing(self._opened()) as database:
             rows = database.execute(
@@ -222,11 +228,9 @@ class Plans:
             ).fetchall()
             return [self._read(database, dict(zip(_PLAN_COLUMNS, row, strict=True))) for row in rows]
 
-    def following(
-        self, header: Header, lines: Sequence[Line], path: Path | None
-    ) -> Callable[[Sequence[Line]], None]:
+    def following(self, header: Header, lines: Sequence[Line], path: Path | None) -> Following:
         """A watcher that keeps the plans of a run here. lines: what the run has done before."""
-        follow = _Following(self, PlanFold(header, "" if path is None else str(path.absolute())))
+        follow = Following(self, PlanFold(header, "" if path is None else str(path.absolute())))
         follow(lines)
         return follow
 
@@ -249,7 +253,7 @@ class Plans:
         return Plan.model_validate({**plan, "steps": steps})
 
 
-class _Following:
+class Following:
     """Writes the plans of one run. It keeps its connection until the run has ended: SQLite tidies up when the
     last one is closed, which takes longer than the writing."""
 
@@ -270,7 +274,12 @@ class _Following:
             warnings.warn(
                 f"{self.store.path}: plans are no longer written: {error}", RuntimeWarning, stacklevel=2
             )
-        if self.database is not None and any(isinstance(line.e, Ended) for line in batch):
+        if any(isinstance(line.e, Ended) for line in batch):
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the database, until there is something to write."""
+        if self.database is not None:
             self.database.close()
             self.database = None
 

@@ -15,8 +15,9 @@ from math import cos, isnan, pi, sin
 from pathlib import Path
 from typing import NamedTuple
 
-from tot_lab.core.calls import Reply, is_made
+from tot_lab.core.calls import Reply, is_made, refused
 from tot_lab.core.records import Note
+from tot_lab.core.tools import tool_of
 from tot_lab.core.tree import Node, Tree
 from tot_lab.figures.theme import (
     EDGE,
@@ -33,6 +34,7 @@ from tot_lab.figures.theme import (
 )
 from tot_lab.figures.tree import MOST, SHAPES, TreeInfo, arc, label_width, plot_tree, tree_info
 from tot_lab.files import write_whole
+from tot_lab.frames import Asked, tools_of
 from tot_lab.run import Run, money
 
 DRAWN = 150
@@ -43,7 +45,8 @@ ROWS = 12
 
 
 class Facts(NamedTuple):
-    """What every face of a run says, as text. verdict: "" when it is not known."""
+    """What every face of a run says, as text. verdict: "" when it is not known. tools: "" when none was
+    called."""
 
     strategy: str
     question: str
@@ -54,6 +57,7 @@ class Facts(NamedTuple):
     thoughts: str
     calls: str
     failed: str
+    tools: str
     tokens: str
     cost: str
     apart: str
@@ -80,9 +84,10 @@ def facts_of(run: Run) -> Facts:
         f"{len(run.tree):,}",
         f"{'at least ' if 'calls' in run.header.unknown else ''}{usage.calls:,}{errors}",
         failed,
+        _tools(run),
         f"{number(usage.input_tokens)} in, {number(usage.output_tokens)} out",
         money(usage.cost),
-        f"run {run.id} · {_seconds(run, ' s')} · paid {money(usage.paid)}{known}",
+        f"run {run.id} · {_seconds(run, ' s')}{_in_tools(run)} · paid {money(usage.paid)}{known}",
         printable(run.model),
         run.simulated,
     )
@@ -98,6 +103,7 @@ def run_text(run: Run) -> str:
         f"  score     {facts.score} · stopped: {short(facts.stopped, 90)}",
         f"  calls     {facts.calls} · tokens {facts.tokens} · cost {facts.cost}",
         *([f"  failed    {short(facts.failed, 400)}"] if facts.failed else []),
+        *([f"  tools     {short(facts.tools, 90)}"] if facts.tools else []),
         f"  thoughts  {facts.thoughts}",
         *(f"    {row}" for row in tree_rows(run.tree, run.solution_path)),
         f"  {facts.apart}",
@@ -155,6 +161,7 @@ def run_html(run: Run) -> str:
         ("stopped", facts.stopped),
         ("thoughts", facts.thoughts),
         ("calls", facts.calls),
+        *([("tools", facts.tools)] if facts.tools else []),
         ("tokens", facts.tokens),
         ("cost", facts.cost),
     ]
@@ -291,6 +298,31 @@ def _verdict(run: Run) -> str:
         return f"not graded ({type(error).__name__}: {short(str(error), 80)})"
 
 
+def _carried_out(run: Run) -> list[Asked]:
+    """The calls of tools that were answered; a refused one was not."""
+    return [asked for asked in tools_of(run) if asked.reply is not None and not refused(asked.reply.error)]
+
+
+def _tools(run: Run) -> str:
+    """Which tools were called, how often, and how many of these calls failed."""
+    called: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    for asked in _carried_out(run):
+        name = printable(tool_of(asked.call) or "")
+        called[name] += 1
+        failed[name] += bool(asked.reply and asked.reply.error)
+    return ", ".join(
+        f"{count:,} × {name}" + (f" ({failed[name]:,} failed)" if failed[name] else "")
+        for name, count in sorted(called.items(), key=lambda pair: (-pair[1], pair[0]))
+    )
+
+
+def _in_tools(run: Run) -> str:
+    """The seconds that these took, one after another."""
+    took = [asked.answered.t - asked.line.t for asked in _carried_out(run) if asked.answered]
+    return f", {sum(took):.2f} s in tools" if took and "times" not in run.header.unknown else ""
+
+
 def _row(node: Node, used: int) -> str:
     none = "?" if node.unread else "–"
     score = "" if node.parent is None else f"{none:>4} " if node.score is None else f"{node.score:.2f} "
@@ -372,6 +404,7 @@ def _sums(runs: Sequence[Run]) -> list[tuple[str, str]]:
     graded = [fact for run in runs if (fact := _verdict(run)).startswith(("✓", "✗"))]
     right = sum(fact.startswith("✓") for fact in graded)
     usage = [run.usage for run in runs]
+    tools = sum(len(_carried_out(run)) for run in runs)
 
     def total(name: str) -> float | None:
         amounts = [getattr(used, name) for used in usage]
@@ -381,6 +414,7 @@ def _sums(runs: Sequence[Run]) -> list[tuple[str, str]]:
         ("runs", f"{len(runs):,}"),
         *([("correct", f"{right:,} of {len(graded):,} ({right / len(graded):.0%})")] if graded else []),
         ("calls", number(total("calls"))),
+        *([("tool calls", number(tools))] if tools else []),
         ("tokens in", number(total("input_tokens"))),
         ("tokens out", number(total("output_tokens"))),
         ("cost", money(total("cost"))),
@@ -433,7 +467,7 @@ def _section(place: int, run: Run, facts: Facts) -> str:
         f"<details id=run-{place}{' open' if place == 1 else ''}><summary>{place} · "
         f"{escape(short(facts.question, 100))} <span>{escape(facts.strategy)} · {escape(facts.stopped)} · "
         f"{facts.thoughts} thoughts {escape(facts.verdict)}</span>{_badge(facts.simulated)}</summary>"
-        f"{_failed(facts)}{body}"
+        f"{_failed(facts)}{f'<p>tools: {escape(facts.tools)}</p>' if facts.tools else ''}{body}"
         f"<p class=apart>{escape(facts.apart)}</p></details>"
     )
 

@@ -29,7 +29,7 @@ from tot_lab.marks import Mark, Verdict, changed, made, read_marks, write_marks
 from tot_lab.models import Cache, model_named
 from tot_lab.models.gateway import identity_of, settings_of
 from tot_lab.models.keys import Request, in_order, key_of, request_of
-from tot_lab.models.roles import assigned, roles_from
+from tot_lab.models.roles import roles_from, thinking_of
 from tot_lab.models.stack import Endpoint
 from tot_lab.plan_store import plans_of
 from tot_lab.recorder import Divergence, Recorder
@@ -38,6 +38,10 @@ from tot_lab.strategies.plans import Plan
 if TYPE_CHECKING:
     import networkx
     import pandas
+
+
+UNREADABLE = ("parse.unreadable", "json.failed")
+"""What notes of a reply of which nothing could be used are called; the latter after its retries."""
 
 
 class Usage(NamedTuple):
@@ -71,7 +75,11 @@ class Replay(NamedTuple):
 
 
 class Run:
-    """One run, finished or not. `path` is its journal, None when it is in memory only."""
+    """One run, finished or not. `path` is its journal, None when it is in memory only.
+
+    What a strategy gives back: its output is `answer`, its status `stopped`, how sure it is `score`, the
+    thought that holds it `best`; `steps_df()` has what was thought, done and observed, as many rows as there
+    are steps, and `tree` every thought. What it took: `seconds`, and `usage` with calls, tokens and cost."""
 
     def __init__(self, header: Header, lines: list[Line], path: Path | None = None) -> None:
         self.header = header
@@ -246,9 +254,7 @@ class Run:
         not_made = sum(refused(reply.error) for reply in errors)
         failed = sum(map(is_made, errors))
         return {
-            "unreadable_replies": sum(
-                isinstance(e, Note) and e.name == "parse.unreadable" for e in self.events
-            ),
+            "unreadable_replies": sum(isinstance(e, Note) and e.name in UNREADABLE for e in self.events),
             "unread_thoughts": sum(node.unread for node in self.tree),
             "failed_thoughts": states["failed"],
             "duplicates": states["duplicate"],
@@ -333,7 +339,7 @@ class Run:
         roles = roles_from(self.header.roles)
         try:
             try:
-                await driver.drive(assigned(roles, strategy.think(task.hidden())))
+                await driver.drive(thinking_of(strategy, task, roles))
             except Exception as error:
                 if isinstance(error, Divergence) or self.error is None:
                     raise
@@ -369,6 +375,12 @@ class Run:
         from tot_lab.frames import tools_df  # noqa: PLC0415
 
         return tools_df(self)
+
+    def steps_df(self) -> pandas.DataFrame:
+        """One row per action of a run that acts; for the columns see `tot_lab.frames.steps_df`."""
+        from tot_lab.frames import steps_df  # noqa: PLC0415
+
+        return steps_df(self)
 
     def events_df(self) -> pandas.DataFrame:
         """One row per record, live order; for the columns see `tot_lab.frames.events_df`."""

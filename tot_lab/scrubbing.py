@@ -10,9 +10,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
-_SECRET = re.compile(r"(?:^|_)(?:key|apikey|token|secret|password)$", re.IGNORECASE)
+_SECRET = re.compile(
+    r"(?:(?:^|[_\W]|(?-i:(?<=[a-z\d])(?=[A-Z])))(?:api)?(?:key|token|secret|pass|credential)s?|passw(?:or)?ds?)$",
+    re.IGNORECASE,
+)
 _ENDS_OF_A_KEY = re.compile(r"(?<![\w-])[\w-]+\*{3,}[\w-]*")  # as OpenAI shows them
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -21,13 +24,17 @@ SHORTEST = 8
 
 
 def secrets_in(values: Mapping[str, Any]) -> list[str]:
-    """The texts among `values` that are secret by their type, or by their names."""
+    """The texts in `values`, at any depth, that are secret by their type, or by their names."""
     found = []
     for name, value in values.items():
         if isinstance(value, SecretStr):
             found.append(value.get_secret_value())
-        elif isinstance(value, str) and len(value) >= SHORTEST and _SECRET.search(name):
+        elif isinstance(value, str) and len(value) >= SHORTEST and _SECRET.search(str(name)):
             found.append(value)
+        elif isinstance(value, Mapping | BaseModel):
+            found += secrets_in(dict(value))
+        elif isinstance(value, list | tuple):
+            found += secrets_in({f"{k}_{name}": item for k, item in enumerate(value)})
     return found
 
 

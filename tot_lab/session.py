@@ -26,6 +26,8 @@ class Session:
     """
 
     def __init__(self, lab: Lab) -> None:
+        if not isinstance(lab, Lab):
+            raise TypeError(f"lab must be a Lab such as tl.Lab(model), not {lab!r}")
         self.lab = lab
         self.question: str | None = None
         """What is under way, None when nothing is."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import json
 import math
 import random
@@ -35,10 +36,11 @@ from tot_lab.core.tools import TOOL
 from tot_lab.core.tree import Tree
 from tot_lab.domains import general
 from tot_lab.lab import Lab
+from tot_lab.models.roles import thinking_of
 from tot_lab.published import load
 from tot_lab.run import Run
 from tot_lab.strategies import OneAnswer, TreeOfThoughts
-from tot_lab.tools import Tool, tool
+from tot_lab.tools import Tool, Toolbox, tool
 
 T = TypeVar("T")
 
@@ -456,7 +458,7 @@ def is_driven_by_next_and_send(trial: Trial) -> None:
             elif isinstance(step, Within):
                 value = drive(step.thinking)
 
-    answer = drive(trial.strategy.think(whole.task.hidden() if whole.task else trial.task))
+    answer = drive(thinking_of(trial.strategy, whole.task or trial.task, {}))
     expect(isinstance(answer, Answer), f"it returns {answer!r}, not an Answer")
     expect((answer.text, answer.stop) == (whole.answer, whole.stopped), f"driven by hand it gave {answer}")
 
@@ -629,8 +631,14 @@ def check_strategy(
 
     task: what it thinks about. model: a function `Call -> Reply | str` that answers as your strategy expects;
     the one here knows tot_lab's own kinds of call, and replies `Answer: …` to any other. tools: what the
-    lab has. promises: those to hold it to, of `PROMISES`."""
-    trial = Trial(strategy, task, model, tuple(tools))
+    lab has. promises: those to hold it to, of `PROMISES`. Raises TypeError for what is no such thing."""
+    if not isinstance(strategy, Strategy):
+        raise TypeError(f"strategy must be a Strategy such as tl.OneAnswer(), not {strategy!r}")
+    if not isinstance(task, Task):
+        raise TypeError(f'task must be a Task such as tl.general("…"), not {task!r}')
+    if not callable(model) or any(map(inspect.iscoroutinefunction, (model, type(model).__call__))):
+        raise TypeError(f"model must be a plain function Call -> Reply | str, not async, and not {model!r}")
+    trial = Trial(strategy, task, model, tuple(Toolbox(tools).tools.values()))
     for promise in promises:
         try:
             promise(trial)

@@ -26,7 +26,7 @@ from tot_lab.core.tree import Node, Tree
 from tot_lab.driver import Driver
 from tot_lab.journal import Header, encoder
 from tot_lab.models.keys import key_of, request_of
-from tot_lab.models.roles import assigned, roles_from
+from tot_lab.models.roles import roles_from, thinking_of
 from tot_lab.recorder import Recorder
 from tot_lab.run import Run, asked_model, expect_run, replies_of, requests_of
 from tot_lab.sweeps.sweep import Sweep
@@ -186,10 +186,10 @@ async def _made(runs: list[Run], strategy: Strategy) -> Counterfactual:
     )
     recorder, caps = Recorder(header=header), set[str]()
     driver = Driver(book.ask, recorder, repeat=header.repeat)
-    thinking = _telling_caps(strategy.think(task.hidden()), caps)
+    thinking = _telling_caps(thinking_of(strategy, task, roles_from(first.header.roles)), caps)
     bug: Exception | None = None
     try:
-        await driver.drive(assigned(roles_from(header.roles), thinking))
+        await driver.drive(thinking)
     except Exception as error:
         bug = error
     if others := sorted(caps - {"calls"}):
@@ -207,7 +207,7 @@ def _telling_caps(thinking: Thinking[T], caps: set[str]) -> Thinking[T]:
 
     def told(step: Within) -> Within:
         caps.update(step.budget.model_dump(exclude_none=True))
-        return step._replace(thinking=_telling_caps(step.thinking, caps))
+        return step
 
     return editing(told, thinking, Within)
 

@@ -17,6 +17,7 @@ The thresholds, and why they stand where they do:
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -25,17 +26,21 @@ from typing import NamedTuple
 
 from tot_lab.analysis.known import Known, judged, wins
 from tot_lab.core.bulk import in_bulk
-from tot_lab.core.calls import refused
-from tot_lab.core.records import Note
+from tot_lab.core.calls import Reply, refused
+from tot_lab.core.reading import json_of
+from tot_lab.core.records import Decided, Note
+from tot_lab.core.tools import tool_of
 from tot_lab.core.tree import Node
-from tot_lab.frames import Asked, calls_of
-from tot_lab.run import Run, expect_run
+from tot_lab.frames import Asked, calls_of, tools_of
+from tot_lab.run import UNREADABLE, Run, expect_run
 
 COLLAPSED = 0.9
 NEARLY = 0.02
 ENOUGH = 8
 FAR = 0.5
 FEW = 5
+
+_TURNS = ("limit:iterations", "limit:round_trips")
 
 SHOWN = 8
 """Ids that a text names; a finding holds them all."""
@@ -87,8 +92,12 @@ def diagnose(run: Run) -> Diagnosis:
     - marks: how the scores stand to a person's marks. marked_wrong: the answer rests on a thought that
       is marked wrong.
     - cut_short: a budget, or the cap on thoughts, ended the search before all that stayed were expanded.
+      out_of_turns: a loop with tools ended because its turns were used up, not because it was done.
     - failed_calls, refused_calls, cut_off (a reply that ended at `max_tokens`), unread_replies,
       unread_scores: what was lost on the way.
+    - failed_tools: calls of tools that failed. unavailable_tools: tools that the model asked for and could
+      not call. repeated_calls: the same call again on the same path, with the same result. unused_tools:
+      tools were offered, none was called, and the answer is not known to be right.
     - duplicates: siblings with the same text.
     - score_collapse: an evaluator that gave nearly all thoughts the same score.
     - contradiction: one whose draws for one thought are far apart. equal_states: thoughts with the same
@@ -192,6 +201,19 @@ def _cut_short(facts: _Facts) -> Iterator[Finding]:
         yield Finding("cut_short", text, _of(waiting))
 
 
+def _out_of_turns(facts: _Facts) -> Iterator[Finding]:
+    decided = [event for event in facts.run.events if isinstance(event, Decided) and event.reason in _TURNS]
+    ended = list(dict.fromkeys(event.id for event in decided))
+    if ended:
+        text = (
+            f"{_count(ended, 'loop')} used up all turns, and ended with the last answer that could be read."
+        )
+        yield Finding("out_of_turns", text, tuple(ended))
+    elif facts.run.stopped in _TURNS and facts.nodes:
+        text = "1 loop used up all turns, and ended without an answer."
+        yield Finding("out_of_turns", text, (facts.nodes[0].id,))
+
+
 # What the scores are worth.
 
 
@@ -289,7 +311,7 @@ def _lost_calls(facts: _Facts) -> Iterator[Finding]:
     made = [(asked, reply) for asked, reply in answered if not refused(reply.error)]
     failed = [(asked, reply) for asked, reply in made if reply.error is not None]
     if failed:
-        why = _tally((reply.error or "").partition(":")[0][:40] for _, reply in failed)
+        why = _tally(_beginning(reply) for _, reply in failed)
         text = f"{len(failed)} of {_count(made, 'call')} failed: {why}."
         yield Finding("failed_calls", text, _asked_for(facts, (asked for asked, _ in failed)))
     unmade = [(asked, reply) for asked, reply in answered if refused(reply.error)]
@@ -305,10 +327,74 @@ def _lost_calls(facts: _Facts) -> Iterator[Finding]:
         yield Finding("cut_off", text, _asked_for(facts, cut))
 
 
+def _tools(facts: _Facts) -> Iterator[Finding]:
+    calls = [asked for asked in tools_of(facts.run) if asked.reply and not refused(asked.reply.error)]
+    failed = [asked for asked in calls if asked.reply and asked.reply.error is not None]
+    if failed:
+        why = _tally(f"{tool_of(asked.call)}, {_beginning(asked.reply)}" for asked in failed)
+        text = f"{len(failed)} of {_count(calls, 'tool call')} failed: {why}."
+        yield Finding("failed_tools", text, _asked_for(facts, failed))
+    notes = [event for event in facts.run.events if isinstance(event, Note)]
+    denied = [note for note in notes if note.name.endswith((".unknown_tool", ".denied_tool"))]
+    if denied:
+        which = _tally(str(note.data.get("tool", "?"))[:40] for note in denied)
+        text = f"The model asked {_times(denied)} for a tool that it could not call: {which}."
+        nodes = dict.fromkeys(note.at for note in denied if note.at in facts.run.tree)
+        yield Finding("unavailable_tools", text, tuple(nodes))
+    repeats = _repeats(facts, calls)
+    if repeats:
+        which = _tally(str(tool_of(asked.call)) for asked in repeats)
+        text = (
+            f"{len(repeats)} of {_count(calls, 'tool call')} had been made before on the same path, with the "
+            f"same result: {which}."
+        )
+        yield Finding("repeated_calls", text, _asked_for(facts, repeats))
+    if not calls and facts.missed:
+        turns = [asked for asked in facts.calls if _offered(facts, asked)]
+        names = dict.fromkeys(name for asked in turns for name in _offered(facts, asked))
+        if turns:
+            text = f"No tool was called in {_count(turns, 'turn')} that offered {', '.join(names)}."
+            yield Finding("unused_tools", text, _asked_for(facts, turns))
+
+
+def _offered(facts: _Facts, asked: Asked) -> list[str]:
+    """The lab's tools that a call's model was offered."""
+    return [name for tool in asked.call.tools if (name := str(tool.get("name"))) in facts.run.header.tools]
+
+
+def _repeats(facts: _Facts, calls: Iterable[Asked]) -> list[Asked]:
+    """Of `calls` those that were made before at the same thought or above it, and gave the same."""
+    at: dict[str, list[tuple[Asked, Hashable]]] = defaultdict(list)
+    for asked in calls:
+        if asked.reply is not None:
+            same = tool_of(asked.call), _arguments(asked), asked.reply.text, asked.reply.error
+            at[asked.call.at].append((asked, same))
+    tree = facts.run.tree
+    before: Counter[Hashable] = Counter()
+    repeats = []
+    waiting = [(id, True) for id in reversed(tree.roots)] if at else []
+    while waiting:
+        id, enters = waiting.pop()
+        for asked, key in at.get(id, ()):
+            if enters and before[key]:
+                repeats.append(asked)
+            before[key] += 1 if enters else -1
+        if enters:
+            waiting.append((id, False))
+            waiting.extend((child, True) for child in reversed(tree[id].children))
+    return repeats
+
+
+def _arguments(asked: Asked) -> str:
+    """Of a tool's call, whatever their order and spaces."""
+    try:
+        return json.dumps(json_of(asked.call.prompt), sort_keys=True)
+    except ValueError:
+        return asked.call.prompt
+
+
 def _unread(facts: _Facts) -> Iterator[Finding]:
-    notes = [
-        line.e for line in facts.run.lines if isinstance(line.e, Note) and line.e.name == "parse.unreadable"
-    ]
+    notes = [line.e for line in facts.run.lines if isinstance(line.e, Note) and line.e.name in UNREADABLE]
     if notes:
         kinds = _tally(str(note.data.get("kind", "?")) for note in notes)
         text = f"Nothing could be read from {_count(notes, 'reply')}: {kinds}."
@@ -343,6 +429,7 @@ _LOOKS: Sequence[Callable[[_Facts], Iterator[Finding]]] = (
     _good_pruned,
     _marked_wrong,
     _cut_short,
+    _out_of_turns,
     _marks,
     _blind_scores,
     _score_collapse,
@@ -350,6 +437,7 @@ _LOOKS: Sequence[Callable[[_Facts], Iterator[Finding]]] = (
     _equal_states,
     _equal_draws,
     _lost_calls,
+    _tools,
     _unread,
     _duplicates,
 )
@@ -394,6 +482,15 @@ def _marked(facts: _Facts, nodes: Iterable[Node], verdict: str) -> list[Node]:
 
 def _asked_for(facts: _Facts, calls: Iterable[Asked]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(asked.call.at for asked in calls if asked.call.at in facts.run.tree))
+
+
+def _beginning(reply: Reply | None) -> str:
+    """Of what an error says, that which many may share."""
+    return ((reply and reply.error) or "").partition(":")[0][:40]
+
+
+def _times(things: Sequence[object]) -> str:
+    return "once" if len(things) == 1 else f"{len(things)} times"
 
 
 def _of(nodes: Iterable[Node]) -> tuple[str, ...]:

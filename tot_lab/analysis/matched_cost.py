@@ -25,7 +25,7 @@ from tot_lab.core.records import Line
 from tot_lab.core.thinking import Budget
 from tot_lab.driver import Driver
 from tot_lab.edits import Edits
-from tot_lab.models.roles import assigned, roles_from
+from tot_lab.models.roles import roles_from, thinking_of
 from tot_lab.models.spending import REFUSED
 from tot_lab.recorder import Divergence, Recorder
 from tot_lab.run import Run, Usage, replies_of, runnable
@@ -307,7 +307,7 @@ class _Cut:
             replies=replies_of(prefix),
             edits=Edits.of(header.branched),
         )
-        thinking = assigned(roles_from(header.roles), self.strategy.think(self.task.hidden()))
+        thinking = thinking_of(self.strategy, self.task, roles_from(header.roles))
         try:
             await driver.drive(thinking)
             if (missing := recorder.missing()) is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.statistics import Numbers, compare, compare_all, solved, success, table
 from tot_lab.core.records import Note
-from tot_lab.run import Run
+from tot_lab.run import Run, expect_run
 from tot_lab.strategies.adaptive import Adaptive, kind_of
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Routed(NamedTuple):
 
 def routed(run: Run) -> Routed | None:
     """What the first `tl.Adaptive` of a run chose; None when it chose nothing."""
+    expect_run(run, "routed")
     chosen: Note | None = None
     used = ""
     for event in run.events:

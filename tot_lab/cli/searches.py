@@ -22,11 +22,13 @@ from tot_lab.cli.words import (
     described,
     model_in,
     naming,
+    policy_in,
     strategies_in,
     task_in,
     tasks_in,
+    tools_in,
 )
-from tot_lab.core.calls import Reply
+from tot_lab.core.calls import Reply, is_made
 from tot_lab.core.records import Line
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
@@ -44,6 +46,9 @@ examples:
   tot-lab run tree_of_thoughts beam_width=5 generate=propose --task game24 "4 5 6 10" --model sim/game24
   tot-lab run presets.game24 --task game24 "4 5 6 10" --model sim/game24 skill=0.5 --budget calls=60
   tot-lab run chain_of_thought --task general "What is 17 * 3?" answer=51 grade=number --model gpt-4.1-mini
+  tot-lab run react --task multi_hop 1 --tools multi_hop --model sim/agent
+  tot-lab run react --task general "How many words has notes.md?" --tools python read_file root=. \\
+      --allow files,process --model gpt-4.1-mini
 """
 
 _SWEEP = """
@@ -166,6 +171,19 @@ def _add_searching(parser: argparse.ArgumentParser, what: str) -> None:
         help="auto: what is known is not asked again (default); replay: nothing is asked; refresh: all is "
         "asked anew, once; off: no cache",
     )
+    parser.add_argument(
+        "--tools",
+        nargs="+",
+        metavar=("NAME,NAME", "FIELD=VALUE"),
+        help="what the strategy may call (below): calculator,python or read_file root=notes; multi_hop: the "
+        "documents of that domain",
+    )
+    parser.add_argument(
+        "--allow",
+        nargs="+",
+        metavar="EFFECT",
+        help="what these tools may do besides computing: network,files,process (default: nothing)",
+    )
     add_cache(parser, "folder of known answers (default: your own, for real models alone)")
 
 
@@ -180,8 +198,10 @@ def _from(least: int) -> Any:
 
 def _lab(asked: argparse.Namespace, runs: Path | str = "runs") -> Lab:
     with naming():
-        model = model_in(asked.model)
-        return Lab(model, runs=runs, cache=asked.cache, mode=asked.mode, spend=asked.spend)
+        model, tools = model_in(asked.model), tools_in(asked.tools)
+        settings = {"cache": asked.cache, "mode": asked.mode, "spend": asked.spend}
+        policy = policy_in(asked.allow, tools)
+        return Lab(model, runs=runs, tools=tools, effect_policy=policy, **settings)
 
 
 def _run(asked: argparse.Namespace) -> int:
@@ -194,12 +214,12 @@ def _run(asked: argparse.Namespace) -> int:
         raise Unusable(f"{out}: a run is written to NAME.jsonl; `tot-lab export` makes other forms of it")
     if out is not None and out.exists():
         raise Unusable(f"{out} is there already; name another file")
-    with naming():
-        found[0].max_calls(task)  # a domain may lack what the strategy needs
     lab = _lab(asked, "runs" if out is None else out.parent)
+    with naming():
+        most = found[0].max_calls(lab._equipped(task))  # a domain may lack what the strategy needs
     interrupted = False
     try:
-        asyncio.run(_watched(lab, found[0], task, budget, asked.repeat))
+        asyncio.run(_watched(lab, found[0], task, budget, asked.repeat, most))
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -217,14 +237,16 @@ def _run(asked: argparse.Namespace) -> int:
     return int(run.stopped == "error" or run.path is None)
 
 
-async def _watched(lab: Lab, strategy: Strategy, task: Task, budget: Budget | None, repeat: int) -> None:
+async def _watched(
+    lab: Lab, strategy: Strategy, task: Task, budget: Budget | None, repeat: int, most: int | None
+) -> None:
     """A run, with its calls counted where somebody looks."""
     from tqdm import tqdm  # noqa: PLC0415
 
-    with tqdm(total=strategy.max_calls(task), unit="call", disable=None, leave=False) as bar:
+    with tqdm(total=most, unit="call", disable=None, leave=False) as bar:
 
         def count(lines: Sequence[Line]) -> None:
-            bar.update(sum(isinstance(line.e, Reply) for line in lines))
+            bar.update(sum(isinstance(line.e, Reply) and is_made(line.e) for line in lines))
 
         await lab.run(strategy, task, budget=budget, repeat=repeat, watch=count)
 

@@ -1,4 +1,4 @@
-"""How things are named in a shell: `NAME FIELD=VALUE …`, for strategies, models, tasks and budgets.
+"""How things are named in a shell: `NAME FIELD=VALUE …`, for strategies, models, tasks, tools and budgets.
 
 Rule: there is one grammar, and it is the notebook's: the fields are those of the Python values, and
 what a field may hold is the field's to say. A value is JSON where it reads as JSON, `none`, `true` or
@@ -14,6 +14,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -43,6 +44,8 @@ from tot_lab.models import MODELS, Cache, model_named
 from tot_lab.models.cache import default_folder
 from tot_lab.strategies import STRATEGIES, TRAVERSALS, Traversal, baselines
 from tot_lab.sweeps.axes import grid
+from tot_lab.tools import TOOLS, EffectPolicy, Tool, WebSearch, tools_named
+from tot_lab.tools.named import OF_DOMAINS, needed
 
 T = TypeVar("T")
 
@@ -143,12 +146,7 @@ _STRATEGIES: dict[str, type[Strategy]] = {strategy.kind: strategy for strategy i
 def strategies_in(words: Sequence[str]) -> dict[str, list[Strategy]]:
     """The strategies in `NAME FIELD=VALUE,VALUE … NAME …`, by name; each field is an axis of its grid."""
     found: dict[str, list[Strategy]] = {}
-    groups: list[tuple[str, list[str]]] = []
-    for word in words:
-        if "=" not in word:
-            groups.append((word, []))
-        elif groups:
-            groups[-1][1].append(word)
+    groups = _groups(words)
     if not groups:
         raise Unusable(f"name a strategy first: {_strategy_names()}")
     for name, rest in groups:
@@ -164,6 +162,17 @@ def strategies_in(words: Sequence[str]) -> dict[str, list[Strategy]]:
         for label, settings in made.items():
             found.setdefault(label, []).extend(settings)
     return found
+
+
+def _groups(words: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Each name with the settings behind it."""
+    groups: list[tuple[str, list[str]]] = []
+    for word in words:
+        if "=" not in word:
+            groups.append((word, []))
+        elif groups:
+            groups[-1][1].append(word)
+    return groups
 
 
 def _strategy_names() -> str:
@@ -241,6 +250,40 @@ def tasks_in(words: Sequence[str]) -> list[Task]:
         return _called(tasks, name, **settings_in(rest))
 
 
+def tools_in(words: Sequence[str] | None) -> list[Tool]:
+    """The tools in `NAME,NAME NAME FIELD=VALUE …`; settings are those of the name before them."""
+    parts = [part for word in words or [] for part in ([word] if "=" in word else word.split(",")) if part]
+    if parts and "=" in parts[0]:
+        raise Unusable(f"--tools: name a tool before {parts[0]}")
+    with naming("--tools"):
+        return [tool for name, rest in _groups(parts) for tool in tools_named(name, settings_in(rest))]
+
+
+def policy_in(words: Sequence[str] | None, tools: Sequence[Tool]) -> EffectPolicy | None:
+    """What `tools` may do: the effects in `NAME,NAME …`, and none else. A tool that could never be called is
+    refused here, before any model is asked."""
+    allowed = [name for word in words or [] for name in word.split(",") if name]
+    if not tools and allowed:
+        raise Unusable("--allow is for the effects of --tools, and there are none")
+    effects = sorted({effect for tool in tools for effect in tool.effects})
+    for name in allowed:
+        if name not in effects and all(name != tool.name for tool in tools):
+            near = get_close_matches(name, effects, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise Unusable(f"--allow {name}: {hint}the effects of these tools are {_listed(effects)}")
+    policy = EffectPolicy(allow=frozenset(allowed))
+    refused = [tool for tool in tools if policy.refusal(tool.spec)]
+    if refused:
+        reach = "; ".join(f"{tool.name} has {_listed(tool.effects)}" for tool in refused)
+        lacking = ",".join(sorted({effect for tool in refused for effect in tool.effects} | {*allowed}))
+        raise Unusable(f"tools have no effects but those that you allow: {reach}; add --allow {lacking}")
+    return policy if tools else None
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
 def budget_in(words: Sequence[str] | None) -> Budget | None:
     """The budget in `FIELD=VALUE …`."""
     with naming("budget"):
@@ -250,7 +293,7 @@ def budget_in(words: Sequence[str] | None) -> Budget | None:
 
 
 def described() -> str:
-    """The strategies with their settings, the models and the domains, as help shows them."""
+    """The strategies with their settings, the models, domains and tools, as help shows them."""
     lines = ["strategies, with the settings that each has and their defaults:"]
     for name, strategy in _STRATEGIES.items():
         lines += [f"  {name}: {_first_line(strategy)}", *_wrapped(strategy)]
@@ -263,9 +306,21 @@ def described() -> str:
         "  local/NAME, or any litellm name such as gpt-4.1-mini (its key: OPENAI_API_KEY in the environment)",
         "",
         f"domains: {', '.join(_TASKS)}",
+        "",
+        "tools, with what they need and have to be allowed:",
+        *(f"  {_tool_in_words(kind)}: {_first_line(kind)}" for kind in TOOLS if kind is not WebSearch),
+        *(f"  {domain}: {_listed(tool.name for tool in make())}" for domain, make in OF_DOMAINS.items()),
+        "",
         *([f"from installed packages: {', '.join(sorted(offered()))}"] if offered() else []),
     ]
     return "\n".join(lines)
+
+
+def _tool_in_words(kind: type[Tool]) -> str:
+    """Its name, what it needs, and what it has to be allowed."""
+    effects = kind.model_fields["effects"].default
+    said = [*(f"{name}=…" for name in needed(kind)), *(f"--allow {effect}" for effect in effects)]
+    return " ".join([kind.kind, *said])
 
 
 def _first_line(documented: Any) -> str:

@@ -25,19 +25,22 @@ class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One turn of a conversation. `role` is system, user, assistant or tool.
 
     tool_calls: those of an assistant's turn. tool_call_id: which of them a tool's turn answers.
+    provider_state: that of the reply which the turn was; it goes back as it came.
     """
 
     role: str
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    provider_state: str = ""
 
 
 class Call(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="call"):
     """One question to a model.
 
     at: id of the thought it is asked for (the parent when proposing, the thought when scoring).
-    kind: its role in the strategy: propose, sample, value, vote, joint, answer, …; `tool` for the call
+    kind: its role in the strategy: propose, sample, value, vote, joint, answer, act (a turn that may ask
+        for tools), plan, critique, route, …; `tot_lab.models.roles.ROLES` has them all. `tool` is the call
         of a tool, which is no model call (`tot_lab.core.tools`).
     draw: which of several samples of one prompt this is (0, 1, …). The k-th draw of a prompt is
         a call of its own; a parse retry takes a new draw.
@@ -100,6 +103,8 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="repl
     tool_calls: the tools that the model asks for.
     simulated: True when no language model wrote this.
     tool: the tool whose result this is, None for a model's.
+    provider_state: what the provider wants back with the turn of a tool call, signed thinking say: JSON
+        that nobody else reads, "" for nothing.
     """
 
     text: str = ""
@@ -114,6 +119,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="repl
     tool_calls: tuple[ToolCall, ...] = ()
     simulated: bool = False
     tool: str | None = None
+    provider_state: str = ""
 
 
 Model: TypeAlias = Callable[[Call], Awaitable[Reply | str]]
@@ -163,6 +169,15 @@ def halts(error: str) -> bool:
 def estimated_tokens(text: str) -> int:
     """A stand-in where nobody counted: one token per four UTF-8 bytes, rounded up."""
     return (len(text.encode("utf-8", "replace")) + 3) // 4
+
+
+def told(error: BaseException) -> str:
+    """`error` as a reply tells of it, by its type and message; also one that cannot say what it is."""
+    try:
+        message = str(error)
+    except Exception:
+        message = ""
+    return readable(f"{type(error).__name__}: {message}")
 
 
 def readable(text: str) -> str:

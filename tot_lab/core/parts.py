@@ -80,6 +80,9 @@ class Part(BaseModel):
             if field.is_required() or value != field.get_default(call_default_factory=True):
                 yield name, value
 
+    def __str__(self) -> str:
+        return repr(self)  # pydantic's leaves the name out, and so would print an empty line
+
     def settings(self) -> dict[str, Any]:
         """The part as JSON-ready data: its kind, and every field but those excluded (a secret)."""
         kept = [name for name, field in type(self).model_fields.items() if not field.exclude]
@@ -90,7 +93,9 @@ class Part(BaseModel):
 def part_of(settings: dict[str, Any], base: type[Part] = Part) -> Part:
     """The Part that `settings` describe, one of `base`: `{"kind": "react", "max_iterations": 5}`. An
     unknown kind or a bad field is a ValueError that names it."""
-    kind = settings.get("kind")
+    if not isinstance(settings, dict) or "kind" not in settings:
+        raise ValueError(f'the settings of a part are such as {{"kind": "react"}}, not {settings!r}')
+    kind = settings["kind"]
     part = class_of(kind, base)
     try:
         return part(**{key: value for key, value in settings.items() if key != "kind"})
@@ -102,15 +107,20 @@ def class_of(kind: Any, base: type[P]) -> type[P]:
     """The class of the parts of that kind, one of `base`; an installed package may bring it. An unknown
     kind is a ValueError, and so is one of a package that cannot be imported."""
     if isinstance(kind, str) and kind not in REGISTRY:
-        package = bring(kind)
-        if package is not None and kind not in REGISTRY:
-            raise ValueError(f"the kind {kind!r} should come from {package}, which has no such part")
+        brought = bring(kind)
+        if brought is not None and kind not in REGISTRY:
+            raise ValueError(
+                f"the kind {kind!r} should come from {brought.told}, which has no such part: no "
+                f"class there has `kind = {kind!r}`"
+            )
     part = REGISTRY.get(kind) if isinstance(kind, str) else None
     if part is None or not issubclass(part, base):
-        known = {name for name, one in REGISTRY.items() if issubclass(one, base)}
+        known = {name for name, one in REGISTRY.items() if issubclass(one, base)} | {*offered()} - {*REGISTRY}
+        near = get_close_matches(str(kind), known, n=1)
+        hint = f"did you mean {near[0]!r}? Known are " if near else "known are "
         raise ValueError(
-            f"unknown kind {kind!r}; known are {', '.join(sorted(known | {*offered()} - {*REGISTRY}))}, and "
-            f"those of the modules that you import"
+            f"unknown kind {kind!r}; {hint}{', '.join(sorted(known))}, and those of the modules that you "
+            f"import"
         )
     return part
 

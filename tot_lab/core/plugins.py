@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
 GROUP = "tot_lab"
 """The group of entry points that tot_lab reads."""
@@ -38,9 +39,16 @@ def _offered(path: tuple[str, ...]) -> Mapping[str, tuple[EntryPoint, ...]]:
     return MappingProxyType(found)
 
 
-def bring(kind: str) -> str | None:
-    """Import the part of that kind; None when no package offers one, else the package and where in it the
-    part is, as an error names them. Raises ValueError for a package that cannot be used."""
+class Brought(NamedTuple):
+    """What a package offers. told: which package it is, and where in it that is, as an error names them."""
+
+    value: Any
+    told: str
+
+
+def bring(kind: str) -> Brought | None:
+    """Import what a package offers by that name; None when none does. Raises ValueError for a package that
+    cannot be used."""
     entries = offered().get(kind, ())
     if not entries:
         return None
@@ -48,12 +56,11 @@ def bring(kind: str) -> str | None:
     if len(entries) > 1:
         raise ValueError(f"the kind {kind!r} is offered by {told}; uninstall one")
     try:
-        entries[0].load()
+        return Brought(entries[0].load(), told)
     except Exception as error:
         raise ValueError(
             f"the kind {kind!r} comes from {told}, which cannot be imported: {type(error).__name__}: {error}"
         ) from error
-    return told
 
 
 def _package(entry: EntryPoint) -> str:

@@ -20,7 +20,7 @@ class Strategy(Part):
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         """Reason about `task`. Every thought's id is `at` or begins with `at.`, and the thought
         `at` itself is recorded first, so that strategies nest."""
-        raise NotImplementedError
+        raise NotImplementedError(f"the strategy {self.kind!r} has no think")
 
     def max_calls(self, task: Task) -> int | None:
         """The most model calls that thinking about `task` can make; None when there is no bound."""
@@ -49,6 +49,8 @@ class Prompting(Strategy):
         response_format: dict[str, Any] | None = None,
     ) -> Call:
         """A call with this strategy's sampling settings."""
+        if not isinstance(prompt, str):
+            raise TypeError(f"the prompt of a call of kind {kind!r} must be a text, not {prompt!r}")
         return Call(
             at,
             kind,

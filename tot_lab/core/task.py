@@ -213,7 +213,8 @@ class Task(BaseModel):
     """One problem.
 
     domain: the family it belongs to. question: the problem in words. data: what the domain needs
-    besides. context: what research or lessons add; every prompt shows it. reference: ground
+    besides. context: what research or lessons add; every prompt shows it. system_prompt: stands before
+    every call to a model that a run on this task makes, whatever the strategy. reference: ground
     truth; it is taken away before a strategy sees the task. tools: those that a strategy may call; the
     lab that runs it says which (`tl.Lab(tools=…)`).
     """
@@ -223,11 +224,12 @@ class Task(BaseModel):
     question: str
     data: dict[str, Any] = Field(default_factory=dict)
     context: str = ""
+    system_prompt: str = ""
     reference: Any = None
     id: str = ""
     tools: tuple[ToolSpec, ...] = ()
 
-    @field_validator("question", "context", "id")
+    @field_validator("question", "context", "system_prompt", "id")
     @classmethod
     def _is_text(cls, value: str) -> str:
         value.encode()  # a lone surrogate could not be written; the error names the field
@@ -243,5 +245,5 @@ class Task(BaseModel):
 
     def settings(self) -> dict[str, Any]:
         """The task as JSON-ready data."""
-        left_out = {"domain"} if self.tools else {"domain", "tools"}
-        return {**self.model_dump(exclude=left_out), "domain": self.domain.settings()}
+        empty = {name for name in ("system_prompt", "tools") if not getattr(self, name)}
+        return {**self.model_dump(exclude={"domain", *empty}), "domain": self.domain.settings()}

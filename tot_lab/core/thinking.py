@@ -105,15 +105,15 @@ def editing(
     edit: Callable[[Any], Any], thinking: Thinking[T], of: type[Any] | tuple[type[Any], ...] = Call
 ) -> Thinking[T]:
     """Think as `thinking` does, with every call that it makes, in its branches too, put through
-    `edit` first; `of` names steps of another kind. One that `edit` makes None is passed over: it goes
-    no further, and the strategy goes on. This is how strategies wrap strategies."""
+    `edit` first; `of` names steps of another kind, events or `Within`. One that `edit` makes None is passed
+    over: it goes no further, and the strategy goes on. This is how strategies wrap strategies."""
     return (yield from along(_Editor(edit, of), thinking, 1))
 
 
 class Companion(Protocol):
     """What goes along with a strategy: it sees what comes back, and may ask in between. See `along`."""
 
-    def carry_out(self, step: Call | Event) -> Thinking[Any]:
+    def carry_out(self, step: Call | Event | Within) -> Thinking[Any]:
         """Have `step`, or what stands in its place, done; what the strategy is sent."""
 
     def parted(self) -> Self:
@@ -127,7 +127,7 @@ class _Editor(NamedTuple):
     edit: Callable[[Any], Any]
     of: type[Any] | tuple[type[Any], ...]
 
-    def carry_out(self, step: Call | Event) -> Thinking[Any]:
+    def carry_out(self, step: Call | Event | Within) -> Thinking[Any]:
         edited = self.edit(step) if isinstance(step, self.of) else step
         return step if edited is None else (yield edited)
 
@@ -139,7 +139,7 @@ class _Editor(NamedTuple):
 
 
 def along(companion: Companion, thinking: Thinking[T], calls: int) -> Thinking[T]:
-    """Think as `thinking` does, with each call and event carried out by `companion`, which makes
+    """Think as `thinking` does, with each call, event and `Within` carried out by `companion`, which makes
     `calls` calls of one at most."""
     value: Any = None
     with closing(thinking):
@@ -157,7 +157,8 @@ def along(companion: Companion, thinking: Thinking[T], calls: int) -> Thinking[T
                 value = yield step._replace(branches=branches, at_most=at_most)
                 companion.joined(parts)
             elif isinstance(step, Within):
-                value = yield step._replace(thinking=along(companion, step.thinking, calls))
+                step = step._replace(thinking=along(companion, step.thinking, calls))
+                value = yield from companion.carry_out(step)
             else:
                 value = yield from companion.carry_out(step)
 

@@ -50,6 +50,11 @@ def tool_call(at: str, name: str, arguments: dict[str, Any] | str, draw: int = 0
     return Call(at, TOOL, (Message("user", text),), draw, model=f"{TOOL}:{name}")
 
 
+def named(call: Call) -> str:
+    """What a call is called where it is shown: its kind, for a tool's `tool:NAME`."""
+    return call.model or TOOL if call.kind == TOOL else call.kind
+
+
 def tool_of(call: Call) -> str | None:
     """The name of the tool that `call` calls, None for a model call."""
     return (call.model or "").removeprefix(f"{TOOL}:") if call.kind == TOOL else None

@@ -239,8 +239,8 @@ def creative_writing(sentences: int | Sequence[str]) -> Task:
 def creative_writing_tasks(count: int) -> list[Task]:
     """The package's own tasks 1 to `count` (1 … 20)."""
     known = len(closing_sentences())
-    if not 1 <= count <= known:
-        raise ValueError(f"count is {count}; there are 1 to {known} tasks")
+    if count not in range(1, known + 1):
+        raise ValueError(f"count is {count!r}; there are 1 to {known} tasks")
     return [creative_writing(number) for number in range(1, count + 1)]
 
 

@@ -277,8 +277,8 @@ def game24(numbers: str | Sequence[int], *, structured: bool = False) -> Task:
 def game24_tasks(count: int, *, structured: bool = False) -> list[Task]:
     """`count` of the 1,362 solvable hands (1 … 1,362), spread evenly from the easiest to the hardest."""
     known = _hands()
-    if not 1 <= count <= len(known):
-        raise ValueError(f"count is {count}; there are 1 to {len(known)} solvable hands")
+    if count not in range(1, len(known) + 1):
+        raise ValueError(f"count is {count!r}; there are 1 to {len(known)} solvable hands")
     last = max(count - 1, 1)
     picked = [known[k * (len(known) - 1) // last] for k in range(count)]
     return [game24(hand.numbers, structured=structured) for hand in picked]

@@ -141,15 +141,19 @@ def general(
     answer: Any = None,
     grade: Grading | Callable[..., Any] | None = None,
     context: str = "",
+    system_prompt: str = "",
 ) -> Task:
     """One question as a task. answer: the ground truth, if known. grade: how answers are held
-    against it (see `General.grading`). An empty question, or an `answer` that `grade` cannot use,
-    is a ValueError."""
-    return task_of(General.model_validate({"grading": grade}), question, answer, context=context)
+    against it (see `General.grading`). context, system_prompt: see `tl.Task`. An empty question, or an
+    `answer` that `grade` cannot use, is a ValueError."""
+    domain = General.model_validate({"grading": grade})
+    return task_of(domain, question, answer, context=context, system_prompt=system_prompt)
 
 
-def task_of(domain: General, question: str, reference: Any, *, context: str = "", id: str = "") -> Task:
+def task_of(domain: General, question: str, reference: Any, **others: str) -> Task:
     """The task, once its question and its reference are found usable; else a ValueError."""
+    if not isinstance(question, str):
+        raise TypeError(f"the question must be a text, not {question!r}; `tl.tasks` makes tasks of a list")
     if not question.strip():
         raise ValueError("the question is empty")
     if reference is not None:
@@ -160,7 +164,7 @@ def task_of(domain: General, question: str, reference: Any, *, context: str = ""
                 re.compile(str(reference))
             except re.error as error:
                 raise ValueError(f"the answer {str(reference)[:80]!r} is no pattern: {error}") from None
-    return Task(domain=domain, question=question, reference=reference, context=context, id=id)
+    return Task(domain=domain, question=question, reference=reference, **others)
 
 
 def final_answer(text: str) -> str | None:

@@ -337,8 +337,8 @@ def mini_crossword(
 
 def mini_crossword_tasks(count: int, *, structured: bool = False) -> list[Task]:
     """The package's own puzzles 1 to `count` (1 … 24)."""
-    if not 1 <= count <= len(puzzles()):
-        raise ValueError(f"count is {count}; there are 1 to {len(puzzles())} puzzles")
+    if count not in range(1, len(puzzles()) + 1):
+        raise ValueError(f"count is {count!r}; there are 1 to {len(puzzles())} puzzles")
     return [mini_crossword(number, structured=structured) for number in range(1, count + 1)]
 
 

@@ -124,8 +124,8 @@ class MultiHop(Stated):
 
 def multi_hop(number: int) -> Task:
     """Question `number`, from 1 to 120, of one, two and three hops in turn; any other is a ValueError."""
-    if not 1 <= number <= COUNT:
-        raise ValueError(f"number is {number}; there are questions 1 to {COUNT}")
+    if number not in range(1, COUNT + 1):
+        raise ValueError(f"number is {number!r}; there are questions 1 to {COUNT}")
     hops = _questions()[number - 1]
     return Task(
         domain=MultiHop(),
@@ -141,8 +141,8 @@ def multi_hop_tasks(count: int, *, hops: int | None = None) -> list[Task]:
     if hops not in (None, 1, 2, 3):
         raise ValueError(f"hops is {hops}; there are questions of 1, 2 and 3 hops")
     numbers = range(1, COUNT + 1) if hops is None else range(hops, COUNT + 1, 3)
-    if not 1 <= count <= len(numbers):
-        raise ValueError(f"count is {count}; there are 1 to {len(numbers)} such questions")
+    if count not in range(1, len(numbers) + 1):
+        raise ValueError(f"count is {count!r}; there are 1 to {len(numbers)} such questions")
     return [multi_hop(number) for number in numbers[:count]]
 
 

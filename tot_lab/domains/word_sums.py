@@ -148,16 +148,16 @@ class WordSums(Stated):
 
 def word_sums(number: int) -> Task:
     """Arithmetic word problem `number`, from 1 to 240; any other is a ValueError."""
-    if not 1 <= number <= COUNT:
-        raise ValueError(f"number is {number}; there are word problems 1 to {COUNT}")
+    if number not in range(1, COUNT + 1):
+        raise ValueError(f"number is {number!r}; there are word problems 1 to {COUNT}")
     return _task(number - 1)
 
 
 def word_sums_tasks(count: int) -> list[Task]:
     """The first `count` of 240 arithmetic word problems; every ten of them have each template once. Any
     other count is a ValueError."""
-    if not 1 <= count <= COUNT:
-        raise ValueError(f"count is {count}; there are 1 to {COUNT} word problems")
+    if count not in range(1, COUNT + 1):
+        raise ValueError(f"count is {count!r}; there are 1 to {COUNT} word problems")
     return [_task(k) for k in range(count)]
 
 

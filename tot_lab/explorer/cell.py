@@ -21,7 +21,10 @@ from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.domains import Game24, General, game24
 from tot_lab.lab import Lab
-from tot_lab.models import Role, model_named
+from tot_lab.models import Cache, Role, model_named
+from tot_lab.tools import TOOLS, Tool, tools_named
+from tot_lab.tools.documents import OpenDocument, SearchDocuments
+from tot_lab.tools.named import OF_DOMAINS, needed
 
 _WIDTH = 88
 
@@ -69,22 +72,41 @@ def _lab(lab: Lab, imports: set[str]) -> str:
         raise _NoPython("a function of your own")
     if gateway.toolbox.context:
         raise _NoPython("a tool_context")  # it may hold keys
+    cache = gateway.given_cache
+    if isinstance(cache, Cache) and cache.shared is not None:
+        raise _NoPython("a shared cache")  # its address may hold a password
     settings = {
         "roles": gateway.roles or None,
         "runs": None if lab.runs is None else str(lab.runs),
-        "cache": gateway.given_cache and str(getattr(gateway.given_cache, "path", gateway.given_cache)),
+        "cache": cache and str(cache.path if isinstance(cache, Cache) else cache),
         "mode": gateway.mode,
         "draws": gateway.draws,
         "spend": gateway.purse.cap,
         "timeout": lab.timeout,
-        "tools": list(gateway.toolbox.tools.values()) or None,
+        "tools": _by_name(list(gateway.toolbox.tools.values())) or None,
         "effect_policy": gateway.toolbox.policy,
+        "plans": lab.plans and str(lab.plans.path),
     }
     usual = {"runs": "runs", "mode": "auto", "draws": "state", "timeout": 120.0}
     differing = [
         f"{name}={_written(value, imports)}" for name, value in settings.items() if value != usual.get(name)
     ]
     return _call("tl.Lab", [_model(lab.model, imports), *differing])
+
+
+def _by_name(tools: list[Tool]) -> list[Tool | str]:
+    """Those that are what their name stands for, as the name."""
+    named = {
+        name: list(tools_named(name)) for name in (*(k.kind for k in TOOLS if not needed(k)), *OF_DOMAINS)
+    }
+    shown: list[Tool | str] = []
+    while tools:
+        name = next((name for name, its in named.items() if tools[: len(its)] == its), None)
+        if name is None and isinstance(tools[0], SearchDocuments | OpenDocument):
+            raise _NoPython("documents of your own")
+        shown.append(tools[0] if name is None else name)
+        tools = tools[1 if name is None else len(named[name]) :]
+    return shown
 
 
 def _models(lab: Lab) -> list[Part]:
@@ -114,7 +136,12 @@ def _task(task: Task, imports: set[str]) -> str:
         if game24(task.question, structured=domain.structured) == task:
             return _call("tl.game24", short)
     if type(domain) is General and not task.data and not task.id:
-        given = {"answer": task.reference, "grade": domain.grading, "context": task.context or None}
+        given = {
+            "answer": task.reference,
+            "grade": domain.grading,
+            "context": task.context or None,
+            "system_prompt": task.system_prompt or None,
+        }
         named = [f"{name}={_written(value, imports)}" for name, value in given.items() if value is not None]
         return _call("tl.general", [_text(task.question), *named])
     return _written(task, imports)

@@ -21,6 +21,7 @@ import msgspec
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.calls import Call, Reply, readable
 from tot_lab.core.records import Decided, Ended, Line, Note, Position, Scored, Thought
+from tot_lab.core.tools import TOOL, named
 from tot_lab.journal import encoder
 from tot_lab.run import Run
 
@@ -127,7 +128,7 @@ class Recording:
 
     def _questions(self, lines: list[Any]) -> dict[str, Any]:
         told = [line.e for line in lines]
-        table, rows = _table([(e.kind, e.draw) for e in told])
+        table, rows = _table([(named(e), e.draw) for e in told])
         nodes = [self.nodes.get(e.at, -1) for e in told]
         return {
             "asked": _differences(nodes),
@@ -139,13 +140,17 @@ class Recording:
     def _answers(self, lines: list[Any]) -> dict[str, Any]:
         told = [line.e for line in lines]
         prices = [
-            (e.cost, line.paid, e.error and _beginning(e.error)) for e, line in zip(told, lines, strict=True)
+            (
+                *(_of_model(e, e.cost), _of_model(e, line.paid), e.error and _beginning(e.error)),
+                *(() if e.tool is None else (True,)),
+            )
+            for e, line in zip(told, lines, strict=True)
         ]
         table, rows = _table(prices)
         return {
             "answered": _differences([self._calls[line.p] for line in lines]),
-            "input": [e.input_tokens for e in told],
-            "output": [e.output_tokens for e in told],
+            "input": [_of_model(e, e.input_tokens) for e in told],
+            "output": [_of_model(e, e.output_tokens) for e in told],
             "answers": rows,
             "answerTable": table,
         }
@@ -290,9 +295,12 @@ def about_of(run: Run) -> dict[str, Any]:
 def _question(line: Line, call: Call) -> dict[str, Any]:
     return {
         "position": ".".join(map(str, line.p)),
-        "kind": call.kind,
+        "kind": named(call),
         "draw": call.draw,
-        "prompt": [{"role": message.role, "content": message.content} for message in call.messages],
+        "prompt": [
+            {"role": "arguments" if call.kind == TOOL else message.role, "content": message.content}
+            for message in call.messages
+        ],
         **{"reply": None, "thinking": None, "error": None, "finish": None},
         "model": call.model,
         "temperature": call.temperature,
@@ -315,6 +323,11 @@ def _answer(call: dict[str, Any], line: Line, reply: Reply) -> None:
         paid=line.paid,
         seconds=line.t - call["asked"],
     )
+
+
+def _of_model(reply: Reply, amount: float | None) -> float | None:
+    """What a reply used: a tool's nothing, where a model that does not say may have used anything."""
+    return amount if reply.tool is None else 0
 
 
 def _way(call: dict[str, Any], line: Line, note: Note) -> None:

@@ -1,4 +1,5 @@
-"""The calls of a run over time: how many at once, what waited, and what the run waited for.
+"""The calls of a run over time, of models and of tools: how many at once, what waited, and what the run
+waited for.
 
 Rule: lanes, concurrency and the critical path follow from the order of the lines in the journal, which
 is exact where two times are equal, and are the same in the explorer (explorer/js/timeline.js). A
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.calls import Call, Reply, refused
+from tot_lab.core.tools import named
 from tot_lab.figures.theme import (
     KINDS,
     Ground,
@@ -28,7 +30,7 @@ from tot_lab.figures.theme import (
     short,
     template,
 )
-from tot_lab.frames import calls_of, ways_of
+from tot_lab.frames import asked_in, ways_of
 from tot_lab.run import Run, expect_run
 
 if TYPE_CHECKING:
@@ -48,12 +50,12 @@ class TimelineInfo(NamedTuple):
     """Over the calls in the order of asking. Times are seconds since the run began, or lines of the
     journal where no call took 10 ms (`by_order`).
 
-    node: the thought it was asked for. draw: which sample. start, end: asked and answered; an open call
-    ends where the record does. sent: when it went out (the last time), nan where nothing is sent.
-    source: model, cache or joined; "open" or "refused" for what has no answer. error: "" for none.
-    lane: no two calls of a lane overlap. critical: the calls that the run waited for, first to last: the
-    call answered last; before it the one answered last of those answered no later than it was asked;
-    and so on. changes, under_way: when how many calls are under way, from that moment on.
+    node: the thought it was asked for. kind: of a tool's call `tool:NAME`. draw: which sample. start, end:
+    asked and answered; an open call ends where the record does. sent: when it went out (the last time), nan
+    where nothing is sent. source: model, cache or joined; "open" or "refused" for what has no answer.
+    error: "" for none. lane: no two calls of a lane overlap. critical: the calls that the run waited for,
+    first to last: the call answered last; before it the one answered last of those answered no later than
+    it was asked; and so on. changes, under_way: when how many calls are under way, from that moment on.
     """
 
     node: list[str]
@@ -81,7 +83,7 @@ class TimelineInfo(NamedTuple):
 def timeline_info(run: Run) -> TimelineInfo:
     """What `plot_timeline` draws."""
     expect_run(run, "plot_timeline")
-    calls = calls_of(run)
+    calls = asked_in(run)
     ways = ways_of(run)
     line_of: dict[tuple[Any, type], int] = {
         (line.p, type(line.e)): number
@@ -106,7 +108,7 @@ def timeline_info(run: Run) -> TimelineInfo:
     lane, critical, moments = order_of(asked, answered, made)
     return TimelineInfo(
         [call.call.at for call in calls],
-        [call.call.kind for call in calls],
+        [named(call.call) for call in calls],
         [call.call.draw for call in calls],
         np.array([when(line) for line in asked], dtype=np.float64),
         np.array([np.nan if moment is None else moment for moment in sent], dtype=np.float64),
@@ -155,9 +157,9 @@ def order_of(
 
 
 def plot_timeline(run: Run, *, dark: bool = False) -> go.Figure:
-    """The calls of a run over time, each a bar: pale while it waited to be sent, outlined where it failed,
-    a mark where the answer was known; the thick line is the critical path. Above it, how many calls were
-    under way at once.
+    """The calls of a run over time, those of tools among them, each a bar: pale while it waited to be sent,
+    outlined where it failed, a mark where the answer was known; the thick line is the critical path. Above
+    it, how many calls were under way at once.
 
     run: finished or not. Of more than 4,000 calls it is drawn how many of each kind were under way, and
         it is said. Where no call took 10 ms (a simulated model without latency), the order is shown

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.core.calls import Call, Halt, Model, Reply, Wire, readable, refused
+from tot_lab.core.calls import Call, Halt, Model, Reply, Wire, readable, refused, told
 from tot_lab.core.reading import split_thinking
 
 
@@ -36,7 +36,7 @@ class Function:
         except Halt:
             raise
         except Exception as error:
-            return Reply(error=readable(f"{type(error).__name__}: {error}"))
+            return Reply(error=told(error))
         return _split(Reply(readable("".join(got))) if isinstance(got, str) else checked(got))
 
 

@@ -45,6 +45,9 @@ class Local(Endpoint):
     A call with a seed gets the same text again, whatever was asked before, as long as `slots` is
     1: calls in one batch change each other's rounding. For that its prompt is read anew; one with
     no seed goes on from the prompts already read, and is up to twice as fast.
+
+    Tools reach a model only where the chat template of its weights has a place for them. Where it has
+    none, as with smollm2-135m, they are said to be dropped; the prompts of the strategies name them too.
     """
 
     kind = "local"
@@ -103,6 +106,10 @@ class Local(Endpoint):
         for call in calls:  # llama.cpp takes `n`, but counts the tokens of the first alone
             if call.seed is not None:
                 call = msgspec.structs.replace(call, options={"cache_prompt": False, **call.options})
+            if call.tools and not await server.takes_tools():
+                forced = call.tool_choice not in (None, "auto", "none")
+                wire.note("call.dropped", settings=["tools", "tool_choice"] if forced else ["tools"])
+                call = msgspec.structs.replace(call, tools=(), tool_choice=None)
             (reply,) = await endpoint.answer([call], wire)
             replies.append(msgspec.structs.replace(reply, model=self.name, cost=0.0))
         return replies
@@ -126,6 +133,7 @@ class _Server:
         self._lock = threading.RLock()  # a finaliser may run in whatever thread holds it
         self._process: subprocess.Popen[bytes] | None = None
         self._endpoint: LiteLLM | None = None
+        self._takes_tools: bool | None = None
 
     def hold(self, by: Local) -> None:
         """Keep it until `by` is closed or gone, or the interpreter ends."""
@@ -142,6 +150,14 @@ class _Server:
         """The way to it, None when it does not run."""
         running = self._process is not None and self._process.poll() is None
         return self._endpoint if running else None
+
+    async def takes_tools(self) -> bool:
+        """Whether the chat template has a place for tools; llama.cpp leaves them out in silence."""
+        if self._takes_tools is None and (endpoint := self.endpoint) is not None:
+            _, props = await endpoint.look("/props")
+            told = props.get("chat_template_caps") if isinstance(props, dict) else None
+            self._takes_tools = not isinstance(told, dict) or told.get("supports_tools") is not False
+        return self._takes_tools is not False
 
     def start(self) -> LiteLLM:
         """The way to it, once it runs. Blocks while the weights are loaded. An OSError or an

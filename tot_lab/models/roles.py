@@ -1,24 +1,26 @@
-"""Which model takes which part of a search.
+"""What a run says of every call: the task's system prompt, and which model takes which part of a search.
 
-Rule: a role fills in what a call leaves open, before the call is recorded; what a strategy says
-itself stands. So the record shows what was asked, and of whom.
+Rule: both are said before the call is recorded, so that the record shows what was asked, and of whom. A
+role fills in what a call leaves open; what a strategy says itself stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, TypeVar
+from functools import partial
+from typing import Annotated, Any
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from tot_lab.core.calls import Call
+from tot_lab.core.calls import Call, Message
 from tot_lab.core.parts import Part, part_of
+from tot_lab.core.strategy import Strategy
+from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, editing
+from tot_lab.core.tools import TOOL
 from tot_lab.models.stack import Endpoint
-
-T = TypeVar("T")
 
 ROLES = {
     "propose": ("propose", "sample"),
@@ -69,6 +71,8 @@ def roles_of(roles: Mapping[str, Any] | None) -> dict[str, Role]:
     """`roles` as a lab is given them: by role, a model, a dict of settings, or a `Role`. An
     unknown role or a bad setting is a ValueError that names it."""
     made: dict[str, Role] = {}
+    if roles is not None and not isinstance(roles, Mapping):
+        raise TypeError(f'roles must be a dict such as {{"evaluate": "gpt-4.1-mini"}}, not {roles!r}')
     for name, given in (roles or {}).items():
         if name not in ROLES:
             near = get_close_matches(name, ROLES, n=1)
@@ -92,10 +96,33 @@ def roles_from(settings: Mapping[str, dict[str, Any]]) -> dict[str, Role]:
     return made
 
 
-def assigned(roles: Mapping[str, Role], thinking: Thinking[T]) -> Thinking[T]:
-    """`thinking`, with what `roles` say filled in in every call that it makes."""
-    if not roles or not hasattr(thinking, "send"):  # the latter is for the driver to refuse
+def thinking_of(strategy: Strategy, task: Task, roles: Mapping[str, Role]) -> Thinking[Answer]:
+    """What `strategy` thinks about `task` in a run: without the reference, and each of its model calls with
+    the task's system prompt and what `roles` say."""
+    thinking = strategy.think(task.hidden())
+    if not isinstance(thinking, Generator):  # for the driver to refuse
         return thinking
+    if task.system_prompt:
+        thinking = editing(partial(_instructed, task.system_prompt), thinking)
+    return _assigned(roles, thinking) if roles else thinking
+
+
+def _instructed(system_prompt: str, call: Call) -> Call:
+    """`call` with the system prompt first; one of its own follows in the same message, since providers take
+    only one."""
+    if call.kind == TOOL:
+        return call
+    first, *rest = call.messages or (Message("system", ""),)
+    if first.role == "system":
+        words = "\n\n".join(filter(None, [system_prompt, first.content]))
+        messages = (msgspec.structs.replace(first, content=words), *rest)
+    else:
+        messages = (Message("system", system_prompt), first, *rest)
+    return msgspec.structs.replace(call, messages=messages)
+
+
+def _assigned(roles: Mapping[str, Role], thinking: Thinking[Answer]) -> Thinking[Answer]:
+    """`thinking`, with what `roles` say filled in in every call that it makes."""
     settings = {
         role: {
             "model": f"@{role}" if isinstance(given.model, Part) else given.model,

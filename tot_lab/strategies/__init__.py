@@ -4,7 +4,7 @@ Add one: a file with a `Strategy`, and its name here. The contract tests take it
 """
 
 from tot_lab.core.strategy import Strategy
-from tot_lab.strategies.acting import Acting, ToolLoop
+from tot_lab.strategies.acting import Acting, ToolLoop, stop_of
 from tot_lab.strategies.adaptive import Adaptive
 from tot_lab.strategies.baselines import BestOf, ChainOfThought, OneAnswer, SelfConsistency, baselines
 from tot_lab.strategies.plan_execute import PlanExecute
@@ -20,7 +20,9 @@ from tot_lab.strategies.traversals import (
     DepthFirst,
     FunctionTraversal,
     MonteCarloTreeSearch,
+    Picked,
     Traversal,
+    ranked,
     traversal,
 )
 from tot_lab.strategies.tree_of_thoughts import TreeOfThoughts
@@ -56,6 +58,7 @@ __all__ = [
     "FunctionTraversal",
     "MonteCarloTreeSearch",
     "OneAnswer",
+    "Picked",
     "Plan",
     "PlanExecute",
     "ReAct",
@@ -70,5 +73,7 @@ __all__ = [
     "WithThinking",
     "ask_json",
     "baselines",
+    "ranked",
+    "stop_of",
     "traversal",
 ]

@@ -12,10 +12,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, Message, Reply, ToolCall, halts
 from tot_lab.core.policy import EffectPolicy
@@ -27,22 +27,36 @@ from tot_lab.core.thinking import Thinking, ask, every, happen
 from tot_lab.core.tools import ToolSpec, tool_call, tool_name
 from tot_lab.strategies.text_tool_calls import text_tool_calls
 
-T = TypeVar("T")
-
 MOST_CALLS = 32
 """Tool calls of one turn that are carried out; a reply that asks for more is cut there."""
 
 SHOWN_ARGUMENTS = 1_000
 """Characters of a call's arguments that its thought shows; the record of the call holds them whole."""
 
+MORE = ToolSpec(
+    name="more",
+    description="Shows more of a result of which only the beginning was shown.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "result": {"type": "integer", "description": "the number of the result"},
+            "from": {"type": "integer", "description": "the character to begin at, the first being 0"},
+        },
+        "required": ["result", "from"],
+    },
+)
+"""A loop's own tool: it shows what the run has recorded already."""
+
 _UNSENDABLE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class Hands(NamedTuple):
-    """What a model may call. denied: why each of the others may not be called, by name."""
+    """What a model may call. denied: why each of the others may not be called, by name. results: what its
+    calls have come to so far, whole and in their order, which number them from 1."""
 
     tools: Mapping[str, ToolSpec]
     denied: Mapping[str, str]
+    results: list[str]
 
     def names(self) -> set[str]:
         """Of the tools that there are, the denied ones too."""
@@ -66,7 +80,8 @@ class Hands(NamedTuple):
 class Turn(NamedTuple):
     """What a model said in one turn. id: its thought. text: as it was written. said: without the tool calls
     written in it. calls: the tools that it asks for. native: whether by the provider's own tool calls.
-    unknown: tools that the text names and that there are not. error: of a call that failed."""
+    unknown: tools that the text names and that there are not. error: of a call that failed. provider_state:
+    the reply's."""
 
     id: str
     text: str = ""
@@ -75,15 +90,17 @@ class Turn(NamedTuple):
     native: bool = True
     unknown: tuple[str, ...] = ()
     error: str | None = None
+    provider_state: str = ""
 
 
 class Observation(NamedTuple):
     """What came of one tool call. id: its thought. text: as the model is shown it. error: of a call that
-    failed or was not carried out, None for a result."""
+    failed or was not carried out, None for a result. whole: the text that `text` may be a part of."""
 
     id: str
     text: str
-    error: str | None = None
+    error: str | None
+    whole: str
 
 
 class Acting(Prompting):
@@ -92,6 +109,8 @@ class Acting(Prompting):
     tools: names of the lab's tools that it may call, None = all. effect_policy: which effects they may
     have, besides what the lab allows; None = as the lab. parallel: carry the tool calls of a turn out at
     once. most_result_characters: of a tool's result that the model is shown; the record has the whole.
+    overflow: what becomes of a longer result: `cut`, or with `more` the model may ask for the rest, piece by
+    piece, with a tool of that name, which nobody but the strategy carries out.
 
     Raises ValueError for a tool that the lab does not have.
     """
@@ -103,6 +122,18 @@ class Acting(Prompting):
     effect_policy: Annotated[EffectPolicy | None, Field(strict=False)] = None
     parallel: bool = True
     most_result_characters: Annotated[int, Field(ge=100)] = 4_000
+    overflow: Literal["cut", "more"] = "cut"
+
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _are_names(cls, tools: Any) -> Any:
+        several = isinstance(tools, list | tuple | set | frozenset)
+        if tools is None or (several and all(isinstance(name, str) for name in tools)):
+            return tools
+        raise ValueError(
+            f"give a list of names of tools, such as ['calculator'], not {tools!r}; the tools themselves are "
+            f"the lab's: tl.Lab(…, tools=[…])"
+        )
 
     def hands(self, task: Task, needed: Sequence[str] = ()) -> Hands:
         """What may be called for `task`. needed: names that `required_tools` gives."""
@@ -118,12 +149,18 @@ class Acting(Prompting):
             refusal = self.effect_policy and self.effect_policy.refusal(there[name])
             if refusal:
                 denied[name] = refusal
-        hands = Hands({name: there[name] for name in chosen if name not in denied}, denied)
+        tools = {name: there[name] for name in chosen if name not in denied}
         for name in needed:
-            if name not in hands.tools:
-                why = denied.get(name, f"the tools are {', '.join(hands.tools) or 'none'}")
+            if name not in tools:
+                why = denied.get(name, f"the tools are {', '.join(tools) or 'none'}")
                 raise ValueError(f"{self.kind}: required_tools: {name!r} cannot be called: {why}")
-        return hands
+        if self.overflow == "more" and tools:
+            if MORE.name in (*tools, *denied):
+                raise ValueError(
+                    f"{self.kind}: overflow: the lab has a tool {MORE.name!r}, which is the name of its own"
+                )
+            tools[MORE.name] = MORE
+        return Hands(tools, denied, [])
 
     def turn(
         self,
@@ -148,9 +185,8 @@ class Acting(Prompting):
             yield Note("call.failed", at, {"kind": "act", "error": reply.error})
             return Turn(at, error=reply.error)
         turn = yield from self._cut(_read(f"{at}.0", reply, known))
-        said = _written(turn)
-        thought = yield from happen(Thought(turn.id, at, said, tuple(source)))
-        return turn if thought.text == said else _read(turn.id, Reply(thought.text), known)
+        thought = yield from happen(Thought(turn.id, at, _written(turn), tuple(source)))
+        return _as_recorded(turn, thought, known)
 
     def carry_out(
         self, hands: Hands, turn: Turn, refused: Mapping[int, str] | None = None
@@ -163,7 +199,7 @@ class Acting(Prompting):
             draw = draws[call.name, call.arguments]
             draws[call.name, call.arguments] += 1
             branches.append(self._observed(hands, turn.id, k, call, draw, (refused or {}).get(k)))
-        return (yield from self._at_once(branches))
+        return (yield from self._all_of(hands, branches))
 
     def asking_with_tools(self, task: Task, call: Call, most_round_trips: int) -> Thinking[Reply]:
         """The reply to `call` of a model that may ask for tools first, in that many turns at most, and is
@@ -185,33 +221,67 @@ class Acting(Prompting):
             turn = yield from self._cut(_read(call.at, reply, hands.names()))
             if reply.error is not None or not turn.calls or not left:
                 return reply
-            replies = yield from self._at_once(
-                [self._given(hands, call.at, asked, draw + k) for k, asked in enumerate(turn.calls)]
-            )
-            halted = next((reply for reply in replies if reply.error and halts(reply.error)), None)
-            if halted is not None:
-                return halted
-            results = [shortened(_told(reply), self.most_result_characters) for reply in replies]
-            talk += exchange(turn, [Observation(call.at, result) for result in results])
+            branches = [self._given(hands, call.at, k, asked, draw + k) for k, asked in enumerate(turn.calls)]
+            observations = yield from self._all_of(hands, branches)
+            halt = halt_in(observations)
+            if halt is not None:
+                return Reply(error=halt)
+            talk += exchange(turn, observations)
             draw += MOST_CALLS
             left -= 1
 
     def _observed(
         self, hands: Hands, turn: str, k: int, call: ToolCall, draw: int, refusal: str | None
     ) -> Thinking[Observation]:
-        reply = Reply(error=refusal) if refusal else (yield from self._given(hands, turn, call, draw))
-        head = f"{call.name[:80]} " + ("→ " if reply.error is None else "")
-        text = head + shortened(_told(reply), self.most_result_characters)
-        thought = yield from happen(Thought(f"{turn}.{k}", turn, text))
-        return Observation(thought.id, thought.text.removeprefix(head), reply.error)
+        if refusal:
+            seen = self._seen(hands, turn, k, Reply(error=refusal))
+        else:
+            seen = yield from self._given(hands, turn, k, call, draw)
+        head = f"{call.name[:80]} " + ("→ " if seen.error is None else "")
+        thought = yield from happen(Thought(f"{turn}.{k}", turn, head + seen.text))
+        text = thought.text.removeprefix(head)
+        return seen._replace(id=thought.id, text=text, whole=seen.whole if text == seen.text else text)
 
-    def _given(self, hands: Hands, at: str, call: ToolCall, draw: int) -> Thinking[Reply]:
+    def _given(self, hands: Hands, at: str, k: int, call: ToolCall, draw: int) -> Thinking[Observation]:
+        """What comes of call `k` of a turn."""
         refusal = hands.refusal(call.name)
-        if refusal is None:
-            return (yield from ask(tool_call(at, call.name, call.arguments, draw)))
-        name = "denied_tool" if call.name in hands.denied else "unknown_tool"
-        yield Note(f"{self.notes}.{name}", at, {"tool": call.name[:80], "why": refusal})
-        return Reply(error=refusal)
+        if refusal is not None:
+            name = "denied_tool" if call.name in hands.denied else "unknown_tool"
+            yield Note(f"{self.notes}.{name}", at, {"tool": call.name[:80], "why": refusal})
+            reply = Reply(error=refusal)
+        elif hands.tools[call.name] is MORE:
+            return (yield from self._more(hands, at, call))
+        else:
+            reply = yield from ask(tool_call(at, call.name, call.arguments, draw))
+        return self._seen(hands, at, k, reply)
+
+    def _seen(self, hands: Hands, at: str, k: int, reply: Reply) -> Observation:
+        whole = (reply.text or "(nothing)") if reply.error is None else f"failed: {reply.error}"
+        return Observation(at, self._part(whole, len(hands.results) + k + 1, 0), reply.error, whole)
+
+    def _more(self, hands: Hands, at: str, call: ToolCall) -> Thinking[Observation]:
+        """The part of an earlier result that `call` asks for, or in words why there is none."""
+        asked = _asked_part(hands.results, arguments_of(call) or {})
+        if isinstance(asked, str):
+            yield Note(f"{self.notes}.no_more", at, {"why": asked})
+            return Observation(at, f"failed: {asked}", asked, f"failed: {asked}")
+        number, start = asked
+        yield Note(f"{self.notes}.more", at, {"result": number, "from": start})
+        text = self._part(hands.results[number - 1], number, start)
+        return Observation(at, text, None, text)
+
+    def _part(self, whole: str, number: int, start: int) -> str:
+        """As much of result `number` as the model is shown at once, from the character `start` on."""
+        end = start + self.most_result_characters
+        if self.overflow == "cut":
+            return shortened(whole, end)
+        if end >= len(whole):
+            return whole[start:]
+        rest = json.dumps({"result": number, "from": end})
+        return (
+            f"{whole[start:end]}\n… ({len(whole) - end:,} more characters are not shown; to see them, call "
+            f"{MORE.name} with {rest})"
+        )
 
     def _cut(self, turn: Turn) -> Thinking[Turn]:
         if len(turn.calls) > MOST_CALLS:
@@ -219,8 +289,12 @@ class Acting(Prompting):
             yield Note(f"{self.notes}.too_many_calls", parent_of(turn.id) or turn.id, told)
         return turn._replace(calls=turn.calls[:MOST_CALLS])
 
-    def _at_once(self, branches: list[Thinking[T]]) -> Thinking[list[T]]:
-        return (yield from every(branches, at_most=0, at_once=None if self.parallel else 1))
+    def _all_of(self, hands: Hands, branches: list[Thinking[Observation]]) -> Thinking[list[Observation]]:
+        """What the calls of a turn come to. Their numbers are known before, so the record does not depend on
+        which is done first."""
+        observations = yield from every(branches, at_most=0, at_once=None if self.parallel else 1)
+        hands.results.extend(seen.whole for seen in observations)
+        return observations
 
 
 AS_TEXT = (
@@ -303,7 +377,7 @@ def exchange(turn: Turn, observations: Sequence[Observation]) -> list[Message]:
         return [Message("assistant", turn.text), Message("user", "\n\n".join(told))]
     calls = _sendable(turn.calls)
     return [
-        Message("assistant", turn.text, calls),
+        Message("assistant", turn.text, calls, provider_state=turn.provider_state),
         *(
             Message("tool", seen.text, tool_call_id=call.id)
             for call, seen in zip(calls, observations, strict=True)
@@ -338,6 +412,12 @@ def shortened(text: str, most: int) -> str:
     return text if more <= 0 else f"{text[:most]}\n… ({more:,} more characters are not shown)"
 
 
+def recorded_turn(thought: Thought, reply: Reply, names: Collection[str]) -> Turn:
+    """The turn that was recorded as `thought` with `reply`. names: the tools that the loop knew."""
+    turn = _read(thought.id, reply, names)
+    return _as_recorded(turn._replace(calls=turn.calls[:MOST_CALLS]), thought, names)
+
+
 def same_call(call: ToolCall) -> tuple[str, str]:
     """What two calls share that ask for the same."""
     arguments = arguments_of(call)
@@ -353,6 +433,19 @@ def arguments_of(call: ToolCall) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def _asked_part(results: Sequence[str], given: Mapping[str, Any]) -> tuple[int, int] | str:
+    """Which result, and from which character on; or in words why there is no such part."""
+    number, start = given.get("result"), given.get("from")
+    if type(number) is not int or type(start) is not int:  # JSON's true is an int here too
+        return 'it takes {"result": <its number>, "from": <the character to begin at>}'
+    if not 1 <= number <= len(results):
+        return f"there is no such result; so far there are {len(results)}, the first being 1"
+    size = len(results[number - 1])
+    if not 0 <= start < size:
+        return f"result {number} has no such character: it has {size:,}, the first being 0"
+    return number, start
+
+
 def _read(id: str, reply: Reply, names: Collection[str]) -> Turn:
     """What a reply says and asks for: natively, or else as JSON text. names: the tools there are."""
     if not reply.tool_calls:
@@ -363,7 +456,12 @@ def _read(id: str, reply: Reply, names: Collection[str]) -> Turn:
         msgspec.structs.replace(call, name=as_here.get(tool_name(call.name), call.name))
         for call in reply.tool_calls
     )
-    return Turn(id, reply.text, reply.text, calls)
+    return Turn(id, reply.text, reply.text, calls, provider_state=reply.provider_state)
+
+
+def _as_recorded(turn: Turn, thought: Thought, names: Collection[str]) -> Turn:
+    """`turn`, or what a person wrote in its place."""
+    return turn if thought.text == _written(turn) else _read(turn.id, Reply(thought.text), names)
 
 
 def _written(turn: Turn) -> str:
@@ -389,10 +487,6 @@ def _sendable(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
         )
         for k, call in enumerate(calls)
     )
-
-
-def _told(reply: Reply) -> str:
-    return (reply.text or "(nothing)") if reply.error is None else f"failed: {reply.error}"
 
 
 def _line(tool: ToolSpec) -> str:

@@ -48,6 +48,9 @@ ROUTES: dict[str, str] = {
 SHORT = 40
 """Words of a task that is simple when nothing speaks of more."""
 
+LOOKED_AT = 4_000
+"""Characters of a task that the rules look at: their patterns take time by the square of it."""
+
 _TEXTS = (
     r"(?:essay|report|letter|e-?mail|article|summary|abstract|review|documentation|speech|proposal|"
     r"paragraph|statement|section|announcement|post)s?"
@@ -92,16 +95,16 @@ def kind_of(task: Task) -> Sorted | None:
 
     open: its domain tells states apart, so that there is something to search.
     open, writing, steps: its words speak of one of these; when they speak of two, nothing is decided.
-    simple: they speak of none, and are 40 at most."""
+    simple: they speak of none, and are 40 at most. Where there are no words, nothing is decided."""
     if task.domain.state(task, ()) is not None:
         return Sorted("open", f"the domain {task.domain.kind!r} tells states apart")
-    found = {kind: match for kind, cue in _CUES.items() if (match := cue.search(task.question))}
+    found = {kind: match for kind, cue in _CUES.items() if (match := cue.search(task.question[:LOOKED_AT]))}
     if len(found) > 1:
         return None
     for kind, match in found.items():
         return Sorted(kind, f"it says {' '.join(match[0].split())[:60]!r}")
     words = len(task.question.split())
-    return Sorted("simple", f"it has {words} words and speaks of no more") if words <= SHORT else None
+    return Sorted("simple", f"it has {words} words and speaks of no more") if 0 < words <= SHORT else None
 
 
 class Adaptive(Prompting):
@@ -125,7 +128,7 @@ class Adaptive(Prompting):
     kind = "adaptive"
     strategies: dict[str, Strategy] = {
         "reactive": ReAct(),
-        "reflexion": Reflexion(strategy=ReAct(max_iterations=3)),
+        "reflexion": Reflexion(),
         "plan-execute-reflect": PlanExecute(),
         "tree-of-thought": TreeThenAct(),
     }

@@ -23,7 +23,6 @@ from pydantic import AfterValidator, Field, TypeAdapter, field_validator
 
 from tot_lab.core.calls import halts
 from tot_lab.core.parts import Part
-from tot_lab.core.reading import json_of
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
@@ -37,22 +36,23 @@ from tot_lab.strategies.plans import (
     Mode,
     PlanDraft,
     Step,
+    as_said,
     filled_in,
     planned,
     read_quantities,
     rewritten,
     shown,
+    text_of,
     with_required,
-    written,
 )
 from tot_lab.strategies.react import ReAct
+from tot_lab.strategies.reflexion import read_verdict
 from tot_lab.strategies.structured import RETRIES, Tier, ask_json, calls_per_ask
 
 REFLECTION_TOKENS = {"shallow": 1500, "deep": 2500}
 """Most tokens of a reflection, by its depth."""
 
-_CALL = re.compile(r"([a-z][a-z0-9-]*)\((\{.*\})\)", re.DOTALL)
-_VERDICT = re.compile(r"[\s>*_#`-]*(?:un)?satisfied\b.*", re.IGNORECASE)
+_VERDICT = re.compile(r"[\s>*_#`-]*(?:un|not\s+)?satisfied\b.*", re.IGNORECASE)
 
 
 class Outcome(NamedTuple):
@@ -105,14 +105,26 @@ class PlanExecute(Acting):
         """The model says which tools a composite step has: a name set here could be missing among them."""
         waiting: list[Any] = [strategy]
         while waiting:
-            part = waiting.pop()
-            for name in type(part).model_fields:
-                value = getattr(part, name)
-                if isinstance(value, Part):
-                    waiting.append(value)
-                elif name in ("tools", "required_tools") and value:
-                    raise ValueError(f"a step's own toolHints say which tools it has: leave out its {name}")
+            value = waiting.pop()
+            if isinstance(value, dict):
+                waiting += value.values()
+            elif isinstance(value, list | tuple):
+                waiting += value
+            elif isinstance(value, Part):
+                for name in ("tools", "required_tools"):
+                    if getattr(value, name, None):
+                        raise ValueError(
+                            f"a step's own toolHints say which tools it has: leave out its {name}"
+                        )
+                waiting += (getattr(value, name) for name in type(value).model_fields)
         return strategy
+
+    @field_validator("overflow")
+    @classmethod
+    def _calls_no_tools(cls, overflow: str) -> str:
+        if overflow == "more":
+            raise ValueError("a model that plans calls no tool: set it on the `strategy` of its steps")
+        return overflow
 
     @field_validator("required_tools", mode="before")
     @classmethod
@@ -133,7 +145,7 @@ class PlanExecute(Acting):
         return rounds * calls_per_ask(self.max_retries) + carried_out * steps + rounds + 1
 
     def _calls_per_step(self, task: Task) -> int | None:
-        inner = self.strategy.max_calls(task)
+        inner = self.strategy.max_calls(task.domain.part(task, "", ""))  # what a step asks is not known yet
         return None if inner is None else max(inner, 1) * (self.step_retries + 1)
 
 
@@ -246,7 +258,9 @@ class _Work:
                 made = step.changed(status="completed", result=result, error=None, retries=number)
                 return Outcome(made, node)
             if halts(error):
-                return Outcome(step, halt=error)
+                if step.type != "composite" or error == "cancelled":
+                    return Outcome(step, halt=error)
+                break  # it may have been a budget of its own: the next call tells
         yield Decided(step.node, "failed", error)
         yield Note("plan.step_failed", step.node, _of(step, status="failed", error=error, retries=number))
         return Outcome(step.changed(status="failed", error=error, retries=number))
@@ -291,7 +305,7 @@ class _Work:
         )
         if answer.text:
             return answer.node or root, answer.text, ""
-        return "", "", f"no answer ({answer.stop})"  # a refusal may be of its own budget: the next call tells
+        return "", "", answer.stop if halts(answer.stop) else f"no answer ({answer.stop})"
 
     def _task_of(self, step: Step, instruction: str, known: Mapping[str, Step], error: str) -> Task:
         background = "\n\n".join(filter(None, [self._results(step, known), _again(error)]))
@@ -321,8 +335,10 @@ class _Work:
             yield Note("call.failed", self.at, {"kind": "review", "error": reply.error})
             return False, "", stop_of(reply.error)
         thought = yield from happen(self._thought(reply.text, tuple(self.results.values())))
-        lowered = thought.text.lower()
-        satisfied = "satisfied:" in lowered and "unsatisfied" not in lowered
+        verdict = read_verdict(thought.text)
+        if verdict is None:
+            yield Note("parse.unreadable", thought.id, {"kind": "review", "draw": self.refinements})
+        satisfied = verdict is True
         said = "\n".join(line for line in thought.text.splitlines() if not _VERDICT.fullmatch(line))
         text = self.task.domain.read_answer(self.task, said) if said.strip() else None
         if text is not None:
@@ -403,12 +419,12 @@ class _Work:
         while waiting:  # in their own order, but each after those that it depends on
             step = next(step for step in waiting if all(nodes[id] for id in step.depends_on))
             waiting.remove(step)
-            text, source = _text(step), (before[step.id].node,) if step.id in before else ()
+            text, source = text_of(step), (before[step.id].node,) if step.id in before else ()
             depends = tuple(nodes[id] for id in step.depends_on)
             thought = yield from happen(self._thought(text, source, depends))
-            said = {} if thought.text == text else _as_said(thought.text)
             nodes[step.id] = thought.id
-            fresh[step.id] = step.changed(node=thought.id, **said)
+            said = step if thought.text == text else as_said(step, thought.text)
+            fresh[step.id] = said.changed(node=thought.id)
         self.steps = [fresh.get(step.id, step) for step in steps]
         self.version += 1
         data = {"version": self.version, "steps": [step.content() for step in self.steps], **more}
@@ -470,24 +486,6 @@ class _Work:
 
 def _of(step: Step, **more: Any) -> dict[str, Any]:
     return {"step": step.id, **more}
-
-
-def _text(step: Step) -> str:
-    """A step as its thought shows it."""
-    what = written(step) if step.type == "tool_call" else step.instruction
-    return "\n".join(filter(None, [step.title, what]))
-
-
-def _as_said(text: str) -> dict[str, Any]:
-    """The content of a step that a person gave another text: a call, or else an instruction."""
-    match = _CALL.search(text)
-    try:
-        arguments = json_of(match[2]) if match else None
-    except ValueError:
-        arguments = None
-    if match is None or not isinstance(arguments, dict):
-        return {"type": "analysis", "title": "", "instruction": text}
-    return {"type": "tool_call", "title": "", "tool_name": match[1], "tool_args": arguments}
 
 
 def _now(step: Step, instruction: str) -> str:

@@ -17,6 +17,7 @@ import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
+from tot_lab.core.reading import json_of
 from tot_lab.core.tools import ToolSpec
 
 SUMMARY = 500
@@ -31,7 +32,8 @@ Mode = Literal["linear", "dag"]
 OPEN = ("pending", "failed", "skipped")
 """Statuses of a step that a patch may rewrite."""
 
-_REFERENCE = re.compile(r"\{\{\s*from_step:([^{}]*)\}\}")
+_REFERENCE = re.compile(r"\{\{\s*from_step\s*:([^{}]*)\}\}")
+_CALL = re.compile(r"([a-z][a-z0-9-]*)\((\{.*\})\)", re.DOTALL)
 _QUANTITY = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:[×x*]\s*(\d{1,3}))?\s*")
 
 
@@ -337,10 +339,9 @@ def _check(steps: Sequence[Step], tools: Collection[str], mode: Mode) -> None:
 
 
 def references(step: StepDraft, name: str) -> Iterator[tuple[str, bool]]:
-    """The ids that the instruction and the arguments of a step refer to, and whether by a summary. Raises
-    ValueError, under `name`, for one that cannot be read."""
-    texts = [step.instruction] if step.type != "tool_call" else list(_texts(step.tool_args))
-    for text in texts:
+    """The ids that the instruction and the arguments of a step refer to, whatever its type, and whether by a
+    summary. Raises ValueError, under `name`, for one that cannot be read."""
+    for text in _texts([step.instruction, step.tool_args]):
         for match in _REFERENCE.finditer(text):
             yield _reference(match, name)
 
@@ -391,7 +392,26 @@ def filled_in(value: Any, step: Step, steps: Mapping[str, Step]) -> Any:
     return value
 
 
-# As a model is shown them.
+# As a thought shows them, and as a model is shown them.
+
+
+def text_of(step: Step) -> str:
+    """A step as its thought shows it."""
+    what = written(step) if step.type == "tool_call" else step.instruction
+    return "\n".join(filter(None, [step.title, what]))
+
+
+def as_said(step: Step, text: str) -> Step:
+    """`step` after a person gave its thought another text: a call of a tool, or else its instruction."""
+    match = _CALL.search(text)
+    try:
+        arguments = json_of(match[2]) if match else None
+    except ValueError:
+        arguments = None
+    if match is not None and isinstance(arguments, dict):
+        return step.changed(type="tool_call", title="", tool_name=match[1], tool_args=arguments)
+    kind = "analysis" if step.type == "tool_call" else step.type
+    return step.changed(type=kind, title="", instruction=text)
 
 
 def shown(steps: Iterable[Step], most: int) -> str:

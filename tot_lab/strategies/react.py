@@ -25,6 +25,7 @@ from tot_lab.core.thinking import Thinking, happen
 from tot_lab.core.tools import ToolSpec
 from tot_lab.strategies.acting import (
     AS_TEXT,
+    MORE,
     Acting,
     Hands,
     Observation,
@@ -224,7 +225,7 @@ class _Progress:
                 f"Enough is known: only {share:.0%} of the words in the last result are new. Write the "
                 f"answer now, with {FINAL.name}."
             )
-        elif self.hands.tools and not self.open():
+        elif self.hands.tools and not any(tool is not MORE for tool in self.open()):
             yield Note("react.synthesis", turn.id)
             hints.append(f"All tools are used up. Put together what is known, and call {FINAL.name}.")
         elif left == 1:

@@ -21,11 +21,11 @@ from tot_lab.core.calls import Call, halts
 from tot_lab.core.records import Decided, Event, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Path, Task
-from tot_lab.core.thinking import Thinking, along, ask, attempt, happen
+from tot_lab.core.thinking import Thinking, Within, along, ask, attempt, happen
 from tot_lab.strategies.react import ReAct
 
 _SATISFIED = re.compile(r"\bsatisfied[\s*_`]*:", re.IGNORECASE)
-_NOT_SATISFIED = re.compile(r"unsatisfied|\bnot\s+satisfied", re.IGNORECASE)
+_NOT_SATISFIED = re.compile(r"(?:un|dis)satisfied|(?:\bnot|n['’]t)(?:\s+\w+)?\s+satisfied", re.IGNORECASE)
 
 _LOOK = {
     "shallow": "Does the answer do what the task asks, in the form it asks for?",
@@ -159,7 +159,7 @@ class _Way:
     def __init__(self) -> None:
         self.thoughts: list[Thought] = []
 
-    def carry_out(self, step: Call | Event) -> Thinking[Any]:
+    def carry_out(self, step: Call | Event | Within) -> Thinking[Any]:
         recorded = yield step
         if isinstance(step, Thought):
             self.thoughts.append(recorded or step)

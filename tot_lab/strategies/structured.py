@@ -120,7 +120,9 @@ class _Form:
         self.native = {"title": schema.get("title", "Reply"), **_closed(schema, _NOT_TAKEN)}
         self._schema = json.dumps(_closed(schema, _NOT_SHOWN), ensure_ascii=False)
         example = json.dumps(_example(schema, "", schema.get("$defs", {}), 0), ensure_ascii=False)
-        self._example = example if isinstance(self.read(example), _Value) else None
+        # One that the type itself gives shows its form, even where a check of one's own refuses it.
+        fits = "examples" in schema or isinstance(self.read(example), _Value)
+        self._example = example if fits else None
 
     def told(self, tier: Tier) -> str:
         """What a prompt says of it."""

@@ -22,11 +22,13 @@ from tot_lab.core.calls import Call, Message, estimated_tokens
 from tot_lab.core.records import Event, Note
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, along, ask
+from tot_lab.core.thinking import Thinking, Within, along, ask
 from tot_lab.core.tools import TOOL
 
 _CHARACTERS = 200
 """Of each text of a turn that a template shows."""
+
+_SYNTHESIZE = "synthesize"
 
 Turn = tuple[Message, ...]
 
@@ -65,15 +67,19 @@ class WithSynthesis(Prompting):
 
 
 class _Condenser:
-    """Goes along with one branch of the strategy. known: what conversations were condensed to."""
+    """Goes along with one branch of the strategy. known: what conversations were condensed to. left: a
+    synthesis inside has just seen to the next call, which is left to it."""
 
     def __init__(self, settings: WithSynthesis, known: dict[Turn, str]) -> None:
         self.settings = settings
         self.known = known
+        self.left = False
 
-    def carry_out(self, step: Call | Event) -> Thinking[Any]:
+    def carry_out(self, step: Call | Event | Within) -> Thinking[Any]:
         if isinstance(step, Call) and step.kind != TOOL:
-            step = yield from self._tightened(step)
+            left, self.left = self.left, step.kind == _SYNTHESIZE
+            if not left:
+                step = yield from self._tightened(step)
         return (yield step)
 
     def _tightened(self, call: Call) -> Thinking[Call]:
@@ -111,11 +117,11 @@ class _Condenser:
         fast = "\n".join(filter(None, [told, *map(_in_short, turns)]))
         if self.settings.synthesis == "fast":
             return fast
-        asked = self.settings.call(call.at, "synthesize", _prompt(call, told, turns), call.draw)
+        asked = self.settings.call(call.at, _SYNTHESIZE, _prompt(call, told, turns), call.draw)
         reply = yield from ask(msgspec.structs.replace(asked, attempt=call.attempt))
         if reply.error is not None or not reply.text.strip():
             why = reply.error or "an empty reply"
-            yield Note("call.failed", call.at, {"kind": "synthesize", "error": why, "instead": "fast"})
+            yield Note("call.failed", call.at, {"kind": _SYNTHESIZE, "error": why, "instead": "fast"})
             return fast
         return reply.text.strip()
 

@@ -1,15 +1,18 @@
 """Tool calls that a model wrote as JSON text, since it has no native ones or did not use them.
 
 Rule: what is taken for a call has the form of one and names a tool that there is, so that a JSON answer
-stays an answer. The text around it is what the model thought. Native calls come first: this is for
-replies that hold none. (Reactive Agents, "text tool calls".)
+stays an answer; one that was cut off is none, since nobody knows how it would have gone on. The text around
+it is what the model thought. Native calls come first: this is for replies that hold none. (Reactive
+Agents, "text tool calls".)
 """
 
 from __future__ import annotations
 
 import json
 import re
+from bisect import bisect
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import ToolCall, readable
@@ -19,7 +22,10 @@ from tot_lab.core.tools import tool_name
 _NAMES = ("name", "tool", "tool_name")
 _ARGUMENTS = ("arguments", "parameters", "args", "input")  # models mix the pairs: name/parameters is Llama's
 _LEFT_OVER = re.compile(r"</?(?:tool_call|function_call)s?>|```[ \t]*+(?:\w*+\s*+```|\w++\s*+\Z)")
-_MOST = 32  # calls in one reply
+_MOST_UNKNOWN = 32  # names in one reply
+# Where a text ends: inside a string, or after the beginning of a value.
+_STRING = re.compile(r"""(?s:"(?>(?:[^"\\]|\\.)*)("?)|(?<=[\[{,:\s])'(?>(?:[^'\\]|\\.)*)('?))""")
+_BEGUN = re.compile(r"[:,]\s*+[-+.\w]*+\Z")
 
 
 class TextToolCalls(NamedTuple):
@@ -42,11 +48,12 @@ def text_tool_calls(text: str, names: Iterable[str], at: str) -> TextToolCalls:
     known = {tool_name(name): name for name in names}
     found: list[tuple[int, int, list[tuple[str, str]]]] = []
     for place in find_json(text):
-        asked = _asked(place.value)
-        apart = all(place.end <= start or end <= place.start for start, end, _ in found)
-        if asked and apart and len(found) < _MOST:
-            found.append((place.start, place.end, asked))
-    found.sort()
+        cut_off = place.repaired and _cut_off(text[place.start : place.end])
+        asked = [] if cut_off else _asked(place.value)
+        k = bisect(found, place.start, key=itemgetter(0))
+        apart = (k == 0 or found[k - 1][1] <= place.start) and (k == len(found) or place.end <= found[k][0])
+        if asked and apart:
+            found.insert(k, (place.start, place.end, asked))
     calls: list[ToolCall] = []
     unknown: list[str] = []
     around, last = [], 0
@@ -55,16 +62,21 @@ def text_tool_calls(text: str, names: Iterable[str], at: str) -> TextToolCalls:
             around.append(text[last:start])
             last = end
         for name, arguments in asked:
-            if tool_name(name) in known and len(calls) < _MOST:
+            if tool_name(name) in known:
                 id = f"text-{at.replace('.', '-')}-{len(calls)}"
                 calls.append(ToolCall(id, known[tool_name(name)], arguments))
-            elif tool_name(name) not in known:
+            else:
                 unknown.append(name)
-    others = tuple(dict.fromkeys(unknown))[:_MOST]
+    others = tuple(dict.fromkeys(unknown))[:_MOST_UNKNOWN]
     if not calls:
         return TextToolCalls(text.strip(), (), others)
     thought = _LEFT_OVER.sub("", "".join([*around, text[last:]]))
     return TextToolCalls(thought.strip(), tuple(calls), others)
+
+
+def _cut_off(text: str) -> bool:
+    """Whether the end of badly written JSON is lacking, and not only brackets."""
+    return bool(_BEGUN.search(text)) or any("" in match.groups() for match in _STRING.finditer(text))
 
 
 def _asked(value: Any) -> list[tuple[str, str]]:

@@ -21,10 +21,10 @@ from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.reading import read_confidence
-from tot_lab.core.records import Event, Note
+from tot_lab.core.records import Event, Note, Thought
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, along, ask
+from tot_lab.core.thinking import Thinking, Within, along, ask
 from tot_lab.core.tools import tool_of
 
 Level = Literal["off", "low", "medium", "high"]
@@ -120,9 +120,12 @@ class _Manager:
         self.settings = settings
         self.state = state
 
-    def carry_out(self, step: Call | Event) -> Thinking[Any]:
+    def carry_out(self, step: Call | Event | Within) -> Thinking[Any]:
         if not isinstance(step, Call):
-            return (yield step)
+            recorded = yield step
+            if isinstance(step, Thought) and recorded is not None:
+                self._saw_changed(step.text, recorded.text)
+            return recorded
         name = tool_of(step)
         if name is not None:
             reply = yield from ask(step)
@@ -155,11 +158,13 @@ class _Manager:
         level, tokens = self.settings.level, THINKING_TOKENS[self.settings.level]
         if call.effort is None:
             call = msgspec.structs.replace(call, effort=level)
-        if call.logprobs or call.response_format is not None:
+        if call.logprobs:
             return call
         if call.max_tokens is not None:
             room = max(tokens, _SET_ASIDE[level])
             call = msgspec.structs.replace(call, max_tokens=call.max_tokens + room)
+        if call.response_format is not None:
+            return call
         return _told(
             call,
             f"## Thinking\n\n{_ASKED[level]} before you reply, in about {tokens:,} tokens at most. Begin "
@@ -214,15 +219,22 @@ class _Manager:
         )
 
     def _saw_tool(self, name: str, reply: Reply) -> None:
-        result = f"{name} → {reply.text}" if reply.error is None else f"{name} failed: {reply.error}"
-        if len(result) > _RESULT_CHARACTERS:
-            result = f"{result[:_RESULT_CHARACTERS]}… (cut)"
+        result = _cut(f"{name} → {reply.text}" if reply.error is None else f"{name} failed: {reply.error}")
         errors = self.state.errors if reply.error is None else (*self.state.errors, result)
         self.state = self.state._replace(
             tool_calls=self.state.tool_calls + 1,
             results=(*self.state.results, result)[-_RESULTS:],
             errors=errors,
         )
+
+    def _saw_changed(self, text: str, said: str) -> None:
+        """A person may have changed the thought that a result was recorded as."""
+        if text != said:
+            results, errors = (
+                tuple(_cut(said) if known == _cut(text) else known for known in all_known)
+                for all_known in (self.state.results, self.state.errors)
+            )
+            self.state = self.state._replace(results=results, errors=errors)
 
     def parted(self) -> Self:
         return type(self)(self.settings, self.state)
@@ -245,6 +257,10 @@ class _Manager:
             errors = self.state.errors[len(before.errors) :]
             unsure = any(branch.state.unsure for branch in branches)
             self.state = self.state._replace(errors=errors, unsure=unsure)
+
+
+def _cut(result: str) -> str:
+    return result if len(result) <= _RESULT_CHARACTERS else f"{result[:_RESULT_CHARACTERS]}… (cut)"
 
 
 def _told(call: Call, section: str) -> Call:

@@ -101,7 +101,7 @@ class TreeThenAct(Expansion):
             sound = [id for id in fresh if tree[id].state not in ("failed", "duplicate")]
             kept = _reaching(floor, tree, sound)
             if sound and not kept and not relaxed and floor > LEAST:
-                floor, relaxed = max(floor - RELIEF, LEAST), True
+                floor, relaxed = max(round(floor - RELIEF, 9), LEAST), True
                 yield Note("tree.threshold_lowered", at, {"depth": depth, "min_score": floor})
                 kept = _reaching(floor, tree, sound)
             yield from self._settle(task, tree, sound, kept)
@@ -122,7 +122,7 @@ class TreeThenAct(Expansion):
             if not frontier:
                 return "error" if errors and not sound else "exhausted"
             best.append(max(tree[id].rank for id in survivors))
-            if 1 < depth < self.max_depth and best[-1] - best[-2] < STAGNATION:
+            if 1 < depth < self.max_depth and round(best[-1] - best[-2], 9) < STAGNATION:
                 return "stagnated"
         return "limit:depth"
 

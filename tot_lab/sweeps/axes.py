@@ -71,9 +71,10 @@ def labelled(strategies: Strategies) -> dict[str, Strategy]:
     return dict(zip(_unique(labels), [strategy for _, strategy in named], strict=True))
 
 
-def _listed(given: Strategy | Iterable[Strategy]) -> list[Strategy]:
-    # A strategy is iterable too, as every pydantic model is; a class is the mistake that is told of.
-    return [given] if isinstance(given, Strategy | type) else list(given)
+def _listed(given: Any) -> list[Strategy]:
+    # A strategy is iterable too, as every pydantic model is; all else is the mistake that is told of.
+    several = isinstance(given, Iterable) and not isinstance(given, Strategy | Task | str | type)
+    return list(given) if several else [given]
 
 
 def by_question(tasks: Task | Iterable[Task], most: int = 60) -> dict[str, Task]:

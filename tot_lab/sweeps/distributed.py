@@ -2,7 +2,8 @@
 
 Rule: the workers only make runs; the sweep stays with the client. A dask task is a chunk of runs on one
 event loop. While it goes on, its journals and rows come back, and a run counts when its journal is on
-the client's disk: no file system need be shared. A chunk whose worker died is handed out again without
+the client's disk: no file system need be shared. Plans are written from these journals by the client
+alone (`tl.Plans`). A chunk whose worker died is handed out again without
 what has come back, and with the journals of the rest as far as they are known.
 
 Workers divide the limits of an endpoint among them. They share answers through the cache alone: its
@@ -33,10 +34,11 @@ from tot_lab.core.parts import Part, UserFunction
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
-from tot_lab.journal import JournalError, encoder
+from tot_lab.journal import Header, JournalError, encoder, line_decoder
 from tot_lab.models.cache import Cache, default_folder
 from tot_lab.models.limits import share_limits, share_of
 from tot_lab.models.stack import Endpoint
+from tot_lab.plan_store import Following
 from tot_lab.run import load
 from tot_lab.sweeps.sweep import Cell, Row, Sweep, begun
 from tot_lab.version import __version__
@@ -238,6 +240,8 @@ class _Client:
         """By key: the part, the cells and the future of each chunk under way."""
         self.journals: dict[str, bytearray] = {}
         """By run id, of the runs under way, what is known of their journals."""
+        self.plans: dict[str, tuple[int, Following]] = {}
+        """By run id, how far a journal was read for the plans in it, and what writes them."""
         self.deaths: Counter[str] = Counter()
         self.warned: set[str] = set()
         self.inbox: asyncio.Queue[Told | tuple[str, str] | Exception] = asyncio.Queue()
@@ -272,6 +276,8 @@ class _Client:
         finally:
             for run_id, journal in self.journals.items() if self.sweep.folder else ():  # to be gone on with
                 self._write(run_id, journal)
+            for _, follow in self.plans.values():
+                follow.close()
             with suppress(Exception):  # a cluster that was closed
                 if self.at_work:
                     futures = [future for *_, future in self.at_work.values()]
@@ -379,6 +385,7 @@ class _Client:
             journal = self.journals.setdefault(run_id, bytearray())
             del journal[start:]
             journal += data
+            self._write_plans(run_id, start)
         for run_id, row in told.rows:
             self._keep(run_id, row)
         if told.end:
@@ -401,8 +408,25 @@ class _Client:
         half = (len(cells) + 1) // 2
         self.again.extend(part for part in (cells[:half], cells[half:]) if part)
 
+    def _write_plans(self, run_id: str, start: int) -> None:
+        """Keep the plans of a run, of whose journal something came that begins at `start`."""
+        plans, journal = self.sweep.lab.plans, self.journals[run_id]
+        first, end = journal.find(b"\n") + 1, journal.rfind(b"\n") + 1
+        if plans is None or not first:
+            return
+        read, follow = self.plans.get(run_id, (0, None))
+        if follow is None or start < read:  # what was read may have been cut
+            header = msgspec.json.decode(journal[:first], type=Header)
+            if follow is not None:
+                follow.close()
+            read, follow = first, plans.following(header, [], self.sweep.path(self.sweep.by_id[run_id]))
+        follow(line_decoder.decode_lines(journal[read:end]))
+        self.plans[run_id] = end, follow
+
     def _keep(self, run_id: str, row: Row) -> None:
         """A run is over: its journal is written, and then its row counts."""
+        if run_id in self.plans:
+            self.plans.pop(run_id)[1].close()
         journal = self.journals.pop(run_id, None)
         if journal is not None:
             self._write(run_id, journal)

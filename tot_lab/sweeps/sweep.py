@@ -125,8 +125,8 @@ class Sweep:
     ) -> None:
         if name in ("", "..") or Path(name).name != name or not name.isprintable():
             raise ValueError(f"name must be the name of a folder, not {name!r}")
-        if repeats < 1:
-            raise ValueError(f"repeats must be 1 or more, not {repeats}")
+        if isinstance(repeats, str | float) or repeats < 1:
+            raise ValueError(f"repeats must be 1 or more, not {repeats!r}")
         self.lab = lab
         self.name = name
         self.budget = budget
@@ -393,7 +393,8 @@ class Sweep:
         run_id = row if isinstance(row, str) else getattr(row, "run_id", None)
         cell = self.by_id.get(run_id) if isinstance(run_id, str) else None
         if cell is None:
-            raise LookupError(f"no run {run_id!r} in this sweep; give a row of its df(), or a run_id")
+            told = row if run_id is None else run_id
+            raise LookupError(f"no run {told!r} in this sweep; give a row such as df().iloc[0], or a run_id")
         if run_id not in self.rows:
             raise LookupError(f"the run {run_id!r} is not finished; the same lab.sweep goes on with it")
         return self._run(cell)

@@ -4,12 +4,14 @@ from tot_lab.core.policy import EffectPolicy
 from tot_lab.tools.calculator import Calculator
 from tot_lab.tools.documents import document_tools, multi_hop_tools
 from tot_lab.tools.files import ListFiles, ReadFile
+from tot_lab.tools.named import TOOLS, tools_named
 from tot_lab.tools.python import Python
 from tot_lab.tools.tool import FunctionTool, Tool, tool
 from tot_lab.tools.toolbox import Carrying, NotReplayed, Toolbox
 from tot_lab.tools.web import Found, SearchProvider, WebFetch, WebSearch
 
 __all__ = [
+    "TOOLS",
     "Calculator",
     "Carrying",
     "EffectPolicy",
@@ -27,4 +29,5 @@ __all__ = [
     "document_tools",
     "multi_hop_tools",
     "tool",
+    "tools_named",
 ]

@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from tot_lab.domains.arithmetic import plain
-from tot_lab.tools.tool import Arguments, Name, Tool, schema_of
+from tot_lab.tools.tool import Arguments, Name, Tool, fitting, schema_of
 
 LONGEST = 1_000  # characters of an expression
 LARGEST = 10_000  # bits of a numerator or a denominator
@@ -57,7 +57,7 @@ class Calculator(Tool):
     digits: Annotated[int, Field(ge=1, le=1_000)] = 12
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
-        return shown(value_of(_Expression.model_validate(arguments).expression), self.digits)
+        return shown(value_of(fitting(arguments, _Expression).expression), self.digits)
 
 
 def value_of(expression: str) -> Fraction:
@@ -114,10 +114,10 @@ def _power(a: Fraction, b: Fraction) -> Fraction:
         raise ValueError(f"an exponent must be a whole number, not {b}: a root is seldom exact")
     if a == 0 and b < 0:
         raise ZeroDivisionError("0 to a negative power")
-    bits = max(a.numerator.bit_length(), a.denominator.bit_length())
+    bits = max(a.numerator.bit_length(), a.denominator.bit_length()) - 1  # of which it has that many at least
     if bits * abs(b) > LARGEST:
         raise ValueError(f"the power has more than about {DIGITS:,} digits")
-    return a ** int(b)
+    return _sized(a ** int(b))
 
 
 def _sized(value: Fraction) -> Fraction:

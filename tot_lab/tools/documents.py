@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from pydantic import Field, PrivateAttr
 
 from tot_lab.domains.multi_hop import multi_hop_documents
-from tot_lab.tools.tool import Arguments, Tool, schema_of
+from tot_lab.tools.tool import Arguments, Name, Tool, fitting, schema_of
 
 _WORD = re.compile(r"\w+")
 
@@ -57,7 +57,7 @@ class SearchDocuments(_Documents):
     """Finds documents by words. most: of them in one result."""
 
     kind = "search_documents"
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,63}$")] = "search"
+    name: Name = "search"
     description: str = (
         "Find documents by words. Gives titles, the best match first, each with the document's first "
         "sentence. Read a document with the tool `open`."
@@ -66,7 +66,7 @@ class SearchDocuments(_Documents):
     most: Annotated[int, Field(ge=1)] = 5
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
-        words = _WORD.findall(Query.model_validate(arguments).query)
+        words = _WORD.findall(fitting(arguments, Query).query)
         if not words:
             raise ValueError("query: name at least one word to look for")
         found = self._ranked(" OR ".join(f'"{word}"' for word in words))
@@ -90,12 +90,12 @@ class OpenDocument(_Documents):
     """Reads a document, by its exact title."""
 
     kind = "open_document"
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,63}$")] = "open"
+    name: Name = "open"
     description: str = "Read the whole document of a title that the tool `search` gave."
     parameters: dict[str, Any] = schema_of(Title)
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
-        title = Title.model_validate(arguments).title.strip()
+        title = fitting(arguments, Title).title.strip()
         if title not in self.documents:
             near = get_close_matches(title, self.documents, n=3)
             hint = f"; near it are {', '.join(map(repr, near))}" if near else ""

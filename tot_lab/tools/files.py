@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
+from io import StringIO
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from tot_lab.tools.tool import Arguments, Effects, Name, Tool, schema_of
+from tot_lab.tools.tool import Arguments, Effects, Name, Tool, fitting, schema_of
 
 MOST_LISTED = 1_000  # files of a listing
 
@@ -65,7 +66,7 @@ class ReadFile(_UnderRoot):
     most_bytes: Annotated[int, Field(ge=1)] = 10_000_000
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
-        given = _Lines.model_validate(arguments)
+        given = fitting(arguments, _Lines)
         with opened(self.root, given.path) as file:
             size = os.fstat(file).st_size
             if size > self.most_bytes:
@@ -80,7 +81,7 @@ class ReadFile(_UnderRoot):
             raise ValueError(f"{given.path} is no text: a binary file of {size:,} bytes")
         if given.first_line == 1 and given.last_line is None:
             return text
-        lines = text.splitlines(keepends=True)
+        lines = list(StringIO(text))  # as editors count: a form feed, say, ends none
         chosen = lines[given.first_line - 1 : given.last_line]
         if not chosen:
             raise ValueError(f"{given.path} has {len(lines):,} lines")
@@ -99,7 +100,7 @@ class ListFiles(_UnderRoot):
     parameters: dict[str, Any] = schema_of(_Pattern)
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
-        pattern = _Pattern.model_validate(arguments).pattern
+        pattern = fitting(arguments, _Pattern).pattern
         found = []
         for path, about in files_under(self.root):
             if fnmatch(path, pattern):
@@ -113,10 +114,11 @@ def files_under(root: str) -> Iterator[tuple[str, os.stat_result]]:
     """Each file under `root`, folder by folder in the order of their names."""
     for folder, folders, names, place in os.fwalk(root):
         folders.sort()
-        links = [name for name in folders if stat.S_ISLNK(os.lstat(name, dir_fd=place).st_mode)]
-        for name in sorted([*names, *links]):
-            path = Path(folder, name).relative_to(root).as_posix()
-            yield path, os.stat(name, dir_fd=place, follow_symlinks=False)
+        for name in sorted([*names, *folders]):
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                about = os.lstat(name, dir_fd=place)
+                if not stat.S_ISDIR(about.st_mode):
+                    yield Path(folder, name).relative_to(root).as_posix(), about
 
 
 def _said_of(about: os.stat_result) -> str:

@@ -3,7 +3,7 @@
 Rule: a snippet sees nothing of this process, and ends when its call does: its whole process group is
 killed, also when the run is cancelled. The limits are the kernel's, set before the snippet begins, so
 it cannot lift them. What it writes goes to a file, which a limit bounds, and not through a pipe that
-a child of it could hold open.
+a child of it could hold open; the file has no name by which it could be changed for something else.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, BinaryIO, ClassVar
 
 from pydantic import Field
 
-from tot_lab.tools.tool import Arguments, Effects, Name, Tool, schema_of
+from tot_lab.tools.tool import Arguments, Effects, Name, Tool, fitting, schema_of
 
 _APART = ["unshare", "--user", "--map-current-user", "--net", "--pid", "--ipc", "--fork", "--kill-child"]
 
@@ -83,43 +83,43 @@ class Python(Tool):
         if os.name != "posix":
             raise OSError("the python tool needs Linux or macOS")
         apart = _APART if can_be_apart() else []
-        return self._run(_Snippet.model_validate(arguments).code, apart)
+        return self._run(fitting(arguments, _Snippet).code, apart)
 
     async def _run(self, code: str, apart: list[str]) -> str:
-        with tempfile.TemporaryDirectory(prefix="tot_lab-", ignore_cleanup_errors=True) as name:
-            folder = Path(name)
-            work, script, output = folder / "work", folder / "snippet.py", folder / "output"
+        folder = Path(tempfile.mkdtemp(prefix="tot_lab-"))
+        try:
+            work, script = folder / "work", folder / "snippet.py"
             work.mkdir()
             script.write_text(code, encoding="utf-8", errors="replace")
             computing = math.ceil(self.timeout) + 1  # its wall time is up first, unless it has many threads
             limits = (computing, self.memory << 20, self.written << 20, self.processes)
-            with output.open("wb") as file:
+            with tempfile.TemporaryFile() as output:
                 process = await asyncio.create_subprocess_exec(
                     *apart,
                     *(sys.executable, "-I", "-S", "-c", _LIMITED, str(script), *map(str, limits)),
                     stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=file,
+                    stdout=output,
+                    stderr=output,
                     cwd=work,
                     env={},
                     start_new_session=True,
                 )
-            try:
-                status = await process.wait()
-            finally:
-                _kill(process.pid)
-                await asyncio.shield(process.wait())
-            return self._told(status, output)
+                try:
+                    status = await process.wait()
+                finally:
+                    _kill(process.pid)
+                    await asyncio.shield(process.wait())
+                return self._told(status, output, folder)
+        finally:
+            await asyncio.to_thread(_delete, folder)
 
-    def _told(self, status: int, output: Path) -> str:
-        size = output.stat().st_size
+    def _told(self, status: int, output: BinaryIO, folder: Path) -> str:
+        size = os.fstat(output.fileno()).st_size
         if size >= self.written << 20:
             raise RuntimeError(f"it printed more than {self.written} MB")
-        with output.open("rb") as file:
-            if status != 0:  # why stands at the end
-                file.seek(max(0, size - 1_500))
-            text = file.read(4 * self.most_characters + 1).decode("utf-8", "replace")
-        text = text.replace(f"{output.parent}/", "")  # its name is another each time
+        output.seek(0 if status == 0 else max(0, size - 1_500))  # why it failed stands at the end
+        text = output.read(4 * self.most_characters + 1).decode("utf-8", "replace")
+        text = text.replace(f"{folder}/", "")  # its name is another each time
         if status == 0:
             return text or "(nothing was printed)"
         why = signal.Signals(-status).name if status < 0 else f"exit status {status}"
@@ -129,6 +129,11 @@ class Python(Tool):
 def _kill(group: int) -> None:
     with suppress(ProcessLookupError, PermissionError):  # all have gone; macOS says the latter of zombies
         os.killpg(group, signal.SIGKILL)
+
+
+def _delete(folder: Path) -> None:
+    """By a program: Python's own goes only so deep, and this may be a thousand folders deep."""
+    subprocess.run(["rm", "-rf", "--", folder], stderr=subprocess.DEVNULL, check=False)
 
 
 @lru_cache

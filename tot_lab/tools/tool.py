@@ -10,14 +10,17 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, TypeAlias, overload
+from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar, overload
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, create_model, field_validator
 from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 from tot_lab.core.parts import Part, UserFunction
 from tot_lab.core.tools import ToolSpec, tool_name
+
+M = TypeVar("M", bound=BaseModel)
 
 CONTEXT = "tool_context"
 """A parameter of this name is handed the lab's `tool_context`, and no model sees it."""
@@ -36,8 +39,9 @@ class Tool(Part):
         and a replay is served from there. A function is known by its source: what it reads besides, such
         as a table of its module, must not change.
     effects: names of what it reaches or changes; see `tl.EffectPolicy`.
-    timeout: seconds for one try. retries: further tries after one that raised or took too long; 0 for
-        what must not happen twice. backoff: seconds before the first of these, doubled for each after it.
+    timeout: seconds for one try. retries: further tries after one that raised or took too long; 0 for what
+        must not happen twice; yet what was under way when a run was killed is called anew when it is resumed.
+        backoff: seconds before the first of these, doubled for each after it.
     most_characters: of a result, beyond which it is cut, and says so.
     """
 
@@ -51,6 +55,17 @@ class Tool(Part):
     retries: Annotated[int, Field(ge=0)] = 1
     backoff: Annotated[float, Field(ge=0)] = 0.2
     most_characters: Annotated[int, Field(ge=100)] = 20_000
+
+    @field_validator("parameters")
+    @classmethod
+    def _tell_of_an_object(cls, schema: dict[str, Any]) -> dict[str, Any]:
+        """That of a type that holds itself is a reference, which providers refuse at the top."""
+        if isinstance(reference := schema.get("$ref"), str):
+            top = schema.get("$defs", {}).get(reference.rpartition("/")[2], {})
+            schema = {**top, **{word: part for word, part in schema.items() if word != "$ref"}}
+        if schema.get("type") != "object":
+            raise ValueError("must be the JSON schema of an object, whose properties are the arguments")
+        return schema
 
     @property
     def spec(self) -> ToolSpec:
@@ -70,13 +85,26 @@ class Tool(Part):
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Any:
         """The result, or an awaitable of it: a text, or anything that JSON can hold. Runs in a thread of
         its own, an awaitable on the lab's event loop, which it must not hold up. What it raises is told to
-        the model; pydantic's ValidationError is for arguments that do not fit."""
+        the model; `Unfit`, which `fitting` raises, is not tried again."""
 
 
 class Arguments(BaseModel):
     """What a tool is called with. Read as pydantic reads JSON: `"5"` is a number where one is wanted."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class Unfit(ValueError):
+    """Arguments that do not fit. The message says what is wrong with each, by its name."""
+
+
+def fitting(arguments: dict[str, Any], model: type[M]) -> M:
+    """`arguments` as a `model`. Raises `Unfit`."""
+    try:
+        return model.model_validate(arguments)
+    except ValidationError as error:
+        wrong = (f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {e['msg']}" for e in error.errors())
+        raise Unfit(f"the arguments do not fit: {'; '.join(wrong)}") from None
 
 
 class _Schema(GenerateJsonSchema):
@@ -119,6 +147,7 @@ class _Accepted:
 
     def __init__(self, function: UserFunction) -> None:
         self.names: dict[str, str] = {}
+        self.described: set[str] = set()  # whose default is pydantic's `Field(…)`, which is not the value
         self.takes_context = False
         fields: dict[str, Any] = {}
         for parameter in _signature(function).parameters.values():
@@ -133,6 +162,8 @@ class _Accepted:
                 )
             field = f"argument_{len(fields)}"  # its own name may be one that pydantic keeps to itself
             self.names[field] = parameter.name
+            if isinstance(parameter.default, FieldInfo):
+                self.described.add(field)
             fields[field] = (
                 parameter.annotation,
                 ... if parameter.default is parameter.empty else parameter.default,
@@ -146,8 +177,10 @@ class _Accepted:
 
     def read(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> dict[str, Any]:
         """What to call the function with; defaults are its own affair."""
-        given = self.model.model_validate(arguments)
-        values = {self.names[field]: getattr(given, field) for field in given.model_fields_set}
+        given = fitting(arguments, self.model)
+        values = {
+            self.names[field]: getattr(given, field) for field in given.model_fields_set | self.described
+        }
         return {**values, CONTEXT: context} if self.takes_context else values
 
 
@@ -176,6 +209,12 @@ def tool(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
 
 
 def _tool_of(function: Callable[..., Any], settings: dict[str, Any]) -> FunctionTool:
+    if isinstance(function, type):
+        raise TypeError(f"{function.__name__} is a class; give a tool, such as {function.__name__}()")
+    if not callable(function):
+        raise TypeError(f"a tool is made of one typed function, not of {function!r}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(f"{function.__qualname__}: a tool returns its result, and this function yields")
     given = UserFunction.of(function)
     accepted = _Accepted(given)
     made = FunctionTool(

@@ -10,21 +10,26 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
-import msgspec
-from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
 
-from tot_lab.core.calls import Call, Halt, Reply, Wire, readable
+from tot_lab.core.calls import Call, Halt, Reply, Wire, readable, told
 from tot_lab.core.parts import UserFunction, needs_functions
 from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.reading import json_of
 from tot_lab.scrubbing import scrubbed, secrets_in
-from tot_lab.tools.tool import Tool, tool
+from tot_lab.tools.named import tools_named
+from tot_lab.tools.tool import Tool, Unfit, tool
 
 MOST_OF_AN_ERROR = 2_000
 """Characters of an error that a model is told."""
+
+
+TO_CLEAR_UP = 1.0
+"""Seconds that an async tool has after its time is up or its run is cancelled."""
 
 
 class NotReplayed(Halt):
@@ -32,21 +37,27 @@ class NotReplayed(Halt):
 
 
 class Toolbox:
-    """The tools that a lab has. tools: `Tool`s, or functions to be made some. policy: which effects they
-    may have, None = those that they have. context: what the tools are handed besides their arguments.
+    """The tools that a lab has. tools: `Tool`s, their names, or functions to be made some. policy: which
+    effects they may have, None = those that they have. context: what the tools are handed besides their
+    arguments.
     """
 
     def __init__(
         self,
-        tools: Iterable[Tool | Callable[..., Any]] = (),
+        tools: Iterable[Tool | str | Callable[..., Any]] = (),
         policy: EffectPolicy | None = None,
         context: Mapping[str, Any] | None = None,
     ) -> None:
+        if isinstance(tools, str | Tool | Mapping) or not isinstance(tools, Iterable):
+            raise TypeError(f"tools must be a list, such as [tl.tools.Calculator()], not {tools!r}")
+        if policy is not None and not isinstance(policy, EffectPolicy):
+            raise TypeError(f"effect_policy must be such as tl.EffectPolicy(mode='deny_all'), not {policy!r}")
+        if context is not None and not isinstance(context, Mapping):
+            raise TypeError(f"tool_context must be a dict, not {context!r}")
         self.tools: dict[str, Tool] = {}
         self.policy = policy
         self.context = dict(context or {})
-        for given in tools:
-            made = given if isinstance(given, Tool) else tool(given)
+        for made in chain.from_iterable(map(_tools_of, tools)):
             if made.name in self.tools:
                 raise ValueError(f"tools: two are named {made.name!r}")
             if missing := needs_functions(made):
@@ -78,6 +89,12 @@ class Toolbox:
         """The end of the stack for `tool`. keys: what nobody may see in its results, besides what the
         environment and the context hold."""
         return Carrying(tool, self.refusal(tool), self.context, replaying, [*keys, *secrets_in(self.context)])
+
+
+def _tools_of(given: Tool | str | Callable[..., Any]) -> tuple[Tool, ...]:
+    if isinstance(given, str):
+        return tools_named(given)
+    return (given if isinstance(given, Tool) else tool(given),)
 
 
 def _expect_told_apart(tool: Tool) -> None:
@@ -139,12 +156,10 @@ class Carrying:
             try:
                 async with limit:
                     return Reply(await self._carried_out(arguments), tool=tool.name)
-            except ValidationError as error:
-                return self._failed(_named(error))
+            except Unfit as error:
+                return self._failed(str(error))
             except Exception as error:
-                said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-                if limit.expired():
-                    said = f"no result within {tool.timeout:g} s"
+                said = f"no result within {tool.timeout:g} s" if limit.expired() else told(error)
             if tries <= tool.retries:
                 wire.note("call.retried", error=self._cut(said, MOST_OF_AN_ERROR), wait=wait)
                 await asyncio.sleep(wait)
@@ -180,20 +195,22 @@ class Carrying:
 
         threading.Thread(target=work, name=f"tool {self.tool.name}", daemon=True).start()
         result = await done
-        if isinstance(result, str):
-            return result
+        return result if isinstance(result, str) else await _left_when_late(self._awaited(result))
+
+    async def _awaited(self, result: Awaitable[Any]) -> str:
         try:
             return self._told(await result)
-        except (SystemExit, StopIteration) as raised:  # the loop itself would end with it
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as raised:  # the loop itself would end with it
             raise _as_exception(raised) from None
 
     def _told(self, result: Any) -> str:
+        """A result as a text, whatever it is: what was carried out is not tried again for its form."""
         try:
-            text = (
-                result if isinstance(result, str) else msgspec.json.encode(result, enc_hook=_plain).decode()
-            )
-        except (TypeError, ValueError, RecursionError):
-            text = str(result)  # carried out once is carried out: it is not tried again for its form
+            text = result if isinstance(result, str) else to_json(result, **_ANY_FORM).decode()
+        except ValueError:  # a lone surrogate
+            text = ascii(result)
         return self._cut(text, self.tool.most_characters)
 
     def _failed(self, why: str) -> Reply:
@@ -205,9 +222,23 @@ class Carrying:
         return f"{text}\n… ({more:,} more characters were cut)" if more > 0 else text
 
 
-def _plain(value: Any) -> Any:
-    """What is no JSON, as its own text."""
-    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
+_ANY_FORM: Mapping[str, Any] = {
+    "inf_nan_mode": "constants",  # NaN is no null
+    "bytes_mode": "base64",
+    "serialize_unknown": True,  # what is no JSON, as its own text
+}
+
+
+async def _left_when_late(work: Coroutine[Any, Any, str]) -> str:
+    """What `work` gives. When this is cancelled so is `work`, and soon left behind: it may not heed that."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([task])
+    finally:
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody else may look
+        if task.cancel():
+            await asyncio.wait([task], timeout=TO_CLEAR_UP)
+    return task.result()
 
 
 def _as_exception(raised: BaseException) -> Exception:
@@ -220,9 +251,3 @@ def _closed(result: Any) -> None:
     """A coroutine that nobody will wait for must not be left begun."""
     if inspect.iscoroutine(result):
         result.close()
-
-
-def _named(error: ValidationError) -> str:
-    """What is wrong with the arguments, each by its name."""
-    wrong = (f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {e['msg']}" for e in error.errors())
-    return f"the arguments do not fit: {'; '.join(wrong)}"

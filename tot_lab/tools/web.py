@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
+from importlib.util import find_spec
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
 from pydantic import Field, TypeAdapter, field_validator
 
 from tot_lab.core.parts import UserFunction
-from tot_lab.tools.tool import Arguments, Effects, Name, Tool, schema_of
+from tot_lab.tools import pages
+from tot_lab.tools.tool import Arguments, Effects, Name, Tool, fitting, schema_of
 
 if TYPE_CHECKING:
     import httpcore
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
 
 _NAT64 = ip_network("64:ff9b::/96")
 _TEXT = ("text/", "application/json", "application/xml", "application/xhtml", "application/javascript")
-_UNREAD = ("script", "style", "noscript", "template", "svg", "iframe")
+_PACKED = ("identity", "gzip", "deflate")  # once: packed thrice, a few bytes are gigabytes
 
 
 class _Page(Arguments):
@@ -62,27 +67,37 @@ class WebFetch(Tool):
         return allowed
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Awaitable[str]:
-        return self._fetch(_Page.model_validate(arguments).url)
+        return self._fetch(fitting(arguments, _Page).url)
 
     async def _fetch(self, url: str) -> str:
-        client = _client(self.may_reach, self.timeout, self.most_redirects)
-        async with client, client.stream("GET", url) as response:
-            if response.status_code >= 400:
-                raise RuntimeError(f"{response.url} answered with HTTP {response.status_code}")
-            kind = response.headers.get("content-type", "text/plain").lower()
-            if not kind.startswith(_TEXT):
-                raise RuntimeError(f"{response.url} is no text: {kind[:60]}")
-            data = bytearray()
-            async for chunk in response.aiter_bytes():
-                data += chunk
-                if len(data) > self.most_bytes:
-                    break
-            text = data[: self.most_bytes].decode(response.encoding or "utf-8", "replace")
-            if "html" in kind:
-                text = await asyncio.to_thread(readable, text)
-            moved = "" if str(response.url) == url else f"(from {response.url})\n"
-            cut = f"\n… (cut at {self.most_bytes:,} bytes)" if len(data) > self.most_bytes else ""
-            return f"{moved}{text}{cut}"
+        async with _client(self.may_reach, self.timeout) as client:
+            request = client.build_request("GET", url)
+            for _ in range(self.most_redirects + 1):
+                async with aclosing(await client.send(request, stream=True)) as response:
+                    if response.next_request is None:
+                        return await self._told(url, response)
+                    request = response.next_request  # what else a redirect says may have no end
+        raise RuntimeError(f"{url} was redirected more than {self.most_redirects} times")
+
+    async def _told(self, url: str, response: httpx.Response) -> str:
+        if response.status_code >= 400:
+            raise RuntimeError(f"{response.url} answered with HTTP {response.status_code}")
+        kind = response.headers.get("content-type", "text/plain").lower()
+        if not kind.startswith(_TEXT):
+            raise RuntimeError(f"{response.url} is no text: {kind[:60]}")
+        packed = response.headers.get("content-encoding", "identity").lower()
+        if packed not in _PACKED:
+            raise RuntimeError(f"{response.url} is packed as {packed[:60]}, which was not asked for")
+        data = bytearray()
+        async for chunk in response.aiter_bytes():
+            data += chunk
+            if len(data) > self.most_bytes:
+                break
+        page = bytes(data[: self.most_bytes])
+        text = await readable(page, response.encoding or "utf-8", html="html" in kind)
+        moved = "" if str(response.url) == url else f"(from {response.url})\n"
+        cut = f"\n… (cut at {self.most_bytes:,} bytes)" if len(data) > self.most_bytes else ""
+        return f"{moved}{text}{cut}"
 
     def may_reach(self, address: str) -> bool:
         """Whether a connection to that address may be made."""
@@ -106,34 +121,32 @@ def is_public(ip: IPv4Address | IPv6Address) -> bool:
     return ip.is_global and not ip.is_multicast and not ip.is_reserved
 
 
-def readable(html: str) -> str:
-    """The text of a page as Markdown."""
+async def readable(page: bytes, charset: str, *, html: bool) -> str:
+    """The text of a page, HTML as Markdown, worked out by a process that ends when nobody waits for it."""
+    if html and not (find_spec("bs4") and find_spec("markdownify")):
+        raise _needs_extra()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", pages.__file__, charset, "html" if html else ""),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     try:
-        from bs4 import BeautifulSoup  # noqa: PLC0415
-        from markdownify import MarkdownConverter  # noqa: PLC0415
-    except ImportError:
-        raise _needs_extra() from None
-    page = BeautifulSoup(html, "html.parser")
-    for element in page(_UNREAD):
-        element.decompose()
-    try:
-        text: str = MarkdownConverter(heading_style="atx").convert_soup(page)
-    except RecursionError:  # nested as no person writes
-        text = page.get_text("\n")
-    lines = (line.rstrip() for line in text.splitlines())
-    kept, blank = list[str](), True
-    for line in lines:
-        if line or not blank:
-            kept.append(line)
-        blank = not line
-    return "\n".join(kept).strip()
+        text, error = await process.communicate(page)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode != 0:
+        raise RuntimeError(f"the page cannot be read: {error.decode(errors='replace')[-200:].strip()}")
+    return text.decode()
 
 
 def _needs_extra() -> ImportError:
     return ImportError("fetching pages needs: pip install 'tot-lab[web]'")
 
 
-def _client(may_reach: Callable[[str], bool], timeout: float, redirects: int) -> httpx.AsyncClient:
+def _client(may_reach: Callable[[str], bool], timeout: float) -> httpx.AsyncClient:
     """A client whose every connection is checked."""
     try:
         import httpcore  # noqa: PLC0415
@@ -204,10 +217,12 @@ def _client(may_reach: Callable[[str], bool], timeout: float, redirects: int) ->
     return httpx.AsyncClient(
         transport=Transport(),
         timeout=timeout,
-        follow_redirects=True,
-        max_redirects=redirects,
         trust_env=False,
-        headers={"user-agent": "tot_lab", "accept": "text/html, text/*;q=0.9, application/json;q=0.9"},
+        headers={
+            "user-agent": "tot_lab",
+            "accept": "text/html, text/*;q=0.9, application/json;q=0.9",
+            "accept-encoding": "gzip",
+        },
     )
 
 
@@ -243,7 +258,7 @@ class WebSearch(Tool):
     count: Annotated[int, Field(ge=1)] = 5
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Awaitable[str]:
-        return self._search(_Query.model_validate(arguments).query)
+        return self._search(fitting(arguments, _Query).query)
 
     async def _search(self, query: str) -> str:
         found = _FOUND.validate_python(list(await self.provider(query, self.count)))[: self.count]

@@ -50,8 +50,8 @@ const COLUMNS = [
     ([score, by, raw, draws]) => ({ score: score ?? NaN, by, raw: raw ?? NaN, draws })],
   ["decided", "decisions", "decisionTable", ([state, reason]) => ({ state: STATES.indexOf(state), reason })],
   ["asked", "questions", "questionTable", ([kind, draw]) => ({ kind, draw })],
-  ["answered", "answers", "answerTable", ([cost, paid, error]) => ({
-    ...{ cost: cost ?? NaN, paid: paid ?? NaN, error },
+  ["answered", "answers", "answerTable", ([cost, paid, error, tool]) => ({
+    ...{ cost: cost ?? NaN, paid: paid ?? NaN, error, tool },
     made: !/^(budget:|cancelled$|limit:at_most$)/.test(error ?? ""),
   })],
   ["noted", "notes", "noteTable", ([name, , data]) => ({ name, data })],
@@ -331,7 +331,7 @@ function familyOf({ nodes, parent, ordinal }) {
   return { nodes, starts, members, order: order.subarray(1) };
 }
 
-const NOTHING = { calls: 0, errors: 0, input: 0, output: 0, cost: 0, paid: 0 };
+const NOTHING = { calls: 0, input: 0, output: 0, cost: 0, paid: 0 };
 
 /** The tree at one step. Arrays are valid up to `nodes`. */
 export class Frame {
@@ -386,10 +386,9 @@ export class Frame {
           decidedLine[about] = line;
           break;
         case KIND.reply: {
-          const { made, error, cost, paid } = told[line];
-          if (!made) break;
+          const { made, error, cost, paid, tool } = told[line];
+          if (!made || tool) break;
           usage.calls++;
-          if (error !== null) usage.errors++;
           // A call that failed used nothing, unless the model says what it used.
           if (error !== null && Number.isNaN(input[row[line]])) break;
           usage.input += input[row[line]];

@@ -7,12 +7,12 @@ what the provider said, with the thinking split off, and nothing that a file can
 
 from __future__ import annotations
 
-import warnings
+import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import TokenLogprob, ToolCall, Wire
-from tot_lab.core.reading import split_thinking
+from tot_lab.core.reading import json_of, split_thinking
 from tot_lab.models.stack import Failure
 from tot_lab.scrubbing import clean
 
@@ -20,7 +20,8 @@ _MASKED = "think\u2060>"  # hides a tag from litellm
 
 
 class Choice(NamedTuple):
-    """One reply as the provider gave it. text: None when it has none at all."""
+    """One reply as the provider gave it. text: None when it has none at all. state: what it may want back
+    with the turn, by litellm's names (`wanted_back`)."""
 
     text: str | None
     thinking: str | None
@@ -28,6 +29,7 @@ class Choice(NamedTuple):
     tool_calls: tuple[ToolCall, ...]
     logprobs: tuple[TokenLogprob, ...] = ()
     refusal: str | None = None
+    state: dict[str, Any] = {}
 
     @property
     def problem(self) -> str | None:
@@ -64,18 +66,25 @@ def _choice(choice: Any) -> Choice:
     tools = [(tool.id, tool.function.name, tool.function.arguments) for tool in message.tool_calls or ()]
     extra = getattr(message, "provider_specific_fields", None) or {}
     logprobs = _logprobs(getattr(choice, "logprobs", None))
-    return Choice(text, thinking, choice.finish_reason, _tool_calls(tools), logprobs, extra.get("refusal"))
+    blocks, reasoning = getattr(message, "thinking_blocks", None), getattr(message, "reasoning_content", None)
+    return Choice(
+        text,
+        thinking,
+        choice.finish_reason,
+        _tool_calls(tools),
+        logprobs,
+        extra.get("refusal"),
+        _state(blocks or (), reasoning),
+    )
 
 
 async def streamed(stream: Any, wire: Wire) -> Answers:
     """What a stream brings; its text so far is told on the wire. Raises `Failure` when it ends before
     it is complete, which litellm takes for an ordinary end."""
-    # litellm reads what pydantic calls deprecated. It ignores that warning itself, once, when it is
-    # imported, which those who set the filters anew take back.
-    warnings.filterwarnings("ignore", "Accessing the 'model_", DeprecationWarning, r"litellm\.")
     text: str | None = None
     thinking, finish, usage = "", None, None
-    tools: dict[int, list[str]] = {}
+    tools: list[_Parts] = []
+    blocks: list[dict[str, Any]] = []
     ended = await _end_of(stream)
     async for chunk in stream:
         usage = getattr(chunk, "usage", None) or usage
@@ -84,11 +93,9 @@ async def streamed(stream: Any, wire: Wire) -> Answers:
         delta = chunk.choices[0].delta
         finish = chunk.choices[0].finish_reason or finish
         thinking += getattr(delta, "reasoning_content", None) or ""
+        blocks += getattr(delta, "thinking_blocks", None) or ()
         for tool in delta.tool_calls or ():
-            parts = tools.setdefault(tool.index, ["", "", ""])
-            parts[0] = parts[0] or tool.id or ""
-            parts[1] = parts[1] or tool.function.name or ""
-            parts[2] += tool.function.arguments or ""
+            _add(tools, tool)
         if delta.content is not None:
             text = (text or "") + delta.content.replace(_MASKED, "think>")
             if delta.content:
@@ -97,9 +104,40 @@ async def streamed(stream: Any, wire: Wire) -> Answers:
         raise Failure("the provider's answer broke off half way", retry=True)
     if tools:
         text = text or None
-    choice = Choice(*_split(text, thinking), finish, _tool_calls(tools.values()))
+    finish = "tool_calls" if tools and finish == "stop" else finish  # as litellm has it of a whole answer
+    called = _tool_calls((tool.id, tool.name, tool.arguments) for tool in tools)
+    choice = Choice(*_split(text, thinking), finish, called, state=_state(_whole_blocks(blocks), thinking))
     model = stream._provider_response_model or stream.model
     return Answers([choice], model, usage if _told(stream.chunks) else None)
+
+
+class _Parts:
+    """A tool call of a stream, as far as it has come."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.id = self.name = self.arguments = ""
+
+
+def _add(tools: list[_Parts], delta: Any) -> None:
+    """Take a piece of a tool call into `tools`. Ollama's and Gemini's OpenAI-like servers give all calls
+    of a reply the number 0, and some give no id: a call is another one if it has another id, or a name
+    after the arguments were complete."""
+    id, name, arguments = delta.id or "", delta.function.name or "", delta.function.arguments or ""
+    known = next((tool for tool in reversed(tools) if tool.index == delta.index), None)
+    if known is None or (known.id and id not in ("", known.id)) or (name and not id and _is_json(known)):
+        known = _Parts(delta.index)
+        tools.append(known)
+    known.id = known.id or id
+    known.name = known.name or name
+    known.arguments += arguments
+
+
+def _is_json(tool: _Parts) -> bool:
+    try:
+        return json_of(tool.arguments) is not None
+    except ValueError:
+        return False
 
 
 async def _end_of(stream: Any) -> Callable[[], bool]:
@@ -121,6 +159,59 @@ async def _end_of(stream: Any) -> Callable[[], bool]:
 
     chunks.chunk_parser = see_to
     return lambda: any(reasons) or stream.received_finish_reason is not None
+
+
+# What the provider wants back.
+
+
+def wanted_back(choice: Choice, provider: str, model: str) -> str:
+    """What goes back with the turn in which `choice` asks for tools, as JSON of litellm's fields of a
+    message: the signed thinking, which Anthropic checks; else the reasoning, for those that go on from it.
+    Gemini's signatures are in the ids of its calls."""
+    if not choice.tool_calls or "gemini" in f"{provider}/{model}":
+        return ""
+    if "thinking_blocks" in choice.state:
+        name = "thinking_blocks"
+    elif "reasoning_content" in choice.state and provider in _TAKE_REASONING:
+        name = "reasoning_content"
+    else:
+        return ""
+    return json.dumps({name: choice.state[name]}, ensure_ascii=False)
+
+
+_TAKE_REASONING = {"openai", "deepseek", "moonshot", "together_ai", "ollama_chat"}
+"""DeepSeek and Moonshot refuse a turn without; for `openai` it is a server of one's own, such as llama.cpp,
+since OpenAI reports none. Groq and Cerebras refuse a turn with it."""
+
+
+def _state(blocks: Iterable[Any], reasoning: str | None) -> dict[str, Any]:
+    signed = [_cleaned(dict(block)) for block in blocks if block.get("signature") or block.get("data")]
+    state = {"thinking_blocks": signed, "reasoning_content": clean(reasoning or "")}
+    return {name: value for name, value in state.items() if value}
+
+
+def _whole_blocks(pieces: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The blocks of thinking that a stream's pieces make up. A signature ends a block; litellm gives the
+    text once more with it."""
+    blocks: list[dict[str, Any]] = []
+    text = ""
+    for piece in pieces:
+        said = piece.get("thinking") or ""
+        if piece.get("signature"):
+            blocks.append({**piece, "thinking": text or said})
+            text = ""
+        elif piece.get("type") == "redacted_thinking":
+            blocks.append(dict(piece))
+        else:
+            text += said
+    return blocks
+
+
+def _cleaned(block: dict[str, Any]) -> dict[str, Any]:
+    return {name: clean(value) if isinstance(value, str) else value for name, value in block.items()}
+
+
+# Text, calls and numbers.
 
 
 def _split(content: str | None, reasoning: str | None) -> tuple[str | None, str | None]:

@@ -31,31 +31,62 @@ _CONSTRAINTS |= {"contains", "prefixItems", "minProperties", "maxProperties", "p
 _CONSTRAINTS |= {"anyOf", "allOf", "if", "then", "else", "additionalProperties", "required"}
 
 
+# What OpenAI's strict mode takes; a schema with any other word is sent as one that is not strict.
+_STRICT = {"type", "title", "description", "properties", "required", "additionalProperties", "items"}
+_STRICT |= {"anyOf", "enum", "const", "$defs", "$ref", "pattern", "minItems", "maxItems", "minimum"}
+_STRICT |= {"maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
+_LONGEST_DESCRIPTION = 1024  # characters of a tool's, for OpenAI and Azure
+
+
 def messages_of(call: Call) -> list[dict[str, Any]]:
-    """The turns of the call."""
-    return [_turn(message) for message in call.messages]
+    """The turns of the call. Ids of tool calls that came before are made new, since litellm leaves a call
+    of an id out that Anthropic has seen."""
+    turns, seen, now = [], set[str](), dict[str, str]()
+    for place, message in enumerate(call.messages):
+        if message.tool_calls:
+            now = {
+                tool.id: f"call_{place}_{k}" if tool.id in seen else tool.id
+                for k, tool in enumerate(message.tool_calls)
+            }
+            seen.update(now.values())
+        turns.append(_turn(message, now))
+    return turns
 
 
-def _turn(message: Message) -> dict[str, Any]:
+def _turn(message: Message, ids: Mapping[str, str]) -> dict[str, Any]:
     turn: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.tool_calls:
         turn["content"] = message.content or None
         turn["tool_calls"] = [
             {
-                "id": tool.id,
+                "id": ids[tool.id],
                 "type": "function",
                 "function": {"name": tool.name, "arguments": tool.arguments},
             }
             for tool in message.tool_calls
         ]
+    if message.provider_state:
+        turn |= json.loads(message.provider_state)
     if message.tool_call_id is not None:
-        turn["tool_call_id"] = message.tool_call_id
+        turn["tool_call_id"] = ids.get(message.tool_call_id, message.tool_call_id)
     return turn
 
 
-def tools_of(call: Call) -> list[dict[str, Any]]:
-    """The tools of the call."""
-    return [{"type": "function", "function": tool} for tool in call.tools]
+def tools_of(call: Call, provider: str = "") -> list[dict[str, Any]]:
+    """The tools of the call, as `provider` takes them; one that it takes as it is, is not changed."""
+    return [{"type": "function", "function": _function(tool, provider)} for tool in call.tools]
+
+
+def _function(tool: dict[str, Any], provider: str) -> dict[str, Any]:
+    if not tool["parameters"].get("properties") and provider.startswith(("gemini", "vertex_ai")):
+        return {name: part for name, part in tool.items() if name != "parameters"}  # it takes no empty object
+    if _is_too_long(tool, provider):
+        return {**tool, "description": tool["description"][:_LONGEST_DESCRIPTION]}
+    return tool
+
+
+def _is_too_long(tool: dict[str, Any], provider: str) -> bool:
+    return provider in ("openai", "azure") and len(tool["description"]) > _LONGEST_DESCRIPTION
 
 
 def settings_of(
@@ -63,16 +94,22 @@ def settings_of(
 ) -> dict[str, Any]:
     """The arguments for all but the turns; what would not reach the model is noted on the wire.
     Raises `Failure`."""
-    asked = _asked(litellm, calls[0])
+    call = calls[0]
+    asked = _asked(litellm, call, provider)
     if len(calls) > 1:
         asked["n"] = {"n": len(calls)}
-    dropped = _dropped(litellm, model, provider, asked)
+    dropped = list(_dropped(litellm, model, provider, asked))
+    if call.tool_choice == "none" and "tool_choice" in dropped:
+        dropped.remove("tool_choice")
+        del asked["tool_choice"], asked["tools"]  # what it is not shown, it does not ask for
+    if any(_is_too_long(tool, provider) for tool in call.tools):
+        dropped.append("tools.description")
     if dropped:
         wire.note("call.dropped", settings=list(dropped))
     return _arguments(provider, {name: values for name, values in asked.items() if name not in dropped})
 
 
-def _asked(litellm: ModuleType, call: Call) -> Asked:
+def _asked(litellm: ModuleType, call: Call, provider: str) -> Asked:
     asked: Asked = {}
     for field in ("temperature", "max_tokens"):
         value = getattr(call, field)
@@ -90,7 +127,7 @@ def _asked(litellm: ModuleType, call: Call) -> Asked:
     if call.logprobs:
         asked["logprobs"] = {"logprobs": True, "top_logprobs": call.logprobs}
     if call.tools:
-        asked["tools"] = {"tools": tools_of(call)}
+        asked["tools"] = {"tools": tools_of(call, provider)}
     if call.tool_choice is not None:
         choice: Any = call.tool_choice
         if choice not in ("auto", "none", "required"):
@@ -106,16 +143,32 @@ def _asked(litellm: ModuleType, call: Call) -> Asked:
 
 
 def _is_strict(schema: Any) -> bool:
-    """Whether OpenAI's strict mode takes the schema: its objects say all and require all."""
-    if isinstance(schema, list):
-        return all(map(_is_strict, schema))
-    if not isinstance(schema, dict):
-        return True
-    closed = schema.get("type") != "object" or (
-        schema.get("additionalProperties") is False
-        and set(schema.get("required", ())) == set(schema.get("properties", {}))
-    )
-    return closed and all(map(_is_strict, schema.values()))
+    """Whether OpenAI's strict mode takes the schema: its objects say all and require all, and each part
+    says what it is, in words that the mode knows."""
+    if not isinstance(schema, dict) or not schema.keys() <= _STRICT:
+        return False
+    if "$ref" in schema:
+        return len(schema) == 1
+    properties, kind = schema.get("properties", {}), schema.get("type")
+    if "object" in (kind if isinstance(kind, list) else [kind]) and not (
+        schema.get("additionalProperties") is False and set(schema.get("required", ())) == set(properties)
+    ):
+        return False
+    parts = [*properties.values(), *schema.get("$defs", {}).values(), *schema.get("anyOf", ())]
+    parts += [schema["items"]] if "items" in schema else []
+    says = schema.keys() & {"type", "anyOf", "enum", "const"}
+    return bool(says) and all(map(_is_strict, parts))
+
+
+def _open_objects(value: Any) -> int:
+    """How many objects inside `value`, a schema, may have names that it does not list."""
+    if isinstance(value, list):
+        return sum(map(_open_objects, value))
+    if not isinstance(value, dict):
+        return 0
+    more = value.get("additionalProperties", "properties" not in value)
+    is_open = value.get("type") == "object" and more is not False
+    return is_open + sum(map(_open_objects, value.values()))
 
 
 def _arguments(provider: str, asked: Asked) -> dict[str, Any]:
@@ -134,7 +187,7 @@ _known_drops: dict[str, tuple[str, ...]] = {}
 def _dropped(litellm: ModuleType, model: str, provider: str, asked: Asked) -> tuple[str, ...]:
     """Names of the settings that would not reach the model, as far as litellm decides it. Seeds,
     tools and the like differ from call to call and decide nothing, so it is remembered."""
-    schema_words = sorted(_keys(asked.get("response_format")))
+    schema_words = [*sorted(_keys(asked.get("response_format"))), _open_objects(asked.get("response_format"))]
     deciding = {
         field: None if field in ("seed", "tools", "response_format", "n") else values
         for field, values in asked.items()
@@ -166,6 +219,10 @@ def _find_dropped(litellm: ModuleType, model: str, provider: str, asked: Asked) 
         if made({**asked, "effort": {"reasoning_effort": other}}) == whole:
             dropped.append("effort.level")  # it is only on or off
     if "response_format" in asked and "response_format" not in dropped:
+        sent = made({"response_format": asked["response_format"]})
+        if _open_objects(sent) < _open_objects(asked["response_format"]):
+            # Anthropic takes no free object, and litellm makes an empty one of it: the prompt alone is better
+            return [*dropped, "response_format"]
         words = _keys(asked["response_format"]["response_format"]["json_schema"]["schema"])
         dropped += sorted(f"response_format.{word}" for word in (words & _CONSTRAINTS) - _keys(whole))
     if provider == "gemini":  # which sends on only what it knows

@@ -17,10 +17,15 @@ from pydantic import ConfigDict, Field, SecretStr, field_validator
 
 from tot_lab.core.calls import Call, Reply, Wire
 from tot_lab.core.reading import read_json
-from tot_lab.models.lite_llm.answers import Answers, streamed, whole
+from tot_lab.models.lite_llm.answers import Answers, streamed, wanted_back, whole
 from tot_lab.models.lite_llm.asking import messages_of, settings_of
 from tot_lab.models.lite_llm.failures import failure_of
-from tot_lab.models.lite_llm.loading import end_with_this_loop, litellm_ready, load_litellm
+from tot_lab.models.lite_llm.loading import (
+    end_with_this_loop,
+    litellm_ready,
+    load_litellm,
+    silence_warnings,
+)
 from tot_lab.models.lite_llm.naming import (
     HOMES,
     checked_url,
@@ -174,8 +179,7 @@ class LiteLLM(Endpoint):
             window = OLLAMA_WINDOW
         elif window is None:  # the provider counts the reply apart, or says so itself
             window, reply = self.known_window(), 0
-        size = sum(len(message.content.encode("utf-8", "replace")) + 16 for message in call.messages)
-        size += len(json.dumps(call.tools)) if call.tools else 0
+        size = len(json.dumps(messages_of(call))) + (len(json.dumps(call.tools)) if call.tools else 0)
         if not window or size + reply <= window:
             return
         counted = prompt_tokens(litellm, self.name, call)
@@ -228,6 +232,7 @@ class LiteLLM(Endpoint):
         if provider.startswith("ollama"):
             # Else litellm asks the server about the model, in a request of its own that blocks.
             litellm.model_cost.setdefault(f"ollama/{name}", {"litellm_provider": "ollama", "mode": "chat"})
+        silence_warnings()
         if not wire.watched or len(calls) > 1 or call.logprobs:
             return whole(await litellm.acompletion(**sent))
         stream = await litellm.acompletion(**sent, stream=True, stream_options={"include_usage": True})
@@ -277,6 +282,7 @@ class LiteLLM(Endpoint):
                     finish=choice.finish,
                     logprobs=choice.logprobs,
                     tool_calls=choice.tool_calls,
+                    provider_state=wanted_back(choice, provider, self.name),
                 )
             )
         return replies

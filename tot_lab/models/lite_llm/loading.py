@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import threading
+import warnings
 from collections.abc import AsyncGenerator
 from importlib import import_module
 from types import ModuleType
@@ -48,6 +49,14 @@ def _imported() -> ModuleType:
     litellm.utils.get_optional_params(model="gpt-4o", custom_llm_provider="openai")
     _ = import_module("openai").AsyncOpenAI(api_key="none").chat.completions
     return litellm  # type: ignore[no-any-return]
+
+
+def silence_warnings() -> None:
+    """No warnings of what litellm does by itself: it reads what pydantic calls deprecated, and writes out
+    a server's answer that has an object where a text should be. It ignores the first itself, once, when it
+    is imported, which those who set the filters anew take back."""
+    warnings.filterwarnings("ignore", "Accessing the 'model_", DeprecationWarning, r"litellm\.")
+    warnings.filterwarnings("ignore", "Pydantic serializer warnings", UserWarning)
 
 
 _watched: dict[int, AsyncGenerator[None, None]] = {}

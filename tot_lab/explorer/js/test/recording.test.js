@@ -71,12 +71,12 @@ test("the frame goes forward and back", () => {
   assert.deepEqual([state(1), recording.frame.score[1]], ["unread", 0.75]);
   const end = recording.at(99);
   assert.deepEqual([end.step, state(1), end.stop, end.best, end.open], [10, "kept", "solved", 1, [1]]);
-  assert.deepEqual(end.usage, { calls: 1, errors: 0, input: 12, output: NaN, cost: 0.5, paid: 0 });
+  assert.deepEqual(end.usage, { calls: 1, input: 12, output: NaN, cost: 0.5, paid: 0 });
   assert.deepEqual(end.frontier, [1]);
   assert.equal(end.reason(1), "beam_width");
   const early = recording.at(3);
   assert.deepEqual([early.nodes, state(1), early.stop, early.best, early.open], [2, "proposed", null, -1, [0]]);
-  assert.deepEqual(early.usage, { calls: 0, errors: 0, input: 0, output: 0, cost: 0, paid: 0 });
+  assert.deepEqual(early.usage, { calls: 0, input: 0, output: 0, cost: 0, paid: 0 });
   assert.equal(early.evaluation(1), null);
   assert.deepEqual([recording.at(-5).step, recording.at(0).nodes], [0, 0]);
 });

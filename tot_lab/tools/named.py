@@ -1,0 +1,77 @@
+"""Tools by name: what `tools=["calculator"]` and a shell's `--tools` may say.
+
+Rule: a name stands for one of the tools here by its kind, for all the tools of a domain by the domain's,
+or for what an installed package offers by that name: a class of tools, a tool, a typed function, or
+several of these. A tool that needs more than its name (a folder, a provider) says what.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from tot_lab.core.plugins import bring, offered
+from tot_lab.core.tools import tool_name
+from tot_lab.domains.multi_hop import MultiHop
+from tot_lab.tools.calculator import Calculator
+from tot_lab.tools.documents import multi_hop_tools
+from tot_lab.tools.files import ListFiles, ReadFile
+from tot_lab.tools.python import Python
+from tot_lab.tools.tool import Tool, tool
+from tot_lab.tools.web import WebFetch, WebSearch
+
+TOOLS: tuple[type[Tool], ...] = (Calculator, Python, WebFetch, WebSearch, ReadFile, ListFiles)
+
+OF_DOMAINS: Mapping[str, Callable[[], tuple[Tool, ...]]] = {MultiHop.kind: multi_hop_tools}
+"""The tools that a domain has of its own."""
+
+
+def tools_named(name: str, settings: Mapping[str, Any] | None = None) -> tuple[Tool, ...]:
+    """The tools of that name; `web-fetch` is `web_fetch`. settings: of a tool that is made here. An unknown
+    name is a ValueError, and so are settings that are lacking or do not fit."""
+    given = dict(settings or {})
+    asked = tool_name(name)
+    for kind in TOOLS:
+        if asked == tool_name(kind.kind):
+            return (_made(kind, given),)
+    for domain, tools in OF_DOMAINS.items():
+        if asked == tool_name(domain):
+            return _as_they_are(name, tools(), given)
+    brought = bring(name)
+    if brought is None:
+        raise ValueError(_unknown(name))
+    value = brought.value
+    if isinstance(value, type) and issubclass(value, Tool):
+        return (_made(value, given),)
+    several = value if isinstance(value, list | tuple) else (value,)
+    if not all(isinstance(one, Tool) or inspect.isfunction(one) for one in several):
+        raise ValueError(f"{name!r} comes from {brought.told}, which is no tool")
+    return _as_they_are(name, tuple(one if isinstance(one, Tool) else tool(one) for one in several), given)
+
+
+def needed(kind: type[Tool]) -> list[str]:
+    """The settings without which there is no such tool."""
+    return [name for name, field in kind.model_fields.items() if field.is_required()]
+
+
+def _made(kind: type[Tool], given: dict[str, Any]) -> Tool:
+    lacking = [name for name in needed(kind) if name not in given]
+    if lacking:
+        more = " and ".join(f"{name}=…" for name in lacking)
+        raise ValueError(f"the tool {kind.kind!r} needs more than its name: {more} ({kind.__name__})")
+    return kind(**given)
+
+
+def _as_they_are(name: str, tools: tuple[Tool, ...], given: dict[str, Any]) -> tuple[Tool, ...]:
+    if given:
+        raise ValueError(f"{name!r} stands for tools that are made already: they take no {', '.join(given)}")
+    return tools
+
+
+def _unknown(name: str) -> str:
+    known = [*(kind.kind for kind in TOOLS), *OF_DOMAINS, *sorted(offered())]
+    near = get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}? There are " if near else "there are "
+    return f"unknown tool {name!r}; {hint}{', '.join(known)}"
