@@ -248,6 +248,7 @@ class Unbounded(Says):
     [
         ({"default": "nobody"}, "default: there is no strategy 'nobody'"),
         ({"routes": {"simple": "nobody"}}, "routes: there is no strategy 'nobody'"),
+        ({"routes": {"writin": "reactive"}}, "did you mean 'writing'"),
         ({"strategies": {}}, "there are none"),
         ({"strategies": {"reactive": "no-such-kind"}}, "no-such-kind"),
     ],

@@ -294,6 +294,7 @@ TREE = ("tree_of_thoughts", *HAND)
         (("run", *HAND, *SIM), "name a strategy first: tree_of_thoughts, "),
         (("run", "beam_width=2", *HAND, *SIM), "name a strategy first: tree_of_thoughts, "),
         (("run", "tree", *HAND, *SIM), "unknown strategy 'tree'; known are tree_of_thoughts"),
+        (("run", "raect", *HAND, *SIM), "unknown strategy 'raect'; did you mean 'react'?"),
         (("run", "presets.chess", *HAND, *SIM), "presets.game24"),
         (("run", "tree_of_thoughts", "beam_widht=2", *HAND, *SIM), "did you mean 'beam_width'?"),
         (("run", "tree_of_thoughts", "beam_width=0", *HAND, *SIM), "beam_width: Input should be greater"),
@@ -549,7 +550,7 @@ def test_a_sweep_has_the_tools_of_a_domain(tmp_path):
     [
         (
             "--tools calculater",
-            "unknown tool 'calculater'; did you mean 'calculator'? There are calculator, py",
+            "unknown tool 'calculater'; did you mean 'calculator'? Known are calculator, py",
         ),
         ("--tools read_file", "the tool 'read_file' needs more than its name: root=… (ReadFile)"),
         ("--tools calculator digit=3", "Calculator has no setting 'digit'; did you mean 'digits'?"),
@@ -563,9 +564,9 @@ def test_a_sweep_has_the_tools_of_a_domain(tmp_path):
         ("--tools python,web_fetch --allow process", "web-fetch has network; add --allow network,process"),
         (
             "--tools python --allow proces",
-            "--allow proces: did you mean 'process'? the effects of these tools",
+            "--allow proces: no tool has this effect; did you mean 'process'?",
         ),
-        ("--tools calculator --allow network", "--allow network: the effects of these tools are none"),
+        ("--tools calculator --allow network", "--allow network: no tool has this effect; known are none"),
         ("--allow network", "--allow is for the effects of --tools, and there are none"),
     ],
 )

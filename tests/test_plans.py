@@ -18,13 +18,12 @@ from pydantic import ValidationError
 from support import wait
 
 import tot_lab as tl
-from tot_lab.core.tools import ToolSpec
+from tot_lab.core.tools import ToolSpec, read_quantities
 from tot_lab.strategies.plans import (
     PlanDraft,
     Step,
     filled_in,
     planned,
-    read_quantities,
     rewritten,
     with_required,
 )

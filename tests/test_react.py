@@ -14,7 +14,7 @@ from support import TASK, Scripted, answer_to, run, shuffled, wait
 import tot_lab as tl
 from tot_lab.core.calls import Reply, ToolCall
 from tot_lab.core.records import Note, Thought
-from tot_lab.strategies.acting import MOST_CALLS
+from tot_lab.strategies.conversation import MOST_CALLS
 
 LEGS = {"spider": 8, "duck": 2}
 
@@ -460,7 +460,9 @@ def test_a_required_tool_comes_before_the_answer():
         said(("legs", {"animal": "spider"})),
         said(final("26")),
     )
-    made = act(model, tl.ReAct(required_tools={"legs": 2}))
+    strategy = tl.ReAct(required_tools={"legs": 2})
+    assert strategy == tl.ReAct(required_tools=["legs×2"])
+    made = act(model, strategy)
     assert (made.answer, made.usage.calls) == ("26", 6)
     assert "legs (2×)" in model.calls[0].prompt
     assert "first call legs (2×)" in model.shown(1)
@@ -647,6 +649,10 @@ def test_it_goes_on_with_what_a_person_changed():
     made = wait(lab.branch(whole, "0.0.0", content="legs → 9"))
     assert model.calls[-1].messages[-1].content == "9"
     assert wait(lab.branch(whole, whole.best.id, content="27")).answer == "27"
+    shown = 'No, the duck.\nlegs({"animal": "duck"})'  # as thoughts show a call
+    made = wait(lab.branch(whole, "0.0", content=shown))
+    assert (made.tree["0.0"].text, made.tree["0.0.0"].text) == (shown, "legs → 2")
+    assert wait(made.replay()).identical
     made = wait(lab.branch(whole, "0.0", content="I know it by heart."))
     assert model.calls[-1].messages[1].content == "I know it by heart."
     assert made.tree["0.0"].children == ["0.0.0"]

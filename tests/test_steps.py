@@ -8,7 +8,7 @@ from test_react import TOOLS, Script, final, said
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply
-from tot_lab.strategies.acting import MOST_CALLS
+from tot_lab.strategies.conversation import MOST_CALLS
 
 STEPS = {
     "turn": "Int64", "node": "string", "thought": "string", "action": "string", "arguments": "string",

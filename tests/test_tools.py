@@ -779,7 +779,7 @@ def test_a_name_stands_for_a_tool_or_for_those_of_a_domain():
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("calculater", "unknown tool 'calculater'; did you mean 'calculator'? There are calculator, "),
+        ("calculater", "unknown tool 'calculater'; did you mean 'calculator'? Known are calculator, "),
         ("", "unknown tool ''; there are calculator, python"),
         ("read_file", "the tool 'read_file' needs more than its name: root=… (ReadFile)"),
         ("web_search", "needs more than its name: provider=… (WebSearch)"),

@@ -30,7 +30,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tot_lab import presets
-from tot_lab.core.calls import Call, Message, Reply, TokenLogprob, ToolCall, halts
+from tot_lab.core.calls import Call, Message, Reply, TokenLogprob, ToolCall, halts, stop_of
 from tot_lab.core.parts import Part, part_of
 from tot_lab.core.records import Decided, Ended, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
@@ -109,7 +109,6 @@ from tot_lab.strategies import (
     ask_json,
     baselines,
     ranked,
-    stop_of,
     traversal,
 )
 from tot_lab.sweeps.axes import grid

@@ -15,7 +15,7 @@ from tot_lab.core.calls import Call, Reply, ToolCall
 from tot_lab.core.records import Line, Note, Position, Thought
 from tot_lab.core.tools import TOOL, tool_of
 from tot_lab.run import Run, replies_of
-from tot_lab.strategies.acting import Turn, recorded_turn
+from tot_lab.strategies.conversation import Turn, recorded_turn
 from tot_lab.strategies.react import FINAL
 
 TURNS = ("act", "analysis")

@@ -14,14 +14,13 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from tot_lab import presets
-from tot_lab.core.parts import REGISTRY, Part, class_of
+from tot_lab.core.parts import REGISTRY, Part, class_of, known_names
 from tot_lab.core.plugins import offered
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Domain, Task
@@ -148,7 +147,7 @@ def strategies_in(words: Sequence[str]) -> dict[str, list[Strategy]]:
     found: dict[str, list[Strategy]] = {}
     groups = _groups(words)
     if not groups:
-        raise Unusable(f"name a strategy first: {_strategy_names()}")
+        raise Unusable(f"name a strategy first: {', '.join(_strategies())}")
     for name, rest in groups:
         with naming(name):
             if name == "baselines":
@@ -158,7 +157,7 @@ def strategies_in(words: Sequence[str]) -> dict[str, list[Strategy]]:
             elif name in REGISTRY or name in offered():
                 made = {name: grid(class_of(name, Strategy), **fields_in(rest))}
             else:
-                raise Unusable(f"unknown strategy {name!r}; known are {_strategy_names()}")
+                raise Unusable(f"unknown strategy {name!r}; {known_names(name, _strategies())}")
         for label, settings in made.items():
             found.setdefault(label, []).extend(settings)
     return found
@@ -175,8 +174,8 @@ def _groups(words: Sequence[str]) -> list[tuple[str, list[str]]]:
     return groups
 
 
-def _strategy_names() -> str:
-    return ", ".join([*_STRATEGIES, *_PRESETS, "baselines"])
+def _strategies() -> list[str]:
+    return [*_STRATEGIES, *_PRESETS, "baselines"]
 
 
 def model_in(words: Sequence[str]) -> Any:
@@ -222,7 +221,7 @@ def task_in(words: Sequence[str]) -> Task:
     """The task in `DOMAIN PROBLEM FIELD=VALUE …`."""
     domain, *rest = words
     if domain not in _TASKS and domain not in offered():
-        raise Unusable(f"unknown domain {domain!r}; known are {', '.join(_TASKS)}")
+        raise Unusable(f"unknown domain {domain!r}; {known_names(domain, _TASKS)}")
     if not rest:
         raise Unusable(f"--task {domain} needs a problem too")
     read, make = _TASKS[domain] if domain in _TASKS else (str, _task_of(domain))
@@ -268,9 +267,7 @@ def policy_in(words: Sequence[str] | None, tools: Sequence[Tool]) -> EffectPolic
     effects = sorted({effect for tool in tools for effect in tool.effects})
     for name in allowed:
         if name not in effects and all(name != tool.name for tool in tools):
-            near = get_close_matches(name, effects, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise Unusable(f"--allow {name}: {hint}the effects of these tools are {_listed(effects)}")
+            raise Unusable(f"--allow {name}: no tool has this effect; {known_names(name, effects)}")
     policy = EffectPolicy(allow=frozenset(allowed))
     refused = [tool for tool in tools if policy.refusal(tool.spec)]
     if refused:

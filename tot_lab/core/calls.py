@@ -166,6 +166,11 @@ def halts(error: str) -> bool:
     return error == "cancelled" or error.startswith("budget:")
 
 
+def stop_of(error: str) -> str:
+    """The stop word after a call that failed so."""
+    return error if halts(error) else "error"
+
+
 def estimated_tokens(text: str) -> int:
     """A stand-in where nobody counted: one token per four UTF-8 bytes, rounded up."""
     return (len(text.encode("utf-8", "replace")) + 3) // 4

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -116,13 +116,18 @@ def class_of(kind: Any, base: type[P]) -> type[P]:
     part = REGISTRY.get(kind) if isinstance(kind, str) else None
     if part is None or not issubclass(part, base):
         known = {name for name, one in REGISTRY.items() if issubclass(one, base)} | {*offered()} - {*REGISTRY}
-        near = get_close_matches(str(kind), known, n=1)
-        hint = f"did you mean {near[0]!r}? Known are " if near else "known are "
         raise ValueError(
-            f"unknown kind {kind!r}; {hint}{', '.join(sorted(known))}, and those of the modules that you "
+            f"unknown kind {kind!r}; {known_names(kind, sorted(known))}, and those of the modules that you "
             f"import"
         )
     return part
+
+
+def known_names(name: Any, known: Iterable[str]) -> str:
+    """What an error adds to an unknown name: the one that may have been meant, and all that there are."""
+    known = list(known)
+    near = get_close_matches(str(name), known, n=1)
+    return (f"did you mean {near[0]!r}? Known are " if near else "known are ") + (", ".join(known) or "none")
 
 
 def _home(part: type[Part]) -> str:

@@ -8,10 +8,11 @@ knows a tool by its `ToolSpec` alone; what carries it out belongs to the lab.
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Iterable
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from tot_lab.core.calls import Call, Message
 
@@ -41,6 +42,29 @@ class ToolSpec(BaseModel):
 def tool_name(name: str) -> str:
     """A name as tools have them: `webSearch` and `web_search` are `web-search`."""
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()).strip("-")
+
+
+_QUANTITY = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:[×x*]\s*(\d{1,3}))?\s*")
+
+
+def read_quantities(wanted: Iterable[Any]) -> dict[str, int]:
+    """How often each tool is to be called at least, out of words like `web-search×4` (or x4, *4; the name
+    alone is once). Raises ValueError for anything else."""
+    quantities: dict[str, int] = {}
+    for text in wanted:
+        match = _QUANTITY.fullmatch(str(text))
+        if match is None or match[2] == "0":
+            raise ValueError(f"{text!r} is no tool with a quantity, such as web-search×4")
+        quantities[match[1]] = quantities.get(match[1], 0) + int(match[2] or 1)
+    return quantities
+
+
+def _in_words(wanted: Any) -> Any:
+    return read_quantities(wanted) if isinstance(wanted, list | tuple) else wanted
+
+
+Quantities: TypeAlias = Annotated[dict[str, Annotated[int, Field(ge=1)]], BeforeValidator(_in_words)]
+"""How often tools are to be called, by name; or in words, as a classifier says it: `["web-search×4"]`."""
 
 
 def tool_call(at: str, name: str, arguments: dict[str, Any] | str, draw: int = 0) -> Call:

@@ -6,10 +6,8 @@ an installed package offers is its model, and any other name is litellm's to kno
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from tot_lab.core.calls import Model
-from tot_lab.core.parts import Part, part_of
+from tot_lab.core.parts import Part, known_names, part_of
 from tot_lab.core.plugins import offered
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.local import Local
@@ -39,9 +37,7 @@ def model_named(name: str) -> Model | Endpoint:
     if name.startswith("sim/"):
         known = [model.kind for model in MODELS if model.kind.startswith("sim/")]
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ValueError(f"unknown simulated model {name!r}; {hint}known are {', '.join(known)}")
+            raise ValueError(f"unknown simulated model {name!r}; {known_names(name, known)}")
         return _brought(name)
     if name.startswith(("local/", "local:")):
         return Local(weights=name[len("local/") :])

@@ -7,7 +7,6 @@ role fills in what a call leaves open; what a strategy says itself stands.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any
 
@@ -15,7 +14,7 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tot_lab.core.calls import Call, Message
-from tot_lab.core.parts import Part, part_of
+from tot_lab.core.parts import Part, known_names, part_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, editing
@@ -75,9 +74,7 @@ def roles_of(roles: Mapping[str, Any] | None) -> dict[str, Role]:
         raise TypeError(f'roles must be a dict such as {{"evaluate": "gpt-4.1-mini"}}, not {roles!r}')
     for name, given in (roles or {}).items():
         if name not in ROLES:
-            near = get_close_matches(name, ROLES, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ValueError(f"unknown role {name!r}; {hint}known are {', '.join(ROLES)}")
+            raise ValueError(f"unknown role {name!r}; {known_names(name, ROLES)}")
         try:
             if isinstance(given, dict):
                 given = Role(**given)

@@ -4,7 +4,7 @@ Add one: a file with a `Strategy`, and its name here. The contract tests take it
 """
 
 from tot_lab.core.strategy import Strategy
-from tot_lab.strategies.acting import Acting, ToolLoop, stop_of
+from tot_lab.strategies.acting import Acting
 from tot_lab.strategies.adaptive import Adaptive
 from tot_lab.strategies.baselines import BestOf, ChainOfThought, OneAnswer, SelfConsistency, baselines
 from tot_lab.strategies.plan_execute import PlanExecute
@@ -14,6 +14,7 @@ from tot_lab.strategies.reflexion import Reflexion
 from tot_lab.strategies.structured import ask_json
 from tot_lab.strategies.synthesis import WithSynthesis
 from tot_lab.strategies.thinking_level import WithThinking
+from tot_lab.strategies.tool_loop import ToolLoop
 from tot_lab.strategies.traversals import (
     Beam,
     BestFirst,
@@ -74,6 +75,5 @@ __all__ = [
     "ask_json",
     "baselines",
     "ranked",
-    "stop_of",
     "traversal",
 ]

@@ -9,7 +9,6 @@ own failure does.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -17,21 +16,25 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import msgspec
 from pydantic import Field, field_validator
 
-from tot_lab.core.calls import Call, Message, Reply, ToolCall, halts
+from tot_lab.core.calls import Call, Message, Reply, ToolCall
 from tot_lab.core.policy import EffectPolicy
-from tot_lab.core.reading import json_of
-from tot_lab.core.records import Decided, Note, Thought, parent_of
+from tot_lab.core.records import Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting
-from tot_lab.core.task import Answer, Task
+from tot_lab.core.task import Task
 from tot_lab.core.thinking import Thinking, ask, every, happen
-from tot_lab.core.tools import ToolSpec, tool_call, tool_name
-from tot_lab.strategies.text_tool_calls import text_tool_calls
-
-MOST_CALLS = 32
-"""Tool calls of one turn that are carried out; a reply that asks for more is cut there."""
-
-SHOWN_ARGUMENTS = 1_000
-"""Characters of a call's arguments that its thought shows; the record of the call holds them whole."""
+from tot_lab.core.tools import ToolSpec, tool_call
+from tot_lab.strategies.conversation import (
+    MOST_CALLS,
+    Observation,
+    Turn,
+    arguments_of,
+    as_recorded,
+    exchange,
+    halt_in,
+    shortened,
+    text_of,
+    turn_of,
+)
 
 MORE = ToolSpec(
     name="more",
@@ -46,8 +49,6 @@ MORE = ToolSpec(
     },
 )
 """A loop's own tool: it shows what the run has recorded already."""
-
-_UNSENDABLE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class Hands(NamedTuple):
@@ -75,32 +76,6 @@ class Hands(NamedTuple):
     def listed(self) -> str:
         """The tools as lines of a prompt."""
         return "\n".join(map(_line, self.tools.values()))
-
-
-class Turn(NamedTuple):
-    """What a model said in one turn. id: its thought. text: as it was written. said: without the tool calls
-    written in it. calls: the tools that it asks for. native: whether by the provider's own tool calls.
-    unknown: tools that the text names and that there are not. error: of a call that failed. provider_state:
-    the reply's."""
-
-    id: str
-    text: str = ""
-    said: str = ""
-    calls: tuple[ToolCall, ...] = ()
-    native: bool = True
-    unknown: tuple[str, ...] = ()
-    error: str | None = None
-    provider_state: str = ""
-
-
-class Observation(NamedTuple):
-    """What came of one tool call. id: its thought. text: as the model is shown it. error: of a call that
-    failed or was not carried out, None for a result. whole: the text that `text` may be a part of."""
-
-    id: str
-    text: str
-    error: str | None
-    whole: str
 
 
 class Acting(Prompting):
@@ -184,9 +159,9 @@ class Acting(Prompting):
         if reply.error is not None:
             yield Note("call.failed", at, {"kind": "act", "error": reply.error})
             return Turn(at, error=reply.error)
-        turn = yield from self._cut(_read(f"{at}.0", reply, known))
-        thought = yield from happen(Thought(turn.id, at, _written(turn), tuple(source)))
-        return _as_recorded(turn, thought, known)
+        turn = yield from self._cut(turn_of(f"{at}.0", reply, known))
+        thought = yield from happen(Thought(turn.id, at, text_of(turn), tuple(source)))
+        return as_recorded(turn, thought, known)
 
     def carry_out(
         self, hands: Hands, turn: Turn, refused: Mapping[int, str] | None = None
@@ -218,7 +193,7 @@ class Acting(Prompting):
                     call, messages=tuple(talk), tools=offered, tool_choice=None if left else "none"
                 )
             )
-            turn = yield from self._cut(_read(call.at, reply, hands.names()))
+            turn = yield from self._cut(turn_of(call.at, reply, hands.names()))
             if reply.error is not None or not turn.calls or not left:
                 return reply
             branches = [self._given(hands, call.at, k, asked, draw + k) for k, asked in enumerate(turn.calls)]
@@ -297,60 +272,12 @@ class Acting(Prompting):
         return observations
 
 
+# What a prompt says of tools, and of a long result.
+
 AS_TEXT = (
     'If you cannot call tools directly, write the call alone, as JSON: {"name": "<tool>", "arguments": '
     '{"<argument>": <value>}}'
 )
-
-
-class ToolLoop(Acting):
-    """A plain completion loop: run the tools that the model asks for, show it what they gave, and end
-    with its first reply without a tool call. The baseline of the strategies that use tools (design
-    "Reactive Agents", without reasoning).
-
-    Best for questions that a tool or two answer. Trade-off: nothing checks that tools were used, or that
-    the answer is finished. Calls: 1 a round trip, and 1.
-
-    max_tool_round_trips: turns that may ask for tools; in the one after them none may.
-    """
-
-    kind = "tool_loop"
-    notes = "tool_loop"
-    max_tool_round_trips: Annotated[int, Field(ge=1, le=400)] = 3
-
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
-        yield Thought(at, parent_of(at), task.question)
-        hands = self.hands(task)
-        prompt = task.domain.answer_prompt(task, True)
-        talk = [Message("user", f"{prompt}\n\n{told_of(hands)}" if hands.tools else prompt)]
-        place, source, offered = at, list[str](), list(hands.tools.values())
-        for trip in range(self.max_tool_round_trips + 1):
-            closing = trip == self.max_tool_round_trips
-            turn = yield from self.turn(
-                talk, place, known=hands.names(), offered=offered, source=source, closing=closing
-            )
-            if turn.error is not None:
-                return Answer("", stop_of(turn.error))
-            if not turn.calls or closing:
-                break
-            observations = yield from self.carry_out(hands, turn)
-            halt = halt_in(observations)
-            if halt is not None:
-                return Answer("", halt)
-            talk += exchange(turn, observations)
-            *source, place = [seen.id for seen in observations]
-        text = task.domain.read_answer(task, turn.said)
-        if text is None:
-            yield Note("parse.unreadable", turn.id, {"kind": "act", "draw": 0})
-        stop = "limit:round_trips" if turn.calls else "answered"
-        yield Decided(turn.id, "solution", stop)
-        return Answer(text or "", stop, turn.id)
-
-    def max_calls(self, task: Task) -> int:
-        return self.max_tool_round_trips + 1
-
-
-# What a turn says, and how it is told.
 
 
 def told_of(hands: Hands) -> str:
@@ -365,72 +292,14 @@ def told_of(hands: Hands) -> str:
     )
 
 
-def exchange(turn: Turn, observations: Sequence[Observation]) -> list[Message]:
-    """A turn and what came of its calls, as the model is shown them in the next. Calls that were
-    written as text are answered in text, since a provider takes a tool's turn only after a native call."""
-    if not turn.calls:
-        return [Message("assistant", turn.text.strip() or "(an empty reply)")]
-    if not turn.native:
-        told = [
-            f"{call.name} gave:\n{seen.text}" for call, seen in zip(turn.calls, observations, strict=True)
-        ]
-        return [Message("assistant", turn.text), Message("user", "\n\n".join(told))]
-    calls = _sendable(turn.calls)
-    return [
-        Message("assistant", turn.text, calls, provider_state=turn.provider_state),
-        *(
-            Message("tool", seen.text, tool_call_id=call.id)
-            for call, seen in zip(calls, observations, strict=True)
-        ),
-    ]
-
-
-def with_hints(talk: Sequence[Message], hints: Sequence[str]) -> list[Message]:
-    """`talk` with `hints` told to the model; two turns of a user in a row some models do not take."""
-    if not hints:
-        return list(talk)
-    hint = "\n".join(hints)
-    *before, last = talk
-    if last.role == "user":
-        return [*before, Message("user", f"{last.content}\n\n{hint}")]
-    return [*talk, Message("user", hint)]
-
-
-def stop_of(error: str) -> str:
-    """The stop word after a call that failed so."""
-    return error if halts(error) else "error"
-
-
-def halt_in(observations: Sequence[Observation]) -> str | None:
-    """Why no further call will be made, if one of the tools was refused for that."""
-    return next((seen.error for seen in observations if seen.error is not None and halts(seen.error)), None)
-
-
-def shortened(text: str, most: int) -> str:
-    """`text`, or its first `most` characters and how many more there are."""
-    more = len(text) - most
-    return text if more <= 0 else f"{text[:most]}\n… ({more:,} more characters are not shown)"
-
-
-def recorded_turn(thought: Thought, reply: Reply, names: Collection[str]) -> Turn:
-    """The turn that was recorded as `thought` with `reply`. names: the tools that the loop knew."""
-    turn = _read(thought.id, reply, names)
-    return _as_recorded(turn._replace(calls=turn.calls[:MOST_CALLS]), thought, names)
-
-
-def same_call(call: ToolCall) -> tuple[str, str]:
-    """What two calls share that ask for the same."""
-    arguments = arguments_of(call)
-    return call.name, call.arguments if arguments is None else json.dumps(arguments, sort_keys=True)
-
-
-def arguments_of(call: ToolCall) -> dict[str, Any] | None:
-    """What a call is to be made with; None when it is no JSON object."""
-    try:
-        value = json_of(call.arguments or "{}")
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
+def _line(tool: ToolSpec) -> str:
+    """A tool in a line. Not `name(arguments)`: small models take that for its name."""
+    named = {
+        name: schema.get("type", "any") if isinstance(schema, dict) else "any"
+        for name, schema in tool.parameters.get("properties", {}).items()
+    }
+    about = " ".join(tool.description.strip().split("\n\n", 1)[0].split())
+    return f"- {tool.name}: {about} Arguments: {json.dumps(named)}"
 
 
 def _asked_part(results: Sequence[str], given: Mapping[str, Any]) -> tuple[int, int] | str:
@@ -444,56 +313,3 @@ def _asked_part(results: Sequence[str], given: Mapping[str, Any]) -> tuple[int, 
     if not 0 <= start < size:
         return f"result {number} has no such character: it has {size:,}, the first being 0"
     return number, start
-
-
-def _read(id: str, reply: Reply, names: Collection[str]) -> Turn:
-    """What a reply says and asks for: natively, or else as JSON text. names: the tools there are."""
-    if not reply.tool_calls:
-        thought, calls, unknown = text_tool_calls(reply.text, names, id)
-        return Turn(id, reply.text, thought, calls, native=False, unknown=unknown)
-    as_here = {tool_name(name): name for name in names}
-    calls = tuple(
-        msgspec.structs.replace(call, name=as_here.get(tool_name(call.name), call.name))
-        for call in reply.tool_calls
-    )
-    return Turn(id, reply.text, reply.text, calls, provider_state=reply.provider_state)
-
-
-def _as_recorded(turn: Turn, thought: Thought, names: Collection[str]) -> Turn:
-    """`turn`, or what a person wrote in its place."""
-    return turn if thought.text == _written(turn) else _read(turn.id, Reply(thought.text), names)
-
-
-def _written(turn: Turn) -> str:
-    """A turn as its thought shows it."""
-    calls = [
-        f"{call.name[:80]}({shortened(call.arguments, SHOWN_ARGUMENTS)})"
-        for call in turn.calls
-        if turn.native
-    ]
-    return "\n".join(filter(None, [turn.text, *calls])) or "(an empty reply)"
-
-
-def _sendable(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
-    """`calls` as every provider takes them back: ids all different, names of its alphabet, arguments an
-    object."""
-    ids = [call.id for call in calls]
-    distinct = all(ids) and len(set(ids)) == len(ids)
-    return tuple(
-        ToolCall(
-            call.id if distinct else f"call-{k}",
-            _UNSENDABLE.sub("-", call.name)[:64] or "unknown",
-            "{}" if arguments_of(call) is None else call.arguments or "{}",
-        )
-        for k, call in enumerate(calls)
-    )
-
-
-def _line(tool: ToolSpec) -> str:
-    """A tool in a line. Not `name(arguments)`: small models take that for its name."""
-    named = {
-        name: schema.get("type", "any") if isinstance(schema, dict) else "any"
-        for name, schema in tool.parameters.get("properties", {}).items()
-    }
-    about = " ".join(tool.description.strip().split("\n\n", 1)[0].split())
-    return f"- {tool.name}: {about} Arguments: {json.dumps(named)}"

@@ -11,12 +11,14 @@ did the work when the first choice came to nothing.
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import Literal, NamedTuple, Self
 
 import msgspec
 from pydantic import model_validator
 
 from tot_lab.core.calls import halts
+from tot_lab.core.parts import REGISTRY
 from tot_lab.core.reading import read_label
 from tot_lab.core.records import Decided, Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
@@ -142,6 +144,10 @@ class Adaptive(Prompting):
             if name not in self.strategies:
                 known = ", ".join(self.strategies) or "none"
                 raise ValueError(f"{field}: there is no strategy {name!r}; there are {known}")
+        for kind in self.routes:
+            near = get_close_matches(kind, KINDS, n=1)
+            if near and kind not in (*KINDS, *REGISTRY):
+                raise ValueError(f"routes: {kind!r} is no kind of task or domain; did you mean {near[0]!r}?")
         return self
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from pydantic import Field
 
-from tot_lab.core.calls import halts
+from tot_lab.core.calls import stop_of
 from tot_lab.core.parts import UserFunction
 from tot_lab.core.reading import verdict
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
@@ -159,7 +159,7 @@ def _answer_once(strategy: Prompting, task: Task, at: str, *, reasoning: bool) -
     reply = yield from ask(strategy.call(at, "answer", prompt))
     if reply.error is not None:
         yield Note("call.failed", at, {"kind": "answer", "error": reply.error})
-        return Answer("", reply.error if halts(reply.error) else "error")
+        return Answer("", stop_of(reply.error))
     node = f"{at}.0"
     thought = yield from happen(Thought(node, at, reply.text))
     text = task.domain.read_answer(task, thought.text)

@@ -21,15 +21,16 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import msgspec
 from pydantic import AfterValidator, Field, TypeAdapter, field_validator
 
-from tot_lab.core.calls import halts
+from tot_lab.core.calls import halts, stop_of
 from tot_lab.core.parts import Part
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, editing, every, happen
-from tot_lab.core.tools import tool_call
-from tot_lab.strategies.acting import Acting, Hands, shortened, stop_of
+from tot_lab.core.tools import Quantities, tool_call
+from tot_lab.strategies.acting import Acting, Hands
 from tot_lab.strategies.continued import all_but_the_root
+from tot_lab.strategies.conversation import shortened
 from tot_lab.strategies.plan_prompts import AUGMENT, HOW, ORDER, PATCH, PLAN, STEPS, VERDICT
 from tot_lab.strategies.plans import (
     DROPPED,
@@ -39,7 +40,6 @@ from tot_lab.strategies.plans import (
     as_said,
     filled_in,
     planned,
-    read_quantities,
     rewritten,
     shown,
     text_of,
@@ -95,7 +95,7 @@ class PlanExecute(Acting):
     max_refinements: Annotated[int, Field(ge=0)] = 2
     patch_strategy: Literal["in-place", "replan-remaining"] = "in-place"
     reflection_depth: Literal["shallow", "deep"] = "deep"
-    required_tools: dict[str, Annotated[int, Field(ge=1)]] = {}
+    required_tools: Quantities = {}
     max_retries: Annotated[int, Field(ge=0)] = RETRIES
     tier: Tier = "mid"
 
@@ -125,11 +125,6 @@ class PlanExecute(Acting):
         if overflow == "more":
             raise ValueError("a model that plans calls no tool: set it on the `strategy` of its steps")
         return overflow
-
-    @field_validator("required_tools", mode="before")
-    @classmethod
-    def _words(cls, wanted: Any) -> Any:
-        return read_quantities(wanted) if isinstance(wanted, list | tuple) else wanted
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)

@@ -34,7 +34,6 @@ OPEN = ("pending", "failed", "skipped")
 
 _REFERENCE = re.compile(r"\{\{\s*from_step\s*:([^{}]*)\}\}")
 _CALL = re.compile(r"([a-z][a-z0-9-]*)\((\{.*\})\)", re.DOTALL)
-_QUANTITY = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:[×x*]\s*(\d{1,3}))?\s*")
 
 
 def _or_empty(value: Any) -> Any:
@@ -263,18 +262,6 @@ def with_required(
                 )
             )
     return made
-
-
-def read_quantities(wanted: Iterable[str]) -> dict[str, int]:
-    """How often each tool is to be called at least, out of words like `web-search×4` (or x4, *4; the name
-    alone is once). Raises ValueError for anything else."""
-    quantities: dict[str, int] = {}
-    for text in wanted:
-        match = _QUANTITY.fullmatch(str(text))
-        if match is None or match[2] == "0":
-            raise ValueError(f"{text!r} is no tool with a quantity, such as web-search×4")
-        quantities[match[1]] = quantities.get(match[1], 0) + int(match[2] or 1)
-    return quantities
 
 
 def _check_count(draft: PlanDraft, most: int) -> None:

@@ -18,23 +18,19 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from tot_lab.core.calls import Message, ToolCall, readable
+from tot_lab.core.calls import Message, ToolCall, readable, stop_of
 from tot_lab.core.records import Decided, Note, Thought, parent_of
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, happen
-from tot_lab.core.tools import ToolSpec
-from tot_lab.strategies.acting import (
-    AS_TEXT,
-    MORE,
-    Acting,
-    Hands,
+from tot_lab.core.tools import Quantities, ToolSpec
+from tot_lab.strategies.acting import AS_TEXT, MORE, Acting, Hands
+from tot_lab.strategies.conversation import (
     Observation,
     Turn,
     arguments_of,
     exchange,
     halt_in,
     same_call,
-    stop_of,
     with_hints,
 )
 
@@ -69,16 +65,16 @@ class ReAct(Acting):
     Best for tasks that tools answer step by step. Trade-off: a wrong turn is never taken back, and each
     turn is shown all before it. Calls: 1 an iteration; tools are not counted.
 
-    max_iterations: turns, 1–400. required_tools: by name, how often each must have given a result before
-    an answer is taken. Each of these may be called twice more and is then blocked; with `parallel=False`
-    it is not.
+    max_iterations: turns, 1–400. required_tools: how often each must have given a result before an answer
+    is taken, by name, or in words as `["search×2"]`. Each of these may be called twice more and is then
+    blocked; with `parallel=False` it is not.
     """
 
     kind = "react"
     aliases: ClassVar[tuple[str, ...]] = ("reactive",)
     notes = "react"
     max_iterations: Annotated[int, Field(ge=1, le=400)] = 10
-    required_tools: dict[str, Annotated[int, Field(ge=1)]] = {}
+    required_tools: Quantities = {}
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
+from tot_lab.core.parts import known_names
 from tot_lab.core.plugins import bring, offered
 from tot_lab.core.tools import tool_name
 from tot_lab.domains.multi_hop import MultiHop
@@ -72,6 +72,4 @@ def _as_they_are(name: str, tools: tuple[Tool, ...], given: dict[str, Any]) -> t
 
 def _unknown(name: str) -> str:
     known = [*(kind.kind for kind in TOOLS), *OF_DOMAINS, *sorted(offered())]
-    near = get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}? There are " if near else "there are "
-    return f"unknown tool {name!r}; {hint}{', '.join(known)}"
+    return f"unknown tool {name!r}; {known_names(name, known)}"

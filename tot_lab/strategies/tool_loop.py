@@ -1,0 +1,65 @@
+"""The plain loop that uses tools: ask, carry out what is asked for, show it, until no tool is asked for.
+
+Rule: nothing is added to what the model does by itself. It is what the strategies that use tools are held
+against.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tot_lab.core.calls import Message, stop_of
+from tot_lab.core.records import Decided, Note, Thought, parent_of
+from tot_lab.core.task import Answer, Task
+from tot_lab.core.thinking import Thinking
+from tot_lab.strategies.acting import Acting, told_of
+from tot_lab.strategies.conversation import exchange, halt_in
+
+
+class ToolLoop(Acting):
+    """A plain completion loop: run the tools that the model asks for, show it what they gave, and end
+    with its first reply without a tool call. The baseline of the strategies that use tools (design
+    "Reactive Agents", without reasoning).
+
+    Best for questions that a tool or two answer. Trade-off: nothing checks that tools were used, or that
+    the answer is finished. Calls: 1 a round trip, and 1.
+
+    max_tool_round_trips: turns that may ask for tools; in the one after them none may.
+    """
+
+    kind = "tool_loop"
+    notes = "tool_loop"
+    max_tool_round_trips: Annotated[int, Field(ge=1, le=400)] = 3
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        yield Thought(at, parent_of(at), task.question)
+        hands = self.hands(task)
+        prompt = task.domain.answer_prompt(task, True)
+        talk = [Message("user", f"{prompt}\n\n{told_of(hands)}" if hands.tools else prompt)]
+        place, source, offered = at, list[str](), list(hands.tools.values())
+        for trip in range(self.max_tool_round_trips + 1):
+            closing = trip == self.max_tool_round_trips
+            turn = yield from self.turn(
+                talk, place, known=hands.names(), offered=offered, source=source, closing=closing
+            )
+            if turn.error is not None:
+                return Answer("", stop_of(turn.error))
+            if not turn.calls or closing:
+                break
+            observations = yield from self.carry_out(hands, turn)
+            halt = halt_in(observations)
+            if halt is not None:
+                return Answer("", halt)
+            talk += exchange(turn, observations)
+            *source, place = [seen.id for seen in observations]
+        text = task.domain.read_answer(task, turn.said)
+        if text is None:
+            yield Note("parse.unreadable", turn.id, {"kind": "act", "draw": 0})
+        stop = "limit:round_trips" if turn.calls else "answered"
+        yield Decided(turn.id, "solution", stop)
+        return Answer(text or "", stop, turn.id)
+
+    def max_calls(self, task: Task) -> int:
+        return self.max_tool_round_trips + 1
