@@ -23,7 +23,7 @@ from tot_lab.core.records import Decided, Note, Thought, parent_of
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, happen
 from tot_lab.core.tools import Quantities, ToolSpec
-from tot_lab.strategies.acting import AS_TEXT, MORE, Acting, Hands
+from tot_lab.strategies.acting import MORE, Acting, Hands
 from tot_lab.strategies.conversation import (
     Observation,
     Turn,
@@ -84,7 +84,7 @@ class ReAct(Acting):
                 f"react: the lab has a tool {FINAL.name!r}, which is the name of this loop's own"
             )
         yield Note("react.started", at, {"tools": list(hands.tools), "max_iterations": self.max_iterations})
-        talk = [Message("user", f"{task.domain.answer_prompt(task, True)}\n\n{self._guidance(hands)}")]
+        talk = [Message("user", self._prompt(task, hands))]
         progress = _Progress(hands, self.required_tools, capped=self.parallel)
         place, source, known = at, list[str](), {*hands.names(), FINAL.name}
         last, stop = Answer("", ""), "limit:iterations"
@@ -117,18 +117,21 @@ class ReAct(Acting):
     def max_calls(self, task: Task) -> int:
         return self.max_iterations
 
-    def _guidance(self, hands: Hands) -> str:
+    def _prompt(self, task: Task, hands: Hands) -> str:
         required = ", ".join(f"{name} ({count}×)" for name, count in self.required_tools.items())
         return "\n".join(
             [
-                "Work in turns. In a turn, think in a sentence or two, call a tool, and stop there: you are "
-                "then shown what it gave, and go on from that. Make no result up.",
+                f"This is the task:\n<task>\n{task.domain.answer_prompt(task, True)}\n</task>\n",
+                "Do not solve it at once. Work in turns: in each, think in a sentence or two, call one tool, "
+                "and stop there. You are then shown what it gave, and go on from that. Make no result up.",
                 "The tools:" if hands.tools else "There are no tools to find things out with. There is:",
                 *filter(None, [hands.listed()]),
                 "- final-answer: Gives the answer, in the form asked for above, and ends the task. Nothing "
                 'else ends it. Arguments: {"answer": "string"}',
                 *([f"Needed before final-answer: {required}."] if required else []),
-                AS_TEXT,
+                # Small models do as the example does, and not as the words say.
+                "If you cannot call tools directly, end the turn with the call, as JSON. Such a turn is:\n"
+                'I need this first.\n{"name": "<tool>", "arguments": {"<argument>": <value>}}',
             ]
         )
 

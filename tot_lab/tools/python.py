@@ -58,10 +58,11 @@ class Python(Tool):
     does not count, and without namespaces it counts all that the user has.
 
     On Linux, where the machine lets a user make namespaces (`isolated`), it has no network, sees of other
-    processes only how they were called, and none of its own outlives the call. Elsewhere it can reach the network and read
-    the environment of this process, keys included, and a process that leaves the group can live on.
-    Everywhere it can read every file that you can, and write where you can: for code of people or models
-    that you do not trust, run the lab in a container. The folder may grow to many files of `written` MB.
+    processes only how they were called, and none of its own outlives the call. Elsewhere it can reach the
+    network and read the environment of this process, keys included, and a process that leaves the group can
+    live on. Everywhere it can read every file that you can, and write where you can: for code of people or
+    models that you do not trust, run the lab in a container. The folder may grow to many files of `written`
+    MB.
     """
 
     kind: ClassVar[str] = "python"
