@@ -23,7 +23,7 @@ def able(asked: Asked) -> Said:
     """All that an OpenAI-like server may do."""
     text = '{"animal": "okapi"}' if "okapi" in json.dumps(asked.json) else "Hello."
     logprobs = (("Hello", -0.1, {"Hello": -0.1}),) if asked.json.get("logprobs") else ()
-    return Said(text, logprobs=logprobs, output_tokens=32, pause=0.1)
+    return Said(text, logprobs=logprobs, output_tokens=32, pause=0.3)
 
 
 def checked(server: Providers, model: str, family: str, **settings: object) -> Check:
@@ -54,7 +54,7 @@ def test_a_server_that_can_do_all():
         n=True,
         slots=4,
     )
-    assert 50 < found.tokens_per_second <= 320
+    assert 0 < found.tokens_per_second <= 32 / 0.3
     assert "32768 tokens" in repr(found)
 
 

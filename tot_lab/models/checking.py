@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from statistics import mean
+from statistics import mean, median
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Call, Message, Reply
@@ -211,8 +211,8 @@ async def _takes_n(endpoint: Endpoint, problems: list[str]) -> bool:
 
 async def _speed(endpoint: Endpoint, problems: list[str]) -> tuple[float | None, int | None]:
     """Tokens that one call generates in a second, and how many calls are answered at the same time.
-    They queue when `AT_ONCE` of them take longer on average than one alone: 2.5 times with one
-    slot, 1.5 times with two. A provider's own service is not put to that test."""
+    They queue when half of `AT_ONCE` take longer than one alone: 2.5 times with one slot, 1.5 times
+    with two; a single late one is chance. A provider's own service is not put to that test."""
     try:
         alone = [await _timed(endpoint, 0, k) for k in range(2)]
         if isinstance(endpoint, LiteLLM) and endpoint.is_providers_own:
@@ -224,7 +224,7 @@ async def _speed(endpoint: Endpoint, problems: list[str]) -> tuple[float | None,
         return None, 1
     seconds = mean(took for took, _ in alone)
     tokens = mean(reply.output_tokens or 0 for _, reply in alone)
-    longer = mean(took for took, _ in together) / seconds
+    longer = median(took for took, _ in together) / seconds
     slots = 1 if longer > 2 else 2 if longer > 1.4 else AT_ONCE
     return tokens / seconds or None, None if together is alone else slots
 
