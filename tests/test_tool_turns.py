@@ -5,6 +5,7 @@ run without an error shows that every request was sound.
 """
 
 import json
+import warnings
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ from tot_lab.core.records import Note
 from tot_lab.core.tools import ToolSpec
 from tot_lab.models.keys import key_of, request_of
 from tot_lab.models.lite_llm import LiteLLM
+from tot_lab.models.lite_llm.loading import silence_warnings
 from tot_lab.models.local import Local
 from tot_lab.models.stack import Failure
 from tot_lab.strategies.plans import PlanDraft
@@ -562,3 +564,14 @@ def test_a_real_model_is_shown_a_call_in_text_and_what_it_gave(small):
     made = wait(tl.Lab(once, runs=None, tools=[legs]).run(loop, TASK))
     assert (made.usage.errors, made.stopped) == (0, "answered")
     assert made.usage.calls == 2
+
+
+def test_what_pydantic_warns_a_user_of_is_still_heard():
+    class Mine(BaseModel):
+        mine: str
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        silence_warnings()
+        with pytest.raises(UserWarning, match="field_name='mine'"):
+            Mine.model_construct(mine=3).model_dump()

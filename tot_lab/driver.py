@@ -415,11 +415,11 @@ class Driver:
                 if self.asked.get(asked.branch) is not asked:
                     return  # cancelled from here
                 reply = Reply(error=told(error))
-            except BaseException as error:
-                if not isinstance(error, SystemExit | KeyboardInterrupt | GeneratorExit):
-                    self._fail(error)  # such as a failed test inside a model: nobody else would hear of it
-                    return
+            except (SystemExit, KeyboardInterrupt, GeneratorExit):
                 raise
+            except BaseException as error:
+                self._fail(error)  # such as a failed test inside a model: nobody else would hear of it
+                return
             self._receive(asked, reply)
 
     def _receive(self, asked: Asked, reply: Reply) -> None:

@@ -22,7 +22,7 @@ TURNS = ("act", "analysis")
 """The kinds of call that are turns."""
 
 
-class Step(NamedTuple):
+class Action(NamedTuple):
     """An action, or a turn without one; turn, node, thought, action, arguments, observation and error are as
     in `tot_lab.frames.steps_df`.
 
@@ -40,7 +40,7 @@ class Step(NamedTuple):
     tool: Position | None = None
 
 
-def steps_of(run: Run) -> Iterator[Step]:
+def steps_of(run: Run) -> Iterator[Action]:
     """The steps of `run`, in program order."""
     lines = sorted((line for line in run.lines if line.p), key=lambda line: line.p)
     replies = replies_of(lines)
@@ -57,15 +57,15 @@ def steps_of(run: Run) -> Iterator[Step]:
         if call.kind == TOOL and line.p not in of_turns:
             result = reply.text if reply and reply.error is None else None
             error = reply.error if reply else None
-            yield Step(None, call.at, None, tool_of(call), call.prompt, result, error, tool=line.p)
+            yield Action(None, call.at, None, tool_of(call), call.prompt, result, error, tool=line.p)
         elif call.kind in TURNS:
             number += 1
             thought = _thought_with(lines, place, call)
             if reply is None or thought is None:
-                yield Step(number, None, error=reply.error if reply else None, call=line.p)
+                yield Action(number, None, error=reply.error if reply else None, call=line.p)
                 continue
             turn = recorded_turn(thought, reply, _names(run, thought, call))
-            step = Step(number, turn.id, turn.said, call=line.p)
+            step = Action(number, turn.id, turn.said, call=line.p)
             if not turn.calls:
                 yield step
             for asked, told in _actions(run, turn):

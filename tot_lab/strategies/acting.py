@@ -274,11 +274,6 @@ class Acting(Prompting):
 
 # What a prompt says of tools, and of a long result.
 
-AS_TEXT = (
-    'If you cannot call tools directly, write the call alone, as JSON: {"name": "<tool>", "arguments": '
-    '{"<argument>": <value>}}'
-)
-
 
 def told_of(hands: Hands) -> str:
     """What a prompt says of the tools that may be called before the reply."""
@@ -286,7 +281,8 @@ def told_of(hands: Hands) -> str:
         [
             "You may call tools first, and are then shown what they give:",
             hands.listed(),
-            AS_TEXT,
+            'If you cannot call tools directly, write the call alone, as JSON: {"name": "<tool>", '
+            '"arguments": {"<argument>": <value>}}',
             "When you need no further tool, reply as asked above.",
         ]
     )

@@ -53,10 +53,11 @@ def _imported() -> ModuleType:
 
 def silence_warnings() -> None:
     """No warnings of what litellm does by itself: it reads what pydantic calls deprecated, and writes out
-    a server's answer that has an object where a text should be. It ignores the first itself, once, when it
-    is imported, which those who set the filters anew take back."""
+    a tool call whose arguments a server gave as an object and not as text. It ignores the first itself,
+    once, when it is imported, which those who set the filters anew take back."""
     warnings.filterwarnings("ignore", "Accessing the 'model_", DeprecationWarning, r"litellm\.")
-    warnings.filterwarnings("ignore", "Pydantic serializer warnings", UserWarning)
+    arguments = r"Pydantic serializer warnings:[^\[]*Expected `str`[^\[]*\[field_name='arguments'"
+    warnings.filterwarnings("ignore", arguments, UserWarning)
 
 
 _watched: dict[int, AsyncGenerator[None, None]] = {}
