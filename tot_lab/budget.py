@@ -9,15 +9,13 @@ the largest seen, and until one is seen calls go one at a time.
 
 from __future__ import annotations
 
-from tot_lab.core.calls import Call, Reply, estimated_tokens, refused
+from tot_lab.core.calls import WITHIN, Call, Reply, estimated_tokens, refused
 from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import TOOL
 
 AMOUNTS = ("input_tokens", "output_tokens", "tokens", "usd")
 WAIT = Reply(error="wait")
 """Stands for: the call must be held back for now."""
-WITHIN = "within"
-"""`finish` of a refusal by the budget of a part of the run; one by the run's own has none."""
 WARN_AT = 0.8
 
 Needs = list[dict[str, float]]

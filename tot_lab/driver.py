@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.budget import WAIT, WITHIN, Needs, Scope
-from tot_lab.core.calls import Call, Halt, Reply, Wire, readable, refused, told
+from tot_lab.budget import WAIT, Needs, Scope
+from tot_lab.core.calls import WITHIN, Call, Halt, Reply, Wire, readable, refused, told
 from tot_lab.core.records import (
     STOP_WORDS,
     Decided,

@@ -1,14 +1,25 @@
-"""Published settings, each as a plain `TreeOfThoughts(...)` value.
+"""Published settings, each as a plain value of its strategy.
 
 Rule: a preset holds its source's own defaults; a test holds it against them and their call counts.
 """
 
 from __future__ import annotations
 
+from tot_lab.strategies.deep_think import DeepThink
 from tot_lab.strategies.traversals import BestFirst, DepthFirst
 from tot_lab.strategies.tree_of_thoughts import TreeOfThoughts
 
-__all__ = ["beam_search", "creative_writing", "game24", "mini_crossword", "state_machine"]
+__all__ = [
+    "beam_search",
+    "creative_writing",
+    "deep_think_balanced",
+    "deep_think_maximum",
+    "deep_think_quick",
+    "deep_think_thorough",
+    "game24",
+    "mini_crossword",
+    "state_machine",
+]
 
 
 def beam_search() -> TreeOfThoughts:
@@ -44,6 +55,26 @@ def state_machine() -> TreeOfThoughts:
         top_k=3,
         max_parse_retries=1,
     )
+
+
+def deep_think_quick() -> DeepThink:
+    """Deep Think, the Cogtrix design, quick: one iteration of three branches, 5 calls."""
+    return DeepThink(max_iterations=1, num_branches=3)
+
+
+def deep_think_balanced() -> DeepThink:
+    """Deep Think, the Cogtrix design, balanced: its defaults, 15 calls at most."""
+    return DeepThink(max_iterations=3, num_branches=3, beam_width=2)
+
+
+def deep_think_thorough() -> DeepThink:
+    """Deep Think, the Cogtrix design, thorough: 30 calls at most."""
+    return DeepThink(max_iterations=5, num_branches=4, beam_width=2)
+
+
+def deep_think_maximum() -> DeepThink:
+    """Deep Think, the Cogtrix design, maximum: 35 calls at most."""
+    return DeepThink(max_iterations=5, num_branches=5, beam_width=3)
 
 
 def game24() -> TreeOfThoughts:

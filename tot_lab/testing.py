@@ -92,6 +92,8 @@ def answer_to(call: Call) -> str | Reply:
         return _steps(call, roll)
     if call.kind == "review":
         return f"{roll.choice(['SATISFIED: it adds up.', 'UNSATISFIED: the duck is missing.'])}\nAnswer: 26"
+    if call.kind in ("branch", "develop", "converge"):
+        return _deep(call, roll)
     if call.kind == "analysis" and roll.random() < 0.2:
         return ""
     if call.kind == "synthesize":  # what a person changed must not get lost
@@ -105,6 +107,25 @@ def answer_to(call: Call) -> str | Reply:
     if "final-answer" in {tool["name"] for tool in call.tools}:
         return Reply(tool_calls=(ToolCall("b", "final-answer", json.dumps({"answer": f"{answer}"})),))
     return f"Let me think.\nAnswer: {answer}"
+
+
+def _deep(call: Call, roll: random.Random) -> str:
+    """What a stage of Deep Think asks for: now and then in words. Solutions quote what they were made of, so
+    that what a person changed does not get lost."""
+    told = "\n".join(re.findall(r"<(?:solution|approach)>\n(.*?)\n</", call.prompt, re.DOTALL))
+    if roll.random() < 0.2:
+        return f"{told}\nThree times eight and two: {roll.choice([24, 26])}"
+    if call.kind == "branch":
+        names = roll.sample(["by animal", "by leg", "by pairs", "by guess"], 3)
+        return json.dumps({"branches": [{"name": name, "strategy": f"Count {name}."} for name in names]})
+    answer = f"{told}\nAnswer: {roll.choice([24, 26, 26])}"
+    confidence = roll.randrange(0, 101) / 10
+    if call.kind == "develop":
+        return json.dumps({"solution": answer, "confidence": confidence, "weaknesses": ["It is short."]})
+    marks = {"correctness": roll.randint(0, 10), "elegance": roll.randint(0, 10)}
+    judged = [{"name": f"by {what}", **marks} for what in ("leg", "animal", "pairs")]
+    made = {"evaluations": judged, "synthesis": answer, "confidence": confidence}
+    return json.dumps({**made, "should_continue": roll.random() < 0.7})
 
 
 def _steps(call: Call, roll: random.Random) -> str:

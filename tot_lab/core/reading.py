@@ -94,6 +94,19 @@ def read_confidence(text: str) -> float | None:
     return shares[-1] if shares else None
 
 
+def read_out_of_ten(value: Any) -> float | None:
+    """A number from 0 to 10 that was written as one, or as a text: `8.5`, `8.5/10`, `4 out of 5`, `85%`.
+    None for anything else, a number beyond 0–10 too: it is not clamped."""
+    if isinstance(value, str):
+        match = _BARE.fullmatch(value.strip())
+        if match is None:
+            return None
+        share = _share(match) if match[2] is not None or match[3] else None
+        value = share * 10 if share is not None else float(match[1]) if not (match[2] or match[3]) else None
+    number = finite(value)
+    return number if number is not None and 0 <= number <= 10 else None
+
+
 def _share(match: re.Match[str]) -> float | None:
     value, whole, percent = match.groups()
     score = float(value)

@@ -16,6 +16,7 @@ from tot_lab.domains.mini_crossword import (
     mini_crossword_tasks,
 )
 from tot_lab.domains.multi_hop import MultiHop, multi_hop, multi_hop_documents, multi_hop_tasks
+from tot_lab.domains.open_ended import OpenEnded, open_ended
 from tot_lab.domains.oracle import oracle
 from tot_lab.domains.word_sums import WordSums, word_sums, word_sums_tasks
 
@@ -26,6 +27,7 @@ DOMAINS: tuple[type[Domain], ...] = (
     CreativeWriting,
     WordSums,
     MultiHop,
+    OpenEnded,
 )
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "General",
     "MiniCrossword",
     "MultiHop",
+    "OpenEnded",
     "WordSums",
     "creative_writing",
     "creative_writing_tasks",
@@ -49,6 +52,7 @@ __all__ = [
     "multi_hop",
     "multi_hop_documents",
     "multi_hop_tasks",
+    "open_ended",
     "oracle",
     "tasks",
     "word_sums",

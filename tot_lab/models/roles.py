@@ -22,13 +22,13 @@ from tot_lab.core.tools import TOOL
 from tot_lab.models.stack import Endpoint
 
 ROLES = {
-    "propose": ("propose", "sample"),
+    "propose": ("propose", "sample", "branch"),
     "evaluate": ("value", "part", "vote", "joint", "logprob", "judge"),
-    "answer": ("answer",),
+    "answer": ("answer", "develop"),
     "act": ("act", "analysis"),
     "plan": ("plan", "patch", "augment"),
     "critique": ("critique", "review", "reflect"),
-    "synthesize": ("synthesize",),
+    "synthesize": ("synthesize", "converge"),
     "route": ("route",),
 }
 """The roles, and the kinds of call that belong to each. A call of any other kind, as a strategy of one's own

@@ -7,6 +7,8 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.strategies.acting import Acting
 from tot_lab.strategies.adaptive import Adaptive
 from tot_lab.strategies.baselines import BestOf, ChainOfThought, OneAnswer, SelfConsistency, baselines
+from tot_lab.strategies.deep_think import DeepThink
+from tot_lab.strategies.deep_think_replies import IterationResult, ThoughtBranch
 from tot_lab.strategies.plan_execute import PlanExecute
 from tot_lab.strategies.plans import Plan, Step
 from tot_lab.strategies.react import ReAct
@@ -40,6 +42,7 @@ STRATEGIES: tuple[type[Strategy], ...] = (
     PlanExecute,
     TreeThenAct,
     Adaptive,
+    DeepThink,
     Reflexion,
     WithThinking,
     WithSynthesis,
@@ -55,8 +58,10 @@ __all__ = [
     "BestFirst",
     "BestOf",
     "ChainOfThought",
+    "DeepThink",
     "DepthFirst",
     "FunctionTraversal",
+    "IterationResult",
     "MonteCarloTreeSearch",
     "OneAnswer",
     "Picked",
@@ -66,6 +71,7 @@ __all__ = [
     "Reflexion",
     "SelfConsistency",
     "Step",
+    "ThoughtBranch",
     "ToolLoop",
     "Traversal",
     "TreeOfThoughts",

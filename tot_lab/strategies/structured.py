@@ -43,12 +43,14 @@ class Structured(NamedTuple, Generic[T]):
 
     value: it, None when there is none. error: why there is none, in the call's words or the validation's.
     replies: all of them; the last is the one that was read. repaired: its JSON was badly written.
+    schema_refused: the call failed over the schema that the provider was given.
     """
 
     value: T | None
     error: str | None
     replies: tuple[Reply, ...]
     repaired: bool = False
+    schema_refused: bool = False
 
 
 def calls_per_ask(retries: int = RETRIES) -> int:
@@ -59,11 +61,16 @@ def calls_per_ask(retries: int = RETRIES) -> int:
 
 
 def ask_json(
-    call: Call, model_type: type[T] | TypeAdapter[T], *, tier: Tier = "mid", retries: int = RETRIES
+    call: Call,
+    model_type: type[T] | TypeAdapter[T],
+    *,
+    tier: Tier = "mid",
+    retries: int = RETRIES,
+    schema: bool = True,
 ) -> Thinking[Structured[T]]:
     """Ask `call` for a value of `model_type`: a pydantic model, or whatever a TypeAdapter takes. 1 + retries
     calls at most. A call that fails or is refused ends it, unless it failed over the schema: then the next
-    goes without one.
+    goes without one, as all do with `schema=False`.
 
         result = yield from ask_json(self.call(at, "plan", prompt), PlanDraft)
 
@@ -73,7 +80,7 @@ def ask_json(
     form = _form(model_type) if isinstance(model_type, type) else _Form(model_type)
     *before, last = call.messages
     messages = [*before, msgspec.structs.replace(last, content=f"{last.content}\n\n{form.told(tier)}")]
-    native: dict[str, Any] | None = form.native
+    native: dict[str, Any] | None = form.native if schema else None
     replies: list[Reply] = []
     problem = ""
     for draw in range(call.draw, call.draw + calls_per_ask(retries)):
@@ -85,9 +92,10 @@ def ask_json(
         replies.append(reply)
         if reply.error is not None:
             problem = reply.error
-            if native is None or not _ABOUT_SCHEMAS.search(problem) or refused(problem):
+            over_schema = native is not None and bool(_ABOUT_SCHEMAS.search(problem)) and not refused(problem)
+            if not over_schema or draw == call.draw + retries:
                 yield Note("call.failed", call.at, {"kind": call.kind, "error": problem})
-                return Structured(None, problem, tuple(replies))
+                return Structured(None, problem, tuple(replies), schema_refused=over_schema)
             native = None  # a server that has no schema output; the prompt says it all
             continue
         read = form.read(reply.text)

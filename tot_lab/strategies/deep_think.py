@@ -1,0 +1,431 @@
+"""Deep Think (Cogtrix, "Deep Think"): branch, develop, converge, and again.
+
+    branch      one call: approaches that differ
+    develop     a call for each, at once: plan, execute, observe, reflect, in one reply
+    converge    one call: judge all, reflect, make one solution out of the best
+    again       with the lessons of all, and the solutions of the best few
+
+Rule: nothing that a model writes breaks an iteration. A reply that cannot be read stands for itself, with a
+confidence that is marked as assumed and decides nothing; a call that fails costs its branch. A synthesis is
+a thought of several parents, so that the tree shows what went into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import msgspec
+from pydantic import BaseModel, Field
+
+from tot_lab.core.calls import WITHIN, halts, stop_of
+from tot_lab.core.reading import split_thinking
+from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
+from tot_lab.core.strategy import Prompting
+from tot_lab.core.task import Answer, Task
+from tot_lab.core.thinking import Budget, Thinking, every, happen, within
+from tot_lab.strategies.conversation import shortened
+from tot_lab.strategies.deep_think_prompts import ANEW, BRANCH, CONVERGE, DEVELOP
+from tot_lab.strategies.deep_think_replies import (
+    Approach,
+    Approaches,
+    Convergence,
+    Development,
+    Evaluation,
+    IterationResult,
+    Reflection,
+    Synthesis,
+    Taken,
+    ThoughtBranch,
+    by_name,
+    matched,
+)
+from tot_lab.strategies.structured import Structured, Tier, ask_json
+
+M = TypeVar("M", bound=BaseModel)
+
+ASSUMED = 3.0
+"""The confidence, of 10, that stands in where a reply could not be read."""
+
+CONFIDENT = 9.5
+"""A confidence, of 10, with which no further iteration is made, from the second on."""
+
+DIRECT = "Direct approach"
+"""The name of the one branch where BRANCH could not be read."""
+
+SHOWN = 8_000
+"""Characters of a solution that a later prompt shows."""
+
+
+_MOST_ITERATIONS = 5
+_MOST_BRANCHES = 5
+
+
+class Sizes(NamedTuple):
+    """How large a search is."""
+
+    max_iterations: int
+    num_branches: int
+    beam_width: int
+
+
+class DeepThink(Prompting):
+    """Think in iterations: several approaches at once, then one solution made of the best of them (Cogtrix,
+    "Deep Think").
+
+    Best for: questions with several good answers and trade-offs between them: designs, decisions, causes of
+    a fault. Trade-off: every call is long, and the judge is the model itself. Calls: num_branches + 2 for
+    each iteration; with the defaults 5 to 15. One more where a server turns out to take no JSON schema.
+
+    max_iterations: 1–5. num_branches: approaches of an iteration, 2–5. beam_width: solutions that the next
+        iteration builds on, 1–3 and no more than there are branches. What lies outside is clamped, and the
+        note `deep_think.clamped` says so. Presets:
+        `tl.presets.deep_think_quick`, `_balanced`, `_thorough`, `_maximum`.
+    timeout: seconds that one call may take, and half of what DEVELOP may take altogether. A call that takes
+        longer costs its branch.
+    tier: how much the model makes of a prompt (`local`, `mid`, `large`, `frontier`).
+    temperature: 0.7 unless set.
+
+    What research has found belongs into the task's `context`. All runs of a process have 4 calls of Deep
+    Think under way at most.
+
+    An approach is a child of the most confident synthesis so far, and has its solution as its child. A
+    synthesis is a child of the best solution, with those of the branches that it took ideas from as its
+    `source`. The answer is that of the iteration with the highest confidence, of equals the later; its score
+    is the confidence / 10, None when it was assumed. Stops: `converged` (by the model's word
+    no further iteration would help), `solved` (a confidence of 9.5), `limit:iterations`, `limit:timeout`.
+
+    `tl.deep_thought(run)` gives the iterations, and the report.
+    """
+
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.7
+    max_iterations: int = 3
+    num_branches: int = 3
+    beam_width: int = 2
+    timeout: Annotated[float, Field(gt=0)] = 300.0
+    tier: Tier = "mid"
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        yield Thought(at, parent_of(at), task.question)
+        sizes = yield from self._clamped(at)
+        work = _Iterations(self, task, sizes, at)
+        return (yield from work.carried_out())
+
+    def max_calls(self, task: Task) -> int:
+        sizes, _ = self._sizes()
+        return sizes.max_iterations * (sizes.num_branches + 2) + 1
+
+    def _clamped(self, at: str) -> Thinking[Sizes]:
+        sizes, clamped = self._sizes()
+        for field, used in clamped.items():
+            told = {"field": field, "given": getattr(self, field), "used": used}
+            yield Note("deep_think.clamped", at, told)
+        return sizes
+
+    def _sizes(self) -> tuple[Sizes, dict[str, int]]:
+        """How large the search is, and which of the settings were clamped to what."""
+        branches = _between(2, self.num_branches, _MOST_BRANCHES)
+        sizes = Sizes(
+            _between(1, self.max_iterations, _MOST_ITERATIONS),
+            branches,
+            _between(1, self.beam_width, min(3, branches)),
+        )
+        return sizes, {name: n for name, n in sizes._asdict().items() if n != getattr(self, name)}
+
+
+class _Iterations:
+    """A search under way. It changes between the stages alone."""
+
+    def __init__(self, strategy: DeepThink, task: Task, sizes: Sizes, at: str) -> None:
+        self.by = strategy
+        self.task = task
+        self.sizes = sizes
+        self.at = at
+        self.goal = task.domain.answer_prompt(task, True)
+        self.past: list[IterationResult] = []
+        self.schema = True  # until a server says that it takes none
+
+    def carried_out(self) -> Thinking[Answer]:
+        """Branch, develop, converge; again while it may get better."""
+        base, unfinished = self.at, list[ThoughtBranch]()
+        stop = "limit:iterations"
+        for number in range(1, self.sizes.max_iterations + 1):
+            approaches, failed = yield from self._branch(base, number)
+            if not approaches:
+                stop = failed
+                break
+            developed = yield from within(
+                Budget(seconds=2 * self.by.timeout),
+                every([self._develop(branch) for branch in approaches], at_most=1),
+            )
+            branches = [branch for branch, _ in developed]
+            if all(branch.solution_node is None for branch in branches):
+                stop = next((halt for _, halt in developed if halts(halt)), developed[0][1])
+                break
+            result, failed = yield from self._converge(base, number, branches)
+            if result is None:
+                unfinished, stop = branches, failed
+                break
+            self.past.append(result)
+            base = _most_confident(self.past).node
+            if not result.should_continue:
+                stop = "converged"
+                break
+            if number > 1 and result.confidence >= CONFIDENT:
+                stop = "solved"
+                break
+        return (yield from self._answer(stop, unfinished))
+
+    # Branch.
+
+    def _branch(self, base: str, number: int) -> Thinking[tuple[list[ThoughtBranch], str]]:
+        """The approaches of an iteration; none, and the stop word, when the call failed."""
+        asked = BRANCH.format(count=self.sizes.num_branches)
+        prompt = _joined(self.goal, self._lessons(number), asked, ANEW if self.past else "")
+        result, failed = yield from self._asked(base, "branch", prompt, Approaches, number - 1)
+        if failed:
+            return [], failed
+        if result.value is None:
+            yield from self._assume(base, "branch", result.error)
+            strategy = _raw(result) or "Solve the task directly."
+            approaches = [Approach(name=DIRECT, strategy=strategy)]
+        else:
+            approaches = result.value.branches[: self.sizes.num_branches]
+        branches = []
+        first = (number - 1) * _MOST_BRANCHES  # an earlier iteration may have begun at the same thought
+        for k, approach in enumerate(approaches):
+            text = f"{approach.name or f'Approach {k + 1}'}\n{approach.strategy}"
+            thought = yield from happen(Thought(f"{base}.{first + k}", base, text))
+            name, _, strategy = thought.text.partition("\n")  # a person may have changed either
+            told = ThoughtBranch(f"b{k}", name, strategy, approach.rationale, approach.risks, node=thought.id)
+            branches.append(told)
+        return branches, ""
+
+    def _lessons(self, number: int) -> str:
+        """What the iterations before have come to, for the next; "" for the first."""
+        if not self.past:
+            return ""
+        last, best = self.past[-1], _most_confident(self.past)
+        kept = [branch for branch in last.branches if branch.id in last.beam]
+        lines = [
+            f"This is iteration {number}. The best solution so far, with {_trusted(best)}:",
+            f"<solution>\n{shortened(best.best_solution, SHOWN)}\n</solution>",
+            _part("What the last iteration teaches:", _joined(last.reflection_summary, *last.insights)),
+            _part("The best of its approaches:", "\n\n".join(map(_solution, kept))),
+            _part("Look at this first:", last.next_focus),
+        ]
+        return _joined(*lines)
+
+    # Develop.
+
+    def _develop(self, branch: ThoughtBranch) -> Thinking[tuple[ThoughtBranch, str]]:
+        """The approach worked out: plan, execute, observe, reflect. A stop word, if it was not."""
+        prompt = _joined(self.goal, self._found(), DEVELOP.format(approach=_approach(branch)))
+        result, failed = yield from self._asked(branch.node, "develop", prompt, Development)
+        made, raw = result.value, _raw(result)
+        if failed or (made is None and not raw):
+            why = (failed and result.error) or "the reply was empty"
+            yield Decided(branch.node, "failed", why)
+            return msgspec.structs.replace(branch, error=why), failed or "error"
+        if made is None:
+            yield from self._assume(branch.node, "develop", result.error)
+            made = Development.model_construct(solution=raw, confidence=ASSUMED)
+        thought = yield from happen(Thought(f"{branch.node}.0", branch.node, made.solution))
+        written = {**vars(made), "strengths": tuple(made.strengths), "weaknesses": tuple(made.weaknesses)}
+        written |= {"solution": thought.text, "solution_node": thought.id, "assumed": result.value is None}
+        return msgspec.structs.replace(branch, **written), ""
+
+    def _found(self) -> str:
+        if not self.past:
+            return ""
+        best = shortened(_most_confident(self.past).best_solution, SHOWN)
+        return f"The best solution so far, which is to be surpassed:\n<solution>\n{best}\n</solution>"
+
+    # Converge.
+
+    def _converge(
+        self, base: str, number: int, branches: Sequence[ThoughtBranch]
+    ) -> Thinking[tuple[IterationResult | None, str]]:
+        """The branches judged, and one solution made of them; None, and a stop word, if there is none."""
+        solved = [branch for branch in branches if branch.solution_node is not None]
+        told = "\n\n".join(map(_solution, solved))
+        prompt = _joined(self.goal, CONVERGE.format(count=len(solved), solutions=told))
+        result, failed = yield from self._asked(base, "converge", prompt, Convergence, number - 1)
+        made = result.value
+        if failed or (made is None and not _raw(result)):
+            return None, failed or "error"
+        if made is None:
+            yield from self._assume(base, "converge", result.error)
+            made = Convergence.model_construct(
+                evaluations=[], reflection=Reflection(), synthesis=Synthesis(solution=_raw(result))
+            )
+        ranked = yield from self._ranked(solved, made.evaluations)
+        ranked += [branch for branch in branches if branch.solution_node is None]
+        return (yield from self._synthesised(number, ranked, made)), ""
+
+    def _ranked(
+        self, solved: Sequence[ThoughtBranch], evaluations: Sequence[Evaluation]
+    ) -> Thinking[list[ThoughtBranch]]:
+        """The branches with their scores, the best first: by score, then by what their own confidence is."""
+        places = matched([branch.name for branch in solved], [given.name for given in evaluations])
+        judged = dict(zip(places, evaluations, strict=True))
+        scored = []
+        for k, branch in enumerate(solved):
+            given = judged.get(k, Evaluation())
+            node = branch.solution_node or branch.node
+            score = yield from _score(node, given.score)
+            scored.append(msgspec.structs.replace(branch, score=score, verdict=given.verdict))
+        ranked = sorted(scored, key=lambda branch: (-_or_least(branch.score), -_confidence(branch)))
+        for place, branch in enumerate(ranked):
+            kept = place < self.sizes.beam_width
+            why = "" if kept else f"below the best {self.sizes.beam_width}"
+            yield Decided(branch.solution_node or branch.node, "kept" if kept else "pruned", why)
+        return ranked
+
+    def _synthesised(
+        self, number: int, ranked: Sequence[ThoughtBranch], made: Convergence
+    ) -> Thinking[IterationResult]:
+        solved = [branch for branch in ranked if branch.solution_node is not None]
+        ideas = made.synthesis.taken
+        places = by_name([branch.name for branch in solved], [idea.name for idea in ideas])
+        taken = tuple(
+            Taken(solved[place].id, idea.idea)
+            for place, idea in zip(places, ideas, strict=True)
+            if place is not None
+        )
+        of = {one.branch for one in taken} or {branch.id for branch in solved}
+        best = solved[0].solution_node or ""
+        source = tuple(
+            branch.solution_node
+            for branch in solved[1:]
+            if branch.id in of and branch.solution_node is not None
+        )
+        thought = yield from happen(Thought(f"{best}.0", best, made.synthesis.solution, source))
+        score = yield from _score(thought.id, made.confidence)
+        result = IterationResult(
+            iteration=number,
+            branches=tuple(ranked),
+            best_solution=thought.text,
+            confidence=ASSUMED if score is None else score,
+            node=thought.id,
+            synthesis_reasoning=made.synthesis.reasoning,
+            taken=taken,
+            reflection_summary=made.reflection.summary,
+            insights=tuple(made.reflection.insights),
+            should_continue=made.should_continue is not False,
+            next_focus=made.next_focus,
+            assumed=score is None,
+            beam=tuple(branch.id for branch in solved[: self.sizes.beam_width]),
+        )
+        yield Note("deep_think.iteration", thought.id, msgspec.json.decode(msgspec.json.encode(result)))
+        return result
+
+    # The answer.
+
+    def _answer(self, stop: str, unfinished: Sequence[ThoughtBranch]) -> Thinking[Answer]:
+        """That of the most confident iteration; where there is none, the solution of which its own
+        branch is most confident."""
+        if self.past:
+            best = _most_confident(self.past)
+            node, text, score = best.node, best.best_solution, None if best.assumed else best.confidence / 10
+            yield Note("deep_think.answered", self.at, {"iteration": best.iteration})
+        else:
+            solved = sorted((one for one in unfinished if one.solution), key=lambda one: -_confidence(one))
+            if not solved:
+                return Answer("", stop)
+            node, text, score = solved[0].solution_node or "", solved[0].solution, None
+        yield Decided(node, "solution", stop)
+        others = [result.node for result in reversed(self.past) if result.node != node]
+        answer = self.task.domain.read_answer(self.task, text)
+        return Answer(answer or "", stop, node, score, tuple(others))
+
+    # Small things.
+
+    def _asked(
+        self, at: str, kind: str, prompt: str, form: type[M], draw: int = 0
+    ) -> Thinking[tuple[Structured[M], str]]:
+        """What a model writes in that form; and a stop word, if the call failed. draw: one for each
+        iteration, since two may ask the same for one thought."""
+        call = self.by.call(at, kind, prompt, draw)
+        asking = ask_json(call, form, tier=self.by.tier, retries=0, schema=self.schema)
+        result = yield from within(Budget(seconds=self.by.timeout), asking)
+        if result.schema_refused and kind == "branch":  # the first call of a run: the others need not try
+            self.schema = False
+            call = self.by.call(at, kind, prompt, _MOST_ITERATIONS)
+            asking = ask_json(call, form, tier=self.by.tier, retries=0, schema=False)
+            result = yield from within(Budget(seconds=self.by.timeout), asking)
+        reply = result.replies[-1]
+        if reply.error == "budget:seconds" and reply.finish == WITHIN:  # our own: the run may go on
+            return result, "limit:timeout"
+        return result, "" if reply.error is None else stop_of(reply.error)
+
+    def _assume(self, at: str, what: str, error: str | None) -> Thinking[None]:
+        """Say that a reply stands for itself."""
+        told = {"what": what, "error": error}
+        yield Note("deep_think.assumed", at, told if what == "branch" else {**told, "confidence": ASSUMED})
+
+
+def _score(node: str, value: float | None) -> Thinking[float | None]:
+    """Record a number of 0–10 that CONVERGE gave; it as a person may have changed it."""
+    share = None if value is None else value / 10
+    scored = yield from happen(Scored(node, share, value, (value,), "converge"))
+    return value if scored.score == share else scored.score and scored.score * 10
+
+
+def _most_confident(past: Sequence[IterationResult]) -> IterationResult:
+    """The iteration that answers: an assumed confidence counts for nothing, and of equals the later."""
+    return max(past, key=lambda result: (not result.assumed, result.confidence, result.iteration))
+
+
+def _raw(result: Structured[Any]) -> str:
+    """A reply as it is."""
+    return split_thinking(result.replies[-1].text)[1].strip()
+
+
+def _between(low: int, value: int, high: int) -> int:
+    return min(max(value, low), high)
+
+
+def _or_least(score: float | None) -> float:
+    return -1.0 if score is None else score
+
+
+def _confidence(branch: ThoughtBranch) -> float:
+    return -1.0 if branch.assumed else _or_least(branch.confidence)
+
+
+# What prompts show.
+
+
+def _joined(*parts: str) -> str:
+    return "\n\n".join(filter(None, parts))
+
+
+def _part(head: str, text: str) -> str:
+    return f"{head}\n{text}" if text else ""
+
+
+def _trusted(result: IterationResult) -> str:
+    return (
+        "a confidence that nobody knows" if result.assumed else f"a confidence of {result.confidence:g} of 10"
+    )
+
+
+def _approach(branch: ThoughtBranch) -> str:
+    told = [("Strategy", branch.strategy), ("Rationale", branch.rationale), ("Risks", branch.risks)]
+    return "\n".join([branch.name, *(f"{what}: {text}" for what, text in told if text)])
+
+
+def _solution(branch: ThoughtBranch) -> str:
+    """A branch with its solution, and what is known of it."""
+    told = [
+        ("Strategy", branch.strategy),
+        ("Checked", branch.observation),
+        ("Strengths", "; ".join(branch.strengths)),
+        ("Weaknesses", "; ".join(branch.weaknesses)),
+        ("Verdict", branch.verdict),
+        ("Score", "" if branch.score is None else f"{branch.score:g} of 10"),
+    ]
+    about = "\n".join(f"{what}: {shortened(text, SHOWN)}" for what, text in told if text)
+    solution = f"<solution>\n{shortened(branch.solution, SHOWN)}\n</solution>"
+    return f"<approach>\nName: {branch.name}\n{about}\n{solution}\n</approach>"
