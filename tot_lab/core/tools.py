@@ -12,7 +12,14 @@ from collections.abc import Iterable
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 from tot_lab.core.calls import Call, Message
 
@@ -25,7 +32,8 @@ class ToolSpec(BaseModel):
 
     name: as a model calls it, `lower-case-with-hyphens`. description: what it does and when to use it.
     parameters: a JSON schema of its arguments, an object. effects: what it changes or reaches outside
-    (`network`, `process`, …), () for one that only computes.
+    (`network`, `process`, …), () for one that only computes. guidance: what the system prompt of an agent
+    that has it says of it. used_when_named: whether a request that names it is held to it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -33,6 +41,19 @@ class ToolSpec(BaseModel):
     description: str
     parameters: dict[str, Any]
     effects: tuple[str, ...] = ()
+    guidance: str = ""
+    used_when_named: bool = False
+
+    @model_serializer(mode="wrap")
+    def _without_what_few_have(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = written(self)
+        few = ("guidance", "used_when_named")
+        return {name: value for name, value in data.items() if value or name not in few}
+
+    def is_named_in(self, text: str) -> bool:
+        """Whether `text` names it: `deep-think` also as `deep_think`, `Deep Think` or `deepthink`."""
+        words = "[-_ ]?".join(map(re.escape, self.name.split("-")))
+        return re.search(rf"(?<![\w-]){words}(?![\w-])", text, re.IGNORECASE) is not None
 
     def offered(self) -> dict[str, Any]:
         """As `Call.tools` has it."""

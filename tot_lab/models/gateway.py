@@ -21,7 +21,7 @@ from tot_lab.models.entries import DamagedEntry
 from tot_lab.models.flight import Flight, SingleFlight
 from tot_lab.models.function import Function
 from tot_lab.models.keys import DrawScope, Request, in_order, key_of, request_of
-from tot_lab.models.limits import Limited
+from tot_lab.models.limits import BY_KIND, Gate, Limited, shared_gate
 from tot_lab.models.named import model_named
 from tot_lab.models.retries import Retried
 from tot_lab.models.roles import Role
@@ -91,7 +91,8 @@ class Gateway:
         asking = self._asking.get(call.model)
         if asking is None:
             asking = self._asking[call.model] = self._way_to(self.model_of(call.model))
-        return asking(call, wire)
+        together = BY_KIND.get(call.kind)
+        return asking(call, wire) if together is None else _in_turn(shared_gate(together), asking, call, wire)
 
     def known(self, call: Call) -> Reply | None:
         """The reply that the cache holds for `call`, None when it does not."""
@@ -183,6 +184,16 @@ class Gateway:
         models = [self.model, *(role.model for role in self.roles.values())]
         keys = [key for one in models if isinstance(one, Part) for key in secrets_in(dict(one))]
         return self.toolbox.carrying(model, replaying=self.mode == "replay", keys=keys)
+
+
+async def _in_turn(
+    gate: Gate, asking: Callable[[Call, Wire], Awaitable[Reply]], call: Call, wire: Wire
+) -> Reply:
+    await gate.enter(0, wire)
+    try:
+        return await asking(call, wire)
+    finally:
+        gate.leave()
 
 
 def _check_function(model: Any) -> None:

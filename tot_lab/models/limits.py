@@ -1,8 +1,9 @@
 """How much is asked of one endpoint at a time.
 
 Rule: first come, first served. All labs of a process that use one endpoint with the same limits
-share them; processes that use one endpoint for the same work share them too (`share_limits`). A call that
-has to wait says so (`call.queued`); its time counts from its sending.
+share them; processes that use one endpoint for the same work share them too (`share_limits`). So do all
+runs of Deep Think, whatever they ask (`BY_KIND`). A call that has to wait says so (`call.queued`); its time
+counts from its sending.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ class Limits(NamedTuple):
     concurrency: int
     requests_per_minute: int | None
     tokens_per_minute: int | None
+
+
+BY_KIND = dict.fromkeys(("branch", "develop", "converge"), Limits("deep think", 4, None, None))
+"""Kinds of call that are limited together in a whole process, whichever endpoint they go to (Cogtrix, "Deep
+Think": four at once). A process has one event loop, as a rule; each has its own gates."""
 
 
 class Gate:
@@ -141,7 +147,12 @@ def gate_of(endpoint: Endpoint) -> Gate:
         own(endpoint.requests_per_minute),
         own(endpoint.tokens_per_minute),
     )
-    gates = _GATES.setdefault(loop, {})
+    return shared_gate(limits)
+
+
+def shared_gate(limits: Limits) -> Gate:
+    """The gate of this event loop that keeps `limits`."""
+    gates = _GATES.setdefault(asyncio.get_running_loop(), {})
     if limits not in gates:
         gates[limits] = Gate(limits)
     return gates[limits]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
@@ -137,6 +137,12 @@ class Acting(Prompting):
             tools[MORE.name] = MORE
         return Hands(tools, denied, [])
 
+    def required(self, task: Task, hands: Hands, stated: Mapping[str, int]) -> dict[str, int]:
+        """How often tools must be called: as `stated`, and once what the question names, where a tool asks
+        for that."""
+        named = [name for name, spec in hands.tools.items() if spec.used_when_named]
+        return {**{name: 1 for name in named if hands.tools[name].is_named_in(task.question)}, **stated}
+
     def turn(
         self,
         talk: Sequence[Message],
@@ -151,7 +157,7 @@ class Acting(Prompting):
         those that are not `offered` now. closing: none may be asked for."""
         call = msgspec.structs.replace(
             self.call(at, "act", ""),
-            messages=tuple(talk),
+            messages=(*_guided(offered), *talk),
             tools=tuple(tool.offered() for tool in offered),
             tool_choice="none" if closing and offered else None,
         )
@@ -183,7 +189,8 @@ class Acting(Prompting):
         if not hands.tools:
             return (yield from ask(call))
         *before, last = call.messages
-        talk = [*before, Message(last.role, f"{last.content}\n\n{told_of(hands)}")]
+        told = Message(last.role, f"{last.content}\n\n{told_of(hands)}")
+        talk = [*_guided(hands.tools.values()), *before, told]
         offered = tuple(tool.offered() for tool in hands.tools.values())
         draw = call.draw * most_round_trips * MOST_CALLS  # no two samples of a thought share one
         left = most_round_trips
@@ -286,6 +293,12 @@ def told_of(hands: Hands) -> str:
             "When you need no further tool, reply as asked above.",
         ]
     )
+
+
+def _guided(tools: Iterable[ToolSpec]) -> list[Message]:
+    """The system prompt of a model that has these tools; none, where they have no guidance."""
+    guidance = "\n\n".join(tool.guidance for tool in tools if tool.guidance)
+    return [Message("system", guidance)] if guidance else []
 
 
 def _line(tool: ToolSpec) -> str:

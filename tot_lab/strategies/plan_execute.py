@@ -136,7 +136,8 @@ class PlanExecute(Acting):
         if steps is None:
             return None
         rounds = self.max_refinements + 1
-        carried_out = self.max_steps * rounds + sum(self.required_tools.values())
+        named = sum(spec.used_when_named for spec in task.tools)
+        carried_out = self.max_steps * rounds + sum(self.required_tools.values()) + named
         return rounds * calls_per_ask(self.max_retries) + carried_out * steps + rounds + 1
 
     def _calls_per_step(self, task: Task) -> int | None:
@@ -152,6 +153,7 @@ class _Work:
         self.task = task
         self.at = at
         self.hands: Hands = strategy.hands(task, tuple(strategy.required_tools))
+        self.required = strategy.required(task, self.hands, strategy.required_tools)
         self.goal = task.domain.answer_prompt(task, True)
         self.steps: list[Step] = []
         self.results: dict[str, str] = {}  # the thought that holds the result, by step
@@ -168,9 +170,7 @@ class _Work:
         steps, stop = yield from self._asked("plan", self._planned, PLAN)
         if steps is None:
             return (yield from self._ended(stop))
-        steps = with_required(
-            steps, self.by.required_tools, list(self.hands.tools.values()), self.task.question
-        )
+        steps = with_required(steps, self.required, list(self.hands.tools.values()), self.task.question)
         yield from self._taken("plan.created", steps, goal=self.task.question, mode=self.by.plan_mode)
         while True:
             yield from self._execute()
@@ -466,9 +466,7 @@ class _Work:
 
     def _rules(self) -> str:
         """How steps are written."""
-        lines = [
-            f"- {name}: {n} or more steps of the type tool_call" for name, n in self.by.required_tools.items()
-        ]
+        lines = [f"- {name}: {n} or more steps of the type tool_call" for name, n in self.required.items()]
         required = (
             "Required, one step for each thing that a tool is asked:\n" + "\n".join(lines) if lines else ""
         )

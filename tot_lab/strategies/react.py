@@ -84,8 +84,9 @@ class ReAct(Acting):
                 f"react: the lab has a tool {FINAL.name!r}, which is the name of this loop's own"
             )
         yield Note("react.started", at, {"tools": list(hands.tools), "max_iterations": self.max_iterations})
-        talk = [Message("user", self._prompt(task, hands))]
-        progress = _Progress(hands, self.required_tools, capped=self.parallel)
+        required = self.required(task, hands, self.required_tools)
+        progress = _Progress(hands, required, capped=self.parallel)
+        talk = [Message("user", self._prompt(task, hands, required))]
         place, source, known = at, list[str](), {*hands.names(), FINAL.name}
         last, stop = Answer("", ""), "limit:iterations"
         for left in reversed(range(self.max_iterations)):
@@ -117,8 +118,7 @@ class ReAct(Acting):
     def max_calls(self, task: Task) -> int:
         return self.max_iterations
 
-    def _prompt(self, task: Task, hands: Hands) -> str:
-        required = ", ".join(f"{name} ({count}×)" for name, count in self.required_tools.items())
+    def _prompt(self, task: Task, hands: Hands, required: Mapping[str, int]) -> str:
         return "\n".join(
             [
                 f"This is the task:\n<task>\n{task.domain.answer_prompt(task, True)}\n</task>\n",
@@ -128,7 +128,7 @@ class ReAct(Acting):
                 *filter(None, [hands.listed()]),
                 "- final-answer: Gives the answer, in the form asked for above, and ends the task. Nothing "
                 'else ends it. Arguments: {"answer": "string"}',
-                *([f"Needed before final-answer: {required}."] if required else []),
+                *([f"Needed before final-answer: {_counted(required)}."] if required else []),
                 # Small models do as the example does, and not as the words say.
                 "If you cannot call tools directly, end the turn with the call, as JSON. Such a turn is:\n"
                 'I need this first.\n{"name": "<tool>", "arguments": {"<argument>": <value>}}',

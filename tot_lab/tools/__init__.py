@@ -2,6 +2,7 @@
 
 from tot_lab.core.policy import EffectPolicy
 from tot_lab.tools.calculator import Calculator
+from tot_lab.tools.deep_think import DeepThinkTool, deep_think
 from tot_lab.tools.documents import document_tools, multi_hop_tools
 from tot_lab.tools.files import ListFiles, ReadFile
 from tot_lab.tools.named import TOOLS, tools_named
@@ -14,6 +15,7 @@ __all__ = [
     "TOOLS",
     "Calculator",
     "Carrying",
+    "DeepThinkTool",
     "EffectPolicy",
     "Found",
     "FunctionTool",
@@ -26,6 +28,7 @@ __all__ = [
     "Toolbox",
     "WebFetch",
     "WebSearch",
+    "deep_think",
     "document_tools",
     "multi_hop_tools",
     "tool",

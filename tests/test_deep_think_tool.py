@@ -1,0 +1,170 @@
+"""Deep Think as a tool: what it says of itself, what its agent is told, when it must be used, what it gives
+(D14)."""
+
+import json
+
+import pytest
+from support import Scripted, wait
+
+import tot_lab as tl
+from tot_lab.core.calls import Reply, ToolCall
+from tot_lab.testing import legs
+
+TASK = tl.open_ended("Which database for a small shop?")
+
+
+def thinking_lab(**more):
+    return tl.Lab(tl.SimGeneral(seed=3), runs=None, **more)
+
+
+def agent(*turns):
+    """A model that says `turns` one after another, the last again and again: names of tools it calls, or an
+    answer."""
+    left = list(turns)
+
+    def reply(call):
+        said = left.pop(0) if len(left) > 1 else left[0]
+        if said == "deep_think":
+            asked = json.dumps({"task": "Which database?", "context": "nine orders a day"})
+            return Reply("Let me see.", tool_calls=(ToolCall("a", "deep_think", asked),))
+        if said == "legs":
+            return Reply(tool_calls=(ToolCall("b", "legs", '{"animal": "duck"}'),))
+        return Reply(tool_calls=(ToolCall("c", "final-answer", json.dumps({"answer": said})),))
+
+    return Scripted(reply)
+
+
+async def thinks_first(call):
+    """An agent that a cache can tell from others."""
+    if any(message.role == "tool" for message in call.messages):
+        return Reply(tool_calls=(ToolCall("c", "final-answer", '{"answer": "42"}'),))
+    return Reply(tool_calls=(ToolCall("a", "deep_think", '{"task": "Which database?"}'),))
+
+
+def asked(model, task=TASK, strategy=None, tool=None, **lab):
+    tools = [tool or tl.tools.deep_think(thinking_lab()), legs]
+    return wait(tl.Lab(model, tools=tools, runs=None, **lab).run(strategy or tl.ReAct(), task))
+
+
+def test_its_description_says_when_to_use_it_and_when_not():
+    told = tl.tools.deep_think(thinking_lab()).description
+    when, _, when_not = told.partition("Do not use it")
+    for cue in ("several valid approaches", "trade-offs", "root cause", "plan", "step by step", "all angles"):
+        assert cue in when
+    for cue in ("simple facts", "quick calculations", "one approach is obvious", "live tools"):
+        assert cue in when_not
+
+
+def test_an_agent_is_given_what_it_thought():
+    made = asked(agent("deep_think", "42"))
+    (call,) = made.tools_df().itertuples()
+    assert call.tool == "deep-think"
+    assert "(a simulated model; confidence: " in call.result
+    assert made.answer == "42"
+    assert made.usage.calls == 2  # what it thought is a run of its own
+
+
+@pytest.mark.parametrize("strategy", [tl.ReAct(), tl.ToolLoop(), tl.TreeOfThoughts(tools=("deep-think",))])
+def test_the_system_prompt_of_an_agent_that_has_it_gives_a_short_guidance(strategy):
+    model = Scripted(lambda call: Reply("score: 0.5\nAnswer: 42"))
+    asked(model, strategy=strategy)
+    (first, *_) = [call for call in model.calls if call.tools]
+    assert first.messages[0].role == "system"
+    assert first.messages[0].content.startswith("You have the tool deep-think. Before you settle")
+    alone = Scripted(lambda call: Reply("Answer: 42"))
+    wait(tl.Lab(alone, tools=[legs], runs=None).run(tl.ToolLoop(), TASK))
+    assert {message.role for call in alone.calls for message in call.messages} == {"user"}
+
+
+def test_a_tasks_own_system_prompt_stands_before_it():
+    model = agent("42")
+    asked(model, task=tl.open_ended("Which?", system_prompt="Speak French."))
+    (message, *rest) = model.calls[0].messages
+    assert message.content.startswith("Speak French.\n\nYou have the tool deep-think.")
+    assert [other.role for other in rest] == ["user"]
+
+
+def test_a_reasoning_memory_mode_strengthens_the_guidance():
+    model = agent("42")
+    asked(model, tool=tl.tools.deep_think(thinking_lab(), memory_mode="reasoning"))
+    assert "Reason with it first" in model.calls[0].messages[0].content
+
+
+@pytest.mark.parametrize("name", ["deep_think", "deep-think", "Deep Think", "deepthink", "`deep_think`"])
+def test_naming_it_in_the_request_guarantees_its_use(name):
+    task = tl.open_ended(f"Use {name} on this: which database?")
+    model = agent("at once", "deep_think", "42")
+    made = asked(model, task)
+    assert "Needed before final-answer: deep-think (1×)." in model.calls[0].prompt
+    assert [
+        event.data["why"] for event in made.events if getattr(event, "name", "") == "react.refused_answer"
+    ]
+    assert list(made.tools_df()["tool"]) == ["deep-think"]
+    assert made.answer == "42"
+
+
+@pytest.mark.parametrize(
+    "question", ["Which database?", "Think deep about it.", "Use my-deep-thinker.", "legs?"]
+)
+def test_other_requests_are_not_held_to_it(question):
+    assert asked(agent("at once"), tl.open_ended(question)).answer == "at once"
+
+
+def test_a_plan_that_lacks_it_gets_a_step_for_it():
+    def reply(call):
+        if call.kind == "plan":
+            return json.dumps({"steps": [{"title": "think", "type": "analysis", "instruction": "Think."}]})
+        return "SATISFIED: yes\nAnswer: 42"
+
+    task = tl.open_ended("Use deep_think: which database?")
+    made = asked(Scripted(reply), task, tl.PlanExecute())
+    assert list(made.tools_df()["tool"]) == ["deep-think"]
+    assert made.answer.endswith("42")
+
+
+def test_a_policy_may_forbid_it_though_it_is_named():
+    made = asked(agent("deep_think", "42"), tl.open_ended("Use deep_think."), effect_policy=tl.EffectPolicy())
+    assert "does not allow model" in made.tools_df()["error"][0]
+    assert made.answer == "42"
+
+
+def test_what_it_gave_is_kept_for_a_rerun_without_its_model(tmp_path):
+    class Gone(tl.Lab):
+        async def run(self, *given, **more):
+            raise AssertionError("it was asked again")
+
+    cache = tmp_path / "calls"
+    first = asked(thinks_first, tool=tl.tools.deep_think(thinking_lab()), cache=cache)
+    gone = tl.tools.deep_think(Gone(tl.SimGeneral(seed=3), runs=None))
+    again = asked(thinks_first, tool=gone, cache=cache)
+    assert again.tools_df()["result"][0] == first.tools_df()["result"][0]
+    assert again.tools_df()["source"][0] == "cache"
+    other = tl.tools.deep_think(tl.Lab(tl.SimGeneral(seed=4), runs=None))
+    assert asked(thinks_first, tool=other, cache=cache).tools_df()["source"][0] != "cache"
+
+
+def test_one_that_comes_to_nothing_says_why():
+    failing = tl.Lab(Scripted(lambda call: Reply(error="boom")), runs=None)
+    made = asked(agent("deep_think", "42"), tool=tl.tools.deep_think(failing))
+    assert "it came to nothing (error)" in made.tools_df()["error"][0]
+
+
+def test_a_run_with_it_is_saved_loaded_and_replayed(tmp_path):
+    made = asked(agent("deep_think", "42"))
+    path = made.save(tmp_path / "a.jsonl")
+    loaded = tl.load(path)
+    assert loaded.tools_df().equals(made.tools_df())
+    assert wait(made.replay()).identical
+    spec = loaded.task.tools[0]
+    assert spec.used_when_named
+    assert spec.guidance
+    assert "guidance" not in loaded.task.settings()["tools"][1]  # what few tools have is left out
+
+
+def test_wrong_arguments_are_told_to_the_model():
+    calls = (ToolCall("a", "deep-think", '{"question": "Which?"}'),)
+    turns = iter(
+        [Reply(tool_calls=calls), Reply(tool_calls=(ToolCall("c", "final-answer", '{"answer": "1"}'),))]
+    )
+    made = asked(Scripted(lambda call: next(turns)))
+    assert "task: Field required" in made.tools_df()["error"][0]
