@@ -119,9 +119,21 @@ OutOfTen = Annotated[Annotated[float, Field(ge=0, le=10)] | None, BeforeValidato
 
 
 class Written(BaseModel):
-    """A reply, or a part of one; other keys than those asked for are passed over."""
+    """A reply, or a part of one. Other keys than those asked for are passed over, and a list of one object
+    is that object."""
 
     model_config = ConfigDict(extra="ignore")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: Any) -> Any:
+        alone = isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict)
+        return cls._meant(value[0] if alone else value)
+
+    @classmethod
+    def _meant(cls, value: Any) -> Any:
+        """`value` in the form that is asked for, where another says the same."""
+        return value
 
 
 class Approach(Written):
@@ -134,16 +146,16 @@ class Approach(Written):
 
 
 class Approaches(Written):
-    """The reply to BRANCH. Also taken: the list alone, and an object whose one list has another name."""
+    """The reply to BRANCH. Also taken: the list alone, one approach alone, and an object whose one list has
+    another name."""
 
     branches: Annotated[list[Approach], BeforeValidator(_as_objects)]
 
-    @model_validator(mode="before")
     @classmethod
-    def _found(cls, value: Any) -> Any:
+    def _meant(cls, value: Any) -> Any:
         if isinstance(value, dict) and "branches" not in value:
             lists = [item for item in value.values() if isinstance(item, list)]
-            value = lists[0] if len(lists) == 1 else value
+            value = lists[0] if len(lists) == 1 else [value]
         return {"branches": value} if isinstance(value, list) else value
 
     @model_validator(mode="after")
@@ -227,9 +239,8 @@ class Convergence(Written):
     )
     next_focus: Text = Field("", description="what the next iteration should look at first")
 
-    @model_validator(mode="before")
     @classmethod
-    def _bare(cls, value: Any) -> Any:
+    def _meant(cls, value: Any) -> Any:
         """A synthesis may be its solution alone."""
         if isinstance(value, dict) and isinstance(value.get("synthesis"), str):
             return {**value, "synthesis": {"solution": value["synthesis"]}}
