@@ -12,6 +12,8 @@ on disk. Printed, beside the target of each:
 3. Speed against the same search with a barrier between the proposals and the evaluations of a
    level, when a call takes 20 ms on average (exponential), the same times in both. A Monte-Carlo
    figure of what could be gained at best stands beside it.
+   And how long the branches of Deep Think take together, against the slowest of them, when a call takes
+   100 ms.
 4. CPU per call of each strategy, tools and the scripted model of `tot_lab.testing` included: a record in
    memory, `ChainOfThought` inside what wraps another. What the others need above its 1 call is theirs.
 5. With --peers: the same work in jeevesagent, treequest and langgraph, each in a venv of its own
@@ -191,6 +193,20 @@ async def waiting(rounds: int) -> None:
         line("with barriers ÷ without, 20 ms mean", sum(held) / sum(free), "≥ 1.2", pairs)
 
 
+async def developing(rounds: int) -> None:
+    """Deep Think's branches side by side."""
+    model = Scripted(latency=lambda call: 0.1)
+    ratios = []
+    for repeat in range(rounds):
+        run = await tl.Lab(model, runs=None).run(tl.presets.deep_think_quick(), ASKED, repeat=repeat)
+        calls = run.calls_df()
+        stage = calls[calls["kind"] == "develop"]
+        together = (stage["asked"] + stage["seconds"]).max() - stage["asked"].min()
+        ratios.append(together / stage["seconds"].max())
+    note = f"{spread(ratios)}; 3 branches, 100 ms a call"
+    line("Deep Think, DEVELOP ÷ slowest branch", statistics.median(ratios), "≤ 1.10", note)
+
+
 @contextmanager
 def venv_of(package: str, keep: bool = False) -> Iterator[Path]:
     """The python of a throwaway venv that holds `package`."""
@@ -256,6 +272,7 @@ def main() -> None:
     in_memory = [asyncio.run(one_round(on_disk=False))["us_per_node"] for _ in range(options.rounds)]
     line("CPU µs per node, record in memory", statistics.median(in_memory), "", spread(in_memory))
     asyncio.run(waiting(options.rounds))
+    asyncio.run(developing(options.rounds))
     asyncio.run(each_strategy())
     if options.peers:
         against_peers(options.rounds, options.keep)
