@@ -346,14 +346,16 @@ class _Iterations:
     ) -> Thinking[tuple[Structured[M], str]]:
         """What a model writes in that form; and a stop word, if the call failed. draw: one for each
         iteration, since two may ask the same for one thought."""
-        call = self.by.call(at, kind, prompt, draw)
-        asking = ask_json(call, form, tier=self.by.tier, retries=0, schema=self.schema)
-        result = yield from within(Budget(seconds=self.by.timeout), asking)
+        call, tier, at_most = (
+            self.by.call(at, kind, prompt, draw),
+            self.by.tier,
+            Budget(seconds=self.by.timeout),
+        )
+        result = yield from within(at_most, ask_json(call, form, tier=tier, retries=0, schema=self.schema))
         if result.schema_refused and kind == "branch":  # the first call of a run: the others need not try
             self.schema = False
             call = self.by.call(at, kind, prompt, _MOST_ITERATIONS)
-            asking = ask_json(call, form, tier=self.by.tier, retries=0, schema=False)
-            result = yield from within(Budget(seconds=self.by.timeout), asking)
+            result = yield from within(at_most, ask_json(call, form, tier=tier, retries=0, schema=False))
         reply = result.replies[-1]
         if reply.error == "budget:seconds" and reply.finish == WITHIN:  # our own: the run may go on
             return result, "limit:timeout"
