@@ -103,9 +103,10 @@ HANDS = {
     "creative_writing": tl.creative_writing(1),
     "word_sums": tl.word_sums(2),
     "multi_hop": tl.multi_hop(2),
+    "open_ended": tl.open_ended("Where should a small shop keep its orders?"),
 }
 HANDS["agent"] = HANDS["word_sums"]
-PLAYED_BY = {"word_sums": "sim/agent", "multi_hop": "sim/agent"}
+PLAYED_BY = {"word_sums": "sim/agent", "multi_hop": "sim/agent", "open_ended": "sim/general"}
 """Which model knows a domain, where it is not called like it."""
 
 PATHS = {
@@ -115,6 +116,7 @@ PATHS = {
     "creative_writing": [[], ["1. A sailor comes home. 2. He finds his street changed."]],
     "word_sums": [[], ["909 * 366 = 332694"]],
     "multi_hop": [[], ["Bastian Tarrow came into the world in Ivelstow."]],
+    "open_ended": [[], ["List what an order holds."]],
 }
 
 

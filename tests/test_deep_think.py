@@ -179,7 +179,7 @@ def test_d4_when_it_stops(converged, stopped, made):
 )
 def test_d5_settings_are_clamped_and_the_run_says_so(given, used, clamped):
     iterations_, width, beam = given
-    model = thinker(convergence((1, 2, 3, 4, 5)), names=NAMES)
+    model = thinker(convergence((1, 2, 3, 4, 5)), names=NAMES[: used[1]])
     made = run(tl.DeepThink(max_iterations=iterations_, num_branches=width, beam_width=beam), TASK, model)
     assert len(model.calls) == used[0] * (used[1] + 2)
     assert {len(result.beam) for result in iterations(made)} == {used[2]}
@@ -187,6 +187,13 @@ def test_d5_settings_are_clamped_and_the_run_says_so(given, used, clamped):
     assert [note["field"] for note in told] == clamped
     for note in told:
         assert note["given"] != note["used"]
+
+
+def test_d5_approaches_beyond_those_asked_for_are_left_out_and_the_run_says_so():
+    model = thinker(names=NAMES)
+    made = run(tl.DeepThink(max_iterations=1), TASK, model)
+    assert len(model.calls) == 5
+    assert notes(made, "deep_think.clamped") == [{"field": "branches", "given": 5, "used": 3}]
 
 
 @pytest.mark.parametrize(

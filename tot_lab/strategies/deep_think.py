@@ -33,7 +33,6 @@ from tot_lab.strategies.deep_think_replies import (
     Development,
     Evaluation,
     IterationResult,
-    Reflection,
     Synthesis,
     Taken,
     ThoughtBranch,
@@ -167,7 +166,7 @@ class _Iterations:
                 unfinished, stop = branches, failed
                 break
             self.past.append(result)
-            base = _most_confident(self.past).node
+            base = self._best().node
             if not result.should_continue:
                 stop = "converged"
                 break
@@ -191,21 +190,25 @@ class _Iterations:
             approaches = [Approach(name=DIRECT, strategy=strategy)]
         else:
             approaches = result.value.branches[: self.sizes.num_branches]
+            if (given := len(result.value.branches)) > len(approaches):
+                told = {"field": "branches", "given": given, "used": len(approaches)}
+                yield Note("deep_think.clamped", base, told)
         branches = []
         first = (number - 1) * _MOST_BRANCHES  # an earlier iteration may have begun at the same thought
         for k, approach in enumerate(approaches):
             text = f"{approach.name or f'Approach {k + 1}'}\n{approach.strategy}"
             thought = yield from happen(Thought(f"{base}.{first + k}", base, text))
             name, _, strategy = thought.text.partition("\n")  # a person may have changed either
-            told = ThoughtBranch(f"b{k}", name, strategy, approach.rationale, approach.risks, node=thought.id)
-            branches.append(told)
+            branches.append(
+                ThoughtBranch(f"b{k}", name, strategy, approach.rationale, approach.risks, node=thought.id)
+            )
         return branches, ""
 
     def _lessons(self, number: int) -> str:
         """What the iterations before have come to, for the next; "" for the first."""
         if not self.past:
             return ""
-        last, best = self.past[-1], _most_confident(self.past)
+        last, best = self.past[-1], self._best()
         kept = [branch for branch in last.branches if branch.id in last.beam]
         lines = [
             f"This is iteration {number}. The best solution so far, with {_trusted(best)}:",
@@ -229,7 +232,7 @@ class _Iterations:
             return msgspec.structs.replace(branch, error=why), failed or "error"
         if made is None:
             yield from self._assume(branch.node, "develop", result.error)
-            made = Development.model_construct(solution=raw, confidence=ASSUMED)
+            made = Development(solution=raw, confidence=ASSUMED)
         thought = yield from happen(Thought(f"{branch.node}.0", branch.node, made.solution))
         written = {**vars(made), "strengths": tuple(made.strengths), "weaknesses": tuple(made.weaknesses)}
         written |= {"solution": thought.text, "solution_node": thought.id, "assumed": result.value is None}
@@ -238,7 +241,7 @@ class _Iterations:
     def _found(self) -> str:
         if not self.past:
             return ""
-        best = shortened(_most_confident(self.past).best_solution, SHOWN)
+        best = shortened(self._best().best_solution, SHOWN)
         return f"The best solution so far, which is to be surpassed:\n<solution>\n{best}\n</solution>"
 
     # Converge.
@@ -256,9 +259,7 @@ class _Iterations:
             return None, failed or "error"
         if made is None:
             yield from self._assume(base, "converge", result.error)
-            made = Convergence.model_construct(
-                evaluations=[], reflection=Reflection(), synthesis=Synthesis(solution=_raw(result))
-            )
+            made = Convergence(synthesis=Synthesis(solution=_raw(result)))
         ranked = yield from self._ranked(solved, made.evaluations)
         ranked += [branch for branch in branches if branch.solution_node is None]
         return (yield from self._synthesised(number, ranked, made)), ""
@@ -326,7 +327,7 @@ class _Iterations:
         """That of the most confident iteration; where there is none, the solution of which its own
         branch is most confident."""
         if self.past:
-            best = _most_confident(self.past)
+            best = self._best()
             node, text, score = best.node, best.best_solution, None if best.assumed else best.confidence / 10
             yield Note("deep_think.answered", self.at, {"iteration": best.iteration})
         else:
@@ -335,27 +336,30 @@ class _Iterations:
                 return Answer("", stop)
             node, text, score = solved[0].solution_node or "", solved[0].solution, None
         yield Decided(node, "solution", stop)
-        others = [result.node for result in reversed(self.past) if result.node != node]
         answer = self.task.domain.read_answer(self.task, text)
+        if answer is None:
+            yield Note("parse.unreadable", node, {"kind": "converge" if self.past else "develop", "draw": 0})
+        others = [result.node for result in sorted(self.past, key=_trust, reverse=True)[1:]]
         return Answer(answer or "", stop, node, score, tuple(others))
 
     # Small things.
+
+    def _best(self) -> IterationResult:
+        """The iteration that answers, as far as there are any."""
+        return max(self.past, key=_trust)
 
     def _asked(
         self, at: str, kind: str, prompt: str, form: type[M], draw: int = 0
     ) -> Thinking[tuple[Structured[M], str]]:
         """What a model writes in that form; and a stop word, if the call failed. draw: one for each
         iteration, since two may ask the same for one thought."""
-        call, tier, at_most = (
-            self.by.call(at, kind, prompt, draw),
-            self.by.tier,
-            Budget(seconds=self.by.timeout),
-        )
-        result = yield from within(at_most, ask_json(call, form, tier=tier, retries=0, schema=self.schema))
+        call, tier = self.by.call(at, kind, prompt, draw), self.by.tier
+        limit = Budget(seconds=self.by.timeout)
+        result = yield from within(limit, ask_json(call, form, tier=tier, retries=0, schema=self.schema))
         if result.schema_refused and kind == "branch":  # the first call of a run: the others need not try
             self.schema = False
             call = self.by.call(at, kind, prompt, _MOST_ITERATIONS)
-            result = yield from within(at_most, ask_json(call, form, tier=tier, retries=0, schema=False))
+            result = yield from within(limit, ask_json(call, form, tier=tier, retries=0, schema=False))
         reply = result.replies[-1]
         if reply.error == "budget:seconds" and reply.finish == WITHIN:  # our own: the run may go on
             return result, "limit:timeout"
@@ -374,9 +378,9 @@ def _score(node: str, value: float | None) -> Thinking[float | None]:
     return value if scored.score == share else scored.score and scored.score * 10
 
 
-def _most_confident(past: Sequence[IterationResult]) -> IterationResult:
-    """The iteration that answers: an assumed confidence counts for nothing, and of equals the later."""
-    return max(past, key=lambda result: (not result.assumed, result.confidence, result.iteration))
+def _trust(result: IterationResult) -> tuple[bool, float, int]:
+    """By what iterations are ranked: an assumed confidence counts for nothing, and of equals the later."""
+    return not result.assumed, result.confidence, result.iteration
 
 
 def _raw(result: Structured[Any]) -> str:
