@@ -193,7 +193,7 @@ def test_d5_approaches_beyond_those_asked_for_are_left_out_and_the_run_says_so()
     model = thinker(names=NAMES)
     made = run(tl.DeepThink(max_iterations=1), TASK, model)
     assert len(model.calls) == 5
-    assert notes(made, "deep_think.clamped") == [{"field": "branches", "given": 5, "used": 3}]
+    assert notes(made, "deep_think.left_out") == [{"given": 5, "used": 3}]
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,11 @@ def test_what_leaves_no_doubt_is_read_whole(reply, damage):
     assert (found == meant) is ((reply, damage) not in LOST)
 
 
+def test_a_lone_surrogate_costs_its_character():
+    text = REPLIES["develop"].replace("Keep them", "Keep \\ud800 them")
+    assert read("develop", text).solution == "Keep ? them in a table."
+
+
 @pytest.mark.parametrize(("reply", "share"), CUT)
 def test_what_was_cut_off_is_read_as_far_as_it_goes_or_stands_for_itself(reply, share):
     stage, text = reply.partition(" ")[0], REPLIES[reply]

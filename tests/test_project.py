@@ -28,7 +28,7 @@ LAYERS = [
     ["frames"],
     ["lab", "lessons", "branching", "session", "sharing", "sweeps"],
     ["analysis"],
-    ["figures", "report"],
+    ["figures", "markdown", "deep_report", "report"],
     ["explorer"],
     ["testing", "cli", "__init__", "__main__"],
 ]
@@ -142,6 +142,7 @@ def test_import_is_light():
         "litellm",
         "httpx",
         "bs4",
+        "markdown_it",
         "distributed",
         "redis",
         "IPython",

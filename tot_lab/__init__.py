@@ -123,6 +123,7 @@ from tot_lab.version import __version__
 
 if TYPE_CHECKING:
     from tot_lab.analysis.counterfactuals import Counterfactual, counterfactual
+    from tot_lab.analysis.deep_thought import DeepThought, deep_thought
     from tot_lab.analysis.diagnosis import Diagnosis, Finding, diagnose
     from tot_lab.analysis.judging import EvaluatorDiagnosis, judge_evaluator
     from tot_lab.analysis.matched_cost import anytime, at_cost, frontier
@@ -140,6 +141,7 @@ if TYPE_CHECKING:
     from tot_lab.figures import (
         graph_of,
         plot_calibration,
+        plot_confidence,
         plot_cost,
         plot_frontier,
         plot_heatmap,
@@ -158,6 +160,7 @@ _SHOWN = {
     "Compare": "tot_lab.explorer.widget",
     "Comparison": "tot_lab.analysis.statistics",
     "Counterfactual": "tot_lab.analysis.counterfactuals",
+    "DeepThought": "tot_lab.analysis.deep_thought",
     "Diagnosis": "tot_lab.analysis.diagnosis",
     "EvaluatorDiagnosis": "tot_lab.analysis.judging",
     "Explorer": "tot_lab.explorer.widget",
@@ -169,6 +172,7 @@ _SHOWN = {
     "compare": "tot_lab.analysis.statistics",
     "compare_all": "tot_lab.analysis.statistics",
     "counterfactual": "tot_lab.analysis.counterfactuals",
+    "deep_thought": "tot_lab.analysis.deep_thought",
     "diagnose": "tot_lab.analysis.diagnosis",
     "difference_seen": "tot_lab.analysis.statistics",
     "frontier": "tot_lab.analysis.matched_cost",
@@ -176,6 +180,7 @@ _SHOWN = {
     "judge_evaluator": "tot_lab.analysis.judging",
     "panel": "tot_lab.explorer.panel",
     "plot_calibration": "tot_lab.figures",
+    "plot_confidence": "tot_lab.figures",
     "plot_cost": "tot_lab.figures",
     "plot_frontier": "tot_lab.figures",
     "plot_heatmap": "tot_lab.figures",
@@ -229,6 +234,7 @@ __all__ = [
     "CrosswordScores",
     "Decided",
     "DeepThink",
+    "DeepThought",
     "DepthFirst",
     "Diagnosis",
     "Divergence",
@@ -311,6 +317,7 @@ __all__ = [
     "counterfactual",
     "creative_writing",
     "creative_writing_tasks",
+    "deep_thought",
     "diagnose",
     "difference_seen",
     "every",
@@ -338,6 +345,7 @@ __all__ = [
     "parent_of",
     "part_of",
     "plot_calibration",
+    "plot_confidence",
     "plot_cost",
     "plot_frontier",
     "plot_heatmap",

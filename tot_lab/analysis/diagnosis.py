@@ -93,6 +93,7 @@ def diagnose(run: Run) -> Diagnosis:
       is marked wrong.
     - cut_short: a budget, or the cap on thoughts, ended the search before all that stayed were expanded.
       out_of_turns: a loop with tools ended because its turns were used up, not because it was done.
+    - assumed_confidence: Deep Think could read no confidence, so that its last iteration answered.
     - failed_calls, refused_calls, cut_off (a reply that ended at `max_tokens`), unread_replies,
       unread_scores: what was lost on the way.
     - failed_tools: calls of tools that failed. unavailable_tools: tools that the model asked for and could
@@ -125,6 +126,14 @@ class _Facts(Known):
     def missed(self) -> bool:
         """Whether the run has ended without an answer that is known to be right."""
         return self.run.stopped is not None and self.run.correct is not True
+
+    @cached_property
+    def syntheses(self) -> dict[str, bool]:
+        """The thoughts that end an iteration of Deep Think, and whether its confidence is assumed."""
+        notes = [event for event in self.run.events if isinstance(event, Note)]
+        return {
+            note.at: note.data.get("assumed", False) for note in notes if note.name == "deep_think.iteration"
+        }
 
     @cached_property
     def drawn(self) -> list[tuple[Node, float]]:
@@ -203,15 +212,24 @@ def _cut_short(facts: _Facts) -> Iterator[Finding]:
 
 def _out_of_turns(facts: _Facts) -> Iterator[Finding]:
     decided = [event for event in facts.run.events if isinstance(event, Decided) and event.reason in _TURNS]
-    ended = list(dict.fromkeys(event.id for event in decided))
+    meant = facts.syntheses  # Deep Think is done when its iterations are
+    ended = list(dict.fromkeys(event.id for event in decided if event.id not in meant))
     if ended:
         text = (
             f"{_count(ended, 'loop')} used up all turns, and ended with the last answer that could be read."
         )
         yield Finding("out_of_turns", text, tuple(ended))
-    elif facts.run.stopped in _TURNS and facts.nodes:
+    elif facts.run.stopped in _TURNS and facts.nodes and not meant:
         text = "1 loop used up all turns, and ended without an answer."
         yield Finding("out_of_turns", text, (facts.nodes[0].id,))
+
+
+def _assumed_confidence(facts: _Facts) -> Iterator[Finding]:
+    syntheses = [facts.run.tree[id] for id, assumed in facts.syntheses.items() if assumed]
+    if syntheses and len(syntheses) == len(facts.syntheses):
+        many = _count(syntheses, "iteration")
+        text = f"The answer of Deep Think was not chosen: no confidence could be read in {many}."
+        yield Finding("assumed_confidence", text, _of(syntheses))
 
 
 # What the scores are worth.
@@ -430,6 +448,7 @@ _LOOKS: Sequence[Callable[[_Facts], Iterator[Finding]]] = (
     _marked_wrong,
     _cut_short,
     _out_of_turns,
+    _assumed_confidence,
     _marks,
     _blind_scores,
     _score_collapse,

@@ -2,13 +2,14 @@
 tested.
 
 Rule: add a figure as one file, and a line here. A `plot_*` function takes a run (`FIGURES`), a table with
-a row per run (`TABLE_FIGURES`), or runs (`plot_calibration`), and returns a Plotly figure in the template
-of `theme.py`, light or dark; what is too much for it is reduced, and the figure says so. Plotly and
-networkx are imported when they are used, so that a run's repr, which draws from the same info, needs
-neither.
+a row per run (`TABLE_FIGURES`), runs (`plot_calibration`), or a run of one strategy (`plot_confidence`). It
+returns a Plotly figure in the template of `theme.py`, light or dark; what is too much for it is reduced, and
+the figure says so. Plotly and networkx are imported when they are used, so that a run's repr, which draws
+from the same info, needs neither.
 """
 
 from tot_lab.figures.calibration import plot_calibration
+from tot_lab.figures.confidence import plot_confidence
 from tot_lab.figures.cost import plot_cost
 from tot_lab.figures.frontier import plot_frontier
 from tot_lab.figures.graph import graph_of
@@ -29,6 +30,7 @@ __all__ = [
     "TABLE_FIGURES",
     "graph_of",
     "plot_calibration",
+    "plot_confidence",
     "plot_cost",
     "plot_frontier",
     "plot_heatmap",

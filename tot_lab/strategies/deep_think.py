@@ -191,8 +191,7 @@ class _Iterations:
         else:
             approaches = result.value.branches[: self.sizes.num_branches]
             if (given := len(result.value.branches)) > len(approaches):
-                told = {"field": "branches", "given": given, "used": len(approaches)}
-                yield Note("deep_think.clamped", base, told)
+                yield Note("deep_think.left_out", base, {"given": given, "used": len(approaches)})
         branches = []
         first = (number - 1) * _MOST_BRANCHES  # an earlier iteration may have begun at the same thought
         for k, approach in enumerate(approaches):

@@ -156,8 +156,10 @@ class _Form:
     def _validated(self, value: Any) -> Any:
         if self._wrapped and isinstance(value, dict) and value.keys() == {"value"}:
             value = value["value"]
-        # As JSON, so that a list is taken for a tuple where the type is strict. It has no infinity.
-        return self._adapter.validate_json(json.dumps(value, allow_nan=False))
+        # As JSON, so that a list is taken for a tuple where the type is strict. It has no infinity, and
+        # readable, since for one lone surrogate the whole would be refused.
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        return self._adapter.validate_json(readable(text))
 
 
 _form: Callable[[Any], _Form] = lru_cache(maxsize=128)(_Form)  # to make one takes milliseconds

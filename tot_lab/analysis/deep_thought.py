@@ -1,0 +1,219 @@
+"""What Deep Think came to in a run (Cogtrix, "Deep Think").
+
+Rule: all of it is a fold over the records, so that a run that was cut off, or that another strategy made a
+part of its own, is told of in the same way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from tot_lab.core.calls import Call, Reply
+from tot_lab.core.reading import split_thinking
+from tot_lab.core.records import Decided, Note, Record, Thought, parent_of
+from tot_lab.run import Run, expect_run
+from tot_lab.strategies.deep_think_replies import IterationResult, ThoughtBranch
+
+
+class Clamped(NamedTuple):
+    """A setting that lay outside of its range, and what was taken instead."""
+
+    field: str
+    given: int
+    used: int
+
+
+class Fallback(NamedTuple):
+    """A reply that could not be read, and stands for itself. what: `branch`, `develop` or `converge`.
+    iteration: its number. node: the thought that it was asked for. error: what was wrong with it."""
+
+    what: str
+    iteration: int
+    node: str
+    error: str
+
+
+class DeepThought(NamedTuple):
+    """A search of `tl.DeepThink`, finished or not.
+
+    task: the question. iterations: those that came to a synthesis. answer_iteration: the number of the one
+    that answered, None when none did. answer: the final solution, whole, "" without one; it is a branch's
+    where no iteration was finished. node: the thought that holds it. stop: why the search ended, a stop
+    word; None when it has not. branches_explored: approaches that were worked on. seconds: wall time of the
+    run, NaN when unknown. unfinished: the branches of an iteration that came to no synthesis. failed: what
+    its call of BRANCH or CONVERGE failed with. clamped, fallbacks: what is not as it was asked for. number,
+    total: which of the run's Deep Thinks it is, and how many there are.
+    """
+
+    task: str
+    iterations: tuple[IterationResult, ...]
+    answer_iteration: int | None
+    answer: str
+    node: str | None
+    stop: str | None
+    branches_explored: int
+    seconds: float
+    unfinished: tuple[ThoughtBranch, ...]
+    failed: str
+    clamped: tuple[Clamped, ...]
+    fallbacks: tuple[Fallback, ...]
+    number: int
+    total: int
+    model: str
+    simulated: bool
+
+    def report(self) -> str:
+        """It in Markdown: the task, what each iteration tried and learnt, and the final solution."""
+        from tot_lab.deep_report import markdown_of  # noqa: PLC0415
+
+        return markdown_of(self)
+
+    def report_html(self) -> str:
+        """The same as a panel of HTML, with the iterations to unfold. Its colours follow the page, light or
+        dark; it needs no other file, and has no script."""
+        from tot_lab.deep_report import html_of  # noqa: PLC0415
+
+        return html_of(self)
+
+    def _repr_html_(self) -> str:
+        return self.report_html()
+
+    def __repr__(self) -> str:
+        from tot_lab.deep_report import text_of  # noqa: PLC0415
+
+        return text_of(self)
+
+
+def deep_thought(run: Run) -> DeepThought:
+    """What Deep Think did in `run`, finished or not; `.report()` tells it in Markdown.
+
+    Of several in one run (attempts of Reflexion, steps of a plan) it is the one that holds the run's answer,
+    or else the first. Raises ValueError when there is none, or none as yet."""
+    expect_run(run, "deep_thought")
+    fold = _Fold()
+    for event in run.events:
+        fold.take_in(event)
+    searches = fold.searches
+    if not searches:
+        raise ValueError(f"there is no Deep Think in this run of {run.name}: it has no call of kind `branch`")
+    answer = None if run.best is None else run.best.id
+    place = next((k for k, one in enumerate(searches) if one.node == answer and answer is not None), 0)
+    found = searches[place]
+    gone_on = run.parent is not None and "strategy" in run.parent and run.parent["node"] == found.at
+    return DeepThought(
+        run.question if gone_on else run.tree[found.at].text,
+        tuple(found.iterations),
+        found.answered,
+        "" if found.node is None else run.tree[found.node].text,
+        found.node,
+        found.stop or run.stopped,
+        sum(len(result.branches) for result in found.iterations) + len(found.branches),
+        run.seconds,
+        tuple(found.branches.values()),
+        found.failed,
+        tuple(found.clamped),
+        tuple(found.fallbacks),
+        place + 1,
+        len(searches),
+        run.model,
+        run.simulated,
+    )
+
+
+# The fold.
+
+
+@dataclass
+class _Search:
+    """A Deep Think that began at the thought `at`. branches: of the iteration under way, by their thought."""
+
+    at: str
+    iterations: list[IterationResult] = field(default_factory=list)
+    branches: dict[str, ThoughtBranch] = field(default_factory=dict)
+    failed: str = ""
+    clamped: list[Clamped] = field(default_factory=list)
+    fallbacks: list[Fallback] = field(default_factory=list)
+    answered: int | None = None
+    node: str | None = None
+    stop: str | None = None
+
+    def say(self, branch: str, **more: str | bool) -> None:
+        """Say more of a branch of the iteration under way."""
+        if branch in self.branches:
+            self.branches[branch] = msgspec.structs.replace(self.branches[branch], **more)
+
+
+class _Fold:
+    """All Deep Thinks of a run, in the order in which they began. homes: to which a thought belongs."""
+
+    def __init__(self) -> None:
+        self.searches: list[_Search] = []
+        self.homes: dict[str, _Search] = {}
+        self.texts: dict[str, str] = {}
+        self.asked: Call | None = None
+
+    def take_in(self, event: Record) -> None:
+        """One more record, in canonical order."""
+        if isinstance(event, Thought):
+            self.texts[event.id] = event.text
+            if event.parent in self.homes and event.parent in self.homes[event.parent].branches:
+                home = self.homes[event.id] = self.homes[event.parent]
+                home.say(event.parent, solution=event.text, solution_node=event.id)
+        elif isinstance(event, Call):
+            self.asked = event
+            if event.kind == "branch":
+                self._begun_at(event.at)
+            elif event.kind == "develop":
+                self._branch(event.at)
+        elif isinstance(event, Reply):
+            self._reply(event)
+        elif isinstance(event, Decided) and event.id in self.homes:
+            home = self.homes[event.id]
+            if event.what == "failed":
+                home.say(event.id, error=event.reason)
+            elif event.what == "solution" and home.node is None:
+                home.node, home.stop = event.id, event.reason
+        elif isinstance(event, Note):
+            self._note(event)
+
+    def _begun_at(self, node: str) -> _Search:
+        if node not in self.homes:
+            self.homes[node] = _Search(node)
+            self.searches.append(self.homes[node])
+        return self.homes[node]
+
+    def _branch(self, node: str) -> None:
+        home = self.homes.get(parent_of(node) or "")
+        if home is not None and node not in home.branches:
+            name, _, strategy = self.texts.get(node, "").partition("\n")
+            home.branches[node] = ThoughtBranch(f"b{len(home.branches)}", name, strategy, node=node)
+            self.homes[node] = home
+
+    def _reply(self, reply: Reply) -> None:
+        call, self.asked = self.asked, None
+        if call is not None and call.kind in ("branch", "converge") and call.at in self.homes:
+            empty = "" if split_thinking(reply.text)[1].strip() else "the reply was empty"
+            why = reply.error or empty
+            self.homes[call.at].failed = f"{call.kind}: {why}" if why else ""
+
+    def _note(self, note: Note) -> None:
+        told = note.data
+        if note.name == "deep_think.clamped":
+            self._begun_at(note.at).clamped.append(Clamped(told["field"], told["given"], told["used"]))
+        elif note.name == "deep_think.assumed" and note.at in self.homes:
+            home = self.homes[note.at]
+            home.fallbacks.append(
+                Fallback(told["what"], len(home.iterations) + 1, note.at, told["error"] or "")
+            )
+            home.say(note.at, assumed=True)
+        elif note.name == "deep_think.iteration":
+            result = msgspec.convert(told, IterationResult)
+            home = self.homes[result.branches[0].node]
+            home.iterations.append(result)
+            home.branches, home.failed = {}, ""
+            self.homes[note.at] = home
+        elif note.name == "deep_think.answered":
+            self.homes[note.at].answered = told["iteration"]
