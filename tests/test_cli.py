@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import networkx
 import pandas
 import pytest
-from providers import Providers, Said
+from providers import Hang, Providers, Said
 from support import run
 from test_published_runs import GAME24
 
@@ -184,7 +184,7 @@ def test_every_command_says_what_it_does(capsys):
     for (group,), _ in list(commands):
         if group in ("cache", "model"):
             commands += [((group, name), what) for name, what in named.findall(helped(group))]
-    assert len(commands) == 16
+    assert len(commands) == 17
     for words, what in commands:
         assert f"{what[0].upper()}{what[1:]}" in " ".join(helped(*words).split())
 
@@ -514,6 +514,24 @@ def test_run_interrupted_keeps_what_there_is(tmp_path):
     assert asyncio.run(lab.resume(tmp_path / "a.jsonl")).stopped == "solved"
 
 
+def test_tasks_under_constraints_have_words_too(tmp_path):
+    player = ("--model", "sim/constrained", "skill=1", "noise=0")
+    done = tot_lab(
+        "run", "deep_think", "--task", "constrained", "4", *player, "--out", "a.jsonl", folder=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert tl.load(tmp_path / "a.jsonl").grade == 1.0
+    words = ("sweep", "one_answer", "--tasks", "constrained", "count=4", "kind=design", *player)
+    done = tot_lab(*words, "--out", "t.csv", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = pandas.read_csv(tmp_path / "t.csv")
+    assert list(table.correct) == [True] * 4
+    assert not table.task.str.startswith("Write").any()
+    done = tot_lab(*words[:5], "kind=poem", *player, "--out", "u.csv", folder=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "tasks constrained: kind: Input should be 'writing' or 'design'" in done.stderr
+
+
 # Tools.
 
 AGENT = ("--model", "sim/agent", "skill=1")
@@ -627,10 +645,106 @@ def test_the_readme_shows_what_a_shell_does(tmp_path):
     """To the letter; a line `…` stands for some lines."""
     blocks = re.findall(r"^```console\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     shown = [part for block in blocks for part in re.split(r"^\$ tot-lab ", block, flags=re.MULTILINE)[1:]]
-    assert len(shown) == 2
+    assert len(shown) == 3
     for words, _, said in (part.partition("\n") for part in shown):
         done = tot_lab(*shlex.split(words), folder=tmp_path)
         assert done.returncode == 0, done.stderr
         beginning, dots, end = said.partition("    …\n")
         assert done.stdout.startswith(beginning)
         assert done.stdout.endswith(end) if dots else done.stdout == said
+
+
+# One question thought through.
+
+
+@pytest.fixture
+def own_settings(tmp_path, monkeypatch):
+    for name, value in {"XDG_CONFIG_HOME": str(tmp_path / "config"), "TOT_LAB_MODEL": "sim/general"}.items():
+        monkeypatch.setenv(name, value)
+        monkeypatch.setitem(ENV, name, value)
+
+
+def test_think_prints_what_comes_of_it_and_tells_its_way_apart(tmp_path, own_settings):
+    (tmp_path / "notes.md").write_text("It rained.")
+    words = ("think", "Why <is> it wet?", "--preset", "quick", "--branches", "7", "--files", "*.md")
+    done = tot_lab(*words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (path,) = (tmp_path / "runs").glob("*.jsonl")
+    run = tl.load(path)
+    assert (run.question, run.task.context) == ("Why <is> it wet?", "--- notes.md ---\nIt rained.")
+    assert run.answer in done.stdout
+    assert "simulated" in done.stdout
+    assert done.stderr.startswith("asking sim/general\n")
+    assert "\n\n" not in done.stderr
+    assert "num_branches=7 is out of range: 5 is used" in done.stderr
+    assert re.search(r"\d s  converge: ", done.stderr)
+    assert f"runs/{path.name}" in done.stderr
+
+
+def test_think_takes_a_budget_tools_and_writes_a_report(tmp_path, own_settings):
+    words = ("think", "Why?", "--budget", "calls=2", "--tools", "calculator", "--out", "report.md")
+    done = tot_lab(*words, folder=tmp_path)
+    (path,) = (tmp_path / "runs").glob("*.jsonl")
+    run = tl.load(path)
+    assert (list(run.header.tools), run.header.budget) == (["calculator"], {"calls": 2})
+    assert (done.returncode, done.stdout.strip()) == (int(not run.answer), run.answer)
+    report = (tmp_path / "report.md").read_text()
+    assert report.startswith("# ")
+    assert tot_lab(*words, folder=tmp_path).returncode == 2
+    assert (tmp_path / "report.md").read_text() == report
+
+
+def test_think_asks_whom_the_settings_name(tmp_path, own_settings):
+    with Providers(Said("A whole text.")) as server:
+        (tmp_path / "tot_lab.toml").write_text(
+            f'[models.work]\nprovider = "openai"\nbase_url = "{server.base("openai")}"\n'
+        )
+        done = tot_lab("think", "Why?", "--preset", "quick", "--model", "work", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"asking openai/gpt-4.1-mini at {server.base('openai')} (settings: {tmp_path}" in done.stderr
+    assert "A whole text." in done.stdout
+    assert "simulated" not in done.stdout
+
+
+def test_think_interrupted_keeps_what_there_is(tmp_path, own_settings):
+    with Providers(Hang(60)) as server:
+        (tmp_path / "tot_lab.toml").write_text(
+            f'[models.work]\nprovider = "openai"\nbase_url = "{server.base("openai")}"'
+        )
+        command = [sys.executable, "-m", "tot_lab", "think", "Why?", "--model", "work"]
+        running = subprocess.Popen(
+            command, cwd=tmp_path, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for _ in range(1000):
+            if any("chat" in asked.path for asked in server.asked):
+                break
+            time.sleep(0.02)
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert b"Traceback" not in errors
+    assert b"lab.resume" in errors
+    (path,) = (tmp_path / "runs").glob("*.jsonl")
+    assert tl.load(path).stopped == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "arguments are required: question"),
+        (("Why?", "--branches", "x"), "--branches: invalid int value: 'x'"),
+        (("Why?", "--preset", "huge"), "invalid choice: 'huge'"),
+        (("Why?", "--model", "openai"), "there is no key for openai/gpt-4.1-mini"),
+        (("Why?", "--model", "sim/generl"), "did you mean 'sim/general'?"),
+        (("Why?", "--budget", "cals=1"), "there is no setting 'cals'"),
+        (("Why?", "--files", "../x"), "only files below the working directory"),
+        (("Why?", "--tools", "web_fetch"), "add --allow network"),
+        ((" ",), "there is no question"),
+    ],
+)
+def test_bad_words_of_think_are_told_in_one_line(words, says, tmp_path, monkeypatch, capsys, own_settings):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    test_bad_words_are_named_in_one_line_and_nothing_is_asked(
+        ("think", *words), says, tmp_path, monkeypatch, capsys
+    )

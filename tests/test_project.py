@@ -26,11 +26,11 @@ LAYERS = [
     ["models"],
     ["budget", "journal", "recorder", "edits", "marks", "driver", "plan_store", "run", "turns", "published"],
     ["frames"],
-    ["lab", "lessons", "branching", "session", "sharing", "sweeps"],
+    ["lab", "lessons", "branching", "session", "sharing", "sweeps", "settings", "context", "deep_thinking"],
     ["analysis"],
-    ["figures", "markdown", "deep_report", "report"],
+    ["figures", "markdown", "deep_report", "report", "progress"],
     ["explorer"],
-    ["testing", "cli", "__init__", "__main__"],
+    ["testing", "cli", "magics", "__init__", "__main__"],
 ]
 NEVER = {
     "strategies": ["models", "domains", "tools"],

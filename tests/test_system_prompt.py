@@ -159,6 +159,7 @@ def test_a_question_takes_it_and_the_panels_code_writes_it():
         ("sim/agent", tl.multi_hop(2)),
         ("sim/mini_crossword", tl.mini_crossword(1)),
         ("sim/creative_writing", tl.creative_writing(1)),
+        ("sim/constrained", tl.constrained(2)),
     ],
 )
 def test_simulated_models_know_the_problem_below_it(name, task):

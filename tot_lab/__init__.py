@@ -30,6 +30,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tot_lab import presets
+from tot_lab.context import SessionMemory
 from tot_lab.core.calls import Call, Message, Reply, TokenLogprob, ToolCall, halts, stop_of
 from tot_lab.core.parts import Part, part_of
 from tot_lab.core.records import Decided, Ended, Note, Scored, Thought, parent_of
@@ -37,7 +38,9 @@ from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Domain, Task
 from tot_lab.core.thinking import Budget, Thinking, ask, attempt, every, happen, within
 from tot_lab.core.tree import Node, Tree
+from tot_lab.deep_thinking import think
 from tot_lab.domains import (
+    Constrained,
     CreativeWriting,
     CrosswordScores,
     Game24,
@@ -46,6 +49,8 @@ from tot_lab.domains import (
     MultiHop,
     OpenEnded,
     WordSums,
+    constrained,
+    constrained_tasks,
     creative_writing,
     creative_writing_tasks,
     game24,
@@ -60,6 +65,7 @@ from tot_lab.domains import (
     multi_hop_tasks,
     open_ended,
     oracle,
+    rules_kept,
     tasks,
     word_sums,
     word_sums_tasks,
@@ -76,16 +82,19 @@ from tot_lab.models import (
     Local,
     Role,
     SimAgent,
+    SimConstrained,
     SimCreativeWriting,
     SimGame24,
     SimGeneral,
     SimMiniCrossword,
 )
+from tot_lab.models.reachable import NoModel
 from tot_lab.plan_store import Plans
 from tot_lab.published import load
 from tot_lab.recorder import Divergence, Recorder
 from tot_lab.run import Replay, Run, Usage
 from tot_lab.session import Busy, Session
+from tot_lab.settings import Settings, SettingsError
 from tot_lab.strategies import (
     Adaptive,
     Beam,
@@ -94,6 +103,7 @@ from tot_lab.strategies import (
     ChainOfThought,
     DeepThink,
     DepthFirst,
+    GatherThenThink,
     IterationResult,
     MonteCarloTreeSearch,
     OneAnswer,
@@ -102,6 +112,7 @@ from tot_lab.strategies import (
     PlanExecute,
     ReAct,
     Reflexion,
+    ResearchDelegate,
     SelfConsistency,
     Step,
     ThoughtBranch,
@@ -213,6 +224,13 @@ def __dir__() -> list[str]:
     return __all__
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext tot_lab`: the magics `%think` and `%%think`."""
+    from tot_lab.magics import load  # noqa: PLC0415
+
+    load(shell)
+
+
 __all__ = [
     "Adaptive",
     "Answer",
@@ -229,6 +247,7 @@ __all__ = [
     "ChainOfThought",
     "Compare",
     "Comparison",
+    "Constrained",
     "Counterfactual",
     "CreativeWriting",
     "CrosswordScores",
@@ -245,6 +264,7 @@ __all__ = [
     "Explorer",
     "Finding",
     "Game24",
+    "GatherThenThink",
     "General",
     "IterationResult",
     "JournalError",
@@ -258,6 +278,7 @@ __all__ = [
     "MiniCrossword",
     "MonteCarloTreeSearch",
     "MultiHop",
+    "NoModel",
     "Node",
     "Note",
     "OneAnswer",
@@ -273,13 +294,18 @@ __all__ = [
     "Reflexion",
     "Replay",
     "Reply",
+    "ResearchDelegate",
     "Role",
     "Routed",
     "Run",
     "Scored",
     "SelfConsistency",
     "Session",
+    "SessionMemory",
+    "Settings",
+    "SettingsError",
     "SimAgent",
+    "SimConstrained",
     "SimCreativeWriting",
     "SimGame24",
     "SimGeneral",
@@ -314,6 +340,8 @@ __all__ = [
     "calibrate_router",
     "compare",
     "compare_all",
+    "constrained",
+    "constrained_tasks",
     "counterfactual",
     "creative_writing",
     "creative_writing_tasks",
@@ -361,10 +389,12 @@ __all__ = [
     "regret",
     "report_html",
     "routed",
+    "rules_kept",
     "stop_of",
     "success",
     "tasks",
     "tasks_needed",
+    "think",
     "tool",
     "traversal",
     "within",

@@ -88,6 +88,11 @@ def answer_to(call: Call) -> str | Reply:
         return roll.choice(["SATISFIED: it holds.", wrong, wrong, "I cannot say."])
     if call.kind == "route":
         return json.dumps({"kind": roll.choice(["simple", "writing", "steps", "open"])})
+    if call.kind == "classify":
+        return json.dumps({"category": roll.choice(["planning", "debugging", "reasoning", "animals"])})
+    if call.kind == "extract":
+        page = call.prompt.partition("<page>")[2].partition("</page>")[0].strip()
+        return roll.choice([f"It says:\n```\n{page}\n```", "Take `a name made up`.", "NOTHING"])
     if call.kind in ("plan", "patch", "augment"):
         return _steps(call, roll)
     if call.kind == "review":

@@ -2,6 +2,7 @@
 
     demo.py      demo, notebooks         what a newcomer begins with
     searches.py  run, sweep              one search, and many
+    thinking.py  think                   one question thought through
     runs.py      replay, show, export    runs that are there
     caring.py    cache, model            what is kept on this machine
     words.py     NAME FIELD=VALUE        how strategies, models, tasks and budgets are named
@@ -20,7 +21,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from tot_lab.cli import caring, demo, runs, searches
+from tot_lab.cli import caring, demo, runs, searches, thinking
 from tot_lab.cli.words import Unusable
 from tot_lab.models import CacheError
 from tot_lab.version import __version__
@@ -36,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _Parser(prog="tot-lab", description="Study how language models reason by search.")
     parser.add_argument("--version", action="version", version=f"tot-lab {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for family in (demo, searches, runs, caring):
+    for family in (demo, searches, thinking, runs, caring):
         family.add(commands)
     asked = parser.parse_args(argv)
     try:

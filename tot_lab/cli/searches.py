@@ -17,6 +17,7 @@ from typing import Any
 from tot_lab.cli.words import (
     Unusable,
     add_cache,
+    add_tools,
     budget_in,
     command,
     described,
@@ -80,7 +81,7 @@ def add(commands: Any) -> None:
         nargs="+",
         metavar=("DOMAIN", "PROBLEM"),
         help='what to work on: game24 "4 5 6 10" | general "What is 17 * 3?" answer=51 grade=number | '
-        "mini_crossword 1 | creative_writing 1 | word_sums 1 | multi_hop 1",
+        "mini_crossword 1 | creative_writing 1 | word_sums 1 | multi_hop 1 | constrained 1",
     )
     run.add_argument(
         "--repeat",
@@ -171,19 +172,7 @@ def _add_searching(parser: argparse.ArgumentParser, what: str) -> None:
         help="auto: what is known is not asked again (default); replay: nothing is asked; refresh: all is "
         "asked anew, once; off: no cache",
     )
-    parser.add_argument(
-        "--tools",
-        nargs="+",
-        metavar=("NAME,NAME", "FIELD=VALUE"),
-        help="what the strategy may call (below): calculator,python or read_file root=notes; multi_hop: the "
-        "documents of that domain",
-    )
-    parser.add_argument(
-        "--allow",
-        nargs="+",
-        metavar="EFFECT",
-        help="what these tools may do besides computing: network,files,process (default: nothing)",
-    )
+    add_tools(parser)
     add_cache(parser, "folder of known answers (default: your own, for real models alone)")
 
 

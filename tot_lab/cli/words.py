@@ -26,6 +26,8 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Domain, Task
 from tot_lab.core.thinking import Budget
 from tot_lab.domains import (
+    constrained,
+    constrained_tasks,
     creative_writing,
     creative_writing_tasks,
     game24,
@@ -207,6 +209,7 @@ _TASKS: dict[str, tuple[Callable[[str], Any], Callable[..., Task]]] = {
     "creative_writing": (_number, creative_writing),
     "word_sums": (_number, word_sums),
     "multi_hop": (_number, multi_hop),
+    "constrained": (_number, constrained),
 }
 _FIRST: dict[str, Callable[..., list[Task]]] = {
     "game24": game24_tasks,
@@ -214,6 +217,7 @@ _FIRST: dict[str, Callable[..., list[Task]]] = {
     "creative_writing": creative_writing_tasks,
     "word_sums": word_sums_tasks,
     "multi_hop": multi_hop_tasks,
+    "constrained": constrained_tasks,
 }
 
 
@@ -386,6 +390,23 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
 def add_cache(parser: argparse.ArgumentParser, what: str = "which (default: your own)") -> None:
     """A cache by its place."""
     parser.add_argument("--cache", type=Path, metavar="DIR", help=what)
+
+
+def add_tools(parser: argparse.ArgumentParser) -> None:
+    """Tools, and what they may do."""
+    parser.add_argument(
+        "--tools",
+        nargs="+",
+        metavar=("NAME,NAME", "FIELD=VALUE"),
+        help="what the strategy may call: calculator,python or read_file root=notes; multi_hop: the "
+        "documents of that domain; `tot-lab run --help` lists them",
+    )
+    parser.add_argument(
+        "--allow",
+        nargs="+",
+        metavar="EFFECT",
+        help="what these tools may do besides computing: network,files,process (default: nothing)",
+    )
 
 
 def existing_cache(path: Path | None) -> Cache:

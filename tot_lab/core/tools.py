@@ -88,11 +88,18 @@ Quantities: TypeAlias = Annotated[dict[str, Annotated[int, Field(ge=1)]], Before
 """How often tools are to be called, by name; or in words, as a classifier says it: `["web-search×4"]`."""
 
 
-def tool_call(at: str, name: str, arguments: dict[str, Any] | str, draw: int = 0) -> Call:
+CHARACTERS_PER_TOKEN = 4
+"""Of a tool's result, where a cap on it is given in tokens."""
+
+
+def tool_call(
+    at: str, name: str, arguments: dict[str, Any] | str, draw: int = 0, max_tokens: int | None = None
+) -> Call:
     """The call of the tool `name` for the thought `at`. arguments: by name, or as the JSON that a model
-    wrote. draw: tells equal calls at one thought apart; it changes no answer."""
+    wrote. draw: tells equal calls at one thought apart; it changes no answer. max_tokens: of the result, at
+    4 characters each, in the place of the tool's own cap; for this call alone."""
     text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-    return Call(at, TOOL, (Message("user", text),), draw, model=f"{TOOL}:{name}")
+    return Call(at, TOOL, (Message("user", text),), draw, model=f"{TOOL}:{name}", max_tokens=max_tokens)
 
 
 def named(call: Call) -> str:

@@ -4,6 +4,7 @@ Add one: a file with a `Domain`, and its name here. The contract tests take it f
 """
 
 from tot_lab.core.task import Domain
+from tot_lab.domains.constrained import Constrained, constrained, constrained_tasks, rules_kept
 from tot_lab.domains.creative_writing import CreativeWriting, creative_writing, creative_writing_tasks
 from tot_lab.domains.game24 import Game24, game24, game24_tasks, hands
 from tot_lab.domains.general import General, general
@@ -28,10 +29,12 @@ DOMAINS: tuple[type[Domain], ...] = (
     WordSums,
     MultiHop,
     OpenEnded,
+    Constrained,
 )
 
 __all__ = [
     "DOMAINS",
+    "Constrained",
     "CreativeWriting",
     "CrosswordScores",
     "Game24",
@@ -40,6 +43,8 @@ __all__ = [
     "MultiHop",
     "OpenEnded",
     "WordSums",
+    "constrained",
+    "constrained_tasks",
     "creative_writing",
     "creative_writing_tasks",
     "game24",
@@ -54,6 +59,7 @@ __all__ = [
     "multi_hop_tasks",
     "open_ended",
     "oracle",
+    "rules_kept",
     "tasks",
     "word_sums",
     "word_sums_tasks",

@@ -11,6 +11,7 @@ from tot_lab.models.local import Local
 from tot_lab.models.named import MODELS, model_named
 from tot_lab.models.roles import ROLES, Role
 from tot_lab.models.sim_agent import SimAgent
+from tot_lab.models.sim_constrained import SimConstrained
 from tot_lab.models.sim_creative_writing import SimCreativeWriting
 from tot_lab.models.sim_game24 import SimGame24
 from tot_lab.models.sim_general import SimGeneral
@@ -28,6 +29,7 @@ __all__ = [
     "Local",
     "Role",
     "SimAgent",
+    "SimConstrained",
     "SimCreativeWriting",
     "SimGame24",
     "SimGeneral",

@@ -12,6 +12,7 @@ from tot_lab.core.plugins import offered
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.local import Local
 from tot_lab.models.sim_agent import SimAgent
+from tot_lab.models.sim_constrained import SimConstrained
 from tot_lab.models.sim_creative_writing import SimCreativeWriting
 from tot_lab.models.sim_game24 import SimGame24
 from tot_lab.models.sim_general import SimGeneral
@@ -22,6 +23,7 @@ MODELS: tuple[type[Part], ...] = (
     SimGame24,
     SimMiniCrossword,
     SimCreativeWriting,
+    SimConstrained,
     SimAgent,
     SimGeneral,
     LiteLLM,

@@ -28,8 +28,8 @@ ROLES = {
     "act": ("act", "analysis"),
     "plan": ("plan", "patch", "augment"),
     "critique": ("critique", "review", "reflect"),
-    "synthesize": ("synthesize", "converge"),
-    "route": ("route",),
+    "synthesize": ("synthesize", "converge", "extract"),
+    "route": ("route", "classify"),
 }
 """The roles, and the kinds of call that belong to each. A call of any other kind, as a strategy of one's own
 makes them, belongs to none."""

@@ -9,10 +9,12 @@ from tot_lab.strategies.adaptive import Adaptive
 from tot_lab.strategies.baselines import BestOf, ChainOfThought, OneAnswer, SelfConsistency, baselines
 from tot_lab.strategies.deep_think import DeepThink
 from tot_lab.strategies.deep_think_replies import IterationResult, ThoughtBranch
+from tot_lab.strategies.gather_then_think import GatherThenThink
 from tot_lab.strategies.plan_execute import PlanExecute
 from tot_lab.strategies.plans import Plan, Step
 from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.reflexion import Reflexion
+from tot_lab.strategies.research import ResearchDelegate
 from tot_lab.strategies.structured import ask_json
 from tot_lab.strategies.synthesis import WithSynthesis
 from tot_lab.strategies.thinking_level import WithThinking
@@ -43,6 +45,7 @@ STRATEGIES: tuple[type[Strategy], ...] = (
     TreeThenAct,
     Adaptive,
     DeepThink,
+    GatherThenThink,
     Reflexion,
     WithThinking,
     WithSynthesis,
@@ -61,6 +64,7 @@ __all__ = [
     "DeepThink",
     "DepthFirst",
     "FunctionTraversal",
+    "GatherThenThink",
     "IterationResult",
     "MonteCarloTreeSearch",
     "OneAnswer",
@@ -69,6 +73,7 @@ __all__ = [
     "PlanExecute",
     "ReAct",
     "Reflexion",
+    "ResearchDelegate",
     "SelfConsistency",
     "Step",
     "ThoughtBranch",

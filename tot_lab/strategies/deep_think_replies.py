@@ -118,11 +118,20 @@ Texts = Annotated[list[str], BeforeValidator(_as_texts)]
 OutOfTen = Annotated[Annotated[float, Field(ge=0, le=10)] | None, BeforeValidator(read_out_of_ten)]
 
 
+_SEVERAL: dict[str, Any] = {"minItems": 2}
+"""What a model is told of a list, since of an example with one a small model makes one. One is taken too."""
+
+
+def _without_docstring(schema: dict[str, Any]) -> None:
+    """It is for us, and not for the model."""
+    schema.pop("description", None)
+
+
 class Written(BaseModel):
     """A reply, or a part of one. Other keys than those asked for are passed over, and a list of one object
     is that object."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", json_schema_extra=_without_docstring)
 
     @model_validator(mode="before")
     @classmethod
@@ -139,7 +148,7 @@ class Written(BaseModel):
 class Approach(Written):
     """A way to go about the task."""
 
-    name: Text = Field("", description="a few words, unlike those of the others")
+    name: Text = Field("", description="a few words")
     strategy: Text = Field("", description="how it goes about the task")
     rationale: Text = Field("", description="why it may work")
     risks: Text = Field("", description="what may go wrong")
@@ -149,7 +158,7 @@ class Approaches(Written):
     """The reply to BRANCH. Also taken: the list alone, one approach alone, and an object whose one list has
     another name."""
 
-    branches: Annotated[list[Approach], BeforeValidator(_as_objects)]
+    branches: Annotated[list[Approach], BeforeValidator(_as_objects)] = Field(json_schema_extra=_SEVERAL)
 
     @classmethod
     def _meant(cls, value: Any) -> Any:
@@ -184,10 +193,10 @@ class Evaluation(Written):
     """How one solution was judged."""
 
     name: Text = Field("", description="the name of the approach")
-    correctness: OutOfTen = Field(None, description="0 to 10", examples=[7.0])
-    completeness: OutOfTen = Field(None, description="0 to 10", examples=[6.0])
-    elegance: OutOfTen = Field(None, description="0 to 10", examples=[5.0])
-    practicality: OutOfTen = Field(None, description="0 to 10", examples=[8.0])
+    correctness: OutOfTen = Field(None, description="0 to 10")
+    completeness: OutOfTen = Field(None, description="0 to 10")
+    elegance: OutOfTen = Field(None, description="0 to 10")
+    practicality: OutOfTen = Field(None, description="0 to 10")
     verdict: Text = Field("", description="one line")
 
     @property
@@ -230,7 +239,9 @@ class Synthesis(Written):
 class Convergence(Written):
     """The reply to CONVERGE."""
 
-    evaluations: Annotated[list[Evaluation], BeforeValidator(_as_objects)] = []
+    evaluations: Annotated[list[Evaluation], BeforeValidator(_as_objects)] = Field(
+        [], json_schema_extra=_SEVERAL
+    )
     reflection: Annotated[Reflection, BeforeValidator(_as_object)] = Reflection()
     synthesis: Synthesis
     confidence: OutOfTen = Field(None, description="in the synthesis, from 0 to 10", examples=[7.5])

@@ -42,7 +42,8 @@ class Tool(Part):
     timeout: seconds for one try. retries: further tries after one that raised or took too long; 0 for what
         must not happen twice; yet what was under way when a run was killed is called anew when it is resumed.
         backoff: seconds before the first of these, doubled for each after it.
-    most_characters: of a result, beyond which it is cut, and says so.
+    most_characters: of a result, beyond which it is cut, and says so; a call may set another cap for itself
+    (`Call.max_tokens`).
     """
 
     kind: ClassVar[str] = ""

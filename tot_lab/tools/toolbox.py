@@ -20,6 +20,7 @@ from tot_lab.core.calls import Call, Halt, Reply, Wire, readable, told
 from tot_lab.core.parts import UserFunction, needs_functions
 from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.reading import json_of
+from tot_lab.core.tools import CHARACTERS_PER_TOKEN
 from tot_lab.scrubbing import scrubbed, secrets_in
 from tot_lab.tools.named import tools_named
 from tot_lab.tools.tool import Tool, Unfit, tool
@@ -146,16 +147,18 @@ class Carrying:
             return self._failed(f"the arguments are no JSON: {error}")
         if not isinstance(arguments, dict):
             return self._failed(f"the arguments must be a JSON object, not {call.prompt[:80]}")
-        return await self._tried(arguments, wire)
+        asked = call.max_tokens
+        most = self.tool.most_characters if asked is None else asked * CHARACTERS_PER_TOKEN
+        return await self._tried(arguments, most, wire)
 
-    async def _tried(self, arguments: dict[str, Any], wire: Wire) -> Reply:
+    async def _tried(self, arguments: dict[str, Any], most: int, wire: Wire) -> Reply:
         tool, wait = self.tool, self.tool.backoff
         for tries in range(1, tool.retries + 2):
             wire.note("call.sent", tries=tries, n=1)
             limit = asyncio.timeout(tool.timeout)
             try:
                 async with limit:
-                    return Reply(await self._carried_out(arguments), tool=tool.name)
+                    return Reply(await self._carried_out(arguments, most), tool=tool.name)
             except Unfit as error:
                 return self._failed(str(error))
             except Exception as error:
@@ -166,7 +169,7 @@ class Carrying:
                 wait *= 2
         return self._failed(said)
 
-    async def _carried_out(self, arguments: dict[str, Any]) -> str:
+    async def _carried_out(self, arguments: dict[str, Any], most: int) -> str:
         """What it gives, from a thread of its own: one that hangs holds nobody else up. Python cannot end
         a thread, so it hangs on behind until the process ends."""
         loop = asyncio.get_running_loop()
@@ -185,7 +188,7 @@ class Carrying:
             try:
                 result = self.tool.carry_out(arguments, self.context)
                 if not inspect.isawaitable(result):
-                    result = self._told(result)
+                    result = self._told(result, most)
             except BaseException as raised:  # SystemExit too ends the tool alone
                 error = _as_exception(raised)
             try:
@@ -195,23 +198,23 @@ class Carrying:
 
         threading.Thread(target=work, name=f"tool {self.tool.name}", daemon=True).start()
         result = await done
-        return result if isinstance(result, str) else await _left_when_late(self._awaited(result))
+        return result if isinstance(result, str) else await _left_when_late(self._awaited(result, most))
 
-    async def _awaited(self, result: Awaitable[Any]) -> str:
+    async def _awaited(self, result: Awaitable[Any], most: int) -> str:
         try:
-            return self._told(await result)
+            return self._told(await result, most)
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as raised:  # the loop itself would end with it
             raise _as_exception(raised) from None
 
-    def _told(self, result: Any) -> str:
+    def _told(self, result: Any, most: int) -> str:
         """A result as a text, whatever it is: what was carried out is not tried again for its form."""
         try:
             text = result if isinstance(result, str) else to_json(result, **_ANY_FORM).decode()
         except ValueError:  # a lone surrogate
             text = ascii(result)
-        return self._cut(text, self.tool.most_characters)
+        return self._cut(text, most)
 
     def _failed(self, why: str) -> Reply:
         return Reply(error=self._cut(why, MOST_OF_AN_ERROR), tool=self.tool.name)

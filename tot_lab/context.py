@@ -1,0 +1,130 @@
+"""What is told along with a question: texts of a person's own, files, and what was thought before.
+
+Rule: it becomes the task's `context`, so that it stands in the run's header and the same inputs give the same
+record. It is bounded, and what was cut or left out is said in it. Keys of the environment are taken out.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tot_lab.run import Run
+from tot_lab.scrubbing import scrubbed
+from tot_lab.strategies.conversation import shortened
+from tot_lab.tools import ReadFile
+
+MOST = 40_000
+"""Characters of one text that are told."""
+
+MOST_FILES = 50
+"""Files that are told."""
+
+
+class Earlier(NamedTuple):
+    """A thought of before. question, answer: the task's and the run's. run: its id."""
+
+    question: str
+    answer: str
+    run: str
+
+
+class SessionMemory:
+    """What was thought before in a session, for the thoughts to come.
+
+        memory = tl.SessionMemory()
+        await tl.think("Which database?", memory=memory)
+        await tl.think("How do we migrate to it?", memory=memory)
+
+    most: characters of what it tells, at least 200. The newest thoughts have the most room, and those that
+    have none are counted.
+    """
+
+    def __init__(self, most: int = 12_000) -> None:
+        if most < 200:
+            raise ValueError(f"most must be 200 characters or more, not {most!r}")
+        self.most = most
+        self.thoughts: list[Earlier] = []
+        """The thoughts, the oldest first, each whole."""
+
+    def __len__(self) -> int:
+        return len(self.thoughts)
+
+    def __repr__(self) -> str:
+        return f"<SessionMemory of {len(self)} thoughts>"
+
+    def take_in(self, run: Run) -> None:
+        """Keep what `run` answered; one without an answer is not kept."""
+        if run.answer:
+            self.thoughts.append(Earlier(run.question, run.answer, run.id))
+
+    def context(self) -> str:
+        """What it tells: questions and answers, the oldest first; "" when there are none. Half of the room
+        is the newest's, half of what is left the next one's, and so on; what one does not use, others may."""
+        told: list[str] = []
+        room = self.most
+        for place, one in enumerate(reversed(self.thoughts)):
+            last = place == len(self.thoughts) - 1
+            share = room if last else max(room // 2, min(room, 200))
+            if share < 100:
+                break
+            told.append(_earlier(one, share))
+            room -= len(told[-1])
+        if not told:
+            return ""
+        lacking = len(self.thoughts) - len(told)
+        head = "Thought in this session before, the oldest first:"
+        missing = [f"({lacking} older thoughts are left out.)"] if lacking else []
+        return "\n\n".join([head, *missing, *reversed(told)])
+
+
+def _earlier(one: Earlier, most: int) -> str:
+    question = shortened(one.question, most // 3)
+    return f"Question: {question}\nAnswer: {shortened(one.answer, most - len(question))}"
+
+
+def joined(*texts: str) -> str:
+    """One context out of several."""
+    return "\n\n".join(filter(None, texts))
+
+
+def told_of(name: str, value: Any) -> str:
+    """A value of a person's own, by its name: a text as it is, a table of pandas as CSV, a run by its
+    question and answer, anything else as it prints."""
+    if isinstance(value, Run):
+        text = f"Question: {value.question}\nAnswer: {value.answer or 'none'}"
+    elif hasattr(value, "to_csv"):
+        text = value.to_csv()
+    else:
+        text = str(value)
+    return _part(name, text)
+
+
+def told_by_files(patterns: Iterable[str], folder: str | os.PathLike[str] = ".") -> str:
+    """The text files below `folder` that match `patterns` (`src/*.py`, `docs/**/*.md`), each under its path.
+    Raises ValueError for a pattern that matches none, a file that is no text or lies outside, and for more
+    than `MOST_FILES`."""
+    reader = ReadFile(root=os.fspath(folder))
+    paths = list(dict.fromkeys(path for pattern in patterns for path in _matching(pattern, folder)))
+    if len(paths) > MOST_FILES:
+        raise ValueError(f"{len(paths):,} files match; {MOST_FILES} are the most")
+    share = MOST // max(len(paths), 1)
+    return joined(*(_part(path, reader.carry_out({"path": path}, {}), share) for path in paths))
+
+
+def _matching(pattern: str, folder: str | os.PathLike[str]) -> Sequence[str]:
+    if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+        raise ValueError(f"{pattern}: only files below the working directory can be given")
+    # Not Path.glob, whose * also takes hidden files, such as those that keys are kept in.
+    found = sorted(glob.glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207
+    files = [path for path in found if Path(folder, path).is_file()]
+    if not files:
+        raise ValueError(f"{pattern}: no file matches")
+    return files
+
+
+def _part(name: str, text: str, most: int = MOST) -> str:
+    return f"--- {name} ---\n{shortened(scrubbed(text).strip(), most)}"

@@ -1,0 +1,500 @@
+"""Rules that a program can check exactly: of a short text, a timetable, a seating plan, a packing list and
+a database schema.
+
+Rule: a rule is its sentence. There is one sentence for each form, with slots; whoever grades an answer and
+whoever plays a model read the rules out of the task's own words, so that none of them can know another rule
+than the one that is asked for. Forgiving about form (Markdown, bullets, code fences), strict about meaning;
+an answer that cannot be read keeps no rule. All costs are linear in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+LONGEST = 20_000
+"""Characters of an answer that is read; no task asks for a tenth of them."""
+
+DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday")
+
+GRAMS = {
+    "rope": 900, "lamp": 400, "stove": 800, "kettle": 500, "knife": 150, "map": 100, "blanket": 1200,
+    "jacket": 700, "scarf": 200, "hat": 150, "bread": 500, "cheese": 400, "apple": 200, "soup": 600,
+}  # fmt: skip
+"""What one of each thing weighs that can be packed."""
+
+SORTS = {
+    "tools": ("rope", "lamp", "stove", "kettle", "knife", "map"),
+    "clothes": ("blanket", "jacket", "scarf", "hat"),
+    "food": ("bread", "cheese", "apple", "soup"),
+}
+
+
+class Text(NamedTuple):
+    """A text as rules look at it. sentences: the words of each, in lower case; marks: what each ends in, ""
+    where it ends in nothing; lines: those with something in them, without Markdown."""
+
+    sentences: tuple[tuple[str, ...], ...]
+    marks: tuple[str, ...]
+    lines: tuple[str, ...]
+
+    @property
+    def words(self) -> list[str]:
+        """All of them."""
+        return [word for sentence in self.sentences for word in sentence]
+
+    @property
+    def whole(self) -> str:
+        """The lines, in lower case."""
+        return "\n".join(self.lines).lower()
+
+
+Timetable: TypeAlias = Mapping[str, tuple[int, str]]
+"""The day (0–4) and the room of each course."""
+Counts: TypeAlias = Mapping[str, int]
+"""The seat of each person, or how many of each thing."""
+Schema: TypeAlias = Mapping[str, Mapping[str, str]]
+"""The columns of each table, each with the table that it refers to, "" for none."""
+Given: TypeAlias = Mapping[str, str]
+
+
+class Form(NamedTuple):
+    """A rule with slots. kept: whether what was read keeps it, with what the slots hold, in lower case."""
+
+    told: str
+    kept: Callable[[Any, Given], bool]
+
+
+class Rule(NamedTuple):
+    """A rule of a task. family: what it is about; form: which of that family's; text: in words."""
+
+    family: str
+    form: str
+    text: str
+    given: Given
+
+
+# A short text.
+
+
+def _ranges(text: Text, given: Given) -> bool:
+    return int(given["low"]) <= len(text.words) <= int(given["high"])
+
+
+def _spells(text: Text, given: Given) -> bool:
+    return "".join(sentence[0][0] for sentence in text.sentences) == given["letters"]
+
+
+def _asks_last(text: Text, given: Given) -> bool:
+    *others, last = ["?" in mark for mark in text.marks]
+    return last and not any(others)
+
+
+def _names_number(text: Text, given: Given) -> bool:
+    return set(re.findall(r"\d+", text.whole)) == {given["n"]}
+
+
+def _in_lines(text: Text, given: Given) -> bool:
+    return len(text.lines) > 1 and max(map(len, text.lines)) <= int(given["n"])
+
+
+def _openings(text: Text) -> list[str]:
+    return [sentence[0] for sentence in text.sentences]
+
+
+_WRITING = {
+    "sentences": Form("It has exactly {n} sentences.", lambda t, g: len(t.sentences) == int(g["n"])),
+    "words": Form("It has {low} to {high} words.", _ranges),
+    "contains": Form('The word "{word}" occurs.', lambda t, g: g["word"] in t.words),
+    "times": Form(
+        'The word "{word}" occurs exactly {n} times.', lambda t, g: t.words.count(g["word"]) == int(g["n"])
+    ),
+    "avoids": Form('The word "{word}" does not occur.', lambda t, g: g["word"] not in t.words),
+    "letter": Form("The letter {letter} does not occur.", lambda t, g: g["letter"] not in t.whole),
+    "initial": Form(
+        "Every sentence begins with the letter {letter}.",
+        lambda t, g: all(word[0] == g["letter"] for word in _openings(t)),
+    ),
+    "spells": Form("The first letters of the sentences spell {letters}.", _spells),
+    "question": Form("The last sentence is a question, and no other is.", _asks_last),
+    "number": Form("The number {n} occurs in digits, and no other digits do.", _names_number),
+    "lines": Form("It stands on several lines, none of more than {n} characters.", _in_lines),
+    "short": Form(
+        "No sentence has more than {n} words.",
+        lambda t, g: max(map(len, t.sentences)) <= int(g["n"]),
+    ),
+    "distinct": Form(
+        "No two sentences begin with the same word.",
+        lambda t, g: len(set(_openings(t))) == len(t.sentences),
+    ),
+    "comma": Form("It has no comma.", lambda t, g: "," not in t.whole),
+    "ending": Form('The last word is "{word}".', lambda t, g: t.words[-1] == g["word"]),
+}
+
+
+# A timetable.
+
+
+def _each_course(table: Timetable, given: Given) -> bool:
+    rooms = listed(given["rooms"])
+    return all(name in table and table[name][1] in rooms for name in listed(given["names"]))
+
+
+def _days(table: Timetable) -> Counter[int]:
+    return Counter(day for day, _ in table.values())
+
+
+def _day(table: Timetable, name: str) -> int | None:
+    return table[name][0] if name in table else None
+
+
+def _compares(table: Timetable, given: Given, holds: Callable[[int, int], bool]) -> bool:
+    one, other = _day(table, given["x"]), _day(table, given["y"])
+    return one is not None and other is not None and holds(one, other)
+
+
+_TIMETABLE = {
+    "each": Form(
+        "Each of these courses is on one day, Monday to Friday, in one of the rooms {rooms}: {names}.",
+        _each_course,
+    ),
+    "clash": Form(
+        "No two courses are in the same room on the same day.",
+        lambda t, g: len(set(t.values())) == len(t),
+    ),
+    "on": Form("{x} is on {day}.", lambda t, g: _day(t, g["x"]) == DAYS.index(g["day"])),
+    "not_on": Form(
+        "{x} is not on {day}.",
+        lambda t, g: g["x"] in t and _day(t, g["x"]) != DAYS.index(g["day"]),
+    ),
+    "same": Form(
+        "{x} and {y} are on the same day.", lambda t, g: _compares(t, g, lambda one, other: one == other)
+    ),
+    "differ": Form(
+        "{x} and {y} have one teacher, so they are on different days.",
+        lambda t, g: _compares(t, g, lambda one, other: one != other),
+    ),
+    "before": Form(
+        "{x} is on an earlier day than {y}.",
+        lambda t, g: _compares(t, g, lambda one, other: one < other),
+    ),
+    "room": Form("{x} is in the room {room}.", lambda t, g: t.get(g["x"], (0, ""))[1] == g["room"]),
+    "closed": Form(
+        "Nothing is in the room {room} on {day}.",
+        lambda t, g: (DAYS.index(g["day"]), g["room"]) not in t.values(),
+    ),
+    "most": Form("No day has more than {n} courses.", lambda t, g: max(_days(t).values()) <= int(g["n"])),
+    "days": Form("There are courses on exactly {n} days.", lambda t, g: len(_days(t)) == int(g["n"])),
+}
+
+
+# A seating plan.
+
+
+def _each_person(seats: Counts, given: Given) -> bool:
+    taken = [seats.get(name) for name in listed(given["names"])]
+    return None not in taken and sorted(map(int, filter(None, taken))) == [*range(1, int(given["n"]) + 1)]
+
+
+def _apart(seats: Counts, given: Given) -> int:
+    """How many seats it is from the one to the other, with the sign of the direction; 0 = unknown."""
+    one, other = seats.get(given["x"]), seats.get(given["y"])
+    return 0 if one is None or other is None else other - one
+
+
+_SEATING = {
+    "each": Form("Each of these people has one of the seats 1 to {n} in a row: {names}.", _each_person),
+    "next": Form("{x} sits next to {y}.", lambda s, g: abs(_apart(s, g)) == 1),
+    "not_next": Form("{x} does not sit next to {y}.", lambda s, g: abs(_apart(s, g)) > 1),
+    "end": Form(
+        "{x} sits at an end of the row.",
+        lambda s, g: s.get(g["x"]) in (1, len(s)),
+    ),
+    "between": Form(
+        "Exactly {n} people sit between {x} and {y}.", lambda s, g: abs(_apart(s, g)) == int(g["n"]) + 1
+    ),
+    "lower": Form("{x} has a lower seat number than {y}.", lambda s, g: _apart(s, g) > 0),
+    "not_seat": Form("{x} does not have seat {n}.", lambda s, g: g["x"] in s and s[g["x"]] != int(g["n"])),
+    "odd": Form("{x} has an odd seat number.", lambda s, g: s.get(g["x"], 0) % 2 == 1),
+}
+
+
+# A packing list.
+
+
+def _weight(packed: Counts) -> int:
+    return sum(GRAMS.get(thing, 0) * count for thing, count in packed.items())
+
+
+def _of_sort(packed: Counts, sort: str) -> int:
+    return sum(count for thing, count in packed.items() if thing in SORTS.get(sort, ()))
+
+
+_PACKING = {
+    "listed": Form(
+        "Only these things are packed, 1 to 3 of each that is: {names}.",
+        lambda p, g: set(p) <= set(listed(g["names"])) and all(1 <= count <= 3 for count in p.values()),
+    ),
+    "most": Form("All of it weighs at most {n} g.", lambda p, g: _weight(p) <= int(g["n"])),
+    "least": Form("All of it weighs at least {n} g.", lambda p, g: _weight(p) >= int(g["n"])),
+    "sort": Form(
+        "At least {n} of the things are {sort}, copies counted.",
+        lambda p, g: _of_sort(p, g["sort"]) >= int(g["n"]),
+    ),
+    "need": Form("The {x} is on the list.", lambda p, g: g["x"] in p),
+    "without": Form("The {x} is not on the list.", lambda p, g: g["x"] not in p),
+    "copies": Form("There are exactly {n} of the {x}.", lambda p, g: p.get(g["x"]) == int(g["n"])),
+    "either": Form(
+        "Either the {x} or the {y} is on the list, not both.", lambda p, g: (g["x"] in p) != (g["y"] in p)
+    ),
+    "if": Form("If the {x} is on the list, the {y} is too.", lambda p, g: g["x"] not in p or g["y"] in p),
+    "total": Form(
+        "There are exactly {n} things, copies counted.", lambda p, g: sum(p.values()) == int(g["n"])
+    ),
+}
+
+
+# A database schema.
+
+
+def _refers(schema: Schema, table: str, to: str) -> bool:
+    return to in schema and to in schema.get(table, {}).values()
+
+
+def _alone(schema: Schema, given: Given) -> bool:
+    return [table for table, columns in schema.items() if given["column"] in columns] == [given["x"]]
+
+
+def _joined(schema: Schema, given: Given) -> bool:
+    x, y = given["x"], given["y"]
+    return any(_refers(schema, t, x) and _refers(schema, t, y) for t in schema if t not in (x, y))
+
+
+def _whole(schema: Schema, given: Given) -> bool:
+    targets = [target for columns in schema.values() for target in columns.values() if target]
+    return len(targets) >= int(given["n"]) and all(target in schema for target in targets)
+
+
+_SCHEMA = {
+    "tables": Form("There are exactly {n} tables.", lambda s, g: len(s) == int(g["n"])),
+    "key": Form("Every table has the column id.", lambda s, g: all("id" in cs for cs in s.values())),
+    "has": Form("The table {x} has the column {column}.", lambda s, g: g["column"] in s.get(g["x"], {})),
+    "alone": Form("The table {x} has the column {column}, and no other table has.", _alone),
+    "refers": Form("The table {x} refers to the table {y}.", lambda s, g: _refers(s, g["x"], g["y"])),
+    "no_reference": Form(
+        "There is a table {x}, and it refers to no table.",
+        lambda s, g: g["x"] in s and not any(s[g["x"]].values()),
+    ),
+    "joined": Form("A third table refers to both {x} and {y}.", _joined),
+    "wide": Form(
+        "No table has more than {n} columns.", lambda s, g: max(map(len, s.values())) <= int(g["n"])
+    ),
+    "narrow": Form(
+        "Every table has at least {n} columns.", lambda s, g: min(map(len, s.values())) >= int(g["n"])
+    ),
+    "whole": Form("There are at least {n} references, and each leads to a table that there is.", _whole),
+}
+
+FORMS: Mapping[str, Mapping[str, Form]] = {
+    "writing": _WRITING,
+    "timetable": _TIMETABLE,
+    "seating": _SEATING,
+    "packing": _PACKING,
+    "schema": _SCHEMA,
+}
+"""All forms of rules, by what they are about."""
+
+
+def made_rule(family: str, form: str, **given: object) -> Rule:
+    """A rule of that form with its slots filled."""
+    text = FORMS[family][form].told.format(**given)
+    return Rule(family, form, text, {slot: str(value).lower() for slot, value in given.items()})
+
+
+def listed(names: str) -> list[str]:
+    """`Red, Blue and Green` as a list."""
+    return re.split(r", | and ", names)
+
+
+@lru_cache(maxsize=1024)
+def rules_in(text: str) -> tuple[Rule, ...]:
+    """The first block of rules that `text` quotes, as `Rules:` and a line for each; () when there is none.
+    A line that is none of these rules ends it."""
+    lines = text.splitlines()
+    rules: list[Rule] = []
+    for line in lines[lines.index("Rules:") + 1 :] if "Rules:" in lines else []:
+        rule = _rule_of(line.removeprefix("- ")) if line.startswith("- ") else None
+        if rule is None:
+            break
+        rules.append(rule)
+    return tuple(rules)
+
+
+def _rule_of(text: str) -> Rule | None:
+    for family, forms in _PATTERNS.items():
+        for form, pattern in forms.items():
+            match = pattern.fullmatch(text)
+            if match is not None:
+                given = {slot: value.lower() for slot, value in match.groupdict().items()}
+                return Rule(family, form, text, given)
+    return None
+
+
+_NUMBER = r"\d{1,5}"
+_SLOTS = {
+    "n": _NUMBER,
+    "low": _NUMBER,
+    "high": _NUMBER,
+    "letter": "[A-Z]",
+    "names": r"[\w, ]{1,300}",
+    "rooms": r"[\w, ]{1,100}",
+}
+
+
+def _pattern(told: str) -> re.Pattern[str]:
+    written = []
+    for k, part in enumerate(re.split(r"\{(\w+)\}", told)):
+        slot = _SLOTS.get(part, r"\w{1,40}")
+        written.append(f"(?P<{part}>{slot})" if k % 2 else re.escape(part))
+    return re.compile("".join(written))
+
+
+_PATTERNS = {
+    family: {form: _pattern(made.told) for form, made in forms.items()} for family, forms in FORMS.items()
+}
+
+
+# Reading answers.
+
+_HEADING = re.compile(r"[ \t>*_#`-]*(?:(?:the|my) )?(?:final )?answer[ \t*_`]*:[ \t*_`]*(.*)", re.IGNORECASE)
+_BULLET = re.compile(r"[\s>#*•–-]*")
+_PLACE = re.compile(r"\(?\d{1,2}[.)][ \t]+")
+_WORD = r"[^\W_]+(?:['’-][^\W_]+)*"
+_TOKEN = re.compile(rf"(?P<word>{_WORD})|(?<![.!?…])(?P<mark>[.!?…]++)(?=[\"'”’)\]]{{0,4}}(?:\s|$))")
+_COUNT = re.compile(r"(?:seat|x|×)?\s*(\d{1,3})\s*(?:x|×|pieces?)?")
+_TABLE = re.compile(r"\w{1,60}")
+_CALLED = re.compile(r"^(\w{1,60}) ?\((.*)\);?$")
+_COLUMN = re.compile(
+    r"(\w{1,60})(?: ?\(?(?:pk|primary key)\)?)?(?:\s*(?:->|→|references)\s*(\w{1,60})(?:[.(]\w{1,60}\)?)?)?"
+)
+
+
+def bare(answer: str) -> str:
+    """An answer without what may stand around it: all before the last line `Answer:`, and all but the last
+    code fence."""
+    lines = answer.splitlines()
+    for k in range(len(lines) - 1, -1, -1):
+        match = _HEADING.match(lines[k])
+        if match is not None:
+            lines = [match[1].rstrip("*_` \t"), *lines[k + 1 :]]
+            break
+    fences: list[list[str]] = []
+    inside = False
+    for line in lines:
+        if line.lstrip().startswith("```"):
+            inside = not inside
+            fences += [[]] if inside else []
+        elif inside:
+            fences[-1].append(line)
+    return "\n".join(fences[-1] if fences else lines).strip()
+
+
+def _plain(answer: str, marks: str = "*_`") -> list[str]:
+    """The lines with something in them, without bullets and `marks`."""
+    unmarked = str.maketrans("", "", marks)
+    lines = [_BULLET.sub("", line, count=1).translate(unmarked).strip() for line in answer.splitlines()]
+    return [line for line in lines if line]
+
+
+def _unnumbered(lines: Iterable[str]) -> list[str]:
+    return [_PLACE.sub("", line, count=1) for line in lines]
+
+
+def _text(answer: str) -> Text:
+    lines = _plain(answer)
+    if all(map(_PLACE.match, lines)):  # a list; else a number belongs to its sentence
+        lines = _unnumbered(lines)
+    sentences: list[list[str]] = [[]]
+    marks: list[str] = []
+    for token in _TOKEN.finditer("\n".join(lines)):
+        if token["word"]:
+            sentences[-1].append(token["word"].lower().replace("’", "'"))
+        elif sentences[-1]:
+            marks.append(token["mark"])
+            sentences.append([])
+    if sentences[-1]:
+        marks.append("")
+    return Text(tuple(map(tuple, filter(None, sentences))), tuple(marks), tuple(lines))
+
+
+def _entries(lines: Iterable[str]) -> dict[str, list[str]]:
+    """What stands in lines `name: value, value`, or in the rows of a Markdown table below its head. What is
+    said twice and differently is not said."""
+    found: dict[str, list[str]] = {}
+    for line in _unnumbered(lines):
+        if line.startswith("|"):
+            name, *cells = line.strip("|").split("|")
+            values = ",".join(cells).split(",")
+        else:
+            name, _, told = line.partition(":")
+            values = told.split(",")
+        name, values = name.strip(), [value.strip(" \t.;") for value in values]
+        if line.startswith("|") and not name.strip("-: "):
+            found.clear()
+        elif name and any(values):
+            found[name] = values if found.get(name, values) == values else []
+    return found
+
+
+def _timetable(answer: str) -> Timetable:
+    found = {}
+    for name, values in _entries(_plain(answer.lower())).items():
+        if len(values) == 2 and values[0] in DAYS:
+            found[name] = DAYS.index(values[0]), values[1].removeprefix("room ").removesuffix(" room")
+    return found
+
+
+def _counts(answer: str) -> Counts:
+    found = {}
+    for name, values in _entries(_plain(answer.lower())).items():
+        match = _COUNT.fullmatch(values[0]) if len(values) == 1 else None
+        if match is not None:
+            found[name] = int(match[1])
+    return found
+
+
+def _schema(answer: str) -> Schema:
+    """`table(column, …)` is read too."""
+    found = {}
+    lines = [_CALLED.sub(r"\1: \2", line, count=1) for line in _unnumbered(_plain(answer.lower(), "*`"))]
+    for table, values in _entries(lines).items():
+        columns = [_COLUMN.fullmatch(value) for value in values]
+        if _TABLE.fullmatch(table) and None not in columns:
+            found[table] = {column[1]: column[2] or "" for column in columns if column is not None}
+    return found
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "writing": _text,
+    "timetable": _timetable,
+    "seating": _counts,
+    "packing": _counts,
+    "schema": _schema,
+}
+
+
+def read(family: str, answer: str) -> Any:
+    """What an answer of that family says; None when nothing can be read, or it is over 20,000 characters."""
+    if len(answer) > LONGEST:
+        return None
+    made = _READERS[family](bare(answer))
+    return None if not made or (isinstance(made, Text) and not made.sentences) else made
+
+
+def kept_by(rules: tuple[Rule, ...], answer: str) -> list[bool]:
+    """Which of `rules`, all of one family, an answer keeps."""
+    made = read(rules[0].family, answer) if rules else None
+    return [made is not None and FORMS[rule.family][rule.form].kept(made, rule.given) for rule in rules]

@@ -1,0 +1,335 @@
+"""The settings of a session: which model is asked, where its answers are kept, what a thought may use.
+
+Rule: of the places that say something, the nearest is heard:
+
+    an option given in the call   >   the environment, TOT_LAB_…   >   tot_lab.toml in the working directory
+    or the nearest folder above it   >   tot_lab.toml in the user's own config folder   >   the defaults
+
+A server, its model and its key belong to one provider: once a place has named the provider, farther ones are
+heard on these only where they name the same, so that no key goes to a server that it is not for. A key
+stands in no file; `api_key_env` names the environment variable that holds it. What cannot be used is named
+with its place and its key. A file that belongs to another user is not read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
+
+from tot_lab.core.calls import Model
+from tot_lab.core.parts import known_names
+from tot_lab.core.thinking import Budget
+from tot_lab.files import config_folder
+from tot_lab.lab import Lab
+from tot_lab.models import LiteLLM, Local, model_named
+from tot_lab.models.lite_llm.naming import checked_url, provider_of, whole_name
+from tot_lab.models.stack import Endpoint
+
+FILE = "tot_lab.toml"
+"""What a file of settings is called."""
+
+PREFIX = "TOT_LAB_"
+"""What the environment variables begin with."""
+
+_OTHERS = ("TOT_LAB_MODELS",)  # a folder of weights: no setting of these
+_OF_A_PROVIDER = ("base_url", "context_window", "api_key_env")
+_SECRET = re.compile(r"(?:key|token|secret|password)s?$", re.IGNORECASE)
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used; the message names its place and its key."""
+
+
+class ModelSettings(BaseModel):
+    """A model of a provider.
+
+    provider: `openai`, `ollama`, `anthropic`, `google`, or any other that litellm knows. None = what the
+        model's name says (`openai/…`, `gpt-…`, `sim/…`, `local/…`), else `ollama`.
+    model: None = the provider's default: `gpt-4.1-mini` of openai, `qwen3:8b` of ollama.
+    base_url: the server, where it is not the provider's own.
+    context_window: tokens of prompt and reply together; Ollama is told to keep so many (`num_ctx`).
+    api_key_env: the environment variable that holds the key, None = the provider's (`OPENAI_API_KEY`, …).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    provider: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")] | None = None
+    model: Annotated[str, Field(min_length=1)] | None = None
+    base_url: str | None = None
+    context_window: Annotated[int, Field(ge=1, strict=True)] | None = None
+    api_key_env: str | None = None
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_url(cls, url: str | None) -> str | None:
+        try:
+            return None if url is None else checked_url(url)
+        except ValueError:  # there may be a key in it
+            example = "http://localhost:8000/v1"
+            raise ValueError(f"expected a URL such as {example}, without a name, password or query") from None
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _is_a_name(cls, name: str | None) -> str | None:
+        if name is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise ValueError(
+                "expected the name of an environment variable, such as OPENAI_API_KEY, not a key"
+            )
+        return name
+
+    @property
+    def name(self) -> str:
+        """The model's whole name, as `tl.Lab` takes it."""
+        if self.model is None:
+            return whole_name(self.provider or "ollama")
+        said = _provider_in(self.model)
+        whole = "/" in self.model and _same(said) == _same(self.provider or said)
+        if said and (self.provider is None or whole):
+            return self.model
+        return f"{self.provider or 'ollama'}/{self.model}"
+
+    def asked(self) -> Model | Endpoint:
+        """The model itself. Raises `SettingsError` for one that cannot be had with these settings."""
+        name = self.name
+        given = {field: getattr(self, field) for field in _OF_A_PROVIDER if getattr(self, field) is not None}
+        key = given.pop("api_key_env", None)
+        if key is not None and not os.environ.get(key):
+            raise SettingsError(
+                f"api_key_env: the environment has no {key}, where the key of {name} should be"
+            )
+        model = model_named(name)
+        if isinstance(model, LiteLLM):
+            if "/" not in model.name and not model.provider:
+                raise SettingsError(f"provider {self.provider!r} has no default model: name a model")
+            given |= {"api_base": given.pop("base_url", None), "api_key": key and os.environ[key]}
+            return LiteLLM(model=name, **given)
+        if isinstance(model, Local) and given.keys() <= {"context_window"} and key is None:
+            return Local(weights=model.weights, **given)
+        if given or key:
+            lacking = ", ".join([*given, *(["api_key_env"] if key else [])])
+            raise SettingsError(f"{name} takes no {lacking}")
+        return model
+
+
+class ResearchSettings(BaseModel):
+    """The research delegate, which reads again what was found on the web.
+
+    enabled: whether there is one. cap_ratio: how much of the context window one page may take, 0–1.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    enabled: Annotated[bool, Field(strict=True)] = True
+    cap_ratio: Annotated[float, Field(gt=0, le=1, strict=True, allow_inf_nan=False)] = 0.85
+
+
+class Settings(ModelSettings):
+    """What a session works with; `tl.Settings.read()` finds it.
+
+    provider, model, base_url, context_window, api_key_env: who is asked, as in a table of `models`.
+    models: such tables by a name of your own, which `model` may say.
+    cache: folder of known answers, relative to the file that names it; None = the user's own.
+    research: the research delegate. budget: caps on each thought (`tl.Budget`), None = none.
+    """
+
+    models: dict[str, ModelSettings] = Field(default_factory=dict)
+    cache: Path | None = None
+    research: ResearchSettings = ResearchSettings()
+    budget: Budget | None = None
+    _read: tuple[Path, ...] = PrivateAttr(default=())
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str] | None = None, **given: Any) -> Self:
+        """The settings that hold in `folder` (None = the working directory). given: options, which go
+        before all else; None = not given. Raises `SettingsError`."""
+        folder = Path.cwd() if folder is None else Path(folder).absolute()
+        options = {name: value for name, value in given.items() if value is not None}
+        files = list(_files(folder))
+        places = [("option", options), ("environment", _environment())]
+        places += [(str(path), _in_file(path)) for path in files]
+        for place, values in places:
+            _check(cls, place, values)
+        settings = cls.model_validate(_merged([values for _, values in places]))
+        settings._read = tuple(files)
+        return settings
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that were read, the nearest first."""
+        return self._read
+
+    @property
+    def chosen(self) -> ModelSettings:
+        """Who is asked: what these settings say, or the table of `models` that `model` names."""
+        told = {name: getattr(self, name) for name in ModelSettings.model_fields}
+        if self.model not in self.models:
+            return ModelSettings(**told)
+        beside = [name for name, value in told.items() if value is not None and name != "model"]
+        if beside:
+            table = f"models.{self.model}"
+            raise SettingsError(f"{table} says all of its model: {', '.join(beside)} cannot stand beside it")
+        return self.models[self.model]
+
+    @property
+    def told(self) -> str:
+        """Who is asked, and by the word of which files."""
+        chosen = self.chosen
+        where = f" at {chosen.base_url}" if chosen.base_url else ""
+        files = ", ".join(map(str, self.files))
+        return f"{chosen.name}{where}" + (f" (settings: {files})" if files else "")
+
+    def lab(self, **more: Any) -> Lab:
+        """A lab with these settings. more: those of `tl.Lab` (`tools`, `runs`, `mode`, …)."""
+        return Lab(self.chosen.asked(), **{"cache": self.cache, **more})
+
+
+# Where they stand.
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The nearest file in `folder` or above it, and the user's."""
+    above = (place / FILE for place in (folder, *folder.parents))
+    nearest = next((path for path in above if path.is_file() and _ours(path)), None)
+    own = config_folder() / FILE
+    if nearest is not None:
+        yield nearest
+    if own.is_file() and own != nearest:
+        yield own
+
+
+def _ours(path: Path) -> bool:
+    """Whether a file is this user's or the system's: what anybody may put in a shared folder could send
+    questions, and a key, to any server."""
+    if not hasattr(os, "getuid") or path.stat().st_uid in (os.getuid(), 0):
+        return True
+    warnings.warn(f"{path}: this file belongs to another user, and is not read", RuntimeWarning, stacklevel=5)
+    return False
+
+
+def _in_file(path: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(path.read_bytes().decode())
+    except ValueError as error:  # of TOML, or of UTF-8
+        raise SettingsError(f"{path}: {error}") from None
+    except RecursionError:
+        raise SettingsError(f"{path}: it is nested too deep") from None
+    if isinstance(values.get("cache"), str):
+        values["cache"] = path.parent / Path(values["cache"]).expanduser()
+    return values
+
+
+def _environment() -> dict[str, Any]:
+    """What the environment says: TOT_LAB_MODEL, TOT_LAB_BUDGET_CALLS, …"""
+    names = {
+        f"{PREFIX}{'_'.join(path).upper()}": path
+        for path in [
+            *((name,) for name in Settings.model_fields if name not in ("models", "research", "budget")),
+            *(("research", name) for name in ResearchSettings.model_fields),
+            *(("budget", name) for name in Budget.model_fields),
+        ]
+    }
+    found: dict[str, Any] = {}
+    for name, text in os.environ.items():
+        if not name.startswith(PREFIX) or name in _OTHERS or not text:
+            continue
+        if name not in names:
+            raise SettingsError(f"environment: {name}: {_unknown(name, names)}")
+        *tables, last = names[name]
+        place = found
+        for table in tables:
+            place = place.setdefault(table, {})
+        place[last] = text if not tables and last != "context_window" else _value(text)
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+# Whether they can be used.
+
+
+def _check(kind: type[BaseModel], place: str, values: Mapping[str, Any]) -> None:
+    """`SettingsError` for what one place says and cannot be."""
+    try:
+        kind.model_validate(values)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        path = tuple(map(str, problem["loc"]))
+        key = ".".join(path) if place != "environment" else f"{PREFIX}{'_'.join(path).upper()}"
+        if problem["type"] == "extra_forbidden":
+            said = _unknown(path[-1], _TABLES.get(path[0], Settings).model_fields)
+        else:
+            said = problem["msg"].removeprefix("Value error, ")
+        raise SettingsError(f"{place}: {key}: {said}") from None
+
+
+_TABLES: dict[str, type[BaseModel]] = {
+    "models": ModelSettings,
+    "research": ResearchSettings,
+    "budget": Budget,
+}
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    if _SECRET.search(name):
+        return (
+            "no key stands here; it belongs into an environment variable: the provider's own, such as "
+            "OPENAI_API_KEY, or one that api_key_env names"
+        )
+    return f"there is no such setting; {known_names(name, known)}"
+
+
+# Together.
+
+
+def _merged(places: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One set of settings out of those of several places, the nearest first."""
+    merged: dict[str, Any] = {}
+    for values in reversed(places):
+        for name, told in values.items():
+            if name in _TABLES:
+                merged[name] = {**merged.get(name, {}), **dict(told)}
+            elif name not in ModelSettings.model_fields:
+                merged[name] = told
+    return {**merged, **_who(places, merged.get("models", {}))}
+
+
+def _who(places: Sequence[Mapping[str, Any]], models: Mapping[str, Any]) -> dict[str, Any]:
+    """Who is asked. A model of one's own brings all that there is to say."""
+    who: dict[str, Any] = {}
+    named = ""
+    for values in places:
+        told = {name: values[name] for name in ModelSettings.model_fields if name in values}
+        own = told.get("model") in models and "model" not in who
+        provider = "" if own else told.get("provider") or _provider_in(told.get("model", ""))
+        if named and (own or not provider or _same(provider) != _same(named)):
+            continue
+        who = {**told, **who}
+        if own:
+            break
+        named = named or provider
+    return who
+
+
+def _provider_in(model: str) -> str:
+    """The provider that a model's name says; "" for a bare name such as Ollama's, whose tag comes after a
+    colon."""
+    if model.startswith("local:"):
+        return "local"
+    whole = whole_name(model)  # the name of a provider alone is its default model
+    return "" if ":" in whole and "/" not in whole else provider_of(whole)
+
+
+def _same(provider: str) -> str:
+    """A provider by one name: `google` and `gemini` are one."""
+    return provider_of(whole_name(f"{provider}/"))
