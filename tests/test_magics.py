@@ -112,12 +112,12 @@ def test_a_question_in_a_line_leaves_a_run_and_shows_it(kernel):
     assert shown[-2][1].startswith("done · ")
     assert shown[-1][0] == "display_data"
     assert kernel.html[-1]
-    assert kernel.said("print(thought.question, thought.strategy.num_branches)") == "Why doesn't it work? 2"
+    assert kernel.said("print(thought.question, thought.strategy.strategy.num_branches)") == "Why doesn't it work? 2"
 
 
 def test_a_cell_has_its_question_below(kernel):
     kernel.run("%%think --preset quick --no-gather --out mine --budget calls=4\nOne line,\ntwo: it's 'so'")
-    told = kernel.said("print(mine.question, mine.strategy.max_iterations, mine.header.budget)")
+    told = kernel.said("print(mine.question, mine.strategy.strategy.max_iterations, mine.header.budget)")
     assert told == "One line,\ntwo: it's 'so' 1 {'calls': 4}"
 
 
@@ -235,7 +235,7 @@ def test_an_interrupt_leaves_a_sentence_and_the_run_so_far(kernel):
     assert time.monotonic() - started < 20
     assert re.fullmatch(r"Interrupted after \d calls; the run so far is in `part`.", error)
     said = kernel.said("print(part.stopped, len(part.tree), len(asyncio.all_tasks()) < 20)")
-    assert said == "cancelled 2 True"
+    assert said == "cancelled 3 True"
 
 
 # What the shell is given.
@@ -318,7 +318,7 @@ def test_in_a_terminal_it_tells_its_way_and_ctrl_c_stops_it(tmp_path):
         said = until("In [3]: ")
         assert "asking sim/general" in said
         assert re.search(r"\d s  converge: ", said)
-        assert "deep_think · sim/general · simulated model" in said
+        assert "Deep Think, simulated model" in said
         enter("%run begin.py")
         until("In [4]: ")
         enter("%think --lab lab --out part Why?")
