@@ -112,7 +112,8 @@ def test_a_question_in_a_line_leaves_a_run_and_shows_it(kernel):
     assert shown[-2][1].startswith("done · ")
     assert shown[-1][0] == "display_data"
     assert kernel.html[-1]
-    assert kernel.said("print(thought.question, thought.strategy.strategy.num_branches)") == "Why doesn't it work? 2"
+    told = kernel.said("print(thought.question, thought.strategy.strategy.num_branches)")
+    assert told == "Why doesn't it work? 2"
 
 
 def test_a_cell_has_its_question_below(kernel):

@@ -149,9 +149,9 @@ class Approach(Written):
     """A way to go about the task."""
 
     name: Text = Field("", description="a few words")
-    strategy: Text = Field("", description="how it goes about the task")
-    rationale: Text = Field("", description="why it may work")
-    risks: Text = Field("", description="what may go wrong")
+    strategy: Text = Field("", description="how it goes about the task, in a sentence or two")
+    rationale: Text = Field("", description="why it may work, in a sentence")
+    risks: Text = Field("", description="what may go wrong, in a sentence")
 
 
 class Approaches(Written):
@@ -181,9 +181,9 @@ class Development(Written):
 
     plan: Text = Field("", description="the steps")
     execution: Text = Field("", description="the steps carried out")
-    solution: Annotated[Text, Field(min_length=1, description="the whole solution, for who set the task")]
+    solution: Annotated[Text, Field(min_length=1, description="the solution itself, whole")]
     observation: Text = Field("", description="what a check of the solution against the task shows")
-    reflection: Text = Field("", description="what was learnt")
+    reflection: Text = Field("", description="what holds, and what does not")
     confidence: OutOfTen = Field(None, description="in the solution, from 0 to 10", examples=[6.5])
     strengths: Texts = []
     weaknesses: Texts = []
@@ -231,7 +231,7 @@ class Idea(Written):
 class Synthesis(Written):
     """One solution made from all."""
 
-    solution: Annotated[Text, Field(min_length=1, description="the whole solution, for who set the task")]
+    solution: Annotated[Text, Field(min_length=1, description="the solution itself, whole")]
     reasoning: Text = Field("", description="how it answers each weakness that was found")
     taken: Annotated[list[Idea], BeforeValidator(_as_objects)] = []
 
