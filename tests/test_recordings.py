@@ -1,14 +1,12 @@
 """What `data/` ships replays with no network, no model and no litellm."""
 
-import ast
-import asyncio
-import inspect
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 import tot_lab as tl
 from tot_lab.sharing import verify
@@ -18,14 +16,11 @@ RECORDINGS = sorted((ROOT / "data").glob("*.jsonl.gz"))
 
 
 def run_cells(notebook):
-    """The notebook's code, cell by cell, with the words that it shows as output left out."""
-    names = {"__name__": "__main__"}
+    """The notebook's code, cell by cell, as a shell of IPython runs it: a kernel needs a network."""
+    shell = InteractiveShell.instance()
     for cell in json.loads(Path(notebook).read_text())["cells"]:
         if cell["cell_type"] == "code":
-            code = compile("".join(cell["source"]), "<cell>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-            done = eval(code, names)
-            if inspect.iscoroutine(done):
-                asyncio.run(done)
+            shell.run_cell("".join(cell["source"])).raise_error()
     print(json.dumps([name for name in ("litellm", "xllamacpp", "huggingface_hub") if name in sys.modules]))
 
 
