@@ -255,6 +255,11 @@ def test_bad_numbers_and_kinds_are_named() -> None:
         tl.constrained_tasks(1, kind="poem")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="'general' has no rules"):
         tl.rules_kept(tl.general("How many?"), "3")
+    for wrong, says in ((None, "must be a text such as run.answer, not NoneType"), (3, "not int")):
+        with pytest.raises(TypeError, match=says):
+            tl.rules_kept(tl.constrained(1), wrong)
+    with pytest.raises(TypeError, match="takes a task and an answer"):
+        tl.rules_kept("a run", "3")
 
 
 # Grades.

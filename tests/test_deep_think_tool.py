@@ -55,6 +55,11 @@ def test_its_description_says_when_to_use_it_and_when_not():
         assert cue in when_not
 
 
+def test_what_is_no_lab_is_named():
+    with pytest.raises(TypeError, match="lab must be a Lab such as"):
+        tl.tools.deep_think("sim/general")
+
+
 def test_an_agent_is_given_what_it_thought():
     made = asked(agent("deep_think", "42"))
     (call,) = made.tools_df().itertuples()

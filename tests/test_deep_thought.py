@@ -158,12 +158,19 @@ def test_a_branch_that_failed_is_said():
     assert "3 branches explored (1 failed)" in told.report()
 
 
+def test_approaches_beyond_those_asked_for_are_said_to_be_left_out():
+    told = tl.deep_thought(deep(strategy=tl.DeepThink(num_branches=2)))
+    assert told.left_out == ((1, 3, 2), (2, 3, 2), (3, 3, 2))
+    assert told.report().count("Of 3 approaches the first 2 were taken.") == 3
+
+
 def test_an_iteration_that_came_to_nothing_is_said():
     told = tl.deep_thought(deep(without("converge", tl.Reply(error="down: no"), draw=1)))
     assert (len(told.iterations), told.answer_iteration, told.stop) == (1, 1, "error")
     assert told.unfinished[0].name == "History table with reasons"
     assert all(branch.solution.endswith("100 GB.") for branch in told.unfinished)
     assert told.failed == "converge: down: no"
+    assert "not finished: converge: down: no" in repr(told)
     assert told.branches_explored == 6
     report = told.report()
     assert "## Iteration 2 · not finished" in report

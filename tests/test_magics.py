@@ -140,6 +140,21 @@ def test_variables_and_files_are_told(kernel):
     assert "binary" in kernel.run("%%think --files *\nWhy?")[1][-1][1]
 
 
+def test_the_question_keeps_its_quotation_marks(kernel):
+    (kernel.folder / "my notes.md").write_text("It rained.")
+    kernel.run("""%think --preset "quick" --files "my n*.md" -- Isn't this "odd", or 'so' "odd"?""")
+    assert kernel.said("print(thought.question)") == """Isn't this "odd", or 'so' "odd"?"""
+    assert "It rained." in kernel.said("print(thought.task.context)")
+    kernel.run('%think --preset quick "Which  database"')
+    assert kernel.said("print(thought.question)") == "Which  database"
+
+
+def test_what_was_cut_is_said(kernel):
+    kernel.run("long = 'word ' * 20_000")
+    shown = kernel.run("%think --preset quick --context long -- Why?")[1]
+    assert "long is cut: 40,000 of 99,999 characters are told" in shown[-2][1]
+
+
 def test_a_lab_of_the_notebook_thinks_with_its_model_and_tools(kernel):
     kernel.run("import tot_lab as tl\nmy_lab = tl.Lab('sim/general', runs=None, tools=['calculator'])")
     kernel.run("%think --preset quick --lab my_lab Why?")
@@ -162,6 +177,9 @@ def test_a_lab_of_the_notebook_thinks_with_its_model_and_tools(kernel):
         ("%think --files ../x -- Why?", "only files below the working directory"),
         ("%think --files none.* -- Why?", "none.*: no file matches"),
         ("%think --out 1x Why?", "'1x' is no name for a variable"),
+        ("%think --out class Why?", "'class' is no name for a variable"),
+        ("%think --brnches 2 Why?", "`%think --help` shows the options"),
+        ("%think --context no_lab Why?", "`--` ends the words of an option"),
         ("%think --lab no_lab Why?", "--lab: no_lab is no tl.Lab, but a int"),
         ("%think --lab no_lab --model x Why?", "--lab has its model"),
     ],
@@ -182,6 +200,7 @@ def test_help_and_completion(kernel):
     for cell in ("%think --help", "%%think --help"):
         status, shown, _, _ = kernel.run(cell)
         assert status == "ok"
+        assert shown[0][1].strip().startswith("%think [--branches N]")
         assert "approaches of an iteration, 2 to 5" in shown[0][1]
     for cell in ("%think?", "%%think?"):
         (page,) = kernel.run(cell)[3]
@@ -231,10 +250,11 @@ def test_an_interrupt_leaves_a_sentence_and_the_run_so_far(kernel):
 
     interrupted = []
     started = time.monotonic()
-    status, _, error, _ = kernel.run("%%think --lab lab --out part\nWhy?", heard)
+    status, shown, error, _ = kernel.run("%%think --lab lab --out part\nWhy?", heard)
     assert status == "error"
     assert time.monotonic() - started < 20
-    assert re.fullmatch(r"Interrupted after \d calls; the run so far is in `part`.", error)
+    assert re.fullmatch(r"Interrupted after (1 call|\d calls); the run so far is in `part`.", error)
+    assert shown[-1][1].startswith(f"interrupted · {error.split()[2]} call")  # both count the same calls
     said = kernel.said("print(part.stopped, len(part.tree), len(asyncio.all_tasks()) < 20)")
     assert said == "cancelled 3 True"
 

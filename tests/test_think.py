@@ -9,6 +9,7 @@ from support import TASK, Scripted, wait
 
 import tot_lab as tl
 from tot_lab.context import MOST, joined, told_by_files, told_of
+from tot_lab.core.records import Line
 from tot_lab.progress import Progress
 
 
@@ -57,6 +58,37 @@ def test_without_a_lab_the_settings_say_model_and_budget(tmp_path):
     assert wait(tl.think("Why?", budget=tl.Budget(calls=2))).usage.calls == 2
 
 
+@pytest.mark.parametrize(
+    ("question", "given", "says"),
+    [
+        (None, {}, "the question must be words or a Task, not None"),
+        (
+            "Why?",
+            {"lab": "sim/general"},
+            "lab must be a Lab such as tl.Lab(\"sim/general\"), not 'sim/general'",
+        ),
+        ("Why?", {"memory": []}, r"memory must be a tl.SessionMemory\(\), not \[\]"),
+        (
+            "Why?",
+            {"research": False},
+            "research must be a tl.ResearchDelegate or a dict of its settings, not False",
+        ),
+    ],
+)
+def test_what_is_of_the_wrong_kind_is_named(question, given, says):
+    with pytest.raises(TypeError, match=says.replace('("sim/general")', r"\(.sim/general.\)")):
+        wait(tl.think(question, **{"lab": lab(), **given}))
+
+
+def test_research_is_set_as_for_the_strategy():
+    def delegate(**given):
+        return wait(tl.think("Why?", lab(), preset="quick", **given)).strategy.research
+
+    assert delegate() == tl.ResearchDelegate()
+    off = tl.ResearchDelegate(enabled=False, most_pages=2)
+    assert delegate(research=off) == delegate(research={"enabled": False, "most_pages": 2}) == off
+
+
 # No model (D8).
 
 
@@ -72,6 +104,19 @@ def test_a_lacking_key_is_an_error_at_once():
     """D8."""
     with pytest.raises(tl.NoModel, match=r"no key for openai/gpt-4.1-mini.*OPENAI_API_KEY"):
         wait(tl.think("Why?", tl.Lab("openai")))
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        ("olama/x", r"no provider of olama/x is known \(did you mean 'ollama'\?\)"),
+        ("my-model", "it stands before the name, as in ollama/qwen3:8b"),
+    ],
+)
+def test_a_provider_that_nobody_knows_is_an_error_at_once(model, says):
+    """D8."""
+    with pytest.raises(tl.NoModel, match=says):
+        wait(tl.think("Why?", tl.Lab(model, runs=None)))
 
 
 def test_a_model_that_this_ollama_lacks_is_an_error_at_once(monkeypatch):
@@ -206,13 +251,16 @@ def test_files_below_the_folder_are_told(tmp_path):
     assert "SECRET" not in told_by_files(["*b*", "src/*"])
     (here / "c.md").write_text("x" * 2 * MOST)
     assert len(told_by_files(["b.md", "c.md"])) < MOST
-    assert "more characters are not shown" in told_by_files(["b.md", "c.md"])
+    cut = []
+    assert "more characters are not shown" in told_by_files(["b.md", "c.md"], cut=cut)
+    assert cut == [f"c.md is cut: {MOST // 2:,} of {2 * MOST:,} characters are told"]
     for pattern, says in [
         ("../outside.md", "only files below"),
         (str(tmp_path / "outside.md"), "only files below"),
         ("link.md", "link.md"),
         ("picture.png", "binary file"),
         ("none.*", "none.*: no file matches"),
+        ("src", "a folder is named with its files: src/*"),
     ]:
         with pytest.raises((ValueError, OSError), match=says.replace("*", r"\*")):
             told_by_files([pattern])
@@ -241,6 +289,27 @@ def test_progress_tells_what_is_under_way_and_what_was_noted():
     assert said[0] == "asking a model"
     assert sum(" develop: " in line for line in said) == 3
     assert progress.said() == []
+
+
+def test_progress_tells_what_was_gathered_and_what_was_left_out():
+    progress = Progress("a model")
+    for name, data in {
+        "deep_think.left_out": {"given": 5, "used": 3},
+        "think.gathered": {"results": 1, "tool_calls": 2},
+        "think.nothing_gathered": {},
+        "research.cut": {"url": "http://x/a", "characters": 6_963},
+        "research.left_out": {"urls": ["http://x/b"], "most_pages": 5},
+        "research.failed": {"url": "http://x/c", "error": "it is gone"},
+    }.items():
+        progress.take([Line((0,), 0.0, tl.Note(name, "0", data))])
+    assert [said.partition(" s  ")[2] for said in progress.said()[1:]] == [
+        "of 5 approaches the first 3 are taken",
+        "gathered: 1 of 2 tool calls gave something",
+        "nothing was gathered",
+        "http://x/a is cut: its first 6,963 characters are read",
+        "1 page not read: 5 are the most",
+        "http://x/c could not be read: it is gone",
+    ]
 
 
 def test_a_thought_can_be_cancelled():

@@ -39,8 +39,8 @@ class SessionMemory:
         await tl.think("Which database?", memory=memory)
         await tl.think("How do we migrate to it?", memory=memory)
 
-    most: characters of what it tells, at least 200. The newest thoughts have the most room, and those that
-    have none are counted.
+    most: characters of what it tells, at least 200 (else a ValueError). The newest thoughts have the most
+    room, and those that have none are counted.
     """
 
     def __init__(self, most: int = 12_000) -> None:
@@ -91,28 +91,30 @@ def joined(*texts: str) -> str:
     return "\n\n".join(filter(None, texts))
 
 
-def told_of(name: str, value: Any) -> str:
+def told_of(name: str, value: Any, cut: list[str] | None = None) -> str:
     """A value of a person's own, by its name: a text as it is, a table of pandas as CSV, a run by its
-    question and answer, anything else as it prints."""
+    question and answer, anything else as it prints. cut: takes a sentence when it is cut short."""
     if isinstance(value, Run):
         text = f"Question: {value.question}\nAnswer: {value.answer or 'none'}"
     elif hasattr(value, "to_csv"):
         text = value.to_csv()
     else:
         text = str(value)
-    return _part(name, text)
+    return _part(name, text, cut)
 
 
-def told_by_files(patterns: Iterable[str], folder: str | os.PathLike[str] = ".") -> str:
+def told_by_files(
+    patterns: Iterable[str], folder: str | os.PathLike[str] = ".", cut: list[str] | None = None
+) -> str:
     """The text files below `folder` that match `patterns` (`src/*.py`, `docs/**/*.md`), each under its path.
-    Raises ValueError for a pattern that matches none, a file that is no text or lies outside, and for more
-    than `MOST_FILES`."""
+    cut: takes a sentence for each that is cut short. Raises ValueError for a pattern that matches none, a
+    file that is no text or lies outside, and for more than `MOST_FILES`."""
     reader = ReadFile(root=os.fspath(folder))
     paths = list(dict.fromkeys(path for pattern in patterns for path in _matching(pattern, folder)))
     if len(paths) > MOST_FILES:
         raise ValueError(f"{len(paths):,} files match; {MOST_FILES} are the most")
     share = MOST // max(len(paths), 1)
-    return joined(*(_part(path, reader.carry_out({"path": path}, {}), share) for path in paths))
+    return joined(*(_part(path, reader.carry_out({"path": path}, {}), cut, share) for path in paths))
 
 
 def _matching(pattern: str, folder: str | os.PathLike[str]) -> Sequence[str]:
@@ -122,9 +124,13 @@ def _matching(pattern: str, folder: str | os.PathLike[str]) -> Sequence[str]:
     found = sorted(glob.glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207
     files = [path for path in found if Path(folder, path).is_file()]
     if not files:
-        raise ValueError(f"{pattern}: no file matches")
+        inside = f"; a folder is named with its files: {Path(pattern, '*')}" if found else ""
+        raise ValueError(f"{pattern}: no file matches{inside}")
     return files
 
 
-def _part(name: str, text: str, most: int = MOST) -> str:
-    return f"--- {name} ---\n{shortened(scrubbed(text).strip(), most)}"
+def _part(name: str, text: str, cut: list[str] | None, most: int = MOST) -> str:
+    text = scrubbed(text).strip()
+    if cut is not None and len(text) > most:
+        cut.append(f"{name} is cut: {most:,} of {len(text):,} characters are told")
+    return f"--- {name} ---\n{shortened(text, most)}"

@@ -53,7 +53,8 @@ def text_of(of: DeepThought) -> str:
         best = short(result.branches[0].name, 40)
         rows.append(f"  {result.iteration:<9} {_confidence(result)}, best approach: {best}{answers}")
     if of.unfinished or of.failed:
-        rows.append(f"  {len(of.iterations) + 1:<9} not finished")
+        why = f": {short(of.failed, 70)}" if of.failed else ""
+        rows.append(f"  {len(of.iterations) + 1:<9} not finished{why}")
     return "\n".join([*rows, f"  solution  {short(of.answer, 90) or 'none'}", f"  {_closing(of)}"])
 
 
@@ -101,6 +102,11 @@ def _fell_back(of: DeepThought, number: int, unread: bool = False) -> str:
     """What of an iteration is not what was asked for. unread: its confidence could not be read."""
     what = {one.what for one in of.fallbacks if one.iteration == number}
     said = ["The approaches could not be read; their text became one."] if "branch" in what else []
+    said += [
+        f"Of {one.given} approaches the first {one.used} were taken."
+        for one in of.left_out
+        if one.iteration == number
+    ]
     if "converge" in what:
         said.append("The synthesis could not be read: its text is the solution, and no approach was judged.")
     if unread:

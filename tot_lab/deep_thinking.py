@@ -7,7 +7,7 @@ ask, that is said at once, and nothing is begun.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tot_lab import presets
@@ -18,10 +18,10 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.domains import open_ended
-from tot_lab.lab import Lab
+from tot_lab.lab import Lab, expect_lab
 from tot_lab.models.reachable import NoModel, why_not
 from tot_lab.run import Run
-from tot_lab.settings import ResearchSettings, Settings
+from tot_lab.settings import Settings
 from tot_lab.strategies import DeepThink, GatherThenThink, ResearchDelegate
 
 PRESETS: dict[str, Callable[[], DeepThink]] = {
@@ -44,7 +44,7 @@ async def think(
     budget: Budget | None = None,
     context: str = "",
     gather: bool = True,
-    research: ResearchSettings | None = None,
+    research: ResearchDelegate | Mapping[str, Any] | None = None,
     memory: SessionMemory | None = None,
     watch: Callable[[Sequence[Line]], None] | None = None,
 ) -> Run:
@@ -56,15 +56,22 @@ async def think(
     branches, iterations, beam: `num_branches`, `max_iterations` and `beam_width` of `tl.DeepThink`, on top of
         `preset`: quick, balanced (the default), thorough or maximum.
     context: what is known beforehand. gather: False = nothing is gathered.
+    research: a `tl.ResearchDelegate`, or its settings as a dict (`{"enabled": False}`); where they say no
+        context window, it is that of the lab's model.
     memory: earlier thoughts of the session, which are told, and to which this one is added.
     budget, watch: as for `lab.run`.
 
-    Raises `tl.NoModel` at once where there is no model to ask, and the cache does not know all answers; a
-    ValueError for bad settings; and what `lab.run` raises."""
+    Gives the run; `tl.deep_thought(run)` tells what it came to. Raises `tl.NoModel` at once where there is
+    no model to ask, and the cache does not know all answers; `tl.SettingsError` for what stands wrong in
+    tot_lab.toml; a ValueError or TypeError for other bad input; and what `lab.run` raises."""
+    if memory is not None and not isinstance(memory, SessionMemory):
+        raise TypeError(f"memory must be a tl.SessionMemory(), not {memory!r}")
     if lab is None:
         settings = Settings.read()
-        lab, research = settings.lab(), research or settings.research
+        lab = settings.lab()
+        research = dict(settings.research) if research is None else research
         budget = budget or settings.budget
+    expect_lab(lab)
     task = _task(question, joined("" if memory is None else memory.context(), context))
     thinking = _sized(preset, branches, iterations, beam)
     strategy = GatherThenThink(strategy=thinking, gather=gather, research=_delegate(research, lab))
@@ -75,16 +82,23 @@ async def think(
     return run
 
 
-def _delegate(research: ResearchSettings | None, lab: Lab) -> ResearchDelegate:
-    """The research delegate, with the context window of the lab's model where that is known."""
-    told = (research or ResearchSettings()).model_dump()
+def _delegate(research: ResearchDelegate | Mapping[str, Any] | None, lab: Lab) -> ResearchDelegate:
+    """The research delegate, with the context window of the lab's model where that is known and no other
+    was given."""
+    if isinstance(research, ResearchDelegate):
+        research = research.model_dump(exclude_unset=True)
+    elif not isinstance(research, Mapping | None):
+        raise TypeError(f"research must be a tl.ResearchDelegate or a dict of its settings, not {research!r}")
     window = getattr(lab.model, "context_window", None)
-    return ResearchDelegate(**told if window is None else {**told, "context_window": window})
+    known = {} if window is None else {"context_window": window}
+    return ResearchDelegate(**{**known, **(research or {})})
 
 
 def _task(question: str | Task, context: str) -> Task:
     if isinstance(question, Task):
         return question.model_copy(update={"context": joined(context, question.context)})
+    if not isinstance(question, str):
+        raise TypeError(f"the question must be words or a Task, not {question!r}")
     if not question.strip():
         raise ValueError("there is no question to think about")
     return open_ended(question.strip(), context=context)

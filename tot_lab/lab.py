@@ -446,6 +446,12 @@ class Lab:
         return run
 
 
+def expect_lab(lab: object) -> None:
+    """A TypeError unless `lab` is a lab."""
+    if not isinstance(lab, Lab):
+        raise TypeError(f'lab must be a Lab such as tl.Lab("sim/general"), not {lab!r}')
+
+
 class Stream:
     """A run under way, as an async iterable of its records in the order in which they happen."""
 

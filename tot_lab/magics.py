@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
+from keyword import iskeyword
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -25,7 +26,6 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 from IPython.core.magic_arguments import argument, kwds, magic_arguments
 from IPython.display import display
-from IPython.utils.process import arg_split  # type: ignore[attr-defined]
 
 from tot_lab.analysis.deep_thought import deep_thought
 from tot_lab.cli.thinking import OPTIONS, SIZES
@@ -37,7 +37,7 @@ from tot_lab.deep_thinking import PRESETS, think
 from tot_lab.lab import Lab
 from tot_lab.models import MODELS
 from tot_lab.models.reachable import NoModel
-from tot_lab.progress import Progress
+from tot_lab.progress import Progress, counted
 from tot_lab.run import Run
 from tot_lab.settings import Settings
 
@@ -45,6 +45,9 @@ PERIOD = 0.2
 """Seconds between two paintings of what is under way, at least."""
 
 _NAME = "think"
+
+_WORDS = re.compile(r"""(?:"[^"]*"|'[^']*')(?!\S)|\S+""")
+"""The words of a line. Quotes hold together what stands wholly between them; an apostrophe quotes nothing."""
 
 _HELP = """\
 Think a question through: gather what can be known, then work out several approaches at once, judge them,
@@ -54,7 +57,8 @@ and make one solution of the best.
     %%think [options]
     QUESTION, in as many lines as it takes
 
-The run is left in a variable, and later thoughts of this notebook are told what this one came to."""
+The run is left in a variable, and later thoughts of this notebook are told what this one came to. Inside a
+function, write `run = await tl.think(…)`."""
 
 
 class Interrupted(Exception):
@@ -62,6 +66,10 @@ class Interrupted(Exception):
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
+
+
+def _unquoted(word: str) -> str:
+    return word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "'\"" else word
 
 
 def _options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -79,7 +87,8 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
         "question": {"nargs": "*", "metavar": "QUESTION", "help": "after %%think"},
     }
     for name, settings in reversed(described.items()):
-        function = argument(name, **settings)(function)
+        own = {} if name == "question" or "action" in settings else {"type": _unquoted}
+        function = argument(name, **{**own, **settings})(function)
     epilog = "Which model is asked says tot_lab.toml, or TOT_LAB_MODEL. `--` ends the words of an option."
     made: Callable[..., Any] = magic_arguments()(kwds(description=_HELP, epilog=epilog)(function))
     return made
@@ -103,10 +112,12 @@ class ThinkMagics(Magics):
         return self._think(line, cell)
 
     async def _think(self, line: str, cell: str | None) -> None:
-        words = [_unquoted(word) for word in arg_split(line, strict=False)]  # an apostrophe quotes nothing
-        asked = _parser().parse_intermixed_args(words)
+        try:
+            asked = _parser().parse_intermixed_args(_WORDS.findall(line))
+        except UsageError as error:
+            raise UsageError(f"{error}; `%think --help` shows the options") from None
         if asked.help:
-            print(_parser().format_help())
+            print(_parser().format_help().removeprefix("::\n\n"))  # which is for pages of documentation
             return
         try:
             with naming():
@@ -126,42 +137,45 @@ class ThinkMagics(Magics):
             if lab.last is None or lab.last is last:
                 raise Interrupted("Interrupted before a model was asked.") from None
             self.shell.user_ns[asked.out] = lab.last
-            calls = lab.last.usage.calls
-            raise Interrupted(
-                f"Interrupted after {calls} calls; the run so far is in `{asked.out}`."
-            ) from None
+            calls = counted(lab.last.usage.calls, "call")
+            raise Interrupted(f"Interrupted after {calls}; the run so far is in `{asked.out}`.") from None
         self.shell.user_ns[asked.out] = run
         _show(_panel(run))
 
     def _question(self, asked: argparse.Namespace, cell: str | None) -> str:
-        words = " ".join(asked.question)
+        words = _unquoted(asked.question[0]) if len(asked.question) == 1 else " ".join(asked.question)
         if cell is not None and words:
             raise UsageError(f"the question stands below %%think, and not beside it: {words[:60]!r}")
         question = words if cell is None else cell.strip()
         if not question:
-            raise UsageError("there is no question: %think QUESTION, or %%think and the question below it")
-        if not asked.out.isidentifier():
+            greedy = cell is None and (asked.context or asked.files or asked.budget)
+            hint = "; `--` ends the words of an option, as in `--context notes -- QUESTION`" if greedy else ""
+            raise UsageError(
+                f"there is no question: %think QUESTION, or %%think and the question below it{hint}"
+            )
+        if not asked.out.isidentifier() or iskeyword(asked.out):
             raise UsageError(f"--out: {asked.out!r} is no name for a variable")
         return question
 
     def _prepared(self, asked: argparse.Namespace) -> tuple[str, Lab, dict[str, Any]]:
         """Who is asked in words, the lab, and what `think` takes besides."""
-        context = [told_of(name, self._variable("--context", name)) for name in asked.context or ()]
+        cut: list[str] = []
+        context = [told_of(name, self._variable("--context", name), cut) for name in asked.context or ()]
         if asked.files:
-            context.append(told_by_files(asked.files))
+            context.append(told_by_files(asked.files, cut=cut))
         options = {name: getattr(asked, name) for name in SIZES}
         options |= {"context": joined(*context), "gather": not asked.no_gather, "memory": self.memory}
         budget = budget_in(asked.budget)
         if asked.lab is None:
             settings = Settings.read(model=asked.model)
-            options |= {"budget": budget or settings.budget, "research": settings.research}
-            return settings.told, settings.lab(), options
+            options |= {"budget": budget or settings.budget, "research": dict(settings.research)}
+            return " · ".join([settings.told, *cut]), settings.lab(), options
         if asked.model is not None:
             raise UsageError("--lab has its model: leave --model out")
         lab = self._variable("--lab", asked.lab)
         if not isinstance(lab, Lab):
             raise UsageError(f"--lab: {asked.lab} is no tl.Lab, but a {type(lab).__name__}")
-        return repr(lab), lab, {**options, "budget": budget}
+        return " · ".join([repr(lab), *cut]), lab, {**options, "budget": budget}
 
     def _variable(self, option: str, name: str) -> Any:
         names = self.shell.user_ns
@@ -182,10 +196,6 @@ def _panel(run: Run) -> Any:
 
 def _parser() -> Any:
     return ThinkMagics.think.parser  # type: ignore[attr-defined]  # magic_arguments puts it there
-
-
-def _unquoted(word: str) -> str:
-    return word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "'\"" else word
 
 
 # Showing.

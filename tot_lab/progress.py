@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
-from tot_lab.core.calls import Call, Reply
+from tot_lab.core.calls import Call, Reply, is_made
 from tot_lab.core.records import Ended, Line, Note, Position
 from tot_lab.core.tools import named
 from tot_lab.core.tree import Tree
@@ -28,7 +28,8 @@ class Progress:
         self.about = about
         self.changes = 0
         """How often it was told something."""
-        self.ended = False
+        self.stop: str | None = None
+        """Why it ended, a stop word; None while it is under way."""
         self._tree = Tree()
         self._open: dict[Position, Call] = {}
         self._calls = 0
@@ -51,7 +52,7 @@ class Progress:
         elif isinstance(event, Reply):
             call = self._open.pop(line.p, None)
             if call is not None:
-                self._calls += 1
+                self._calls += is_made(event)
                 about = self._tree.nodes.get(call.at)
                 text = event.error or (about.text.partition("\n")[0] if about else "")
                 yield f"{named(call)}: {short(text, _WIDTH)}"
@@ -60,7 +61,7 @@ class Progress:
             self._noted += noted
             yield from noted
         elif isinstance(event, Ended):
-            self.ended = True
+            self.stop = event.stop
 
     def tick(self, seconds: float) -> None:
         """Say how long it has been under way; a second is worth a painting."""
@@ -78,8 +79,9 @@ class Progress:
         """What is under way, and what it took so far."""
         under_way = Counter(map(named, self._open.values()))
         now = ", ".join(f"{name} × {count}" if count > 1 else name for name, count in under_way.items())
-        state = "done" if self.ended else f"{now or 'begins'} …"
-        return f"{state} · {self._calls} calls · {self._seconds:.0f} s · {self.about}"
+        ended = {None: f"{now or 'begins'} …", "cancelled": "interrupted", "error": "failed"}
+        state = ended.get(self.stop, "done")
+        return f"{state} · {counted(self._calls, 'call')} · {self._seconds:.0f} s · {self.about}"
 
     def rows(self) -> list[str]:
         """The tree so far, and what was noted, in lines."""
@@ -96,12 +98,29 @@ class Progress:
         return {"text/plain": str(self), "text/html": html}
 
 
+def counted(number: int, name: str) -> str:
+    """`1 call`, `2 calls`."""
+    return f"{number:,} {name}" + "s" * (number != 1)
+
+
 def _noted(note: Note) -> Iterator[str]:
     data = note.data
     if note.name == "deep_think.clamped":
         yield f"{data['field']}={data['given']} is out of range: {data['used']} is used"
+    elif note.name == "deep_think.left_out":
+        yield f"of {data['given']} approaches the first {data['used']} are taken"
     elif note.name == "deep_think.assumed":
         yield f"the reply of {data['what']} could not be read, and stands as it is"
     elif note.name == "deep_think.iteration":
         confidence = "unknown" if data.get("assumed") else f"{data['confidence']:g} of 10"
         yield f"iteration {data['iteration']}: confidence {confidence}"
+    elif note.name == "think.gathered":
+        yield f"gathered: {data['results']} of {counted(data['tool_calls'], 'tool call')} gave something"
+    elif note.name == "think.nothing_gathered":
+        yield "nothing was gathered"
+    elif note.name == "research.cut":
+        yield f"{data['url']} is cut: its first {data['characters']:,} characters are read"
+    elif note.name == "research.left_out":
+        yield f"{counted(len(data['urls']), 'page')} not read: {data['most_pages']} are the most"
+    elif note.name == "research.failed":
+        yield f"{data['url']} could not be read: {short(data['error'], _WIDTH)}"

@@ -36,6 +36,15 @@ class Fallback(NamedTuple):
     error: str
 
 
+class LeftOut(NamedTuple):
+    """More approaches than were asked for. iteration: its number. given: how many came. used: how many of
+    them, the first, were taken."""
+
+    iteration: int
+    given: int
+    used: int
+
+
 class DeepThought(NamedTuple):
     """A search of `tl.DeepThink`, finished or not.
 
@@ -44,8 +53,9 @@ class DeepThought(NamedTuple):
     where no iteration was finished. node: the thought that holds it. stop: why the search ended, a stop
     word; None when it has not. branches_explored: approaches that were worked on. seconds: wall time of the
     run, NaN when unknown. unfinished: the branches of an iteration that came to no synthesis. failed: what
-    its call of BRANCH or CONVERGE failed with. clamped, fallbacks: what is not as it was asked for. number,
-    total: which of the run's Deep Thinks it is, and how many there are.
+    its call of BRANCH or CONVERGE failed with. clamped, fallbacks, left_out: what is not as it was asked for.
+    number, total: which of the run's Deep Thinks it is, and how many there are. model, simulated: who
+    thought, and whether a simulated model took part.
     """
 
     task: str
@@ -60,13 +70,15 @@ class DeepThought(NamedTuple):
     failed: str
     clamped: tuple[Clamped, ...]
     fallbacks: tuple[Fallback, ...]
+    left_out: tuple[LeftOut, ...]
     number: int
     total: int
     model: str
     simulated: bool
 
     def report(self) -> str:
-        """It in Markdown: the task, what each iteration tried and learnt, and the final solution."""
+        """It in Markdown: the task, what each iteration tried and learnt, and the final solution. A star
+        marks an iteration's best approach; those in bold are what the next one builds on."""
         from tot_lab.deep_report import markdown_of  # noqa: PLC0415
 
         return markdown_of(self)
@@ -116,6 +128,7 @@ def deep_thought(run: Run) -> DeepThought:
         found.failed,
         tuple(found.clamped),
         tuple(found.fallbacks),
+        tuple(found.left_out),
         place + 1,
         len(searches),
         run.model,
@@ -136,6 +149,7 @@ class _Search:
     failed: str = ""
     clamped: list[Clamped] = field(default_factory=list)
     fallbacks: list[Fallback] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
     answered: int | None = None
     node: str | None = None
     stop: str | None = None
@@ -209,6 +223,9 @@ class _Fold:
                 Fallback(told["what"], len(home.iterations) + 1, note.at, told["error"] or "")
             )
             home.say(note.at, assumed=True)
+        elif note.name == "deep_think.left_out" and note.at in self.homes:
+            home = self.homes[note.at]
+            home.left_out.append(LeftOut(len(home.iterations) + 1, told["given"], told["used"]))
         elif note.name == "deep_think.iteration":
             result = msgspec.convert(told, IterationResult)
             home = self.homes[result.branches[0].node]

@@ -71,11 +71,12 @@ def _think(asked: argparse.Namespace) -> int:
     if asked.out is not None and asked.out.exists():
         raise Unusable(f"{asked.out} is there already; name another file")
     with naming():
-        context = told_by_files(asked.files) if asked.files else ""
+        cut: list[str] = []
+        context = told_by_files(asked.files, cut=cut) if asked.files else ""
         settings = Settings.read(model=asked.model)
         tools = tools_in(asked.tools)
         lab = settings.lab(tools=tools, effect_policy=policy_in(asked.allow, tools))
-    progress = Progress(settings.told)
+    progress = Progress(" · ".join([settings.told, *cut]))
 
     def watch(lines: Sequence[Line]) -> None:
         progress.take(lines)
@@ -91,7 +92,7 @@ def _think(asked: argparse.Namespace) -> int:
         budget=budget,
         context=context,
         gather=not asked.no_gather,
-        research=settings.research,
+        research=dict(settings.research),
         watch=watch,
     )
     interrupted = False

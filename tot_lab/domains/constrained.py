@@ -148,7 +148,13 @@ class Constrained(General):
 def rules_kept(task: Task, answer: str) -> list[tuple[str, bool]]:
     """The rules of a task of `constrained`, in words and in their order, and whether `answer` keeps each.
     Forgiving about form (Markdown, bullets, code fences); what cannot be read keeps none. A task of another
-    domain is a ValueError."""
+    domain is a ValueError, an answer that is no text a TypeError (of a run it is `run.answer`)."""
+    if not isinstance(task, Task):
+        raise TypeError(
+            f"rules_kept takes a task and an answer; of a run, run.task and run.answer; not {task!r}"
+        )
+    if not isinstance(answer, str):
+        raise TypeError(f"the answer must be a text such as run.answer, not {type(answer).__name__}")
     if not isinstance(task.domain, Constrained):
         raise ValueError(
             f"a task of the domain {task.domain.kind!r} has no rules; make one by `tl.constrained`"
@@ -158,8 +164,8 @@ def rules_kept(task: Task, answer: str) -> list[tuple[str, bool]]:
 
 
 def constrained(number: int) -> Task:
-    """Task `number`, from 1 to 120, writing and design in turn, of two rules (easy) to seven (hard); any
-    other is a ValueError."""
+    """Task `number`, from 1 to 120, writing and design in turn, of two rules (easy) to seven (hard), which
+    `rules_kept` checks; any other number is a ValueError."""
     if number not in range(1, COUNT + 1):
         raise ValueError(f"number is {number!r}; there are tasks 1 to {COUNT}")
     made = _made(number)

@@ -28,7 +28,7 @@ from tot_lab.explorer.cell import cell
 from tot_lab.explorer.forms import LABEL, WIDTH, Accepted, Choice, Form, Mistake, close_inside, red
 from tot_lab.explorer.widget import Explorer
 from tot_lab.figures.theme import number, short
-from tot_lab.lab import Lab
+from tot_lab.lab import Lab, expect_lab
 from tot_lab.models import SimGeneral
 from tot_lab.run import Run, Usage, money, usage_of
 from tot_lab.strategies import STRATEGIES
@@ -99,8 +99,7 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     _following: asyncio.Task[None] | None = None
 
     def __init__(self, lab: Lab, tasks: Sequence[Task] | None = None) -> None:
-        if not isinstance(lab, Lab):
-            raise TypeError(f'lab must be a Lab such as tl.Lab("sim/game24"), not {lab!r}')
+        expect_lab(lab)
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:

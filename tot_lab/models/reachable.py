@@ -6,10 +6,12 @@ that does not answer. A provider's service is not asked, and what it refuses its
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 from tot_lab.models.lite_llm import LiteLLM
+from tot_lab.models.lite_llm.loading import litellm_ready
 from tot_lab.models.lite_llm.naming import HOMES, key_in_environment
 from tot_lab.models.local import Local
 from tot_lab.models.stack import Failure
@@ -30,7 +32,9 @@ async def why_not(model: Any) -> str | None:
     if not isinstance(model, LiteLLM):
         return None
     if model.is_providers_own:
-        if model.provider not in HOMES or model.api_key is not None or key_in_environment(model.provider):
+        if model.provider not in HOMES:
+            return await _no_provider(model.name)
+        if model.api_key is not None or key_in_environment(model.provider):
             return None
         name = f"{model.provider.upper()}_API_KEY"
         return f"there is no key for {model.name}: put one into the environment as {name}"
@@ -41,10 +45,27 @@ async def why_not(model: Any) -> str | None:
         if not isinstance(failure.__context__, import_module("httpx").ConnectError):  # it may be busy
             return None
         if ollama:
-            return f"no Ollama answers at {model.base_url or HOMES[model.provider]}; `ollama serve` starts it"
+            where = model.base_url or HOMES[model.provider]
+            wanted = model.name.partition("/")[2]
+            return f"no Ollama answers at {where}, where {wanted} should be; `ollama serve` starts it"
         return f"no server answers at {model.base_url}, where {model.name} should be"
     if ollama and status == 200:
         return _not_pulled(model.name.partition("/")[2], told)
+    return None
+
+
+async def _no_provider(name: str) -> str | None:
+    """That litellm, which would ask it, knows no provider of this name."""
+    litellm: Any = await litellm_ready()
+    provider = name.partition("/")[0]
+    if any(provider == one["provider"] for one in litellm.custom_provider_map):  # of the user's own
+        return None
+    try:
+        litellm.get_llm_provider(model=name)
+    except litellm.BadRequestError:
+        near = get_close_matches(provider, ["ollama", *map(str, HOMES)], n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "it stands before the name, as in ollama/qwen3:8b"
+        return f"no provider of {name} is known ({hint})"
     return None
 
 

@@ -27,7 +27,9 @@ class ThoughtBranch(msgspec.Struct, frozen=True, omit_defaults=True):
     id: b0, b1, … in the order of the model's reply. confidence: of whoever developed it, 0–10. score: the
     mean of what it was judged on, 0–10. Both are None where no number could be read. assumed: its solution
     is a reply that could not be read as JSON, as a whole; the confidence is a stand-in. node, solution_node:
-    the thoughts that hold the approach and the solution. error: why there is no solution.
+    the thoughts that hold the approach and the solution. error: why there is no solution. The others are
+    texts of the model: of BRANCH (name, strategy, rationale, risks), of CONVERGE (verdict), of DEVELOP all
+    others; "" or () where it wrote none.
     """
 
     id: str
@@ -63,8 +65,10 @@ class IterationResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
     iteration: from 1. branches: the best first. best_solution: the synthesis. confidence: in it, 0–10.
     assumed: the confidence is a stand-in, because the reply could not be read; it decides nothing.
-    reflection_summary: patterns, mistakes, and what all missed, in lines. beam: the ids of the branches that
-    the next iteration builds on, the best first. node: the thought that holds the synthesis.
+    synthesis_reasoning, taken, insights: why it is as it is, what it took from which branch, and what was
+    learnt. reflection_summary: patterns, mistakes, and what all missed, in lines. should_continue,
+    next_focus: whether the model would go on, and with what. beam: the ids of the branches that the next
+    iteration builds on, the best first. node: the thought that holds the synthesis.
     """
 
     iteration: int

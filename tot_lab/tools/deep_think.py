@@ -100,7 +100,11 @@ def deep_think(
     """Deep Think as a tool for any agent: `tl.Lab(model, tools=[tl.tools.deep_think(lab)])`.
 
     lab: what thinks. Its runs are kept and cached there, and count there: the budget of the agent does
-    not cap them. strategy: None = the defaults. memory_mode: see `DeepThinkTool`."""
+    not cap them. strategy: None = the defaults. memory_mode: see `DeepThinkTool`. Raises TypeError where
+    `lab` is none."""
+    from tot_lab.lab import expect_lab  # noqa: PLC0415
+
+    expect_lab(lab)
     made = DeepThinkTool(
         strategy=strategy or DeepThink(), model=lab.gateway.settings, memory_mode=memory_mode
     )
