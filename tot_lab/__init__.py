@@ -19,6 +19,8 @@ One run, start to end:
     lab.sweep(strategies, tasks)                                           sweeps/
       └ Sweep = runs, a file each, and one table of them
            └ rates, tests, matched cost, judging the judge → figures       analysis/, figures/
+    tl.think(question) · %%think · tot-lab think                           deep_thinking.py, magics.py, cli/
+      └ a run of two stages: gather, then Deep Think → report, panel       analysis/, deep_report.py
 
 Rule: a run is its records. Tree, frames, figures and reports are folds over the same list, and
 nothing else stores state. Imports point down this picture; pandas, plotly and networkx are
