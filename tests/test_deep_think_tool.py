@@ -2,6 +2,7 @@
 (D14)."""
 
 import json
+import pickle
 
 import pytest
 from support import Scripted, wait
@@ -146,6 +147,8 @@ def test_what_it_gave_is_kept_for_a_rerun_without_its_model(tmp_path):
     assert again.tools_df()["source"][0] == "cache"
     other = tl.tools.deep_think(tl.Lab(tl.SimGeneral(seed=4), runs=None))
     assert asked(thinks_first, tool=other, cache=cache).tools_df()["source"][0] != "cache"
+    judged = tl.tools.deep_think(thinking_lab(roles={"synthesize": {"temperature": 0.1}}))
+    assert asked(thinks_first, tool=judged, cache=cache).tools_df()["source"][0] != "cache"
 
 
 def test_one_that_comes_to_nothing_says_why():
@@ -173,3 +176,8 @@ def test_wrong_arguments_are_told_to_the_model():
     )
     made = asked(Scripted(lambda call: next(turns)))
     assert "task: Field required" in made.tools_df()["error"][0]
+
+
+def test_a_worker_cannot_have_it_and_that_is_said():
+    with pytest.raises(TypeError, match="'deep-think' thinks in a lab of this process"):
+        pickle.dumps(tl.tools.deep_think(thinking_lab()))

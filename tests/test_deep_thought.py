@@ -344,6 +344,13 @@ def test_no_text_breaks_the_report(text):
     assert panel.attributes <= {"class", "open", "href", "start", "title", "style"}
 
 
+@pytest.mark.parametrize("text", ["\t# H", "\t<b>x</b>", "\t![a](http://x/y.png)"])
+def test_code_behind_a_tab_stays_code_in_a_quotation(text):
+    told = tl.deep_thought(hostile(text))
+    tokens = MarkdownIt("commonmark", {"html": True}).parse(told.report())
+    assert tokens[4].type == "code_block", "the task, quoted below the title"
+
+
 def test_a_reply_of_a_megabyte_is_shown():
     told = tl.deep_thought(deep(lambda call: "[" * 1_000_000, tl.DeepThink(max_iterations=1)))
     assert "[" * 1_000_000 in told.report()

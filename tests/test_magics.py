@@ -114,6 +114,8 @@ def test_a_question_in_a_line_leaves_a_run_and_shows_it(kernel):
     assert kernel.html[-1]
     told = kernel.said("print(thought.question, thought.strategy.strategy.num_branches)")
     assert told == "Why doesn't it work? 2"
+    kernel.run("%think --preset quick --out 'quoted' Does \"a\" differ from 'b'?")
+    assert kernel.said("print(quoted.question)") == "Does \"a\" differ from 'b'?"
 
 
 def test_a_cell_has_its_question_below(kernel):
@@ -301,6 +303,8 @@ def test_a_question_mark_is_no_wish_for_help(line, changed):
     (given,) = with_question_marks([line])
     assert (given != line) == changed
     assert with_question_marks(["%%bash\n", line]) == ["%%bash\n", line]
+    text = ["x = '''\n", line, "'''\n", line]
+    assert with_question_marks(text) == [*text[:3], given]
 
 
 # In a terminal.

@@ -180,6 +180,7 @@ def test_a_folder_of_weights_is_no_setting_of_these(monkeypatch):
         ({"provider": "groq"}, "provider 'groq' has no default model"),
         ({"model": "sim/general", "base_url": "http://h/v1"}, "sim/general takes no base_url"),
         ({"provider": "openai", "api_key_env": "NOT_THERE"}, "the environment has no NOT_THERE"),
+        ({"provider": "openai", "api_key_env": "sk_1_x"}, "the environment has no variable of that name"),
         (
             {"model": "a", "models": {"a": {"model": "sim/agent"}}, "base_url": "http://h"},
             "base_url cannot stand",

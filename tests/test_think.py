@@ -254,6 +254,8 @@ def test_files_below_the_folder_are_told(tmp_path):
     cut = []
     assert "more characters are not shown" in told_by_files(["b.md", "c.md"], cut=cut)
     assert cut == [f"c.md is cut: {MOST // 2:,} of {2 * MOST:,} characters are told"]
+    (here / "n[1].md").write_text("three")
+    assert told_by_files(["n[1].md"]) == "--- n[1].md ---\nthree"
     for pattern, says in [
         ("../outside.md", "only files below"),
         (str(tmp_path / "outside.md"), "only files below"),

@@ -121,7 +121,8 @@ def _matching(pattern: str, folder: str | os.PathLike[str]) -> Sequence[str]:
     if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
         raise ValueError(f"{pattern}: only files below the working directory can be given")
     # Not Path.glob, whose * also takes hidden files, such as those that keys are kept in.
-    found = sorted(glob.glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207
+    exact = Path(folder, pattern).is_file()  # a shell may have put in the names, brackets and all
+    found = [pattern] if exact else sorted(glob.glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207
     files = [path for path in found if Path(folder, path).is_file()]
     if not files:
         inside = f"; a folder is named with its files: {Path(pattern, '*')}" if found else ""

@@ -71,7 +71,8 @@ class _Section(NamedTuple):
 
 def _sections(of: DeepThought) -> list[_Section]:
     """The head, each iteration, and the final solution."""
-    task = "\n".join(f"> {line}".rstrip() for line in tamed(of.task).split("\n"))
+    told = tamed(of.task.expandtabs(4))  # a tab is narrower behind the sign of a quotation
+    task = "\n".join(f"> {line}".rstrip() for line in told.split("\n"))
     clamped = ", ".join(f"`{one.field}` {one.given} → {one.used}" for one in of.clamped)
     label = " *simulated model*" if of.simulated else ""
     sections = [_Section(_title(of) + label, _joined(task, f"*Clamped:* {clamped}" if clamped else ""))]

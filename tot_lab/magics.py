@@ -19,11 +19,13 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from keyword import iskeyword
+from token import STRING
 from typing import Any
 
 from IPython.core.error import UsageError
+from IPython.core.inputtransformer2 import make_tokens_by_line
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.core.magic import Magics, line_cell_magic, magics_class
+from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, kwds, magic_arguments
 from IPython.display import display
 
@@ -45,8 +47,7 @@ PERIOD = 0.2
 """Seconds between two paintings of what is under way, at least."""
 
 _NAME = "think"
-
-_WORDS = re.compile(r"""(?:"[^"]*"|'[^']*')(?!\S)|\S+""")
+_WORDS = re.compile(r"""(?<!\S)(?:"[^"]*"|'[^']*')(?!\S)|\S+""")
 """The words of a line. Quotes hold together what stands wholly between them; an apostrophe quotes nothing."""
 
 _HELP = """\
@@ -106,6 +107,7 @@ class ThinkMagics(Magics):
         """What was thought in this notebook."""
 
     @_options
+    @no_var_expand
     @line_cell_magic
     def think(self, line: str, cell: str | None = None) -> Coroutine[Any, Any, None]:
         """Replaced by the help of its options."""
@@ -276,11 +278,14 @@ _ASKED = re.compile(r"(\s*(?:[\w.]+\s*=\s*)?)%think\s+(\S.*\?)\s*")
 def with_question_marks(lines: list[str]) -> list[str]:
     """A cell in which a question after `%think` may end with a question mark, which the shell would take
     for a wish for help."""
-    if lines and lines[0].startswith("%%"):
+    asked = {row: found for row, line in enumerate(lines, 1) if (found := _ASKED.fullmatch(line))}
+    if not asked or lines[0].startswith("%%"):
         return lines
+    tokens = [token for logical in make_tokens_by_line(lines) for token in logical if token.type == STRING]
+    texts = {row for token in tokens for row in range(token.start[0] + 1, token.end[0] + 1)}
     return [
-        f"{found[1]}{_LINE.format(_NAME, found[2])}\n" if (found := _ASKED.fullmatch(line)) else line
-        for line in lines
+        f"{asked[row][1]}{_LINE.format(_NAME, asked[row][2])}\n" if row in asked.keys() - texts else line
+        for row, line in enumerate(lines, 1)
     ]
 
 

@@ -101,8 +101,9 @@ class ModelSettings(BaseModel):
         given = {field: getattr(self, field) for field in _OF_A_PROVIDER if getattr(self, field) is not None}
         key = given.pop("api_key_env", None)
         if key is not None and not os.environ.get(key):
+            lacking = key if key.isupper() else "variable of that name"  # it may be a key
             raise SettingsError(
-                f"api_key_env: the environment has no {key}, where the key of {name} should be"
+                f"api_key_env: the environment has no {lacking}, where the key of {name} should be"
             )
         model = model_named(name)
         if isinstance(model, LiteLLM):

@@ -27,6 +27,10 @@ TOOL = "tool"
 """The kind of a call that goes to a tool, and before a colon what its `model` begins with."""
 
 
+MODEL = "model"
+"""The effect of a tool that has a model think."""
+
+
 class ToolSpec(BaseModel):
     """What a strategy and a model know of a tool.
 

@@ -58,6 +58,7 @@ SHOWN = 8_000
 
 _MOST_ITERATIONS = 5
 _MOST_BRANCHES = 5
+_AT_ONCE = 4  # of its calls a process makes at once: the time of a branch begins when its call can go out
 
 
 class Sizes(NamedTuple):
@@ -81,7 +82,7 @@ class DeepThink(Prompting):
         note `deep_think.clamped` says so. Presets:
         `tl.presets.deep_think_quick`, `_balanced`, `_thorough`, `_maximum`.
     timeout: seconds that one call may take, and half of what DEVELOP may take altogether. A call that takes
-        longer costs its branch.
+        longer costs its branch. Waiting for other runs of Deep Think in the process counts.
     tier: how much the model makes of a prompt (`local`, `mid`, `large`, `frontier`).
     temperature: 0.7 unless set.
 
@@ -155,7 +156,7 @@ class _Iterations:
                 break
             developed = yield from within(
                 Budget(seconds=2 * self.by.timeout),
-                every([self._develop(branch) for branch in approaches], at_most=1),
+                every([self._develop(branch) for branch in approaches], at_most=1, at_once=_AT_ONCE),
             )
             branches = [branch for branch, _ in developed]
             if all(branch.solution_node is None for branch in branches):

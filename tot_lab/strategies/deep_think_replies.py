@@ -108,7 +108,13 @@ def _as_objects(value: Any) -> list[Any]:
 
 
 def _as_object(value: Any) -> Any:
-    return value if isinstance(value, dict) else {}
+    return {} if value is None else value
+
+
+def _as_named(value: Any) -> list[Any]:
+    """Objects by their names are a list of objects with these names."""
+    named = isinstance(value, dict) and value and all(isinstance(one, dict) for one in value.values())
+    return _as_objects([{"name": name, **one} for name, one in value.items()] if named else value)
 
 
 def _as_verdict(value: Any) -> bool | None:
@@ -218,6 +224,11 @@ class Reflection(Written):
     missed: Texts = Field([], description="what none of them saw")
     insights: Texts = Field([], description="what is now known of the task")
 
+    @classmethod
+    def _meant(cls, value: Any) -> Any:
+        """Words alone are an insight."""
+        return value if isinstance(value, dict) else {"insights": value}
+
     @property
     def summary(self) -> str:
         """All but the insights, in lines."""
@@ -243,7 +254,7 @@ class Synthesis(Written):
 class Convergence(Written):
     """The reply to CONVERGE."""
 
-    evaluations: Annotated[list[Evaluation], BeforeValidator(_as_objects)] = Field(
+    evaluations: Annotated[list[Evaluation], BeforeValidator(_as_named)] = Field(
         [], json_schema_extra=_SEVERAL
     )
     reflection: Annotated[Reflection, BeforeValidator(_as_object)] = Reflection()
@@ -270,10 +281,10 @@ def by_name(names: Sequence[str], written: Sequence[str]) -> list[int | None]:
 
 
 def matched(names: Sequence[str], written: Sequence[str]) -> list[int | None]:
-    """The same for what was written about each of them once, the first deciding. Where no name says
-    which is meant, their order does."""
+    """The same for what was written about each of them once, the first deciding. Where two names are the
+    same, or no name says which is meant, their order does."""
     found = by_name(names, written)
-    if all(place is None for place in found):
+    if len({*map(_same, names)}) < len(names) or all(place is None for place in found):
         found = [k if k < len(names) else None for k in range(len(written))]
     return [None if place in found[:k] else place for k, place in enumerate(found)]
 

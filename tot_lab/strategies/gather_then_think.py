@@ -21,7 +21,7 @@ from tot_lab.core.records import Event, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, Within, along, ask, editing, happen
-from tot_lab.core.tools import TOOL, tool_of
+from tot_lab.core.tools import MODEL, TOOL, tool_of
 from tot_lab.strategies.categories import (
     CATEGORIES,
     GENERAL,
@@ -163,6 +163,8 @@ class GatherThenThink(Prompting):
         above = parent_of(at) or at
         asked = yield from happen(Thought(at, above, _instruction(category)))
         part = task.domain.part(task, asked.text, "")
+        looking = tuple(tool for tool in task.tools if MODEL not in tool.effects)  # the thinking comes later
+        part = part.model_copy(update={"tools": looking})
         answer = yield from along(
             watch,
             editing(all_but_the_root(at), self.gatherer.think(part, at), of=(Thought, Scored)),

@@ -252,6 +252,8 @@ def quotations(extract: str) -> list[str]:
 
 
 def _stands(quote: str, page: str) -> bool:
+    if quote not in page:  # the search for a word takes a hundred times as long
+        return False
     before = r"(?<!\w)" if re.match(r"\w", quote) else ""
     after = r"(?!\w)" if re.search(r"\w\Z", quote) else ""
     return re.search(f"{before}{re.escape(quote)}{after}", page) is not None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr
 
-from tot_lab.core.tools import ToolSpec
+from tot_lab.core.tools import MODEL, ToolSpec
 from tot_lab.domains.open_ended import open_ended
 from tot_lab.strategies.deep_think import DeepThink
 from tot_lab.tools.tool import Arguments, Effects, Name, Tool, fitting, schema_of
@@ -62,7 +62,7 @@ class DeepThinkTool(Tool):
     description: str = _DESCRIPTION
     parameters: dict[str, Any] = schema_of(_Question)
     pure: bool = True
-    effects: Effects = ("model",)
+    effects: Effects = (MODEL,)
     timeout: Annotated[float, Field(gt=0)] = 3600.0
     retries: Annotated[int, Field(ge=0)] = 0
     strategy: DeepThink = DeepThink()
@@ -80,6 +80,10 @@ class DeepThinkTool(Tool):
         """All that can change a result; not what its agent is told."""
         return {name: value for name, value in super().identity().items() if name != "memory_mode"}
 
+    def __getstate__(self) -> dict[Any, Any]:
+        """Raises TypeError: its lab stays where it is."""
+        raise TypeError(f"the tool {self.name!r} thinks in a lab of this process, which can go to no worker")
+
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Awaitable[str]:
         return self._thought(fitting(arguments, _Question))
 
@@ -89,6 +93,9 @@ class DeepThinkTool(Tool):
         run = await self._lab.run(self.strategy, open_ended(question.task, context=question.context))
         if not run.answer:
             raise RuntimeError(f"it came to nothing ({run.stopped})")
+        if run.stopped == "error" or str(run.stopped).startswith(("limit:timeout", "budget:")):
+            # As an error, since a result would be kept for good.
+            raise RuntimeError(f"it was not finished ({run.stopped}); so far: {run.answer}")
         sure = "unknown" if run.score is None else f"{run.score * 10:.1f} of 10"
         who = "a simulated model; " if run.simulated else ""
         return f"{run.answer}\n\n({who}confidence: {sure}; {run.stopped})"
@@ -105,8 +112,8 @@ def deep_think(
     from tot_lab.lab import expect_lab  # noqa: PLC0415
 
     expect_lab(lab)
-    made = DeepThinkTool(
-        strategy=strategy or DeepThink(), model=lab.gateway.settings, memory_mode=memory_mode
-    )
+    roles = {name: role.settings() for name, role in lab.gateway.roles.items()}
+    model = {**lab.gateway.settings, **({"roles": roles} if roles else {})}
+    made = DeepThinkTool(strategy=strategy or DeepThink(), model=model, memory_mode=memory_mode)
     made._lab = lab
     return made
