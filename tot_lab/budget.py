@@ -9,13 +9,15 @@ the largest seen, and until one is seen calls go one at a time.
 
 from __future__ import annotations
 
-from tot_lab.core.calls import WITHIN, Call, Reply, estimated_tokens, refused
+from tot_lab.core.calls import Call, Reply, estimated_tokens, refused
 from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import TOOL
 
 AMOUNTS = ("input_tokens", "output_tokens", "tokens", "usd")
 WAIT = Reply(error="wait")
 """Stands for: the call must be held back for now."""
+WITHIN = "within"
+"""`finish` of a refusal by the budget of a part of the run; one by the run's own has none."""
 WARN_AT = 0.8
 
 Needs = list[dict[str, float]]
@@ -26,9 +28,17 @@ class Scope:
     """The caps around one part of a run. `parent` holds those around it."""
 
     def __init__(
-        self, parent: Scope | None, budget: Budget | None, now: float, at_most: int | None = None
+        self,
+        parent: Scope | None,
+        budget: Budget | None,
+        now: float,
+        at_most: int | None = None,
+        call_seconds: float | None = None,
     ) -> None:
         self.parent = parent
+        around = None if parent is None else parent.call_seconds
+        known = [seconds for seconds in (call_seconds, around) if seconds is not None]
+        self.call_seconds = min(known, default=None)
         self.at_most = at_most
         self.caps: dict[str, float] = {}
         self.calls_cap: int | None = at_most

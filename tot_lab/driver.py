@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.budget import WAIT, Needs, Scope
-from tot_lab.core.calls import WITHIN, Call, Halt, Reply, Wire, readable, refused, told
+from tot_lab.budget import WAIT, WITHIN, Needs, Scope
+from tot_lab.core.calls import Call, Halt, Reply, Wire, readable, refused, told
 from tot_lab.core.records import (
     STOP_WORDS,
     Decided,
@@ -238,7 +238,7 @@ class Driver:
                     return
                 value = []
             elif type(step) is Within:
-                scope = Scope(branch.scope, step.budget, self.recorder.now)
+                scope = Scope(branch.scope, step.budget, self.recorder.now, call_seconds=step.call_seconds)
                 self._watch_deadline(scope)
                 join = Join(branch, 1, single=True)
                 self._start(Branch(step.thinking, (*position, 0), scope, join, 0))
@@ -443,10 +443,20 @@ class Driver:
 
     def _count_time(self, asked: Asked) -> None:
         """The time of a call begins: it is asked, or after it had to wait it is sent."""
-        if self.timeout is not None:
+        seconds = asked.branch.scope.call_seconds
+        if seconds is not None and (self.timeout is None or seconds < self.timeout):
+            asked.ends = self.loop.time() + seconds
+            self.timers.append(self.loop.call_at(asked.ends, self._end_late, asked, asked.ends, seconds))
+        elif self.timeout is not None:
             asked.ends = self.loop.time() + self.timeout
             self.overdue.append((asked.ends, asked))
             self._watch_overdue()
+
+    def _end_late(self, asked: Asked, end: float, seconds: float) -> None:
+        """A call that has a time of its own has had it, unless it was answered, or began anew."""
+        if self.asked.get(asked.branch) is asked and asked.ends == end and not self.done.done():
+            asked.cancel()
+            self._receive(asked, Reply(error=f"timeout: no reply within {seconds:g} s"))
 
     def _watch_overdue(self) -> None:
         """One timer serves all calls: they have the same time, so they end in the order they began."""

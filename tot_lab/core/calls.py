@@ -122,9 +122,6 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="repl
     provider_state: str = ""
 
 
-WITHIN = "within"
-"""`finish` of a refusal by the budget of a part of the run; one by the run's own has none."""
-
 Model: TypeAlias = Callable[[Call], Awaitable[Reply | str]]
 """Whatever answers a call: any async callable."""
 

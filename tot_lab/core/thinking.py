@@ -58,10 +58,11 @@ class Every(NamedTuple):
 
 
 class Within(NamedTuple):
-    """A branch to think under a budget of its own; see `within`."""
+    """A branch to think under a budget of its own, or with a time for each call; see `within` and `timed`."""
 
     budget: Budget
     thinking: Thinking[Any]
+    call_seconds: float | None = None
 
 
 Step: TypeAlias = Call | Every | Within | Event
@@ -98,6 +99,13 @@ def every(
 def within(budget: Budget, thinking: Thinking[T]) -> Thinking[T]:
     """Think under `budget`; its refusals are this part's alone."""
     result: T = yield Within(budget, thinking)
+    return result
+
+
+def timed(seconds: float, thinking: Thinking[T]) -> Thinking[T]:
+    """Think with at most `seconds` for each call, counted from when it is sent: waiting for its turn is no
+    fault of its own. One that takes longer fails, with an error that begins with `timeout`."""
+    result: T = yield Within(Budget(), thinking, seconds)
     return result
 
 

@@ -92,7 +92,10 @@ class Gateway:
         if asking is None:
             asking = self._asking[call.model] = self._way_to(self.model_of(call.model))
         together = BY_KIND.get(call.kind)
-        return asking(call, wire) if together is None else _in_turn(shared_gate(together), asking, call, wire)
+        if together is None:
+            return asking(call, wire)
+        silent = not isinstance(self.model_of(call.model), Endpoint)
+        return _in_turn(shared_gate(together), asking, call, wire, silent)
 
     def known(self, call: Call) -> Reply | None:
         """The reply that the cache holds for `call`, None when it does not."""
@@ -187,9 +190,11 @@ class Gateway:
 
 
 async def _in_turn(
-    gate: Gate, asking: Callable[[Call, Wire], Awaitable[Reply]], call: Call, wire: Wire
+    gate: Gate, asking: Callable[[Call, Wire], Awaitable[Reply]], call: Call, wire: Wire, silent: bool
 ) -> Reply:
-    await gate.enter(0, wire)
+    """The reply, once the gate lets the call in. silent: its model does not say when it sends it."""
+    if await gate.enter(0, wire) and silent:
+        wire.note("call.sent", tries=1, n=1)  # its time begins
     try:
         return await asking(call, wire)
     finally:

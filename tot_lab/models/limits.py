@@ -47,11 +47,11 @@ class Gate:
         self.tokens = 0
         self.timer: asyncio.TimerHandle | None = None
 
-    async def enter(self, tokens: int, wire: Wire) -> None:
-        """Wait for one's turn; `leave` must follow."""
+    async def enter(self, tokens: int, wire: Wire) -> bool:
+        """Wait for one's turn; `leave` must follow. Whether there was a wait."""
         if not self.waiting and self._wait(tokens) == 0.0:
             self._let_in(tokens)
-            return
+            return False
         wire.note("call.queued")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting.append((tokens, turn))
@@ -64,6 +64,7 @@ class Gate:
             else:
                 self._go_on()  # who stood behind it may fit
             raise
+        return True
 
     def leave(self) -> None:
         """One's request is over."""

@@ -18,12 +18,12 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import msgspec
 from pydantic import BaseModel, Field
 
-from tot_lab.core.calls import WITHIN, halts, stop_of
+from tot_lab.core.calls import halts, stop_of
 from tot_lab.core.reading import split_thinking
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Budget, Thinking, every, happen, within
+from tot_lab.core.thinking import Thinking, every, happen, timed
 from tot_lab.strategies.conversation import shortened
 from tot_lab.strategies.deep_think_prompts import ANEW, BRANCH, CONVERGE, DEVELOP
 from tot_lab.strategies.deep_think_replies import (
@@ -53,12 +53,11 @@ DIRECT = "Direct approach"
 """The name of the one branch where BRANCH could not be read."""
 
 SHOWN = 8_000
-"""Characters of a solution that a later prompt shows."""
+"""Characters of a solution, or of another text of a model, that a later prompt shows."""
 
 
 _MOST_ITERATIONS = 5
 _MOST_BRANCHES = 5
-_AT_ONCE = 4  # of its calls a process makes at once: the time of a branch begins when its call can go out
 
 
 class Sizes(NamedTuple):
@@ -81,8 +80,8 @@ class DeepThink(Prompting):
         iteration builds on, 1–3 and no more than there are branches. What lies outside is clamped, and the
         note `deep_think.clamped` says so. Presets:
         `tl.presets.deep_think_quick`, `_balanced`, `_thorough`, `_maximum`.
-    timeout: seconds that one call may take, and half of what DEVELOP may take altogether. A call that takes
-        longer costs its branch. Waiting for other runs of Deep Think in the process counts.
+    timeout: seconds that one call may take, from when it is sent; DEVELOP, with four calls at once, takes
+        twice that at most. A call that takes longer costs its branch.
     tier: how much the model makes of a prompt (`local`, `mid`, `large`, `frontier`).
     temperature: 0.7 unless set.
 
@@ -154,10 +153,7 @@ class _Iterations:
             if not approaches:
                 stop = failed
                 break
-            developed = yield from within(
-                Budget(seconds=2 * self.by.timeout),
-                every([self._develop(branch) for branch in approaches], at_most=1, at_once=_AT_ONCE),
-            )
+            developed = yield from every([self._develop(branch) for branch in approaches], at_most=1)
             branches = [branch for branch, _ in developed]
             if all(branch.solution_node is None for branch in branches):
                 stop = next((halt for _, halt in developed if halts(halt)), developed[0][1])
@@ -213,9 +209,12 @@ class _Iterations:
         lines = [
             f"This is iteration {number}. The best solution so far, with {_trusted(best)}:",
             f"<solution>\n{shortened(best.best_solution, SHOWN)}\n</solution>",
-            _part("What the last iteration teaches:", _joined(last.reflection_summary, *last.insights)),
+            _part(
+                "What the last iteration teaches:",
+                shortened(_joined(last.reflection_summary, *last.insights), SHOWN),
+            ),
             _part("The best of its approaches:", "\n\n".join(map(_solution, kept))),
-            _part("Look at this first:", last.next_focus),
+            _part("Look at this first:", shortened(last.next_focus, SHOWN)),
         ]
         return _joined(*lines)
 
@@ -354,16 +353,16 @@ class _Iterations:
         """What a model writes in that form; and a stop word, if the call failed. draw: one for each
         iteration, since two may ask the same for one thought."""
         call, tier = self.by.call(at, kind, prompt, draw), self.by.tier
-        limit = Budget(seconds=self.by.timeout)
-        result = yield from within(limit, ask_json(call, form, tier=tier, retries=0, schema=self.schema))
+        seconds = self.by.timeout
+        result = yield from timed(seconds, ask_json(call, form, tier=tier, retries=0, schema=self.schema))
         if result.schema_refused and kind == "branch":  # the first call of a run: the others need not try
             self.schema = False
             call = self.by.call(at, kind, prompt, _MOST_ITERATIONS)
-            result = yield from within(limit, ask_json(call, form, tier=tier, retries=0, schema=False))
-        reply = result.replies[-1]
-        if reply.error == "budget:seconds" and reply.finish == WITHIN:  # our own: the run may go on
-            return result, "limit:timeout"
-        return result, "" if reply.error is None else stop_of(reply.error)
+            result = yield from timed(seconds, ask_json(call, form, tier=tier, retries=0, schema=False))
+        error = result.replies[-1].error
+        if error is None:
+            return result, ""
+        return result, "limit:timeout" if error.startswith("timeout") else stop_of(error)
 
     def _assume(self, at: str, what: str, error: str | None) -> Thinking[None]:
         """Say that a reply stands for itself."""
@@ -419,7 +418,7 @@ def _trusted(result: IterationResult) -> str:
 
 def _approach(branch: ThoughtBranch) -> str:
     told = [("Strategy", branch.strategy), ("Rationale", branch.rationale), ("Risks", branch.risks)]
-    return "\n".join([branch.name, *(f"{what}: {text}" for what, text in told if text)])
+    return "\n".join([branch.name, *(f"{what}: {shortened(text, SHOWN)}" for what, text in told if text)])
 
 
 def _solution(branch: ThoughtBranch) -> str:
