@@ -219,8 +219,8 @@ def test_other_cells_are_as_they_were(kernel):
     kernel.run("async def f():\n    return 7")
     said = kernel.said("x = await f()\nprint(x, 'get_ipython().run_line_magic(\\'think\\', 1)')")
     assert said == "7 get_ipython().run_line_magic('think', 1)"
-    loop = "for n in range(2):\n    %think --preset quick --out o What is {n}?\n    print(o.question)"
-    assert kernel.said(loop) == "What is 0?\nWhat is 1?"
+    loop = "for n in range(2):\n    %think --preset quick --out o What is {n} in $n$?\n    print(o.question)"
+    assert kernel.said(loop) == "What is {n} in $n$?\nWhat is {n} in $n$?"  # a question is as typed
 
 
 def test_the_loop_goes_on_while_it_thinks(kernel):

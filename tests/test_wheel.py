@@ -41,6 +41,7 @@ def test_the_wheel_holds_everything_and_no_more(installed):
         "notebooks/02_exploring_a_search.ipynb",
         "notebooks/02_real_models.ipynb",
         "notebooks/06_your_own_strategy.ipynb",
+        "notebooks/07_deep_think.ipynb",
         "data/02_real_models.jsonl.gz",
     }
     assert {f"tot_lab/examples/{name}" for name in shipped} < names

@@ -38,7 +38,7 @@ class Scope:
         self.parent = parent
         around = None if parent is None else parent.call_seconds
         known = [seconds for seconds in (call_seconds, around) if seconds is not None]
-        self.call_seconds = min(known, default=None)
+        self.call_seconds: float | None = min(known, default=None)
         self.at_most = at_most
         self.caps: dict[str, float] = {}
         self.calls_cap: int | None = at_most

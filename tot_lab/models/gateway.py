@@ -111,8 +111,7 @@ class Gateway:
         """What carries `call` out, where it goes to a tool that only computes; else None."""
         name = tool_of(call)
         tool = None if name is None else self.toolbox.tools.get(name)
-        alone = tool is not None and tool.pure and not tool.effects
-        return self.toolbox.carrying(tool) if tool is not None and alone else None
+        return self.toolbox.carrying(tool) if tool is not None and _computes(tool) else None
 
     def model_of(self, name: str | None) -> Model | Endpoint | Tool:
         """What a call names: None = the lab's own model, `@ROLE` = that of a role, `tool:NAME` = a tool."""
@@ -172,13 +171,15 @@ class Gateway:
         stack: Backend = Retried(model, model) if isinstance(model, Endpoint) else self._end(model)
         if isinstance(model, Endpoint):
             stack = Spending(Limited(stack, model), model, self.purse)
-        if self.is_cached(model):
+        if self.is_cached(model) and self.mode != "replay":
             stack = Kept(stack, self.cache, request)
         if isinstance(model, Endpoint):
             stack = Samples(stack, model.takes_n, but_for_its_draw)
         stack = SingleFlight(stack, key, self._flights)
         if self.is_cached(model):
-            stack = Cached(stack, self.cache, request, self.mode)
+            # What failed was not kept: a tool that only computes fails again in the same way.
+            again = self.mode == "replay" and _computes(model)
+            stack = Cached(stack, self.cache, request, "auto" if again else self.mode)
         return stack
 
     def _end(self, model: Model | Tool) -> Function | Carrying:
@@ -187,6 +188,11 @@ class Gateway:
         models = [self.model, *(role.model for role in self.roles.values())]
         keys = [key for one in models if isinstance(one, Part) for key in secrets_in(dict(one))]
         return self.toolbox.carrying(model, replaying=self.mode == "replay", keys=keys)
+
+
+def _computes(model: Model | Endpoint | Tool) -> bool:
+    """Whether it is a tool that only computes."""
+    return isinstance(model, Tool) and model.pure and not model.effects
 
 
 async def _in_turn(
