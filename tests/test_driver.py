@@ -19,6 +19,7 @@ from support import TASK, Scripted, answer_to, dice, run, shuffled, wait
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Note, Scored, Thought, parent_of
+from tot_lab.core.thinking import timed
 from tot_lab.core.tree import Tree
 
 ENVIRON = {
@@ -231,6 +232,24 @@ def test_a_model_that_hangs_past_its_timeout_on_some_calls():
     made = wait(tl.Lab(model, runs=None, timeout=0.03).run(SEARCH, TASK))
     assert made.usage.errors > 0
     assert {e.error for e in made.events if isinstance(e, Reply)} == {None, "timeout: no reply within 0.03 s"}
+
+
+def test_a_part_may_give_each_of_its_calls_a_time():
+    async def model(call):
+        await asyncio.sleep(30 if call.prompt == "slow" else 0)
+        return "ok"
+
+    def say(at):
+        asked = [asking(draw=k, prompt=prompt) for k, prompt in enumerate(("slow", "fast"))]
+        parts = yield from timed(0.1, tl.every(asked, at_most=1))
+        inner = yield from timed(60, timed(0.1, asking(draw=2, prompt="slow")))
+        return tl.Answer(str([reply.error for reply in (*parts, inner)]), "answered")
+
+    made = wait(tl.Lab(model, runs=None).run(saying(say), TASK))
+    late = "timeout: no reply within 0.1 s"
+    assert made.answer == str([late, None, late])
+    sooner = wait(tl.Lab(model, runs=None, timeout=0.05).run(saying(say), TASK))
+    assert sooner.answer == made.answer.replace("0.1", "0.05")
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])

@@ -68,11 +68,15 @@ def test_replay_is_offline_and_says_what_it_will_not_do(tmp_path):
     assert len(COUNTED) == 2
     with pytest.raises(NotReplayed, match="the tool 'impure' is not pure"):
         results(replaying, ("impure", {"a": 1}))
+    assert results(replaying, ("counted", {"a": 7})) == ["7"]  # what failed was not kept: it only computes
+    assert len(COUNTED) == 3
+    with pytest.raises(tl.CacheMiss, match="the tool call"):
+        results(replaying, ("reaching", {"a": 8}))
     uncached = lab_with(counted, reaching, model="sim/general", mode="replay")
     with pytest.raises(NotReplayed, match=r"the tool 'reaching' has effects \(network\)"):
         results(uncached, ("reaching", {"a": 1}))
-    assert results(uncached, ("counted", {"a": 9})) == ["9"]  # it only computes
-    assert len(COUNTED) == 3
+    assert results(uncached, ("counted", {"a": 9})) == ["9"]
+    assert len(COUNTED) == 4
 
 
 def test_a_run_with_tools_comes_back_from_its_file_without_them(tmp_path):

@@ -38,7 +38,7 @@ from tot_lab.core.parts import Part, part_of
 from tot_lab.core.records import Decided, Ended, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Domain, Task
-from tot_lab.core.thinking import Budget, Thinking, ask, attempt, every, happen, within
+from tot_lab.core.thinking import Budget, Thinking, ask, attempt, every, happen, timed, within
 from tot_lab.core.tree import Node, Tree
 from tot_lab.deep_thinking import think
 from tot_lab.domains import (
@@ -397,6 +397,7 @@ __all__ = [
     "tasks",
     "tasks_needed",
     "think",
+    "timed",
     "tool",
     "traversal",
     "within",
