@@ -15,6 +15,7 @@ from support import run
 import tot_lab as tl
 from tot_lab.figures import FIGURES, TABLE_FIGURES
 from tot_lab.figures.calibration import calibration_info, plot_calibration
+from tot_lab.figures.confidence import plot_confidence
 from tot_lab.figures.frontier import frontier_info, name_sides, plot_frontier
 from tot_lab.figures.heatmap import heatmap_info, plot_heatmap
 from tot_lab.figures.importance import importance_info, plot_importance
@@ -516,7 +517,7 @@ every_figure = pytest.mark.parametrize(("plot", "options"), EACH, ids=NAMES)
 
 def test_no_figure_is_left_out():
     named = {name for name in tl.figures.__all__ if name.startswith("plot_")}
-    assert named == {plot.__name__ for plot in (*FIGURES, *TABLE_FIGURES, plot_calibration)}
+    assert named == {plot.__name__ for plot in (*FIGURES, *TABLE_FIGURES, plot_calibration, plot_confidence)}
 
 
 @every_figure
