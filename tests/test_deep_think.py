@@ -316,7 +316,7 @@ def test_d8_d16_an_assumed_confidence_decides_nothing():
     assert made.tree[second.node].score is None  # nothing to calibrate
     assert made.answer == first.best_solution
     assert made.score == 0.1
-    assert notes(made, "deep_think.answered") == [{"iteration": 1}]
+    assert notes(made, "deep_think.ended") == [{"stop": "limit:iterations", "iteration": 1}]
     alone = run(tl.DeepThink(max_iterations=2), TASK, thinker("I give up."))
     assert (alone.answer, alone.score) == ("I give up.", None)
 
@@ -541,7 +541,7 @@ def test_d16_the_most_confident_iteration_answers_and_of_equals_the_later():
 
     made = run(tl.DeepThink(), TASK, thinker(said("first", 8), said("second", 8), said("third", 5)))
     assert (made.answer, made.score) == ("second", 0.8)
-    assert notes(made, "deep_think.answered") == [{"iteration": 2}]
+    assert notes(made, "deep_think.ended") == [{"stop": "limit:iterations", "iteration": 2}]
     assert made.tree["0.1.0.0"].text == "first"
     # What comes next hangs below the most confident so far.
     assert [result.node.count(".") for result in iterations(made)] == [3, 6, 9]

@@ -14,6 +14,7 @@ from support import Scripted, run, wait
 
 import tot_lab as tl
 from tot_lab.analysis.deep_thought import Clamped
+from tot_lab.core.calls import Reply
 from tot_lab.explorer.recording import Recording
 from tot_lab.figures.confidence import confidence_info
 from tot_lab.figures.tree import tree_info
@@ -141,7 +142,7 @@ def test_cut_off_anywhere_it_is_told_as_far_as_it_goes(made):
             line.e.at for line in part.lines if isinstance(line.e, tl.Call) and line.e.kind == "develop"
         }
         assert told.branches_explored == len(developed)
-        assert (told.stop is None) == (told.node is None)
+        assert told.stop is None or told.node is not None
         assert ("· not finished\n" in told.report()) == bool(told.unfinished)
         reports.add(len(told.iterations))
         repr(told), told.report_html(), tl.plot_confidence(part), tl.diagnose(part)
@@ -459,3 +460,21 @@ def test_a_diagnosis_says_that_all_confidence_was_assumed():
         == "The answer of Deep Think was not chosen: no confidence could be read in 3 iterations."
     )
     assert tl.diagnose(deep(without("converge", "A table.", draw=1))).of("assumed_confidence") == []
+
+
+class ThinksFirst(tl.Strategy):
+    """Answers whatever Deep Think comes to."""
+
+    kind = "test_deep_thought.thinks_first"
+
+    def think(self, task, at="0"):
+        yield tl.Thought(at, None, task.question)
+        yield from tl.DeepThink().think(task, f"{at}.0")
+        return tl.Answer("mine", "answered")
+
+
+def test_how_it_ended_is_its_own_also_inside_another():
+    made = deep(without("develop", Reply(error="boom")), ThinksFirst())
+    told = tl.deep_thought(made)
+    assert (told.stop, told.node, told.answer_iteration) == ("error", None, None)
+    assert made.stopped == "answered"

@@ -69,7 +69,7 @@ async def think(
     if lab is None:
         settings = Settings.read()
         lab = settings.lab()
-        research = dict(settings.research) if research is None else research
+        research = research or settings.research
         budget = budget or settings.budget
     expect_lab(lab)
     task = _task(question, joined("" if memory is None else memory.context(), context))

@@ -170,7 +170,7 @@ class ThinkMagics(Magics):
         budget = budget_in(asked.budget)
         if asked.lab is None:
             settings = Settings.read(model=asked.model)
-            options |= {"budget": budget or settings.budget, "research": dict(settings.research)}
+            options |= {"budget": budget or settings.budget, "research": settings.research}
             return " · ".join([settings.told, *cut]), settings.lab(), options
         if asked.model is not None:
             raise UsageError("--lab has its model: leave --model out")

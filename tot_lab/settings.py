@@ -6,9 +6,10 @@ Rule: of the places that say something, the nearest is heard:
     or the nearest folder above it   >   tot_lab.toml in the user's own config folder   >   the defaults
 
 A server, its model and its key belong to one provider: once a place has named the provider, farther ones are
-heard on these only where they name the same, so that no key goes to a server that it is not for. A key
-stands in no file; `api_key_env` names the environment variable that holds it. What cannot be used is named
-with its place and its key. A file that belongs to another user is not read.
+heard on these only where they name the same, so that no key goes to another provider. A server that is named
+alone is asked with the provider's key: it stands in the first line of each thought. A key stands in no file;
+`api_key_env` names the environment variable that holds it. What cannot be used is named with its place and
+its key. A file that belongs to another user is not read.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from tot_lab.lab import Lab
 from tot_lab.models import LiteLLM, Local, model_named
 from tot_lab.models.lite_llm.naming import checked_url, provider_of, whole_name
 from tot_lab.models.stack import Endpoint
+from tot_lab.strategies import ResearchDelegate
 
 FILE = "tot_lab.toml"
 """What a file of settings is called."""
@@ -119,29 +121,18 @@ class ModelSettings(BaseModel):
         return model
 
 
-class ResearchSettings(BaseModel):
-    """The research delegate, which reads again what was found on the web.
-
-    enabled: whether there is one. cap_ratio: how much of the context window one page may take, 0–1.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-    enabled: Annotated[bool, Field(strict=True)] = True
-    cap_ratio: Annotated[float, Field(gt=0, le=1, strict=True, allow_inf_nan=False)] = 0.85
-
-
 class Settings(ModelSettings):
     """What a session works with; `tl.Settings.read()` finds it.
 
     provider, model, base_url, context_window, api_key_env: who is asked, as in a table of `models`.
     models: such tables by a name of your own, which `model` may say.
     cache: folder of known answers, relative to the file that names it; None = the user's own.
-    research: the research delegate. budget: caps on each thought (`tl.Budget`), None = none.
+    research: see `tl.ResearchDelegate`. budget: caps on each thought (`tl.Budget`), None = none.
     """
 
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     cache: Path | None = None
-    research: ResearchSettings = ResearchSettings()
+    research: ResearchDelegate = ResearchDelegate()
     budget: Budget | None = None
     _read: tuple[Path, ...] = PrivateAttr(default=())
 
@@ -231,7 +222,7 @@ def _environment() -> dict[str, Any]:
         f"{PREFIX}{'_'.join(path).upper()}": path
         for path in [
             *((name,) for name in Settings.model_fields if name not in ("models", "research", "budget")),
-            *(("research", name) for name in ResearchSettings.model_fields),
+            *(("research", name) for name in ResearchDelegate.model_fields),
             *(("budget", name) for name in Budget.model_fields),
         ]
     }
@@ -276,7 +267,7 @@ def _check(kind: type[BaseModel], place: str, values: Mapping[str, Any]) -> None
 
 _TABLES: dict[str, type[BaseModel]] = {
     "models": ModelSettings,
-    "research": ResearchSettings,
+    "research": ResearchDelegate,
     "budget": Budget,
 }
 

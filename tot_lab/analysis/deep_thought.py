@@ -189,7 +189,7 @@ class _Fold:
             if event.what == "failed":
                 home.say(event.id, error=event.reason)
             elif event.what == "solution" and home.node is None:
-                home.node, home.stop = event.id, event.reason
+                home.node = event.id
         elif isinstance(event, Note):
             self._note(event)
 
@@ -232,5 +232,6 @@ class _Fold:
             home.iterations.append(result)
             home.branches, home.failed = {}, ""
             self.homes[note.at] = home
-        elif note.name == "deep_think.answered":
-            self.homes[note.at].answered = told["iteration"]
+        elif note.name == "deep_think.ended" and note.at in self.homes:
+            home = self.homes[note.at]
+            home.answered, home.stop = told["iteration"], told["stop"]

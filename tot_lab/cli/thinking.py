@@ -92,7 +92,7 @@ def _think(asked: argparse.Namespace) -> int:
         budget=budget,
         context=context,
         gather=not asked.no_gather,
-        research=dict(settings.research),
+        research=settings.research,
         watch=watch,
     )
     interrupted = False

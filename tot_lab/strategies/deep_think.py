@@ -325,16 +325,17 @@ class _Iterations:
     def _answer(self, stop: str, unfinished: Sequence[ThoughtBranch]) -> Thinking[Answer]:
         """That of the most confident iteration; where there is none, the solution of which its own
         branch is most confident."""
-        if self.past:
-            best = self._best()
-            node, text, score = best.node, best.best_solution, None if best.assumed else best.confidence / 10
-            yield Note("deep_think.answered", self.at, {"iteration": best.iteration})
-        else:
-            solved = sorted((one for one in unfinished if one.solution), key=lambda one: -_confidence(one))
-            if not solved:
-                return Answer("", stop)
-            node, text, score = solved[0].solution_node or "", solved[0].solution, None
-        yield Decided(node, "solution", stop)
+        best = self._best() if self.past else None
+        solved = sorted((one for one in unfinished if one.solution), key=lambda one: -_confidence(one))
+        node, text = (None, "") if not solved else (solved[0].solution_node, solved[0].solution)
+        if best is not None:
+            node, text = best.node, best.best_solution
+        if node is not None:
+            yield Decided(node, "solution", stop)
+        yield Note("deep_think.ended", self.at, {"stop": stop, "iteration": best and best.iteration})
+        if node is None:
+            return Answer("", stop)
+        score = None if best is None or best.assumed else best.confidence / 10
         answer = self.task.domain.read_answer(self.task, text)
         if answer is None:
             yield Note("parse.unreadable", node, {"kind": "converge" if self.past else "develop", "draw": 0})
