@@ -7,6 +7,7 @@ be seen, loaded and resumed.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -64,8 +65,8 @@ class Lab:
         own are cached only where a folder is named.
     mode: `auto`, `off`, `refresh` or `replay`; see `tot_lab.models.cache.Mode`.
     draws: whether two thoughts that come to the same prompt share its draws (`state`) or not (`path`).
-    spend: USD that this lab may really pay, None = no cap. What a run would cost if each call were
-        paid is capped by its `Budget`.
+    spend: USD that this lab may really pay, None = no cap. What the journals of resumed runs and sweeps
+        had paid before counts too. What a run would cost if each call were paid is capped by its `Budget`.
     tools: what its strategies may call: functions that `@tl.tool` made tools, those of `tl.tools`, and names:
         `calculator`, `python`, `web_fetch`, `multi_hop` (the documents of that domain), or what an installed
         package offers. A strategy takes all, or those that its own `tools` name. effect_policy: which
@@ -107,6 +108,8 @@ class Lab:
         self.runs = None if runs is None else Path(runs)
         self.timeout = timeout
         self.plans = plans if plans is None or isinstance(plans, Plans) else Plans(plans)
+        self._counted: set[str] = set()
+        """Ids of the runs whose payments `spent` holds."""
         self.last: Run | None = None
         """The latest run, also when it was cancelled or ended with an error."""
         self.last_sweep: Sweep | None = None
@@ -128,8 +131,9 @@ class Lab:
 
     @property
     def spent(self) -> float:
-        """USD that this lab has really paid, where prices are known."""
-        return self.gateway.purse.spent
+        """USD that this lab has really paid, where prices are known; the earlier payments of the runs that
+        it resumed included."""
+        return self.gateway.purse.total
 
     def __repr__(self) -> str:
         folder = None if self.runs is None else str(self.runs)
@@ -355,6 +359,7 @@ class Lab:
         left to do."""
         read = path.stat().st_size
         header, lines, size = read_journal(path)
+        self.count_payments(header, lines)
         kept = resumable(lines, asking=self.gateway.mode != "replay")
         if kept is None:
             self.last = Run(header, lines, path)
@@ -375,6 +380,12 @@ class Lab:
             recorder, strategy, task, budget_of(header), replies=replies, parent=parent, kept=made
         )
         return True
+
+    def count_payments(self, header: Header, lines: Sequence[Line]) -> None:
+        """Count what the journal of a run paid against `spend`, once, unless this lab paid it itself."""
+        if header.id not in self._counted:
+            self._counted.add(header.id)
+            self.gateway.purse.earlier += math.fsum(line.paid or 0.0 for line in lines)
 
     def _check(self, strategy: object, task: object, budget: object, repeat: int) -> None:
         if not isinstance(strategy, Strategy):
@@ -427,6 +438,7 @@ class Lab:
             replies=replies,
             edits=Edits.of(recorder.header.branched),
         )
+        self._counted.add(recorder.header.id)
         try:
             await driver.drive(thinking_of(strategy, task, self.gateway.roles))
         finally:
