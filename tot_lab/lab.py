@@ -57,6 +57,7 @@ class Lab:
 
     model: a name (`gpt-4.1-mini`, `ollama/qwen3:8b`, `local/qwen2.5-coder-1.5b`, `sim/game24`), a
         model part (`tl.LiteLLM(model="…", api_base="…")`), or any async callable `Call -> Reply | str`.
+        An async generator of pieces of text is one that streams.
     roles: models and sampling settings for parts of a search, by role (`propose`, `evaluate`,
         `answer`, `act`, `plan`, `critique`, `synthesize`, `route`): a name, a model part, or a `tl.Role`.
     runs: folder that each run's journal is written to; None = keep runs in memory only.
@@ -199,7 +200,8 @@ class Lab:
         """Run `strategy` on `task`.
 
         budget: caps on what the run may use. repeat: number of an independent repeat; it changes
-        every sample. watch: called with each batch of new lines while the run goes on.
+        every sample. watch: called with each batch of new lines while the run goes on, and with the text
+        so far of each open call: a note `call.partial`, which is not recorded.
 
         Raises what a bug in the strategy raises, and CancelledError when it is cancelled; the run
         up to then is at `last` either way. A model that fails raises nothing: see `run.usage`."""
@@ -426,6 +428,7 @@ class Lab:
     ) -> Run:
         if watch is not None:
             recorder.watchers.append(watch)
+            recorder.text_watchers.append(lambda note: watch([Line((), recorder.now, note)]))
         if self.plans is not None:
             recorder.watchers.append(self.plans.following(recorder.header, recorder.lines, recorder.path))
         task = self._equipped(task)
