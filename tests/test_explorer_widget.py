@@ -247,7 +247,7 @@ def test_shown_again_it_knows_what_came_while_it_was_closed():
     explorer.close()
 
 
-def test_who_stops_waiting_does_not_stop_the_search():
+def test_cancelling_the_wait_stops_the_search_and_shielding_it_does_not():
     async def impatient():
         async def slow(call):
             await asyncio.sleep(0.05)
@@ -256,7 +256,7 @@ def test_who_stops_waiting_does_not_stop_the_search():
         lab = tl.Lab(slow, runs=None)
         explorer = tl.Explorer(lab.stream(tl.TreeOfThoughts(max_depth=2), tl.general("How long?")))
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(explorer.finished(), 0.01)
+            await asyncio.wait_for(asyncio.shield(explorer.finished()), 0.01)
         with pytest.raises(ValueError, match="under way"):
             await explorer.branch("0", score=1.0)
         run = await explorer.finished()
@@ -264,6 +264,29 @@ def test_who_stops_waiting_does_not_stop_the_search():
         return run.stopped
 
     assert asyncio.run(impatient()) == "limit:depth"
+
+    async def interrupted():
+        calls = []
+
+        async def slow(call):
+            calls.append(call)
+            await asyncio.sleep(0.05)
+            return "a step" if call.kind == "sample" else "score: 0.5"
+
+        lab = tl.Lab(slow, runs=None)
+        explorer = tl.Explorer(lab.stream(tl.TreeOfThoughts(max_depth=9), tl.general("How long?")))
+        waiting = asyncio.create_task(explorer.finished())
+        while not calls:
+            await asyncio.sleep(0.01)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        paid = len(calls)
+        await asyncio.sleep(0.2)  # the next calls would be made long before
+        explorer.close()
+        return explorer.run.stopped, len(calls) - paid
+
+    assert asyncio.run(interrupted()) == ("cancelled", 0)
 
 
 def test_a_thought_of_a_run_that_is_shown_no_more_is_not_selected():

@@ -167,6 +167,17 @@ def test_the_text_so_far_can_be_watched(server, tmp_path):
     assert plain.answer == made.answer
 
 
+def test_a_watched_run_hears_the_text_so_far(server, tmp_path):
+    server.otherwise = lambda asked: Said("One two three.", pause=0.005)
+    heard = []
+    made = wait(lab(server, "openai", tmp_path).run(tl.OneAnswer(), TASK, watch=heard.extend))
+    texts = [line.e.data["text"] for line in heard if getattr(line.e, "name", "") == "call.partial"]
+    assert len(texts) > 1
+    assert all(later.startswith(earlier) for earlier, later in pairwise(texts))
+    assert texts[-1] == made.answer == "One two three."
+    assert notes(made, "call.partial") == []
+
+
 def test_calls_that_are_open_at_once_are_watched_apart(server, tmp_path):
     server.otherwise = lambda asked: Said(f"score: 0.{len(str(asked.json)) % 9}\nsince it is so", pause=0.005)
     end = lab(server, "anthropic", tmp_path)

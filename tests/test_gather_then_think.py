@@ -380,3 +380,62 @@ def test_its_settings():
     for wrong in ({"cap_ratio": 1.5}, {"context_window": 0}, {"most_pages": "many"}, {"enable": True}):
         with pytest.raises(ValidationError, match=next(iter(wrong))):
             gathering(research=wrong)
+
+
+# What the report says of it.
+
+
+@tl.tool
+def read_page(url: str) -> str:
+    """Reads a page."""
+    if url.endswith("/gone"):
+        raise LookupError("no such page")
+    return f"The page {url}"
+
+
+def pages(*urls):
+    """A model that reads some pages in one turn."""
+
+    def reply(call):
+        if call.kind != "act":
+            return '{"category": "planning"}' if call.kind == "classify" else answer_to(call)
+        if any(message.role == "tool" for message in call.messages):
+            return Reply(tool_calls=(ToolCall("z", "final-answer", '{"answer": "Found."}'),))
+        asked = [ToolCall(f"c{k}", "read-page", json.dumps({"url": url})) for k, url in enumerate(urls)]
+        return Reply(tool_calls=tuple(asked))
+
+    return Scripted(reply)
+
+
+@pytest.mark.parametrize("form", ["report", "report_html"])
+def test_d13_the_report_says_what_was_gathered_by_which_tools_and_from_where(form):
+    urls = ["http://a.example/one", "http://a.example/gone"]
+    run, _ = made(AMBIGUOUS, pages(*urls), tools=(read_page,), research={"enabled": False})
+    thought = tl.deep_thought(run)
+    text = getattr(thought, form)()
+    for said in ("planning", "the model", "speak of comparison and planning", "read-page", *urls):
+        assert said in text
+    assert "no such page" in text
+    assert "Nothing was gathered" not in text
+    assert thought.gathering.category == "planning"
+    assert thought.gathering.by == "model"
+    assert [use.tool for use in thought.gathering.uses] == ["read-page", "read-page"]
+    assert [bool(use.error) for use in thought.gathering.uses] == [False, True]
+    assert thought.gathering.sources == ("http://a.example/one",), "what failed is no source"
+
+
+@pytest.mark.parametrize(("more", "why"), [({"tools": ()}, "no tools"), ({"gather": False}, "turned off")])
+def test_d13_the_report_says_so_when_nothing_was_gathered(more, why):
+    run, _ = made("Debug the lock.", **more)
+    thought = tl.deep_thought(run)
+    assert why in thought.gathering.nothing
+    for text in (thought.report(), thought.report_html(), str(thought)):
+        assert "debugging" in text
+        assert "othing" in text
+        assert why in text
+
+
+def test_d13_a_deep_think_alone_says_nothing_of_gathering():
+    run = wait(tl.Lab(Scripted(), runs=None).run(THINKING, tl.open_ended("Why?")))
+    assert tl.deep_thought(run).gathering is None
+    assert "ather" not in tl.deep_thought(run).report()

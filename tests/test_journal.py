@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from endpoint import scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import TASK, Scripted, answer_to, shuffled, wait
@@ -699,3 +700,61 @@ def test_a_replay_of_a_run_that_a_bug_ended_meets_the_bug_again(tmp_path):
 
 def test_signals_are_as_they_were():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+# What was paid before.
+
+PAYING_CHILD = """
+import asyncio, sys
+from endpoint import scripted
+from support import TASK
+import tot_lab as tl
+from test_journal import SEARCH
+lab = tl.Lab(scripted(seconds=0.05), runs=sys.argv[1], mode="off", spend=100.0)
+work = lab.sweep([SEARCH], [TASK]) if sys.argv[2] == "sweep" else lab.run(SEARCH, TASK)
+asyncio.run(work)
+"""
+
+
+@pytest.mark.parametrize("what", ["run", "sweep"])
+def test_a_cap_on_real_money_holds_over_a_kill(tmp_path, what):
+    """A dollar a call, a kill after at least six calls, and then a cap that leaves four more."""
+    child = subprocess.Popen([sys.executable, "-c", PAYING_CHILD, str(tmp_path), what], env=ENVIRON)
+    until = time.monotonic() + 60
+    paid = 0
+    while time.monotonic() < until and child.poll() is None and paid < 6:
+        path = next(tmp_path.rglob("*.jsonl"), None)
+        paid = 0 if path is None else path.read_bytes().count(b'"reply"')
+        time.sleep(0.0005)
+    child.kill()
+    child.wait()
+    assert path is not None
+    before = sum(line.paid or 0.0 for line in tl.load(path).lines)  # equal calls are paid once
+    assert 0 < before < 25
+    cap = before + 4.0
+    end = scripted()
+    lab = tl.Lab(end, runs=tmp_path, mode="off", spend=cap)
+    if what == "run":
+        wait(lab.resume(path))
+    else:
+        wait(lab.sweep([SEARCH], [TASK]))
+    assert len(end.requests) == 4
+    assert lab.spent == cap
+
+
+def test_what_a_lab_paid_itself_is_counted_once(tmp_path):
+    """Cancelled and resumed by the same lab: each request that was sent costs its dollar, and no more."""
+    end = scripted(seconds=0.02)
+    lab = tl.Lab(end, runs=tmp_path, mode="off", spend=1000.0)
+
+    async def cut_and_resumed():
+        running = asyncio.create_task(lab.run(SEARCH, TASK))
+        while len(end.requests) < 9:
+            await asyncio.sleep(0.005)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return await lab.resume(lab.last.path)
+
+    assert wait(cut_and_resumed()).stopped == "limit:depth"
+    assert lab.spent == len(end.requests)

@@ -25,6 +25,28 @@ AFTER = """
 run = lab.last
 print(run.stopped, len(run.tree), (await run.replay()).identical, len(asyncio.all_tasks()) < 20)
 """
+WATCHED = """
+import asyncio
+import tot_lab as tl
+
+calls = []
+
+async def slow(call):
+    calls.append(call)
+    await asyncio.sleep(0.05)
+    return "a step" if call.kind == "sample" else "score: 0.5"
+
+lab = tl.Lab(slow, runs=None)
+search = tl.TreeOfThoughts(max_depth=900, parallel=False, solved_threshold=1.0)
+explorer = tl.Explorer(lab.stream(search, tl.general("How long?")))
+print("ready", flush=True)
+run = await explorer.finished()
+"""
+UNPAID = """
+paid = len(calls)
+await asyncio.sleep(0.3)
+print(explorer.run.stopped, 0 < paid == len(calls))
+"""
 SWEEP = """
 import asyncio, tempfile
 import tot_lab as tl
@@ -50,8 +72,12 @@ print(0 <= whole.found - len(part.rows) <= 1, len(whole.df()) == 80)
 @pytest.mark.filterwarnings("ignore")  # jupyter_client's own
 @pytest.mark.parametrize(
     ("cell", "after", "told"),
-    [(SLOW, AFTER, ["cancelled", "4", "True", "True"]), (SWEEP, SWEPT, ["True"] * 4)],
-    ids=["run", "sweep"],
+    [
+        (SLOW, AFTER, ["cancelled", "4", "True", "True"]),
+        (WATCHED, UNPAID, ["cancelled", "True"]),
+        (SWEEP, SWEPT, ["True"] * 4),
+    ],
+    ids=["run", "explorer", "sweep"],
 )
 def test_an_interrupted_cell_leaves_what_is_valid(cell, after, told):
     kernels, client = manager.start_new_kernel(

@@ -119,6 +119,30 @@ assert constants.HF_HUB_OFFLINE is False
     assert [asked.path for asked in server.asked] == ["/v1/chat/completions"] * 2
 
 
+def test_loading_litellm_takes_nothing_of_a_calls_time(server):
+    """In a process of its own, where the import is made to take longer than a call may."""
+    server.will(Said("Four."))
+    code = f"""
+import asyncio, sys, time
+import tot_lab as tl
+
+class Slow:
+    def find_spec(name, path=None, target=None):
+        if name == "litellm":
+            time.sleep(0.6)
+
+sys.meta_path.insert(0, Slow)
+model = tl.LiteLLM(model="hosted_vllm/llama-3-8b", api_base="{server.base("openai")}", price=(1, 1))
+for settings in ({{}}, {{"spend": 1.0}}):
+    lab = tl.Lab(model, runs=None, mode="off", timeout=0.5, **settings)
+    run = asyncio.run(lab.run(tl.OneAnswer(), tl.general("2 + 2?")))
+    assert run.answer == "Four.", run.calls_df().T
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env=environment)
+    assert len(server.asked) == 2
+
+
 @pytest.mark.parametrize(
     ("model", "name"),
     [

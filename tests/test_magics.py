@@ -124,6 +124,19 @@ def test_a_cell_has_its_question_below(kernel):
     assert told == "One line,\ntwo: it's 'so' 1 {'calls': 4}"
 
 
+def test_d13_tools_are_given_in_the_line_and_gather(kernel):
+    """A tool that may read files must be allowed to, and the panel says what was gathered."""
+    (kernel.folder / "notes.md").write_text("It rained.")
+    refused = kernel.run("%%think --preset quick --tools read_file root=.\nWhy did it rain?")
+    assert "--allow files" in refused[2] + str(refused[1])
+    kernel.run("%%think --preset quick --tools read_file root=. --allow files\nDebug notes.md, please.")
+    assert "Gathered" in kernel.html[-1]
+    told = kernel.said("print(list(thought.header.tools), thought.header.effect_policy['allow'])")
+    assert told == "['read-file'] ['files']"
+    kernel.run("import tot_lab as tl\nmine = tl.Lab('sim/general', runs=None)")
+    assert "--lab has its tools" in str(kernel.run("%%think --lab mine --tools calculator\nWhy?"))
+
+
 def test_a_later_thought_knows_the_earlier_ones(kernel):
     """D13: kept in the session's memory for later turns."""
     kernel.run("%think --preset quick --out first Which database?")

@@ -239,3 +239,37 @@ def test_the_file_in_the_readme_is_read(project, monkeypatch):
     assert (settings.chosen.name, settings.context_window) == ("ollama/qwen3:8b", 16384)
     assert settings.budget == tl.Budget(calls=40)
     assert tl.Settings.read(model="work").lab().model.name == "openai/gpt-4.1-mini"
+
+
+# Tools.
+
+
+def test_d13_tools_of_a_file_are_those_of_its_lab(project):
+    project('model = "sim/general"\ntools = ["calculator"]\n')
+    assert list(tl.Settings.read().lab(runs=None).gateway.toolbox.tools) == ["calculator"]
+    assert not tl.Settings.read().lab(runs=None, tools=[]).gateway.toolbox.tools
+
+
+@pytest.mark.parametrize("tools", ['["python"]', '[{name = "read_file", root = "docs"}]'])
+def test_a_project_names_tools_with_effects_and_only_the_user_allows_them(tmp_path, project, own, tools):
+    """A cloned repository must not get a model to run code or to read files by its settings alone."""
+    (tmp_path / "project" / "docs").mkdir()
+    effect = "process" if "python" in tools else "files"
+    project(f'model = "sim/general"\ntools = {tools}\n')
+    with pytest.raises(tl.SettingsError, match=f"--allow {effect}"):
+        tl.Settings.read().lab(runs=None)
+    project(f'model = "sim/general"\ntools = {tools}\nallow = ["{effect}"]\n')
+    with pytest.raises(tl.SettingsError, match="a project's file cannot allow"):
+        tl.Settings.read()
+    project(f'model = "sim/general"\ntools = {tools}\n')
+    assert tl.Settings.read(allow=[effect]).lab(runs=None).gateway.toolbox.tools
+    own(f'allow = ["{effect}"]\n')
+    (tool,) = tl.Settings.read().lab(runs=None).gateway.toolbox.tools.values()
+    if effect == "files":
+        assert tool.root == str(tmp_path / "project" / "docs")
+
+
+def test_a_tool_that_does_not_exist_is_named(project):
+    project('model = "sim/general"\ntools = ["calculater"]\n')
+    with pytest.raises(tl.SettingsError, match=r"tools: .*calculater.*calculator"):
+        tl.Settings.read().lab(runs=None)

@@ -15,6 +15,7 @@ from tot_lab.models.flight import SingleFlight
 from tot_lab.models.function import Function
 from tot_lab.models.keys import key_of, request_of
 from tot_lab.models.limits import Gate, Limited, Limits
+from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
 from tot_lab.models.samples import Samples
 from tot_lab.models.spending import Purse, Spending
@@ -38,6 +39,7 @@ def undrawn(call):
 
 
 LAYERS = {
+    "ready": lambda inner, end, tmp: Ready(inner, end),
     "cached": lambda inner, end, tmp: Cached(inner, Cache(tmp / "calls"), request, "auto"),
     "kept": lambda inner, end, tmp: Kept(inner, Cache(tmp / "calls"), request),
     "single flight": lambda inner, end, tmp: SingleFlight(inner, key, {}),

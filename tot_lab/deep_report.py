@@ -11,9 +11,13 @@ from math import isnan
 from typing import NamedTuple
 
 from tot_lab.analysis.deep_thought import DeepThought
+from tot_lab.analysis.gathering import Gathering
 from tot_lab.figures.theme import FONT, PATH, short
 from tot_lab.markdown import literal, one_line, rendered, tamed
 from tot_lab.strategies.deep_think_replies import IterationResult, ThoughtBranch
+
+_CHOSEN = {"keywords": "the words of the task", "model": "the model", "default": "default"}
+"""What chose a category, in words."""
 
 NAME = 80
 LINE = 500
@@ -48,6 +52,10 @@ def text_of(of: DeepThought) -> str:
     """A few lines."""
     label = ", simulated model" if of.simulated else ""
     rows = [_title(of) + label, f"  task      {short(of.task, 90)}"]
+    if of.gathering is not None:
+        nothing, calls = of.gathering.nothing, _count(len(of.gathering.uses), "tool call")
+        found = f"nothing: {nothing}" if nothing else calls
+        rows.append(f"  gathered  {found} · category {of.gathering.category}")
     for result in of.iterations:
         answers = " ← answer" if result.iteration == of.answer_iteration else ""
         best = short(result.branches[0].name, 40)
@@ -76,6 +84,10 @@ def _sections(of: DeepThought) -> list[_Section]:
     clamped = ", ".join(f"`{one.field}` {one.given} → {one.used}" for one in of.clamped)
     label = " *simulated model*" if of.simulated else ""
     sections = [_Section(_title(of) + label, _joined(task, f"*Clamped:* {clamped}" if clamped else ""))]
+    if of.gathering is not None:
+        nothing = " · nothing" if of.gathering.nothing else ""
+        title = f"Gathered · {of.gathering.category}{nothing}"
+        sections.append(_Section(title, _gathered(of.gathering), folds=True))
     for result in of.iterations:
         title = f"Iteration {result.iteration} · {_confidence(result)}"
         shown = result.iteration == of.answer_iteration
@@ -86,6 +98,22 @@ def _sections(of: DeepThought) -> list[_Section]:
         body = _joined(_fell_back(of, number), _approaches(of.unfinished), failed)
         sections.append(_Section(f"Iteration {number} · not finished", body, folds=True, shown=True))
     return [*sections, *_final(of)]
+
+
+def _gathered(of: Gathering) -> str:
+    """Of which category the task is and what chose it, the tool calls, and what they read."""
+    calls = []
+    for use in of.uses:
+        sign, failed = ("✗ ", f": failed, {literal(use.error, LINE)}") if use.error else ("", "")
+        calls.append(f"{sign}`{use.tool}` {literal(short(use.arguments, 200), LINE)}{failed}")
+    nothing = of.nothing and f"*Nothing was gathered: {of.nothing}.*"
+    unaided = "" if of.uses or nothing else "*No tool was called: the notes are the model's own.*"
+    return _joined(
+        f"*Category:* {of.category}, chosen by {_CHOSEN[of.by]} ({literal(of.why, LINE)})",
+        nothing or unaided,
+        "\n".join(f"{k}. {line}" for k, line in enumerate(calls, 1)),
+        f"**Sources**\n\n{_bullets(of.sources)}" if of.sources else "",
+    )
 
 
 def _iteration(of: DeepThought, result: IterationResult) -> str:

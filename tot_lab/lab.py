@@ -7,6 +7,7 @@ be seen, loaded and resumed.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -56,6 +57,7 @@ class Lab:
 
     model: a name (`gpt-4.1-mini`, `ollama/qwen3:8b`, `local/qwen2.5-coder-1.5b`, `sim/game24`), a
         model part (`tl.LiteLLM(model="…", api_base="…")`), or any async callable `Call -> Reply | str`.
+        An async generator of pieces of text is one that streams.
     roles: models and sampling settings for parts of a search, by role (`propose`, `evaluate`,
         `answer`, `act`, `plan`, `critique`, `synthesize`, `route`): a name, a model part, or a `tl.Role`.
     runs: folder that each run's journal is written to; None = keep runs in memory only.
@@ -64,8 +66,8 @@ class Lab:
         own are cached only where a folder is named.
     mode: `auto`, `off`, `refresh` or `replay`; see `tot_lab.models.cache.Mode`.
     draws: whether two thoughts that come to the same prompt share its draws (`state`) or not (`path`).
-    spend: USD that this lab may really pay, None = no cap. What a run would cost if each call were
-        paid is capped by its `Budget`.
+    spend: USD that this lab may really pay, None = no cap. What the journals of resumed runs and sweeps
+        had paid before counts too. What a run would cost if each call were paid is capped by its `Budget`.
     tools: what its strategies may call: functions that `@tl.tool` made tools, those of `tl.tools`, and names:
         `calculator`, `python`, `web_fetch`, `multi_hop` (the documents of that domain), or what an installed
         package offers. A strategy takes all, or those that its own `tools` name. effect_policy: which
@@ -107,6 +109,8 @@ class Lab:
         self.runs = None if runs is None else Path(runs)
         self.timeout = timeout
         self.plans = plans if plans is None or isinstance(plans, Plans) else Plans(plans)
+        self._counted: set[str] = set()
+        """Ids of the runs whose payments `spent` holds."""
         self.last: Run | None = None
         """The latest run, also when it was cancelled or ended with an error."""
         self.last_sweep: Sweep | None = None
@@ -128,8 +132,9 @@ class Lab:
 
     @property
     def spent(self) -> float:
-        """USD that this lab has really paid, where prices are known."""
-        return self.gateway.purse.spent
+        """USD that this lab has really paid, where prices are known; the earlier payments of the runs that
+        it resumed included."""
+        return self.gateway.purse.total
 
     def __repr__(self) -> str:
         folder = None if self.runs is None else str(self.runs)
@@ -195,7 +200,8 @@ class Lab:
         """Run `strategy` on `task`.
 
         budget: caps on what the run may use. repeat: number of an independent repeat; it changes
-        every sample. watch: called with each batch of new lines while the run goes on.
+        every sample. watch: called with each batch of new lines while the run goes on, and with the text
+        so far of each open call: a note `call.partial`, which is not recorded.
 
         Raises what a bug in the strategy raises, and CancelledError when it is cancelled; the run
         up to then is at `last` either way. A model that fails raises nothing: see `run.usage`."""
@@ -355,6 +361,7 @@ class Lab:
         left to do."""
         read = path.stat().st_size
         header, lines, size = read_journal(path)
+        self.count_payments(header, lines)
         kept = resumable(lines, asking=self.gateway.mode != "replay")
         if kept is None:
             self.last = Run(header, lines, path)
@@ -375,6 +382,12 @@ class Lab:
             recorder, strategy, task, budget_of(header), replies=replies, parent=parent, kept=made
         )
         return True
+
+    def count_payments(self, header: Header, lines: Sequence[Line]) -> None:
+        """Count what the journal of a run paid against `spend`, once, unless this lab paid it itself."""
+        if header.id not in self._counted:
+            self._counted.add(header.id)
+            self.gateway.purse.earlier += math.fsum(line.paid or 0.0 for line in lines)
 
     def _check(self, strategy: object, task: object, budget: object, repeat: int) -> None:
         if not isinstance(strategy, Strategy):
@@ -415,6 +428,7 @@ class Lab:
     ) -> Run:
         if watch is not None:
             recorder.watchers.append(watch)
+            recorder.text_watchers.append(lambda note: watch([Line((), recorder.now, note)]))
         if self.plans is not None:
             recorder.watchers.append(self.plans.following(recorder.header, recorder.lines, recorder.path))
         task = self._equipped(task)
@@ -427,6 +441,7 @@ class Lab:
             replies=replies,
             edits=Edits.of(recorder.header.branched),
         )
+        self._counted.add(recorder.header.id)
         try:
             await driver.drive(thinking_of(strategy, task, self.gateway.roles))
         finally:

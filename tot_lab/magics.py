@@ -30,8 +30,8 @@ from IPython.core.magic_arguments import argument, kwds, magic_arguments
 from IPython.display import display
 
 from tot_lab.analysis.deep_thought import deep_thought
-from tot_lab.cli.thinking import OPTIONS, SIZES
-from tot_lab.cli.words import Unusable, budget_in, naming
+from tot_lab.cli.thinking import OPTIONS, SIZES, equipped
+from tot_lab.cli.words import TOOL_OPTIONS, Unusable, budget_in, naming
 from tot_lab.context import SessionMemory, joined, told_by_files, told_of
 from tot_lab.core.records import Line
 from tot_lab.core.thinking import Budget
@@ -42,6 +42,8 @@ from tot_lab.models.reachable import NoModel
 from tot_lab.progress import Progress, counted
 from tot_lab.run import Run
 from tot_lab.settings import Settings
+from tot_lab.tools import TOOLS
+from tot_lab.tools.named import OF_DOMAINS
 
 PERIOD = 0.2
 """Seconds between two paintings of what is under way, at least."""
@@ -77,6 +79,7 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The magic with its options, in the order in which help shows them."""
     described: dict[str, dict[str, Any]] = {
         **OPTIONS,
+        **TOOL_OPTIONS,
         "--context": {"nargs": "+", "metavar": "VAR", "help": "variables that are told: texts, tables, runs"},
         "--lab": {"metavar": "VAR", "help": "a variable that holds a tl.Lab, with its model and tools"},
         "--out": {
@@ -150,7 +153,8 @@ class ThinkMagics(Magics):
             raise UsageError(f"the question stands below %%think, and not beside it: {words[:60]!r}")
         question = words if cell is None else cell.strip()
         if not question:
-            greedy = cell is None and (asked.context or asked.files or asked.budget)
+            taking = (asked.context, asked.files, asked.budget, asked.tools, asked.allow)
+            greedy = cell is None and any(taking)
             hint = "; `--` ends the words of an option, as in `--context notes -- QUESTION`" if greedy else ""
             raise UsageError(
                 f"there is no question: %think QUESTION, or %%think and the question below it{hint}"
@@ -169,11 +173,13 @@ class ThinkMagics(Magics):
         options |= {"context": joined(*context), "gather": not asked.no_gather, "memory": self.memory}
         budget = budget_in(asked.budget)
         if asked.lab is None:
-            settings = Settings.read(model=asked.model)
+            settings, equipment = equipped(asked)
             options |= {"budget": budget or settings.budget, "research": settings.research}
-            return " · ".join([settings.told, *cut]), settings.lab(), options
+            return " · ".join([settings.told, *cut]), settings.lab(**equipment), options
         if asked.model is not None:
             raise UsageError("--lab has its model: leave --model out")
+        if asked.tools is not None or asked.allow is not None:
+            raise UsageError("--lab has its tools: leave --tools and --allow out")
         lab = self._variable("--lab", asked.lab)
         if not isinstance(lab, Lab):
             raise UsageError(f"--lab: {asked.lab} is no tl.Lab, but a {type(lab).__name__}")
@@ -333,6 +339,8 @@ def complete(shell: InteractiveShell, event: Any) -> list[str]:
         known = [model.kind for model in MODELS if model.kind.startswith("sim/")]
         with suppress(ValueError, OSError):
             known += Settings.read().models
+    elif option == "--tools":
+        known = [*(kind.kind for kind in TOOLS), *OF_DOMAINS]
     elif option == "--budget":
         known = [f"{name}=" for name in Budget.model_fields]
     elif option in ("--context", "--out"):

@@ -39,7 +39,8 @@ class Progress:
 
     def take(self, lines: Sequence[Line]) -> None:
         """Go on with what has just happened."""
-        self.changes += 1
+        lines = [line for line in lines if not (isinstance(line.e, Note) and line.e.name == "call.partial")]
+        self.changes += bool(lines)
         for line in lines:
             self._seconds = line.t
             self._said += [f"{line.t:7.1f} s  {said}" for said in self._heard(line)]

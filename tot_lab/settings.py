@@ -34,6 +34,7 @@ from tot_lab.models import LiteLLM, Local, model_named
 from tot_lab.models.lite_llm.naming import checked_url, provider_of, whole_name
 from tot_lab.models.stack import Endpoint
 from tot_lab.strategies import ResearchDelegate
+from tot_lab.tools import EffectPolicy, Tool, tools_named
 
 FILE = "tot_lab.toml"
 """What a file of settings is called."""
@@ -43,6 +44,7 @@ PREFIX = "TOT_LAB_"
 
 _OTHERS = ("TOT_LAB_MODELS",)  # a folder of weights: no setting of these
 _OF_A_PROVIDER = ("base_url", "context_window", "api_key_env")
+_IN_FILES = ("models", "research", "budget", "tools", "allow")  # no variable stands for the whole of them
 _SECRET = re.compile(r"(?:key|token|secret|password)s?$", re.IGNORECASE)
 
 
@@ -128,12 +130,18 @@ class Settings(ModelSettings):
     models: such tables by a name of your own, which `model` may say.
     cache: folder of known answers, relative to the file that names it; None = the user's own.
     research: see `tl.ResearchDelegate`. budget: caps on each thought (`tl.Budget`), None = none.
+    tools: what the lab has for gathering: names (`calculator`), or tables of a name and its settings
+        (`{name = "read_file", root = "docs"}`; paths are relative to the file).
+    allow: the effects that these tools may have (`files`, `network`, `process`). A project's file cannot
+        allow any: only an option or your own settings can.
     """
 
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     cache: Path | None = None
     research: ResearchDelegate = ResearchDelegate()
     budget: Budget | None = None
+    tools: tuple[str | dict[str, Any], ...] = ()
+    allow: frozenset[str] = frozenset()
     _read: tuple[Path, ...] = PrivateAttr(default=())
 
     @classmethod
@@ -143,10 +151,17 @@ class Settings(ModelSettings):
         folder = Path.cwd() if folder is None else Path(folder).absolute()
         options = {name: value for name, value in given.items() if value is not None}
         files = list(_files(folder))
+        own = config_folder() / FILE
         places = [("option", options), ("environment", _environment())]
         places += [(str(path), _in_file(path)) for path in files]
         for place, values in places:
             _check(cls, place, values)
+        for path, (_, values) in zip(files, places[2:], strict=True):
+            if "allow" in values and path != own:
+                raise SettingsError(
+                    f"{path}: allow: a project's file cannot allow what tools may do. Put it into {own}, or "
+                    f"pass --allow"
+                )
         settings = cls.model_validate(_merged([values for _, values in places]))
         settings._read = tuple(files)
         return settings
@@ -178,7 +193,26 @@ class Settings(ModelSettings):
 
     def lab(self, **more: Any) -> Lab:
         """A lab with these settings. more: those of `tl.Lab` (`tools`, `runs`, `mode`, …)."""
-        return Lab(self.chosen.asked(), **{"cache": self.cache, **more})
+        equipment = {} if "tools" in more else self._equipment()
+        return Lab(self.chosen.asked(), **{"cache": self.cache, **equipment, **more})
+
+    def _equipment(self) -> dict[str, Any]:
+        """The tools and what they may do, as `tl.Lab` takes them. Raises `SettingsError`."""
+        tools: list[Tool] = []
+        for tool in self.tools:
+            given = {"name": tool} if isinstance(tool, str) else dict(tool)
+            try:
+                tools += tools_named(str(given.pop("name", "")), given)
+            except (ValueError, TypeError) as error:
+                raise SettingsError(f"tools: {error}") from None
+        policy = EffectPolicy(allow=self.allow)
+        for one in tools:
+            if policy.refusal(one.spec):
+                raise SettingsError(
+                    f"tools: {one.name} has the effects {', '.join(one.effects)}, which nothing allows. Pass "
+                    f"--allow {','.join(one.effects)}, or put `allow` into {config_folder() / FILE}"
+                )
+        return {"tools": tools, "effect_policy": policy} if tools else {}
 
 
 # Where they stand.
@@ -213,6 +247,9 @@ def _in_file(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path}: it is nested too deep") from None
     if isinstance(values.get("cache"), str):
         values["cache"] = path.parent / Path(values["cache"]).expanduser()
+    for tool in values["tools"] if isinstance(values.get("tools"), list) else ():
+        if isinstance(tool, dict) and isinstance(tool.get("root"), str):
+            tool["root"] = str(path.parent / Path(tool["root"]).expanduser())
     return values
 
 
@@ -221,7 +258,7 @@ def _environment() -> dict[str, Any]:
     names = {
         f"{PREFIX}{'_'.join(path).upper()}": path
         for path in [
-            *((name,) for name in Settings.model_fields if name not in ("models", "research", "budget")),
+            *((name,) for name in Settings.model_fields if name not in _IN_FILES),
             *(("research", name) for name in ResearchDelegate.model_fields),
             *(("budget", name) for name in Budget.model_fields),
         ]

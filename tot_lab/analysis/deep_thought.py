@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tot_lab.analysis.gathering import Gathering, gathering_of
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.reading import split_thinking
 from tot_lab.core.records import Decided, Note, Record, Thought, parent_of
@@ -55,7 +56,8 @@ class DeepThought(NamedTuple):
     run, NaN when unknown. unfinished: the branches of an iteration that came to no synthesis. failed: what
     its call of BRANCH or CONVERGE failed with. clamped, fallbacks, left_out: what is not as it was asked for.
     number, total: which of the run's Deep Thinks it is, and how many there are. model, simulated: who
-    thought, and whether a simulated model took part.
+    thought, and whether a simulated model took part. gathering: what was gathered for it, `None` where it was
+    not a part of `tl.GatherThenThink`.
     """
 
     task: str
@@ -75,6 +77,7 @@ class DeepThought(NamedTuple):
     total: int
     model: str
     simulated: bool
+    gathering: Gathering | None
 
     def report(self) -> str:
         """It in Markdown: the task, what each iteration tried and learnt, and the final solution. A star
@@ -133,6 +136,7 @@ def deep_thought(run: Run) -> DeepThought:
         len(searches),
         run.model,
         run.simulated,
+        gathering_of(run, parent_of(found.at) or ""),
     )
 
 

@@ -237,7 +237,9 @@ async def _watched(
         def count(lines: Sequence[Line]) -> None:
             bar.update(sum(isinstance(line.e, Reply) and is_made(line.e) for line in lines))
 
-        await lab.run(strategy, task, budget=budget, repeat=repeat, watch=count)
+        recorder, running = lab.stream(strategy, task, budget=budget, repeat=repeat).start()
+        recorder.watchers.append(count)
+        await running
 
 
 def _sweep(asked: argparse.Namespace) -> int:

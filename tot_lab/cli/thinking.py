@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from tot_lab.analysis.deep_thought import deep_thought
-from tot_lab.cli.words import Unusable, add_tools, budget_in, command, naming, policy_in, tools_in
+from tot_lab.cli.words import (
+    Unusable,
+    add_tools,
+    allowed_in,
+    budget_in,
+    command,
+    naming,
+    policy_in,
+    tools_in,
+)
 from tot_lab.context import told_by_files
 from tot_lab.core.records import Line
 from tot_lab.deep_thinking import PRESETS, think
@@ -73,9 +82,8 @@ def _think(asked: argparse.Namespace) -> int:
     with naming():
         cut: list[str] = []
         context = told_by_files(asked.files, cut=cut) if asked.files else ""
-        settings = Settings.read(model=asked.model)
-        tools = tools_in(asked.tools)
-        lab = settings.lab(tools=tools, effect_policy=policy_in(asked.allow, tools))
+        settings, equipment = equipped(asked)
+        lab = settings.lab(**equipment)
     progress = Progress(" · ".join([settings.told, *cut]))
 
     def watch(lines: Sequence[Line]) -> None:
@@ -117,6 +125,18 @@ def _think(asked: argparse.Namespace) -> int:
         print("interrupted; in Python, lab.resume finishes what the journal holds", file=sys.stderr)
         return 130
     return int(not run.answer)
+
+
+def equipped(asked: argparse.Namespace) -> tuple[Settings, dict[str, Any]]:
+    """The settings that hold, and the tools of `--tools` with their effects, as `Settings.lab` takes them; {}
+    where the tools are those of the settings."""
+    if asked.tools is None:
+        return Settings.read(model=asked.model, allow=allowed_in(asked.allow)), {}
+    tools = tools_in(asked.tools)
+    return Settings.read(model=asked.model), {
+        "tools": tools,
+        "effect_policy": policy_in(asked.allow, tools),
+    }
 
 
 def report_of(run: Run) -> str:

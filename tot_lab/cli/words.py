@@ -262,10 +262,15 @@ def tools_in(words: Sequence[str] | None) -> list[Tool]:
         return [tool for name, rest in _groups(parts) for tool in tools_named(name, settings_in(rest))]
 
 
+def allowed_in(words: Sequence[str] | None) -> list[str] | None:
+    """The effects in `NAME,NAME …`; `None` where the option was not given."""
+    return None if words is None else [name for word in words for name in word.split(",") if name]
+
+
 def policy_in(words: Sequence[str] | None, tools: Sequence[Tool]) -> EffectPolicy | None:
     """What `tools` may do: the effects in `NAME,NAME …`, and none else. A tool that could never be called is
     refused here, before any model is asked."""
-    allowed = [name for word in words or [] for name in word.split(",") if name]
+    allowed = allowed_in(words) or []
     if not tools and allowed:
         raise Unusable("--allow is for the effects of --tools, and there are none")
     effects = sorted({effect for tool in tools for effect in tool.effects})
@@ -392,21 +397,25 @@ def add_cache(parser: argparse.ArgumentParser, what: str = "which (default: your
     parser.add_argument("--cache", type=Path, metavar="DIR", help=what)
 
 
+TOOL_OPTIONS: dict[str, dict[str, Any]] = {
+    "--tools": {
+        "nargs": "+",
+        "metavar": ("NAME,NAME", "FIELD=VALUE"),
+        "help": "what the strategy may call: calculator,python or read_file root=notes; multi_hop: the "
+        "documents of that domain; `tot-lab run --help` lists them",
+    },
+    "--allow": {
+        "nargs": "+",
+        "metavar": "EFFECT",
+        "help": "what these tools may do besides computing: network,files,process (default: nothing)",
+    },
+}
+
+
 def add_tools(parser: argparse.ArgumentParser) -> None:
     """Tools, and what they may do."""
-    parser.add_argument(
-        "--tools",
-        nargs="+",
-        metavar=("NAME,NAME", "FIELD=VALUE"),
-        help="what the strategy may call: calculator,python or read_file root=notes; multi_hop: the "
-        "documents of that domain; `tot-lab run --help` lists them",
-    )
-    parser.add_argument(
-        "--allow",
-        nargs="+",
-        metavar="EFFECT",
-        help="what these tools may do besides computing: network,files,process (default: nothing)",
-    )
+    for option, settings in TOOL_OPTIONS.items():
+        parser.add_argument(option, **settings)
 
 
 def existing_cache(path: Path | None) -> Cache:

@@ -7,7 +7,7 @@ A failure is therefore a value: it costs the branch that asked, never the run.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -122,8 +122,9 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="repl
     provider_state: str = ""
 
 
-Model: TypeAlias = Callable[[Call], Awaitable[Reply | str]]
-"""Whatever answers a call: any async callable."""
+Model: TypeAlias = Callable[[Call], Awaitable[Reply | str] | AsyncGenerator[Reply | str, None]]
+"""Whatever answers a call: any async callable, or an async generator of the pieces of its text. A generator
+may end with a `Reply`, which then is the answer."""
 
 
 class Wire(Protocol):

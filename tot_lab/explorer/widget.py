@@ -280,8 +280,10 @@ class Explorer(anywidget.AnyWidget):
 
     async def finished(self) -> Run:
         """The run, once a live one has ended; of two, the live one. Raises what a bug in its strategy
-        raised. To stop waiting does not stop the search: `stop` does."""
-        return self.run if self._task is None else await asyncio.shield(self._task)
+        raised. Cancelling the wait cancels the search, as the stop button of a notebook does, so that
+        nobody pays for a search that nobody waits for; `asyncio.shield(explorer.finished())` waits
+        without that."""
+        return self.run if self._task is None else await self._task
 
     def stop(self) -> None:
         """Cancel a live run; what there is stays."""

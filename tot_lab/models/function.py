@@ -1,13 +1,14 @@
 """A function as a model: a person's own, or a simulated one.
 
-Rule: whatever it returns or raises is an answer: text, a `Reply`, or the error of one. What no
+Rule: whatever it returns, yields or raises is an answer: text, a `Reply`, or the error of one. What no
 file could hold is made so that one can, thinking that a text begins with is split off, and only the
 driver refuses calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -30,14 +31,31 @@ class Function:
         """The reply to `call`."""
         try:
             asking = self.model(call)
-            if not hasattr(asking, "__await__"):
+            if isinstance(asking, AsyncGenerator):
+                got = await _streamed(asking, wire)
+            elif hasattr(asking, "__await__"):
+                got = await asking
+            else:
                 raise TypeError(f"the model must be async; it returned {type(asking).__name__} at once")
-            got = await asking
         except Halt:
             raise
         except Exception as error:
             return Reply(error=told(error))
         return _split(Reply(readable("".join(got))) if isinstance(got, str) else checked(got))
+
+
+async def _streamed(pieces: AsyncGenerator[Any, None], wire: Wire) -> Any:
+    """The text that the pieces make up, or the `Reply` that one of them is. The text so far of each open
+    call can be watched."""
+    text = ""
+    async with aclosing(pieces):
+        async for piece in pieces:
+            if not isinstance(piece, str):
+                return piece
+            text += piece
+            if wire.watched:
+                wire.partial(readable(text))
+    return text
 
 
 def _split(reply: Reply) -> Reply:

@@ -23,6 +23,7 @@ from tot_lab.models.function import Function
 from tot_lab.models.keys import DrawScope, Request, in_order, key_of, request_of
 from tot_lab.models.limits import BY_KIND, Gate, Limited, shared_gate
 from tot_lab.models.named import model_named
+from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
 from tot_lab.models.roles import Role
 from tot_lab.models.samples import Samples
@@ -170,7 +171,7 @@ class Gateway:
 
         stack: Backend = Retried(model, model) if isinstance(model, Endpoint) else self._end(model)
         if isinstance(model, Endpoint):
-            stack = Spending(Limited(stack, model), model, self.purse)
+            stack = Ready(Spending(Limited(stack, model), model, self.purse), model)
         if self.is_cached(model) and self.mode != "replay":
             stack = Kept(stack, self.cache, request)
         if isinstance(model, Endpoint):

@@ -26,6 +26,7 @@ from pydantic import Field, field_validator, model_validator
 
 from tot_lab.core.calls import Call, Reply, Wire
 from tot_lab.models.lite_llm import LiteLLM
+from tot_lab.models.lite_llm.loading import is_loaded, litellm_ready
 from tot_lab.models.stack import Endpoint, Failure, Need
 from tot_lab.models.weights import KNOWN, check, find, sha256_of
 
@@ -90,6 +91,19 @@ class Local(Endpoint):
     @property
     def address(self) -> str:
         return "this machine"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether litellm is loaded and the server runs."""
+        with suppress(OSError):
+            return _server_for(self).endpoint is not None and is_loaded()
+        return True  # `answer` says what is wrong
+
+    async def ready(self) -> None:
+        """Load litellm, start the server and load the weights."""
+        await litellm_ready()
+        with suppress(OSError, ImportError):
+            await asyncio.to_thread(_server_for(self).start)
 
     def need(self, calls: Sequence[Call]) -> Need:
         return Need(self.context_window * len(calls), 0.0)

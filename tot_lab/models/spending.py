@@ -28,9 +28,16 @@ class Purse:
     def __init__(self, cap: float | None) -> None:
         self.cap = cap
         self.spent = 0.0
+        self.earlier = 0.0
+        """USD that the journals of resumed runs had paid; they count against the cap."""
         self._held: dict[object, tuple[asyncio.AbstractEventLoop, float]] = {}
         self._waiting: list[asyncio.Future[None]] = []
         self._lock = threading.Lock()
+
+    @property
+    def total(self) -> float:
+        """What counts against the cap: USD spent now, and earlier by the runs that were resumed."""
+        return self.earlier + self.spent
 
     @property
     def reserved(self) -> float:
@@ -45,11 +52,11 @@ class Purse:
             with self._lock:
                 # A loop that was closed has left its requests behind.
                 self._held = {hold: held for hold, held in self._held.items() if not held[0].is_closed()}
-                if self.spent + self.reserved + most <= cap:
+                if self.total + self.reserved + most <= cap:
                     hold = object()
                     self._held[hold] = (loop, most)
                     return hold
-                if self.spent + most > cap:
+                if self.total + most > cap:
                     return None
                 settled: asyncio.Future[None] = loop.create_future()
                 self._waiting.append(settled)
@@ -99,7 +106,7 @@ class Spending:
             return [Reply(error=why) for _ in calls]
         hold = await self.purse.reserve(most, wire)
         if hold is None:
-            wire.note("call.refused", most=most, left=(self.purse.cap or 0.0) - self.purse.spent)
+            wire.note("call.refused", most=most, left=(self.purse.cap or 0.0) - self.purse.total)
             return [Reply(error=REFUSED) for _ in calls]
         spent: float | None = 0.0
 

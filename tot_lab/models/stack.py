@@ -4,6 +4,7 @@
     SingleFlight   equal calls under way are one request                        flight.py
     Samples        equal calls but for their draw are one request with `n`      samples.py
     Kept           what comes is on the disk before anybody goes on with it     cache.py
+    Ready          loading the endpoint costs no call its time                  ready.py
     Spending       real money is kept under a cap                               spending.py
     Limited        so many requests at a time, and per minute                   limits.py
     Retried        what a provider fails at for a moment is tried again         retries.py
@@ -129,8 +130,14 @@ class Endpoint(Part):
         """Whether several draws of `call` can be one request."""
         return False
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether a request can be sent at once, with nothing left to load."""
+        return True
+
     async def ready(self) -> None:
-        """Load what `need` takes long to load, without holding up the event loop."""
+        """Load what a request or `need` takes long to load, without holding up the event loop. What
+        cannot be loaded raises nothing here: `answer` says why."""
 
     @abstractmethod
     def need(self, calls: Sequence[Call]) -> Need:

@@ -202,12 +202,22 @@ class Sweep:
         self.lab.gateway.open()
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
+        if self.lab.gateway.purse.cap is not None:
+            self._count_payments()
         cells = sorted(self.cells, key=self._turn)
         with progress(self) as tell:
             if client is None:
                 await self.make(cells, at_once or self.window(), tell)
             else:
                 await made_by_workers(self, cells, client, at_once, tell)
+
+    def _count_payments(self) -> None:
+        """Count what the runs that were begun before paid, before anything more is paid: a cap on real
+        money holds over kills."""
+        for path in filter(None, map(self.path, self.cells)):
+            with suppress(JournalError, OSError):  # the row of the run says so
+                header, lines, _ = read_journal(path)
+                self.lab.count_payments(header, lines)
 
     async def make(self, cells: Sequence[Cell], at_once: int, tell: Callable[[], None]) -> None:
         """Run `cells` in this process, as far as they are not finished; `tell` is called after each."""

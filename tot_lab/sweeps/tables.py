@@ -253,12 +253,13 @@ def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
     bar = tqdm(total=len(sweep.cells), desc=sweep.name, unit="run", file=file)
     handle = display and display(sweep, display_id=True)
     looked = time.monotonic()
-    spent = sweep.lab.spent
+    purse = sweep.lab.gateway.purse
+    spent = purse.spent
 
     def tell() -> None:
         nonlocal looked
         bar.initial = sweep.found  # these took no time
-        bar.set_postfix_str(f"paid {money(sweep.lab.spent - spent)}", refresh=False)
+        bar.set_postfix_str(f"paid {money(purse.spent - spent)}", refresh=False)
         bar.update()
         if handle and time.monotonic() - looked > REFRESH:
             looked = time.monotonic()

@@ -22,6 +22,7 @@ from tot_lab.models.lite_llm.asking import messages_of, settings_of
 from tot_lab.models.lite_llm.failures import failure_of
 from tot_lab.models.lite_llm.loading import (
     end_with_this_loop,
+    is_loaded,
     litellm_ready,
     load_litellm,
     silence_warnings,
@@ -147,6 +148,11 @@ class LiteLLM(Endpoint):
         draws of one request share theirs."""
         refused = (self.base_url, self.name) in _ONE_BY_ONE
         return call.seed is None and self.provider in _TAKE_N and not refused
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether litellm was imported."""
+        return is_loaded()
 
     async def ready(self) -> None:
         """Load litellm, which takes seconds, in a thread."""

@@ -29,6 +29,11 @@ def load_litellm() -> ModuleType:
     return _loaded[0]
 
 
+def is_loaded() -> bool:
+    """Whether litellm was imported."""
+    return bool(_loaded)
+
+
 async def litellm_ready() -> ModuleType:
     """litellm, loaded in a thread if it was not yet."""
     return _loaded[0] if _loaded else await asyncio.to_thread(load_litellm)

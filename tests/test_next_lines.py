@@ -1,0 +1,164 @@
+"""Lines of the designs that the rebuilt tree search, registry and lab are to bring: each fails today.
+
+They are strict: a line that is reached makes its test fail here, and moves to the tests of its part. See
+CONFORMANCE.md for what each line demands, and what holds of it today.
+"""
+
+import pytest
+from support import TASK, Scripted, run, wait
+
+import tot_lab as tl
+
+PLAIN = "You are a careful solver of puzzles."
+
+
+def reached_later(line):
+    return pytest.mark.xfail(strict=True, reason=f"{line}: comes with the registry and the search axes")
+
+
+@reached_later("T5, M10")
+@pytest.mark.parametrize("field", ["proposer_prompt", "evaluator_prompt"])
+def test_t5_m10_a_plain_prompt_is_the_system_text(field):
+    """The program supplies the problem and the steps."""
+    model = Scripted()
+    run(tl.TreeOfThoughts(**{field: PLAIN}), model=model)
+    purpose = "sample" if field == "proposer_prompt" else "value"
+    calls = [call for call in model.calls if call.kind == purpose]
+    assert calls
+    for call in calls:
+        assert (call.messages[0].role, call.messages[0].content) == ("system", PLAIN)
+        assert TASK.question in call.messages[-1].content
+        assert PLAIN not in call.messages[-1].content
+
+
+@reached_later("T8")
+def test_t8_presets_take_overrides():
+    assert tl.presets.beam_search(max_depth=4).max_depth == 4
+    with pytest.raises(ValueError, match="max_depth"):
+        tl.presets.beam_search(max_depth=0)
+    with pytest.raises(ValueError, match="max_dept"):
+        tl.presets.beam_search(max_dept=4)
+
+
+@reached_later("T8")
+def test_t8_settings_have_a_validated_copy():
+    search = tl.TreeOfThoughts()
+    assert search.with_(max_depth=4) == tl.TreeOfThoughts(max_depth=4)
+    with pytest.raises(ValueError, match="max_depth"):
+        search.with_(max_depth=0)
+
+
+@reached_later("T8")
+@pytest.mark.parametrize("update", [{"max_depth": 0}, {"max_dept": 4}])
+def test_t8_an_unvalidated_copy_of_settings_is_refused(update):
+    with pytest.raises(ValueError, match=next(iter(update))):
+        tl.TreeOfThoughts().model_copy(update=update)
+
+
+@reached_later("T10")
+def test_t10_the_live_stream_has_the_named_events_of_the_frame():
+    async def watched():
+        stream = tl.Lab(Scripted(), runs=None).stream(tl.TreeOfThoughts(), TASK)
+        names = [event.name async for event in stream if isinstance(event, tl.Note)]
+        return names, stream.run
+
+    live, made = wait(watched())
+    named = [name for name in live if name.startswith("tot.")]
+    frame = [name for name in made.events_df()["name"].dropna() if name.startswith("tot.")]
+    assert {"tot.started", "tot.level_started", "tot.proposed", "tot.evaluated"} <= set(named)
+    assert sorted(named) == sorted(frame)
+    assert sum(made.events_df()["id"].eq("0") & made.events_df()["event"].eq("thought")) == 1
+
+
+@reached_later("M1")
+@pytest.mark.parametrize(("name", "traversal"), [("bfs", "beam"), ("dfs", "depth_first")])
+def test_m1_the_designs_names_of_traversals_are_accepted(name, traversal):
+    assert tl.TreeOfThoughts(traversal=name) == tl.TreeOfThoughts(traversal=traversal)
+
+
+@reached_later("M1")
+def test_m1_an_alias_of_the_settings_file_is_a_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tot_lab.toml").write_text('[models.work]\nmodel = "sim/general"\n')
+    lab = tl.Lab("work", runs=None)
+    assert lab.model == tl.Lab("sim/general").model
+    made = wait(tl.Lab(Scripted(), runs=None).run(tl.OneAnswer(model="work"), TASK))
+    assert made.usage.errors == 0
+
+
+@reached_later("M11")
+def test_m11_a_strategy_sets_time_retries_and_back_off_of_its_tools():
+    settings = {"tool_timeout": 2.0, "tool_retries": 0, "tool_backoff": 0.5}
+    search = tl.TreeOfThoughts(tools=["legs"], **settings)
+    assert {name: getattr(search, name) for name in settings} == settings
+    assert len(tl.grid(search, tool_timeout=[1.0, 2.0])) == 2
+
+
+@tl.tool(effects=["files"])
+def delete(path: str) -> str:
+    """Deletes a file."""
+    return f"{path} is gone"
+
+
+@reached_later("M12")
+def test_m12_a_tool_that_is_denied_is_an_error_at_construction():
+    with pytest.raises(ValueError, match="delete"):
+        tl.Lab(Scripted(), tools=[delete], effect_policy=tl.EffectPolicy(deny={"files"}))
+
+
+def test_m12_a_tool_that_a_strategy_denies_is_not_offered():
+    model = Scripted(lambda call: tl.Reply("Answer: 26"))
+    lab = tl.Lab(model, runs=None, tools=[delete])
+    wait(lab.run(tl.ReAct(effect_policy=tl.EffectPolicy(deny={"files"})), TASK))
+    assert all("delete" not in {tool["name"] for tool in call.tools} for call in model.calls)
+
+
+@reached_later("R1")
+def test_r1_a_lab_with_tools_runs_react_by_default():
+    made = wait(tl.Lab("sim/agent", runs=None, tools=[tl.tools.Calculator()]).run(tl.word_sums(3)))
+    assert made.strategy == tl.ReAct()
+
+
+@reached_later("R12")
+@pytest.mark.parametrize("name", ["react", "reactive", "tree-of-thought", "tree_of_thoughts"])
+def test_r12_a_name_stands_for_its_strategy(name):
+    made = wait(tl.Lab(Scripted(), runs=None).run(name, TASK))
+    assert made.stopped
+
+
+@reached_later("R12")
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (tl.TreeThenAct, {"breadth": 2}),
+        (tl.Reflexion, {"strategy": tl.ReAct(), "kernel_max_iterations": 2}),
+        (tl.ReAct, {"max_calls_per_tool": {"search": 3}}),
+    ],
+)
+def test_r12_the_sources_names_of_settings_are_accepted(kind, settings):
+    kind(**settings)
+
+
+@reached_later("R12")
+def test_r12_the_sources_name_of_the_tree_is_accepted():
+    assert isinstance(tl.part_of({"kind": "tree-of-thoughts"}), tl.Strategy)
+
+
+@reached_later("R1, R12")
+def test_r12_a_lab_holds_defaults():
+    lab = tl.Lab(
+        Scripted(lambda call: tl.Reply("Answer: 26")),
+        runs=None,
+        strategy=tl.OneAnswer(),
+        system_prompt="Be brief.",
+        thinking_level="low",
+    )
+    made = wait(lab.run(TASK))
+    assert made.task.system_prompt == "Be brief."
+
+
+@reached_later("S2")
+def test_s2_strategies_get_a_context_profile_and_ids_from_the_engine():
+    lab = tl.Lab("sim/agent", runs=None, profile="local", agent_id="scout", session_id="monday")
+    made = wait(lab.run(tl.ReAct(), tl.word_sums(3)))
+    assert (made.header.agent_id, made.header.session_id) == ("scout", "monday")

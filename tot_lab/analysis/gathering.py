@@ -1,0 +1,90 @@
+"""What was gathered before a question was thought through (Cogtrix, "/think", stage 1).
+
+Rule: a fold over the records. The category and what decided it, each tool call with its outcome, and the
+pages and files that were read; or the reason why nothing was gathered.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from tot_lab.core.calls import Call
+from tot_lab.core.records import Note
+from tot_lab.core.tools import TOOL, tool_of
+from tot_lab.run import Run, replies_of
+
+
+class Gathered(NamedTuple):
+    """A tool call of the gathering. tool: its name. arguments: as JSON. error: why it gave nothing, "" when
+    it gave a result."""
+
+    tool: str
+    arguments: str
+    error: str
+
+
+class Gathering(NamedTuple):
+    """The first stage of `tl.GatherThenThink`.
+
+    category: one of the 23 of the design, or `general`. by: what chose it (`keywords`, `model` or `default`).
+    why: in words. uses: the tool calls, in program order. sources: the pages and files that were read, each
+    once. nothing: why nothing was gathered, "" when something was.
+    """
+
+    category: str
+    by: str
+    why: str
+    uses: tuple[Gathered, ...]
+    sources: tuple[str, ...]
+    nothing: str
+
+
+def gathering_of(run: Run, at: str) -> Gathering | None:
+    """The gathering whose root is the thought `at`, or `None` where none began there."""
+    notes = {note.name: note.data for note in run.events if isinstance(note, Note) and note.at == at}
+    classified = notes.get("think.classified")
+    if classified is None:
+        return None
+    replies = replies_of(run.lines)
+    stage = (f"{at}.0", f"{at}.1")
+    uses, sources = [], dict[str, None]()
+    for line in sorted((line for line in run.lines if line.p), key=lambda line: line.p):
+        call = line.e
+        if not isinstance(call, Call) or call.kind != TOOL or not _within(call.at, stage):
+            continue
+        reply = replies.get(line.p)
+        error = "no reply" if reply is None else reply.error or ""
+        uses.append(Gathered(tool_of(call) or "", call.prompt, error))
+        if not error:
+            sources.update(dict.fromkeys(_places(call.prompt)))
+    return Gathering(
+        classified["category"],
+        classified["by"],
+        classified["why"],
+        tuple(uses),
+        tuple(sources),
+        "" if "think.gathered" in notes else _why_nothing(run, notes.get("think.nothing_gathered")),
+    )
+
+
+def _within(id: str, stage: tuple[str, ...]) -> bool:
+    return any(id == root or id.startswith(f"{root}.") for root in stage)
+
+
+def _places(arguments: str) -> list[str]:
+    """The URLs and paths among the arguments of a call."""
+    try:
+        given = json.loads(arguments)
+    except ValueError:
+        return []
+    named = given.items() if isinstance(given, dict) else ()
+    return [value for name, value in named if name in ("url", "path") and isinstance(value, str)]
+
+
+def _why_nothing(run: Run, ended: dict[str, str] | None) -> str:
+    if ended is not None:
+        return f"no tool gave a result (stopped: {ended['stop']})"
+    if not run.header.task.get("tools"):
+        return "there were no tools"
+    return "the gathering was turned off, or ended before it began"

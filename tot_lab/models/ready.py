@@ -1,0 +1,28 @@
+"""Loads what an endpoint needs before the first request is sent.
+
+Rule: loading costs no call its time. Importing litellm takes seconds in a cold process, and loading the
+weights of a local model takes longer; a call that waits for either is queued, and its timeout begins when
+it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.models.stack import Backend, Endpoint
+
+
+class Ready:
+    """The layer of the stack: asks an endpoint that is ready to be asked."""
+
+    def __init__(self, inner: Backend, endpoint: Endpoint) -> None:
+        self.inner = inner
+        self.endpoint = endpoint
+
+    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+        """The replies."""
+        if not self.endpoint.is_ready:
+            wire.note("call.queued")
+            await self.endpoint.ready()
+        return await self.inner.answer(calls, wire)
