@@ -268,15 +268,14 @@ def failing(patch, **replies):
 
 
 def test_a_patch_rewrites_what_failed_and_no_completed_step_runs_again():
-    refused = plan({**tool("fetch", url="c"), "id": "s1"}, {**tool("fetch", url="b"), "id": "s2"})
-    model, fetch, fetched = failing([refused, plan({**tool("fetch", url="b"), "id": "s2"})])
+    patch = plan({**tool("fetch", url="c"), "id": "s1"}, {**tool("fetch", url="b"), "id": "s2"})
+    model, fetch, fetched = failing(patch)
     made = run(model, tools=[fetch])
     assert fetched == ["a", "bad", "bad", "b"]
-    assert model.kinds == ["plan", "patch", "patch", "analysis", "review"]
-    first, again = model.asked("patch")
-    assert "s2 [failed]" in first.prompt
-    assert "no route to bad" in first.prompt
-    assert "s1: it is completed and cannot be rewritten" in again.prompt
+    assert model.kinds == ["plan", "patch", "analysis", "review"]
+    (asked,) = model.asked("patch")
+    assert "s2 [failed]" in asked.prompt
+    assert "no route to bad" in asked.prompt
     assert (made.plans[0].version, statuses(made)) == (2, ["completed"] * 3)
     assert (made.tree["0.1"].state, made.tree["0.3"].source) == ("failed", ("0.1",))
     assert made.plans[0]["s2"].node == "0.3"
@@ -309,9 +308,69 @@ def test_after_the_patch_the_step_is_failed_and_reflection_decides():
     assert made.plans[0]["s3"].error is None
 
 
+def test_r7_r3_patches_and_refinements_have_limits_of_their_own():
+    """Each failed step has its patch though nothing may be refined; and two patches take no refinement."""
+    fetch, _ = broken()
+    steps = [tool("fetch", url="bad"), tool("fetch", url="bad")]
+    patches = [plan({**tool("fetch", url=url), "id": id}) for id, url in (("s1", "a"), ("s2", "b"))]
+    model = Planner(plan=plan(*steps), patch=list(patches), analysis="ok", review=GOOD)
+    made = run(model, tl.PlanExecute(max_refinements=0), tools=[fetch])
+    assert model.kinds == ["plan", "patch", "patch", "review"]
+    assert statuses(made) == ["completed"] * 2
+    again = Planner(
+        plan=plan(*steps),
+        patch=list(patches),
+        analysis="ok",
+        review=[BAD, BAD, GOOD],
+        augment=plan(think("x")),
+    )
+    made = run(again, tl.PlanExecute(max_patches=2, max_refinements=2), tools=[fetch])
+    assert again.kinds.count("patch") == 2
+    assert again.kinds.count("augment") == 2
+    assert made.stopped == "answered"
+    one = Planner(plan=plan(*steps), patch=list(patches), review=GOOD)
+    run(one, tl.PlanExecute(max_patches=1), tools=[fetch])
+    assert one.kinds.count("patch") == 1
+    assert len({(call.at, call.kind, call.draw, call.prompt) for call in again.calls}) == len(again.calls)
+
+
+def test_r4_a_plan_with_wrong_references_is_carried_out_and_its_wrong_steps_are_patched():
+    """The plan is taken at once: neither refused nor asked for again."""
+    wrong = plan(
+        {**tool("add", a=3, b=4), "id": "sum"},
+        {**tool("echo", text="{{from_step:nowhere}}"), "id": "b"},
+        think("Say {{from_step:sum}}.", id="c", dependsOn=["c"]),
+    )
+    model = Planner(
+        plan=wrong,
+        patch=plan({**tool("echo", text="{{from_step:s1}}"), "id": "s2"}),
+        analysis="said",
+        review=GOOD,
+    )
+    made = run(model)
+    assert model.kinds.count("plan") == 1
+    assert model.kinds.count("patch") >= 2
+    step = made.plans[0]
+    assert (step["s1"].result, step["s2"].result) == ("7", "7")
+    assert (step["s3"].status, step["s3"].error) == ("failed", "s3: it depends on itself")
+    assert made.answer == "14"
+
+
+def test_r8_a_call_for_several_entities_is_one_call_each():
+    model = Planner(
+        plan=plan(tool("echo", text=["Oslo", "Rome"]), think("Compare {{from_step:s1}}.")),
+        analysis="Rome is larger.",
+        review=GOOD,
+    )
+    made = run(model)
+    assert made.tools_df()["result"].tolist() == ["Oslo", "Rome"]
+    (analysis,) = model.asked("analysis")
+    assert "Compare Oslo\nRome." in analysis.prompt
+
+
 def test_a_failure_that_cannot_be_patched_leaves_the_rest_to_the_reflection():
     model, fetch, fetched = failing("no plan", review=GOOD)
-    made = run(model, tl.PlanExecute(max_refinements=0), tools=[fetch])
+    made = run(model, tl.PlanExecute(max_patches=0, max_refinements=0), tools=[fetch])
     assert model.kinds == ["plan", "review"]
     assert statuses(made) == [
         "completed",

@@ -28,7 +28,6 @@ from tot_lab.strategies.plans import (
     with_required,
 )
 
-TOOLS = ("web-search", "add")
 SEARCH = ToolSpec(
     name="web-search",
     description="Searches.",
@@ -39,6 +38,7 @@ ADD = ToolSpec(
     description="Adds.",
     parameters={"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
 )
+TOOLS = {spec.name: spec for spec in (SEARCH, ADD)}
 
 
 def draft(*steps):
@@ -101,21 +101,12 @@ def test_ids_seq_and_status_are_added_to_what_a_model_writes():
             [think(dependsOn=["s2"]), think(dependsOn=["s3"]), think(dependsOn=["s1"])],
             r"s\d: .*by s\d → s\d → s\d → s\d",
         ),
-        ([think(), think(dependsOn=["s2"])], "s2: it depends on itself"),
-        ([think("use {{from_step:s1}}")], "s1: it depends on itself"),
-        ([call(instruction="use {{ from_step : s1 }}")], "s1: it depends on itself"),
-        ([think(toolArgs={"a": "{{from_step:s9}}"})], "s1: it depends on 's9'"),
-        ([think(), think(dependsOn=["s7"])], "s2: it depends on 's7'"),
-        ([call(args={"a": ["{{from_step:s9}}"]})], "s1: it depends on 's9'"),
-        ([call(args={"a": "{{from_step:s1:whole}}"})], "s1: {{from_step:s1:whole}} is no reference"),
         ([think(), call("telescope")], "s2: there is no tool 'telescope'; there are add, web-search"),
         ([call(None)], "s1: a tool_call needs a toolName"),
         (
             [{"type": "composite", "instruction": "do", "toolHints": ["drill"]}],
             "s1: there is no tool 'drill'",
         ),
-        ([think(id="s1"), think(id="s1")], "s2: it calls itself 's1', as another step does"),
-        ([think(id="first")], "s1: it calls itself 'first'"),
         ([think("  ")], "s1: it has no instruction"),
         ([call(args={"a": float("inf")})], "s1: toolArgs holds a number"),
         ([think("\ud800")], "s1: it cannot be written"),
@@ -124,6 +115,70 @@ def test_ids_seq_and_status_are_added_to_what_a_model_writes():
 def test_a_plan_that_cannot_be_carried_out_is_refused_by_the_step(steps, why):
     with pytest.raises(ValueError, match=why):
         steps_of(*steps)
+
+
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        (think(dependsOn=["s2"]), "s2: it depends on itself"),
+        (think("use {{from_step:s2}}"), "s2: it depends on itself"),
+        (call(instruction="use {{ from_step : s2 }}"), "s2: it depends on itself"),
+        (think(toolArgs={"a": "{{from_step:s9}}"}), "s2: it depends on 's9'"),
+        (think(dependsOn=["s7"]), "s2: it depends on 's7'"),
+        (call(args={"a": [["{{from_step:s9}}"]]}), "s2: it depends on 's9'"),
+        (call(args={"a": "{{from_step:s1:whole}}"}), "s2: {{from_step:s1:whole}} is no reference"),
+        (think(dependsOn=["twice"]), "s2: it depends on 'twice', the name of several steps"),
+    ],
+)
+def test_r4_r6_a_wrong_reference_costs_its_step_and_never_the_plan(step, why):
+    made = steps_of(think(), step, think(id="twice"), think("of {{from_step:s1}}", id="twice"))
+    assert [bool(one.error) for one in made] == [False, True, False, False]
+    assert made[1].error.startswith(why)
+    assert made[3].depends_on == ("s1",)
+
+
+def test_r4_ids_that_a_model_writes_are_renumbered_with_what_refers_to_them():
+    made = steps_of(
+        think(id="look"),
+        call(args={"a": "{{from_step:look:summary}}"}, id="count"),
+        think("{{from_step:count}} of {{ from_step:look }}", dependsOn=["look"], id="7"),
+    )
+    assert [step.id for step in made] == ["s1", "s2", "s3"]
+    assert not any(step.error for step in made)
+    assert made[1].tool_args == {"a": "{{from_step:s1:summary}}"}
+    assert made[2].instruction == "{{from_step:s2}} of {{from_step:s1}}"
+    assert made[2].depends_on == ("s1", "s2")
+    swapped = steps_of(think("of {{from_step:s1}}", id="s2"), think(id="s1"))
+    assert (swapped[0].instruction, swapped[0].depends_on) == ("of {{from_step:s2}}", ("s2",))
+    before = [made[0].changed(status="completed", result="r")]
+    again = steps_of(think(id="s1"), think(dependsOn=["s1"]), before=before)
+    assert [step.id for step in again] == ["s1", "s2", "s3"]
+    assert "the name of several steps" in again[2].error, "never a guess which s1 is meant"
+
+
+def test_r4_hints_that_are_left_out_are_all_tools():
+    some = {"type": "composite", "instruction": "do it"}
+    for written, hints in (
+        (some, ("web-search", "add")),
+        ({**some, "toolHints": None}, ("web-search", "add")),
+        ({**some, "toolHints": []}, ()),
+        ({**some, "toolHints": ["web_search"]}, ("web-search",)),
+        (think(), ()),
+    ):
+        assert steps_of(written)[0].tool_hints == hints
+
+
+def test_r8_entities_are_one_call_each_and_who_needs_them_needs_all():
+    made = steps_of(
+        call("web-search", {"query": ["Oslo", "Rome"]}, id="cities"),
+        call("add", {"a": [1, 2]}),
+        think("Compare {{from_step:cities}}.", dependsOn=["s2"]),
+    )
+    assert [step.tool_args for step in made[:4]] == [{"query": "Oslo"}, {"query": "Rome"}, {"a": 1}, {"a": 2}]
+    assert made[4].instruction == "Compare {{from_step:s1}}\n{{from_step:s2}}."
+    assert set(made[4].depends_on) == {"s1", "s2", "s3", "s4"}
+    with pytest.raises(ValueError, match="there are 21 steps"):
+        steps_of(call("web-search", {"query": ["x"] * 21}))
 
 
 def test_a_step_waits_for_what_its_instruction_refers_to_whatever_its_type():
@@ -151,15 +206,26 @@ def test_a_patch_rewrites_failed_and_pending_steps_only():
     made = patched(think("anew", id="s2"))
     assert [step.status for step in made] == ["completed", "pending", "pending"]
     assert (made[0], made[1].instruction, made[2]) == (steps[0], "anew", pending)
+    for wrong in ([think("anew", id="s9")], [think("anew")]):
+        assert patched(*wrong) == made, "it can only stand for the one that failed"
+    with pytest.raises(ValueError, match="s1: it is completed and cannot be rewritten"):
+        patched(think("anew", id="s1"))
+    assert patched(think("no", id="s1"), think("anew", id="s2"))[:2] == made[:2]
+    assert patched(think("anew", id="s2"), think("no", id="s2")) == made
+    left = patched(think("later", id="s3"))
+    assert [step.status for step in left] == ["completed", "failed", "pending"]
+
+
+def test_a_patch_without_a_step_that_can_be_written_anew_is_refused():
+    (done,) = steps_of(think())
+    steps = [done.changed(status="completed", result="r")]
     for written, why in (
-        ([think(id="s1"), think(id="s2")], "s1: it is completed and cannot be rewritten"),
-        ([think(id="s3")], "s2: it is failed and must be rewritten"),
-        ([think(id="s9")], "s9: the plan has no such step"),
-        ([think()], "a step without an id"),
-        ([think(id="s2"), think(id="s2")], "s2: it is rewritten twice"),
+        (think(id="s1"), "s1: it is completed and cannot be rewritten"),
+        (think(id="s9"), "s9: the plan has no such step"),
+        (think(), "a step without an id"),
     ):
         with pytest.raises(ValueError, match=why):
-            patched(*written)
+            rewritten(draft(written), steps, TOOLS, "linear", 20)
 
 
 # References.
@@ -218,6 +284,10 @@ def test_missing_calls_of_a_required_tool_are_added():
     ]
     assert [step.tool_args["query"] for step in made[2:]] == [f"the tides (part {k} of 4)" for k in (2, 3, 4)]
     assert with_required(made, {"web-search": 4}, [SEARCH], "the tides") == made
+    after = with_required(steps_of(think("List the cities.")), {"web-search": 2}, [SEARCH], "the tides")
+    assert [(step.type, step.tool_hints, step.depends_on) for step in after[1:]] == [
+        ("composite", ("web-search",), ("s1",))
+    ] * 2, "what the analysis found is what to ask"
     (numbers,) = with_required([], {"add": 1}, [ADD], "7 and 8")  # a goal is no integer
     assert (numbers.type, numbers.tool_hints) == ("composite", ("add",))
 

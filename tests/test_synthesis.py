@@ -83,9 +83,8 @@ def test_a_short_one_stays_as_it_is():
     made, calls = walked(tl.WithSynthesis(strategy=REACT, above=100_000), times=4)
     assert not notes(made)
     assert [call.messages for call in calls[:2]] == [call.messages for call in before]
-    assert (
-        run(tl.WithSynthesis(strategy=tl.TreeOfThoughts(), above=0)).events == run(tl.TreeOfThoughts()).events
-    )
+    searched = run(tl.WithSynthesis(strategy=tl.TreeOfThoughts(), above=0))
+    assert searched.events[1:] == run(tl.TreeOfThoughts()).events
 
 
 def test_deep_asks_the_model_and_goes_on_from_its_notes():
@@ -178,6 +177,26 @@ def test_one_for_all_leaves_to_one_inside_what_it_has_seen_to():
     made, again = walked(tl.WithSynthesis(strategy=inner, synthesis="deep", above=0), reply=reply)
     assert made.answer == "26"
     assert again == calls
+
+
+def test_r15_off_leaves_the_conversation_whole():
+    plain, calls = walked(REACT)
+    made, same = walked(tl.WithSynthesis(strategy=REACT, synthesis="off", above=0))
+    assert [call.messages for call in same] == [call.messages for call in calls]
+    assert made.answer == plain.answer
+    assert notes(made) == []
+
+
+def test_r15_a_strategy_inside_overrides_the_setting_for_all():
+    """Also where it lies below its own threshold, and where it is off."""
+    off = tl.WithSynthesis(strategy=REACT, synthesis="off")
+    rare = tl.WithSynthesis(strategy=REACT, synthesis="deep", above=10**6)
+    _, calls = walked(tl.Reflexion(strategy=REACT))
+    for own in (off, rare):
+        made, again = walked(tl.WithSynthesis(strategy=tl.Reflexion(strategy=own), above=0))
+        acts, plain = ([c.messages for c in of if c.kind == "act"] for of in (again, calls))
+        assert acts == plain
+        assert notes(made) == []
 
 
 def test_adaptive_has_the_global_one_until_it_delegates_and_each_choice_its_own():

@@ -70,15 +70,16 @@ class PlanExecute(Acting):
 
     Best for tasks that fall into steps known beforehand, more so where tools do most of them. Trade-off: a
     bad plan costs its steps before anybody notices. Calls: 1 for the plan and 1 for the reflection, 1 an
-    analysis step, those of `strategy` a composite one, 2 a refinement; a tool_call step none.
+    analysis step, those of `strategy` a composite one, 1 a patch, 2 a refinement; a tool_call step none.
 
     strategy: what solves a composite step; any strategy. It sees the step as its task, and of the tools those
         that the step names.
     plan_mode: `linear` (the steps in turn) or `dag` (all that can go on at once; with `parallel=False` one
         after another). max_steps: of a plan, and of a refinement. step_retries: further tries of a step.
-    max_refinements: patches and augmentations together; a failed step is patched once before the reflection
-        decides. patch_strategy: `in-place` (failed steps are written anew, and pending ones that must change)
-        or `replan-remaining` (other steps in place of all that are open).
+    max_patches: patches while steps are carried out; each failed step is patched once at most.
+    max_refinements: patches and augmentations after a reflection. patch_strategy: `in-place` (failed steps
+        are written anew, and pending ones that must change) or `replan-remaining` (other steps in place of
+        all that are open).
     reflection_depth: `shallow` (up to 1,500 tokens) or `deep` (2,500).
     required_tools: how often each must be called by a step of its own, as {"web-search": 4} or in words as a
         classifier says it, ["web-search×4"]; what a plan lacks of them is added.
@@ -92,6 +93,7 @@ class PlanExecute(Acting):
     plan_mode: Mode = "linear"
     max_steps: Annotated[int, Field(ge=1, le=100)] = 20
     step_retries: Annotated[int, Field(ge=0)] = 1
+    max_patches: Annotated[int, Field(ge=0)] = 2
     max_refinements: Annotated[int, Field(ge=0)] = 2
     patch_strategy: Literal["in-place", "replan-remaining"] = "in-place"
     reflection_depth: Literal["shallow", "deep"] = "deep"
@@ -135,10 +137,11 @@ class PlanExecute(Acting):
         steps = self._calls_per_step(task)
         if steps is None:
             return None
-        rounds = self.max_refinements + 1
+        reviews = self.max_refinements + 1
+        plans = reviews + self.max_patches
         named = sum(spec.used_when_named for spec in task.tools)
-        carried_out = self.max_steps * rounds + sum(self.required_tools.values()) + named
-        return rounds * calls_per_ask(self.max_retries) + carried_out * steps + rounds + 1
+        carried_out = self.max_steps * plans + sum(self.required_tools.values()) + named
+        return plans * calls_per_ask(self.max_retries) + carried_out * steps + reviews + 1
 
     def _calls_per_step(self, task: Task) -> int | None:
         inner = self.strategy.max_calls(task.domain.part(task, "", ""))  # what a step asks is not known yet
@@ -159,7 +162,8 @@ class _Work:
         self.results: dict[str, str] = {}  # the thought that holds the result, by step
         self.patched: set[str] = set()
         self.dropped: set[str] = set()  # steps in whose place a patch put others
-        self.refinements = 0
+        self.patches = 0  # while steps are carried out
+        self.refinements = 0  # after a reflection
         self.version = 0
         self.thoughts = 0
         self.halt = ""
@@ -181,8 +185,9 @@ class _Work:
                 return (yield from self._ended(stop))
             if satisfied:
                 return (yield from self._ended("answered"))
-            if not self._may_refine:
+            if self.refinements >= self.by.max_refinements:
                 return (yield from self._ended("limit:refinements"))
+            self.refinements += 1
             if any(step.status != "completed" and step.id not in self.dropped for step in self.steps):
                 stop = yield from self._patch(review)
             else:
@@ -213,7 +218,8 @@ class _Work:
                     self.results[outcome.step.id] = outcome.node
                 self.halt = self.halt or outcome.halt
             failed = {outcome.step.id for outcome in outcomes if outcome.step.status == "failed"}
-            if failed - self.patched and self._may_refine and not self.halt:
+            if failed - self.patched and self.patches < self.by.max_patches and not self.halt:
+                self.patches += 1
                 yield from self._patch("")
 
     def _skip(self) -> Thinking[None]:
@@ -235,6 +241,9 @@ class _Work:
         error = ""
         for number in range(self.by.step_retries + 1):
             yield Note("plan.step_started", step.node, _of(step, retries=number))
+            if step.error is not None:  # what it refers to is not there: no further try can help
+                error = step.error
+                break
             try:
                 arguments = filled_in(step.tool_args, step, known)
                 instruction = filled_in(step.instruction, step, known)
@@ -317,13 +326,14 @@ class _Work:
     # Reflect and refine.
 
     @property
-    def _may_refine(self) -> bool:
-        return self.refinements < self.by.max_refinements
+    def _rewrites(self) -> int:
+        """How often the plan was written anew or added to; it numbers the samples of equal prompts."""
+        return self.patches + self.refinements
 
     def _reflect(self) -> Thinking[tuple[bool, str, str]]:
         """Whether the goal is reached, what was said of it, and the stop word if nobody could say."""
         parts = [self.goal, self._shown(), HOW[self.by.reflection_depth], VERDICT]
-        call = self.by.call(self.at, "review", "\n\n".join(parts), self.refinements)
+        call = self.by.call(self.at, "review", "\n\n".join(parts), self._rewrites)
         most = REFLECTION_TOKENS[self.by.reflection_depth]
         reply = yield from ask(msgspec.structs.replace(call, max_tokens=most))
         if reply.error is not None:
@@ -332,7 +342,7 @@ class _Work:
         thought = yield from happen(self._thought(reply.text, tuple(self.results.values())))
         verdict = read_verdict(thought.text)
         if verdict is None:
-            yield Note("parse.unreadable", thought.id, {"kind": "review", "draw": self.refinements})
+            yield Note("parse.unreadable", thought.id, {"kind": "review", "draw": self._rewrites})
         satisfied = verdict is True
         said = "\n".join(line for line in thought.text.splitlines() if not _VERDICT.fullmatch(line))
         text = self.task.domain.read_answer(self.task, said) if said.strip() else None
@@ -344,7 +354,6 @@ class _Work:
 
     def _patch(self, review: str) -> Thinking[str]:
         """Have the open steps written anew; the stop word when they were not: then the plan is as it was."""
-        self.refinements += 1
         failed = [step.id for step in self.steps if step.status == "failed"]
         self.patched.update(failed)
         what = PATCH[self.by.patch_strategy]
@@ -361,7 +370,6 @@ class _Work:
 
     def _augment(self, review: str) -> Thinking[str]:
         """Have steps appended; the stop word when there are none."""
-        self.refinements += 1
         steps, stop = yield from self._asked("augment", self._planned, self._shown(), review, AUGMENT)
         if steps is None:
             return stop
@@ -388,7 +396,7 @@ class _Work:
         """The steps that a model writes, or the stop word when none of its replies could be used."""
         prompt = "\n\n".join(filter(None, [self.goal, *parts, self._rules()]))
         sound: TypeAdapter[Any] = TypeAdapter(Annotated[PlanDraft, AfterValidator(read)])
-        draw = self.refinements * calls_per_ask(self.by.max_retries)  # steps may come to the same end again
+        draw = self._rewrites * calls_per_ask(self.by.max_retries)  # steps may come to the same end again
         call = self.by.call(self.at, kind, prompt, draw)
         result = yield from ask_json(call, sound, tier=self.by.tier, retries=self.by.max_retries)
         failed = result.replies[-1].error

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Any, Literal
 
@@ -83,6 +83,14 @@ class StepDraft(BaseModel):
     tool_args: Annotated[dict[str, Any], BeforeValidator(lambda value: value or {})] = {}
     tool_hints: Names = ()
     depends_on: Names = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_null_hints(cls, value: Any) -> Any:
+        """A model that writes null has left the hints out."""
+        if isinstance(value, dict):
+            return {name: held for name, held in value.items() if held is not None or name != "toolHints"}
+        return value
 
 
 class PlanDraft(BaseModel):
@@ -181,50 +189,99 @@ class Plan(BaseModel):
 
 
 def planned(
-    draft: PlanDraft, before: Sequence[Step], tools: Collection[str], mode: Mode, most: int
+    draft: PlanDraft, before: Sequence[Step], tools: Mapping[str, ToolSpec], mode: Mode, most: int
 ) -> list[Step]:
     """All steps once those of `draft` follow `before`. most: how many a model may write.
 
-    Raises ValueError, by the step's name, for steps that could not be carried out."""
-    _check_count(draft, most)
-    first = len(before) + 1
-    fresh = [_step(step, number, tools) for number, step in enumerate(draft.steps, first)]
-    for written, step in zip(draft.steps, fresh, strict=True):
-        if written.id and written.id != step.id:
-            twice = written.id in {other.id for other in fresh}
-            raise ValueError(
-                f"{step.id}: it calls itself {written.id!r}"
-                + (", as another step does" if twice else "")
-                + f"; steps are named by their place, from s{first} on"
-            )
+    Steps are numbered by their place, whatever ids the model wrote, and what refers to those ids is renamed
+    with them. A step that refers to itself, to no step or to one of several by the same name is not carried
+    out: its `error` says why. A tool_call that is given a list where its tool takes one value is one call for
+    each value. Raises ValueError, by the step's name, for what makes the plan as a whole useless."""
+    calls = [_one_call_each(step, tools) for step in draft.steps]
+    _check_count(sum(map(len, calls)), most)
+    places = iter(range(len(before) + 1, len(before) + 1 + sum(map(len, calls))))
+    numbers = [[next(places) for _ in several] for several in calls]
+    names = _names([step.id for step in before], [step.id for step in draft.steps], numbers)
+    fresh = [
+        _step(one, number, tools, names)
+        for several, numbered in zip(calls, numbers, strict=True)
+        for one, number in zip(several, numbered, strict=True)
+    ]
     steps = [*before, *fresh]
     _check(steps, tools, mode)
     return steps
 
 
 def rewritten(
-    draft: PlanDraft, steps: Sequence[Step], tools: Collection[str], mode: Mode, most: int
+    draft: PlanDraft, steps: Sequence[Step], tools: Mapping[str, ToolSpec], mode: Mode, most: int
 ) -> list[Step]:
-    """`steps` with those of `draft` in place of the open ones of the same id. Each that failed must be among
-    them, none that is completed may be; one that was skipped is open again. Raises ValueError, by the
-    step's name."""
-    _check_count(draft, most)
+    """`steps` with those of `draft` in place of the open ones of the same id. One by an id that the plan does
+    not have takes the place of the first failed step that the draft does not name; one by the id of a
+    completed step is left out. What failed and is not written anew stays failed, and one that was skipped is
+    open again. Raises ValueError, by the step's name, when nothing is left."""
+    _check_count(len(draft.steps), most)
     known = {step.id: step for step in steps}
-    fresh: dict[str, Step] = {}
+    named: dict[str, StepDraft] = {}
+    others: list[StepDraft] = []
     for written in draft.steps:
-        if written.id not in known:
-            raise ValueError(f"{written.id or 'a step without an id'}: the plan has no such step")
-        if known[written.id].status not in OPEN:
-            raise ValueError(f"{written.id}: it is {known[written.id].status} and cannot be rewritten")
-        if written.id in fresh:
-            raise ValueError(f"{written.id}: it is rewritten twice")
-        fresh[written.id] = _step(written, known[written.id].seq, tools)
-    for step in steps:
-        if step.status == "failed" and step.id not in fresh:
-            raise ValueError(f"{step.id}: it is failed and must be rewritten")
+        if written.id in known and known[written.id].status in OPEN and written.id not in named:
+            named[written.id] = written
+        elif written.id not in known:
+            others.append(written)
+    failed = [step.id for step in steps if step.status == "failed" and step.id not in named]
+    named |= dict(zip(failed, others, strict=False))
+    if not named:
+        why = "the plan has no such step"
+        if draft.steps[0].id in known:
+            why = f"it is {known[draft.steps[0].id].status} and cannot be rewritten"
+        raise ValueError(f"{draft.steps[0].id or 'a step without an id'}: {why}")
+    names = {step.id: (step.id,) for step in steps}
+    fresh = {id: _step(written, known[id].seq, tools, names) for id, written in named.items()}
     made = [fresh.get(step.id, reopened(step)) for step in steps]
     _check(made, tools, mode)
     return made
+
+
+def _one_call_each(draft: StepDraft, tools: Mapping[str, ToolSpec]) -> list[StepDraft]:
+    """The step; or one for each value, where one argument of a tool_call is a list and its tool takes a
+    single value there."""
+    spec = tools.get(_known_name(draft.tool_name or "", tools))
+    if draft.type != "tool_call" or spec is None:
+        return [draft]
+    properties = spec.parameters.get("properties", {})
+    lists = [
+        name
+        for name, value in draft.tool_args.items()
+        if isinstance(value, list) and value and properties.get(name, {}).get("type") in _SINGLE
+    ]
+    if len(lists) != 1:
+        return [draft]
+    (name,) = lists
+    return [
+        draft.model_copy(update={"tool_args": {**draft.tool_args, name: value}})
+        for value in draft.tool_args[name]
+    ]
+
+
+_SINGLE = ("string", "integer", "number", "boolean")
+"""JSON types of one value."""
+
+Named = Mapping[str, tuple[str, ...]]
+"""The ids of the steps that a name stands for: several for one call each, none for an ambiguous name."""
+
+
+def _names(before: Sequence[str], written: Sequence[str], numbers: Sequence[Sequence[int]]) -> Named:
+    """What ids in a draft stand for: the steps before it, its own as the model wrote them, and else as they
+    are numbered by their place in the draft."""
+    made = [tuple(f"s{number}" for number in several) for several in numbers]
+    names: dict[str, tuple[str, ...]] = {id: (id,) for id in before}
+    for id, own in zip(written, made, strict=True):
+        if id:
+            names[id] = own if names.get(id, own) == own else ()
+    first = len(before) + 1
+    for place, own in enumerate(made, first):
+        names.setdefault(f"s{place}", own)
+    return names
 
 
 def reopened(step: Step) -> Step:
@@ -238,12 +295,15 @@ def with_required(
 ) -> list[Step]:
     """`steps`, followed by what they lack of `quantities`: so many calls of each tool.
 
-    An added call asks for the goal in each text that the tool must have. A tool that must have something
-    else is left to a composite step, which finds its arguments."""
+    An added call asks for the goal in each text that the tool must have. Where an analysis comes before all
+    calls of the tool, which says what to ask of it, or the tool must have something else than texts, a
+    composite step finds the arguments; it sees that analysis."""
     made = list(steps)
     schemas = {spec.name: spec.parameters for spec in tools}
     for name, count in quantities.items():
-        there = sum(step.type == "tool_call" and step.tool_name == name for step in steps)
+        calls = [step.seq for step in steps if step.type == "tool_call" and step.tool_name == name]
+        there, first = len(calls), min(calls, default=len(steps) + 1)
+        analyses = [step.id for step in steps if step.type == "analysis" and step.seq < first]
         for number in range(there + 1, count + 1):
             seq = len(made) + 1
             asked = f"{goal} (part {number} of {count})" if count > 1 else goal
@@ -253,36 +313,78 @@ def with_required(
             common = {"id": f"s{seq}", "seq": seq, "title": f"{name}, {number} of {count}"}
             made.append(
                 Step(**common, type="tool_call", tool_name=name, tool_args=dict.fromkeys(needed, asked))
-                if texts
+                if texts and not analyses
                 else Step(
                     **common,
                     type="composite",
                     instruction=f"Call the tool {name}, for something that no other step asks it.",
                     tool_hints=(name,),
+                    depends_on=tuple(analyses[-1:]),
                 )
             )
     return made
 
 
-def _check_count(draft: PlanDraft, most: int) -> None:
-    if not 1 <= len(draft.steps) <= most:
-        raise ValueError(f"there are {len(draft.steps)} steps; there must be 1 to {most}")
+def _check_count(count: int, most: int) -> None:
+    if not 1 <= count <= most:
+        raise ValueError(f"there are {count} steps; there must be 1 to {most}")
 
 
-def _step(draft: StepDraft, seq: int, tools: Collection[str]) -> Step:
-    """The step, with tool names as the tools have them, and what it refers to among what it depends on."""
+def _step(draft: StepDraft, seq: int, tools: Collection[str], names: Named) -> Step:
+    """The step, with tool names as the tools have them, and what it refers to among what it depends on. What
+    is wrong with a reference is its `error`."""
+    own = f"s{seq}"
+    problems: list[str] = []
+
+    def found(said: str) -> tuple[str, ...]:
+        ids = names.get(said)
+        if ids is not None and ids and own not in ids:
+            return ids
+        if ids is None:
+            problems.append(f"{own}: it depends on {said!r}, and the plan has no such step")
+        else:
+            several = f"{said!r}, the name of several steps"
+            problems.append(f"{own}: it depends on {'itself' if ids else several}")
+        return ()
+
+    def renamed(match: re.Match[str]) -> str:
+        try:
+            said, summary = _reference(match, own)
+        except ValueError as unreadable:
+            problems.append(str(unreadable))
+            return match[0]
+        ids = found(said)
+        needs.update(dict.fromkeys(ids))
+        form = ":summary" if summary else ""
+        return "\n".join(f"{{{{from_step:{id}{form}}}}}" for id in ids) if ids else match[0]
+
+    needs = dict.fromkeys(id for said in draft.depends_on for id in found(said))
     fields = draft.model_dump()
     try:
+        fields["instruction"] = _REFERENCE.sub(renamed, draft.instruction)
+        fields["tool_args"] = _with_texts(draft.tool_args, lambda text: _REFERENCE.sub(renamed, text))
         data = msgspec.json.decode(msgspec.json.encode(fields))
     except (ValueError, TypeError, RecursionError, msgspec.MsgspecError) as error:
-        raise ValueError(f"s{seq}: it cannot be written as JSON: {error}") from None
+        raise ValueError(f"{own}: it cannot be written as JSON: {error}") from None
     if data["tool_args"] != fields["tool_args"]:
-        raise ValueError(f"s{seq}: toolArgs holds a number that JSON has not")
+        raise ValueError(f"{own}: toolArgs holds a number that JSON has not")
     name = draft.tool_name and _known_name(draft.tool_name, tools)
     hints = tuple(_known_name(hint, tools) for hint in draft.tool_hints)
-    needs = dict.fromkeys([*draft.depends_on, *(id for id, _ in references(draft, f"s{seq}"))])
-    more = {"id": f"s{seq}", "tool_name": name or None, "tool_hints": hints, "depends_on": tuple(needs)}
-    return Step(**{**fields, **more}, seq=seq)
+    if draft.type == "composite" and "tool_hints" not in draft.model_fields_set:
+        hints = tuple(tools)
+    more = {"id": own, "tool_name": name or None, "tool_hints": hints, "depends_on": tuple(needs)}
+    return Step(**{**fields, **more}, seq=seq, error=problems[0] if problems else None)
+
+
+def _with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """`value`, nested data, with each text in it changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _with_texts(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_texts(item, change) for item in value]
+    return value
 
 
 def _known_name(name: str, tools: Collection[str]) -> str:
@@ -304,10 +406,6 @@ def _check(steps: Sequence[Step], tools: Collection[str], mode: Mode) -> None:
             if name is not None and name not in tools:
                 raise ValueError(f"{step.id}: there is no tool {name!r}; there are {offered}")
         for id in step.depends_on:
-            if id == step.id:
-                raise ValueError(f"{step.id}: it depends on itself")
-            if id not in known:
-                raise ValueError(f"{step.id}: it depends on {id!r}, and the plan has no such step")
             if known[id].status in ("failed", "skipped"):
                 raise ValueError(f"{step.id}: it depends on {id}, which is {known[id].status}")
     try:
@@ -325,31 +423,11 @@ def _check(steps: Sequence[Step], tools: Collection[str], mode: Mode) -> None:
 # References.
 
 
-def references(step: StepDraft, name: str) -> Iterator[tuple[str, bool]]:
-    """The ids that the instruction and the arguments of a step refer to, whatever its type, and whether by a
-    summary. Raises ValueError, under `name`, for one that cannot be read."""
-    for text in _texts([step.instruction, step.tool_args]):
-        for match in _REFERENCE.finditer(text):
-            yield _reference(match, name)
-
-
 def _reference(match: re.Match[str], name: str) -> tuple[str, bool]:
     id, colon, form = (part.strip() for part in match[1].partition(":"))
     if not id or (colon and form != "summary"):
         raise ValueError(f"{name}: {match[0]} is no reference; write {{{{from_step:s1}}}} or …:summary}}}}")
     return id, bool(colon)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    waiting = [value]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict):
-            waiting.extend(value.values())
-        elif isinstance(value, list | tuple):
-            waiting.extend(value)
 
 
 def filled_in(value: Any, step: Step, steps: Mapping[str, Step]) -> Any:
@@ -370,13 +448,7 @@ def filled_in(value: Any, step: Step, steps: Mapping[str, Step]) -> Any:
             )
         return known.result[:SUMMARY] if summary else known.result
 
-    if isinstance(value, str):
-        return _REFERENCE.sub(result, value)
-    if isinstance(value, dict):
-        return {key: filled_in(item, step, steps) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [filled_in(item, step, steps) for item in value]
-    return value
+    return _with_texts(value, lambda text: _REFERENCE.sub(result, text))
 
 
 # As a thought shows them, and as a model is shown them.
@@ -396,9 +468,9 @@ def as_said(step: Step, text: str) -> Step:
     except ValueError:
         arguments = None
     if match is not None and isinstance(arguments, dict):
-        return step.changed(type="tool_call", title="", tool_name=match[1], tool_args=arguments)
+        return step.changed(type="tool_call", title="", tool_name=match[1], tool_args=arguments, error=None)
     kind = "analysis" if step.type == "tool_call" else step.type
-    return step.changed(type=kind, title="", instruction=text)
+    return step.changed(type=kind, title="", instruction=text, error=None)
 
 
 def shown(steps: Iterable[Step], most: int) -> str:

@@ -29,6 +29,8 @@ _CHARACTERS = 200
 """Of each text of a turn that a template shows."""
 
 _SYNTHESIZE = "synthesize"
+_GOVERNS = "context.synthesis"
+"""The note of a synthesis that begins: it alone sees to the calls at its thought and below it."""
 
 Turn = tuple[Message, ...]
 
@@ -41,19 +43,23 @@ class WithSynthesis(Prompting):
     is at most one a call.
 
     strategy: what is wrapped; any strategy. It is condensed wherever it stands, so around `tl.Adaptive` it
-    is a setting for all, and around one of its choices a setting for that one. synthesis: `fast`
-    fills in templates, with the first 200 characters of each text; `deep` asks the model. above: past
+    is a setting for all, and around one of its choices a setting for that one. The innermost one decides:
+    a strategy that is wrapped again keeps its own setting. synthesis: `fast` fills in templates, with the
+    first 200 characters of each text; `deep` asks the model; `off` leaves the conversation whole. above: past
     turns of more tokens (estimated) are rewritten. keep: newest turns that stay as they are. The sampling
     settings are those of `deep`.
     """
 
     strategy: Strategy
-    synthesis: Literal["fast", "deep"] = "fast"
+    synthesis: Literal["off", "fast", "deep"] = "fast"
     above: Annotated[int, Field(ge=0)] = 1000
     keep: Annotated[int, Field(ge=1)] = 1
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
-        condenser = _Condenser(self, {})
+        yield Note(_GOVERNS, at, {"synthesis": self.synthesis})
+        if self.synthesis == "off":
+            return (yield from self.strategy.think(task, at))
+        condenser = _Condenser(self, {}, frozenset())
         return (yield from along(condenser, self.strategy.think(task, at), calls=self._calls_each))
 
     def max_calls(self, task: Task) -> int | None:
@@ -67,20 +73,23 @@ class WithSynthesis(Prompting):
 
 
 class _Condenser:
-    """Goes along with one branch of the strategy. known: what conversations were condensed to. left: a
-    synthesis inside has just seen to the next call, which is left to it."""
+    """Goes along with one branch of the strategy. known: what conversations were condensed to. others: the
+    thoughts at which a synthesis inside begins, whose calls are left to it."""
 
-    def __init__(self, settings: WithSynthesis, known: dict[Turn, str]) -> None:
+    def __init__(self, settings: WithSynthesis, known: dict[Turn, str], others: frozenset[str]) -> None:
         self.settings = settings
         self.known = known
-        self.left = False
+        self.others = others
 
     def carry_out(self, step: Call | Event | Within) -> Thinking[Any]:
-        if isinstance(step, Call) and step.kind != TOOL:
-            left, self.left = self.left, step.kind == _SYNTHESIZE
-            if not left:
-                step = yield from self._tightened(step)
+        if isinstance(step, Note) and step.name == _GOVERNS:
+            self.others |= {step.at}
+        elif isinstance(step, Call) and step.kind != TOOL and not self._is_anothers(step.at):
+            step = yield from self._tightened(step)
         return (yield step)
+
+    def _is_anothers(self, node: str) -> bool:
+        return any(node == other or node.startswith(f"{other}.") for other in self.others)
 
     def _tightened(self, call: Call) -> Thinking[Call]:
         opening, turns = _parts(call.messages)
@@ -126,11 +135,12 @@ class _Condenser:
         return reply.text.strip()
 
     def parted(self) -> Self:
-        return type(self)(self.settings, dict(self.known))
+        return type(self)(self.settings, dict(self.known), self.others)
 
     def joined(self, branches: Sequence[Self]) -> None:
         for branch in branches:
             self.known = {**branch.known, **self.known}
+            self.others |= branch.others
 
 
 def _prompt(call: Call, told: str, turns: Sequence[Turn]) -> str:
