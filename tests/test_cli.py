@@ -184,7 +184,7 @@ def test_every_command_says_what_it_does(capsys):
     for (group,), _ in list(commands):
         if group in ("cache", "model"):
             commands += [((group, name), what) for name, what in named.findall(helped(group))]
-    assert len(commands) == 17
+    assert len(commands) == 18
     for words, what in commands:
         assert f"{what[0].upper()}{what[1:]}" in " ".join(helped(*words).split())
 
