@@ -234,6 +234,20 @@ def test_run_takes_a_preset_a_model_with_settings_a_budget_and_a_repeat(tmp_path
     assert (made.stopped, made.usage.calls) == ("budget:calls", 7)
 
 
+def test_a_text_is_written_with_open_ended(tmp_path):
+    """A line `Answer: …` in the text is part of it."""
+    text = "Questions\nAnswer: one\nAnswer: two"
+    words = ("run", "one_answer", "--task", "open_ended", "Write.", "--model", "openai/m", "--out", "a.jsonl")
+    with Providers(lambda asked: Said(text)) as server:
+        env = {**ENV, "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": server.base("openai")}
+        command = [sys.executable, "-m", "tot_lab", *words, "--cache", "calls"]
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    made = tl.load(tmp_path / "a.jsonl")
+    assert (made.answer, made.task.domain.kind) == (text, "open_ended")
+    assert "open_ended" in tot_lab("run", "--help", folder=tmp_path).stdout
+
+
 def test_run_shows_no_key_and_fails_aloud(tmp_path):
     key = "sk-not-to-be-seen"
     words = ("run", "one_answer", "--task", "general", "What is 17 * 3?", "answer=51", "grade=number")
