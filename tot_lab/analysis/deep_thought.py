@@ -55,7 +55,8 @@ class DeepThought(NamedTuple):
     run, NaN when unknown. unfinished: the branches of an iteration that came to no synthesis. failed: what
     its call of BRANCH or CONVERGE failed with. clamped, fallbacks, left_out: what is not as it was asked for.
     number, total: which of the run's Deep Thinks it is, and how many there are. model, simulated: who
-    thought, and whether a simulated model took part.
+    thought, and whether a simulated model took part. assumed_window: the context window that was assumed
+    for what was gathered, None where the model's is known.
     """
 
     task: str
@@ -75,6 +76,7 @@ class DeepThought(NamedTuple):
     total: int
     model: str
     simulated: bool
+    assumed_window: int | None = None
 
     def report(self) -> str:
         """It in Markdown: the task, what each iteration tried and learnt, and the final solution. A star
@@ -133,6 +135,10 @@ def deep_thought(run: Run) -> DeepThought:
         len(searches),
         run.model,
         run.simulated,
+        next(
+            (e.data["assumed"] for e in run.events if isinstance(e, Note) and e.name == "research.window"),
+            None,
+        ),
     )
 
 

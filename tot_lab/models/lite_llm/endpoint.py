@@ -46,6 +46,7 @@ from tot_lab.models.lite_llm.table import (
     resolved,
     shared,
     usd,
+    window_in_table,
 )
 from tot_lab.models.stack import Endpoint, Failure, Need
 from tot_lab.scrubbing import clean, long_keys, scrubbed, without_keys
@@ -172,6 +173,14 @@ class LiteLLM(Endpoint):
         """Tokens of prompt that litellm's table gives the model; None when it is not there."""
         known = known_of(load_litellm(), self.name).get("max_input_tokens")
         return None if known is None else int(known)
+
+    def window(self) -> int | None:
+        """As set; else what Ollama keeps, or litellm's table says. litellm is not needed for it."""
+        if self.context_window is not None:
+            return self.context_window
+        if self.provider == "ollama_chat":
+            return OLLAMA_WINDOW
+        return window_in_table(self.name, self.provider)
 
     def _price(self, litellm: ModuleType) -> Price | None:
         return self.price or price_in(known_of(litellm, self.name))
