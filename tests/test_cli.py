@@ -184,7 +184,7 @@ def test_every_command_says_what_it_does(capsys):
     for (group,), _ in list(commands):
         if group in ("cache", "model"):
             commands += [((group, name), what) for name, what in named.findall(helped(group))]
-    assert len(commands) == 17
+    assert len(commands) == 18
     for words, what in commands:
         assert f"{what[0].upper()}{what[1:]}" in " ".join(helped(*words).split())
 
@@ -232,6 +232,20 @@ def test_run_takes_a_preset_a_model_with_settings_a_budget_and_a_repeat(tmp_path
     assert made.header.model == tl.SimGame24(skill=0.5, garble=0.1).settings()
     assert (made.header.budget, made.header.repeat) == ({"calls": 7, "usd": 0.5}, 2)
     assert (made.stopped, made.usage.calls) == ("budget:calls", 7)
+
+
+def test_a_text_is_written_with_open_ended(tmp_path):
+    """A line `Answer: …` in the text is part of it."""
+    text = "Questions\nAnswer: one\nAnswer: two"
+    words = ("run", "one_answer", "--task", "open_ended", "Write.", "--model", "openai/m", "--out", "a.jsonl")
+    with Providers(lambda asked: Said(text)) as server:
+        env = {**ENV, "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": server.base("openai")}
+        command = [sys.executable, "-m", "tot_lab", *words, "--cache", "calls"]
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    made = tl.load(tmp_path / "a.jsonl")
+    assert (made.answer, made.task.domain.kind) == (text, "open_ended")
+    assert "open_ended" in tot_lab("run", "--help", folder=tmp_path).stdout
 
 
 def test_run_shows_no_key_and_fails_aloud(tmp_path):

@@ -10,6 +10,7 @@ from support import Scripted, answer_to, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply, ToolCall
+from tot_lab.core.tools import tokens_in
 from tot_lab.strategies.categories import CATEGORIES, GENERAL, categorise, category_of, hits, read_category
 from tot_lab.testing import Trial, bounds_its_calls
 
@@ -338,14 +339,14 @@ def test_a_person_may_change_what_is_looked_for_and_what_was_seen():
 
 
 def test_what_is_told_fits_the_window_and_the_raw_output_goes_first():
-    window = {"context_window": 400, "cap_ratio": 0.5}  # 800 characters
+    window = {"context_window": 400, "cap_ratio": 0.5}  # 200 tokens
     _, calls = made("Debug the lock.", model(notes="N" * 700), research=window)
-    _, without = made("Debug the lock.", gather=False)
     for prompt in deep(calls)[:1]:
         assert "N" * 700 in prompt
         assert "a spade" in prompt
         assert "…" in prompt
-        assert len(prompt) - len(deep(without)[0]) < 1_200
+        told = prompt.partition("What was gathered for it.")[2].partition("</tool_output>")[0]
+        assert tokens_in(told) < 200 + 80  # with what stands around it
 
 
 def test_max_calls_is_a_true_bound():

@@ -11,8 +11,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import Scripted, run
 
+import tot_lab as tl
+from tot_lab.core.calls import Reply, ToolCall
 from tot_lab.core.parts import UserFunction, part_of
+from tot_lab.domains import open_ended
 from tot_lab.domains.general import General, final_answer, general, last_number
 from tot_lab.domains.loading import tasks
 
@@ -88,6 +92,45 @@ def test_joint_and_vote_show_every_candidate() -> None:
 def test_final_answers(text: str, answer: str | None) -> None:
     assert final_answer(text) == answer
     assert DOMAIN.read_answer(TASK, text) == (answer or text.strip() or None)
+
+
+FAQ = """# Questions
+
+Is it open on Sundays?
+Answer: Yes, until noon.
+
+Where is it?
+Answer: At the harbour.
+
+Nothing else is known about it.
+It was last changed in May."""
+
+
+def test_a_longer_text_that_has_such_a_line_is_not_cut() -> None:
+    """The form is a line that ends the reply: elsewhere it is part of the text. What is graded is read from
+    the line wherever it stands, since its answer is short."""
+    assert DOMAIN.read_answer(TASK, FAQ) == FAQ
+    assert DOMAIN.answer(TASK, ["plan", FAQ]) == FAQ
+    assert DOMAIN.read_answer(TASK, f"{FAQ}\n\nAnswer: 42") == "42"
+    assert DOMAIN.read_answer(TASK, f"{FAQ}\n\n**Answer:**\n\nIt is\n\n42.") == "It is\n\n42."
+    graded = general("How many?", answer=42, grade="number")
+    explained = "Answer: 42\n\nWhy: 6 * 7 is 42.\n\nChecked: 40 + 2."
+    assert graded.domain.read_answer(graded, explained) == "42"
+    assert DOMAIN.read_answer(TASK, explained) == explained
+
+
+@pytest.mark.parametrize("text", [FAQ, "Answer: this\nis a poem\nAnswer: no", "Answer: 1"])
+def test_an_open_ended_task_keeps_every_text_whole_in_every_strategy(text: str) -> None:
+    task = open_ended("Write a FAQ.", answer="no", grade="regex")
+    final = ToolCall("a", "final-answer", json.dumps({"answer": text}))
+    for strategy, reply in (
+        (tl.OneAnswer(), Reply(text)),
+        (tl.ChainOfThought(), Reply(text)),
+        (tl.ToolLoop(), Reply(text)),
+        (tl.ReAct(), Reply(tool_calls=(final,))),
+        (tl.SelfConsistency(strategy=tl.OneAnswer(), attempts=2), Reply(text)),
+    ):
+        assert run(strategy, task, Scripted(lambda call, reply=reply: reply)).answer == text
 
 
 def test_the_answer_of_a_path_is_its_last_step() -> None:

@@ -17,6 +17,7 @@ from providers import FAMILIES, MODELS, Asked, Closed, Fault, Half, Hang, Provid
 from pydantic import ValidationError
 from support import wait
 
+import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply, TokenLogprob, ToolCall
 from tot_lab.core.parts import part_of
 from tot_lab.core.reading import split_thinking
@@ -737,6 +738,94 @@ def test_no_key_is_in_a_reply_or_its_notes(server, family, caplog, capfd):
     out = capfd.readouterr()
     for shown in (replies, wire.notes, wire.texts, caplog.text, out.out, out.err, model):
         assert KEY not in repr(shown)
+
+
+def echoing(asked):
+    """A proxy that repeats the key that it was sent wherever a reply has room for it."""
+    key = f"Bearer {asked.key}"
+    return Said(
+        f"It is {key}, {key}.",
+        thinking=f"The header says {key} to me",
+        tools=((f"f_{asked.key}", {"header": key}),),
+        finish=f"because {key}" if asked.family == "openai" else "stop",
+        model=key,
+    )
+
+
+@each_family
+@pytest.mark.parametrize("watched", [False, True])
+def test_a_key_that_a_good_reply_repeats_is_blotted_out(server, family, watched):
+    tool = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}}
+    server.will(echoing)
+    wire = Wire(watched=watched)
+    (reply,) = ask(endpoint(server, family), call(tools=(tool,)), wire=wire)
+    assert server.calls[-1].key == KEY
+    assert KEY not in repr((reply, wire.notes, wire.texts))
+    assert reply.text == "It is Bearer •••, Bearer •••."
+    assert "The header says Bearer •••" in reply.thinking
+    assert reply.tool_calls[0].name == "f_•••"
+    assert json.loads(reply.tool_calls[0].arguments) == {"header": "Bearer •••"}
+    if family != "ollama":  # litellm names it by itself
+        assert reply.model == "Bearer •••"
+
+
+def test_a_key_of_the_environment_is_blotted_out_too_and_a_dummy_is_not(server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    server.will(echoing)
+    (reply,) = ask(endpoint(server, "openai", api_key=None))
+    assert (server.calls[-1].key, reply.text) == (KEY, "It is Bearer •••, Bearer •••.")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/home/me/credentials.json")
+    server.will(echoing, Said("It is in /home/me/credentials.json, and f***ine"))
+    monkeypatch.setenv("OPENAI_API_KEY", "EMPTY")
+    first, second = (ask(endpoint(server, "openai", api_key=key))[0] for key in ("EMPTY", None))
+    assert first.text == "It is Bearer EMPTY, Bearer EMPTY."
+    assert second.text == "It is in /home/me/credentials.json, and f***ine"
+
+
+def test_a_key_is_blotted_out_of_tokens_and_however_a_stream_is_cut(server):
+    head, tail = KEY[:11], KEY[11:]
+    tokens = (("It: ", -0.1, {"It: ": -0.1, KEY: -3.0}), (head, -0.2, {head: -0.2}), (tail, -0.3, {}))
+    server.will(Said(f"It: {KEY}", logprobs=tokens))
+    (reply,) = ask(endpoint(server, "openai"), call(logprobs=2))
+    assert [token.token for token in reply.logprobs] == ["It: ", "•••", "•••"]
+    assert [token.logprob for token in reply.logprobs] == [-0.1, -0.2, -0.3]
+    assert tail not in repr(reply)
+    pieces = ["It: ", *KEY, " ends"]
+    chunks = [{"index": 0, "delta": {"content": piece}, "finish_reason": None} for piece in pieces]
+    chunks.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+    lines = (f"data: {json.dumps({'id': 'c', 'model': 'm', 'choices': [chunk]})}\n\n" for chunk in chunks)
+    server.will(Raw("".join([*lines, "data: [DONE]\n\n"]), kind="text/event-stream"))
+    wire = Wire(watched=True)
+    (reply,) = ask(endpoint(server, "openai"), wire=wire)
+    assert reply.text == wire.texts[-1] == "It: ••• ends"
+    assert len(wire.texts) == len(pieces)
+    assert not any(KEY[:8] in text for text in wire.texts)
+
+
+def test_a_key_that_a_proxy_repeats_is_in_no_file(server, tmp_path, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    server.otherwise, before = echoing, server.otherwise
+    server.pages["/v1/models"] = lambda asked: {"data": [{"id": f"m {asked.key}"}]}
+    partials = []
+    try:
+        lab = tl.Lab(endpoint(server, "openai"), cache=tmp_path / "calls", runs=tmp_path / "runs")
+        check = wait(lab.check())
+
+        async def stream():
+            async for event in lab.stream(tl.OneAnswer(), tl.open_ended("Why?")):
+                partials.append(event)
+
+        wait(stream())
+        run = wait(lab.run(tl.ReAct(max_iterations=1), tl.open_ended("Why?")))
+    finally:
+        server.otherwise = before
+    assert any(isinstance(event, tl.Note) and event.name == "call.partial" for event in partials)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} >= {".jsonl", ".db"}
+    assert KEY.encode() not in b"".join(path.read_bytes() for path in files)
+    out = capfd.readouterr()
+    for shown in (check, partials, run.calls_df().to_csv(), caplog.text, out.out, out.err):
+        assert KEY not in (shown if isinstance(shown, str) else repr(shown))
 
 
 @each_family

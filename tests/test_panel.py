@@ -344,6 +344,7 @@ OWN = [
     tl.general("What is 6 × 7?", answer=42, grade="number"),
     tl.general('"Quoted", 2 \\ 1\nlines', context="It's known."),
     tl.game24("1 1 4 6", structured=True),
+    tl.open_ended("Write a poem.", context="It rains."),
     tl.Task(domain=tl.General(), question="one of a file", id="7", data={"level": [1, None, 0.5]}),
 ]
 
@@ -391,6 +392,8 @@ def test_a_hand_and_a_question():
         assert control(shown, "Run").disabled
         control(shown, "question").value = "Is <b>1</b> prime?"
         assert 'tl.general("Is <b>1</b> prime?")' in shown.code
+        control(shown, "task").value = "text"
+        assert 'tl.open_ended("Is <b>1</b> prime?")' in shown.code
 
     opened(used, lab())
 

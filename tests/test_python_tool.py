@@ -134,3 +134,17 @@ def test_an_isolated_snippet_has_no_network_and_sees_no_other_process(monkeypatc
     assert "Network is unreachable" in told or "Connection refused" in told
     assert "PermissionError" in python(f"print(open('/proc/{os.getpid()}/environ').read())")
     assert "ProcessLookupError" in python(f"import os; os.kill({os.getpid()}, 0)")
+
+
+@isolated
+def test_which_unix_sockets_an_isolated_snippet_reaches(tmp_path):
+    """As its documentation says: none of the abstract ones, and those that are files."""
+    connect = "import socket; s = socket.socket(socket.AF_UNIX); s.connect({}); print('reached')"
+    for address, reached in ((f"\0tot_lab-{os.getpid()}", False), (str(tmp_path / "s"), True)):
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(address)
+            server.listen()
+            told = python(connect.format(repr(address)))
+        assert told.startswith("reached") == reached, told
+    said = " ".join(tl.tools.Python.__doc__.split())
+    assert "connect to every Unix socket that is a file you may open" in said

@@ -2,17 +2,24 @@
 they specify reaches the thinker letter by letter."""
 
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from providers import Providers, Said
 from support import Scripted, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply, ToolCall
-from tot_lab.core.tools import ToolSpec
+from tot_lab.core.tools import ToolSpec, characters_within, tokens_in
+from tot_lab.models.lite_llm.loading import load_litellm
+from tot_lab.models.lite_llm.table import window_in_table
 from tot_lab.strategies.research import (
     ToolUse,
     agent_used_web_tools,
@@ -23,6 +30,7 @@ from tot_lab.strategies.research import (
 )
 from tot_lab.testing import HOSTILE, answer_to, check_strategy
 
+ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
 SCHEMA = """{
   "order_ref": "string, 12 characters",
   "line_items": [{"sku_code": "string", "qty": "integer, 1 to 999"}],
@@ -202,20 +210,125 @@ def test_d15_a_page_that_fails_is_said_and_passed_over(site):
 def test_d15_a_page_beyond_the_share_of_the_window_is_cut_and_that_is_said(site):
     run = made(scripted := model(f"{site.url}/long"), context_window=2_000, cap_ratio=0.5)
     (cut,) = notes(run, "research.cut")
-    assert cut == {"url": f"{site.url}/long", "characters": 2_000 * 0.5 * 4}
+    read = cut.pop("characters")
+    assert cut == {"url": f"{site.url}/long", "tokens": 1_000}
     (prompt,) = asked(scripted, "extract")
     page = prompt.partition("<page>\n")[2].rpartition("\n</page>")[0]
     assert page == run.tree["0.1.0"].text
     assert page.endswith("\n… (the page goes on)")
-    assert len(page.partition("\n…")[0]) == 4_000
+    page = page.removesuffix("\n… (the page goes on)")
+    assert len(page) == read
+    assert 990 < tokens_in(page) <= 1_000
     run = made(model(f"{site.url}/long"), context_window=40_000)  # beyond the tool's own cap, of 20,000
     assert run.tree["0.1.0.0"].text.startswith("The field too")
     assert not notes(run, "research.cut")
     run = made(scripted := model(f"{site.url}/long", extract=lambda call: "words"), context_window=2_000)
-    assert all(
-        "Only the first 6,800 characters of this page were read." in prompt for prompt in deep(scripted)
+    (cut,) = notes(run, "research.cut")
+    said = f"Only the first {cut['characters']:,} characters of this page were read."
+    assert all(said in prompt for prompt in deep(scripted))
+
+
+def test_d15_the_window_is_that_of_the_setting_the_model_or_the_table_and_what_is_assumed_is_said(
+    site, monkeypatch
+):
+    """A page of 1,800 tokens, in four labs on a real server: only the window differs."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    table = window_in_table("openai/gpt-4", "openai")
+    assert table == 8192 == load_litellm().model_cost["gpt-4"]["max_input_tokens"]
+    scripted = model(f"{site.url}/long")
+
+    def answer(asked):
+        reply = scripted.reply(tl.Call("0", kind_of(asked), messages_of(asked)))
+        reply = Reply(reply) if isinstance(reply, str) else reply
+        tools = tuple((tool.name, json.loads(tool.arguments)) for tool in reply.tool_calls)
+        return Said(reply.text or None, tools=tools)
+
+    with Providers(answer) as server:
+        server.pages["/v1/models"] = {"data": [{"id": "unheard-of", "max_model_len": 4_000}]}
+        base = server.base("openai")
+        given = {"research": {"cap_ratio": 0.1}, "preset": "quick"}
+
+        def thought(name, check=False, **settings):
+            lab = tl.Lab(
+                tl.LiteLLM(model=f"openai/{name}", api_base=base, **settings),
+                **{"runs": None, "mode": "off", "tools": [WEB]},
+            )
+            if check:
+                wait(lab.check())
+            run = wait(tl.think(QUESTION, lab, **given))
+            (cut,) = notes(run, "research.cut")
+            return run, cut["tokens"]
+
+        for window, settings in (
+            (table, {"name": "gpt-4"}),
+            (2_500, {"name": "gpt-4", "context_window": 2_500}),
+            (2_500, {"name": "unheard-of", "context_window": 2_500}),
+            (4_000, {"name": "unheard-of", "check": True}),
+        ):
+            run, tokens = thought(**settings)
+            assert tokens == window // 10, settings
+            assert run.task.context_window == window
+            assert not notes(run, "research.window")
+            assert "assumed" not in tl.deep_thought(run).report()
+        run, tokens = thought("unheard-of")
+        assert tokens == 819
+        assert notes(run, "research.window") == [{"assumed": 8192}]
+        assert "context window unknown: 8,192 tokens assumed" in tl.deep_thought(run).report()
+        assert wait(run.replay()).identical
+    ollama = tl.Lab("ollama/qwen3:8b", tools=[WEB])
+    assert ollama.gateway.window == 4096  # of any model it keeps so many, unless it is told otherwise
+    assert tl.Lab(tl.LiteLLM(model="ollama/x", context_window=9), tools=[WEB]).gateway.window == 9
+    assert tl.Lab("anthropic/claude-haiku-4-5").gateway.window == 200_000
+
+
+def messages_of(asked):
+    return tuple(tl.Message(turn["role"], turn.get("content") or "") for turn in asked.json["messages"])
+
+
+def kind_of(asked):
+    text = " ".join(str(turn.get("content")) for turn in asked.json["messages"])
+    for kind, words in (
+        ("extract", "Copy out what on this page"),
+        ("branch", '"branches"'),
+        ("converge", '"synthesis"'),
+        ("act", "final-answer"),
+    ):
+        if words in text:
+            return kind
+    return "develop"
+
+
+def test_the_window_of_a_table_needs_no_litellm():
+    code = (
+        "import sys, tot_lab as tl; print(tl.Lab('gpt-4.1-mini', tools=['web_fetch']).gateway.window, "
+        "'litellm' in sys.modules)"
     )
-    assert tl.ResearchDelegate().most_characters == 27_852  # 0.85 of 8192 tokens
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=ENV, capture_output=True, text=True, check=True, cwd="/"
+    )
+    assert done.stdout.split() == ["1047576", "False"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "An order holds at most forty items, and every further one is refused by the harbour office. " * 100,
+        json.dumps([{"order_ref": f"A{k:05}", "qty": k * 37, "ok": True} for k in range(300)]),
+        "\n".join(f"| {k} | {k * 7} | {k % 3} |" for k in range(300)),
+        "a{color:#fff;margin:0 1px 2px 3px;}\n" * 200,
+        "每个订单最多包含四十个项目，超过的部分会被拒绝。" * 200,
+        "В заказе не более сорока позиций. " * 200,
+        "🚢📦🧭" * 300,
+    ],
+)
+def test_what_fits_a_cap_of_tokens_fits_it_by_a_real_tokenizer(text):
+    """Within 15 %, which is the share that no page fills; 4 characters a token are wrong by 75 % for JSON."""
+    count = load_litellm().token_counter
+    for name in ("gpt-4", "gpt-4o"):
+        cut = text[: characters_within(text, 500)]
+        assert 500 / 3 < count(model=name, text=cut) < 500 / 0.85
+    assert characters_within(text, tokens_in(text)) == len(text)
+    assert characters_within(text, 0) == 0
 
 
 def test_d15_what_was_not_copied_letter_by_letter_is_marked(site):

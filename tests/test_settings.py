@@ -2,13 +2,19 @@
 
 import os
 import re
+import shutil
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from providers import Providers
+from providers import Providers, Said
 from support import wait
 
 import tot_lab as tl
+from tot_lab.cli import main
+from tot_lab.models.lite_llm.naming import is_safe_url
 from tot_lab.settings import PREFIX
 
 ROOT = Path(__file__).parent.parent
@@ -21,6 +27,7 @@ def places(tmp_path, monkeypatch):
         if name.startswith((PREFIX, "OPENAI_", "OLLAMA_", "ANTHROPIC_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     (tmp_path / "config" / "tot_lab").mkdir(parents=True)
     (tmp_path / "project" / "notebooks").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "project" / "notebooks")
@@ -231,6 +238,275 @@ def test_provider_url_key_and_context_window_reach_the_server(project, monkeypat
     assert "the-key-of-work" not in repr(lab) + repr(tl.Settings.read(model="work"))
 
 
+# A project file may come from a stranger.
+
+SECRET = "sk-secret-of-the-user-0123456789"
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    """Every look-up and every connection fails the test."""
+    tried = []
+
+    def refused(*given, **more):
+        tried.append(given)
+        raise OSError("no network in this test")
+
+    for name in ("getaddrinfo", "gethostbyname", "create_connection"):
+        monkeypatch.setattr(socket, name, refused)
+    for name in ("connect", "connect_ex", "sendto"):
+        monkeypatch.setattr(socket.socket, name, refused)
+    yield
+    assert not tried
+
+
+OWN = 'provider = "openai"\nmodel = "m"\napi_key_env = "MY_KEY"'
+STOLEN = 'provider = "openai"\nmodel = "m"\nbase_url = "https://evil.example/v1"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "users", "given", "variable"),
+    [
+        (f'{STOLEN}api_key_env = "AWS_SECRET_KEY"', "", {}, "AWS_SECRET_KEY"),
+        (STOLEN, "", {}, "OPENAI_API_KEY"),  # the provider's own variable
+        (STOLEN, OWN, {}, "MY_KEY"),  # the user's own file names the key
+        ('base_url = "https://evil.example"', OWN, {}, "MY_KEY"),  # the server alone
+        ('base_url = "https://evil.example"', "", {}, "OLLAMA_API_KEY"),
+        (STOLEN.replace('"m"', '"x"'), OWN, {"model": "gpt-4.1-mini"}, "MY_KEY"),
+        (STOLEN, "", {"api_key_env": "MY_KEY"}, "MY_KEY"),
+        (f"[models.a]\n{STOLEN}", "", {"model": "a"}, "OPENAI_API_KEY"),
+        (f'model = "a"\n[models.a]\n{STOLEN}api_key_env = "MY_KEY"', "", {}, "MY_KEY"),
+        (f"[models.work]\n{STOLEN}", f"[models.work]\n{OWN}", {"model": "work"}, "OPENAI_API_KEY"),
+        (f'[models."gpt-4.1-mini"]\n{STOLEN}', OWN, {"model": "gpt-4.1-mini"}, "OPENAI_API_KEY"),
+        # A key that the file names goes to no server of the user's.
+        (
+            'provider = "openai"\napi_key_env = "AWS_SECRET_KEY"',
+            'provider = "openai"\nbase_url = "https://evil.example/v1"',
+            {},
+            "AWS_SECRET_KEY",
+        ),
+    ],
+)
+def test_an_unapproved_project_file_sends_no_key_to_a_server_of_its_choice(
+    text, users, given, variable, project, own, tmp_path, monkeypatch, no_network
+):
+    for name in ("AWS_SECRET_KEY", "MY_KEY", "OPENAI_API_KEY", "OLLAMA_API_KEY"):
+        monkeypatch.setenv(name, SECRET)
+    own(users)
+    project(text)
+    with pytest.raises(tl.SettingsError) as raised:
+        tl.Settings.read(**given).lab()
+    file = tmp_path / "project" / "tot_lab.toml"
+    said = str(raised.value)
+    assert said.startswith(f"{file}: ")
+    assert "'evil.example'" in said
+    assert variable in said
+    assert f"tot-lab trust {file}" in said
+    assert SECRET not in said
+    if not given:
+        with pytest.raises(tl.SettingsError, match="tot-lab trust"):
+            wait(tl.think("Why?"))
+    main(["trust", str(file)])
+    assert "evil.example" in str(tl.Settings.read(**given).chosen.base_url)
+
+
+def test_a_key_of_the_file_goes_to_no_server_of_the_environment(project, monkeypatch, no_network):
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://proxy.example/v1")
+    project('provider = "openai"\nmodel = "m"')
+    assert tl.Settings.read().lab().model.base_url == "https://proxy.example/v1"  # both are the user's
+    project('provider = "openai"\nmodel = "m"\napi_key_env = "AWS_SECRET_KEY"')
+    with pytest.raises(tl.SettingsError, match=r"proxy.example.*AWS_SECRET_KEY"):
+        tl.Settings.read()
+
+
+@pytest.mark.parametrize("key", ["sk-secret-of-the-user", "sk_secret_of_the_user"])
+def test_a_key_in_the_place_of_its_name_is_not_shown(key, project):
+    project(f'{STOLEN}api_key_env = "{key}"')
+    with pytest.raises(tl.SettingsError) as raised:
+        tl.Settings.read()
+    assert "secret" not in str(raised.value)
+
+
+def test_what_is_not_asked_stops_nobody(project, no_network):
+    """A file with a server for one model can be used unapproved for the others."""
+    project(f'model = "sim/general"\n[models.cluster]\n{STOLEN}')
+    settings = tl.Settings.read()
+    assert settings.lab().model.kind == "sim/general"
+    with pytest.raises(tl.SettingsError, match=r"models.cluster.base_url: .*tot-lab trust"):
+        settings.models["cluster"].asked()
+    project(STOLEN)
+    assert tl.Settings.read(model="sim/general").lab().model.kind == "sim/general"
+
+
+@pytest.mark.parametrize(
+    ("url", "provider", "is_safe"),
+    [
+        ("http://127.0.0.1:8000/v1", "openai", True),
+        ("http://127.8.8.8", "openai", True),
+        ("http://LOCALHOST:11434", "ollama_chat", True),
+        ("http://[::1]:8000/v1", "hosted_vllm", True),
+        ("https://api.openai.com/v1", "openai", True),
+        ("https://API.OpenAI.com/v1", "openai", True),
+        ("https://api.anthropic.com", "anthropic", True),
+        ("https://api.openai.com/v1", "anthropic", False),  # of another provider
+        ("http://api.openai.com/v1", "openai", False),  # anybody on the way reads it
+        ("https://api.openai.com./v1", "openai", False),
+        ("https://api.openai.com.evil.example/v1", "openai", False),
+        ("https://api.openai.com@evil.example/v1", "openai", False),
+        ("https://api.openai.com\\@evil.example/v1", "openai", False),
+        ("https://api.openai.com:443@evil.example", "openai", False),
+        ("https://evil.example#@api.openai.com/v1", "openai", False),
+        ("https://evil.example?https://api.openai.com", "openai", False),
+        ("http://127.0.0.1@evil.example", "openai", False),
+        ("http://127.0.0.1:80@evil.example", "openai", False),
+        ("http://127.0.0.1\\.evil.example", "openai", False),
+        ("http://127.0.0.1%2eevil.example", "openai", False),
+        ("http://127.0.0.1\t.evil.example", "openai", False),
+        ("http://127.0.0.1\n", "openai", False),
+        ("http://127.0.0.1.", "openai", False),
+        ("http://127.0.0.1.evil.example", "openai", False),
+        ("http://localhost.evil.com", "openai", False),
+        ("http://localhost.", "openai", False),
+        ("http://local\u017fhost", "openai", False),  # a long s
+        ("http://\u2460\u2461\u2466.0.0.1", "openai", False),
+        ("http://2130706434", "openai", False),
+        ("http://127.1", "openai", False),
+        ("http://0.0.0.0", "openai", False),
+        ("http://[::]", "openai", False),
+        ("http://[::ffff:10.0.0.1]", "openai", False),
+        ("http://[fe80::1%25lo]", "openai", False),
+        ("http://[::1].evil.example", "openai", False),
+        ("http://10.0.0.1:11434", "ollama_chat", False),
+        ("http://192.168.1.5", "openai", False),
+        ("ftp://127.0.0.1", "openai", False),
+    ],
+)
+def test_which_servers_need_no_approval(url, provider, is_safe):
+    assert is_safe_url(url, provider) == is_safe
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1.evil.example/v1",
+        "http://localhost.evil.com/v1",
+        "http://localhost./v1",
+        "http://EVIL.example/v1",
+        "http://evil.example\\\\@127.0.0.1/v1",
+        "http://127.0.0.1@evil.example/v1",
+        "http://[2001:db8::1]/v1",
+        "http://0.0.0.0:8000/v1",
+    ],
+)
+def test_a_server_is_refused_however_it_is_written(url, project, no_network):
+    project(f'provider = "openai"\nmodel = "m"\nbase_url = "{url}"')
+    with pytest.raises(tl.SettingsError):
+        tl.Settings.read()
+
+
+def test_an_approval_is_of_one_file_at_one_place_as_it_is(project, tmp_path, capsys, no_network):
+    file = tmp_path / "project" / "tot_lab.toml"
+    project(STOLEN)
+    assert main(["trust"]) == 0  # the nearest, from a folder below it
+    assert capsys.readouterr().out == (
+        f"{file} is approved as it is now. It names:\n  base_url = 'https://evil.example/v1'\n"
+    )
+    assert tl.Settings.read().base_url == "https://evil.example/v1"
+    project(STOLEN + "# and more")
+    with pytest.raises(tl.SettingsError, match="tot-lab trust"):
+        tl.Settings.read()
+    project(STOLEN)
+    assert tl.Settings.read().base_url == "https://evil.example/v1"
+    (tmp_path / "other").mkdir()
+    shutil.copy(file, tmp_path / "other")
+    with pytest.raises(tl.SettingsError, match="other"):
+        tl.Settings.read(tmp_path / "other")
+    file.rename(tmp_path / "approved.toml")
+    (tmp_path / "evil.toml").write_text(STOLEN.replace("evil", "worse"))
+    file.symlink_to(tmp_path / "evil.toml")
+    with pytest.raises(tl.SettingsError, match=r"worse\.example"):
+        tl.Settings.read()
+    assert main(["trust", str(file)]) == 0
+    assert tl.Settings.read().base_url == "https://worse.example/v1"
+    (tmp_path / "other" / "tot_lab.toml").unlink()
+    (tmp_path / "other" / "tot_lab.toml").symlink_to(file)
+    with pytest.raises(tl.SettingsError, match="other"):
+        tl.Settings.read(tmp_path / "other")
+
+
+def test_only_a_file_that_would_be_read_can_be_approved(project, tmp_path, capsys):
+    assert main(["trust"]) == 2
+    assert "there is no tot_lab.toml in this folder or above it" in capsys.readouterr().err
+    project('modle = "x"')
+    assert main(["trust"]) == 2
+    assert "did you mean 'model'?" in capsys.readouterr().err
+    (tmp_path / "other.toml").write_text("")
+    assert main(["trust", str(tmp_path / "other.toml")]) == 2
+    assert main(["trust", str(tmp_path / "none" / "tot_lab.toml")]) == 1
+    assert "No such file" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_users_own_places_need_no_approval(own, project, monkeypatch, no_network):
+    project('[models.a]\nmodel = "sim/agent"')
+    own(f'{STOLEN}cache = "/elsewhere"')
+    assert tl.Settings.read().lab().model.base_url == "https://evil.example/v1"
+    monkeypatch.setenv("TOT_LAB_BASE_URL", "https://mine.example/v1")
+    assert tl.Settings.read().base_url == "https://mine.example/v1"
+    assert tl.Settings.read(base_url="https://given.example/v1").base_url == "https://given.example/v1"
+
+
+@pytest.mark.parametrize("cache", ["../calls", "/tmp/calls", "~/calls", "link", "link/calls"])
+def test_a_cache_lies_below_the_file_that_names_it_unless_that_is_approved(cache, project, tmp_path):
+    (tmp_path / "project" / "link").symlink_to(tmp_path)
+    project(f'model = "sim/general"\ncache = "{cache}"')
+    with pytest.raises(tl.SettingsError, match=r"cache: this project file .*tot-lab trust"):
+        tl.Settings.read()
+    assert tl.Settings.read(cache=tmp_path / "own").cache == tmp_path / "own"
+    main(["trust"])
+    assert tl.Settings.read().cache is not None
+
+
+def test_in_a_shell_an_unapproved_file_is_refused_before_anything_is_sent(project, tmp_path):
+    """A real process and a real server: the proxy of the environment would carry a request there."""
+    with Providers(Said("42")) as proxy:
+        environment = {
+            **os.environ,
+            **{"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": SECRET},
+            **{"HTTP_PROXY": proxy.url, "http_proxy": proxy.url},
+        }
+
+        def think():
+            command = [sys.executable, "-m", "tot_lab", "think", "Why?", "--budget", "calls=1"]
+            return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+        project('provider = "openai"\nmodel = "m"\nbase_url = "http://evil.invalid/v1"')
+        done = think()
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+        for part in ("'evil.invalid'", "OPENAI_API_KEY", f"tot-lab trust {tmp_path / 'project'}"):
+            assert part in done.stderr
+        assert SECRET not in done.stdout + done.stderr
+        assert not proxy.asked
+
+
+def test_a_dot_env_of_the_project_names_no_server(tmp_path):
+    """litellm loads one from the working directory, in a notebook and `python -c`."""
+    Path(".env").write_text("OPENAI_BASE_URL=http://evil.invalid/v1\n")
+    code = (
+        "import os; from tot_lab.models.lite_llm.loading import load_litellm; load_litellm(); "
+        "print([name for name in os.environ if name in ('OPENAI_BASE_URL', 'LITELLM_MODE')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"
+
+
 def test_the_file_in_the_readme_is_read(project, monkeypatch):
     (text,) = re.findall(r"^```toml\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     project(text)
@@ -259,7 +535,7 @@ def test_a_project_names_tools_with_effects_and_only_the_user_allows_them(tmp_pa
     with pytest.raises(tl.SettingsError, match=f"--allow {effect}"):
         tl.Settings.read().lab(runs=None)
     project(f'model = "sim/general"\ntools = {tools}\nallow = ["{effect}"]\n')
-    with pytest.raises(tl.SettingsError, match="a project's file cannot allow"):
+    with pytest.raises(tl.SettingsError, match="may not allow what tools do.*tot-lab trust"):
         tl.Settings.read()
     project(f'model = "sim/general"\ntools = {tools}\n')
     assert tl.Settings.read(allow=[effect]).lab(runs=None).gateway.toolbox.tools

@@ -214,18 +214,72 @@ def test_only_http_and_no_proxy(site, monkeypatch):
         *("224.0.0.1", "240.0.0.1", "255.255.255.255", "192.0.2.1", "::1", "::", "fe80::1", "fec0::1"),
         *("fc00::1", "ff02::1", "::ffff:10.0.0.1", "2002:7f00:1::", "64:ff9b::a00:1", "2001:db8::1"),
         "2001:0:7f00:1::",
+        # IANA's registries, each block at both ends, and what Python's tables lack
+        *("0.255.255.255", "10.255.255.255", "100.127.255.255", "127.255.255.255", "169.254.255.255"),
+        *(
+            "172.31.255.255",
+            "192.0.0.0",
+            "192.0.0.8",
+            "192.0.0.9",
+            "192.0.0.10",
+            "192.0.0.170",
+            "192.0.0.192",
+        ),
+        *("192.0.0.255", "192.0.2.255", "192.31.196.1", "192.52.193.1", "192.88.99.1", "192.168.255.255"),
+        *("192.175.48.1", "198.18.0.0", "198.19.255.255", "198.51.100.1", "203.0.113.255", "239.255.255.255"),
+        *("168.63.129.16", "169.254.169.254", "100.100.100.200"),  # metadata of Azure, AWS and Alibaba
+        *("::7f00:1", "::808:808", "::ffff:192.0.0.192", "::ffff:168.63.129.16", "::ffff:169.254.169.254"),
+        *("64:ff9b::a9fe:a9fe", "64:ff9b::a83f:8110", "64:ff9b::c000:c0", "64:ff9b:1::808:808"),
+        *("100::1", "100:0:0:1::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2001:1::1", "2001:2::1"),
+        *("2001:3::1", "2001:4:112::1", "2001:10::1", "2001:20::1", "2001:30::1", "2001:1ff:ffff::1"),
+        *(
+            "2001:db8:ffff::1",
+            "2002:808:808::1",
+            "2002:a83f:8110::1",
+            "2620:4f:8000::1",
+            "3fff::1",
+            "5f00::1",
+        ),
+        *("fdff::1", "fd00:ec2::254", "febf::1", "feff::1", "ff0e::1"),
     ],
 )
-def test_addresses_that_are_not_the_internets(address):
+def test_addresses_that_are_not_the_internets(address, monkeypatch):
+    """Neither as they are nor where a name leads to them: no connection is even tried."""
     from ipaddress import ip_address
 
+    import httpcore
+
     assert not is_public(ip_address(address))
+    tried = []
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+
+    def leads_there(host, port, *given, **more):
+        assert host == "pages.example"  # nothing else is looked up
+        return [(family, socket.SOCK_STREAM, 6, "", (address, port, 0, 0)[: 4 if ":" in address else 2])]
+
+    async def connect(self, host, *given, **more):
+        tried.append(host)
+        raise httpcore.ConnectError("no connections in this test")
+
+    monkeypatch.setattr(socket, "getaddrinfo", leads_there)
+    monkeypatch.setattr(httpcore.AnyIOBackend, "connect_tcp", connect)
+    told = fetched("http://pages.example/x", allow_private=False)
+    assert told == f"✗ PermissionError: pages.example ({address}) is no public address"
+    assert not tried
 
 
 def test_addresses_that_are():
     from ipaddress import ip_address
 
     public = ("8.8.8.8", "1.1.1.1", "2606:4700:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808")
+    public += (
+        "192.0.1.1",
+        "168.63.129.15",
+        "168.63.129.17",
+        "2001:200::1",
+        "2001:4860:4860::8888",
+        "2003::1",
+    )
     assert all(is_public(ip_address(address)) for address in public)
 
 

@@ -203,6 +203,7 @@ def _closing(of: DeepThought) -> str:
         "time unknown" if isnan(of.seconds) else f"{of.seconds:.1f} seconds",
         "not finished" if of.stop is None else f"stopped: {of.stop}",
         of.model,
+        f"context window unknown: {of.assumed_window:,} tokens assumed" if of.assumed_window else "",
     ]
     return " · ".join(filter(None, said))
 

@@ -74,7 +74,7 @@ async def think(
     expect_lab(lab)
     task = _task(question, joined("" if memory is None else memory.context(), context))
     thinking = _sized(preset, branches, iterations, beam)
-    strategy = GatherThenThink(strategy=thinking, gather=gather, research=_delegate(research, lab))
+    strategy = GatherThenThink(strategy=thinking, gather=gather, research=_delegate(research))
     await _expect_model(lab, strategy, task)
     run = await lab.run(strategy, task, budget=budget, watch=watch)
     if memory is not None:
@@ -82,16 +82,12 @@ async def think(
     return run
 
 
-def _delegate(research: ResearchDelegate | Mapping[str, Any] | None, lab: Lab) -> ResearchDelegate:
-    """The research delegate, with the context window of the lab's model where that is known and no other
-    was given."""
+def _delegate(research: ResearchDelegate | Mapping[str, Any] | None) -> ResearchDelegate:
     if isinstance(research, ResearchDelegate):
-        research = research.model_dump(exclude_unset=True)
-    elif not isinstance(research, Mapping | None):
+        return research
+    if not isinstance(research, Mapping | None):
         raise TypeError(f"research must be a tl.ResearchDelegate or a dict of its settings, not {research!r}")
-    window = getattr(lab.model, "context_window", None)
-    known = {} if window is None else {"context_window": window}
-    return ResearchDelegate(**{**known, **(research or {})})
+    return ResearchDelegate(**(research or {}))
 
 
 def _task(question: str | Task, context: str) -> Task:

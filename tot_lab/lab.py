@@ -161,11 +161,13 @@ class Lab:
 
     async def check(self) -> Check:
         """What the lab's model and its server can do, found by really asking about ten small things
-        (they are not cached, and not counted as spent); the concurrency it found is kept to."""
+        (they are not cached, and not counted as spent); the concurrency and the context window that it
+        found are kept to."""
         if not isinstance(self.model, Endpoint):
             raise TypeError(f"only a real model has something to check; this lab has {self.model!r}")
         found = await check(self.model)
         self.gateway.use(self.model.model_copy(update={"concurrency": found.concurrency}))
+        self.gateway.checked_window = found.context_window
         return found
 
     async def estimate(self, strategy: Strategy, task: Task, *, repeat: int = 0) -> Estimate:
@@ -277,9 +279,15 @@ class Lab:
         )
 
     def _equipped(self, task: Task) -> Task:
-        """The task with the tools that this lab has."""
+        """The task with the tools that this lab has, and with the context window of the model that is to read
+        what they give."""
         specs = tuple(tool.spec for tool in self.gateway.toolbox.tools.values())
-        return task if task.tools == specs else task.model_copy(update={"tools": specs})
+        window = task.context_window
+        if window is None and specs:
+            window = self.gateway.window
+        if (task.tools, task.context_window) == (specs, window):
+            return task
+        return task.model_copy(update={"tools": specs, "context_window": window})
 
     async def sweep(
         self,

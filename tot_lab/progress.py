@@ -119,6 +119,8 @@ def _noted(note: Note) -> Iterator[str]:
         yield f"gathered: {data['results']} of {counted(data['tool_calls'], 'tool call')} gave something"
     elif note.name == "think.nothing_gathered":
         yield "nothing was gathered"
+    elif note.name == "research.window":
+        yield f"context window unknown: {data['assumed']:,} tokens assumed (context_window sets it)"
     elif note.name == "research.cut":
         yield f"{data['url']} is cut: its first {data['characters']:,} characters are read"
     elif note.name == "research.left_out":

@@ -10,28 +10,42 @@ heard on these only where they name the same, so that no key goes to another pro
 alone is asked with the provider's key: it stands in the first line of each thought. A key stands in no file;
 `api_key_env` names the environment variable that holds it. What cannot be used is named with its place and
 its key. A file that belongs to another user is not read.
+
+A project file may come from a stranger, with a repository that was cloned. Until the user approves it
+(`tot-lab trust`), a key goes to a server only if that server is on this machine or is
+the provider's own, as soon as the file names the server or the key; and its cache lies in its own folder.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
+import shlex
 import tomllib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
 from tot_lab.core.calls import Model
 from tot_lab.core.parts import known_names
 from tot_lab.core.thinking import Budget
-from tot_lab.files import config_folder
+from tot_lab.files import config_folder, data_folder, write_whole
 from tot_lab.lab import Lab
 from tot_lab.models import LiteLLM, Local, model_named
-from tot_lab.models.lite_llm.naming import checked_url, provider_of, whole_name
+from tot_lab.models.lite_llm.naming import (
+    checked_url,
+    is_safe_url,
+    key_variables,
+    provider_of,
+    url_in_environment,
+    whole_name,
+)
 from tot_lab.models.stack import Endpoint
 from tot_lab.strategies import ResearchDelegate
 from tot_lab.tools import EffectPolicy, Tool, tools_named
@@ -69,6 +83,8 @@ class ModelSettings(BaseModel):
     base_url: str | None = None
     context_window: Annotated[int, Field(ge=1, strict=True)] | None = None
     api_key_env: str | None = None
+    _refusal: str = PrivateAttr(default="")
+    """Why this model may not be asked: an unapproved project file names its server or its key."""
 
     @field_validator("base_url")
     @classmethod
@@ -100,7 +116,10 @@ class ModelSettings(BaseModel):
         return f"{self.provider or 'ollama'}/{self.model}"
 
     def asked(self) -> Model | Endpoint:
-        """The model itself. Raises `SettingsError` for one that cannot be had with these settings."""
+        """The model itself. Raises `SettingsError` for one that cannot be had with these settings, or that
+        an unapproved project file may not have asked."""
+        if self._refusal:
+            raise SettingsError(self._refusal)
         name = self.name
         given = {field: getattr(self, field) for field in _OF_A_PROVIDER if getattr(self, field) is not None}
         key = given.pop("api_key_env", None)
@@ -132,8 +151,8 @@ class Settings(ModelSettings):
     research: see `tl.ResearchDelegate`. budget: caps on each thought (`tl.Budget`), None = none.
     tools: what the lab has for gathering: names (`calculator`), or tables of a name and its settings
         (`{name = "read_file", root = "docs"}`; paths are relative to the file).
-    allow: the effects that these tools may have (`files`, `network`, `process`). A project's file cannot
-        allow any: only an option or your own settings can.
+    allow: the effects that these tools may have (`files`, `network`, `process`). A project file that was
+        not approved (`tot-lab trust`) cannot allow any.
     """
 
     models: dict[str, ModelSettings] = Field(default_factory=dict)
@@ -147,24 +166,38 @@ class Settings(ModelSettings):
     @classmethod
     def read(cls, folder: str | os.PathLike[str] | None = None, **given: Any) -> Self:
         """The settings that hold in `folder` (None = the working directory). given: options, which go
-        before all else; None = not given. Raises `SettingsError`."""
+        before all else; None = not given. Raises `SettingsError`, also where an unapproved project file names
+        a server or a key for the model that would be asked."""
         folder = Path.cwd() if folder is None else Path(folder).absolute()
         options = {name: value for name, value in given.items() if value is not None}
         files = list(_files(folder))
-        own = config_folder() / FILE
-        places = [("option", options), ("environment", _environment())]
-        places += [(str(path), _in_file(path)) for path in files]
-        for place, values in places:
-            _check(cls, place, values)
-        for path, (_, values) in zip(files, places[2:], strict=True):
-            if "allow" in values and path != own:
-                raise SettingsError(
-                    f"{path}: allow: a project's file cannot allow what tools may do. Put it into {own}, or "
-                    f"pass --allow"
-                )
-        settings = cls.model_validate(_merged([values for _, values in places]))
+        places = [_Place("option", options), _Place("environment", _environment()), *map(_in_file, files)]
+        for place in places:
+            _check(cls, place.name, place.values)
+        merged, sources = _merged(places)
+        settings = cls.model_validate(merged)
         settings._read = tuple(files)
+        settings._refuse(sources)
         return settings
+
+    def _refuse(self, sources: Mapping[str, _Place]) -> None:
+        """Refuse each model that an unapproved file gives a server or a key. sources: the place that each
+        setting comes from. Raises `SettingsError` if it is the chosen one, or for the cache."""
+        for name, table in self.models.items():
+            place = sources[f"models.{name}"]
+            table._refusal = _refusal(place, f"models.{name}.", table, table.model_fields_set)
+        if self.model in self.models:
+            refusal = self.models[self.model]._refusal
+        else:
+            told = {
+                name for name in ModelSettings.model_fields if not sources.get(name, _DEFAULT).is_approved
+            }
+            place = next((sources[name] for name in told), _DEFAULT)
+            refusal = self._refusal = _refusal(place, "", self, told)
+        refusal = refusal or _cache_refusal(sources.get("cache", _DEFAULT), self.cache)
+        refusal = refusal or _allow_refusal(sources.get("allow", _DEFAULT), self.allow)
+        if refusal:
+            raise SettingsError(refusal)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -176,7 +209,9 @@ class Settings(ModelSettings):
         """Who is asked: what these settings say, or the table of `models` that `model` names."""
         told = {name: getattr(self, name) for name in ModelSettings.model_fields}
         if self.model not in self.models:
-            return ModelSettings(**told)
+            chosen = ModelSettings(**told)
+            chosen._refusal = self._refusal
+            return chosen
         beside = [name for name, value in told.items() if value is not None and name != "model"]
         if beside:
             table = f"models.{self.model}"
@@ -218,6 +253,18 @@ class Settings(ModelSettings):
 # Where they stand.
 
 
+class _Place(NamedTuple):
+    """What one place says. is_approved: whether it may combine any server with any key, as all places may
+    but a project file that the user has not approved."""
+
+    name: str
+    values: dict[str, Any]
+    is_approved: bool = True
+
+
+_DEFAULT = _Place("default", {})
+
+
 def _files(folder: Path) -> Iterator[Path]:
     """The nearest file in `folder` or above it, and the user's."""
     above = (place / FILE for place in (folder, *folder.parents))
@@ -238,9 +285,47 @@ def _ours(path: Path) -> bool:
     return False
 
 
-def _in_file(path: Path) -> dict[str, Any]:
+def project_file(folder: Path) -> Path | None:
+    """The project file that is read in `folder`; None if there is none but the user's own."""
+    return next((path for path in _files(folder) if path != config_folder() / FILE), None)
+
+
+def approve_project_file(path: Path) -> list[str]:
+    """Approve the project file as it is now. Returns a line for each server, key and folder that it names.
+    Raises `SettingsError` if it cannot be used anyway, and OSError if it cannot be read."""
+    if path.name != FILE:
+        raise SettingsError(f"expected a file called {FILE}: got {str(path)!r}")
+    if not _ours(path):
+        raise SettingsError(f"{path}: it belongs to another user, so it is never read")
+    content = path.read_bytes()
+    place = _in_file(path, content)
+    _check(Settings, place.name, place.values)
+    write_whole(_approval(path, content), os.fsencode(path) + b"\n")
+    tables = {"": place.values} | {
+        f"models.{name}.": told for name, told in place.values.get("models", {}).items()
+    }
+    names = ("base_url", "api_key_env", "cache")
+    return [
+        f"{prefix}{name} = {str(told[name])!r}"
+        for prefix, told in tables.items()
+        for name in names
+        if name in told
+    ]
+
+
+def _approval(path: Path, content: bytes) -> Path:
+    """Where it is remembered, as `direnv allow` does it, that the user has approved the file at `path` with
+    this content: a file that changes, or lies elsewhere, needs a new approval."""
+    place = path.parent.resolve() / path.name
+    digest = hashlib.sha256(os.fsencode(place) + b"\0" + content).hexdigest()
+    return data_folder() / "trusted" / digest
+
+
+def _in_file(path: Path, content: bytes | None = None) -> _Place:
+    if content is None:
+        content = path.read_bytes()  # once: what is approved is what is read
     try:
-        values = tomllib.loads(path.read_bytes().decode())
+        values = tomllib.loads(content.decode())
     except ValueError as error:  # of TOML, or of UTF-8
         raise SettingsError(f"{path}: {error}") from None
     except RecursionError:
@@ -250,7 +335,7 @@ def _in_file(path: Path) -> dict[str, Any]:
     for tool in values["tools"] if isinstance(values.get("tools"), list) else ():
         if isinstance(tool, dict) and isinstance(tool.get("root"), str):
             tool["root"] = str(path.parent / Path(tool["root"]).expanduser())
-    return values
+    return _Place(str(path), values, path == config_folder() / FILE or _approval(path, content).is_file())
 
 
 def _environment() -> dict[str, Any]:
@@ -318,29 +403,82 @@ def _unknown(name: str, known: Iterable[str]) -> str:
     return f"there is no such setting; {known_names(name, known)}"
 
 
+# Whether a stranger may have put them there.
+
+
+def _refusal(place: _Place, prefix: str, table: ModelSettings, told: Collection[str]) -> str:
+    """Why the model of `table` may not be asked; "" if it may. told: what `place` says of it."""
+    provider = provider_of(whole_name(table.name)) or table.provider or ""
+    server = table.base_url or url_in_environment(provider)
+    named = [name for name in ("base_url", "api_key_env") if name in told]
+    if place.is_approved or not named or server is None or is_safe_url(server, provider):
+        return ""
+    variable = table.api_key_env or key_variables(provider)[-1]
+    if not variable.isupper():  # it may be a key
+        variable = "the variable that api_key_env names"
+    host = urlsplit(server).hostname
+    return (
+        f"{place.name}: {prefix}{named[0]}: this project file may not combine a server with a key: got the "
+        f"server {host!a} and the key in {variable}. {_ADVICE.format(shlex.quote(place.name))}"
+    )
+
+
+def _cache_refusal(place: _Place, cache: Path | None) -> str:
+    """Why that cache may not be used; "" if it may."""
+    if place.is_approved or cache is None:
+        return ""
+    if cache.resolve().is_relative_to(Path(place.name).parent.resolve()):
+        return ""
+    return (
+        f"{place.name}: cache: this project file may name a folder only below its own: got "
+        f"{str(cache.resolve())!r}. {_ADVICE.format(shlex.quote(place.name))}"
+    )
+
+
+def _allow_refusal(place: _Place, allow: Iterable[str]) -> str:
+    """Why these effects may not be allowed; "" if they may."""
+    if place.is_approved or not allow:
+        return ""
+    return (
+        f"{place.name}: allow: this project file may not allow what tools do: got {sorted(allow)}. "
+        f"{_ADVICE.format(shlex.quote(place.name))}"
+    )
+
+
+_ADVICE = "Read the file; if you trust it, approve it with: tot-lab trust {}"
+
+
 # Together.
 
 
-def _merged(places: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One set of settings out of those of several places, the nearest first."""
+def _merged(places: Sequence[_Place]) -> tuple[dict[str, Any], dict[str, _Place]]:
+    """One set of settings out of those of several places, the nearest first; and the place that each comes
+    from, a model of one's own as `models.NAME`."""
     merged: dict[str, Any] = {}
-    for values in reversed(places):
-        for name, told in values.items():
+    sources: dict[str, _Place] = {}
+    for place in reversed(places):
+        for name, told in place.values.items():
             if name in _TABLES:
                 merged[name] = {**merged.get(name, {}), **dict(told)}
+                sources |= {f"{name}.{inside}": place for inside in dict(told)}
             elif name not in ModelSettings.model_fields:
                 merged[name] = told
-    return {**merged, **_who(places, merged.get("models", {}))}
+                sources[name] = place
+    who = _who(places, merged.get("models", {}))
+    values = {name: place.values[name] for name, place in who.items()}
+    return {**merged, **values}, {**sources, **who}
 
 
-def _who(places: Sequence[Mapping[str, Any]], models: Mapping[str, Any]) -> dict[str, Any]:
-    """Who is asked. A model of one's own brings all that there is to say."""
-    who: dict[str, Any] = {}
+def _who(places: Sequence[_Place], models: Mapping[str, Any]) -> dict[str, _Place]:
+    """Who is asked: the place that says each of the settings. A model of one's own brings all that there is
+    to say."""
+    who: dict[str, _Place] = {}
     named = ""
-    for values in places:
-        told = {name: values[name] for name in ModelSettings.model_fields if name in values}
-        own = told.get("model") in models and "model" not in who
-        provider = "" if own else told.get("provider") or _provider_in(told.get("model", ""))
+    for place in places:
+        values = place.values
+        told = {name: place for name in ModelSettings.model_fields if name in values}
+        own = values.get("model") in models and "model" not in who
+        provider = "" if own else values.get("provider") or _provider_in(values.get("model", ""))
         if named and (own or not provider or _same(provider) != _same(named)):
             continue
         who = {**told, **who}

@@ -57,7 +57,8 @@ class DeepThought(NamedTuple):
     its call of BRANCH or CONVERGE failed with. clamped, fallbacks, left_out: what is not as it was asked for.
     number, total: which of the run's Deep Thinks it is, and how many there are. model, simulated: who
     thought, and whether a simulated model took part. gathering: what was gathered for it, `None` where it was
-    not a part of `tl.GatherThenThink`.
+    not a part of `tl.GatherThenThink`. assumed_window: the context window that was assumed for what was
+    gathered, `None` where the model's is known.
     """
 
     task: str
@@ -77,7 +78,8 @@ class DeepThought(NamedTuple):
     total: int
     model: str
     simulated: bool
-    gathering: Gathering | None
+    gathering: Gathering | None = None
+    assumed_window: int | None = None
 
     def report(self) -> str:
         """It in Markdown: the task, what each iteration tried and learnt, and the final solution. A star
@@ -137,6 +139,10 @@ def deep_thought(run: Run) -> DeepThought:
         run.model,
         run.simulated,
         gathering_of(run, parent_of(found.at) or ""),
+        next(
+            (e.data["assumed"] for e in run.events if isinstance(e, Note) and e.name == "research.window"),
+            None,
+        ),
     )
 
 

@@ -4,7 +4,7 @@
     searches.py  run, sweep              one search, and many
     thinking.py  think                   one question thought through
     runs.py      replay, show, export    runs that are there
-    caring.py    cache, model            what is kept on this machine
+    caring.py    cache, model, trust     what is kept on this machine
     words.py     NAME FIELD=VALUE        how strategies, models, tasks and budgets are named
 
 Rule: a command does one thing a person wants, says where it put what it made, and overwrites

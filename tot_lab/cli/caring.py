@@ -1,6 +1,7 @@
-"""`tot-lab cache` and `tot-lab model`: what is kept on this machine, answers and weights.
+"""`tot-lab cache`, `model` and `trust`: what is kept on this machine: answers, weights and approvals.
 
-Rule: nothing is forgotten without `--yes`, and a wrong name makes no empty cache.
+Rule: nothing is forgotten without `--yes`, and a wrong name makes no empty cache. An approval names what it
+allows.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from tot_lab.cli.runs import journals_in, run_in
-from tot_lab.cli.words import add_cache, add_runs, command, existing_cache
+from tot_lab.cli.words import Unusable, add_cache, add_runs, command, existing_cache, naming
 from tot_lab.models import Cache
 from tot_lab.models.weights import KNOWN, pull
+from tot_lab.settings import FILE, approve_project_file, project_file
 from tot_lab.sharing import export_calls, held, prune, take_in, used, verify
 
 
@@ -44,6 +46,28 @@ def add(commands: Any) -> None:
         "fetch a model's weights, once",
     )
     pulled.add_argument("name", choices=sorted(KNOWN), help="which")
+    trusted = command(
+        commands, "trust", f"approve a {FILE} that sends a key to a server of its own choice", _trust
+    )
+    trusted.epilog = (
+        "The approval holds until the file changes. It is needed once for a file that came from others."
+    )
+    trusted.add_argument(
+        "file", nargs="?", type=Path, metavar="FILE", help=f"(default: the nearest {FILE} here or above)"
+    )
+
+
+def _trust(asked: argparse.Namespace) -> None:
+    path = project_file(Path.cwd()) if asked.file is None else asked.file.absolute()
+    if path is None:
+        raise Unusable(f"there is no {FILE} in this folder or above it")
+    with naming():
+        named = approve_project_file(path)
+    print(
+        "\n".join(
+            [f"{path} is approved as it is now. It names:", *(f"  {one}" for one in named or ["no server"])]
+        )
+    )
 
 
 def _model(asked: argparse.Namespace) -> None:

@@ -81,6 +81,7 @@ def add(commands: Any) -> None:
         nargs="+",
         metavar=("DOMAIN", "PROBLEM"),
         help='what to work on: game24 "4 5 6 10" | general "What is 17 * 3?" answer=51 grade=number | '
+        'open_ended "Write a haiku." | '
         "mini_crossword 1 | creative_writing 1 | word_sums 1 | multi_hop 1 | constrained 1",
     )
     run.add_argument(

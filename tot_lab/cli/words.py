@@ -37,6 +37,7 @@ from tot_lab.domains import (
     mini_crossword_tasks,
     multi_hop,
     multi_hop_tasks,
+    open_ended,
     tasks,
     word_sums,
     word_sums_tasks,
@@ -205,6 +206,7 @@ def _number(text: str) -> Any:
 _TASKS: dict[str, tuple[Callable[[str], Any], Callable[..., Task]]] = {
     "game24": (str, game24),
     "general": (str, general),
+    "open_ended": (str, open_ended),
     "mini_crossword": (_number, mini_crossword),
     "creative_writing": (_number, creative_writing),
     "word_sums": (_number, word_sums),

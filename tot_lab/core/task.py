@@ -9,7 +9,7 @@ the first step to a node; the root is not a step.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, field_validator
@@ -216,7 +216,8 @@ class Task(BaseModel):
     besides. context: what research or lessons add; every prompt shows it. system_prompt: stands before
     every call to a model that a run on this task makes, whatever the strategy. reference: ground
     truth; it is taken away before a strategy sees the task. tools: those that a strategy may call; the
-    lab that runs it says which (`tl.Lab(tools=…)`).
+    lab that runs it says which (`tl.Lab(tools=…)`). context_window: tokens that the model takes at once, None
+    when they are not known; a lab that has tools says them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -228,6 +229,7 @@ class Task(BaseModel):
     reference: Any = None
     id: str = ""
     tools: tuple[ToolSpec, ...] = ()
+    context_window: Annotated[int, Field(ge=1)] | None = None
 
     @field_validator("question", "context", "system_prompt", "id")
     @classmethod
@@ -245,5 +247,5 @@ class Task(BaseModel):
 
     def settings(self) -> dict[str, Any]:
         """The task as JSON-ready data."""
-        empty = {name for name in ("system_prompt", "tools") if not getattr(self, name)}
+        empty = {name for name in ("system_prompt", "tools", "context_window") if not getattr(self, name)}
         return {**self.model_dump(exclude={"domain", *empty}), "domain": self.domain.settings()}

@@ -37,7 +37,9 @@ _SCALE = (
 
 
 class General(Domain):
-    """Any question in words.
+    """Any question in words that has a short answer. Every prompt for it asks for one last line
+    `Answer: <your answer>`, and what follows `Answer:` is the answer. For a text, such as an essay, a letter
+    or a program, take `tl.open_ended`, which takes the whole reply.
 
     grading: how an answer is held against the task's reference.
         `number`: the last number in the answer equals the reference, exactly; commas, $ and % are
@@ -115,8 +117,13 @@ class General(Domain):
     # Reading and grading.
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """What follows the last `Answer:` that begins a line, or else the whole reply."""
-        return final_answer(text) or text.strip() or None
+        """What follows the last `Answer:` that begins a line, or else the whole reply. Where nothing is
+        graded, the line must end the reply, as the prompt asks (one closing line may follow): a longer text
+        that only has such a line somewhere is not cut."""
+        stated = final_answer(text)
+        if stated is not None and self.grading is None and not _ends_with_answer(text):
+            stated = None
+        return stated or text.strip() or None
 
     def answer(self, task: Task, path: Path) -> str | None:
         return self.read_answer(task, path[-1]) if path else None
@@ -143,9 +150,10 @@ def general(
     context: str = "",
     system_prompt: str = "",
 ) -> Task:
-    """One question as a task. answer: the ground truth, if known. grade: how answers are held
-    against it (see `General.grading`). context, system_prompt: see `tl.Task`. An empty question, or an
-    `answer` that `grade` cannot use, is a ValueError."""
+    """One question with a short answer as a task; for a text, take `tl.open_ended`. answer: the ground
+    truth, if known. grade: how answers are held against it (see `General.grading`). context,
+    system_prompt: see `tl.Task`. An empty question, or an `answer` that `grade` cannot use, is a
+    ValueError."""
     domain = General.model_validate({"grading": grade})
     return task_of(domain, question, answer, context=context, system_prompt=system_prompt)
 
@@ -176,6 +184,17 @@ def final_answer(text: str) -> str | None:
         if match is not None:
             return match[1].strip().strip("*`").strip() or "\n".join(lines[k + 1 :]).strip() or None
     return None
+
+
+def _ends_with_answer(text: str) -> bool:
+    """Whether at most one line follows the last line of the form `Answer: …`."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    last = max((k for k, line in enumerate(lines) if _FINAL.match(line)), default=None)
+    if last is None:
+        return False
+    match = _FINAL.match(lines[last])
+    stands_alone = match is not None and not match[1].strip(" *`")  # what follows is the answer
+    return stands_alone or len(lines) - last <= 2
 
 
 def last_number(text: str) -> Fraction | None:

@@ -33,6 +33,8 @@ def open_ended(
     context: str = "",
     system_prompt: str = "",
 ) -> Task:
-    """One question as a task, whose answer is a whole text. The settings are those of `tl.general`."""
+    """One question as a task whose answer is a whole text: an essay, a letter, a design, a program. A line
+    `Answer: …` in it is part of the text. The settings are those of `tl.general`, which is for short
+    answers."""
     domain = OpenEnded.model_validate({"grading": grade})
     return task_of(domain, question, answer, context=context, system_prompt=system_prompt)

@@ -27,6 +27,10 @@ class Stated(General):
     def complete(self, task: Task, path: Path) -> bool:
         return bool(path) and final_answer(path[-1]) is not None
 
+    def read_answer(self, task: Task, text: str) -> str | None:
+        """What follows the last `Answer:` that begins a line, or else the whole reply."""
+        return final_answer(text) or text.strip() or None
+
     def answer(self, task: Task, path: Path) -> str | None:
         """What the last step states after `Answer:`."""
         return final_answer(path[-1]) if path else None

@@ -19,7 +19,7 @@ from tot_lab.core.parts import Part, UserFunction
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
-from tot_lab.domains import Game24, General, game24
+from tot_lab.domains import Game24, General, OpenEnded, game24
 from tot_lab.lab import Lab
 from tot_lab.models import Cache, Role, model_named
 from tot_lab.tools import TOOLS, Tool, tools_named
@@ -135,7 +135,7 @@ def _task(task: Task, imports: set[str]) -> str:
         short = [_text(task.question), *(["structured=True"] if domain.structured else [])]
         if game24(task.question, structured=domain.structured) == task:
             return _call("tl.game24", short)
-    if type(domain) is General and not task.data and not task.id:
+    if isinstance(domain, General) and type(domain) in (General, OpenEnded) and not (task.data or task.id):
         given = {
             "answer": task.reference,
             "grade": domain.grading,
@@ -143,7 +143,7 @@ def _task(task: Task, imports: set[str]) -> str:
             "system_prompt": task.system_prompt or None,
         }
         named = [f"{name}={_written(value, imports)}" for name, value in given.items() if value is not None]
-        return _call("tl.general", [_text(task.question), *named])
+        return _call(f"tl.{domain.kind}", [_text(task.question), *named])
     return _written(task, imports)
 
 

@@ -23,7 +23,7 @@ from tot_lab.core.records import Thought
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
-from tot_lab.domains import game24, game24_tasks, general, hands
+from tot_lab.domains import game24, game24_tasks, general, hands, open_ended
 from tot_lab.explorer.cell import cell
 from tot_lab.explorer.forms import LABEL, WIDTH, Accepted, Choice, Form, Mistake, close_inside, red
 from tot_lab.explorer.widget import Explorer
@@ -294,7 +294,8 @@ class _Progress:
 
 
 class _Tasks:
-    """Which task: one of the person's own, a hand of the Game of 24, or a question in words."""
+    """Which task: one of the person's own, a hand of the Game of 24, or a question in words, with a short
+    answer or a text for its answer."""
 
     def __init__(self, lab: Lab, tasks: Sequence[Task] | None, changed: Callable[[], None]) -> None:
         self._own = list(tasks or ())
@@ -302,7 +303,7 @@ class _Tasks:
             if not isinstance(task, Task):
                 raise TypeError(f'tasks must be Tasks such as tl.general("…"), not {task!r}')
         kinds = [("one of yours", "own")] if self._own else []
-        kinds += [("Game of 24", "hand"), ("a question", "question")]
+        kinds += [("Game of 24", "hand"), ("a question", "question"), ("a text to write", "text")]
         first = "own" if self._own else "question" if isinstance(lab.model, SimGeneral) else "hand"
         wide = {"style": LABEL, "layout": {"width": "40em", "max_width": "98%"}}
         self.kind = ipywidgets.Dropdown(
@@ -356,7 +357,7 @@ class _Tasks:
             (self.own, kind == "own"),
             (self.hand, kind == "hand"),
             (self.typed, kind == "hand" and not self.hand.value),
-            (self.question, kind == "question"),
+            (self.question, kind in ("question", "text")),
         ):
             field.layout.display = None if seen else "none"
 
@@ -369,6 +370,8 @@ class _Tasks:
                 return self._own[own]
             if self.kind.value == "question":
                 return general(self.question.value)
+            if self.kind.value == "text":
+                return open_ended(self.question.value)
             return game24(self.hand.value or self.typed.value)
         except ValueError as error:
             self.wrong.value = red(str(error))

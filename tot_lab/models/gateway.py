@@ -22,6 +22,7 @@ from tot_lab.models.flight import Flight, SingleFlight
 from tot_lab.models.function import Function
 from tot_lab.models.keys import DrawScope, Request, in_order, key_of, request_of
 from tot_lab.models.limits import BY_KIND, Gate, Limited, shared_gate
+from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.named import model_named
 from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
@@ -69,6 +70,8 @@ class Gateway:
         self.given_cache = cache
         self.opened: Cache | None = None
         """The cache, once it was used."""
+        self.checked_window: int | None = None
+        """The context window that the server told of, once it was asked (`Lab.check`)."""
         self._flights: dict[str, Flight] = {}
         self._asking: dict[str | None, Callable[[Call, Wire], Awaitable[Reply]]] = {}
         self.use(model)
@@ -84,8 +87,19 @@ class Gateway:
         if self.is_cached(model) and not isinstance(model, Part):
             _check_function(model)
         self.model = model
+        self.checked_window = None
         self.settings = settings_of(model)
         self._asking.pop(None, None)
+
+    @property
+    def window(self) -> int | None:
+        """Tokens that the lab's own model takes at once, None when they are not known. What is set goes
+        before what the server told, and that before a table; Ollama keeps what is set, and no more."""
+        own = getattr(self.model, "context_window", None)
+        if own is None and isinstance(self.model, Endpoint):
+            is_ollama = isinstance(self.model, LiteLLM) and self.model.provider == "ollama_chat"
+            return (None if is_ollama else self.checked_window) or self.model.window()
+        return own if isinstance(own, int) and own > 0 else None
 
     def ask(self, call: Call, wire: Wire) -> Awaitable[Reply]:
         """The reply to `call`."""

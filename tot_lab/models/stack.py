@@ -126,6 +126,10 @@ class Endpoint(Part):
         """Endpoints of one address share their limits."""
         return str(self.identity())
 
+    def window(self) -> int | None:
+        """Tokens that the model takes at once, None when they are not known."""
+        return getattr(self, "context_window", None)
+
     def takes_n(self, call: Call) -> bool:
         """Whether several draws of `call` can be one request."""
         return False

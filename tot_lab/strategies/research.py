@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, Self
 from urllib.parse import urldefrag
 
 import msgspec
@@ -26,11 +26,14 @@ from tot_lab.core.records import Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Thinking, ask, every, happen
-from tot_lab.core.tools import CHARACTERS_PER_TOKEN, ToolSpec, tool_call
+from tot_lab.core.tools import ToolSpec, characters_within, tool_call
 from tot_lab.strategies.conversation import arguments_of, shortened
 
 WEB_FETCH = "web-fetch"
 """The name of the tool that fetches pages; where the lab has none, another that can is taken."""
+
+UNKNOWN_WINDOW = 8192
+"""Tokens that are taken for the context window of a model of which it is not known."""
 
 NOTHING = "NOTHING"
 """What a page is answered with that says nothing of use."""
@@ -68,9 +71,10 @@ class ToolUse(NamedTuple):
 class ResearchDelegate(BaseModel):
     """Whether, and how much of, the pages that were found are read again.
 
-    enabled: False turns it off. context_window: tokens that the model takes at once. cap_ratio: how much of
-    that a page may fill, above 0 to 1, and altogether what is told of the gathering. most_pages: read at
-    most, a call each.
+    enabled: False turns it off. context_window: tokens that the model takes at once; None = those of the
+    lab's model (`tl.Task.context_window`), or 8,192 where they are not known, which the note
+    `research.window` and the report say. cap_ratio: how much of that a page may fill, above 0 to 1, and
+    altogether what is told of the gathering. most_pages: read at most, a call each.
 
     What does not come whole is said to the thinker and in a note: `research.left_out` (pages beyond
     most_pages), `.cut`, `.failed`, `.altered` (quotations that are not on their page), `.skipped` (no page
@@ -80,18 +84,18 @@ class ResearchDelegate(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
     enabled: bool = True
     cap_ratio: Annotated[float, Field(gt=0, le=1)] = 0.85
-    context_window: Annotated[int, Field(ge=1)] = 8192
+    context_window: Annotated[int, Field(ge=1)] | None = None
     most_pages: Annotated[int, Field(ge=1)] = 5
 
     @property
     def most_tokens(self) -> int:
         """The cap."""
-        return max(1, int(self.cap_ratio * self.context_window))
+        return max(1, int(self.cap_ratio * (self.context_window or UNKNOWN_WINDOW)))
 
-    @property
-    def most_characters(self) -> int:
-        """The same at 4 characters a token."""
-        return self.most_tokens * CHARACTERS_PER_TOKEN
+    def for_task(self, task: Task) -> Self:
+        """These settings with a context window: their own, or that of the model which `task` is given to."""
+        window = self.context_window or task.context_window or UNKNOWN_WINDOW
+        return self.model_copy(update={"context_window": window})
 
     def max_calls(self) -> int:
         """The most model calls that it can make."""
@@ -117,7 +121,7 @@ class ResearchDelegate(BaseModel):
         chosen, left = found[: self.most_pages], found[self.most_pages :]
         if left:
             yield Note("research.left_out", at, {"most_pages": self.most_pages, "urls": left})
-        reading = _Reading(task, by, model, tool, self)
+        reading = _Reading(task, by, model, tool, self.for_task(task))
         pages = yield from every([reading.of(url, f"{at}.{k}") for k, url in enumerate(chosen)], at_most=1)
         read = [page for page in pages if page.error is None]
         yield Note("research.done", at, {"pages": len(pages), "read": len(read)})
@@ -145,18 +149,18 @@ class _Reading(NamedTuple):
 
     def of(self, url: str, at: str) -> Thinking[Page]:
         """Fetch a page, and have copied out of it what is specified there."""
-        above, most = parent_of(at) or at, self.limits.most_characters
-        got = yield from ask(
-            tool_call(above, self.tool.name, {"url": url}, max_tokens=self.limits.most_tokens)
-        )
+        above, most = parent_of(at) or at, self.limits.most_tokens
+        got = yield from ask(tool_call(above, self.tool.name, {"url": url}, max_tokens=most))
         if got.error is not None or not got.text.strip():
             return (yield from self._failed(url, above, got.error or "the page is empty"))
-        cut = len(got.text) > most  # with what the tool says of a cut, it is longer
+        read = characters_within(got.text, most)
+        cut = len(got.text) > read  # with what the tool says of a cut, it is longer
         if cut:
-            yield Note("research.cut", above, {"url": url, "characters": most})
-        page = yield from happen(Thought(at, above, got.text[:most] + "\n… (the page goes on)" * cut))
+            yield Note("research.cut", above, {"url": url, "characters": read, "tokens": most})
+        page = yield from happen(Thought(at, above, got.text[:read] + "\n… (the page goes on)" * cut))
         reply = yield from ask(self._call(url, page))
-        copied = shortened(split_thinking(readable(reply.text))[1].strip(), most)
+        copied = split_thinking(readable(reply.text))[1].strip()
+        copied = shortened(copied, characters_within(copied, most))
         if reply.error is not None or not copied:
             return (yield from self._failed(url, at, reply.error or "the reply was empty"))
         extract = yield from happen(Thought(f"{at}.0", at, copied))
@@ -165,7 +169,7 @@ class _Reading(NamedTuple):
         wrong = altered(extract.text, page.text)
         lines = [f"From {url}:\n{extract.text}"]
         if cut:
-            lines.append(f"(Only the first {most:,} characters of this page were read.)")
+            lines.append(f"(Only the first {read:,} characters of this page were read.)")
         if wrong:
             yield Note("research.altered", extract.id, {"url": url, "altered": wrong})
             lines.append(f"(Not on the page as they stand above, so do not rely on them: {_listed(wrong)})")

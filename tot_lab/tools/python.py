@@ -60,9 +60,11 @@ class Python(Tool):
     On Linux, where the machine lets a user make namespaces (`isolated`), it has no network, sees of other
     processes only how they were called, and none of its own outlives the call. Elsewhere it can reach the
     network and read the environment of this process, keys included, and a process that leaves the group can
-    live on. Everywhere it can read every file that you can, and write where you can: for code of people or
-    models that you do not trust, run the lab in a container. The folder may grow to many files of `written`
-    MB.
+    live on. Everywhere it can read every file that you can, write where you can, and connect to every Unix
+    socket that is a file you may open, which a network namespace does not hide: through those of Docker, an
+    ssh-agent, D-Bus or a database it can act as you, also over the network. (Abstract Unix sockets are out
+    of reach where it is isolated.) For code of people or models that you do not trust, run the lab in a
+    container. The folder may grow to many files of `written` MB.
     """
 
     kind: ClassVar[str] = "python"

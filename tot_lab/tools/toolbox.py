@@ -20,7 +20,7 @@ from tot_lab.core.calls import Call, Halt, Reply, Wire, readable, told
 from tot_lab.core.parts import UserFunction, needs_functions
 from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.reading import json_of
-from tot_lab.core.tools import CHARACTERS_PER_TOKEN
+from tot_lab.core.tools import characters_within
 from tot_lab.scrubbing import scrubbed, secrets_in
 from tot_lab.tools.named import tools_named
 from tot_lab.tools.tool import Tool, Unfit, tool
@@ -147,11 +147,9 @@ class Carrying:
             return self._failed(f"the arguments are no JSON: {error}")
         if not isinstance(arguments, dict):
             return self._failed(f"the arguments must be a JSON object, not {call.prompt[:80]}")
-        asked = call.max_tokens
-        most = self.tool.most_characters if asked is None else asked * CHARACTERS_PER_TOKEN
-        return await self._tried(arguments, most, wire)
+        return await self._tried(arguments, call.max_tokens, wire)
 
-    async def _tried(self, arguments: dict[str, Any], most: int, wire: Wire) -> Reply:
+    async def _tried(self, arguments: dict[str, Any], most: int | None, wire: Wire) -> Reply:
         tool, wait = self.tool, self.tool.backoff
         for tries in range(1, tool.retries + 2):
             wire.note("call.sent", tries=tries, n=1)
@@ -169,9 +167,9 @@ class Carrying:
                 wait *= 2
         return self._failed(said)
 
-    async def _carried_out(self, arguments: dict[str, Any], most: int) -> str:
+    async def _carried_out(self, arguments: dict[str, Any], most: int | None) -> str:
         """What it gives, from a thread of its own: one that hangs holds nobody else up. Python cannot end
-        a thread, so it hangs on behind until the process ends."""
+        a thread, so it hangs on behind until the process ends. most: tokens, None = the tool's own cap."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
 
@@ -200,7 +198,7 @@ class Carrying:
         result = await done
         return result if isinstance(result, str) else await _left_when_late(self._awaited(result, most))
 
-    async def _awaited(self, result: Awaitable[Any], most: int) -> str:
+    async def _awaited(self, result: Awaitable[Any], most: int | None) -> str:
         try:
             return self._told(await result, most)
         except (asyncio.CancelledError, KeyboardInterrupt):
@@ -208,13 +206,13 @@ class Carrying:
         except BaseException as raised:  # the loop itself would end with it
             raise _as_exception(raised) from None
 
-    def _told(self, result: Any, most: int) -> str:
+    def _told(self, result: Any, most: int | None) -> str:
         """A result as a text, whatever it is: what was carried out is not tried again for its form."""
         try:
             text = result if isinstance(result, str) else to_json(result, **_ANY_FORM).decode()
         except ValueError:  # a lone surrogate
             text = ascii(result)
-        return self._cut(text, most)
+        return self._cut(text, self.tool.most_characters if most is None else characters_within(text, most))
 
     def _failed(self, why: str) -> Reply:
         return Reply(error=self._cut(why, MOST_OF_AN_ERROR), tool=self.tool.name)

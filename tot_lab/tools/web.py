@@ -28,6 +28,24 @@ if TYPE_CHECKING:
     import httpx
 
 _NAT64 = ip_network("64:ff9b::/96")
+_SPECIAL = tuple(
+    ip_network(block)
+    for block in (
+        # IANA IPv4 Special-Purpose Address Registry, and multicast
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+        *("192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24"),
+        *("192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"),
+        *("224.0.0.0/4", "240.0.0.0/4", "255.255.255.255/32"),
+        # IANA IPv6 Special-Purpose Address Registry, the retired site-local and compatible addresses, and
+        # multicast; Teredo is in 2001::/23, 6to4 is 2002::/16
+        *("::/96", "64:ff9b:1::/48", "100::/64", "100:0:0:1::/64", "2001::/23", "2001:db8::/32", "2002::/16"),
+        *("2620:4f:8000::/48", "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8"),
+        # Services of a cloud for the machines in it: Azure (its address looks public), AWS and others
+        *("168.63.129.16/32", "169.254.169.254/32"),
+    )
+)
+"""Blocks that no page of the internet is at. They are listed because Python's own tables, which `is_global`
+reads, lack some: before 3.11.9 and 3.12.4 192.0.0.0/24, in all versions Azure's."""
 _TEXT = ("text/", "application/json", "application/xml", "application/xhtml", "application/javascript")
 _PACKED = ("identity", "gzip", "deflate")  # once: packed thrice, a few bytes are gigabytes
 
@@ -109,16 +127,14 @@ class WebFetch(Tool):
 
 
 def is_public(ip: IPv4Address | IPv6Address) -> bool:
-    """Whether `ip` is one of the internet's, and not private, of this machine, of the link, for many at
-    once or reserved; nor leads to such a one inside an IPv6 address."""
+    """Whether `ip` is an address of the public internet: neither Python's tables nor the special-purpose
+    blocks hold it, nor the IPv4 address that an IPv6 address stands for (mapped, NAT64)."""
     if isinstance(ip, IPv6Address):
         translated = IPv4Address(int(ip) & 0xFFFF_FFFF) if ip in _NAT64 else ip.ipv4_mapped
         if translated is not None:
             return is_public(translated)
-        tunnelled = [ip.sixtofour, *(ip.teredo or ())]
-        if ip.is_site_local or not all(is_public(inside) for inside in tunnelled if inside is not None):
-            return False
-    return ip.is_global and not ip.is_multicast and not ip.is_reserved
+    special = any(ip in block for block in _SPECIAL)
+    return not special and ip.is_global and not ip.is_multicast and not ip.is_reserved
 
 
 async def readable(page: bytes, charset: str, *, html: bool) -> str:

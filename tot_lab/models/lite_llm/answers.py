@@ -8,13 +8,16 @@ what the provider said, with the thinking split off, and nothing that a file can
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from tot_lab.core.calls import TokenLogprob, ToolCall, Wire
+import msgspec
+
+from tot_lab.core.calls import Reply, TokenLogprob, ToolCall, Wire
 from tot_lab.core.reading import json_of, split_thinking
 from tot_lab.models.stack import Failure
-from tot_lab.scrubbing import clean
+from tot_lab.scrubbing import HIDDEN, clean, without_beginning, without_keys
 
 _MASKED = "think\u2060>"  # hides a tag from litellm
 
@@ -78,9 +81,9 @@ def _choice(choice: Any) -> Choice:
     )
 
 
-async def streamed(stream: Any, wire: Wire) -> Answers:
-    """What a stream brings; its text so far is told on the wire. Raises `Failure` when it ends before
-    it is complete, which litellm takes for an ordinary end."""
+async def streamed(stream: Any, wire: Wire, keys: Sequence[str]) -> Answers:
+    """What a stream brings; its text so far is told on the wire, without `keys`. Raises `Failure` when it
+    ends before it is complete, which litellm takes for an ordinary end."""
     text: str | None = None
     thinking, finish, usage = "", None, None
     tools: list[_Parts] = []
@@ -99,7 +102,7 @@ async def streamed(stream: Any, wire: Wire) -> Answers:
         if delta.content is not None:
             text = (text or "") + delta.content.replace(_MASKED, "think>")
             if delta.content:
-                wire.partial(clean(text))
+                wire.partial(_so_far(clean(text), keys))
     if not ended():
         raise Failure("the provider's answer broke off half way", retry=True)
     if tools:
@@ -109,6 +112,14 @@ async def streamed(stream: Any, wire: Wire) -> Answers:
     choice = Choice(*_split(text, thinking), finish, called, state=_state(_whole_blocks(blocks), thinking))
     model = stream._provider_response_model or stream.model
     return Answers([choice], model, usage if _told(stream.chunks) else None)
+
+
+def _so_far(text: str, keys: Sequence[str]) -> str:
+    """The text of a stream without `keys`; the last may have come in part."""
+    text = without_keys(text, keys)
+    for key in keys:
+        text = without_beginning(text, key)
+    return text
 
 
 class _Parts:
@@ -247,6 +258,42 @@ def _logprobs(reported: Any) -> tuple[TokenLogprob, ...]:
             top.setdefault(clean(other.token), _finite(other.logprob))
         tokens.append(TokenLogprob(clean(token.token), _finite(token.logprob), top))
     return tuple(tokens)
+
+
+# Keys.
+
+
+def scrubbed_reply(reply: Reply, keys: Sequence[str]) -> Reply:
+    """`reply` without `keys`, which a proxy may repeat: in no text of it, nor spelled out in its tokens."""
+    if not keys:
+        return reply
+    texts = {
+        name: without_keys(value, keys)
+        for name in ("text", "error", "thinking", "model", "finish", "provider_state")
+        if (value := getattr(reply, name))
+    }
+    tools = tuple(
+        ToolCall(*(without_keys(part, keys) for part in (tool.id, tool.name, tool.arguments)))
+        for tool in reply.tool_calls
+    )
+    return msgspec.structs.replace(
+        reply, **texts, tool_calls=tools, logprobs=_scrubbed_tokens(reply.logprobs, keys)
+    )
+
+
+def _scrubbed_tokens(tokens: Sequence[TokenLogprob], keys: Sequence[str]) -> tuple[TokenLogprob, ...]:
+    """`tokens`, those that make up a key without their text and their alternatives."""
+    text = "".join(token.token for token in tokens)
+    hidden = [match.span() for key in keys for match in re.finditer(re.escape(key), text)]
+    scrubbed, end = list[TokenLogprob](), 0
+    for token in tokens:
+        begin, end = end, end + len(token.token)
+        if any(begin < last and first < end for first, last in hidden):
+            scrubbed.append(TokenLogprob(HIDDEN, token.logprob))
+        else:
+            top = {without_keys(other, keys): logprob for other, logprob in token.top.items()}
+            scrubbed.append(TokenLogprob(token.token, token.logprob, top))
+    return tuple(scrubbed)
 
 
 def _finite(logprob: float | None) -> float:

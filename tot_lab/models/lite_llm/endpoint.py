@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, SecretStr, field_validator
 
 from tot_lab.core.calls import Call, Reply, Wire
 from tot_lab.core.reading import read_json
-from tot_lab.models.lite_llm.answers import Answers, streamed, wanted_back, whole
+from tot_lab.models.lite_llm.answers import Answers, scrubbed_reply, streamed, wanted_back, whole
 from tot_lab.models.lite_llm.asking import messages_of, settings_of
 from tot_lab.models.lite_llm.failures import failure_of
 from tot_lab.models.lite_llm.loading import (
@@ -47,9 +47,10 @@ from tot_lab.models.lite_llm.table import (
     resolved,
     shared,
     usd,
+    window_in_table,
 )
 from tot_lab.models.stack import Endpoint, Failure, Need
-from tot_lab.scrubbing import clean, scrubbed
+from tot_lab.scrubbing import clean, long_keys, scrubbed, without_keys
 
 # Not Gemini, whose thinking models may refuse to give several candidates.
 _TAKE_N = {"openai", "azure", "hosted_vllm", "together_ai", "fireworks_ai", "xai"}
@@ -141,6 +142,11 @@ class LiteLLM(Endpoint):
     def _key(self) -> str:
         return self.api_key.get_secret_value() if isinstance(self.api_key, SecretStr) else ""
 
+    @property
+    def _long_keys(self) -> list[str]:
+        """What no reply of the server may repeat."""
+        return long_keys(self._key, key_in_environment(self.provider))
+
     # What a request may need.
 
     def takes_n(self, call: Call) -> bool:
@@ -173,6 +179,14 @@ class LiteLLM(Endpoint):
         """Tokens of prompt that litellm's table gives the model; None when it is not there."""
         known = known_of(load_litellm(), self.name).get("max_input_tokens")
         return None if known is None else int(known)
+
+    def window(self) -> int | None:
+        """As set; else what Ollama keeps, or litellm's table says. litellm is not needed for it."""
+        if self.context_window is not None:
+            return self.context_window
+        if self.provider == "ollama_chat":
+            return OLLAMA_WINDOW
+        return window_in_table(self.name, self.provider)
 
     def _price(self, litellm: ModuleType) -> Price | None:
         return self.price or price_in(known_of(litellm, self.name))
@@ -243,7 +257,7 @@ class LiteLLM(Endpoint):
             return whole(await litellm.acompletion(**sent))
         stream = await litellm.acompletion(**sent, stream=True, stream_options={"include_usage": True})
         async with aclosing(stream):
-            return await streamed(stream, wire)
+            return await streamed(stream, wire, self._long_keys)
 
     def _way(self, provider: str) -> dict[str, Any]:
         """litellm's arguments for where it asks, and with which key."""
@@ -271,26 +285,26 @@ class LiteLLM(Endpoint):
         if answers.model and provider != "ollama_chat":  # where litellm names it in two ways
             name = clean(answers.model)
         replies = []
+        keys = self._long_keys
         shares = self._shares(litellm, answers.usage, [choice.size for choice in choices])
         for choice, (prompt, output, cost) in zip(choices, shares, strict=True):
             problem = choice.problem and scrubbed(choice.problem, self._key)
             if problem and len(calls) == 1:
                 raise Failure(problem)
-            replies.append(
-                Reply(
-                    "" if problem else choice.text or "",
-                    error=problem and f"{self.name}: {problem}",
-                    thinking=choice.thinking,
-                    model=name,
-                    input_tokens=prompt,
-                    output_tokens=output,
-                    cost=cost,
-                    finish=choice.finish,
-                    logprobs=choice.logprobs,
-                    tool_calls=choice.tool_calls,
-                    provider_state=wanted_back(choice, provider, self.name),
-                )
+            reply = Reply(
+                "" if problem else choice.text or "",
+                error=problem and f"{self.name}: {problem}",
+                thinking=choice.thinking,
+                model=name,
+                input_tokens=prompt,
+                output_tokens=output,
+                cost=cost,
+                finish=choice.finish,
+                logprobs=choice.logprobs,
+                tool_calls=choice.tool_calls,
+                provider_state=wanted_back(choice, provider, self.name),
             )
+            replies.append(scrubbed_reply(reply, keys))
         return replies
 
     def _shares(
@@ -337,7 +351,7 @@ class LiteLLM(Endpoint):
                 response = await client.request(
                     "GET" if body is None else "POST", url, json=body, headers=headers
                 )
-                return response.status_code, read_json(response.text)
+                return response.status_code, read_json(without_keys(response.text, self._long_keys))
         except httpx.HTTPError as error:
             words = f"no answer from {self.address}: {str(error) or type(error).__name__}"
             raise Failure(scrubbed(words, self._key), retry=True) from None

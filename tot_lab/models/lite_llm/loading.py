@@ -1,7 +1,7 @@
 """litellm itself: imported late, made quiet, and ended with each event loop.
 
-Rule: litellm fetches nothing, prints nothing, and never holds up an event loop. Its import takes
-seconds, so it comes with the first call, in a thread; so does what litellm would build at its
+Rule: litellm fetches nothing, prints nothing, reads no `.env`, and never holds up an event loop. Its import
+takes seconds, so it comes with the first call, in a thread; so does what litellm would build at its
 first use. Nothing is left in the environment that other libraries read.
 """
 
@@ -42,7 +42,13 @@ async def litellm_ready() -> ModuleType:
 def _imported() -> ModuleType:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     os.environ["LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS"] = "True"
+    mode = os.environ.get("LITELLM_MODE")
+    # Otherwise it loads `.env` from the working directory or above, and a stranger's may name the server
+    # that the user's key is sent to.
+    os.environ["LITELLM_MODE"] = mode or "PRODUCTION"
     litellm: Any = import_module("litellm")
+    if mode is None:
+        del os.environ["LITELLM_MODE"]
     litellm.disable_hf_tokenizer_download = True  # for the streams that it counts itself
     litellm.suppress_debug_info = True
     litellm.telemetry = False

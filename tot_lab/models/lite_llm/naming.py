@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from functools import lru_cache
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 _DEFAULT_MODELS = {
@@ -29,6 +30,11 @@ HOMES = {
     "ollama_chat": "http://localhost:11434",
 }
 """Where a provider is, when nothing else is said."""
+
+
+_PLAIN_URL = re.compile(
+    r"(https?)://(\[[0-9a-f:.]+\]|[0-9a-z.-]+)(?::[0-9]{1,5})?(?:/[0-9a-z._~/-]*)?", re.ASCII | re.IGNORECASE
+)
 
 
 @lru_cache
@@ -61,6 +67,22 @@ def checked_url(text: str) -> str:
     return text
 
 
+def is_safe_url(url: str, provider: str) -> bool:
+    """Whether a key may be sent to `url` when a stranger named it: it is on this machine, or it is the
+    provider's own service over HTTPS. A URL that two programs could read differently is not safe."""
+    match = _PLAIN_URL.fullmatch(url)
+    if match is None:
+        return False
+    scheme, host = match[1].lower(), match[2].strip("[]").lower()
+    own = urlsplit(HOMES.get(provider, ""))
+    if host == "localhost" or (scheme, host) == (own.scheme, own.hostname):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 @lru_cache
 def one_url(text: str) -> str:
     """A server's URL in one form."""
@@ -78,9 +100,14 @@ def url_in_environment(provider: str) -> str | None:
 
 def key_in_environment(provider: str) -> str:
     """The key that litellm would send to this provider; "" when there is none."""
-    prefixes = ("GOOGLE", "GEMINI") if provider == "gemini" else (_prefix(provider),)
-    keys = (os.environ.get(f"{prefix}_API_KEY") for prefix in prefixes)
+    keys = (os.environ.get(variable) for variable in key_variables(provider))
     return next(filter(None, keys), "")
+
+
+def key_variables(provider: str) -> tuple[str, ...]:
+    """The environment variables that litellm takes this provider's key from, in its order."""
+    prefixes = ("GOOGLE", "GEMINI") if provider == "gemini" else (_prefix(provider),)
+    return tuple(f"{prefix}_API_KEY" for prefix in prefixes)
 
 
 def _prefix(provider: str) -> str:

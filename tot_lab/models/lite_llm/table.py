@@ -6,8 +6,11 @@ tokenizer can count are counted high; a price that the table lacks for this prov
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -40,6 +43,27 @@ def known_of(litellm: ModuleType, name: str) -> Mapping[str, Any]:
         if entry is not None and str(entry.get("litellm_provider", "")).startswith(provider):
             return entry
     return {}
+
+
+def window_in_table(name: str, provider: str) -> int | None:
+    """Tokens of prompt that litellm's table gives the model `name`; None when it is not there. litellm itself
+    is not needed for it."""
+    provider = provider.removesuffix("_chat")
+    for key in (name, f"{provider}/{name.partition('/')[2]}", name.partition("/")[2]):
+        entry = _table().get(key)
+        if entry is not None and str(entry.get("litellm_provider", "")).startswith(provider):
+            window = entry.get("max_input_tokens")
+            return int(window) if isinstance(window, int) else None
+    return None
+
+
+@lru_cache
+def _table() -> dict[str, Any]:
+    """litellm's table as it is installed: the one that it reads when it fetches none."""
+    found = find_spec("litellm")
+    path = Path(found.origin or "") if found else Path()
+    table = path.with_name("model_prices_and_context_window_backup.json")
+    return json.loads(table.read_bytes()) if table.is_file() else {}
 
 
 def price_in(known: Mapping[str, Any]) -> Price | None:
