@@ -108,7 +108,9 @@ async def streamed(stream: Any, wire: Wire) -> Answers:
     called = _tool_calls((tool.id, tool.name, tool.arguments) for tool in tools)
     choice = Choice(*_split(text, thinking), finish, called, state=_state(_whole_blocks(blocks), thinking))
     model = stream._provider_response_model or stream.model
-    return Answers([choice], model, usage if _told(stream.chunks) else None)
+    told = _told(stream.chunks)
+    # litellm counts anew what it does not believe; then the report itself goes on, to be found out.
+    return Answers([choice], model, told if getattr(told, "reported", "") else usage if told else None)
 
 
 class _Parts:
