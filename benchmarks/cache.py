@@ -31,11 +31,11 @@ import diskcache
 from engine import HERE, line, said_by, venv_of
 
 import tot_lab as tl
-from tot_lab.core.calls import Call, Message, Reply
+from tot_lab.core.calls import Call, Message, Need, Reply
 from tot_lab.models.cache import Cached
 from tot_lab.models.entries import Entry, packed
 from tot_lab.models.keys import SCHEMA, key_of, request_of
-from tot_lab.models.stack import Endpoint, Need
+from tot_lab.models.stack import Endpoint
 from tot_lab.models.store import Store
 
 SIZE = 2048

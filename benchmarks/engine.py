@@ -12,6 +12,8 @@ on disk. Printed, beside the target of each:
 3. Speed against the same search with a barrier between the proposals and the evaluations of a
    level, when a call takes 20 ms on average (exponential), the same times in both. A Monte-Carlo
    figure of what could be gained at best stands beside it.
+   And the wall time under a cap of USD that is far away, against the time without one: for an endpoint
+   that knows its price, and for a function, which does not, so that its calls are admitted in a ramp.
    And how long the branches of Deep Think take together, against the slowest of them, when a call takes
    100 ms.
 4. CPU per call of each strategy, tools and the scripted model of `tot_lab.testing` included: a record in
@@ -44,6 +46,8 @@ from typing import Any
 import numpy as np
 
 import tot_lab as tl
+from tot_lab.core.calls import Need, Wire
+from tot_lab.models.stack import Endpoint
 from tot_lab.strategies import STRATEGIES
 from tot_lab.testing import TASK as ASKED
 from tot_lab.testing import Scripted, legs
@@ -107,6 +111,63 @@ async def searched(model: tl.Model, folder: str) -> float:
     seconds = time.perf_counter() - began
     assert (len(run.tree) - 1, run.usage.calls) == (NODES, CALLS), (len(run.tree), run.usage)
     return seconds
+
+
+class Priced(Endpoint):
+    """An endpoint that knows its price: every call takes the same time, and costs a tenth of a cent."""
+
+    kind = "bench_engine.priced"
+    concurrency: int = 256
+
+    @property
+    def name(self) -> str:
+        return "priced"
+
+    def identity(self) -> dict[str, Any]:
+        return {"model": self.name}
+
+    def need(self, calls: Sequence[tl.Call]) -> Need:
+        return Need(200 * len(calls), 0.01 * len(calls), prompt=100)
+
+    async def answer(self, calls: Sequence[tl.Call], wire: Wire) -> Sequence[tl.Reply]:
+        await asyncio.sleep(LATENCY)
+        used = {"input_tokens": 80, "output_tokens": 20, "cost": 0.001}
+        return [tl.Reply(await at_once(call), **used) for call in calls]  # type: ignore[arg-type]
+
+
+async def unpriced(call: tl.Call) -> tl.Reply:
+    """The same as a function, which has no price beforehand."""
+    return (await Priced().answer([call], Unheard()))[0]
+
+
+class Unheard:
+    """A wire that nobody listens to."""
+
+    paid: float | None = None
+    watched = False
+
+    def note(self, name: str, **data: Any) -> None: ...
+
+    def partial(self, text: str) -> None: ...
+
+
+async def under_a_cap(rounds: int) -> None:
+    """Wall time under a generous cap of USD against that without a cap."""
+    models: dict[str, Any] = {"price known": Priced(), "price unknown, a ramp": unpriced}
+    for known, model in models.items():
+        lab = tl.Lab(model, runs=None, mode="off")
+        ratios = []
+        await lab.run(SEARCH, TASK)
+        for _ in range(rounds):
+            seconds = []
+            for budget in (None, tl.Budget(usd=1000.0)):
+                began = time.perf_counter()
+                run = await lab.run(SEARCH, TASK, budget=budget)
+                seconds.append(time.perf_counter() - began)
+                assert run.usage.calls == CALLS, run.usage
+            ratios.append(seconds[1] / seconds[0])
+        target = "≤ 1.05" if model is not unpriced else ""
+        line(f"USD cap ÷ none, {known}", statistics.median(ratios), target, spread(ratios))
 
 
 def strategies() -> list[tl.Strategy]:
@@ -272,6 +333,7 @@ def main() -> None:
     in_memory = [asyncio.run(one_round(on_disk=False))["us_per_node"] for _ in range(options.rounds)]
     line("CPU µs per node, record in memory", statistics.median(in_memory), "", spread(in_memory))
     asyncio.run(waiting(options.rounds))
+    asyncio.run(under_a_cap(options.rounds))
     asyncio.run(developing(options.rounds))
     asyncio.run(each_strategy())
     if options.peers:

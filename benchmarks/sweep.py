@@ -35,8 +35,8 @@ from typing import Any
 from engine import LATENCY, line, said_by
 
 import tot_lab as tl
-from tot_lab.core.calls import Call, Reply
-from tot_lab.models.stack import Endpoint, Need
+from tot_lab.core.calls import Call, Need, Reply
+from tot_lab.models.stack import Endpoint
 
 SEARCH = tl.TreeOfThoughts(branch_factor=5, beam_width=5, max_depth=4)
 RUNS, MORE, CALLS = 256, 2048, 160

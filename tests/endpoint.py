@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import PrivateAttr
 from support import answer_to
 
-from tot_lab.core.calls import Call, Reply
-from tot_lab.models.stack import Endpoint, Need
+from tot_lab.core.calls import Call, Need, Reply
+from tot_lab.models.stack import Endpoint
 
 
 class Wire:

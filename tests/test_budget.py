@@ -3,7 +3,9 @@
 import asyncio
 import gc
 
+import msgspec
 import pytest
+from endpoint import ScriptedEndpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -148,25 +150,157 @@ def test_a_call_that_cannot_fit_is_refused_and_a_smaller_one_still_made():
     assert 0 < made.usage.input_tokens <= 60
 
 
-def test_without_max_tokens_the_first_call_goes_alone_and_tells_what_one_needs():
-    under_way, most = 0, []
+class Accounts:
+    """A model that keeps its own accounts. use: what each call uses, in the order of asking. faults: calls
+    that break the rule of the ramp."""
 
-    async def model(call):
-        nonlocal under_way
-        under_way += 1
-        most.append(under_way)
-        await asyncio.sleep(0.001)
-        under_way -= 1
-        return Reply("x", input_tokens=1, output_tokens=10, cost=0.25)
+    def __init__(self, use, seconds, cap, field="cost", ramp=True):
+        self.use, self.seconds, self.cap, self.field, self.ramp = use, seconds, cap, field, ramp
+        self.under_way = self.most = self.settled = self.asked = 0
+        self.used = self.largest = 0.0
+        self.faults = []
 
-    made = run(Asks(count=10), model=model, budget=tl.Budget(output_tokens=55))
-    assert (made.usage.calls, made.usage.output_tokens) == (5, 50)
-    assert most[0] == 1
-    assert max(most) == 4  # 45 left after the first
-    most.clear()
-    made = run(Asks(count=10), model=model, budget=tl.Budget(usd=1.0))
-    assert (made.usage.calls, made.usage.cost) == (4, 1.0)
-    assert made.stopped == "budget:usd"
+    async def __call__(self, call):
+        amount = self.use[self.asked % len(self.use)]
+        seconds = self.seconds[self.asked % len(self.seconds)]
+        self.asked += 1
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        if self.ramp and self.under_way > self.settled + 1:
+            self.faults.append(f"{self.under_way} under way after {self.settled}")
+        await asyncio.sleep(seconds)
+        self.under_way -= 1
+        self.settled += 1
+        self.used += amount
+        self.largest = max(self.largest, amount)
+        fields = {"input_tokens": 1, "output_tokens": 1, "cost": 0.0, self.field: amount}
+        return Reply("x", **fields)
+
+    @property
+    def bound(self):
+        """The most that may be used; where all calls use the same, what the first one uses tells all."""
+        most = self.most if len(set(self.use)) > 1 else 0
+        return max(self.cap + most * self.largest, self.use[0] if self.cap else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "cap", "cheap", "dear"),
+    [("cost", "usd", 0.05, 0.0001, 0.01), ("output_tokens", "output_tokens", 500, 1, 1000)],
+)
+def test_a_cheap_first_call_does_not_let_the_others_through(field, name, cap, cheap, dear):
+    model = Accounts([cheap] + 255 * [dear], [0.001], cap, field)
+    made = run(Asks(count=256), model=model, budget=tl.Budget(**{name: cap}))
+    assert model.faults == []
+    assert made.stopped == f"budget:{name}"
+    assert model.used <= cap + 3 * dear  # $2.56 and 256,001 tokens without the ramp
+    assert wait(made.replay()).divergence is None
+
+
+def test_without_max_tokens_calls_are_admitted_in_a_ramp():
+    model = Accounts([10], [0.001], 10_000, "output_tokens")
+    made = run(Asks(count=64), model=model, budget=tl.Budget(output_tokens=10_000))
+    assert model.faults == []
+    assert made.usage.calls == 64
+    assert model.most > 16  # it doubles
+    for name, cap, calls in (("output_tokens", 55, 5), ("usd", 50.0, 5)):
+        model = Accounts([10], [0.001], cap, {"usd": "cost"}.get(name, name))
+        made = run(Asks(count=10), model=model, budget=tl.Budget(**{name: cap}))
+        assert (made.usage.calls, made.stopped, model.faults) == (calls, f"budget:{name}", [])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    branches=st.integers(1, 256),
+    use=st.lists(st.floats(0, 1) | st.sampled_from([0.0001, 0.01, 1.0]), min_size=1, max_size=20),
+    seconds=st.lists(st.sampled_from([0.0, 0.0001, 0.001, 0.003]), min_size=1, max_size=7),
+    cap=st.floats(0, 20),
+)
+def test_with_unknown_prices_the_overshoot_is_within_the_stated_bound(branches, use, seconds, cap):
+    model = Accounts(use, seconds, cap)
+    made = run(Asks(count=branches), model=model, budget=tl.Budget(usd=cap))
+    assert model.faults == []
+    assert model.used <= model.bound + 1e-9
+    assert made.usage.calls == model.asked
+    assert wait(made.replay()).divergence is None
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    branches=st.integers(1, 256),
+    use=st.lists(st.integers(1, 2000), min_size=1, max_size=20),
+    seconds=st.lists(st.sampled_from([0.0, 0.0001, 0.001, 0.003]), min_size=1, max_size=7),
+    cap=st.integers(0, 20_000),
+    name=st.sampled_from(["input_tokens", "output_tokens"]),
+)
+def test_with_unknown_tokens_the_overshoot_is_within_the_stated_bound(branches, use, seconds, cap, name):
+    model = Accounts(use, seconds, cap, name)
+    run(Asks(count=branches), model=model, budget=tl.Budget(**{name: cap}))
+    assert model.faults == []
+    assert model.used <= model.bound
+
+
+class Priced(ScriptedEndpoint):
+    """An endpoint that knows its price: a call can cost up to `most`, and costs some part of it."""
+
+    parts: tuple[float, ...]
+    times: tuple[float, ...]
+
+    async def answer(self, calls, wire):
+        number = len(self._requests)
+        self.__dict__["usd"] = self.most * self.parts[number % len(self.parts)]
+        cost = self.usd
+        (reply,) = await super().answer(calls, wire)
+        await asyncio.sleep(self.times[number % len(self.times)])
+        return [msgspec.structs.replace(reply, cost=cost)]
+
+
+def priced(most=0.01, parts=(1.0,), times=(0.001,), **settings):
+    end = Priced(most=most, parts=parts, times=times, concurrency=256, **settings)
+    end._reply = answer_to
+    return end
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    branches=st.integers(1, 256),
+    parts=st.lists(st.floats(0, 1), min_size=1, max_size=20).map(tuple),
+    times=st.lists(st.sampled_from([0.0, 0.0001, 0.002]), min_size=1, max_size=7).map(tuple),
+    most=st.sampled_from([0.0001, 0.01, 1.0]),
+    cap=st.floats(0, 3),
+)
+def test_with_known_prices_the_cap_is_never_exceeded(branches, parts, times, most, cap):
+    end = priced(most, parts, times)
+    lab = tl.Lab(end, runs=None, mode="off")
+    made = wait(lab.run(Asks(count=branches, max_tokens=20), TASK, budget=tl.Budget(usd=cap)))
+    assert made.usage.cost <= cap * (1 + 1e-9)
+    assert made.stopped == ("answered" if made.usage.calls == branches else "budget:usd")
+    if made.usage.calls < branches:  # and the cap is used up, but for what one call may need
+        assert made.usage.cost > cap - most
+    assert wait(made.replay()).divergence is None
+
+
+@pytest.mark.parametrize("max_tokens", [20, None])
+def test_a_cap_that_is_far_away_holds_no_call_back_where_the_price_is_known(max_tokens):
+    end = priced(seconds=0.4)
+    lab = tl.Lab(end, runs=None, mode="off")
+    wait(lab.run(Asks(count=200, max_tokens=max_tokens), TASK, budget=tl.Budget(usd=100.0, tokens=10**7)))
+    assert end.most_at_once == 200
+
+
+def test_the_models_longest_reply_is_no_reason_to_refuse_a_call():
+    end = priced(most=1.0, parts=(0.001,))
+    lab = tl.Lab(end, runs=None, mode="off")
+    made = wait(lab.run(Asks(count=30), TASK, budget=tl.Budget(usd=0.05)))
+    assert (made.usage.calls, made.stopped) == (30, "answered")
+    asked = wait(lab.run(Asks(count=30, max_tokens=9), TASK, budget=tl.Budget(usd=0.05)))
+    assert (asked.usage.calls, asked.stopped) == (0, "budget:usd")  # here it is what was asked for
+
+
+def test_a_model_that_does_not_keep_to_its_max_tokens_is_not_believed_twice():
+    model = Accounts([1000], [0.001], 10**9, "output_tokens", ramp=False)
+    made = run(Asks(count=4, rounds=64, max_tokens=10), model=model, budget=tl.Budget(output_tokens=8000))
+    assert model.used <= 8000 + 4 * 1000
+    assert made.stopped == "budget:output_tokens"
 
 
 def test_a_failed_call_does_not_tell_what_one_needs():
@@ -239,6 +373,71 @@ class Inside(tl.Strategy):
 
     def think(self, task, at="0"):
         return (yield from tl.within(self.budget, self.strategy.think(task, at)))
+
+
+# Usage that cannot be true.
+
+ABSURD = [-5_000_000, -1, float("nan"), float("inf"), 1e308, True, 10**30, 10**5000, "many", 2.5]
+absurd = pytest.mark.parametrize(
+    "value", ABSURD, ids=lambda value: repr(value)[:12] if value != ABSURD[7] else "huge"
+)
+
+
+@absurd
+@pytest.mark.parametrize("name", ["input_tokens", "output_tokens", "tokens", "usd"])
+def test_absurd_usage_counts_the_whole_reservation(name, value):
+    """The first call tells what one needs; each later one counts as much."""
+    field = {"usd": "cost", "tokens": "output_tokens"}.get(name, name)
+    if field == "cost" and value == 2.5:
+        return  # as a price it is not absurd
+
+    def reply(call):
+        honest = {"input_tokens": 10, "output_tokens": 10, "cost": 10.0}
+        return Reply("x", **(honest if "0 0 " in call.prompt else {**honest, field: value}))
+
+    cap = {"input_tokens": 100, "output_tokens": 55, "tokens": 100, "usd": 55.0}[name]
+    made = run(Asks(count=200), model=Scripted(reply), budget=tl.Budget(**{name: cap}))
+    assert made.stopped == f"budget:{name}"
+    assert 1 < made.usage.calls <= 10
+    replies = [e for e in made.events if isinstance(e, Reply) and e.error is None]
+    assert [reply.text for reply in replies] == ["x"] * made.usage.calls
+    assert [getattr(reply, field) for reply in replies[1:]] == [None] * (len(replies) - 1)
+    assert all(reply.reported_usage.startswith(f"{field}=") for reply in replies[1:])
+    assert (replies[0].reported_usage, made.diagnostics["disbelieved_usage"]) == ("", len(replies) - 1)
+    assert wait(made.replay()).divergence is None
+
+
+@absurd
+@pytest.mark.parametrize("name", ["tokens", "output_tokens", "usd"])
+def test_absurd_usage_of_the_first_call_leaves_nothing(name, value):
+    def reply(call):
+        return Reply("x", input_tokens=value, output_tokens=value, cost=-100 if value == 2.5 else value)
+
+    made = run(Asks(count=40), model=Scripted(reply), budget=tl.Budget(**{name: 1000}))
+    assert (made.usage.calls, made.stopped) == (1, f"budget:{name}")
+    limited = run(Asks(count=40, max_tokens=20), model=Scripted(reply), budget=tl.Budget(output_tokens=100))
+    assert (limited.usage.calls, limited.stopped) == (5, "budget:output_tokens")
+
+
+def test_an_absurd_report_in_a_journal_is_not_believed_either(tmp_path):
+    """Those written before hold what the server said."""
+    model = Scripted(lambda call: Reply("x", input_tokens=1, output_tokens=10))
+    lab = tl.Lab(model, runs=tmp_path)
+    whole = wait(lab.run(Asks(count=30), TASK, budget=tl.Budget(output_tokens=55)))
+    assert whole.usage.calls == 5
+    lines = whole.path.read_bytes().replace(b'"output_tokens":10', b'"output_tokens":-10').splitlines(True)
+    first = next(k for k, line in enumerate(lines) if b'"budget:' in line)
+    cut = tmp_path / "cut.jsonl"
+    cut.write_bytes(b"".join(lines[:first]))
+    resumed = wait(lab.resume(cut))
+    assert resumed.stopped == "budget:output_tokens"
+    assert resumed.usage.calls <= 5
+
+
+def test_the_warning_of_a_cap_on_usd_is_of_models_that_say_nothing():
+    with pytest.warns(RuntimeWarning, match="the cap on usd could not be kept"):
+        run(Asks(count=3), budget=tl.Budget(usd=1))
+    run(Asks(count=3), model=Scripted(lambda call: Reply("x", cost=-1.0)), budget=tl.Budget(usd=1))
 
 
 # Seconds.
@@ -326,6 +525,112 @@ def test_of_two_caps_the_run_names_the_first_in_program_order():
         errors = [e.error for e in made.events if isinstance(e, Reply) and e.error]
         assert made.stopped == errors[0]
         assert wait(made.replay()).divergence is None
+
+
+# A budget ends a search: what it has in hand, and how the run says so.
+
+
+def take_all(tree, frontier):
+    return frontier
+
+
+@pytest.mark.parametrize("answer", ["path", "best", "leaf", "deepest"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"traversal": "beam"},
+        {"traversal": "depth_first"},
+        {"traversal": "best_first"},
+        {"traversal": tl.BestFirst(batch=3)},
+        {"traversal": "mcts"},
+        {"traversal": tl.traversal(take_all)},
+        {"generate": "propose"},
+        {"generate": "propose", "evaluate": "joint"},
+        {"evaluate": "vote"},
+        {"evaluate": "logprob"},
+        {"evaluation_draws": 3},
+        {"min_score": 0.5},
+    ],
+    ids=str,
+)
+def test_before_any_score_the_first_unscored_thought_answers(settings, answer):
+    search = tl.TreeOfThoughts(branch_factor=3, answer=answer, max_depth=2, **settings)
+    made = run(search, budget=tl.Budget(calls=1))
+    thoughts = list(made.tree)[1:]
+    assert thoughts
+    assert made.best is thoughts[0]
+    assert (made.answer, made.score) == (thoughts[0].text, None)
+    assert made.stopped == "budget:calls"
+    assert made.best.state == "solution"
+    assert wait(made.replay()).identical
+
+
+@pytest.mark.parametrize("evaluator", ["unreadable", "seconds"])
+def test_no_score_arrives_and_time_or_money_ends_it(evaluator):
+    async def model(call):
+        if call.kind == "value":
+            await asyncio.sleep(0 if evaluator == "unreadable" else 60)
+            return "I would rather not say."
+        return f"a step {call.draw}"
+
+    cap = tl.Budget(calls=4) if evaluator == "unreadable" else tl.Budget(seconds=0.1)
+    made = run(tl.TreeOfThoughts(branch_factor=3), model=model, budget=cap)
+    assert made.stopped.startswith("budget:")
+    assert (made.answer, made.score) == ("a step 0", None)
+
+
+@pytest.mark.parametrize("generate", ["sample", "propose"])
+def test_also_where_a_path_is_no_answer_yet_something_answers(generate):
+    """In the game of 24 a first step is no answer; it stands in only as long as nothing was scored."""
+    task, lab = tl.game24("4 9 10 13"), tl.Lab("sim/game24", runs=None)
+    unscored = 0
+    for cap in range(1, 8):
+        made = wait(lab.run(tl.TreeOfThoughts(generate=generate), task, budget=tl.Budget(calls=cap)))
+        thoughts = list(made.tree)[1:]
+        if thoughts and all(node.score is None for node in thoughts):
+            unscored += 1
+            assert (made.answer, made.score) == (thoughts[0].text, None)
+    assert unscored
+
+
+def test_a_scored_thought_still_beats_an_unscored_one():
+    for cap in range(2, 30):
+        made = run(tl.TreeOfThoughts(branch_factor=3, max_depth=2), budget=tl.Budget(calls=cap))
+        scores = [node.score for node in list(made.tree)[1:] if node.score is not None]
+        if scores:
+            assert made.score == max(scores)
+
+
+def test_a_search_that_got_nothing_has_no_answer():
+    made = run(tl.TreeOfThoughts(), budget=tl.Budget(calls=0))
+    assert (made.answer, made.status, made.interrupted) == ("", "failed", True)
+
+
+def test_an_interrupted_run_says_so_apart_from_its_answer():
+    for cap in (1, 5, 9):
+        made = run(SMALL[0], budget=tl.Budget(calls=cap))
+        assert (made.interrupted, made.interruption_reason) == (True, "budget:calls")
+        assert (made.status, made.turns) == ("partial", cap)
+        assert made.answer
+    free = run(SMALL[0])
+    assert (free.interrupted, free.interruption_reason, free.turns) == (False, None, free.usage.calls)
+    loaded = tl.Run(made.header, made.lines)
+    assert (loaded.status, loaded.interruption_reason, loaded.turns) == ("partial", "budget:calls", 9)
+
+
+def test_the_status_of_a_run():
+    assert run(tl.OneAnswer()).status == "completed"
+    assert run(SMALL[0]).stopped == "limit:depth"
+    assert run(SMALL[0]).status == "partial"
+    assert run(Asks(count=2)).status == "completed"
+    broken = run(tl.OneAnswer(), model=Scripted(lambda call: Reply(error="OSError: no route")))
+    assert (broken.stopped, broken.status) == ("error", "failed")
+    recorder = tl.Recorder("mine")
+    recorder.thought("p")
+    assert recorder.run.status is None
+    assert (recorder.run.interrupted, recorder.run.interruption_reason) == (False, None)
+    recorder.end("a", stop="cancelled")
+    assert (recorder.run.status, recorder.run.interruption_reason) == ("partial", "cancelled")
 
 
 # Parts of a run.

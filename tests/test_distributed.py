@@ -21,8 +21,8 @@ from redis_server import RedisServer
 from support import answer_to, shuffled
 
 import tot_lab as tl
-from tot_lab.core.calls import Call, Reply
-from tot_lab.models.stack import Endpoint, Need
+from tot_lab.core.calls import Call, Need, Reply
+from tot_lab.models.stack import Endpoint
 from tot_lab.sweeps.distributed import Parcel
 
 dask = pytest.importorskip("dask")

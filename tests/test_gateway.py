@@ -225,6 +225,64 @@ def test_real_money_is_capped_before_it_is_spent(server, tmp_path):
     assert (refused.stopped, refused.usage.calls, poor.spent) == ("budget:spend", 0, 0.0)
 
 
+ABSURD = [
+    (-5_000_000, 5),
+    (11, -5_000_000),
+    (11, 10**30),
+    (11, float("nan")),
+    (1e308, 5),
+    (11, 2.5),
+    (10**12, -(10**12)),
+]
+
+
+@each_family
+@pytest.mark.parametrize("tokens", ABSURD, ids=str)
+def test_a_reply_with_absurd_usage_is_kept_and_its_usage_is_unknown(server, family, tokens):
+    if family == "anthropic" and tokens in ((11, 2.5), ABSURD[3]):
+        return  # the one litellm rounds; for the other see below
+    server.otherwise = Said("Four.", input_tokens=tokens[0], output_tokens=tokens[1])
+    wrong = "output" if tokens[0] == 11 else "input"
+    end = tl.LiteLLM(model=MODELS[family], api_base=server.base(family), api_key=KEY)
+    streams = []
+    for _ in range(2):
+        stream = tl.Lab(end, runs=None, mode="off").stream(tl.OneAnswer(), TASK)
+        made = wait(everything(stream)) if streams else wait(stream.lab.run(tl.OneAnswer(), TASK))
+        streams.append(server.calls[-1].stream)
+        assert (made.answer, made.usage[2:]) == ("Four.", (None, None, None, None))
+        (reply,) = (e for e in made.events if isinstance(e, Reply))
+        assert f"{wrong}_tokens=" in reply.reported_usage
+    assert streams == [False, True]
+
+
+async def everything(stream):
+    async for _ in stream:
+        pass
+    return stream.run
+
+
+@pytest.mark.parametrize("family", ["openai", "anthropic"])
+@pytest.mark.parametrize("tokens", ABSURD[:5], ids=str)
+@pytest.mark.parametrize(
+    ("caps", "calls"),
+    # of each call is known: a prompt of some 100 tokens, and 1,000 tokens at most at $100 a million
+    [({"usd": 0.35}, 3), ({"output_tokens": 2500}, 2), ({"spend": 0.35}, 3)],
+    ids=str,
+)
+def test_caps_hold_against_absurd_usage(server, family, tokens, caps, calls):
+    server.otherwise = Said("Four.", input_tokens=tokens[0], output_tokens=tokens[1])
+    base = server.base(family)
+    model = tl.LiteLLM(model=f"{family}/x", api_base=base, api_key=KEY, price=(0.0, 100.0), retries=2)
+    budget = {name: cap for name, cap in caps.items() if name != "spend"}
+    end = tl.Lab(model, runs=None, mode="off", spend=caps.get("spend"))
+    asking = tl.SelfConsistency(strategy=tl.OneAnswer(max_tokens=1000), attempts=12)
+    made = wait(end.run(asking, TASK, budget=tl.Budget(**budget) if budget else None))
+    assert made.stopped == f"budget:{next(iter(caps))}"
+    assert len(server.calls) == made.usage.calls == calls
+    if "spend" in caps:
+        assert end.spent == pytest.approx(0.3)
+
+
 def test_no_byte_of_a_key_is_anywhere(server, tmp_path, caplog, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}-env")
     caplog.set_level(logging.DEBUG)

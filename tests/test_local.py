@@ -17,11 +17,11 @@ import pytest
 from endpoint import Wire
 from support import needs_smollm2, weights
 
-from tot_lab.core.calls import Call, Message, Reply
+from tot_lab.core.calls import Call, Message, Need, Reply
 from tot_lab.core.parts import part_of
 from tot_lab.models import local
 from tot_lab.models.local import Local
-from tot_lab.models.stack import Failure, Need
+from tot_lab.models.stack import Failure
 from tot_lab.models.weights import KNOWN
 
 NAME = "smollm2-135m"

@@ -535,7 +535,7 @@ def test_a_project_names_tools_with_effects_and_only_the_user_allows_them(tmp_pa
     with pytest.raises(tl.SettingsError, match=f"--allow {effect}"):
         tl.Settings.read().lab(runs=None)
     project(f'model = "sim/general"\ntools = {tools}\nallow = ["{effect}"]\n')
-    with pytest.raises(tl.SettingsError, match="may not allow what tools do.*tot-lab trust"):
+    with pytest.raises(tl.SettingsError, match=r"may not allow what tools do.*tot-lab trust"):
         tl.Settings.read()
     project(f'model = "sim/general"\ntools = {tools}\n')
     assert tl.Settings.read(allow=[effect]).lab(runs=None).gateway.toolbox.tools

@@ -243,6 +243,20 @@ def test_what_was_never_sent_costs_nothing_and_what_says_nothing_costs_all():
     assert got == [None, None, "budget:spend", "budget:spend"]
 
 
+@pytest.mark.parametrize("cost", [-100, float("nan"), 1e308, True, 10**30, "much"])
+def test_a_cost_that_cannot_be_true_counts_as_all_that_was_set_aside(cost):
+    end = scripted(most=1.0)
+    end.__dict__["usd"] = cost
+    lab = tl.Lab(end, runs=None, mode="off", spend=3.0)
+    made = wait(lab.run(tl.SelfConsistency(attempts=6), TASK))
+    assert (made.stopped, lab.spent, len(end.requests)) == ("budget:spend", 3.0, 3)
+    replies = [e for e in made.events if isinstance(e, Reply) and e.error is None]
+    assert [(reply.cost, reply.reported_usage[:5]) for reply in replies] == [(None, "cost=")] * 3
+    free = tl.Lab(end, runs=None, mode="off")
+    assert wait(free.run(tl.OneAnswer(), TASK)).usage.paid is None
+    assert free.spent == 0.0
+
+
 def test_a_loop_that_was_closed_leaves_no_reservation_behind():
     purse = Purse(1.0)
     loop = asyncio.new_event_loop()

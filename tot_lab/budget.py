@@ -3,25 +3,77 @@
 Rule: a call is admitted, held back or refused beforehand, by every scope around it. Calls are
 counted exactly; when the branches of an `every` could ask for more calls than are left, they run
 in order, so that the refused ones are the same on every rerun. Tokens and USD are reserved when a
-call is admitted and settled when its reply comes; where its need is not known it is taken to be
-the largest seen, and until one is seen calls go one at a time.
+call is admitted, and settled when its reply comes.
+
+The most that a call can use is reserved where it is known. Elsewhere calls are admitted in a ramp:
+those under way never exceed the settled ones + 1, and each reserves the largest use seen so far. The
+overshoot is then at most (calls under way) x (largest use of one call).
 """
 
 from __future__ import annotations
 
-from tot_lab.core.calls import Call, Reply, estimated_tokens, refused
+from typing import NamedTuple
+
+from tot_lab.core.calls import Call, Need, Reply, believed, estimated_tokens, refused
 from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import TOOL
 
 AMOUNTS = ("input_tokens", "output_tokens", "tokens", "usd")
-WAIT = Reply(error="wait")
-"""Stands for: the call must be held back for now."""
 WITHIN = "within"
 """`finish` of a refusal by the budget of a part of the run; one by the run's own has none."""
 WARN_AT = 0.8
 
-Needs = list[dict[str, float]]
+
+class Claim(NamedTuple):
+    """What one call reserves of one amount.
+
+    fixed: a known bound. prompt: estimated tokens of a prompt that nobody counted. unknown: 1 if the call
+    may use more than that, so that the largest use seen so far is reserved.
+    """
+
+    fixed: float = 0.0
+    prompt: float = 0.0
+    unknown: int = 0
+
+    @property
+    def ramped(self) -> bool:
+        """Whether the call belongs to the ramp: its use has no known bound."""
+        return self.unknown > 0 or self.prompt > 0
+
+
+Claims = list[dict[str, Claim]]
 """What one call reserves, by amount, in each scope of its chain."""
+
+
+class Use:
+    """What the calls of a run have used so far; all its scopes learn from all its calls.
+
+    broken: amounts of which some call used more than its known bound; no bound is relied on again.
+    unpriced: whether a call was counted as free because nothing about its price is known.
+    """
+
+    def __init__(self) -> None:
+        self.settled = 0
+        self.largest_output = 0.0
+        self.largest_usd = 0.0
+        self.prompt_ratio = 1.0
+        self.broken: set[str] = set()
+        self.unpriced = False
+
+    def size(self, name: str, claim: Claim) -> float:
+        """How much of an amount `claim` stands for, by what is known now."""
+        largest = self.largest_usd if name == "usd" else max(self.largest_output, 1.0)
+        return claim.fixed + claim.prompt * self.prompt_ratio + claim.unknown * largest
+
+    def learn(self, call: Call, reply: Reply) -> None:
+        """Take in what one call used. A call that failed does not tell what one needs."""
+        if reply.error is not None and reply.input_tokens is None:
+            return
+        self.settled += 1
+        amounts = used_by(call, reply)
+        self.largest_output = max(self.largest_output, amounts["output_tokens"])
+        self.largest_usd = max(self.largest_usd, amounts["usd"])
+        self.prompt_ratio = max(self.prompt_ratio, amounts["input_tokens"] / _prompt_estimate(call))
 
 
 class Scope:
@@ -51,61 +103,70 @@ class Scope:
         self.started = now
         self.calls = 0
         self.used = dict.fromkeys(self.caps, 0.0)
-        self.reserved = dict.fromkeys(self.caps, 0.0)
-        self.largest: dict[str, float] = {}
-        self.largest_output = 0.0
-        self.in_flight = 0
+        self.use: Use = Use() if parent is None else parent.use
+        self.under_way = 0
+        self.ramped = dict.fromkeys(self.caps, 0)
+        self.claimed = dict.fromkeys(self.caps, Claim())
         self.warned: set[str] = set()
         # Only scopes that can refuse anything are asked, innermost first.
         limits = self.calls_cap is not None or bool(self.caps) or self.deadline is not None
         above = parent.chain if parent is not None else ()
         self.chain: tuple[Scope, ...] = (self, *above) if limits else above
+        self.counts_amounts = any(scope.caps for scope in self.chain)
 
     def calls_left(self) -> int | None:
         """How many calls may still be made here; None = any number."""
         left = [scope.calls_cap - scope.calls for scope in self.chain if scope.calls_cap is not None]
         return min(left) if left else None
 
-    def admit(self, call: Call, now: float) -> tuple[Reply | None, Needs]:
-        """None and what is reserved, when the call may be made; `WAIT`; or the refusal. A tool's takes
-        time alone."""
+    def admit(
+        self, call: Call, now: float, need: Need | None = None, *, ready: bool = True
+    ) -> tuple[Reply | Scope | None, Claims]:
+        """`None` and what is reserved, if the call may be made; the scope that holds it back for now; or
+        the refusal. A tool's call takes time alone.
+
+        need: the most that the call can use. ready: `False` if that is still being found out; the call waits.
+        """
         if call.kind == TOOL:
             late = (scope for scope in self.chain if scope.deadline is not None and now >= scope.deadline)
             return next((scope.refusal("seconds") for scope in late), None), []
-        needs: Needs = []
-        waits = False
+        claims: Claims = []
+        held_by: Scope | None = None
         for scope in self.chain:
-            verdict, need = scope._verdict(call, now)
-            if verdict is not None and verdict is not WAIT:
-                return verdict, []
-            waits = waits or verdict is WAIT
-            needs.append(need)
-        if waits:
-            return WAIT, []
-        for scope, need in zip(self.chain, needs, strict=True):
+            refusal, claim = scope._verdict(call, now, need, ready)
+            if refusal is not None:
+                return refusal, []
+            held_by = held_by or (scope if claim is None else None)
+            claims.append(claim or {})
+        if held_by is not None:
+            return held_by, []
+        for scope, claim in zip(self.chain, claims, strict=True):
             scope.calls += 1
-            scope.in_flight += 1
-            for name, amount in need.items():
-                scope.reserved[name] += amount
-        return None, needs
+            scope._reserve(claim, 1)
+        return None, claims
 
-    def settle(self, call: Call, reply: Reply, needs: Needs) -> None:
+    def settle(self, call: Call, reply: Reply, claims: Claims) -> None:
         """Give back what `call` had reserved, and count what it used."""
         if call.kind == TOOL:
             return
-        amounts = used_by(call, reply)
-        for scope, need in zip(self.chain, needs, strict=True):
-            scope.in_flight -= 1
-            for name, amount in need.items():
-                scope.reserved[name] -= amount if scope.in_flight else scope.reserved[name]
-            scope._count(amounts, reply)
+        reply = believed(reply)
+        for scope, claim in zip(self.chain, claims, strict=True):
+            scope._reserve(claim, -1)
+            scope._count(call, reply, claim)
+        self.use.learn(call, reply)
 
-    def replayed(self, call: Call, reply: Reply) -> None:
+    def replayed(self, call: Call, reply: Reply, need: Need | None = None) -> None:
         """Count a call that is answered from a journal, as when it was made."""
         if not refused(reply.error) and call.kind != TOOL:
+            reply = believed(reply)
             for scope in self.chain:
                 scope.calls += 1
-                scope._count(used_by(call, reply), reply)
+                claims = {
+                    name: scope._claim(name, call, need, cap - scope.used[name])
+                    for name, cap in scope.caps.items()
+                }
+                scope._count(call, reply, claims)
+            self.use.learn(call, reply)
 
     def warnings(self, now: float) -> list[tuple[str, float, float]]:
         """(cap, used, of) for each cap that has newly reached 80 %."""
@@ -128,52 +189,75 @@ class Scope:
         """A refusal by this scope; whether it was the run's own budget is on record."""
         return Reply(error=f"budget:{cap}", finish=None if self.parent is None else WITHIN)
 
-    def _count(self, amounts: dict[str, float], reply: Reply) -> None:
-        self.largest_output = max(self.largest_output, amounts["output_tokens"])
-        for name in self.caps:
-            self.used[name] += amounts[name]
-            if reply.error is None:  # a failed call does not tell what one needs
-                self.largest[name] = max(self.largest.get(name, 0.0), amounts[name])
+    def _reserve(self, claims: dict[str, Claim], sign: int) -> None:
+        """Add one call's claims to those under way (`sign` 1), or take them away (-1)."""
+        self.under_way += sign
+        for name, claim in claims.items():
+            self.ramped[name] += sign * claim.ramped
+            # Rounding must leave nothing behind once no call is under way.
+            total = [a + sign * b for a, b in zip(self.claimed[name], claim, strict=True)]
+            self.claimed[name] = Claim(total[0], total[1], int(total[2])) if self.under_way else Claim()
 
-    def _verdict(self, call: Call, now: float) -> tuple[Reply | None, dict[str, float]]:
+    def _count(self, call: Call, reply: Reply, claims: dict[str, Claim]) -> None:
+        """Count what a call used; where the model reports the impossible, its whole reservation."""
+        amounts = used_by(call, reply)
+        for name, cap in self.caps.items():
+            amount, claim = amounts[name], claims[name]
+            whole = self.use.size(name, claim)
+            if _disbelieved(name, reply):
+                seen = whole if claim.fixed or self.use.settled else 0.0
+                amount = max(amount, seen or cap - self.used[name])
+            elif name == "usd" and reply.cost is None and reply.error is None:
+                amount = whole
+                self.use.unpriced = self.use.unpriced or (claim.ramped and not whole)
+            elif not claim.ramped and amount > claim.fixed * (1 + 1e-9):
+                self.use.broken.add(name)
+            self.used[name] += amount
+
+    def _verdict(
+        self, call: Call, now: float, need: Need | None, ready: bool
+    ) -> tuple[Reply | None, dict[str, Claim] | None]:
+        """The refusal by this scope, or what the call reserves here; neither if it must wait."""
         if self.calls_cap is not None and self.calls >= self.calls_cap:
             if self.at_most is not None:
-                return Reply(error="limit:at_most"), {}
-            return self.refusal("calls"), {}
+                return Reply(error="limit:at_most"), None
+            return self.refusal("calls"), None
         if self.deadline is not None and now >= self.deadline:
-            return self.refusal("seconds"), {}
-        need: dict[str, float] = {}
+            return self.refusal("seconds"), None
+        claims: dict[str, Claim] = {}
+        held = not ready and bool(self.caps)
         for name, cap in self.caps.items():
-            known = self._need(name, call)
             left = cap - self.used[name]
             if left <= 0:
-                return self.refusal(name), {}
-            if known is None:  # nothing seen yet: one call at a time, and it may need all
-                if name == "tokens" and estimated_tokens(call.prompt) >= left:
-                    return self.refusal(name), {}
-                if self.in_flight:
-                    return WAIT, {}
-                known = left
-            if known > left:
-                return self.refusal(name), {}
-            if known > left - self.reserved[name]:
-                return WAIT, {}
-            need[name] = known
-        return None, need
+                return self.refusal(name), None
+            if not ready:
+                continue
+            room = left - self.use.size(name, self.claimed[name])
+            claim = self._claim(name, call, need, room)
+            size = self.use.size(name, claim)
+            if size > left:
+                return self.refusal(name), None
+            full = claim.ramped and self.ramped[name] > self.use.settled
+            held = held or full or size > room
+            claims[name] = claim
+        return None, None if held else claims
 
-    def _need(self, name: str, call: Call) -> float | None:
-        """What `call` may use of an amount; None = nothing is known yet."""
-        prompt = estimated_tokens(call.prompt) if name in ("input_tokens", "tokens") else 0
-        if name == "input_tokens":
-            return max(prompt, 1)
-        if name != "usd" and call.max_tokens is not None:
-            return prompt + call.max_tokens
-        largest = self.largest.get(name)
-        return largest if largest is None or name != "tokens" else max(largest, prompt + self.largest_output)
+    def _claim(self, name: str, call: Call, need: Need | None, room: float) -> Claim:
+        """What `call` reserves of an amount: its bound, or its place in the ramp. A bound that the model
+        alone sets, for the longest reply it can give, is reserved only where there is room for it."""
+        bound = None if name in self.use.broken else _bound(name, call, need)
+        limited = name == "input_tokens" or call.max_tokens is not None or bound == 0
+        if bound is not None and (limited or bound <= room):
+            return Claim(fixed=bound)
+        estimate = _prompt_estimate(call) if name in ("input_tokens", "tokens") else 0
+        if name == "tokens" and call.max_tokens is not None and name not in self.use.broken:
+            return Claim(fixed=call.max_tokens, prompt=estimate)
+        return Claim(prompt=estimate, unknown=int(name != "input_tokens"))
 
 
 def used_by(call: Call, reply: Reply) -> dict[str, float]:
     """What a call used, by amount; tokens are estimated where the model does not count them."""
+    reply = believed(reply)
     if reply.error is not None and reply.input_tokens is None:
         return dict.fromkeys(AMOUNTS, 0.0)
     sent = reply.input_tokens if reply.input_tokens is not None else estimated_tokens(call.prompt)
@@ -184,3 +268,35 @@ def used_by(call: Call, reply: Reply) -> dict[str, float]:
         "tokens": sent + got,
         "usd": reply.cost or 0.0,
     }
+
+
+def _prompt_estimate(call: Call) -> int:
+    return max(estimated_tokens(call.prompt), 1)
+
+
+def _bound(name: str, call: Call, need: Need | None) -> float | None:
+    """The most that `call` can use of an amount; `None` if it is not known."""
+    if need is None:
+        return call.max_tokens if name == "output_tokens" else None
+    if name == "input_tokens":
+        return need.prompt
+    if name == "output_tokens" and call.max_tokens is not None:
+        return call.max_tokens
+    if not need.bounded:
+        return None
+    if name == "usd":
+        return need.usd
+    return need.tokens if name == "tokens" else need.tokens - (need.prompt or 0)
+
+
+def _disbelieved(name: str, reply: Reply) -> bool:
+    """Whether the model reported something impossible that concerns an amount."""
+    if not reply.reported_usage:
+        return False
+    known = {
+        "input_tokens": reply.input_tokens is not None,
+        "output_tokens": reply.output_tokens is not None,
+        "tokens": reply.input_tokens is not None and reply.output_tokens is not None,
+        "usd": reply.cost is not None,
+    }
+    return not known[name]

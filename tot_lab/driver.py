@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.budget import WAIT, WITHIN, Needs, Scope
-from tot_lab.core.calls import Call, Halt, Reply, Wire, readable, refused, told
+from tot_lab.budget import WITHIN, Claims, Scope
+from tot_lab.core.calls import Bounds, Call, Halt, Need, Reply, Wire, readable, refused, told
 from tot_lab.core.records import (
     STOP_WORDS,
     Decided,
@@ -86,14 +86,14 @@ class Asked:
     worker: None until one takes it. ends: when its time is up, None while that is not counted.
     """
 
-    __slots__ = ("branch", "call", "driver", "ends", "needs", "paid", "position", "worker")
+    __slots__ = ("branch", "call", "claims", "driver", "ends", "paid", "position", "worker")
 
-    def __init__(self, driver: Driver, branch: Branch, position: Position, call: Call, needs: Needs):
+    def __init__(self, driver: Driver, branch: Branch, position: Position, call: Call, claims: Claims):
         self.driver = driver
         self.branch = branch
         self.position = position
         self.call = call
-        self.needs = needs
+        self.claims = claims
         self.paid: float | None = None
         self.ends: float | None = None
         self.worker: asyncio.Task[None] | None = None
@@ -131,6 +131,7 @@ class Driver:
         replies: dict[Position, Reply] | None = None,
         in_order: bool = False,
         edits: Edits | None = None,
+        bounds: Bounds | None = None,
     ) -> None:
         self.ask = ask
         self.recorder = recorder
@@ -139,6 +140,10 @@ class Driver:
         self.replies = replies or {}
         self.in_order = in_order
         self.edits = edits
+        self.bounds = bounds
+        self.readied: dict[str | None, bool] = {}
+        self.readying: list[asyncio.Task[None]] = []
+        self.needs: dict[Position, Need | None] = {}
         self.root = Scope(None, budget, 0.0)
         self.ready: deque[tuple[Branch, Any]] = deque()
         self.paused: list[tuple[Branch, Any]] = []
@@ -348,34 +353,64 @@ class Driver:
         self.recorder.record(position, call)
         known = self.replies.get(position)
         if known is not None:
-            branch.scope.replayed(call, known)
+            told_all = known.cost is not None and not known.reported_usage
+            need = self._need(call) if branch.scope.counts_amounts and not told_all else None
+            branch.scope.replayed(call, known, need)
             self.cancelled = self.cancelled or known.error == "cancelled"
             if refused(known.error):
                 self._refuse(branch, position, known)
             else:
                 self._answer(branch, position, known, paid=0.0)
-        elif not self._admit(branch, position, call):
+        elif self._admit(branch, position, call) is not None:
             self.held.append((branch, position, call))
 
-    def _admit(self, branch: Branch, position: Position, call: Call) -> bool:
-        """Make the call or refuse it; False = it must be held back for now."""
+    def _admit(self, branch: Branch, position: Position, call: Call) -> Scope | None:
+        """Make the call or refuse it. Returns the scope that holds it back for now, if one does."""
         if self.cancelled:
             self._refuse(branch, position, Reply(error="cancelled"))
-            return True
-        verdict, needs = branch.scope.admit(call, self.recorder.now) if branch.scope.chain else (None, [])
-        if verdict is WAIT:
-            return False
-        if verdict is not None:
-            self._beside("budget.exceeded", call.at, cap=str(verdict.error).partition(":")[2])
-            self._refuse(branch, position, verdict)
-            return True
-        if branch.scope.chain:
-            self._warn(branch.scope, call.at)
-        asked = self.asked[branch] = Asked(self, branch, position, call, needs)
+            return None
+        scope = branch.scope
+        claims: Claims = []
+        if scope.chain:
+            ready = not scope.counts_amounts or call.kind == TOOL or self._is_ready(call.model)
+            if ready and scope.counts_amounts and position not in self.needs:
+                self.needs[position] = self._need(call)
+            verdict, claims = scope.admit(call, self.recorder.now, self.needs.get(position), ready=ready)
+            if isinstance(verdict, Scope):
+                return verdict
+            self.needs.pop(position, None)
+            if verdict is not None:
+                self._beside("budget.exceeded", call.at, cap=str(verdict.error).partition(":")[2])
+                self._refuse(branch, position, verdict)
+                return None
+            self._warn(scope, call.at)
+        asked = self.asked[branch] = Asked(self, branch, position, call, claims)
         self.untaken.append(asked)
         self._hire()
         self._count_time(asked)
-        return True
+        return None
+
+    def _need(self, call: Call) -> Need | None:
+        """The most that `call` can use, where that is known."""
+        return None if self.bounds is None or call.kind == TOOL else self.bounds.need(call)
+
+    def _is_ready(self, model: str | None) -> bool:
+        """Whether the bounds of calls to `model` can be told; if not, it is seen to, and they wait."""
+        if self.bounds is None:
+            return True
+        if model not in self.readied:
+            self.readied[model] = False
+            self.readying.append(self.loop.create_task(self._make_ready(self.bounds, model)))
+        return self.readied[model]
+
+    async def _make_ready(self, bounds: Bounds, model: str | None) -> None:
+        try:
+            await bounds.ready(model)
+        except Exception as error:  # the call itself will fail, and tell why
+            self._beside("budget.unbounded", "", error=told(error))
+        self.readied[model] = True
+        self._let_go()
+        self._wake()
 
     def on_its_way(self, asked: Asked, name: str, data: dict[str, Any]) -> None:
         """What stands between here and the model tells of a call."""
@@ -430,7 +465,7 @@ class Driver:
             return  # its time was up, or the run is over
         del self.asked[branch]
         if branch.scope.chain:
-            branch.scope.settle(asked.call, reply, asked.needs)
+            branch.scope.settle(asked.call, reply, asked.claims)
             self._warn(branch.scope, asked.call.at)
         if refused(reply.error):
             self._refuse(branch, asked.position, reply)
@@ -475,9 +510,21 @@ class Driver:
             self.overdue.popleft()
         self._watch_overdue()
 
-    def _let_go(self) -> None:
-        """Try the calls that were held back again, first come first."""
-        self.held = deque(held for held in self.held if not self._admit(*held))
+    def _let_go(self, *, all: bool = False) -> None:
+        """Try the calls that were held back again, first come first: behind one that a scope goes on holding
+        back, the others of that scope wait their turn. all: none of them does."""
+        waiting, self.held = self.held, deque()
+        holding: set[Scope] = set()
+        while waiting:
+            branch, position, call = waiting.popleft()
+            if not all and not holding.isdisjoint(branch.scope.chain):
+                self.held.append((branch, position, call))
+            elif (scope := self._admit(branch, position, call)) is not None:
+                self.held.append((branch, position, call))
+                holding.add(scope)
+                if scope is self.root and not all:
+                    self.held.extend(waiting)
+                    return
 
     def _answer(self, branch: Branch, position: Position, reply: Reply, paid: float | None = None) -> None:
         self.recorder.record(position, reply, paid)
@@ -534,10 +581,10 @@ class Driver:
             del self.asked[asked.branch]
             asked.cancel()
             refusal = scope.refusal("seconds")
-            asked.branch.scope.settle(asked.call, refusal, asked.needs)
+            asked.branch.scope.settle(asked.call, refusal, asked.claims)
             self._beside("budget.exceeded", asked.call.at, cap="seconds")
             self._refuse(asked.branch, asked.position, refusal)
-        self._let_go()
+        self._let_go(all=True)
         self._wake()
 
     def _cancel(self) -> Answer:
@@ -589,6 +636,8 @@ class Driver:
         for timer in [*self.timers, self.overdue_timer, self.pulse]:
             if timer is not None:
                 timer.cancel()
+        for task in self.readying:
+            task.cancel()
         self._stop_working()
         self.ready.clear()
         self.paused.clear()

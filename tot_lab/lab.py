@@ -448,6 +448,7 @@ class Lab:
             repeat=recorder.header.repeat,
             replies=replies,
             edits=Edits.of(recorder.header.branched),
+            bounds=self.gateway,
         )
         self._counted.add(recorder.header.id)
         try:
@@ -460,7 +461,7 @@ class Lab:
                 kept.append(run)
             recorder.close()
             run.path = recorder.path
-        if budget is not None and budget.usd is not None and run.usage.cost is None:
+        if budget is not None and budget.usd is not None and driver.root.use.unpriced:
             warnings.warn(
                 "the cap on usd could not be kept: the model does not say what its calls cost",
                 RuntimeWarning,

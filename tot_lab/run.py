@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from tot_lab.core.calls import Call, Reply, Wire, is_made, refused
+from tot_lab.core.calls import Call, Reply, Wire, halts, is_made, refused
 from tot_lab.core.parts import UserFunction, needs_functions, part_of
 from tot_lab.core.records import Ended, Line, Note, Position, Record, Thought, canonical
 from tot_lab.core.strategy import Strategy
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     import networkx
     import pandas
 
+
+Status: TypeAlias = Literal["completed", "partial", "failed"]
+"""What came of a run that has ended."""
 
 UNREADABLE = ("parse.unreadable", "json.failed")
 """What notes of a reply of which nothing could be used are called; the latter after its retries."""
@@ -77,9 +80,10 @@ class Replay(NamedTuple):
 class Run:
     """One run, finished or not. `path` is its journal, None when it is in memory only.
 
-    What a strategy gives back: its output is `answer`, its status `stopped`, how sure it is `score`, the
-    thought that holds it `best`; `steps_df()` has what was thought, done and observed, as many rows as there
-    are steps, and `tree` every thought. What it took: `seconds`, and `usage` with calls, tokens and cost."""
+    What a strategy gives back: its output is `answer`, its status `status` and the reason for it `stopped`
+    (`interrupted` tells whether a budget cut it short), how sure it is `score`, the thought that holds it
+    `best`; `steps_df()` has what was thought, done and observed, as many rows as there are steps, and `tree`
+    every thought. What it took: `seconds`, `turns`, and `usage` with calls, tokens and cost."""
 
     def __init__(self, header: Header, lines: list[Line], path: Path | None = None) -> None:
         self.header = header
@@ -173,6 +177,27 @@ class Run:
         return self._ended.stop if self._ended else None
 
     @property
+    def status(self) -> Status | None:
+        """What came of it; `None` before the end. `completed`: it ended by itself and has an answer.
+        `partial`: a budget, a limit or a cancellation ended it with an answer in hand. `failed`: an error
+        ended it, or it has no answer."""
+        if self._ended is None:
+            return None
+        if self.error is not None or self.stopped == "error" or not self.answer:
+            return "failed"
+        return "partial" if self.interrupted or str(self.stopped).startswith("limit:") else "completed"
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a budget or a cancellation ended it, whatever answer it had in hand by then."""
+        return self.interruption_reason is not None
+
+    @property
+    def interruption_reason(self) -> str | None:
+        """The cap that ended it (`budget:calls`), or `cancelled`; `None` if it was not interrupted."""
+        return self.stopped if self.stopped is not None and halts(self.stopped) else None
+
+    @property
     def error(self) -> str | None:
         """The bug that ended it, if one did."""
         return self._ended.error if self._ended else None
@@ -233,6 +258,11 @@ class Run:
         return Usage(used.calls, used.errors, *[None] * 4) if "calls" in self.header.unknown else used
 
     @property
+    def turns(self) -> int:
+        """Turns of the model: each model call that was made is one, also before an interruption."""
+        return self.usage.calls
+
+    @property
     def seconds(self) -> float:
         """Wall time from start to last record, NaN when the record has no times."""
         if "times" in self.header.unknown:
@@ -247,8 +277,8 @@ class Run:
     @cached_property
     def diagnostics(self) -> dict[str, int]:
         """How many of each: replies of which nothing could be used, thoughts whose evaluation could not
-        be read, failed thoughts, repeats, replies cut off at `max_tokens`, failed and refused calls, and
-        calls of tools that failed."""
+        be read, failed thoughts, repeats, replies cut off at `max_tokens`, replies that reported usage which
+        cannot be true, failed and refused calls, and calls of tools that failed."""
         states = Counter(node.state for node in self.tree)
         errors = [line.e for line in self.lines if isinstance(line.e, Reply) and line.e.error]
         not_made = sum(refused(reply.error) for reply in errors)
@@ -260,6 +290,9 @@ class Run:
             "duplicates": states["duplicate"],
             "cut_off_replies": sum(
                 isinstance(line.e, Reply) and line.e.finish == "length" for line in self.lines
+            ),
+            "disbelieved_usage": sum(
+                isinstance(line.e, Reply) and line.e.reported_usage != "" for line in self.lines
             ),
             "failed_calls": failed,
             "refused_calls": not_made,

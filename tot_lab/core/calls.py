@@ -8,7 +8,7 @@ A failure is therefore a value: it costs the branch that asked, never the run.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -105,6 +105,8 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="repl
     tool: the tool whose result this is, None for a model's.
     provider_state: what the provider wants back with the turn of a tool call, signed thinking say: JSON
         that nobody else reads, "" for nothing.
+    reported_usage: usage that the model reported and that cannot be true (`output_tokens=-5`), "" for
+        none. The fields that it concerns are None; every cap counts the call's whole reservation.
     """
 
     text: str = ""
@@ -120,6 +122,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="repl
     simulated: bool = False
     tool: str | None = None
     provider_state: str = ""
+    reported_usage: str = ""
 
 
 Model: TypeAlias = Callable[[Call], Awaitable[Reply | str] | AsyncGenerator[Reply | str, None]]
@@ -146,6 +149,30 @@ class Wire(Protocol):
 
     def partial(self, text: str) -> None:
         """The reply's text so far."""
+
+
+class Need(NamedTuple):
+    """The most that a request can use.
+
+    tokens: prompt and replies. usd: `None` = the price is not known. prompt: tokens of the prompt, `None` =
+    not counted. bounded: `False` if a reply may be longer, because the length of the longest is a guess.
+    """
+
+    tokens: int
+    usd: float | None
+    prompt: int | None = None
+    bounded: bool = True
+
+
+class Bounds(Protocol):
+    """Tells the most that a call can use, before it is made."""
+
+    async def ready(self, name: str | None) -> None:
+        """Load what `need` requires for calls to the model `name`."""
+
+    def need(self, call: Call) -> Need | None:
+        """The most that `call` can use; `None` if nothing is known."""
+        ...
 
 
 class Halt(Exception):
@@ -175,6 +202,48 @@ def stop_of(error: str) -> str:
 def estimated_tokens(text: str) -> int:
     """A stand-in where nobody counted: one token per four UTF-8 bytes, rounded up."""
     return (len(text.encode("utf-8", "replace")) + 3) // 4
+
+
+MOST_TOKENS = 1_000_000_000
+"""Tokens of one call above which a report is not believed."""
+
+MOST_USD = 1_000_000.0
+"""USD of one call above which a report is not believed."""
+
+
+def is_token_count(value: object) -> bool:
+    """Whether `value` can be the number of tokens that one call used."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
+
+
+def is_cost(value: object) -> bool:
+    """Whether `value` can be the USD that one call cost."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_USD
+
+
+def believed(reply: Reply) -> Reply:
+    """`reply` with `None` for each usage that cannot be true; `reported_usage` holds what was reported."""
+    counts = {"input_tokens": reply.input_tokens, "output_tokens": reply.output_tokens}
+    wrong: dict[str, Any] = {name: n for name, n in counts.items() if n is not None and not is_token_count(n)}
+    if reply.cost is not None and not is_cost(reply.cost):
+        wrong["cost"] = reply.cost
+    if not wrong:
+        return reply
+    told = ", ".join(filter(None, [reply.reported_usage, usage_text(wrong)]))
+    return msgspec.structs.replace(reply, **dict.fromkeys(wrong), reported_usage=told)
+
+
+def usage_text(usage: dict[str, Any]) -> str:
+    """Reported usage as text, such as `output_tokens=-5, cost=nan`; each value is cut at 40 characters."""
+    return ", ".join(f"{name}={_shown(value)}" for name, value in usage.items())
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integer of more than 4,300 digits
+        return "an integer of more than 4,300 digits"
+    return readable(text if len(text) <= 40 else f"{text[:39]}…")
 
 
 def told(error: BaseException) -> str:

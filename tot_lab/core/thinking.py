@@ -27,16 +27,27 @@ E = TypeVar("E", bound=Event)
 
 
 class Budget(BaseModel):
-    """Caps on what a run, or a part of one, may use. None = no cap.
+    """Caps on what a run, or a part of one, may use. `None` = no cap.
 
     calls: model calls. input_tokens, output_tokens, tokens (both): tokens of all calls.
     usd: what the calls would cost if each were paid. seconds: wall time.
 
-    A call is admitted or refused before it is made. `calls` is kept exactly, and refuses the same
-    calls on every rerun. The token and USD caps reserve what a call may need (its prompt, and its
-    `max_tokens`; where that is not known, the largest use seen so far, and until one is seen,
-    calls go one at a time) and hold a call back while calls in flight might still leave room.
-    `seconds` also ends the calls in flight.
+    A call is admitted or refused before it is made. What holds:
+
+    - `calls` is exact, and refuses the same calls on every rerun.
+    - Tokens and USD are reserved before each call: its prompt and its `max_tokens`, at the endpoint's price.
+      Where these are known, the cap is not exceeded.
+    - Where they are not known, calls are admitted in a ramp: those under way never exceed the settled ones
+      + 1, and each reserves the largest use seen so far. The cap is exceeded by at most (calls under way) x
+      (largest use of one call). Known are: `max_tokens` where the call has it, the prompt's tokens and the
+      price where the endpoint has them. A function as a model has no price. A call without `max_tokens`
+      reserves the model's longest reply while there is room for it, and joins the ramp when there is not.
+    - Usage that cannot be true (negative, not a number, absurdly large) is unknown: such a call counts its
+      whole reservation, or all that is left if nothing is known yet. `Reply.reported_usage` holds the report.
+    - `seconds` also ends the calls under way.
+
+    Which calls a cap on tokens, USD or seconds refuses may depend on latencies; the journal records it, and a
+    replay or a resumed run refuses the same ones.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.core.calls import Call, Halt, Model, Reply, Wire, readable, refused, told
+from tot_lab.core.calls import Call, Halt, Model, Reply, Wire, believed, readable, refused, told
 from tot_lab.core.reading import split_thinking
 
 
@@ -74,6 +74,7 @@ def checked(got: Any) -> Reply:
     """What a model gave, as a reply that a file can hold."""
     if not isinstance(got, Reply):
         return Reply(error=f"TypeError: the model returned {type(got).__name__}, not a Reply or a str")
+    got = believed(got)
     said = {name: getattr(got, name) for name in ("text", "error", "thinking", "model", "finish")}
     spoilt = {
         name: clean

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.core.calls import Call, Model, Reply, Wire
+from tot_lab.core.calls import Call, Model, Need, Reply, Wire
 from tot_lab.core.parts import Part, UserFunction
 from tot_lab.core.tools import TOOL, tool_of
 from tot_lab.models.cache import MODES, Cache, Cached, Kept, Mode
@@ -120,6 +120,20 @@ class Gateway:
         try:
             return self.cache.reply(key_of(request_of(call, identity_of(model), self.draws)))
         except DamagedEntry:
+            return None
+
+    async def ready(self, name: str | None) -> None:
+        """Load what `need` requires for calls to the model `name`."""
+        model = self.model_of(name)
+        if isinstance(model, Endpoint):
+            await model.ready()
+
+    def need(self, call: Call) -> Need | None:
+        """The most that `call` can use; `None` for a function, and where the endpoint cannot tell."""
+        try:
+            model = self.model_of(call.model)
+            return model.need((call,)) if isinstance(model, Endpoint) else None
+        except Exception:  # such as a model that litellm does not know: asking it tells why
             return None
 
     def computing(self, call: Call) -> Carrying | None:

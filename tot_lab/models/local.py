@@ -24,10 +24,10 @@ from typing import Annotated, Any
 import msgspec
 from pydantic import Field, field_validator, model_validator
 
-from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.core.calls import Call, Need, Reply, Wire
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.lite_llm.loading import is_loaded, litellm_ready
-from tot_lab.models.stack import Endpoint, Failure, Need
+from tot_lab.models.stack import Endpoint, Failure
 from tot_lab.models.weights import KNOWN, check, find, sha256_of
 
 Count = Annotated[int, Field(ge=1)]

@@ -39,7 +39,8 @@ class Retried:
                 if wait is None:
                     wait = min(FIRST_WAIT * 2 ** (tries - 1), LONGEST_WAIT) * random.uniform(0.5, 1.0)
                 if not failure.retry or tries > self.endpoint.retries or wait > MOST_PATIENCE:
-                    return [Reply(error=self._said(failure, tries)) for _ in calls]
+                    error, usage = self._said(failure, tries), failure.reported_usage
+                    return [Reply(error=error, reported_usage=usage) for _ in calls]
                 wire.note("call.retried", error=failure.message, status=failure.status, wait=round(wait, 3))
             await asyncio.sleep(wait)
         raise AssertionError

@@ -3,7 +3,8 @@
 Rule: before a request is made, the most that it can cost is reserved; when its replies have come,
 what they cost is spent and the rest given back. A request that was cut off after it was sent, and a
 reply that does not say what it used, may have been charged in full: what was reserved counts as
-spent. Without a known price nothing can be kept, so nothing is asked.
+spent; so it does where usage was reported that cannot be true. Without a known price nothing can be kept,
+so nothing is asked.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import math
 import threading
 from collections.abc import Sequence
 
-from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.core.calls import Call, Reply, Wire, believed
 from tot_lab.models.stack import Backend, Endpoint, Listening
 
 REFUSED = "budget:spend"
@@ -95,7 +96,7 @@ class Spending:
     async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
         """The replies, or refusals by `budget:spend`."""
         if self.purse.cap is None:
-            replies = await self.inner.answer(calls, wire)
+            replies = [believed(reply) for reply in await self.inner.answer(calls, wire)]
             self.purse.spend(math.fsum(reply.cost or 0.0 for reply in replies))
             return replies
         await self.endpoint.ready()
@@ -118,10 +119,10 @@ class Spending:
                 spent = 0.0
 
         try:
-            replies = await self.inner.answer(calls, Listening(wire, hear))
+            replies = [believed(reply) for reply in await self.inner.answer(calls, Listening(wire, hear))]
             share = most / len(calls)
-            costs = [share if r.cost is None and r.error is None else r.cost or 0.0 for r in replies]
-            spent = math.fsum(costs)
+            unknown = [r.cost is None and (r.error is None or r.reported_usage != "") for r in replies]
+            spent = math.fsum(share if no else r.cost or 0.0 for no, r in zip(unknown, replies, strict=True))
             return replies
         finally:
             self.purse.settle(hold, spent)

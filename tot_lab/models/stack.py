@@ -21,11 +21,11 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 from pydantic import Field
 
-from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.core.calls import Call, Need, Reply, Wire
 from tot_lab.core.parts import Part
 
 
@@ -73,6 +73,7 @@ class Failure(Exception):
 
     message: the provider's own words, free of secrets. status: of HTTP, None without a response.
     retry: whether it may go better later. retry_after: seconds the provider asks to wait.
+    reported_usage: of an answer that could not be read because of its usage; see `Reply`.
     """
 
     def __init__(
@@ -82,19 +83,14 @@ class Failure(Exception):
         status: int | None = None,
         retry: bool = False,
         retry_after: float | None = None,
+        reported_usage: str = "",
     ) -> None:
         super().__init__(message)
         self.message = message
         self.status = status
         self.retry = retry
         self.retry_after = retry_after
-
-
-class Need(NamedTuple):
-    """The most that a request can use. tokens: prompt and replies. usd: None = no known price."""
-
-    tokens: int
-    usd: float | None
+        self.reported_usage = reported_usage
 
 
 class Endpoint(Part):

@@ -52,7 +52,9 @@ class TreeOfThoughts(Expansion):
         (`@tl.traversal`).
     answer: the best thought whose path holds an answer (`path`), the best anywhere (`best`), the
         best leaf (`leaf`), or the deepest, whatever its score (`deepest`); of equals the first proposed,
-        for `leaf` the deeper.
+        for `leaf` the deeper. If a budget ends the search before any score arrived, the first of the
+        deepest unscored thoughts answers, without a score; one whose path holds an answer comes before
+        the others.
     min_score: a thought scored below is dropped. solved_threshold: the search stops when a kept
         thought reaches it at `min_depth` or deeper, unless its domain says that its path is
         incomplete; None = never.
@@ -265,17 +267,35 @@ class TreeOfThoughts(Expansion):
         leaves.sort(key=lambda node: (-node.rank, -node.depth, id_key(node.id)))
         deepest = self.answer == "deepest"
         in_order = sorted(sound, key=lambda node: -(node.depth if deepest else node.rank))
-        text, winner = "", None
-        for node in leaves if self.answer == "leaf" else in_order:
-            held = task.domain.answer(task, tree.texts(node.id))
-            if held is not None or self.answer != "path":
-                text, winner = node.text if held is None else held, node
-                break
+        candidates = leaves if self.answer == "leaf" else in_order
+        text, winner = self._first_answer(task, tree, candidates, any_text=self.answer != "path")
+        if winner is None and halts(stop):  # a refused evaluation says nothing against its thought
+            unscored = [node for node in thoughts if node.score is None and _refused(node)]
+            unscored.sort(key=lambda node: -node.depth)
+            text, winner = self._first_answer(task, tree, unscored, any_text=self.answer != "path")
+            if winner is None and all(node.score is None for node in thoughts):
+                text, winner = self._first_answer(task, tree, [*sound, *unscored], any_text=True)
         if winner is not None:
             yield from _happen(tree, Decided(winner.id, "solution", stop))
         id, score = (winner.id, winner.score) if winner is not None else (None, None)
         yield Note("tot.completed", at, {"winner_id": id, "winner_score": score, "total_nodes": len(tree)})
         return Answer(text, stop, id, score, tuple(node.id for node in leaves[: self.top_k]))
+
+    def _first_answer(
+        self, task: Task, tree: Tree, nodes: Iterable[Node], *, any_text: bool
+    ) -> tuple[str, Node | None]:
+        """The answer of the first of `nodes` whose path holds one, and that thought. any_text: where none is
+        held, the text of the thought is the answer."""
+        for node in nodes:
+            held = task.domain.answer(task, tree.texts(node.id))
+            if held is not None or any_text:
+                return node.text if held is None else held, node
+        return "", None
+
+
+def _refused(node: Node) -> bool:
+    """Whether a budget refused the calls that should have scored the thought."""
+    return node.state == "failed" and halts(node.reason)
 
 
 def _happen(tree: Tree, event: Event) -> Thinking[None]:

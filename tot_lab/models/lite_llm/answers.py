@@ -111,7 +111,9 @@ async def streamed(stream: Any, wire: Wire, keys: Sequence[str]) -> Answers:
     called = _tool_calls((tool.id, tool.name, tool.arguments) for tool in tools)
     choice = Choice(*_split(text, thinking), finish, called, state=_state(_whole_blocks(blocks), thinking))
     model = stream._provider_response_model or stream.model
-    return Answers([choice], model, usage if _told(stream.chunks) else None)
+    told = _told(stream.chunks)
+    # litellm counts anew what it does not believe; then the report itself goes on, to be found out.
+    return Answers([choice], model, told if getattr(told, "reported", "") else usage if told else None)
 
 
 def _so_far(text: str, keys: Sequence[str]) -> str:
@@ -269,7 +271,7 @@ def scrubbed_reply(reply: Reply, keys: Sequence[str]) -> Reply:
         return reply
     texts = {
         name: without_keys(value, keys)
-        for name in ("text", "error", "thinking", "model", "finish", "provider_state")
+        for name in ("text", "error", "thinking", "model", "finish", "provider_state", "reported_usage")
         if (value := getattr(reply, name))
     }
     tools = tuple(

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, SecretStr, field_validator
 
-from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.core.calls import Call, Need, Reply, Wire
 from tot_lab.core.reading import read_json
 from tot_lab.models.lite_llm.answers import Answers, scrubbed_reply, streamed, wanted_back, whole
 from tot_lab.models.lite_llm.asking import messages_of, settings_of
@@ -49,7 +49,7 @@ from tot_lab.models.lite_llm.table import (
     usd,
     window_in_table,
 )
-from tot_lab.models.stack import Endpoint, Failure, Need
+from tot_lab.models.stack import Endpoint, Failure
 from tot_lab.scrubbing import clean, long_keys, scrubbed, without_keys
 
 # Not Gemini, whose thinking models may refuse to give several candidates.
@@ -58,7 +58,7 @@ _ONE_BY_ONE: set[tuple[str | None, str]] = set()  # servers that were seen to pa
 _FOREVER = 86_400.0  # seconds; the driver keeps the time
 _PLAIN = {"num_retries": 0, "max_retries": 0, "caching": False, "timeout": _FOREVER}
 
-Usd = Annotated[float, Field(ge=0)]
+Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class LiteLLM(Endpoint):
@@ -168,12 +168,12 @@ class LiteLLM(Endpoint):
         """Prompt tokens counted, and the longest replies. Without `ready` it may take seconds."""
         litellm = load_litellm()
         known = known_of(litellm, self.name)
-        longest = (
-            calls[0].max_tokens or known.get("max_output_tokens") or self.context_window or UNKNOWN_OUTPUT
-        )
-        prompt, output = prompt_tokens(litellm, self.name, calls[0]), len(calls) * int(longest)
+        longest = calls[0].max_tokens or known.get("max_output_tokens") or self.context_window
+        prompt = prompt_tokens(litellm, self.name, calls[0])
+        output = len(calls) * int(longest or UNKNOWN_OUTPUT)
         price = self._price(litellm)
-        return Need(prompt + output, None if price is None else usd(price, prompt, output))
+        most = None if price is None else usd(price, prompt, output)
+        return Need(prompt + output, most, prompt, bounded=longest is not None)
 
     def known_window(self) -> int | None:
         """Tokens of prompt that litellm's table gives the model; None when it is not there."""
@@ -286,7 +286,9 @@ class LiteLLM(Endpoint):
             name = clean(answers.model)
         replies = []
         keys = self._long_keys
-        shares = self._shares(litellm, answers.usage, [choice.size for choice in choices])
+        reported = getattr(answers.usage, "reported", "")
+        usage = None if reported else answers.usage
+        shares = self._shares(litellm, usage, [choice.size for choice in choices])
         for choice, (prompt, output, cost) in zip(choices, shares, strict=True):
             problem = choice.problem and scrubbed(choice.problem, self._key)
             if problem and len(calls) == 1:
@@ -303,6 +305,7 @@ class LiteLLM(Endpoint):
                 logprobs=choice.logprobs,
                 tool_calls=choice.tool_calls,
                 provider_state=wanted_back(choice, provider, self.name),
+                reported_usage=reported,
             )
             replies.append(scrubbed_reply(reply, keys))
         return replies

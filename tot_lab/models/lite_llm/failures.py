@@ -23,6 +23,9 @@ _TOO_LONG = re.compile(r"context.{0,9} (length|window|size|limit)|prompt is too 
 # litellm's words for what it cannot read, under a status of its own making
 _UNREADABLE = re.compile("converting to valid response|unexpected response from Ollama")
 
+# litellm's Anthropic adapter turns counts into integers by itself
+_NO_COUNT = re.compile(r"cannot convert float (?:NaN|infinity) to integer")
+
 
 def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
     """What `error`, raised by litellm, says about the request. Its words are not scrubbed yet."""
@@ -52,7 +55,10 @@ def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
         or any(isinstance(link, UnicodeError) for link in chain)
     ):
         return Failure(words)
-    return Failure(f"the provider's answer cannot be read: {words}", retry=True)
+    unread = f"the provider's answer cannot be read: {words}"
+    if (counts := _NO_COUNT.search(words)) is not None:  # a whole answer, which was paid for
+        return Failure(unread, reported_usage=counts[0])
+    return Failure(unread, retry=True)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

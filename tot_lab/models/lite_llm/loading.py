@@ -17,6 +17,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from tot_lab.core.calls import is_token_count, usage_text
+
 _loading = threading.Lock()
 _loaded: list[ModuleType] = []
 
@@ -59,16 +61,48 @@ def _imported() -> ModuleType:
     litellm.ModelResponse(), litellm.types.utils.Delta()
     litellm.utils.get_optional_params(model="gpt-4o", custom_llm_provider="openai")
     _ = import_module("openai").AsyncOpenAI(api_key="none").chat.completions
+    _take_any_usage(litellm.types.utils.Usage)
     return litellm  # type: ignore[no-any-return]
+
+
+def _take_any_usage(usage: Any) -> None:
+    """Let an answer through whose usage cannot be true. litellm gives up the whole answer for a count that
+    is no integer, although it was paid for; such a count becomes -1, and `reported` holds what it was."""
+    take = usage.__init__
+    names = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
+
+    def init(
+        self: Any,
+        prompt_tokens: Any = None,
+        completion_tokens: Any = None,
+        total_tokens: Any = None,
+        **more: Any,
+    ) -> None:
+        told = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+        wrong = {
+            name: count for name, count in told.items() if count is not None and not is_token_count(count)
+        }
+        told |= {"total_tokens": total_tokens if is_token_count(total_tokens) else None}
+        try:
+            take(self, **{**told, **dict.fromkeys(wrong, -1)}, **more)
+        except (ValueError, TypeError):  # in the details
+            wrong |= {"details": more}
+            take(self, -1, -1)
+        if wrong and not hasattr(self, "reported"):
+            self.reported = usage_text({names.get(name, name): value for name, value in wrong.items()})
+
+    usage.__init__ = init
 
 
 def silence_warnings() -> None:
     """No warnings of what litellm does by itself: it reads what pydantic calls deprecated, and writes out
-    a tool call whose arguments a server gave as an object and not as text. It ignores the first itself,
-    once, when it is imported, which those who set the filters anew take back."""
+    a tool call whose arguments a server gave as an object and not as text, or tokens that are no integers. It
+    ignores the first itself, once, when it is imported, which those who set the filters anew take back."""
     warnings.filterwarnings("ignore", "Accessing the 'model_", DeprecationWarning, r"litellm\.")
     arguments = r"Pydantic serializer warnings:[^\[]*Expected `str`[^\[]*\[field_name='arguments'"
+    tokens = r"Pydantic serializer warnings:[^\[]*Expected `int`[^\[]*\[field_name='\w*_tokens'"
     warnings.filterwarnings("ignore", arguments, UserWarning)
+    warnings.filterwarnings("ignore", tokens, UserWarning)
 
 
 _watched: dict[int, AsyncGenerator[None, None]] = {}
