@@ -72,6 +72,7 @@ class Failure(Exception):
 
     message: the provider's own words, free of secrets. status: of HTTP, None without a response.
     retry: whether it may go better later. retry_after: seconds the provider asks to wait.
+    away: there was no connection, or it broke. unreadable: a response came that is no reply of the API.
     """
 
     def __init__(
@@ -81,12 +82,16 @@ class Failure(Exception):
         status: int | None = None,
         retry: bool = False,
         retry_after: float | None = None,
+        away: bool = False,
+        unreadable: bool = False,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.status = status
         self.retry = retry
         self.retry_after = retry_after
+        self.away = away
+        self.unreadable = unreadable
 
 
 class Need(NamedTuple):

@@ -41,7 +41,7 @@ def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
             retry_after=_retry_after(response.headers, body),
         )
     if any(isinstance(link, (httpx.TransportError, aiohttp.ClientError, OSError)) for link in chain):
-        return Failure(f"no answer from {address}: {words}", retry=True)
+        return Failure(f"no answer from {address}: {words}", retry=True, away=True)
     if isinstance(error, litellm.exceptions.MidStreamFallbackError):
         return Failure(words, retry=not _TOO_LONG.search(words))
     refused = litellm.BadRequestError, litellm.AuthenticationError, litellm.NotFoundError
@@ -52,7 +52,7 @@ def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
         or any(isinstance(link, UnicodeError) for link in chain)
     ):
         return Failure(words)
-    return Failure(f"the provider's answer cannot be read: {words}", retry=True)
+    return Failure(f"the provider's answer cannot be read: {words}", retry=True, unreadable=True)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
