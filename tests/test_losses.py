@@ -297,7 +297,7 @@ def test_every_figure_carries_the_shares(plot):
     assert said_by(frame)[1] == []
     broken = frame.assign(evaluate_failed=pd.array([0, 0, 0, 90], dtype="Int64"))
     text, said = said_by(broken)
-    assert "lost calls above 5%: d evaluate 90.0% failed" in text
+    assert "lost calls above 5%: evaluate 90.0% failed in d" in text
     assert len(said) == 1
     plain, said = said_by(frame[["setting", "beam_width", "way", "task", "correct", "calls"]])
     assert (plain.endswith("lost calls: unknown"), said) == (True, [])
@@ -316,7 +316,7 @@ def test_calibration_and_amounts_carry_them_too():
     sweep = swept(Alternating(3))
     found, _ = quiet(tl.judge_evaluator, sweep)
     figure, said = quiet(plot_calibration, found)
-    assert "lost calls above 5%: tree evaluate 33.3% unreadable" in figure.layout.title.subtitle.text
+    assert "lost calls above 5%: evaluate 33.3% unreadable in tree" in figure.layout.title.subtitle.text
     assert len(said) == 1
     points = tl.anytime(sweep, [1, 4, 100])
     tree = points[points["setting"] == "tree"].groupby("at")[["evaluate_calls", "evaluate_unreadable"]].sum()
@@ -326,7 +326,7 @@ def test_calibration_and_amounts_carry_them_too():
     assert tree.loc[100, "evaluate_unreadable"] == whole["evaluate_unreadable"].sum()
     figure, said = quiet(plot_sweep, points, "at", color="setting")
     share = whole["evaluate_unreadable"].sum() / whole["evaluate_calls"].sum()
-    assert f"tree evaluate {share:.1%} unreadable" in figure.layout.title.subtitle.text
+    assert f"evaluate {share:.1%} unreadable in tree" in figure.layout.title.subtitle.text
     _, said = quiet(plot_heatmap, points, "at", "setting")
     assert len(said) == 1
 

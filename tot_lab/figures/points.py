@@ -309,9 +309,9 @@ def note_losses(frame: pandas.DataFrame) -> LossNote:
     if not found:
         return LossNote(f"lost calls: {describe(total(groups.values()), 3) or 'unknown'}", "")
     (name, share, _), *others = found
-    named_first = " ".join(filter(None, [short(name, 36), share]))
+    where = f" in {_middle_cut(name, 36)}" if name else ""
     more = f"  ·  {len(others):,} more" if others else ""
-    return LossNote("", f"lost calls above {LARGE:.0%}: {named_first}{more}")
+    return LossNote("", f"lost calls above {LARGE:.0%}: {share}{where}{more}")
 
 
 def some_of(names: Sequence[str], most: int = 5) -> str:

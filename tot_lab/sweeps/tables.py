@@ -336,7 +336,8 @@ class _Lines:
         sweep = self.sweep
         done, cells = len(sweep.rows), len(sweep.cells)
         made = done - sweep.found  # the others took no time
-        left = "unknown" if not made else _clock(seconds / made * (cells - done))
+        known = made or done == cells
+        left = _clock(seconds / max(made, 1) * (cells - done)) if known else "unknown"
         return (
             f"sweep {sweep.name}: {done:,} of {cells:,} runs ({done / max(cells, 1):.0%}) · elapsed "
             f"{_clock(seconds)} · left {left} · paid {money(sweep.lab.spent - self.spent)}"
