@@ -377,6 +377,7 @@ def test_a_table_that_cannot_tell_is_refused(rows, options, said):
         tl.regret(frame(rows), **options)
 
 
+@pytest.mark.filterwarnings("ignore:More than 5%")  # a dead end has nothing to propose
 def test_from_a_sweep_to_a_calibrated_router_and_its_regret(tmp_path):
     strategies = {"search": tl.presets.game24(), "at once": tl.OneAnswer()}
     tasks = [*tl.game24_tasks(6)]

@@ -1,12 +1,13 @@
 """`check` finds out what a server can do by asking it, and says what will not work."""
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from providers import Asked, Fault, Hang, Providers, Raw, Said
+from providers import Asked, Fault, Providers, Raw, Said
 from support import TASK, needs_smollm2, wait, weights
 
 import tot_lab as tl
@@ -129,18 +130,35 @@ def test_a_key_that_is_wrong():
 def test_nobody_there():
     found = wait(check(LiteLLM(model="openai/m", api_base="http://127.0.0.1:9/v1", api_key=KEY)))
     assert (found.reachable, found.model_there) == (False, None)
-    assert "127.0.0.1:9" in found.problems[0]
+    (problem,) = found.problems
+    assert problem.startswith("no answer from http://127.0.0.1:9/v1: ")
+    assert problem.endswith("Start the server, or correct its address (http://127.0.0.1:9/v1)")
     assert "not known" in repr(found)
 
 
-@pytest.mark.parametrize("answer", [Raw(), Raw("[]"), Fault(500, "out of memory")])
-def test_a_server_that_only_fails(answer):
-    with Providers(answer) as server:
-        server.pages["/v1/models"] = models("m")
+@pytest.mark.parametrize("lists_models", [True, False])
+@pytest.mark.parametrize("body", ["<html>a web page</html>", "[]", ""])
+def test_a_server_that_speaks_another_language(body, lists_models):
+    with Providers(Raw(body)) as server:
+        if lists_models:
+            server.pages["/v1/models"] = models("m")
+        found = checked(server, "openai/m", "openai")
+        assert found.reachable
+        assert found.model_there is None
+        (problem,) = found.problems
+        assert f"Something answers at {server.base('openai')}, but not as the API of openai/m does" in problem
+        assert "correct the address" in problem
+
+
+@pytest.mark.parametrize("lists_models", [True, False])
+def test_a_server_that_fails(lists_models):
+    with Providers(Fault(500, "out of memory")) as server:
+        if lists_models:
+            server.pages["/v1/models"] = models("m")
         found = checked(server, "openai/m", "openai")
     assert found.reachable
     assert found.model_there is None
-    assert found.problems
+    assert found.problems == ("500: out of memory. The server is there and fails: look into its log",)
 
 
 def test_a_server_that_fails_at_some_things_is_asked_for_the_others():
@@ -155,12 +173,39 @@ def test_a_server_that_fails_at_some_things_is_asked_for_the_others():
     assert all(f"400: {name} is not for me" in said for name in ("logprobs", "response_format", "n"))
 
 
-def test_a_server_that_hangs_is_left(monkeypatch):
-    monkeypatch.setattr(checking, "PATIENCE", 0.5)
-    with Providers(Hang()) as server:
+@pytest.mark.parametrize("lists_models", [True, False])
+def test_a_server_that_is_slow_is_told_from_one_that_is_away(monkeypatch, lists_models):
+    monkeypatch.setattr(checking, "PATIENCE", 2.0)
+    with Providers(Said("Hello.", pause=60)) as server:  # it would answer, later
+        if lists_models:
+            server.pages["/v1/models"] = models("m")
         found = checked(server, "openai/m", "openai")
         assert server.calls[0].ended.wait(5)
-    assert found.problems == ("no answer in 0.5 seconds",)
+    assert found.reachable
+    assert found.model_there is None
+    (problem,) = found.problems
+    assert problem.startswith("no answer in 2 seconds: ")
+    assert "slow or busy. Wait until the model is loaded" in problem
+    assert ("lists its models" in problem) == lists_models
+
+
+class Mute:
+    """A server that takes connections and never writes a byte, as one does whose process is stopped."""
+
+    def __enter__(self) -> str:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{self.socket.getsockname()[1]}/v1"
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+
+def test_a_server_whose_every_page_is_slow_is_there_all_the_same(monkeypatch):
+    monkeypatch.setattr(checking, "PATIENCE", 2.0)
+    with Mute() as address:
+        found = wait(check(LiteLLM(model="openai/m", api_base=address, api_key=KEY)))
+    assert found.reachable
+    assert "slow or busy" in found.problems[0]
 
 
 @needs_smollm2

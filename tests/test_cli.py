@@ -420,7 +420,8 @@ def test_sweep_is_that_of_a_notebook(tmp_path, monkeypatch):
     rates = tl.success(sweep).set_index("setting")
     for setting, rate in rates.iterrows():
         (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"{setting}  ")]
-        assert f"{rate.rate:.1%}  {rate.low:6.1%} – {rate.high:.1%}".split() == line.split()[-7:-3], line
+        assert re.search(rf" {rate.rate:.1%} +{rate.low:.1%} – {rate.high:.1%} ", line), line
+        assert line.endswith(f"  {rate.lost}")
     assert "a simulated model took part" in done.stdout
     assert "journals: runs/hands/" in done.stdout
     table = pandas.read_csv("hands.csv")

@@ -133,6 +133,7 @@ def test_the_table_keeps_its_order_and_has_documented_types():
         "setting": "category",
         **dict.fromkeys(["runs", "tasks", "solved", "errors", "ungraded"], "Int64"),
         **dict.fromkeys(["rate", "low", "high"], "Float64"),
+        "lost": "string",
     }
 
 

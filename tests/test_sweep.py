@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from support import Scripted, answer_to, dice, wait
 import tot_lab as tl
 from tot_lab.core.calls import Call
 from tot_lab.journal import JournalError
+from tot_lab.losses import Losses
 from tot_lab.models.stack import Failure
 from tot_lab.sweeps.axes import labelled
 from tot_lab.sweeps.sweep import Counts
@@ -233,6 +235,8 @@ def test_the_table_has_the_columns_and_dtypes_that_it_says():
         "beam_width": "Int64", "answer_setting": "category", "domain": "category", "task": "category",
         "task_number": "Int64", "repeat": "Int64", "correct": "boolean", "score": "Float64",
         "answer": "string", "stop": "category", "error": "string", "calls": "Int64", "failed_calls": "Int64",
+        **{f"{role}_{kind}": "Int64"
+           for role in ("propose", "evaluate", "answer") for kind in Losses._fields},
         "input_tokens": "Int64", "output_tokens": "Int64", "cost": "Float64", "paid": "Float64",
         "seconds": "Float64", "simulated": "boolean", "run_id": "string",
     }  # fmt: skip
@@ -752,20 +756,76 @@ def test_what_is_shown_says_how_far_it_is_and_escapes_labels():
     assert "<b>" not in made._repr_html_()
 
 
+IN_A_PIPE = """
+import asyncio, sys
+from pathlib import Path
+import tot_lab as tl
+from tot_lab.sweeps import tables
+
+tables.SILENT = 0.05
+gate, strategies = Path(sys.argv[1]), {"a": tl.OneAnswer(), "b": tl.ChainOfThought()}
+
+async def player(call):
+    while not gate.exists():
+        await asyncio.sleep(0.01)
+    return "Answer: 26"
+
+tasks = [tl.general(f"How many legs have {k} ducks?", answer=2 * k, grade="number") for k in range(10)]
+asyncio.run(tl.Lab(player, runs=None).sweep(strategies, tasks, name="ducks"))
+"""
+
+
+def test_a_sweep_whose_stderr_is_a_pipe_prints_lines(tmp_path):
+    """Nothing here depends on how fast it is: no run can finish before lines without one were read."""
+    gate = tmp_path / "gate"
+    line = re.compile(
+        r"sweep ducks: (\d+) of 20 runs \((\d+)%\) · elapsed \d+:\d\d · left (unknown|\d+:\d\d) · paid \$0\n"
+    )
+    command = [sys.executable, "-c", IN_A_PIPE, str(gate)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+                          env={**os.environ, "PYTHONIOENCODING": "utf-8"}) as made:  # fmt: skip
+        waiting = [line.fullmatch(made.stderr.readline()) for _ in range(4)]
+        assert all(waiting)
+        assert {(found[1], found[3]) for found in waiting} == {("0", "unknown")}
+        gate.touch()
+        lines = [line.fullmatch(text) for text in made.stderr]
+        assert made.wait() == 0
+        assert made.stdout.read() == ""
+    assert all(lines)
+    done = [int(found[1]) for found in lines]
+    assert done == sorted(done)
+    assert {2, 4, 6, 8, 10, 12, 14, 16, 18, 20} <= set(done)
+    assert all(found[3] != "unknown" for found in lines if found[1] != "0")
+    assert (lines[-1][1], lines[-1][2], lines[-1][3]) == ("20", "100", "0:00")
+
+
+def test_a_reader_that_goes_away_does_not_stop_the_sweep(tmp_path):
+    gate = tmp_path / "gate"
+    command = [sys.executable, "-c", IN_A_PIPE + "\nprint('whole')", str(gate)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as made:
+        made.stderr.readline()
+        made.stderr.close()
+        gate.touch()
+        assert made.stdout.read().strip() == b"whole"
+
+
 def test_a_table_is_saved_with_where_it_comes_from(tmp_path):
     made = swept(
         tl.Lab(scripted(), runs=None, cache=tmp_path / "cache"),
         {"a_b & c": GRID, "IO": tl.OneAnswer()},
         TASKS,
     )
-    csv = made.save(tmp_path / "paper.csv")
+    assert tl.lost_calls(made).query("role == 'evaluate'")["unreadable_share"].gt(0.05).any()
+    with pytest.warns(UserWarning, match="were lost"):
+        csv = made.save(tmp_path / "paper.csv")
     assert csv.read_text() == made.df().to_csv(index=False)
     told = json.loads((tmp_path / "paper.csv.json").read_text())
     assert told["tot_lab"] == tl.__version__
     assert told["model"]["label"] == "scripted"
     assert told["calls"] == made.counts._asdict()
     assert told["runs"] == {"finished": 10, "of": 10}
-    tex = made.save(tmp_path / "paper.tex").read_text()
+    with pytest.warns(UserWarning, match="were lost"):
+        tex = made.save(tmp_path / "paper.tex").read_text()
     assert tex.startswith("% {")
     assert r"a\_b \& c" in tex
     assert tex.count(r" \\") == 6
@@ -840,7 +900,9 @@ def test_a_model_that_was_away_is_said_and_asked_again(tmp_path):
     lab = tl.Lab(model, runs=tmp_path)
     away = swept(lab, tl.baselines(2), TASKS)
     assert away.df().error.str.contains("no server there").all()
-    assert tl.success(away).errors.tolist() == tl.success(away).runs.tolist()
+    with pytest.warns(UserWarning, match="answer calls failed"):
+        rates = tl.success(away)
+    assert rates.errors.tolist() == rates.runs.tolist()
     state["away"] = False
     back = swept(lab, tl.baselines(2), TASKS)
     assert back.found == 0
@@ -853,5 +915,6 @@ def test_the_folder_of_a_sweep_is_its_runs(tmp_path):
     made = swept(tl.Lab(Scripted(), runs=tmp_path), GRID, TASKS, 2)
     runs = tl.load(made.folder)
     assert {run.id for run in runs} == set(made.rows)
-    assert tl.success(runs).solved.sum() == made.df().correct.sum()
+    with pytest.warns(UserWarning, match="evaluate replies unreadable"):
+        assert tl.success(runs).solved.sum() == made.df().correct.sum()
     assert [one.whole for one in tl.counterfactual(made, GRID[0])] == [True] * 4

@@ -498,7 +498,8 @@ def test_calibration_is_that_of_the_diagnosis(searches):
 
 
 def test_calibration_without_labels_says_so():
-    figure = plot_calibration(run(tl.TreeOfThoughts()))
+    with pytest.warns(UserWarning, match="evaluate replies unreadable"):
+        figure = plot_calibration(run(tl.TreeOfThoughts()))
     assert "no judged thought has a label" in figure.to_json()
 
 

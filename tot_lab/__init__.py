@@ -146,6 +146,7 @@ if TYPE_CHECKING:
         compare,
         compare_all,
         difference_seen,
+        lost_calls,
         success,
         tasks_needed,
     )
@@ -191,6 +192,7 @@ _SHOWN = {
     "frontier": "tot_lab.analysis.matched_cost",
     "graph_of": "tot_lab.figures",
     "judge_evaluator": "tot_lab.analysis.judging",
+    "lost_calls": "tot_lab.analysis.statistics",
     "panel": "tot_lab.explorer.panel",
     "plot_calibration": "tot_lab.figures",
     "plot_confidence": "tot_lab.figures",
@@ -362,6 +364,7 @@ __all__ = [
     "happen",
     "judge_evaluator",
     "load",
+    "lost_calls",
     "mini_crossword",
     "mini_crossword_scores",
     "mini_crossword_tasks",

@@ -35,6 +35,7 @@ from tot_lab.figures.theme import (
 from tot_lab.figures.tree import MOST, SHAPES, TreeInfo, arc, label_width, plot_tree, tree_info
 from tot_lab.files import write_whole
 from tot_lab.frames import Asked, tools_of
+from tot_lab.losses import describe, losses_of, total, warning_of
 from tot_lab.run import Run, money
 
 DRAWN = 150
@@ -246,8 +247,9 @@ def tree_svg(run: Run, *, background: str | None = None) -> str:
 
 
 def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = "Runs of tot_lab") -> Path:
-    """One HTML file that tells of all `runs` and opens anywhere, offline: a table, the sums, and
-    each run's tree to explore. An existing file is replaced at once or not at all.
+    """One HTML file that tells of all `runs` and opens anywhere, offline: a table, the sums, the shares of
+    lost calls by role (see `tot_lab.losses`), and each run's tree to explore. An existing file is replaced
+    at once or not at all.
 
     Runs of more than 2,000 thoughts are told of without a figure. Returns the path.
     """
@@ -279,7 +281,7 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
         f"<title>{escape(printable(title))}</title><style>{_STYLE}</style>"
         f"<script>{get_plotlyjs()}</script></head><body>"
         f"<h1>{escape(printable(title))}{_badge(any(fact.simulated for fact in facts))}</h1>"
-        f"<div class=tiles>{tiles}</div>"
+        f"<div class=tiles>{tiles}</div>{_lost(runs)}"
         f"<div class=wide><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
         f"<h2>Trees</h2>{sections}<script>{_SCRIPT}</script></body></html>\n"
     )
@@ -421,6 +423,14 @@ def _sums(runs: Sequence[Run]) -> list[tuple[str, str]]:
         ("paid", money(total("paid"))),
         ("seconds", f"{sum(run.seconds for run in runs):,.2f}".replace("nan", "unknown")),
     ]
+
+
+def _lost(runs: Sequence[Run]) -> str:
+    """The shares of calls that all runs together lost; where they are large, in the colour of a warning."""
+    losses = total(map(losses_of, runs))
+    if warning := warning_of({"": losses}):
+        return f'<p><b style="color:{PATH}">{escape(warning[0].upper() + warning[1:])}</b></p>'
+    return f"<p>lost calls: {escape(describe(losses) or 'unknown')}</p>"
 
 
 def _failed(facts: Facts) -> str:

@@ -32,6 +32,7 @@ from tot_lab.core.records import Decided, Note
 from tot_lab.core.tools import tool_of
 from tot_lab.core.tree import Node
 from tot_lab.frames import Asked, calls_of, tools_of
+from tot_lab.losses import is_truncated
 from tot_lab.run import UNREADABLE, Run, expect_run
 
 COLLAPSED = 0.9
@@ -337,8 +338,7 @@ def _lost_calls(facts: _Facts) -> Iterator[Finding]:
         why = _tally((reply.error or "")[:40] for _, reply in unmade)
         text = f"{_count(unmade, 'call')} {'was' if len(unmade) == 1 else 'were'} refused: {why}."
         yield Finding("refused_calls", text, _asked_for(facts, (asked for asked, _ in unmade)))
-    # A single token is all that is wanted where probabilities are read.
-    cut = [asked for asked, reply in made if reply.finish == "length" and not asked.call.logprobs]
+    cut = [asked for asked, reply in made if is_truncated(asked.call, reply)]
     if cut:
         kinds = _tally(asked.call.kind for asked in cut)
         text = f"{len(cut)} of {_count(made, 'reply')} ended at max_tokens: {kinds}."

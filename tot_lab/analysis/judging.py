@@ -27,6 +27,7 @@ from tot_lab.analysis.statistics import SEED, wilson
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.tree import Node
 from tot_lab.frames import calls_of
+from tot_lab.losses import ByRole, columns_of, losses_of
 
 if TYPE_CHECKING:
     import numpy
@@ -59,7 +60,8 @@ class EvaluatorDiagnosis:
         the domain knows the state, distinct_states among them; pairs: of siblings with scores, and
         equal_pairs, those with the same one.
     runs: one row per run. correct: boolean; failed: boolean, NA when that is not known; blame: whose
-        failure it is (see `tl.judge_evaluator`), NA without one; depth: where; nodes: ids that show it.
+        failure it is (see `tl.judge_evaluator`), NA without one; depth: where; nodes: ids that show it; and
+        what was lost of its calls, by role, in the columns of `sweep.df()`.
     simulated: whether a simulated model took part.
     """
 
@@ -246,6 +248,7 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
     thoughts: list[dict[str, Any]] = []
     siblings: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
+    losses: list[ByRole | None] = []
     simulated = False
     for place in placed(runs, "judge_evaluator"):
         if (run := place.run) is None:
@@ -253,6 +256,7 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
         head = {"run_id": place.run_id, "setting": place.setting, "task": place.task}
         facts = _Facts(run)
         simulated |= run.simulated
+        losses.append(losses_of(run))
         thoughts += [{**head, **row} for row in facts.judged_thoughts()]
         siblings += [{**head, **row} for row in facts.siblings()]
         blame = facts.blame() if facts.failed else _Blamed(None)
@@ -273,10 +277,11 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
         kinds: dict[Any, Any] = {"run_id": "string", "setting": settings, "task": tasks, **columns}
         return pd.DataFrame(held, columns=list(kinds)).astype(kinds)
 
+    lost = {name: pd.Series(counts, dtype=dtype) for name, (dtype, counts) in columns_of(losses).items()}
     return EvaluatorDiagnosis(
         frame(thoughts, _THOUGHTS),
         frame(siblings, _SIBLINGS),
-        frame(rows, {**_RUNS, "blame": pd.CategoricalDtype(list(BLAMES))}),
+        frame(rows, {**_RUNS, "blame": pd.CategoricalDtype(list(BLAMES))}).assign(**lost),
         simulated,
     )
 

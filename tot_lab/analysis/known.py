@@ -18,6 +18,7 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Domain, Task
 from tot_lab.core.tree import Node
 from tot_lab.frames import typed_frame
+from tot_lab.losses import columns_of, losses_of
 from tot_lab.run import Run
 from tot_lab.sweeps.axes import labelled
 
@@ -145,6 +146,7 @@ def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
                 "Int64",
                 [None if "calls" in run.header.unknown else run.usage.calls for _, run in rows],
             ),
+            **columns_of([losses_of(run) for _, run in rows]),
             "input_tokens": ("Int64", [used.input_tokens for used in usages]),
             "output_tokens": ("Int64", [used.output_tokens for used in usages]),
             "cost": ("Float64", [used.cost for used in usages]),

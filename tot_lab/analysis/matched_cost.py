@@ -25,6 +25,7 @@ from tot_lab.core.records import Line
 from tot_lab.core.thinking import Budget
 from tot_lab.driver import Driver
 from tot_lab.edits import Edits
+from tot_lab.losses import ByRole, columns_of, losses_of
 from tot_lab.models.roles import roles_from, thinking_of
 from tot_lab.models.spending import REFUSED
 from tot_lab.recorder import Divergence, Recorder
@@ -40,13 +41,14 @@ HALVINGS = 8
 
 
 class Point(NamedTuple):
-    """What a run comes to with so much. stop is None where the record does not tell."""
+    """What a run comes to with so much. stop and losses are None where the record does not tell."""
 
     used: Usage | None
     answer: str | None = None
     score: float | None = None
     stop: str | None = None
     error: str | None = None
+    losses: ByRole | None = None
 
 
 def anytime(runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls") -> pandas.DataFrame:
@@ -63,6 +65,8 @@ def anytime(runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls
       question); repeat: Int64; run_id: string
     - at: the amount, Int64, or Float64 for USD; unit: category, what it is an amount of
     - calls, input_tokens, output_tokens: Int64, cost: Float64: used by then
+    - ROLE_calls, ROLE_failed, ROLE_unreadable, ROLE_truncated: Int64, the calls by then and what was lost of
+      them, as in `sweep.df()`
     - answer: string; score: Float64, its grade; correct: boolean, NA without a grade
     - stop: category; error: string, what the strategy raised, NA for nothing
     - changed: boolean, whether the answer is another than at the amount before
@@ -114,6 +118,7 @@ def anytime(runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls
             )
             for name in ("calls", "input_tokens", "output_tokens", "cost")
         },
+        **columns_of([point.losses for point in points]),
         "answer": ("string", answers),
         "score": ("Float64", [point.score for point in points]),
         "correct": ("boolean", [None if point.score is None else point.score == 1.0 for point in points]),
@@ -142,7 +147,7 @@ def frontier(
     """Success against cost: the columns of `success`, the mean over the tasks of `unit` (`calls`,
     `tokens`, `cost`, or a column such as `seconds`; runs of which it is not known are left out), and
     whether the setting is on the frontier: none solves at least as many tasks for at most its cost, and
-    is better in one of the two. Of points of `anytime`: by=["setting", "at"].
+    is better in one of the two. Of points of `anytime`: by=["setting", "at"]. Warns as `success` does.
 
     The frontier is that of the rates as they were measured; `tl.compare` tells what is behind a gap."""
     import pandas  # noqa: PLC0415
@@ -326,7 +331,7 @@ class _Cut:
                 why = f"the answer cannot be graded: {type(error).__name__}: {error}"
                 self.grades[made.answer] = None, why
         score, ungraded = self.grades[made.answer]
-        return Point(made.usage, made.answer, score, made.stopped, made.error or ungraded)
+        return Point(made.usage, made.answer, score, made.stopped, made.error or ungraded, losses_of(made))
 
 
 def _no_model(*_: object) -> Any:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.statistics import Numbers, compare, compare_all, solved, success, table
 from tot_lab.core.records import Note
+from tot_lab.losses import losses_by, warn_of, without_losses
 from tot_lab.run import Run, expect_run
 from tot_lab.strategies.adaptive import Adaptive, kind_of
 
@@ -90,10 +91,12 @@ def calibrate_router(df: Any, *, by: str = "domain") -> Calibrated:
     by: the column that holds the kind of a task. `kind` is what the rules of `tl.Adaptive` say (`simple`,
         `writing`, `steps`, `open`); it needs the sweep itself, which knows the tasks.
 
-    Raises ValueError for a table without a graded run, or without that column."""
+    Warns as `tl.success` does. Raises ValueError for a table without a graded run, or without that column."""
     import pandas  # noqa: PLC0415
 
     runs = _graded(_with_kinds(df, by))
+    warn_of(losses_by(runs, ["setting"]))
+    runs = without_losses(runs)
     routes: dict[str, str] = {}
     rows: list[dict[str, Any]] = []
     for kind, group in runs.groupby(by, sort=False, observed=True):
@@ -130,10 +133,13 @@ def regret(df: Any, *, router: str | None = None, by: str = "domain") -> pandas.
     Columns: against; regret, low, high (95 %) and p (of no difference), as in `tl.compare`; tasks; rate (of
     that choice); rate_router.
 
-    Raises ValueError when one side is missing, or when there are fewer than two tasks."""
+    Warns as `tl.success` does. Raises ValueError when one side is missing, or when there are fewer than two
+    tasks."""
     import pandas  # noqa: PLC0415
 
     runs = _with_kinds(df, by)
+    warn_of(losses_by(runs, ["setting"]))
+    runs = without_losses(runs)
     name = _router_in(runs) if router is None else router
     own = runs[runs["setting"] == name]
     if own.empty:

@@ -13,6 +13,10 @@ What the libraries do: Wilson's interval (statsmodels `proportion_confint`), McN
 A table is what `sweep.df()` gives, several runs, or a DataFrame of your own with
 one row per run and the columns `setting`, `task` and `correct` (and `error` and `run_id`, where there are
 any).
+
+A run whose evaluator never answered has an answer and a grade all the same. So every result carries the
+shares of failed, unreadable and truncated calls by role (`tot_lab.losses` defines them), and a share above
+5% is a `UserWarning`.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import ceil, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from tot_lab.losses import ByRole, describe, losses_by, warn_of
 
 if TYPE_CHECKING:
     import numpy
@@ -39,6 +45,7 @@ class Comparison(NamedTuple):
     rate_a, rate_b: mean over the tasks of the share of runs that solved it.
     difference: rate_a − rate_b; low, high: its interval. p: of no difference, two-sided.
     unpaired: tasks that only one of the two has, left out. ungraded: runs without a grade, left out.
+    lost_a, lost_b: the shares of calls that each lost, as in `success`.
     """
 
     a: Any
@@ -56,6 +63,8 @@ class Comparison(NamedTuple):
     p: float
     unpaired: int
     ungraded: int
+    lost_a: str | None = None
+    lost_b: str | None = None
 
 
 def success(df: Any, by: str | Sequence[str] = "setting", *, confidence: float = 0.95) -> pandas.DataFrame:
@@ -66,7 +75,10 @@ def success(df: Any, by: str | Sequence[str] = "setting", *, confidence: float =
     Columns: those of `by`; runs (graded ones, and errors), tasks, solved (runs); errors: runs that
     ended with an error, which count as not solved; ungraded: runs without a grade, not counted in
     `runs`; rate: mean over the tasks of the share of runs that solved it (without repeats
-    solved / runs), NA without a graded run; low, high: Wilson's interval of the rate.
+    solved / runs), NA without a graded run; low, high: Wilson's interval of the rate; lost: string, the
+    shares of failed, unreadable and truncated calls by role, such as `evaluate 12.5% failed, propose 1.0%
+    truncated`, `none`, or NA when the table does not say (`tl.lost_calls` has them as numbers). Warns when
+    a share is above 5%.
 
     With repeats the interval is Wilson's for the effective number of runs: as many independent ones
     as would give the spread that is seen between tasks (Rao and Scott 1992), lessened for few tasks
@@ -77,8 +89,9 @@ def success(df: Any, by: str | Sequence[str] = "setting", *, confidence: float =
     import pandas  # noqa: PLC0415
 
     _check_share(confidence, "confidence")
-    keys = [by] if isinstance(by, str) else list(by)
-    runs = _runs(df, keys)
+    keys, given = _keys(by), table(df)
+    runs = _runs(given, keys)
+    losses = losses_by(given, keys)
     rows = []
     for names, group in runs.groupby(keys, sort=False, observed=True, dropna=False):
         graded = group[~group["ungraded"]]
@@ -99,6 +112,8 @@ def success(df: Any, by: str | Sequence[str] = "setting", *, confidence: float =
         rows.append(row)
     counts = ["runs", "tasks", "solved", "errors", "ungraded"]
     shown = pandas.DataFrame(rows, columns=[*keys, *counts, "rate", "low", "high"])
+    shown["lost"] = pandas.array([describe(losses[names]) for names in losses], dtype="string")
+    warn_of(losses)
     kinds = {key: runs[key].dtype for key in keys}
     return shown.astype(
         {**kinds, **dict.fromkeys(counts, "Int64"), **dict.fromkeys(["rate", "low", "high"], "Float64")}
@@ -116,8 +131,12 @@ def compare(df: Any, a: Any, b: Any, *, by: str = "setting", confidence: float =
     more often than the other, that is no fair swap: then p is no smaller than with the runs of each task
     dealt out anew, 9,999 times.
 
-    Raises ValueError for a setting that is not there, and for two without a task in common."""
-    return _compared(_shares(df, by), a, b, by, confidence)
+    Warns when more than 5% of the calls of a role were lost, as `success` does. Raises ValueError for a
+    setting that is not there, and for two without a task in common."""
+    shares = _shares(df, by)
+    found = _compared(shares, a, b, by, confidence)
+    warn_of({name: shares.losses[name] for name in (a, b)})
+    return found
 
 
 def compare_all(
@@ -125,7 +144,7 @@ def compare_all(
 ) -> pandas.DataFrame:
     """Every two settings, or each against the one named: one row per pair with the fields of
     `Comparison`, and p_holm, which is p corrected for how many pairs there are (Holm 1979). The
-    intervals are of each pair alone."""
+    intervals are of each pair alone. Warns as `compare` does, once."""
     import pandas  # noqa: PLC0415
     from statsmodels.stats.multitest import multipletests  # noqa: PLC0415
 
@@ -139,7 +158,41 @@ def compare_all(
         raise ValueError(f"there is one {by} ({names[0]!r}) and nothing to compare it with")
     rows = pandas.DataFrame([_compared(shares, a, b, by, confidence) for a, b in pairs])
     rows["p_holm"] = multipletests(rows["p"], method="holm")[1]
+    warn_of({name: shares.losses[name] for name in dict.fromkeys(name for pair in pairs for name in pair)})
     return rows
+
+
+def lost_calls(df: Any, by: str | Sequence[str] = "setting") -> pandas.DataFrame:
+    """How many calls failed or brought nothing: one row per setting and role, in the order of the table.
+
+    Args:
+        df: As for `success`.
+        by: Column, or columns, that tell the settings apart.
+
+    Returns:
+        Columns: those of `by`; role: string; calls, failed, unreadable, truncated: Int64, counts;
+        failed_share, unreadable_share, truncated_share: Float64, 0–1, as `tot_lab.losses` defines them, NA
+        when there was no call or reply. A setting of which the calls are not known, such as that of a
+        published log, has one row of NA.
+    """
+    import pandas  # noqa: PLC0415
+
+    keys, counts = _keys(by), ["calls", "failed", "unreadable", "truncated"]
+    shares = [f"{name}_share" for name in counts[1:]]
+    rows: list[dict[Any, Any]] = []
+    given = table(df, keys)
+    for names, losses in losses_by(given, keys).items():
+        group = dict(zip(keys, names, strict=True))
+        if losses is None:
+            rows.append(group)
+        for role, lost in (losses or {}).items():
+            row = {f"{kind}_share": share for kind, share in lost.shares.items()}
+            rows.append({**group, "role": role, **lost._asdict(), **row})
+    shown = pandas.DataFrame(rows, columns=[*keys, "role", *counts, *shares])
+    kinds = {key: given[key].dtype for key in keys}
+    return shown.astype(
+        {**kinds, "role": "string", **dict.fromkeys(counts, "Int64"), **dict.fromkeys(shares, "Float64")}
+    )
 
 
 def tasks_needed(
@@ -247,6 +300,10 @@ def solved(df: pandas.DataFrame) -> pandas.Series[bool]:
         raise ValueError(f"the column 'correct' must hold true, false or nothing: {error}") from None
 
 
+def _keys(by: str | Sequence[str]) -> list[str]:
+    return [by] if isinstance(by, str) else list(by)
+
+
 def _runs(df: Any, keys: list[str]) -> pandas.DataFrame:
     """One row per run: `keys`, task, whether it solved it, failed, or has no grade."""
     if not keys:
@@ -261,26 +318,28 @@ def _runs(df: Any, keys: list[str]) -> pandas.DataFrame:
     return runs
 
 
-_OWN = {"runs", "tasks", "solved", "failed", "errors", "ungraded", "rate", "low", "high"}
+_OWN = {"runs", "tasks", "solved", "failed", "errors", "ungraded", "rate", "low", "high", "lost"}
 
 
 class _Shares(NamedTuple):
     """of: by setting, by task, the share of runs that solved it (`mean`) and how many there are (`size`).
-    ungraded: by setting, runs left out."""
+    ungraded: by setting, runs left out. losses: by setting."""
 
     of: dict[Any, pandas.DataFrame]
     ungraded: dict[Any, int]
+    losses: dict[Any, ByRole | None]
 
 
 def _shares(df: Any, by: str) -> _Shares:
     if not isinstance(by, str):
         raise TypeError(f"by must be one column, not {by!r}")
-    of, ungraded = {}, {}
-    for (name,), group in _runs(df, [by]).groupby([by], sort=False, observed=True, dropna=False):
+    of, ungraded, given = {}, {}, table(df)
+    for (name,), group in _runs(given, [by]).groupby([by], sort=False, observed=True, dropna=False):
         graded = group[~group["ungraded"]]
         of[name] = graded.groupby("task", observed=True)["solved"].agg(["mean", "size"])
         ungraded[name] = len(group) - len(graded)
-    return _Shares(of, ungraded)
+    losses = losses_by(given, [by]).values()
+    return _Shares(of, ungraded, dict(zip(of, losses, strict=True)))
 
 
 # One setting.
@@ -357,6 +416,8 @@ def _compared(shares: _Shares, a: Any, b: Any, by: str, confidence: float) -> Co
         _p(first, second, runs, others),
         unpaired,
         shares.ungraded[a] + shares.ungraded[b],
+        describe(shares.losses[a]),
+        describe(shares.losses[b]),
     )
 
 

@@ -17,6 +17,7 @@ import tot_lab
 from tot_lab.cli.words import command
 from tot_lab.domains import game24_tasks
 from tot_lab.lab import Lab
+from tot_lab.losses import describe, losses_of, total, warning_of
 from tot_lab.models import SimGame24
 from tot_lab.strategies import TreeOfThoughts
 
@@ -56,8 +57,12 @@ async def run_demo(folder: Path) -> None:
         runs.append(await lab.run(DEMO, task))
     print(demo_table(runs))
     right = sum(run.correct is True for run in runs)
+    losses = total(map(losses_of, runs))
     print(f"\n{right} of {len(runs)} solved, {sum(run.usage.calls for run in runs):,} calls of sim/game24,")
     print("a simulated model: it needs no key and no network, and says nothing about a real one.")
+    print(f"lost calls: {describe(losses)}")
+    if warning := warning_of({"": losses}):
+        print(f"! {warning}")
     report = report_html(runs, folder / "report.html", title="Game of 24 by Tree of Thoughts")
     print(f"\nruns:   {kept}/\nreport: {report}  (opens in any browser, offline)")
 

@@ -35,12 +35,14 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.lab import Lab
+from tot_lab.losses import describe, without_losses
 from tot_lab.models.cache import MODES
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
 from tot_lab.run import money
 from tot_lab.sweeps.axes import in_a_line
 from tot_lab.sweeps.sweep import Sweep
+from tot_lab.sweeps.tables import save, summary, warned
 
 _RUN = """
 examples:
@@ -283,7 +285,7 @@ def _sweep(asked: argparse.Namespace) -> int:
     if interrupted:
         return 130
     if asked.out is not None:
-        print(f"table:    {sweep.save(asked.out)}")
+        print(f"table:    {save(sweep, asked.out)}")  # the table above has said what was lost
     return int(len(wrong) == len(sweep.cells) or bool(sweep.in_memory))
 
 
@@ -298,14 +300,14 @@ def _expect_writable(out: Path, tasks: Sequence[str] | None) -> None:
 
 
 def table(sweep: Sweep) -> str:
-    """One line a setting: success with Wilson's interval over tasks, mean calls and cost of a run."""
+    """One line a setting: success with Wilson's interval over tasks, mean calls and cost of a run, and the
+    shares of calls that were lost."""
     from tot_lab.analysis.statistics import success  # noqa: PLC0415
-    from tot_lab.sweeps.tables import summary  # noqa: PLC0415
 
-    known = success(sweep).dropna(subset="rate")
+    known = success(without_losses(sweep.df())).dropna(subset="rate")
     bounds = zip(known["rate"], known["low"], known["high"], strict=True)
     rates = dict(zip(known["setting"], bounds, strict=True))
-    rows = [("setting", "runs", "success", "95 % interval", "calls", "cost", "errors")]
+    rows = [("setting", "runs", "success", "95 % interval", "calls", "cost", "errors", "lost calls")]
     for line in summary(sweep):
         rate = rates.get(line.setting)
         rows.append(
@@ -317,13 +319,13 @@ def table(sweep: Sweep) -> str:
                 "–" if line.calls is None else f"{line.calls:,.1f}",
                 "–" if not line.runs else money(line.cost),
                 f"{line.errors:,}",
+                describe(line.losses) or "–",
             )
         )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
     head = str(sweep).partition("\n")[0]
-    return "\n".join(
-        [head, *("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows)]
-    )
+    return "\n".join([head, *lines, *filter(None, [warned(sweep)])])
 
 
 def _name(lab: Lab) -> str:

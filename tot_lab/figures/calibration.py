@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tot_lab.analysis.judging import BINS, EvaluatorDiagnosis, bins_of, judge_evaluator, with_interval
-from tot_lab.figures.points import IDS, runs_named
+from tot_lab.figures.points import IDS, note_losses, runs_named
 from tot_lab.figures.theme import KINDS, empty, ground, headed, legend_at, template
 
 if TYPE_CHECKING:
+    import pandas
     import plotly.graph_objects as go
 
 _Numbers = NDArray[np.float64]
@@ -40,7 +41,7 @@ class CalibrationInfo(NamedTuple):
     measures: dict[str, float]
     intervals: dict[str, tuple[float, float]]
     unlabelled: int
-    runs: int
+    runs: pandas.DataFrame
     simulated: bool
 
 
@@ -68,7 +69,7 @@ def calibration_info(runs: Any, bins: int = BINS) -> CalibrationInfo:
         {str(name): float(value) for name, value in found.measures.items()},
         {str(name): (float(low), float(high)) for name, low, high in found.intervals.itertuples()},
         int(found.thoughts["score"].notna().sum()) - len(known),
-        len(found.runs),
+        found.runs,
         found.simulated,
     )
 
@@ -144,13 +145,16 @@ def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool = False) -> go.F
     m = info.measures
     said = {name: with_interval(m[name], *ends) for name, ends in info.intervals.items()}
     lines = [
-        f"{info.runs:,} runs  ·  {info.thoughts.sum():,} labelled thoughts"
+        f"{len(info.runs):,} runs  ·  {info.thoughts.sum():,} labelled thoughts"
         + (f", {info.unlabelled:,} more that nobody can label" if info.unlabelled else "")
         + (f"  ·  {m['unread']:.0%} unread" if m["unread"] > 0 else ""),
         f"AUC {said['auc']}  ·  calibration error {said['calibration_error']}"
         f"  ·  Brier score {said['brier']}",
     ]
-    title, top = headed(["Calibration of the evaluator"], lines, info.simulated, dark)
+    lost = note_losses(info.runs)
+    title, top = headed(
+        ["Calibration of the evaluator"], [*lines, lost.line], info.simulated, dark, lost.warning
+    )
     figure.update_layout(
         template=template(dark),
         title=title,

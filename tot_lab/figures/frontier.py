@@ -21,6 +21,7 @@ from tot_lab.figures.points import (
     is_simulated,
     named,
     names_on_axis,
+    note_losses,
     points,
     runs_in,
     some_of,
@@ -28,6 +29,7 @@ from tot_lab.figures.points import (
     whisker,
 )
 from tot_lab.figures.theme import KINDS, ground, headed, legend_at, template
+from tot_lab.losses import without_losses
 
 if TYPE_CHECKING:
     import pandas
@@ -70,7 +72,7 @@ def frontier_info(df: Any, cost: str = "calls") -> FrontierInfo:
 
     frame = _with_tokens(df) if cost == "tokens" else table(df, ["setting", cost, "correct"])
     expect_figure(frame, cost, "cost")
-    rows = frontier(frame, unit=cost).to_dict("records")
+    rows = frontier(without_losses(frame), unit=cost).to_dict("records")
     spent, solved = (points(frame, ["setting"], column) for column in (cost, "correct"))
     unknown = [str(row["setting"]) for row in rows if pd.isna(row[cost]) or pd.isna(row["rate"])]
     known = [row for row in rows if not pd.isna(row[cost]) and not pd.isna(row["rate"])]
@@ -148,7 +150,10 @@ def plot_frontier(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Fig
         f"not known, left out: {some_of(info.unknown)}" if info.unknown else "",
         f"{hidden:,} more settings are dominated and not drawn" if hidden else "",
     ]
-    title, top = headed(["Success against cost"], lines, is_simulated(frame), dark)
+    lost = note_losses(frame)
+    title, top = headed(
+        ["Success against cost"], [*lines, lost.line], is_simulated(frame), dark, lost.warning
+    )
     figure.update_layout(
         template=template(dark),
         title=title,

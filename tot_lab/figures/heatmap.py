@@ -23,6 +23,7 @@ from tot_lab.figures.points import (
     named,
     named_ticks,
     names_on_axis,
+    note_losses,
     ordered,
     points,
     runs_in,
@@ -135,7 +136,9 @@ def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool = Fa
             if more
         ),
     ]
-    title, top = headed([heading_of(frame, z, x, y)], lines, is_simulated(frame), dark)
+    lost = note_losses(frame)
+    heading = [heading_of(frame, z, x, y)]
+    title, top = headed(heading, [*lines, lost.line], is_simulated(frame), dark, lost.warning)
     figure.update_layout(
         template=template(dark),
         title=title,

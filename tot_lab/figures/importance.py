@@ -16,7 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tot_lab.analysis.statistics import SEED, expect_runs_once, table
-from tot_lab.figures.points import expect_figure, is_simulated, named, numbers, settings_in, some_of
+from tot_lab.figures.points import (
+    expect_figure,
+    is_simulated,
+    named,
+    note_losses,
+    numbers,
+    settings_in,
+    some_of,
+)
 from tot_lab.figures.theme import KINDS, empty, ground, headed, legend_at, template
 
 if TYPE_CHECKING:
@@ -189,7 +197,10 @@ def plot_importance(df: Any, of: str = "correct", *, dark: bool = False) -> go.F
         f"no value occurs twice, left out: {', '.join(info.once)}" if info.once else "",
         f"{len(info.names) - MOST} more settings explain less" if len(info.names) > MOST else "",
     ]
-    title, top = headed([f"What {of} depends on"], lines, is_simulated(frame), dark)
+    lost = note_losses(frame)
+    title, top = headed(
+        [f"What {of} depends on"], [*lines, lost.line], is_simulated(frame), dark, lost.warning
+    )
     figure.update_layout(
         template=template(dark),
         title=title,

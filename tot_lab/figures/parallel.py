@@ -19,6 +19,7 @@ from tot_lab.figures.points import (
     is_rate,
     is_simulated,
     names_on_axis,
+    note_losses,
     numbers,
     runs_in,
     settings_in,
@@ -191,7 +192,10 @@ def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
         }
         for k in range(len(info.dimensions))
     ]
-    title, top = headed(["Settings and outcomes"], lines, is_simulated(frame), dark)
+    lost = note_losses(frame)
+    title, top = headed(
+        ["Settings and outcomes"], [*lines, lost.line], is_simulated(frame), dark, lost.warning
+    )
     figure.update_layout(
         template=template(dark),
         title=title,

@@ -17,6 +17,7 @@ import numpy as np
 
 from tot_lab.analysis.statistics import SEED, expect_runs_once, solved, success
 from tot_lab.figures.theme import plain, short
+from tot_lab.losses import LARGE, describe, is_loss_column, large, losses_by, total, warn_of
 
 if TYPE_CHECKING:
     import pandas
@@ -77,7 +78,7 @@ class Point(NamedTuple):
 def settings_in(frame: pandas.DataFrame) -> list[str]:
     """The columns that hold a setting of which there are several values; no value is one too. Columns of
     one's own count as settings."""
-    own = [name for name in frame.columns if name not in _NO_SETTINGS]
+    own = [name for name in frame.columns if name not in _NO_SETTINGS and not is_loss_column(name)]
     return [name for name in ("strategy", *own) if name in frame and frame[name].nunique(dropna=False) > 1]
 
 
@@ -287,6 +288,30 @@ def runs_named(run_ids: Sequence[str], runs: int) -> list[str]:
         return []
     more = runs - NAMED
     return [plain(", ".join(run_ids[:NAMED])) + (f" and {more:,} more" if more > 0 else "")]
+
+
+class LossNote(NamedTuple):
+    """What a heading says of lost calls. Where a share is large, warning says so, and line is empty."""
+
+    line: str
+    warning: str
+
+
+def note_losses(frame: pandas.DataFrame) -> LossNote:
+    """The shares of calls that the runs of a figure lost, by role. Warns where a setting lost many."""
+    if "at" in frame and "run_id" in frame:  # the rows of tl.anytime: each includes what was lost before
+        frame = frame.sort_values("at", kind="stable").drop_duplicates("run_id", keep="last")
+    if "setting" not in frame:
+        frame = frame.assign(setting="")
+    groups = losses_by(frame, ["setting"])
+    warn_of(groups)
+    found = large(groups)
+    if not found:
+        return LossNote(f"lost calls: {describe(total(groups.values()), 3) or 'unknown'}", "")
+    (name, share, _), *others = found
+    where = f" in {_middle_cut(name, 36)}" if name else ""
+    more = f"  ·  {len(others):,} more" if others else ""
+    return LossNote("", f"lost calls above {LARGE:.0%}: {share}{where}{more}")
 
 
 def some_of(names: Sequence[str], most: int = 5) -> str:

@@ -26,6 +26,7 @@ from tot_lab.figures.points import (
     is_simulated,
     named,
     named_ticks,
+    note_losses,
     ordered,
     points,
     runs_in,
@@ -186,9 +187,9 @@ def plot_sweep(
         f"{info.left_out[1]:,} more curves are not drawn" if info.left_out[1] else "",
     ]
     counted = f"{runs_in(frame)}  ·  mean and 95% interval"
-    title, top = headed(
-        [heading_of(frame, y, x)], [counted, "  ·  ".join(filter(None, notes))], is_simulated(frame), dark
-    )
+    lost = note_losses(frame)
+    lines = [counted, "  ·  ".join(filter(None, notes)), lost.line]
+    title, top = headed([heading_of(frame, y, x)], lines, is_simulated(frame), dark, lost.warning)
     figure.update_layout(
         template=look,
         title=title,

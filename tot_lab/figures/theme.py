@@ -129,12 +129,14 @@ def ground(dark: bool) -> Ground:
     return DARK if dark else LIGHT
 
 
-def headed(title: list[str], lines: list[str], simulated: bool, dark: bool) -> tuple[dict[str, Any], int]:
-    """The layout of a figure's title and of the lines below it, and how many pixels they take; that a
-    model was simulated stands first. All text is a person's or a model's: none of it is markup."""
-    below = [plain(line) for line in lines if line]
-    if simulated:
-        below.insert(0, f'<b><span style="color:{ground(dark).path}">simulated model</span></b>')
+def headed(
+    title: list[str], lines: list[str], simulated: bool, dark: bool, warning: str = ""
+) -> tuple[dict[str, Any], int]:
+    """The layout of a figure's title and of the lines below it, and how many pixels they take; a warning, and
+    that a model was simulated, come first. All text is a person's or a model's: none of it is markup."""
+    first = [*(["simulated model"] if simulated else []), *([warning] if warning else [])]
+    below = [f'<b><span style="color:{ground(dark).path}">{plain(line)}</span></b>' for line in first]
+    below += [plain(line) for line in lines if line]
     said = {
         "text": "<br>".join(map(plain, title)),
         "subtitle": {"text": "<br>".join(below), "font": {"size": 13, "color": ground(dark).faint}},

@@ -2,7 +2,8 @@
 
 Rule: it is found by asking. Small calls go the way that all calls go, and what servers tell of
 themselves (`/v1/models`, llama.cpp's `/props`, Ollama's `/api/show`) adds what no reply shows. What
-cannot be told is None, and what will not work is said in words.
+cannot be told is None, and what will not work is said in words. A server that cannot be reached, one that
+is slow, one that fails and one that speaks another language are four findings, each with what to do.
 """
 
 from __future__ import annotations
@@ -110,18 +111,21 @@ async def check(endpoint: Endpoint) -> Check:
     found = Check(endpoint.name, endpoint.address, False, endpoint.concurrency)
     try:
         told = await asyncio.wait_for(_told(endpoint), PATIENCE)
-        found = found._replace(reachable=True, context_window=told.context_window, slots=told.slots)
     except (Failure, TimeoutError) as error:
-        return found._replace(problems=(_why(error),))
+        told = _Told()
+        if isinstance(error, Failure) and error.away:
+            return found._replace(problems=(_explained(endpoint, error, told),))
+        # A slow server took the connection; its model may answer all the same.
+    found = found._replace(reachable=True, context_window=told.context_window, slots=told.slots)
     problems: list[str] = []
     try:
         await _asked(endpoint, [_call("Say hello.", max_tokens=8)])
     except (Failure, TimeoutError) as error:
         there = False if isinstance(error, Failure) and error.status == 404 else None
-        problems.append(_why(error))
+        problems.append(_explained(endpoint, error, told))
         if there is False and told.models:
             problems.append(f"the server has {_listed(told.models)}")
-        elsewhere = isinstance(error, Failure) and error.status is None and not told.models
+        elsewhere = isinstance(error, Failure) and not (error.status or error.unreadable or told.models)
         return found._replace(reachable=not elsewhere, model_there=there, problems=tuple(problems))
     found = found._replace(model_there=True)
     if told.models and not _named(endpoint, told.models):
@@ -165,6 +169,27 @@ def _why(error: BaseException) -> str:
     if isinstance(error, Failure):
         return error.message if error.status is None else f"{error.status}: {error.message}"
     return f"no answer in {PATIENCE:g} seconds"
+
+
+def _explained(endpoint: Endpoint, error: BaseException, told: _Told) -> str:
+    """Why the first call brought nothing, and what to do."""
+    why = _why(error)
+    if not isinstance(error, Failure):
+        there = "the server lists its models, and the model is" if told.models else "the server is there, but"
+        return (
+            f"{why}: {there} slow or busy. Wait until the model is loaded and other work on the server is "
+            f"done, then check again; a lab waits timeout= seconds for a call"
+        )
+    if error.away:
+        return f"{why}. Start the server, or correct its address ({endpoint.address})"
+    if error.status is None and error.unreadable:
+        return (
+            f"{why}. Something answers at {endpoint.address}, but not as the API of {endpoint.name} does: "
+            f"correct the address (that of an OpenAI-like server mostly ends in /v1) or the model's prefix"
+        )
+    if error.status is not None and error.status >= 500:
+        return f"{why}. The server is there and fails: look into its log"
+    return why
 
 
 async def _keeps_schema(endpoint: Endpoint, problems: list[str]) -> bool | None:

@@ -74,6 +74,7 @@ class Failure(Exception):
     message: the provider's own words, free of secrets. status: of HTTP, None without a response.
     retry: whether it may go better later. retry_after: seconds the provider asks to wait.
     reported_usage: of an answer that could not be read because of its usage; see `Reply`.
+    away: there was no connection, or it broke. unreadable: a response came that is no reply of the API.
     """
 
     def __init__(
@@ -84,6 +85,8 @@ class Failure(Exception):
         retry: bool = False,
         retry_after: float | None = None,
         reported_usage: str = "",
+        away: bool = False,
+        unreadable: bool = False,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -91,6 +94,8 @@ class Failure(Exception):
         self.retry = retry
         self.retry_after = retry_after
         self.reported_usage = reported_usage
+        self.away = away
+        self.unreadable = unreadable
 
 
 class Endpoint(Part):

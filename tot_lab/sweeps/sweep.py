@@ -28,6 +28,7 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.journal import HeldByAnother, JournalError, encoder, read_journal
+from tot_lab.losses import ByRole, losses_of, warn_of
 from tot_lab.models.gateway import identity_of
 from tot_lab.models.keys import in_order, key_of, request_of
 from tot_lab.models.limits import share_of
@@ -66,7 +67,8 @@ class Cell(NamedTuple):
 
 class Row(msgspec.Struct, frozen=True, gc=False):
     """What stays in memory of a finished run; for most see `Sweep.df`. sent: calls that went to the
-    model. keys: of each call that was made, the beginning of its key. version: of what recorded it."""
+    model. keys: of each call that was made, the beginning of its key. version: of what recorded it.
+    losses: by role, the calls and what was lost of them."""
 
     stop: str | None = None
     error: str | None = None
@@ -84,6 +86,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     keys: bytes = b""
     simulated: bool = False
     version: str = ""
+    losses: ByRole | None = {}
 
 
 class Counts(NamedTuple):
@@ -320,6 +323,7 @@ class Sweep:
             b"".join(keys),
             run.simulated,
             run.header.version,
+            losses_of(run),
         )
 
     def _key(self, call: Call) -> bytes:
@@ -450,10 +454,12 @@ class Sweep:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write a table, with where it comes from: `df()` as .parquet or .csv, one line a setting as
-        .tex; see `tot_lab.sweeps.tables.save`."""
-        from tot_lab.sweeps.tables import save  # noqa: PLC0415
+        .tex; see `tot_lab.sweeps.tables.save`. Warns when more than 5% of the calls of a role were lost."""
+        from tot_lab.sweeps.tables import losses_in, save  # noqa: PLC0415
 
-        return save(self, path)
+        saved = save(self, path)
+        warn_of(losses_in(self))
+        return saved
 
     def __repr__(self) -> str:
         from tot_lab.sweeps.tables import text  # noqa: PLC0415

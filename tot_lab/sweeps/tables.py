@@ -7,6 +7,7 @@ sweeps. A file says where it comes from.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -15,7 +16,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tot_lab.files import write_whole
 from tot_lab.frames import typed_frame
 from tot_lab.journal import Header
+from tot_lab.losses import ByRole, columns_of, describe, total, warning_of
 from tot_lab.models.entries import Exported
 from tot_lab.run import Run, money
 from tot_lab.sweeps.axes import differing, flat, said
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
 
 REFRESH = 1.0
 """Seconds between two looks at a sweep that goes on in a notebook."""
+
+SILENT = 30.0
+"""Seconds after which a sweep that writes to a file or a pipe prints a line, also if no run has finished.
+Later lines come at longer intervals, each a tenth of the time so far."""
 
 
 def df(sweep: Sweep) -> pandas.DataFrame:
@@ -49,6 +55,9 @@ def df(sweep: Sweep) -> pandas.DataFrame:
     - answer: string, NA for none; stop: category, a stop word, NA when the run could not even begin
     - error: string, what went wrong with the strategy, the model's set-up or the grading, NA for nothing
     - calls: Int64, calls made; failed_calls: Int64, those of them without a reply
+    - ROLE_calls, ROLE_failed, ROLE_unreadable, ROLE_truncated: Int64, for each role of which the sweep made
+      calls (`propose`, `evaluate`, `answer`, …): the calls made, and what was lost of them, as
+      `tot_lab.losses` defines it
     - input_tokens, output_tokens: Int64, NA when one of them is not known
     - cost: Float64, USD if each call were paid; paid: Float64, USD really paid; NA when not known. Of
       equal calls of several runs, the first that is sent is paid
@@ -78,6 +87,7 @@ def df(sweep: Sweep) -> pandas.DataFrame:
         "error": ("string", [row.error for row in rows]),
         "calls": ("Int64", [row.calls for row in rows]),
         "failed_calls": ("Int64", [row.failed_calls for row in rows]),
+        **columns_of([row.losses for row in rows]),
         "input_tokens": ("Int64", [row.input_tokens for row in rows]),
         "output_tokens": ("Int64", [row.output_tokens for row in rows]),
         "cost": ("Float64", [row.cost for row in rows]),
@@ -132,7 +142,7 @@ def joined_df(sweep: Sweep, frame: Callable[[Run], pandas.DataFrame]) -> pandas.
 class Summary(NamedTuple):
     """One setting of a sweep. runs: finished ones. success: share of correct answers, score: mean grade,
     both of the graded runs. calls, tokens, cost: mean of a run, cost in USD if each call were paid.
-    errors: runs that went wrong. None = not known."""
+    errors: runs that went wrong. losses: of their calls, by role. None = not known."""
 
     setting: str
     runs: int
@@ -142,6 +152,7 @@ class Summary(NamedTuple):
     tokens: float | None
     cost: float | None
     errors: int
+    losses: ByRole | None
 
 
 def summary(sweep: Sweep) -> list[Summary]:
@@ -170,12 +181,21 @@ def _summed(label: str, rows: list[Row]) -> Summary:
         mean(tokens),
         mean([row.cost for row in rows]),
         sum(row.error is not None for row in rows),
+        total(row.losses for row in rows),
     )
+
+
+def losses_in(sweep: Sweep) -> dict[str, ByRole | None]:
+    """The losses of each setting, so far."""
+    return {line.setting: line.losses for line in summary(sweep)}
 
 
 # In words and in a notebook.
 
-_HEADS = ("setting", "runs", "success", "score", "calls", "tokens", "cost", "errors")
+_HEADS = ("setting", "runs", "success", "score", "calls", "tokens", "cost", "errors", "lost calls")
+
+_LOSSES = 3
+"""Losses that a line of the table names."""
 
 
 def _told(sweep: Sweep) -> list[tuple[str, ...]]:
@@ -194,9 +214,16 @@ def _told(sweep: Sweep) -> list[tuple[str, ...]]:
             shown(line.tokens, ",.0f"),
             "–" if line.cost is None else money(line.cost),
             f"{line.errors:,}",
+            describe(line.losses, _LOSSES) or "–",
         )
         for line in summary(sweep)
     ]
+
+
+def warned(sweep: Sweep) -> str:
+    """What stands below the table where many calls were lost; "" else."""
+    text = warning_of(losses_in(sweep))
+    return f"! {text}" if text else ""
 
 
 def _head(sweep: Sweep) -> str:
@@ -222,7 +249,7 @@ def text(sweep: Sweep) -> str:
         "  ".join(word.rjust(width) if k else word.ljust(width) for k, (word, width) in enumerate(columns))
         for columns in (list(zip(line, widths, strict=True)) for line in lines)
     ]
-    return "\n".join([_head(sweep), *table])
+    return "\n".join([_head(sweep), *table, *filter(None, [warned(sweep)])])
 
 
 def html(sweep: Sweep, under_way: str = "") -> str:
@@ -236,16 +263,22 @@ def html(sweep: Sweep, under_way: str = "") -> str:
         for line, (label, *words) in zip(summary(sweep), _told(sweep), strict=True)
     )
     progress = f"<pre>{escape(under_way)}</pre>" if under_way else ""
-    return f"<div>{progress}<p>{escape(_head(sweep))}</p><table><tr>{head}</tr>{rows}</table></div>"
+    below = f"<p><b>{escape(lost)}</b></p>" if (lost := warned(sweep)) else ""
+    return f"<div>{progress}<p>{escape(_head(sweep))}</p><table><tr>{head}</tr>{rows}</table>{below}</div>"
 
 
 @contextmanager
 def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
-    """Shows how far a sweep has come, where somebody looks: a bar in a terminal, in a notebook the
-    table so far. Gives what is to be called after each run."""
+    """Shows how far a sweep has come: a bar in a terminal, in a notebook the table so far, and plain lines
+    where stderr is a file or a pipe. Gives what is to be called after each run. Needs a running event
+    loop."""
     display = _display()
     if display is None and not sys.stderr.isatty():
-        yield lambda: None
+        lines = _Lines(sweep)
+        try:
+            yield lines.tell
+        finally:
+            lines.close()
         return
     from tqdm import tqdm  # noqa: PLC0415
 
@@ -271,6 +304,52 @@ def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
         bar.close()
         if handle:
             handle.update(_Page(f"<p>{escape(_head(sweep))}</p>"))  # the cell may show the table itself
+
+
+class _Lines:
+    """How far a sweep has come, in lines on stderr: at each tenth of its runs, and after a while without."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep = sweep
+        self.spent = sweep.lab.spent
+        self.began = time.monotonic()
+        self.tenths = 0
+        self._write()
+
+    def tell(self) -> None:
+        """A run has finished."""
+        tenths = 10 * len(self.sweep.rows) // len(self.sweep.cells)
+        if tenths > self.tenths:
+            self.tenths = tenths
+            self._timer.cancel()
+            self._write()
+
+    def close(self) -> None:
+        self._timer.cancel()
+
+    def _write(self) -> None:
+        seconds = time.monotonic() - self.began
+        with suppress(OSError, ValueError):  # nobody reads the pipe any more
+            print(self._line(seconds), file=sys.stderr, flush=True)
+        self._timer = asyncio.get_running_loop().call_later(max(SILENT, seconds / 10), self._write)
+
+    def _line(self, seconds: float) -> str:
+        sweep = self.sweep
+        done, cells = len(sweep.rows), len(sweep.cells)
+        made = done - sweep.found  # the others took no time
+        known = made or done == cells
+        left = _clock(seconds / max(made, 1) * (cells - done)) if known else "unknown"
+        return (
+            f"sweep {sweep.name}: {done:,} of {cells:,} runs ({done / max(cells, 1):.0%}) · elapsed "
+            f"{_clock(seconds)} · left {left} · paid {money(sweep.lab.spent - self.spent)}"
+        )
+
+
+def _clock(seconds: float) -> str:
+    """`0:07`, `12:05`, `3:01:59`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 class _Page(str):
@@ -308,6 +387,10 @@ def provenance(sweep: Sweep) -> dict[str, Any]:
         "settings": {label: strategy.settings() for label, strategy in sweep.settings.items()},
         "simulated": any(row.simulated for row in sweep.rows.values()),
         "calls": sweep.counts._asdict(),
+        "lost_calls": {
+            setting: losses and {role: lost._asdict() for role, lost in losses.items()}
+            for setting, losses in losses_in(sweep).items()
+        },
         "cache": {
             "mode": lab.gateway.mode,
             "sha256": [s.manifest.sha256 for s in cache.stores if isinstance(s, Exported)] if cache else [],

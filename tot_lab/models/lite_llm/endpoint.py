@@ -225,7 +225,7 @@ class LiteLLM(Endpoint):
             failure.args = (failure.message,)
             raise failure from None  # the chain holds requests with their headers
         if not answers.choices:
-            raise Failure("the provider's answer holds no choices")
+            raise Failure("the provider's answer holds no choices", unreadable=True)
         replies = self._replies(litellm, answers, calls)
         if len(replies) < len(calls):
             _ONE_BY_ONE.add((self.base_url, self.name))
@@ -337,7 +337,7 @@ class LiteLLM(Endpoint):
     async def look(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
         """The HTTP status and the JSON (None when it is none) of a page beside the model: `path`
         below the server's URL, or with `/` at its beginning below its host. With `body` it is
-        posted. Raises `Failure` when there is no server."""
+        posted. Raises `Failure` when there is no server (`away`), or a slow one."""
         await litellm_ready()
         httpx = import_module("httpx")
         base = self.base_url or HOMES.get(self.provider)
@@ -357,4 +357,5 @@ class LiteLLM(Endpoint):
                 return response.status_code, read_json(without_keys(response.text, self._long_keys))
         except httpx.HTTPError as error:
             words = f"no answer from {self.address}: {str(error) or type(error).__name__}"
-            raise Failure(scrubbed(words, self._key), retry=True) from None
+            slow = isinstance(error, httpx.ReadTimeout)
+            raise Failure(scrubbed(words, self._key), retry=True, away=not slow) from None

@@ -44,7 +44,7 @@ def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
             retry_after=_retry_after(response.headers, body),
         )
     if any(isinstance(link, (httpx.TransportError, aiohttp.ClientError, OSError)) for link in chain):
-        return Failure(f"no answer from {address}: {words}", retry=True)
+        return Failure(f"no answer from {address}: {words}", retry=True, away=True)
     if isinstance(error, litellm.exceptions.MidStreamFallbackError):
         return Failure(words, retry=not _TOO_LONG.search(words))
     refused = litellm.BadRequestError, litellm.AuthenticationError, litellm.NotFoundError
@@ -57,8 +57,8 @@ def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
         return Failure(words)
     unread = f"the provider's answer cannot be read: {words}"
     if (counts := _NO_COUNT.search(words)) is not None:  # a whole answer, which was paid for
-        return Failure(unread, reported_usage=counts[0])
-    return Failure(unread, retry=True)
+        return Failure(unread, unreadable=True, reported_usage=counts[0])
+    return Failure(unread, retry=True, unreadable=True)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
