@@ -3,6 +3,8 @@ replies that cannot be read (D1 to D6, D8, D9, D12, D16)."""
 
 import asyncio
 import json
+import subprocess
+import sys
 import time
 
 import msgspec
@@ -124,6 +126,26 @@ def test_d1_what_the_stages_ask_for():
     for name in NAMES[:3]:
         assert f"Keep them in {name}." in asked["converge"]
         assert f"{name} is slow" in asked["converge"]
+
+
+@pytest.mark.parametrize("what", ["Strategy: Use", "is simple", "is slow", "Keep them in"])
+def test_s8_converge_is_told_of_each_branch(what):
+    model = thinker()
+    run(tl.DeepThink(max_iterations=1), TASK, model)
+    assert prompts(model, "converge")[0].count(what) >= 3
+
+
+@pytest.mark.xfail(strict=True, reason="prompt step")
+def test_d1_s8_converge_is_told_the_confidence_and_the_reflection_of_each_branch():
+    def develop(name):
+        return development(name, confidence=4.25, reflection=f"{name} held up")
+
+    model = thinker(develop=develop)
+    run(tl.DeepThink(max_iterations=1), TASK, model)
+    (asked,) = prompts(model, "converge")
+    assert asked.count("4.25") == 3
+    for name in NAMES[:3]:
+        assert f"{name} held up" in asked
 
 
 def test_d2_branches_differ_and_later_ones_are_told_what_came_before():
@@ -775,6 +797,66 @@ def test_d8_refusals_at_every_stage_end_after_one_iteration(refusal):
     assert tl.deep_thought(made).report().count("## Iteration") == 1
 
 
+def logged(caplog):
+    assert {record.name for record in caplog.records} <= {"tot_lab"}
+    assert {record.levelname for record in caplog.records} <= {"WARNING"}
+    return [record.getMessage() for record in caplog.records]
+
+
+def falling_back(call):
+    """A model whose replies are of no use in four ways."""
+    if call.kind == "branch":
+        return branches()
+    if call.kind == "converge":
+        return convergence((5, 8), names=("x", "one file"))
+    return {
+        "one file": Reply(error="boom"),
+        "a database": Reply(development("a database"), finish="length"),
+        "a queue": "I would take a queue.",
+    }[approach_of(call)]
+
+
+def test_d8_each_fallback_is_a_warning_in_the_log(caplog, tmp_path):
+    lab = tl.Lab(Scripted(falling_back), runs=tmp_path)
+    made = wait(lab.run(tl.DeepThink(max_iterations=1), TASK))
+    told = logged(caplog)
+    for what in ("call.failed", "deep_think.truncated", "deep_think.assumed", "deep_think.matched"):
+        (line,) = [line for line in told if what in line]
+        assert line.startswith(f"run {made.id}, thought 0")
+    assert any("boom" in line for line in told)
+    assert len(told) == 4
+    caplog.clear()
+    assert wait(made.replay()).identical
+    assert repr(tl.load(made.path))
+    wait(lab.estimate(tl.DeepThink(max_iterations=1), TASK))
+    assert logged(caplog) == []
+    run(tl.DeepThink(), TASK, thinker(convergence((5, 8, 2))))
+    assert logged(caplog) == []
+
+
+def test_d8_a_resumed_run_logs_only_what_is_new(caplog, tmp_path):
+    lab = tl.Lab(Scripted(falling_back), runs=tmp_path)
+    made = wait(lab.run(tl.DeepThink(max_iterations=2), TASK))
+    lines = made.path.read_text().splitlines(keepends=True)
+    kept = next(k for k, line in enumerate(lines) if "deep_think.iteration" in line) + 1
+    made.path.write_text("".join(lines[:kept]))
+    before = len(logged(caplog)) // 2
+    caplog.clear()
+    again = wait(lab.resume(made.path))
+    assert len(iterations(again)) == 2
+    assert len(logged(caplog)) == before == 4
+
+
+def test_d8_nothing_is_printed_where_no_logging_is_set_up():
+    code = (
+        "import tot_lab as tl, asyncio\n"
+        "async def silent(call): return 'no'\n"
+        "asyncio.run(tl.Lab(silent, runs=None).run(tl.DeepThink(), tl.open_ended('Why?')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
 def test_d8_one_stage_that_can_be_read_goes_on():
     def reply(call):
         return branches() if call.kind == "branch" else REFUSAL
@@ -869,6 +951,81 @@ def test_d9_a_call_that_takes_too_long_costs_its_branch():
     (result,) = iterations(made)
     assert made.stopped == "converged"
     assert [branch.name for branch in result.branches if branch.error] == ["a queue"]
+
+
+def test_d9_the_time_of_deep_think_takes_the_place_of_the_labs():
+    """Also where it is the longer one of the two."""
+    slow = Slow(lambda call: 0.4)
+    made = wait(tl.Lab(slow, runs=None, timeout=0.1).run(tl.DeepThink(timeout=20), TASK))
+    assert made.stopped == "converged"
+    assert not [branch.error for branch in iterations(made)[0].branches if branch.error]
+    cut = wait(tl.Lab(slow, runs=None, timeout=20).run(tl.DeepThink(timeout=0.1), TASK))
+    assert cut.stopped == "limit:timeout"
+    plain = wait(tl.Lab(slow, runs=None, timeout=0.1).run(tl.OneAnswer(), TASK))
+    assert "timeout: no reply within 0.1 s" in str(plain.events), "others keep to the lab's"
+
+
+def test_d9_the_report_says_which_limit_cut():
+    def seconds(call):
+        return 30.0 if call.kind == "develop" and approach_of(call) == "a queue" else 0.0
+
+    made = run(tl.DeepThink(timeout=0.2), TASK, Slow(seconds))
+    report = tl.deep_thought(made).report()
+    assert "✗ a queue: failed, timeout: no reply within 0.2 s, the strategy's limit for one call" in report
+    last = run(tl.DeepThink(timeout=0.2), TASK, Slow(lambda call: 30.0 if call.kind == "converge" else 0.0))
+    report = tl.deep_thought(last).report()
+    assert "*Failed:* converge: timeout: no reply within 0.2 s, the strategy's limit for one call" in report
+    assert "stopped: limit:timeout" in report
+    budget = tl.Budget(seconds=0.3)
+    out = run(
+        tl.DeepThink(timeout=60),
+        TASK,
+        Slow(lambda call: 0.0 if call.kind == "branch" else 30.0),
+        budget=budget,
+    )
+    report = tl.deep_thought(out).report()
+    assert "✗ a queue: failed, budget:seconds" in report
+    assert "stopped: budget:seconds" in report
+
+
+def test_d9_a_group_has_twice_the_time_of_a_call_from_its_first_call_on():
+    """Another run holds three of the four places, so that the five calls of this one go one at a time. Each
+    is in time; together they are not."""
+    lab = tl.Lab(Slow(lambda call: 0.0 if call.kind == "branch" else 1.1), runs=None)
+    holding = tl.Lab(Slow(lambda call: 0.0 if call.kind == "branch" else 20.0), runs=None)
+
+    async def both():
+        other = asyncio.ensure_future(holding.run(tl.DeepThink(num_branches=3, timeout=60), TASK))
+        await asyncio.sleep(0.2)
+        made = await lab.run(tl.DeepThink(num_branches=5, timeout=2.0, max_iterations=1), TASK)
+        other.cancel()
+        await asyncio.gather(other, return_exceptions=True)
+        return made
+
+    made = wait(both())
+    (result,) = iterations(made)
+    errors = [branch.error for branch in result.branches if branch.error]
+    assert 1 <= len(errors) <= 4
+    assert {*errors} == {"timeout: no reply within 4 s, the strategy's limit for the group of calls"}
+    assert "the strategy's limit for the group of calls" in tl.deep_thought(made).report()
+
+
+def test_d9_a_group_that_waits_for_its_first_place_loses_no_time():
+    lab = tl.Lab(Slow(lambda call: 0.0 if call.kind == "branch" else 0.1), runs=None)
+    holding = tl.Lab(Slow(lambda call: 0.0 if call.kind == "branch" else 2.5), runs=None)
+
+    async def both():
+        others = [asyncio.ensure_future(holding.run(tl.DeepThink(num_branches=4), TASK))]
+        await asyncio.sleep(0.2)
+        made = await lab.run(tl.DeepThink(num_branches=3, timeout=1.0, max_iterations=1), TASK)
+        for other in others:
+            other.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        return made
+
+    made = wait(both())
+    assert made.seconds > 2
+    assert [branch.error for branch in iterations(made)[0].branches] == [None] * 3
 
 
 def test_d9_a_group_takes_twice_that_at_most():

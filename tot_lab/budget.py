@@ -9,6 +9,8 @@ the largest seen, and until one is seen calls go one at a time.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tot_lab.core.calls import Call, Reply, estimated_tokens, refused
 from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import TOOL
@@ -39,6 +41,8 @@ class Scope:
         around = None if parent is None else parent.call_seconds
         known = [seconds for seconds in (call_seconds, around) if seconds is not None]
         self.call_seconds: float | None = min(known, default=None)
+        self.group: Any = None if parent is None else parent.group
+        """The calls that share a time, which the driver counts."""
         self.at_most = at_most
         self.caps: dict[str, float] = {}
         self.calls_cap: int | None = at_most

@@ -20,9 +20,12 @@ LINE = 500
 """Characters of a name, and of a verdict, lesson or insight, that are shown; the solution is shown whole."""
 
 
-def markdown_of(of: DeepThought) -> str:
-    """The report."""
+def markdown_of(of: DeepThought, *, answer_first: bool = False) -> str:
+    """The report. answer_first: the iterations stand behind the final solution, for a reader who is shown the
+    beginning alone."""
     head, *rest = _sections(of)
+    if answer_first:
+        rest.sort(key=lambda section: section.folds)
     parts = [f"# {head.title}", head.body, *(f"{one.head} {one.title}\n\n{one.body}" for one in rest)]
     return _joined(*parts, f"---\n\n*{literal(_closing(of), LINE)}*\n")
 

@@ -79,8 +79,9 @@ class DeepThink(Prompting):
         iteration builds on, 1–3 and no more than there are branches. What lies outside is clamped, and the
         note `deep_think.clamped` says so. Presets:
         `tl.presets.deep_think_quick`, `_balanced`, `_thorough`, `_maximum`.
-    timeout: seconds that one call may take, from when it is sent; DEVELOP, with four calls at once, takes
-        twice that at most. A call that takes longer costs its branch.
+    timeout: seconds that one call may take, from when it is sent; it takes the place of the lab's own
+        `timeout`. The calls of DEVELOP have twice that together, from when the first of them is sent. A call
+        that takes longer costs its branch, and its error names the limit that cut it.
     tier: how much the model makes of a prompt (`local`, `mid`, `large`, `frontier`).
     temperature: 0.7 unless set.
 
@@ -153,7 +154,9 @@ class _Iterations:
             if not approaches:
                 stop = failed
                 break
-            developed = yield from every([self._develop(branch) for branch in approaches], at_most=1)
+            developed = yield from every(
+                [self._develop(branch) for branch in approaches], at_most=1, seconds=2 * self.by.timeout
+            )
             branches = [branch for branch, _ in developed]
             if all(branch.solution_node is None for branch in branches):
                 stop = next((halt for _, halt in developed if halts(halt)), developed[0][1])
