@@ -5,6 +5,7 @@ import json
 import pickle
 
 import pytest
+from deep_think_replies import play
 from support import Scripted, wait
 
 import tot_lab as tl
@@ -65,7 +66,7 @@ def test_an_agent_is_given_what_it_thought():
     made = asked(agent("deep_think", "42"))
     (call,) = made.tools_df().itertuples()
     assert call.tool == "deep-think"
-    assert "(a simulated model; confidence: " in call.result
+    assert call.result.startswith("# Deep Think *simulated model*")
     assert made.answer == "42"
     assert made.usage.calls == 2  # what it thought is a run of its own
 
@@ -107,6 +108,162 @@ def test_naming_it_in_the_request_guarantees_its_use(name):
     ]
     assert list(made.tools_df()["tool"]) == ["deep-think"]
     assert made.answer == "42"
+
+
+class Kept(tl.Lab):
+    """A lab that keeps the runs of the tool."""
+
+    async def run(self, *given, **more):
+        self.made = await super().run(*given, **more)
+        return self.made
+
+
+def test_s7_its_result_is_the_whole_report():
+    lab = Kept(Scripted(play), runs=None)
+    made = asked(agent("deep_think", "42"), tool=tl.tools.deep_think(lab))
+    (result,) = made.tools_df()["result"]
+    report = tl.deep_thought(lab.made).report()
+    assert sorted(result.splitlines()) == sorted(report.splitlines()), "all of it, in another order"
+    for part in (
+        *("History table** `[8.5/10]`", "Snapshots `[4.2/10]`", "who* made a change is lost"),
+        *("**Reflection**", "## Final solution · confidence 9.0/10", "3 iterations · 9 branches explored"),
+    ):
+        assert part in result
+    assert result.index("## Final solution") < result.index("## Iteration 1"), (
+        "what is shown first matters most"
+    )
+
+
+def test_d14_the_report_is_shortened_by_the_callers_limit_alone():
+    long = "word " * 20_000
+
+    def thinks(call):
+        reply = play(call)
+        return reply.replace("Keep a **history table**", long) if call.kind == "converge" else reply
+
+    lab = Kept(Scripted(thinks), runs=None)
+    for most in (500, 1_000_000):
+        model = agent("deep_think", "42")
+        strategy = tl.ReAct(most_result_characters=most)
+        made = asked(model, strategy=strategy, tool=tl.tools.deep_think(lab))
+        (result,) = made.tools_df()["result"]
+        assert len(result) > 100_000
+        (shown,) = [one.content for one in model.calls[-1].messages if one.role == "tool"]
+        assert shown.startswith(result[:500])
+        assert (shown == result) is (most > 500)
+        assert len(shown) < 600 or most > 500
+
+
+NAMING = tl.open_ended("Use deep_think: which database?", context="Nine orders a day.")
+
+
+def ignoring(call):
+    """An agent that never calls a tool, whatever it is told."""
+    if any(message.role == "user" and "deep-think gave" in message.content for message in call.messages):
+        return Reply("with it")
+    if call.kind == "act" and call.tools and call.tools[-1]["name"] == "final-answer":
+        return Reply(tool_calls=(ToolCall("c", "final-answer", '{"answer": "at once"}'),))
+    return Reply("score: 0.5\nAnswer: at once")
+
+
+STUBBORN = [
+    tl.ToolLoop(),
+    tl.ToolLoop(max_tool_round_trips=1),
+    tl.ReAct(),
+    tl.ReAct(max_iterations=1),
+    tl.ReAct(max_iterations=2),
+    tl.BestOf(strategy=tl.ToolLoop(), attempts=1),
+    tl.Reflexion(strategy=tl.ToolLoop(), max_retries=0),
+    tl.TreeThenAct(max_depth=1),
+    tl.WithSynthesis(strategy=tl.ToolLoop()),
+]
+
+
+@pytest.mark.parametrize("strategy", STUBBORN, ids=str)
+def test_d14_a_model_that_ignores_it_does_not_prevent_its_use(strategy):
+    model = Scripted(ignoring)
+    made = asked(model, NAMING, strategy)
+    (call,) = made.tools_df().itertuples()
+    assert call.tool == "deep-think"
+    given = json.loads(call.arguments)
+    assert given["task"] == NAMING.question
+    assert given["context"].startswith(NAMING.context)
+    assert "failed" not in given["context"]
+    assert call.result.startswith("# Deep Think")
+    if made.stopped == "answered":
+        last = [call for call in model.calls if call.kind == "act"][-1]
+        assert "deep-think gave" in last.prompt, "the model is shown it before it answers"
+    assert wait(made.replay()).identical
+
+
+def test_d14_the_tool_loop_answers_with_what_it_gave():
+    made = asked(Scripted(ignoring), NAMING, tl.ToolLoop())
+    assert (made.answer, made.stopped) == ("with it", "answered")
+    assert made.usage.calls == 2
+    (note,) = [e for e in made.events if isinstance(e, tl.Note) and e.name == "tools.called_for_model"]
+    assert note.data == {"tool": "deep-think"}
+    path = [thought.text[:10] for thought in made.tree.path(made.best.id)]
+    assert path[1:] == ["score: 0.5", "deep-think", "with it"]
+
+
+@pytest.mark.parametrize("trips", [1, 2, 3])
+def test_d14_a_tool_loop_that_calls_other_tools_to_its_end_calls_it_too(trips):
+    def reply(call):
+        closing = call.tool_choice == "none"
+        asks = () if closing else (ToolCall("b", "legs", json.dumps({"animal": "duck"})),)
+        return Reply("42" if closing else "", tool_calls=asks)
+
+    model = Scripted(reply)
+    made = asked(model, NAMING, tl.ToolLoop(max_tool_round_trips=trips))
+    assert list(made.tools_df()["tool"]) == [*["legs"] * trips, "deep-think"]
+    assert "deep-think gave" in model.calls[-1].prompt
+    assert made.usage.calls == trips + 1 == tl.ToolLoop(max_tool_round_trips=trips).max_calls(NAMING)
+    assert made.answer == "42"
+    context = json.loads(made.tools_df()["arguments"].iloc[-1])["context"]
+    assert "Nine orders a day." in context
+    assert context.count("legs gave:\n2") == trips, "what is known so far"
+
+
+def test_d14_a_tool_that_was_used_is_not_called_again():
+    made = asked(agent("deep_think", "42"), NAMING, tl.ToolLoop())
+    assert list(made.tools_df()["tool"]) == ["deep-think"]
+    wrong = (ToolCall("a", "deep-think", '{"question": "Which?"}'),)
+    turns = iter([Reply(tool_calls=wrong), *[Reply("Answer: 42")] * 3])
+    again = asked(Scripted(lambda call: next(turns)), NAMING, tl.ToolLoop())
+    assert list(again.tools_df()["error"].isna()) == [False, True], "one that failed was no use"
+    failing = tl.tools.deep_think(tl.Lab(Scripted(lambda call: Reply(error="boom")), runs=None))
+    failed = asked(Scripted(ignoring), NAMING, tl.ToolLoop(), tool=failing)
+    assert len(failed.tools_df()) == 1, "it is called once, and the run goes on"
+    assert failed.answer == "with it"
+
+
+def test_d14_what_the_strategy_may_not_use_is_not_called():
+    made = asked(Scripted(ignoring), NAMING, tl.ToolLoop(tools=("legs",)))
+    assert made.tools_df().empty
+    policy = tl.EffectPolicy(mode="deny_all")
+    assert asked(Scripted(ignoring), NAMING, tl.ToolLoop(effect_policy=policy)).tools_df().empty
+
+
+@pytest.mark.xfail(strict=True, reason="rebuilt with the next issue's search axes")
+def test_d14_a_tree_of_thoughts_with_tools_uses_it_when_it_is_named():
+    strategy = tl.TreeOfThoughts(tools=("deep-think",), max_depth=1, branch_factor=1)
+    made = asked(Scripted(ignoring), NAMING, strategy)
+    assert "deep-think" in list(made.tools_df()["tool"])
+
+
+@pytest.mark.xfail(strict=True, reason="prompt step")
+def test_d5_s7_it_takes_the_sizes_of_the_search():
+    tool = tl.tools.deep_think(thinking_lab())
+    assert {"max_iterations", "num_branches", "beam_width"} < {*tool.parameters["properties"]}
+    lab = Kept(Scripted(play), runs=None)
+    sizes = {"max_iterations": 1, "num_branches": 2, "beam_width": 1}
+    call = ToolCall("a", "deep-think", json.dumps({"task": "Which?", **sizes}))
+    turns = iter(
+        [Reply(tool_calls=(call,)), Reply(tool_calls=(ToolCall("c", "final-answer", '{"answer": "1"}'),))]
+    )
+    asked(Scripted(lambda call: next(turns)), tool=tl.tools.deep_think(lab))
+    told = tl.deep_thought(lab.made)
+    assert (len(told.iterations), len(told.iterations[0].branches), len(told.iterations[0].beam)) == (1, 2, 1)
 
 
 @pytest.mark.parametrize(

@@ -246,10 +246,34 @@ def test_a_part_may_give_each_of_its_calls_a_time():
         return tl.Answer(str([reply.error for reply in (*parts, inner)]), "answered")
 
     made = wait(tl.Lab(model, runs=None).run(saying(say), TASK))
-    late = "timeout: no reply within 0.1 s"
+    late = "timeout: no reply within 0.1 s, the strategy's limit for one call"
     assert made.answer == str([late, None, late])
-    sooner = wait(tl.Lab(model, runs=None, timeout=0.05).run(saying(say), TASK))
-    assert sooner.answer == made.answer.replace("0.1", "0.05")
+    for labs_own in (0.05, None):  # it takes the place of the lab's
+        again = wait(tl.Lab(model, runs=None, timeout=labs_own).run(saying(say), TASK))
+        assert again.answer == made.answer
+
+
+def test_branches_may_have_a_time_together():
+    async def model(call):
+        await asyncio.sleep(30 if call.prompt == "slow" else 0)
+        return "ok"
+
+    def say(at):
+        def branch(k):
+            first = yield from asking(draw=k, prompt="fast")
+            second = yield from asking(draw=20 + k, prompt="slow" if k else "fast")
+            third = yield from asking(draw=40 + k, prompt="fast")
+            return [reply.error for reply in (first, second, third)]
+
+        parts = yield from tl.every([branch(k) for k in range(3)], at_most=3, seconds=0.5)
+        after = yield from asking(draw=60, prompt="fast")
+        return tl.Answer(str([*parts, after.error]), "answered")
+
+    made = wait(tl.Lab(model, runs=None).run(saying(say), TASK))
+    late = "timeout: no reply within 0.5 s, the strategy's limit for the group of calls"
+    assert made.answer == str([[None] * 3, [None, late, late], [None, late, late], None])
+    assert made.seconds < 10
+    assert wait(made.replay()).identical
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])

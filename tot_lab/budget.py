@@ -12,7 +12,7 @@ overshoot is then at most (calls under way) x (largest use of one call).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Call, Need, Reply, believed, estimated_tokens, refused
 from tot_lab.core.thinking import Budget
@@ -91,6 +91,8 @@ class Scope:
         around = None if parent is None else parent.call_seconds
         known = [seconds for seconds in (call_seconds, around) if seconds is not None]
         self.call_seconds: float | None = min(known, default=None)
+        self.group: Any = None if parent is None else parent.group
+        """The calls that share a time, which the driver counts."""
         self.at_most = at_most
         self.caps: dict[str, float] = {}
         self.calls_cap: int | None = at_most

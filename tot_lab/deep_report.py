@@ -24,9 +24,12 @@ LINE = 500
 """Characters of a name, and of a verdict, lesson or insight, that are shown; the solution is shown whole."""
 
 
-def markdown_of(of: DeepThought) -> str:
-    """The report."""
+def markdown_of(of: DeepThought, *, answer_first: bool = False) -> str:
+    """The report. answer_first: the iterations stand behind the final solution, for a reader who is shown the
+    beginning alone."""
     head, *rest = _sections(of)
+    if answer_first:
+        rest.sort(key=lambda section: section.folds)
     parts = [f"# {head.title}", head.body, *(f"{one.head} {one.title}\n\n{one.body}" for one in rest)]
     return _joined(*parts, f"---\n\n*{literal(_closing(of), LINE)}*\n")
 
@@ -120,25 +123,32 @@ def _iteration(of: DeepThought, result: IterationResult) -> str:
     reflection = _bullets(result.reflection_summary.splitlines())
     focus = one_line(result.next_focus, LINE)
     return _joined(
-        _fell_back(of, result.iteration, unread=result.assumed),
+        _fell_back(of, result.iteration, result),
         _approaches(result.branches, result.beam),
         f"**Reflection**\n\n{reflection}" if reflection else "",
         f"**Next focus:** {focus}" if focus else "",
     )
 
 
-def _fell_back(of: DeepThought, number: int, unread: bool = False) -> str:
-    """What of an iteration is not what was asked for. unread: its confidence could not be read."""
-    what = {one.what for one in of.fallbacks if one.iteration == number}
+def _fell_back(of: DeepThought, number: int, result: IterationResult | None = None) -> str:
+    """What of an iteration is not what was asked for. result: what it came to, if it was finished."""
+    what = {one.what: one for one in of.fallbacks if one.iteration == number}
     said = ["The approaches could not be read; their text became one."] if "branch" in what else []
+    if any(one.what == "branch" and one.iteration == number for one in of.cut_off):
+        said.append("The reply that names the approaches is truncated.")
     said += [
         f"Of {one.given} approaches the first {one.used} were taken."
         for one in of.left_out
         if one.iteration == number
     ]
-    if "converge" in what:
+    said += [literal(one.why, LINE) for one in of.unsure if one.iteration == number]
+    if result is not None and result.from_branch:
+        name = next(literal(one.name, NAME) for one in result.branches if one.id == result.from_branch)
+        why = literal(what["converge"].error, LINE) if "converge" in what else ""
+        said.append(f"There is no synthesis: the solution of “{name}” stands in its place. {why}".strip())
+    elif "converge" in what:  # as runs of earlier versions have it
         said.append("The synthesis could not be read: its text is the solution, and no approach was judged.")
-    if unread:
+    if result is not None and result.assumed:
         said.append("Its confidence is assumed and decides nothing.")
     return f"*{' '.join(said)}*" if said else ""
 
@@ -156,6 +166,7 @@ def _approaches(branches: Sequence[ThoughtBranch], beam: Sequence[str] = ()) -> 
         score = "" if not beam else " `[no score]`" if branch.score is None else f" `[{branch.score:.1f}/10]`"
         said = one_line(branch.verdict or branch.solution or branch.strategy, LINE if branch.verdict else 200)
         raw = " *(not in the form that was asked for: taken as it is)*" if branch.assumed else ""
+        raw = " *(truncated: its confidence is assumed)*" if branch.truncated else raw
         lines.append(f"{star}{shown}{score}{f' {said}' if said else ''}{raw}")
     return "\n".join(f"{k}. {line}" for k, line in enumerate(lines, 1))
 
@@ -168,6 +179,8 @@ def _final(of: DeepThought) -> list[_Section]:
     result = next((one for one in of.iterations if one.iteration == of.answer_iteration), None)
     if result is None:
         why = "No iteration was finished: this is the solution of which its own approach was surest."
+        if any(one.solution_node == of.node and one.truncated for one in of.unfinished):
+            why += " It is truncated."
         return [_Section(title, f"*{why}*\n\n{tamed(of.answer)}")]
     why = f"From iteration {result.iteration} of {len(of.iterations)}, the most confident."
     if result.assumed:
@@ -175,6 +188,9 @@ def _final(of: DeepThought) -> list[_Section]:
     elif len(of.iterations) == 1:
         why = "From iteration 1, the only one."
     names = {branch.id: literal(branch.name, NAME) for branch in result.branches}
+    if result.from_branch:
+        cut = any(one.id == result.from_branch and one.truncated for one in result.branches)
+        why += f" It is the solution of “{names[result.from_branch]}”{', truncated' if cut else ''}."
     taken = _bullets(f"From **{names[one.branch]}**: {one.idea}" for one in result.taken)
     insights = dict.fromkeys(text for one in of.iterations for text in one.insights)
     parts = [
@@ -190,7 +206,8 @@ def _title(of: DeepThought) -> str:
 
 
 def _confidence(result: IterationResult) -> str:
-    return f"confidence {result.confidence:.1f}/10{', assumed' if result.assumed else ''}"
+    marks = f"{', assumed' if result.assumed else ''}{', truncated' if result.truncated else ''}"
+    return f"confidence {result.confidence:.1f}/10{marks}"
 
 
 def _closing(of: DeepThought) -> str:

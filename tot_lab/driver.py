@@ -80,6 +80,17 @@ class Join:
         self.answered = self.refused = False
 
 
+class Group:
+    """Calls that have a time together. ends: when it is up, None until the first of them is sent."""
+
+    __slots__ = ("answered", "ends", "seconds")
+
+    def __init__(self, seconds: float):
+        self.seconds = seconds
+        self.ends: float | None = None
+        self.answered = False
+
+
 class Asked:
     """A call that was admitted and has no reply yet; for the model it is the call's wire.
 
@@ -291,10 +302,14 @@ class Driver:
         left = branch.scope.calls_left()
         fits = left is None or (step.at_most is not None and count * step.at_most <= left)
         at_once = step.at_once if fits and not self.in_order else 1
+        around = branch.scope
+        if step.seconds is not None:
+            around = Scope(around, None, 0.0)
+            around.group = Group(step.seconds)
 
         def branches() -> Iterator[Branch]:
             for index, thinking in enumerate(step.branches):
-                scope = branch.scope
+                scope = around
                 if left is not None and step.at_most is not None:
                     scope = Scope(scope, None, 0.0, at_most=step.at_most)
                 yield Branch(thinking, (*position, index), scope, join, index)
@@ -419,6 +434,8 @@ class Driver:
         self._beside(name, asked.call.at, call=list(asked.position), **data)
         if name in ("call.queued", "call.retried", "call.answered"):
             asked.ends = None
+            if name == "call.queued":
+                self._hold_group(asked.branch.scope.group)
         elif name == "call.sent":
             self._count_time(asked)
         if self.recorder.watchers:
@@ -464,6 +481,8 @@ class Driver:
         if self.asked.get(branch) is not asked or (self.done.done() and not self.done.cancelled()):
             return  # its time was up, or the run is over
         del self.asked[branch]
+        if branch.scope.group is not None:
+            branch.scope.group.answered = True
         if branch.scope.chain:
             branch.scope.settle(asked.call, reply, asked.claims)
             self._warn(branch.scope, asked.call.at)
@@ -477,9 +496,11 @@ class Driver:
         self._wake()
 
     def _count_time(self, asked: Asked) -> None:
-        """The time of a call begins: it is asked, or after it had to wait it is sent."""
+        """The time of a call begins: it is asked, or after it had to wait it is sent. A strategy's own limit
+        takes the place of the lab's."""
+        self._count_group(asked.branch.scope.group)
         seconds = asked.branch.scope.call_seconds
-        if seconds is not None and (self.timeout is None or seconds < self.timeout):
+        if seconds is not None:
             asked.ends = self.loop.time() + seconds
             self.timers.append(self.loop.call_at(asked.ends, self._end_late, asked, asked.ends, seconds))
         elif self.timeout is not None:
@@ -491,7 +512,34 @@ class Driver:
         """A call that has a time of its own has had it, unless it was answered, or began anew."""
         if self.asked.get(asked.branch) is asked and asked.ends == end and not self.done.done():
             asked.cancel()
-            self._receive(asked, Reply(error=f"timeout: no reply within {seconds:g} s"))
+            limit = "the strategy's limit for one call"
+            self._receive(asked, Reply(error=f"timeout: no reply within {seconds:g} s, {limit}"))
+
+    def _count_group(self, group: Group | None) -> None:
+        """The time of a group begins with its first call; what is asked after its end ends at once."""
+        if group is None:
+            return
+        now = self.loop.time()
+        if group.ends is None:
+            group.ends = now + group.seconds
+        elif group.ends > now:
+            return  # its timer is set
+        self.timers.append(self.loop.call_at(group.ends, self._end_group, group, group.ends))
+
+    def _hold_group(self, group: Group | None) -> None:
+        """Its time has not begun while all of its calls wait for their turn, the first too."""
+        if group is None or group.answered:
+            return
+        if all(one.ends is None for one in self.asked.values() if one.branch.scope.group is group):
+            group.ends = None
+
+    def _end_group(self, group: Group, end: float) -> None:
+        if self.done.done() or group.ends != end:
+            return
+        error = f"timeout: no reply within {group.seconds:g} s, the strategy's limit for the group of calls"
+        for asked in [one for one in self.asked.values() if one.branch.scope.group is group]:
+            asked.cancel()
+            self._receive(asked, Reply(error=error))
 
     def _watch_overdue(self) -> None:
         """One timer serves all calls: they have the same time, so they end in the order they began."""

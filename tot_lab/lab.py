@@ -74,7 +74,8 @@ class Lab:
         effects they may have (`tl.EffectPolicy`), None = all that these tools have. tool_context: data that
         tools are handed and no model sees; what its names call a key, token, secret or password is in no
         result either.
-    timeout: seconds that one call may take from its sending on, None = no limit.
+    timeout: seconds that one call may take from its sending on, None = no limit. A strategy that has a limit
+        of its own (`tl.DeepThink`) keeps to that instead.
     plans: file (SQLite) that each plan of `tl.PlanExecute` is kept in as it runs, see `tl.Plans`; None = a
         plan is in its run's record alone (`run.plans`).
     """
@@ -434,6 +435,7 @@ class Lab:
         watch: Callable[[Sequence[Line]], None] | None = None,
         kept: list[Run] | None = None,
     ) -> Run:
+        recorder.logs = True
         if watch is not None:
             recorder.watchers.append(watch)
             recorder.text_watchers.append(lambda note: watch([Line((), recorder.now, note)]))

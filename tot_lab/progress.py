@@ -110,6 +110,12 @@ def _noted(note: Note) -> Iterator[str]:
         yield f"{data['field']}={data['given']} is out of range: {data['used']} is used"
     elif note.name == "deep_think.left_out":
         yield f"of {data['given']} approaches the first {data['used']} are taken"
+    elif note.name == "deep_think.assumed" and "branch" in data:
+        yield "there is no synthesis: the best solution stands in its place"
+    elif note.name == "deep_think.truncated":
+        yield f"the reply of {data['what']} is truncated"
+    elif note.name == "deep_think.matched":
+        yield data["why"]
     elif note.name == "deep_think.assumed":
         yield f"the reply of {data['what']} could not be read, and stands as it is"
     elif note.name == "deep_think.iteration":

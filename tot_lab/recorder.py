@@ -7,6 +7,7 @@ recorded anew. What cannot be written is an error that names it, and leaves the 
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import warnings
@@ -37,6 +38,24 @@ try:
     import fcntl
 except ImportError:  # not on Windows: there, two writers of one journal are not told apart
     fcntl = None  # type: ignore[assignment]
+
+
+FALLBACKS = frozenset(
+    {
+        "call.failed",
+        "deep_think.assumed",
+        "deep_think.matched",
+        "deep_think.truncated",
+        "tools.called_for_model",
+    }
+)
+"""Notes that something else stands in for what was asked for. A run of a lab logs each of them as a warning
+of the logger `tot_lab`, once, when it is recorded: not in a replay, in an estimate, or in the part that a
+resumed run repeats. Strategies are pure, so this is the one place that logs. Nothing is printed unless
+logging is set up (`logging.NullHandler`)."""
+
+_LOGGER = logging.getLogger("tot_lab")
+_LOGGER.addHandler(logging.NullHandler())
 
 
 class Divergence(Halt):
@@ -97,6 +116,8 @@ class Recorder:
         self.path = None if path is None else Path(path)
         self.watchers: list[Callable[[Sequence[Line]], None]] = []
         self.text_watchers: list[Callable[[Note], None]] = []
+        self.logs = False
+        """Whether fallbacks are logged (`FALLBACKS`): in a run that a lab carries out."""
         self._start = time.perf_counter()
         self._written = 0
         self._expected: dict[Position, list[Record]] = {}
@@ -148,6 +169,9 @@ class Recorder:
         """Take in one record. It is written by the next `flush`."""
         if (self._expected or self._only_expected) and self._repeats(position, record):
             return
+        if type(record) is Note and record.name in FALLBACKS and self.logs:
+            data = encoder.encode(record.data).decode()
+            _LOGGER.warning("run %s, thought %s: %s %s", self.header.id, record.at, record.name, data)
         self.lines.append(Line(position, time.perf_counter() - self._start, record, paid))
 
     def partial(self, position: Position, call: Call, text: str) -> None:

@@ -28,13 +28,31 @@ class Clamped(NamedTuple):
 
 
 class Fallback(NamedTuple):
-    """A reply that could not be read, and stands for itself. what: `branch`, `develop` or `converge`.
+    """A reply that could not be read: its text stands for itself, of CONVERGE the solution of a branch in its
+    place. what: `branch`, `develop` or `converge`.
     iteration: its number. node: the thought that it was asked for. error: what was wrong with it."""
 
     what: str
     iteration: int
     node: str
     error: str
+
+
+class CutOff(NamedTuple):
+    """A reply that was cut off. what: `branch`, `develop` or `converge`. iteration: its number. node: the
+    thought that it was asked for; of `develop` the thought that holds it."""
+
+    what: str
+    iteration: int
+    node: str
+
+
+class Unsure(NamedTuple):
+    """Scores that were not matched to the approaches by name alone, or whose scale is unclear. iteration: its
+    number. why: in sentences."""
+
+    iteration: int
+    why: str
 
 
 class LeftOut(NamedTuple):
@@ -54,11 +72,11 @@ class DeepThought(NamedTuple):
     where no iteration was finished. node: the thought that holds it. stop: why the search ended, a stop
     word; None when it has not. branches_explored: approaches that were worked on. seconds: wall time of the
     run, NaN when unknown. unfinished: the branches of an iteration that came to no synthesis. failed: what
-    its call of BRANCH or CONVERGE failed with. clamped, fallbacks, left_out: what is not as it was asked for.
-    number, total: which of the run's Deep Thinks it is, and how many there are. model, simulated: who
-    thought, and whether a simulated model took part. gathering: what was gathered for it, `None` where it was
-    not a part of `tl.GatherThenThink`. assumed_window: the context window that was assumed for what was
-    gathered, `None` where the model's is known.
+    its call of BRANCH or CONVERGE failed with. clamped, fallbacks, left_out, cut_off, unsure: what is not as
+    it was asked for. number, total: which of the run's Deep Thinks it is, and how many there are. model,
+    simulated: who thought, and whether a simulated model took part. gathering: what was gathered for it,
+    `None` where it was not a part of `tl.GatherThenThink`. assumed_window: the context window that was
+    assumed for what was gathered, `None` where the model's is known.
     """
 
     task: str
@@ -80,6 +98,8 @@ class DeepThought(NamedTuple):
     simulated: bool
     gathering: Gathering | None = None
     assumed_window: int | None = None
+    cut_off: tuple[CutOff, ...] = ()
+    unsure: tuple[Unsure, ...] = ()
 
     def report(self) -> str:
         """It in Markdown: the task, what each iteration tried and learnt, and the final solution. A star
@@ -143,6 +163,8 @@ def deep_thought(run: Run) -> DeepThought:
             (e.data["assumed"] for e in run.events if isinstance(e, Note) and e.name == "research.window"),
             None,
         ),
+        tuple(found.cut_off),
+        tuple(found.unsure),
     )
 
 
@@ -160,6 +182,8 @@ class _Search:
     clamped: list[Clamped] = field(default_factory=list)
     fallbacks: list[Fallback] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
+    cut_off: list[CutOff] = field(default_factory=list)
+    unsure: list[Unsure] = field(default_factory=list)
     answered: int | None = None
     node: str | None = None
     stop: str | None = None
@@ -236,6 +260,14 @@ class _Fold:
         elif note.name == "deep_think.left_out" and note.at in self.homes:
             home = self.homes[note.at]
             home.left_out.append(LeftOut(len(home.iterations) + 1, told["given"], told["used"]))
+        elif note.name == "deep_think.truncated" and note.at in self.homes:
+            home = self.homes[note.at]
+            home.cut_off.append(CutOff(told["what"], len(home.iterations) + 1, note.at))
+            if told["what"] == "develop":
+                home.say(parent_of(note.at) or "", truncated=True, assumed=True)
+        elif note.name == "deep_think.matched" and note.at in self.homes:
+            home = self.homes[note.at]
+            home.unsure.append(Unsure(len(home.iterations) + 1, told["why"]))
         elif note.name == "deep_think.iteration":
             result = msgspec.convert(told, IterationResult)
             home = self.homes[result.branches[0].node]

@@ -265,6 +265,15 @@ def find_json(text: str) -> Iterator[FoundJSON]:
     yield from _parsed(place for place in bracketed if place.end > broken and alone(place))
 
 
+def ends_open(text: str) -> bool:
+    """Whether JSON in `text` was cut off: brackets are still open at its end. A stray quote hides brackets,
+    so closing ones must be missing when all of them are counted too."""
+    depth, first = 0, min((place for place in map(text.find, "{[") if place >= 0), default=len(text))
+    for match in _STRING_OR_BRACKET.finditer(text, first):  # in prose before it a quote opens nothing
+        depth += 1 if match[0] in ("[", "{") else -1 if match[0] in ("]", "}") and depth else 0
+    return depth > 0 and sum(map(text.count, "{[")) > sum(map(text.count, "}]"))
+
+
 class _Place(NamedTuple):
     start: int
     end: int

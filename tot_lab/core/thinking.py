@@ -66,6 +66,7 @@ class Every(NamedTuple):
     branches: Sequence[Thinking[Any]]
     at_most: int | None
     at_once: int | None
+    seconds: float | None = None
 
 
 class Within(NamedTuple):
@@ -94,7 +95,11 @@ def happen(event: E) -> Thinking[E]:
 
 
 def every(
-    branches: Sequence[Thinking[T]], *, at_most: int | None = None, at_once: int | None = None
+    branches: Sequence[Thinking[T]],
+    *,
+    at_most: int | None = None,
+    at_once: int | None = None,
+    seconds: float | None = None,
 ) -> Thinking[list[T]]:
     """Think all `branches`, each at its own pace; their results, in the order given.
 
@@ -102,8 +107,10 @@ def every(
         freely only when all of them fit what is left, otherwise in order; None counts as too many.
         There, a branch that asks for more is refused with `limit:at_most`.
     at_once: how many branches may be under way at the same time; None = all.
+    seconds: the time of all their calls together, from when the first of them is sent. What has no reply by
+        then fails, with an error that begins with `timeout`; None = no limit.
     """
-    results: list[T] = yield Every(branches, at_most, at_once)
+    results: list[T] = yield Every(branches, at_most, at_once, seconds)
     return results
 
 
@@ -115,7 +122,8 @@ def within(budget: Budget, thinking: Thinking[T]) -> Thinking[T]:
 
 def timed(seconds: float, thinking: Thinking[T]) -> Thinking[T]:
     """Think with at most `seconds` for each call, counted from when it is sent: waiting for its turn is no
-    fault of its own. One that takes longer fails, with an error that begins with `timeout`."""
+    fault of its own. One that takes longer fails, with an error that begins with `timeout`. This limit takes
+    the place of the lab's."""
     result: T = yield Within(Budget(), thinking, seconds)
     return result
 

@@ -140,8 +140,31 @@ class Acting(Prompting):
     def required(self, task: Task, hands: Hands, stated: Mapping[str, int]) -> dict[str, int]:
         """How often tools must be called: as `stated`, and once what the question names, where a tool asks
         for that."""
-        named = [name for name, spec in hands.tools.items() if spec.used_when_named]
-        return {**{name: 1 for name in named if hands.tools[name].is_named_in(task.question)}, **stated}
+        return {**dict.fromkeys(self.named(task, hands), 1), **stated}
+
+    def named(self, task: Task, hands: Hands) -> list[str]:
+        """The tools that the question names and that ask to be used then."""
+        return [
+            name
+            for name, spec in hands.tools.items()
+            if spec.used_when_named and spec.is_named_in(task.question)
+        ]
+
+    def called_for_model(
+        self, task: Task, hands: Hands, at: str, names: Sequence[str], known: Sequence[str]
+    ) -> Thinking[list[Observation]]:
+        """Call the tools `names`, which the question names and the model did not use, as children of the
+        thought `at`. Each text that a tool must have is the question; a `context` is that of the task and
+        what is `known` since."""
+        calls = []
+        for name in names:
+            yield Note("tools.called_for_model", at, {"tool": name})
+            parameters = hands.tools[name].parameters
+            given = dict.fromkeys(parameters.get("required", []), task.question)
+            if "context" in parameters.get("properties", {}):
+                given["context"] = "\n\n".join(filter(None, [task.context, *known]))
+            calls.append(ToolCall(f"named-{name}", name, json.dumps(given)))
+        return (yield from self.carry_out(hands, Turn(at, calls=tuple(calls), native=False)))
 
     def turn(
         self,
@@ -280,6 +303,21 @@ class Acting(Prompting):
 
 
 # What a prompt says of tools, and of a long result.
+
+
+def told_of_named(names: Sequence[str], observations: Sequence[Observation]) -> list[str]:
+    """What a model is told of tools that were called in its place."""
+    if not names:
+        return []
+    pairs = zip(names, observations, strict=True)
+    said = f"The task asks for {', '.join(names)}, so it was called. Go on with what it gave."
+    return [*(f"{name} gave:\n{seen.text}" for name, seen in pairs), said]
+
+
+def given_by(calls: Sequence[ToolCall], observations: Sequence[Observation]) -> list[str]:
+    """The results among what came of `calls`, whole, each with its tool."""
+    pairs = zip(calls, observations, strict=True)
+    return [f"{call.name} gave:\n{seen.whole}" for call, seen in pairs if seen.error is None]
 
 
 def told_of(hands: Hands) -> str:

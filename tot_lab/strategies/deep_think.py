@@ -25,6 +25,7 @@ from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, every, happen, timed
 from tot_lab.strategies.conversation import shortened
+from tot_lab.strategies.deep_think_names import match_all, match_once
 from tot_lab.strategies.deep_think_prompts import ANEW, BRANCH, CONVERGE, DEVELOP
 from tot_lab.strategies.deep_think_replies import (
     Approach,
@@ -33,13 +34,11 @@ from tot_lab.strategies.deep_think_replies import (
     Development,
     Evaluation,
     IterationResult,
-    Synthesis,
+    Judgement,
     Taken,
     ThoughtBranch,
-    by_name,
-    matched,
 )
-from tot_lab.strategies.structured import Structured, Tier, ask_json
+from tot_lab.strategies.structured import Structured, Tier, ask_json, read_json_as
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -80,8 +79,9 @@ class DeepThink(Prompting):
         iteration builds on, 1–3 and no more than there are branches. What lies outside is clamped, and the
         note `deep_think.clamped` says so. Presets:
         `tl.presets.deep_think_quick`, `_balanced`, `_thorough`, `_maximum`.
-    timeout: seconds that one call may take, from when it is sent; DEVELOP, with four calls at once, takes
-        twice that at most. A call that takes longer costs its branch.
+    timeout: seconds that one call may take, from when it is sent; it takes the place of the lab's own
+        `timeout`. The calls of DEVELOP have twice that together, from when the first of them is sent. A call
+        that takes longer costs its branch, and its error names the limit that cut it.
     tier: how much the model makes of a prompt (`local`, `mid`, `large`, `frontier`).
     temperature: 0.7 unless set.
 
@@ -143,6 +143,7 @@ class _Iterations:
         self.goal = task.domain.answer_prompt(task, True)
         self.past: list[IterationResult] = []
         self.schema = True  # until a server says that it takes none
+        self.direct = False  # whether the approaches of the iteration could not be read
 
     def carried_out(self) -> Thinking[Answer]:
         """Branch, develop, converge; again while it may get better."""
@@ -153,7 +154,9 @@ class _Iterations:
             if not approaches:
                 stop = failed
                 break
-            developed = yield from every([self._develop(branch) for branch in approaches], at_most=1)
+            developed = yield from every(
+                [self._develop(branch) for branch in approaches], at_most=1, seconds=2 * self.by.timeout
+            )
             branches = [branch for branch, _ in developed]
             if all(branch.solution_node is None for branch in branches):
                 stop = next((halt for _, halt in developed if halts(halt)), developed[0][1])
@@ -164,6 +167,9 @@ class _Iterations:
                 break
             self.past.append(result)
             base = self._best().node
+            if result.from_branch and self.direct and all(one.assumed or one.error for one in branches):
+                stop = "error"  # no stage had a reply that could be read: the model refuses, or cannot do it
+                break
             if not result.should_continue:
                 stop = "converged"
                 break
@@ -181,6 +187,9 @@ class _Iterations:
         result, failed = yield from self._asked(base, "branch", prompt, Approaches, number - 1)
         if failed:
             return [], failed
+        self.direct = result.value is None
+        if result.truncated:
+            yield Note("deep_think.truncated", base, {"what": "branch"})
         if result.value is None:
             yield from self._assume(base, "branch", result.error)
             strategy = _raw(result) or "Solve the task directly."
@@ -226,15 +235,20 @@ class _Iterations:
         result, failed = yield from self._asked(branch.node, "develop", prompt, Development)
         made, raw = result.value, _raw(result)
         if failed or (made is None and not raw):
-            why = (failed and result.error) or "the reply was empty"
+            empty = "the reply was cut off before its answer" if result.truncated else "the reply was empty"
+            why = (failed and result.error) or empty
             yield Decided(branch.node, "failed", why)
             return msgspec.structs.replace(branch, error=why), failed or "error"
         if made is None:
             yield from self._assume(branch.node, "develop", result.error)
-            made = Development(solution=raw, confidence=ASSUMED)
+            made = Development(solution=raw)
         thought = yield from happen(Thought(f"{branch.node}.0", branch.node, made.solution))
         written = {**vars(made), "strengths": tuple(made.strengths), "weaknesses": tuple(made.weaknesses)}
-        written |= {"solution": thought.text, "solution_node": thought.id, "assumed": result.value is None}
+        written |= {"solution": thought.text, "solution_node": thought.id}
+        if result.truncated:
+            yield Note("deep_think.truncated", thought.id, {"what": "develop", "confidence": ASSUMED})
+        if result.truncated or result.value is None:
+            written |= {"assumed": True, "truncated": result.truncated, "confidence": ASSUMED}
         return msgspec.structs.replace(branch, **written), ""
 
     def _found(self) -> str:
@@ -253,22 +267,37 @@ class _Iterations:
         told = "\n\n".join(map(_solution, solved))
         prompt = _joined(self.goal, CONVERGE.format(count=len(solved), solutions=told))
         result, failed = yield from self._asked(base, "converge", prompt, Convergence, number - 1)
-        made = result.value
-        if failed or (made is None and not _raw(result)):
-            return None, failed or "error"
+        if failed:
+            return None, failed
+        made: Judgement | None = result.value
         if made is None:
-            yield from self._assume(base, "converge", result.error)
-            made = Convergence(synthesis=Synthesis(solution=_raw(result)))
-        ranked = yield from self._ranked(solved, made.evaluations)
-        ranked += [branch for branch in branches if branch.solution_node is None]
-        return (yield from self._synthesised(number, ranked, made)), ""
+            made = read_json_as(Judgement, _raw(result)) or Judgement()
+        if result.truncated:
+            yield Note("deep_think.truncated", base, {"what": "converge", "confidence": ASSUMED})
+        whole = made if isinstance(made, Convergence) and not result.truncated else None
+        ranked = yield from self._ranked(base, solved, made, whole is not None)
+        if whole is not None:
+            synthesised = yield from self._synthesised(number, ranked, whole)
+        else:
+            synthesised = yield from self._stand_in(base, number, ranked, made, result)
+        lost = [branch for branch in branches if branch.solution_node is None]
+        beam = tuple(branch.id for branch in ranked[: self.sizes.beam_width])
+        done = msgspec.structs.replace(synthesised, branches=(*ranked, *lost), beam=beam)
+        yield Note("deep_think.iteration", done.node, msgspec.json.decode(msgspec.json.encode(done)))
+        return done, ""
 
     def _ranked(
-        self, solved: Sequence[ThoughtBranch], evaluations: Sequence[Evaluation]
+        self, base: str, solved: Sequence[ThoughtBranch], made: Judgement, whole: bool
     ) -> Thinking[list[ThoughtBranch]]:
-        """The branches with their scores, the best first: by score, then by what their own confidence is."""
-        places = matched([branch.name for branch in solved], [given.name for given in evaluations])
-        judged = dict(zip(places, evaluations, strict=True))
+        """The branches with their scores, the best first: by score, then by what their own confidence is.
+        A judgement that is not whole counts only if it reached every branch."""
+        names, written = [one.name for one in solved], [given.name for given in made.evaluations]
+        match = match_once(names, written, [one.id for one in solved])
+        judged = dict(zip(match.places, made.evaluations, strict=True))
+        if not whole and any(judged.get(k, Evaluation()).score is None for k in range(len(solved))):
+            judged = {}
+        elif warning := " ".join(filter(None, [match.warning, made.scale])):
+            yield Note("deep_think.matched", base, {"why": warning})
         scored = []
         for k, branch in enumerate(solved):
             given = judged.get(k, Evaluation())
@@ -282,12 +311,40 @@ class _Iterations:
             yield Decided(branch.solution_node or branch.node, "kept" if kept else "pruned", why)
         return ranked
 
-    def _synthesised(
-        self, number: int, ranked: Sequence[ThoughtBranch], made: Convergence
+    def _stand_in(
+        self,
+        base: str,
+        number: int,
+        ranked: Sequence[ThoughtBranch],
+        made: Judgement,
+        reply: Structured[Convergence],
     ) -> Thinking[IterationResult]:
-        solved = [branch for branch in ranked if branch.solution_node is not None]
+        """The solution of a branch in the place of a synthesis: of the best branch whose own reply could be
+        read."""
+        best = min(ranked, key=lambda branch: branch.assumed)
+        why = "the reply was cut off" if reply.truncated else reply.error
+        why = why if _raw(reply) else "the reply was empty"
+        told = {"what": "converge", "error": why, "confidence": ASSUMED, "branch": best.id}
+        yield Note("deep_think.assumed", base, told)
+        return IterationResult(
+            iteration=number,
+            branches=(),
+            best_solution=best.solution,
+            confidence=ASSUMED,
+            node=best.solution_node or "",
+            reflection_summary=made.reflection.summary,
+            insights=tuple(made.reflection.insights),
+            assumed=True,
+            truncated=reply.truncated,
+            from_branch=best.id,
+        )
+
+    def _synthesised(
+        self, number: int, solved: Sequence[ThoughtBranch], made: Convergence
+    ) -> Thinking[IterationResult]:
+        """The synthesis of the ranked branches, as a thought of its own."""
         ideas = made.synthesis.taken
-        places = by_name([branch.name for branch in solved], [idea.name for idea in ideas])
+        places = match_all([branch.name for branch in solved], [idea.name for idea in ideas])
         taken = tuple(
             Taken(solved[place].id, idea.idea)
             for place, idea in zip(places, ideas, strict=True)
@@ -302,9 +359,9 @@ class _Iterations:
         )
         thought = yield from happen(Thought(f"{best}.0", best, made.synthesis.solution, source))
         score = yield from _score(thought.id, made.confidence)
-        result = IterationResult(
+        return IterationResult(
             iteration=number,
-            branches=tuple(ranked),
+            branches=(),
             best_solution=thought.text,
             confidence=ASSUMED if score is None else score,
             node=thought.id,
@@ -315,10 +372,7 @@ class _Iterations:
             should_continue=made.should_continue is not False,
             next_focus=made.next_focus,
             assumed=score is None,
-            beam=tuple(branch.id for branch in solved[: self.sizes.beam_width]),
         )
-        yield Note("deep_think.iteration", thought.id, msgspec.json.decode(msgspec.json.encode(result)))
-        return result
 
     # The answer.
 

@@ -8,14 +8,16 @@ and a number that cannot be read is none. (Cogtrix, "Deep Think"; D1, D6, D7, D8
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any, Self
 
 import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from tot_lab.core.calls import readable
-from tot_lab.core.reading import read_out_of_ten
+from tot_lab.core.reading import finite, read_out_of_ten
+from tot_lab.strategies.deep_think_names import core
 
 CRITERIA = ("correctness", "completeness", "elegance", "practicality")
 """What a solution is judged on, each from 0 to 10."""
@@ -25,9 +27,10 @@ class ThoughtBranch(msgspec.Struct, frozen=True, omit_defaults=True):
     """One approach of an iteration, and what came of it.
 
     id: b0, b1, … in the order of the model's reply. confidence: of whoever developed it, 0–10. score: the
-    mean of what it was judged on, 0–10. Both are None where no number could be read. assumed: its solution
-    is a reply that could not be read as JSON, as a whole; the confidence is a stand-in. node, solution_node:
-    the thoughts that hold the approach and the solution. error: why there is no solution. The others are
+    mean of what it was judged on, 0–10. Both are None where no number could be read. assumed: the confidence
+    is a stand-in, because the reply was cut off, or could not be read as JSON and is the solution as a whole.
+    truncated: the reply was cut off, so that the solution may lack its end. node, solution_node: the thoughts
+    that hold the approach and the solution. error: why there is no solution. The others are
     texts of the model: of BRANCH (name, strategy, rationale, risks), of CONVERGE (verdict), of DEVELOP all
     others; "" or () where it wrote none.
     """
@@ -51,6 +54,7 @@ class ThoughtBranch(msgspec.Struct, frozen=True, omit_defaults=True):
     node: str = ""
     solution_node: str | None = None
     error: str | None = None
+    truncated: bool = False
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -63,7 +67,8 @@ class Taken(msgspec.Struct, frozen=True):
 class IterationResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one iteration came to.
 
-    iteration: from 1. branches: the best first. best_solution: the synthesis. confidence: in it, 0–10.
+    iteration: from 1. branches: the best first. best_solution: the synthesis, or where there is none the
+    solution of a branch, whose id is in from_branch. confidence: in it, 0–10.
     assumed: the confidence is a stand-in, because the reply could not be read; it decides nothing.
     synthesis_reasoning, taken, insights: why it is as it is, what it took from which branch, and what was
     learnt. reflection_summary: patterns, mistakes, and what all missed, in lines. should_continue,
@@ -84,6 +89,8 @@ class IterationResult(msgspec.Struct, frozen=True, omit_defaults=True):
     next_focus: str = ""
     assumed: bool = False
     beam: tuple[str, ...] = ()
+    truncated: bool = False
+    from_branch: str = ""
 
 
 # What a model may write.
@@ -111,10 +118,24 @@ def _as_object(value: Any) -> Any:
     return {} if value is None else value
 
 
-def _as_named(value: Any) -> list[Any]:
-    """Objects by their names are a list of objects with these names."""
-    named = isinstance(value, dict) and value and all(isinstance(one, dict) for one in value.values())
-    return _as_objects([{"name": name, **one} for name, one in value.items()] if named else value)
+def _as_evaluations(value: Any) -> list[Any]:
+    """Evaluations in one of the forms that say the same: a list of objects, objects or scores by the name of
+    the approach, or either of them below `scores`."""
+    if isinstance(value, dict) and value.keys() == {"scores"}:
+        value = value["scores"]
+    if isinstance(value, dict) and value and "name" not in value and not {*CRITERIA} & {*value}:
+        value = [_named(name, one) for name, one in value.items()]
+    return _as_objects(value)
+
+
+def _named(name: str, value: Any) -> dict[str, Any]:
+    """The evaluation that stands below `name`. If it names another approach itself, it belongs to neither."""
+    if not isinstance(value, dict):
+        return {"name": name, "score": value}
+    own = _as_text(value.get("name"))
+    if own and core(own) != core(name):
+        name = f"{own} {name}" if core(name) else own
+    return {**value, "name": name}
 
 
 def _as_verdict(value: Any) -> bool | None:
@@ -200,7 +221,7 @@ class Development(Written):
 
 
 class Evaluation(Written):
-    """How one solution was judged."""
+    """How one solution was judged. Also taken: the criteria below `scores`, and one score in their place."""
 
     name: Text = Field("", description="the name of the approach")
     correctness: OutOfTen = Field(None, description="0 to 10")
@@ -208,12 +229,26 @@ class Evaluation(Written):
     elegance: OutOfTen = Field(None, description="0 to 10")
     practicality: OutOfTen = Field(None, description="0 to 10")
     verdict: Text = Field("", description="one line")
+    overall: SkipJsonSchema[OutOfTen] = None
+
+    @classmethod
+    def _meant(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        made = dict(value)
+        for key in ("scores", "score"):
+            inner = made.pop(key, None)
+            more = inner if isinstance(inner, dict) else {"overall": inner}
+            made.update({name: one for name, one in more.items() if made.get(name) is None})
+        if made.get("overall") is None:  # one score below `scores`
+            made["overall"] = made.pop("score", None)
+        return made
 
     @property
     def score(self) -> float | None:
-        """The mean of the criteria that could be read."""
+        """The mean of the criteria that could be read, or else the one score that was given."""
         read = [value for name in CRITERIA if (value := getattr(self, name)) is not None]
-        return sum(read) / len(read) if read else None
+        return sum(read) / len(read) if read else self.overall
 
 
 class Reflection(Written):
@@ -251,13 +286,26 @@ class Synthesis(Written):
     taken: Annotated[list[Idea], BeforeValidator(_as_objects)] = []
 
 
-class Convergence(Written):
-    """The reply to CONVERGE."""
+class Judgement(Written):
+    """What a reply to CONVERGE says of the solutions, with or without a synthesis.
 
-    evaluations: Annotated[list[Evaluation], BeforeValidator(_as_named)] = Field(
+    scale: what was not certain about the scale of its numbers, in a sentence; "" where nothing was.
+    """
+
+    evaluations: Annotated[list[Evaluation], BeforeValidator(_as_evaluations)] = Field(
         [], json_schema_extra=_SEVERAL
     )
     reflection: Annotated[Reflection, BeforeValidator(_as_object)] = Reflection()
+    scale: SkipJsonSchema[str] = ""
+
+    @classmethod
+    def _meant(cls, value: Any) -> Any:
+        return _out_of_ten(value) if isinstance(value, dict) else value
+
+
+class Convergence(Judgement):
+    """The reply to CONVERGE."""
+
     synthesis: Synthesis
     confidence: OutOfTen = Field(None, description="in the synthesis, from 0 to 10", examples=[7.5])
     should_continue: Annotated[bool | None, BeforeValidator(_as_verdict)] = Field(
@@ -269,25 +317,55 @@ class Convergence(Written):
     def _meant(cls, value: Any) -> Any:
         """A synthesis may be its solution alone."""
         if isinstance(value, dict) and isinstance(value.get("synthesis"), str):
-            return {**value, "synthesis": {"solution": value["synthesis"]}}
-        return value
+            value = {**value, "synthesis": {"solution": value["synthesis"]}}
+        return super()._meant(value)
 
 
-def by_name(names: Sequence[str], written: Sequence[str]) -> list[int | None]:
-    """Which of `names` each of the names that a model has `written` means, case and spaces apart; None for
-    none of them, and for a name that two of them share."""
-    known = [_same(name) for name in names]
-    return [known.index(name) if known.count(name := _same(one)) == 1 else None for one in written]
+# The scale of a reply's numbers.
 
 
-def matched(names: Sequence[str], written: Sequence[str]) -> list[int | None]:
-    """The same for what was written about each of them once, the first deciding. Where two names are the
-    same, or no name says which is meant, their order does."""
-    found = by_name(names, written)
-    if len({*map(_same, names)}) < len(names) or all(place is None for place in found):
-        found = [k if k < len(names) else None for k in range(len(written))]
-    return [None if place in found[:k] else place for k, place in enumerate(found)]
+_HUNDRED = "The scores are of no one scale (some are at most 10, others above): they were not used."
+_UNIT = "The scores are at most 1, the confidence is not: they were read as scores out of 10."
 
 
-def _same(name: str) -> str:
-    return " ".join(name.casefold().split())
+def _out_of_ten(reply: dict[str, Any]) -> dict[str, Any]:
+    """A reply with its numbers from 0 to 10, where all of them together show another scale. It is 0–100 when
+    every score but 0 is above 10. It is 0–1 when no number is above 1 and one is no whole number."""
+    judged = _as_evaluations(reply.get("evaluations", reply.get("scores")))
+    evaluations = [Evaluation._meant(one) for one in judged]
+    plain = [number for one in evaluations for number in _numbers(one)]
+    sure = _plain(reply.get("confidence"))
+    most, scale = 10, ""
+    if any(number > 10 for number in plain):
+        most = 100 if all(number == 0 or 10 < number <= 100 for number in plain) else 0
+        scale = "" if most else _HUNDRED
+    elif any(0 < number < 1 for number in plain) and all(number <= 1 for number in plain):
+        most, scale = (1, "") if sure is None or sure <= 1 else (10, _UNIT)
+    made = {**reply, "evaluations": [_scaled(one, most) for one in evaluations], "scale": scale}
+    if sure is not None and (most == 1 or (most == 100 and sure > 10)):
+        made["confidence"] = round(sure * 10 / most, 9)
+    return made
+
+
+def _numbers(evaluation: dict[str, Any]) -> Iterator[float]:
+    for name in (*CRITERIA, "overall"):
+        number = _plain(evaluation.get(name))
+        if number is not None and number >= 0:
+            yield number
+
+
+def _scaled(evaluation: dict[str, Any], most: int) -> dict[str, Any]:
+    """`evaluation` with its plain numbers, of `most`, as numbers out of 10; 0 = they are not used."""
+    plain = {name: _plain(evaluation.get(name)) for name in (*CRITERIA, "overall")}
+    numbers = {name: number for name, number in plain.items() if number is not None}
+    return {**evaluation, **{name: round(n * 10 / most, 9) if most else None for name, n in numbers.items()}}
+
+
+def _plain(value: Any) -> float | None:
+    """A number that does not say its own scale, as `8/10` and `80%` do."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    return finite(value)

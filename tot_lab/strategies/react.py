@@ -23,7 +23,7 @@ from tot_lab.core.records import Decided, Note, Thought, parent_of
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, happen
 from tot_lab.core.tools import Quantities, ToolSpec
-from tot_lab.strategies.acting import MORE, Acting, Hands
+from tot_lab.strategies.acting import MORE, Acting, Hands, given_by, told_of_named
 from tot_lab.strategies.conversation import (
     Observation,
     Turn,
@@ -88,7 +88,7 @@ class ReAct(Acting):
         progress = _Progress(hands, required, capped=self.parallel)
         talk = [Message("user", self._prompt(task, hands, required))]
         place, source, known = at, list[str](), {*hands.names(), FINAL.name}
-        last, stop = Answer("", ""), "limit:iterations"
+        last, stop, found = Answer("", ""), "limit:iterations", list[str]()
         for left in reversed(range(self.max_iterations)):
             turn = yield from self.turn(
                 talk, place, known=known, offered=[*progress.open(), FINAL], source=source
@@ -101,7 +101,13 @@ class ReAct(Acting):
                 return (yield from self._answered(task, hands, progress, turn, text))
             refused = progress.take(turn.calls, refusal)
             observations = yield from self.carry_out(hands, turn, refused)
+            *source, place = [seen.id for seen in observations] or [turn.id]
             halt = halt_in(observations)
+            owed = self._owed(task, hands, progress, turn, observations) if left <= 1 and not halt else []
+            found += given_by(turn.calls, observations)
+            given = (yield from self.called_for_model(task, hands, place, owed, found)) if owed else []
+            progress.answered.update(name for name, seen in zip(owed, given, strict=True) if not seen.error)
+            halt = halt or halt_in(given)
             if halt is not None:
                 stop = halt
                 break
@@ -109,14 +115,22 @@ class ReAct(Acting):
             if said and (held := task.domain.read_answer(task, said)) is not None:
                 last = Answer(held, "", turn.id)
             hints = yield from progress.hints(turn, observations, refused, left)
-            talk = with_hints([*talk, *exchange(turn, observations)], hints)
-            *source, place = [seen.id for seen in observations] or [turn.id]
+            talk = with_hints([*talk, *exchange(turn, observations)], [*told_of_named(owed, given), *hints])
+            *source, place = [seen.id for seen in given] or [*source, place]
         if last.node is not None:
             yield Decided(last.node, "solution", stop)
         return Answer(last.text, stop, last.node)
 
     def max_calls(self, task: Task) -> int:
         return self.max_iterations
+
+    def _owed(
+        self, task: Task, hands: Hands, progress: _Progress, turn: Turn, observations: Sequence[Observation]
+    ) -> list[str]:
+        """Tools that the question names and that gave no result so far, the last turn included."""
+        calls = zip(turn.calls, observations, strict=True)
+        used = {*progress.answered, *(call.name for call, seen in calls if not seen.error)}
+        return [name for name in self.named(task, hands) if name not in used]
 
     def _prompt(self, task: Task, hands: Hands, required: Mapping[str, int]) -> str:
         return "\n".join(

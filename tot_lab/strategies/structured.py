@@ -19,7 +19,7 @@ import msgspec
 from pydantic import TypeAdapter, ValidationError
 
 from tot_lab.core.calls import Call, Message, Reply, readable, refused
-from tot_lab.core.reading import find_json, split_thinking
+from tot_lab.core.reading import ends_open, find_json, split_thinking
 from tot_lab.core.records import Note
 from tot_lab.core.thinking import Thinking, ask
 
@@ -43,7 +43,8 @@ class Structured(NamedTuple, Generic[T]):
 
     value: it, None when there is none. error: why there is none, in the call's words or the validation's.
     replies: all of them; the last is the one that was read. repaired: its JSON was badly written.
-    schema_refused: the call failed over the schema that the provider was given.
+    schema_refused: the call failed over the schema that the provider was given. truncated: the last reply was
+    cut off, as its server says, or as its JSON shows, which lacks its end.
     """
 
     value: T | None
@@ -51,6 +52,7 @@ class Structured(NamedTuple, Generic[T]):
     replies: tuple[Reply, ...]
     repaired: bool = False
     schema_refused: bool = False
+    truncated: bool = False
 
 
 def calls_per_ask(retries: int = RETRIES) -> int:
@@ -102,12 +104,23 @@ def ask_json(
         if isinstance(read, _Value):
             if read.repaired:
                 yield Note("json.repaired", call.at, {**where, "cut_off": reply.finish == "length"})
-            return Structured(read.value, None, tuple(replies), read.repaired)
+            truncated = reply.finish == "length" or (read.repaired and _ends_open(reply))
+            return Structured(read.value, None, tuple(replies), read.repaired, truncated=truncated)
         problem = read
         shown = _cut(reply.text, _SHOWN).strip() or "(nothing)"
         messages += [Message("assistant", shown), Message("user", _again(problem))]
     yield Note("json.failed", call.at, {"kind": call.kind, "error": problem})
-    return Structured(None, problem, tuple(replies))
+    return Structured(None, problem, tuple(replies), truncated=reply.finish == "length" or _ends_open(reply))
+
+
+def read_json_as(model_type: type[T], text: str) -> T | None:
+    """The first value of `model_type` in a reply, repaired where need be; `None` if there is none."""
+    found = _form(model_type).read(text)
+    return found.value if isinstance(found, _Value) else None
+
+
+def _ends_open(reply: Reply) -> bool:
+    return ends_open(split_thinking(reply.text)[1])
 
 
 class _Value(NamedTuple):

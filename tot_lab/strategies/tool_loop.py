@@ -1,7 +1,8 @@
 """The plain loop that uses tools: ask, carry out what is asked for, show it, until no tool is asked for.
 
-Rule: nothing is added to what the model does by itself. It is what the strategies that use tools are held
-against.
+Rule: nothing is added to what the model does by itself, but for a tool that the task names and that asks to
+be used then: if the model does not use it, it is called. The loop is what the strategies that use tools are
+held against.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from tot_lab.core.calls import Message, stop_of
 from tot_lab.core.records import Decided, Note, Thought, parent_of
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking
-from tot_lab.strategies.acting import Acting, told_of
-from tot_lab.strategies.conversation import exchange, halt_in
+from tot_lab.strategies.acting import Acting, given_by, told_of, told_of_named
+from tot_lab.strategies.conversation import exchange, halt_in, with_hints
 
 
 class ToolLoop(Acting):
@@ -39,6 +40,7 @@ class ToolLoop(Acting):
         prompt = task.domain.answer_prompt(task, True)
         talk = [Message("user", f"{prompt}\n\n{told_of(hands)}" if hands.tools else prompt)]
         place, source, offered = at, list[str](), list(hands.tools.values())
+        unused, known = self.named(task, hands), list[str]()
         for trip in range(self.max_tool_round_trips + 1):
             closing = trip == self.max_tool_round_trips
             turn = yield from self.turn(
@@ -46,14 +48,22 @@ class ToolLoop(Acting):
             )
             if turn.error is not None:
                 return Answer("", stop_of(turn.error))
-            if not turn.calls or closing:
+            if closing or not (turn.calls or unused):
                 break
             observations = yield from self.carry_out(hands, turn)
+            used = [call.name for call, seen in zip(turn.calls, observations, strict=True) if not seen.error]
+            unused = [name for name in unused if name not in used]
+            known += given_by(turn.calls, observations)
+            talk += exchange(turn, observations)
+            *source, place = [seen.id for seen in observations] or [turn.id]
             halt = halt_in(observations)
+            if halt is None and unused and (not turn.calls or trip + 1 == self.max_tool_round_trips):
+                given = yield from self.called_for_model(task, hands, place, unused, known)
+                talk, unused = with_hints(talk, told_of_named(unused, given)), []
+                *source, place = [seen.id for seen in given]
+                halt = halt_in(given)
             if halt is not None:
                 return Answer("", halt)
-            talk += exchange(turn, observations)
-            *source, place = [seen.id for seen in observations]
         text = task.domain.read_answer(task, turn.said)
         if text is None:
             yield Note("parse.unreadable", turn.id, {"kind": "act", "draw": 0})

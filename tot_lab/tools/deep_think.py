@@ -50,7 +50,8 @@ class _Question(Arguments):
 
 
 class DeepThinkTool(Tool):
-    """Deep Think over one question; `tl.tools.deep_think(lab)` makes one.
+    """Deep Think over one question; `tl.tools.deep_think(lab)` makes one. Its result is the whole report, the
+    final solution first: how much of it an agent is shown says the agent (`most_result_characters`).
 
     strategy: how it thinks. model: what thinks, as a record tells of it. memory_mode: with `reasoning` the
         agent is told to use it for all but simple facts. pure: its first answer is kept like a model's, so
@@ -63,6 +64,7 @@ class DeepThinkTool(Tool):
     parameters: dict[str, Any] = schema_of(_Question)
     pure: bool = True
     effects: Effects = (MODEL,)
+    most_characters: Annotated[int, Field(ge=100)] = 100_000_000  # the caller's own limit is the only one
     timeout: Annotated[float, Field(gt=0)] = 3600.0
     retries: Annotated[int, Field(ge=0)] = 0
     strategy: DeepThink = DeepThink()
@@ -88,6 +90,9 @@ class DeepThinkTool(Tool):
         return self._thought(fitting(arguments, _Question))
 
     async def _thought(self, question: _Question) -> str:
+        from tot_lab.analysis.deep_thought import deep_thought  # noqa: PLC0415
+        from tot_lab.deep_report import markdown_of  # noqa: PLC0415
+
         if self._lab is None:
             raise RuntimeError("it came from a file: make it anew, with tl.tools.deep_think(lab)")
         run = await self._lab.run(self.strategy, open_ended(question.task, context=question.context))
@@ -96,9 +101,7 @@ class DeepThinkTool(Tool):
         if run.stopped == "error" or str(run.stopped).startswith(("limit:timeout", "budget:")):
             # As an error, since a result would be kept for good.
             raise RuntimeError(f"it was not finished ({run.stopped}); so far: {run.answer}")
-        sure = "unknown" if run.score is None else f"{run.score * 10:.1f} of 10"
-        who = "a simulated model; " if run.simulated else ""
-        return f"{run.answer}\n\n({who}confidence: {sure}; {run.stopped})"
+        return markdown_of(deep_thought(run), answer_first=True)
 
 
 def deep_think(
