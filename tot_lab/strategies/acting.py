@@ -85,8 +85,7 @@ class Acting(Prompting):
     have, besides what the lab allows; None = as the lab. parallel: carry the tool calls of a turn out at
     once; False takes one call per turn, the first. most_result_characters: of a tool's result that the model
     is shown; the record has the whole. overflow: what becomes of a longer result: `cut`, or with `more` the
-    model may ask for the rest, piece by piece, with a tool of that name, which nobody but the strategy carries
-    out.
+    model may ask for the rest, piece by piece, with a tool of that name, which only the strategy knows.
 
     Raises ValueError for a tool that the lab does not have.
     """
