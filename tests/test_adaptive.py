@@ -13,6 +13,7 @@ from support import TASK, Scripted, run, wait
 import tot_lab as tl
 from tot_lab.core.calls import Reply
 from tot_lab.core.records import Note
+from tot_lab.progress import Progress
 from tot_lab.strategies.adaptive import KINDS, ROUTES, kind_of
 from tot_lab.testing import Trial, check_strategy
 
@@ -166,6 +167,86 @@ def test_turned_off_everything_goes_to_the_named_default():
     made = run(tl.Adaptive(strategies=strategies, enabled=False), poem)
     assert made.answer == "a"
     assert run(tl.Adaptive(strategies=strategies), poem).answer == "b"
+
+
+# What can be seen of a choice (S3).
+
+POEM = tl.general("Write a poem about rain.")
+
+
+def rescued():
+    strategies = {"reactive": tl.ReAct(), "tree-of-thought": Says(stop="stagnated")}
+    return run(tl.Adaptive(strategies=strategies), POEM, model=Scripted(lambda call: FINAL))
+
+
+FINAL = '{"name": "final-answer", "arguments": {"answer": "rain"}}'
+
+
+def test_s3_each_step_tells_the_strategy_asked_for_and_the_one_selected():
+    made = rescued()
+    steps, nodes = made.steps_df(), made.nodes_df().set_index("id")
+    assert list(steps["strategy"]) == ["adaptive"]
+    assert list(steps["selected_strategy"]) == ["reactive"]
+    assert set(nodes["strategy"]) == {"adaptive"}
+    assert nodes.loc["0", "selected_strategy"] is pd.NA
+    assert set(nodes.loc[["0.0", "0.0.0"], "selected_strategy"]) == {"tree-of-thought"}
+    below = [id for id in nodes.index if id.startswith("0.1")]
+    assert set(nodes.loc[below, "selected_strategy"]) == {"reactive"}
+    plain = run(tl.ReAct(), POEM, model=Scripted(lambda call: FINAL))
+    assert list(plain.steps_df()["strategy"]) == ["react"]
+    assert plain.steps_df()["selected_strategy"].isna().all()
+
+
+def test_s3_nested_choices_are_told_apart():
+    inner = tl.Adaptive(strategies={"mine": Says()}, default="mine")
+    made = run(tl.Adaptive(strategies={"reactive": Says(), "tree-of-thought": inner}), POEM)
+    nodes = made.nodes_df().set_index("id")["selected_strategy"]
+    assert nodes.drop("0").to_dict() == {"0.0": "tree-of-thought", "0.0.0": "mine", "0.0.0.0": "mine"}
+    assert (made.selected_strategy, made.strategy_used) == ("tree-of-thought", "tree-of-thought")
+
+
+def test_s3_a_result_names_the_strategy_selected_and_the_one_used():
+    made = rescued()
+    assert (made.selected_strategy, made.strategy_used) == ("tree-of-thought", "reactive")
+    plain = run(tl.ReAct(), POEM, model=Scripted(lambda call: FINAL))
+    assert (plain.selected_strategy, plain.strategy_used) == (None, "react")
+    assert "adaptive→reactive" in repr(made)
+    assert "→" not in repr(plain).splitlines()[0]
+
+
+def test_s3_progress_shows_the_choice_calls_tokens_and_seconds():
+    progress, heads = Progress("a model"), []
+
+    def watch(lines):
+        progress.take(lines)
+        heads.append(progress.head)
+
+    counted = Scripted(lambda call: Reply(FINAL, input_tokens=8_000, output_tokens=432))
+    strategies = {"reactive": tl.ReAct(), "tree-of-thought": tl.OneAnswer()}
+    wait(tl.Lab(counted, runs=None).run(tl.Adaptive(strategies=strategies), POEM, watch=watch))
+    assert progress.head.startswith("done · 1 call · 8,432 tokens · ")
+    assert progress.head.endswith(" s (adaptive→tree-of-thought) · a model")
+    assert any(head.startswith("answer …") and "(adaptive→tree-of-thought)" in head for head in heads)
+    assert any("adaptive→tree-of-thought (rule: it says 'poem')" in said for said in progress.said())
+    uncounted = Progress("a model")
+    made = run(tl.Adaptive(), tl.general("What is 2 + 2?"), model=Scripted(lambda call: FINAL))
+    uncounted.take(made.lines)
+    assert "tokens" not in uncounted.head
+    assert "(adaptive→reactive)" in uncounted.head
+
+
+def test_r11_a_sweeps_table_has_the_routed_strategy():
+    strategies = {"reactive": Says(), "tree-of-thought": Says(stop="stagnated")}
+    lab = tl.Lab(Scripted(), runs=None)
+    tasks = [tl.general("What is 2 + 2?"), POEM]
+    sweep = wait(lab.sweep({"router": tl.Adaptive(strategies=strategies), "one": tl.OneAnswer()}, tasks))
+    table = sweep.df()
+    router, one = table[table["setting"] == "router"], table[table["setting"] == "one"]
+    assert list(router["selected_strategy"]) == ["reactive", "tree-of-thought"]
+    assert list(router["strategy_used"]) == ["reactive", "reactive"]
+    assert one["selected_strategy"].isna().all()
+    assert list(one["strategy_used"]) == ["one_answer", "one_answer"]
+    assert "selected_strategy" in sweep.nodes_df()
 
 
 # Partial results.

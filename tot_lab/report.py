@@ -74,8 +74,9 @@ def facts_of(run: Run) -> Facts:
     errors = f" ({usage.errors:,} failed)" if usage.errors else ""
     cached = sum(isinstance(line.e, Note) and line.e.name == "call.cached" for line in run.lines)
     known = f" · {cached:,} calls known from the cache" if cached else ""
+    routed = f"→{run.strategy_used}" if run.selected_strategy is not None else ""
     return Facts(
-        printable(run.name),
+        printable(run.name + routed),
         printable(run.question),
         printable(run.answer),
         _verdict(run),

@@ -84,6 +84,8 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     keys: bytes = b""
     simulated: bool = False
     version: str = ""
+    selected_strategy: str | None = None
+    strategy_used: str | None = None
 
 
 class Counts(NamedTuple):
@@ -310,6 +312,8 @@ class Sweep:
             b"".join(keys),
             run.simulated,
             run.header.version,
+            run.selected_strategy,
+            run.strategy_used,
         )
 
     def _key(self, call: Call) -> bytes:
