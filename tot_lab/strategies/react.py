@@ -33,6 +33,7 @@ from tot_lab.strategies.conversation import (
     same_call,
     with_hints,
 )
+from tot_lab.strategies.tool_needs import ToolNeeds, classify_tools
 
 FINAL = ToolSpec(
     name="final-answer",
@@ -63,13 +64,14 @@ class ReAct(Acting):
     "Reactive Agents").
 
     Best for tasks that tools answer step by step. Trade-off: a wrong turn is never taken back, and each
-    turn is shown all before it. Calls: 1 an iteration; tools are not counted.
+    turn is shown all before it. Calls: 1 an iteration, and 1 with `classify_tools`; tools are not counted.
 
     max_iterations: turns, 1–400. required_tools: how often each must have given a result before an answer
     is taken, by name, or in words as `["search×2"]`. Each of these may be called twice more and is then
     blocked; with `parallel=False` it is not. max_calls_per_tool: other limits, by name. Output tools
     (`tl.tool(output=True)`) are never blocked. Once the required search tools have given their results, the
-    model is asked for the output tools.
+    model is asked for the output tools. classify_tools: first ask the model which tools the task needs, and
+    how often; what it requires is added to `required_tools`.
 
     Stops: `answered`, `limit:iterations`, and `limit:required_tools` when a required tool has failed until
     no call of it was left.
@@ -81,6 +83,7 @@ class ReAct(Acting):
     max_iterations: Annotated[int, Field(ge=1, le=400)] = 10
     required_tools: Quantities = {}
     max_calls_per_tool: Quantities = {}
+    classify_tools: bool = False
 
     @model_validator(mode="after")
     def _leaves_room(self) -> Self:
@@ -100,7 +103,10 @@ class ReAct(Acting):
                 f"react: the lab has a tool {FINAL.name!r}, which is the name of this loop's own"
             )
         yield Note("react.started", at, {"tools": list(hands.tools), "max_iterations": self.max_iterations})
-        required = self.required(task, hands, self.required_tools)
+        needs = yield from self._needs(task, hands, at)
+        if needs.refused is not None:
+            return Answer("", needs.refused)
+        required = self.required(task, hands, {**needs.required, **self.required_tools})
         progress = _Progress(hands, required, self._limits(hands, required))
         talk = [Message("user", self._prompt(task, hands, required))]
         place, source, known = at, list[str](), {*hands.names(), FINAL.name}
@@ -136,7 +142,16 @@ class ReAct(Acting):
         return Answer(last.text, stop, last.node)
 
     def max_calls(self, task: Task) -> int:
-        return self.max_iterations
+        return self.max_iterations + self.classify_tools
+
+    def _needs(self, task: Task, hands: Hands, at: str) -> Thinking[ToolNeeds]:
+        """What the task needs, as the model says it, within the limits set by hand."""
+        if not self.classify_tools or not hands.tools:
+            return ToolNeeds()
+        needs = yield from classify_tools(self, task, hands, at)
+        limits = self.max_calls_per_tool
+        within = {name: min(count, limits.get(name, count)) for name, count in needs.required.items()}
+        return needs._replace(required=within)
 
     def _limits(self, hands: Hands, required: Mapping[str, int]) -> dict[str, int]:
         """How often tools may be called, by name. Output tools have no limit."""
