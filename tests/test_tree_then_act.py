@@ -130,7 +130,7 @@ def test_the_floor_is_lowered_once_in_a_run():
 
 
 @pytest.mark.parametrize(("second", "levels"), [(0.94, 2), (0.95, 3), (0.96, 3), (0.5, 2)])
-def test_two_levels_without_progress_end_the_planning_where_that_is_set(second, levels):
+def test_two_levels_without_progress_end_the_planning(second, levels):
     scores = {1: (0.9, 0.1, 0.1), 2: (second, 0.1, 0.1), 3: (1.0, 0.1, 0.1)}
     made = run(tl.TreeThenAct(min_score_improvement=0.05), model=Scripted(planner(scores.__getitem__)))
     assert len(notes(made, "tot.level_started")) == levels

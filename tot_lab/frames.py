@@ -19,8 +19,7 @@ from tot_lab.core.records import Decided, Decision, Ended, Line, Note, Position,
 from tot_lab.core.tools import TOOL, tool_of
 from tot_lab.core.tree import Node
 from tot_lab.marks import Mark, Verdict
-from tot_lab.run import Run, Usage, usage_of
-from tot_lab.strategies.adaptive import selected_in
+from tot_lab.run import Run, Usage, selected_strategies, usage_of
 from tot_lab.turns import steps_of
 
 if TYPE_CHECKING:
@@ -290,7 +289,7 @@ def steps_df(run: Run) -> pandas.DataFrame:
 
 def _selected(run: Run, ids: Sequence[str | None]) -> list[str | None]:
     """What `tl.Adaptive` selected for the part of the tree that each of these thoughts is in."""
-    selected = selected_in(run.events)
+    selected = selected_strategies(run)
     if not selected:
         return [None] * len(ids)
 

@@ -33,7 +33,7 @@ from tot_lab.models.roles import roles_from, thinking_of
 from tot_lab.models.stack import Endpoint
 from tot_lab.plan_store import plans_of
 from tot_lab.recorder import Divergence, Recorder
-from tot_lab.strategies.adaptive import Routed, routed_in
+from tot_lab.strategies.adaptive import Routed, routed_in, selected_in
 from tot_lab.strategies.plans import Plan
 
 if TYPE_CHECKING:
@@ -447,6 +447,11 @@ def _line_of(lines: Sequence[Line]) -> str:
         except (KeyError, ValueError):
             return f"line {number}"
     return f"line {max(number for number, line in enumerate(lines, 2) if isinstance(line.e, Ended))}"
+
+
+def selected_strategies(run: Run) -> dict[str, str]:
+    """What `tl.Adaptive` selected, by the id of the thought that the selected strategy began at."""
+    return selected_in(run.events)
 
 
 def usage_of(lines: Sequence[Line]) -> Usage:
