@@ -74,7 +74,8 @@ def facts_of(run: Run) -> Facts:
     errors = f" ({usage.errors:,} failed)" if usage.errors else ""
     cached = sum(isinstance(line.e, Note) and line.e.name == "call.cached" for line in run.lines)
     known = f" · {cached:,} calls known from the cache" if cached else ""
-    routed = f"→{run.strategy_used}" if run.selected_strategy is not None else ""
+    adaptive = run.header.strategy.get("kind") == "adaptive" and run.selected_strategy is not None
+    routed = f"→{run.strategy_used}" if adaptive else ""
     return Facts(
         printable(run.name + routed),
         printable(run.question),
