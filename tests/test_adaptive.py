@@ -27,19 +27,43 @@ PLAIN = "The ferry leaves the harbour at nine and is back at four. " * 5  # long
         ("What is 17 * 3?", "simple"),
         ("Who wrote the first novel that was printed in Iceland?", "simple"),
         ("Look up the population of Bergen.", "simple"),
+        ("What's 2+2?", "simple"),
+        ("2 + 2", "simple"),
+        ("Please calculate 17 * 3.", "simple"),
+        ("In which year was the Salt Bridge built?", "simple"),
+        ("A mill grinds 9 sacks a week. How many sacks are ground in 3 weeks?", "simple"),
         ("Write a letter to the mayor about the noise.", "writing"),
         ("Draft an abstract for the paper, and a summary.", "writing"),
         ("Please proofread this: teh cat.", "writing"),
         ("Compose a short speech for the opening.", "writing"),
+        ("Write a technical report", "writing"),
+        ("Write a concise explanation of quantum entanglement", "writing"),
         ("First find the author, then the year of birth, and finally the difference.", "steps"),
         ("Do this:\n1. Fetch the page.\n2. Count the words.\n3. Report.", "steps"),
         ("Then buy milk, after that go home.", "steps"),
+        ("Plan a microservices arch", "steps"),
+        ("Please plan our move to another office.", "steps"),
         ("Brainstorm names for a ferry.", "open"),
         ("Write a poem about rain.", "open"),
         ("In how many different ways could a city save water?", "open"),
         ("What if the moon were twice as near?", "open"),
         ("Write a report on ideas for saving water.", None),  # writing and open
         ("First brainstorm, then choose.", None),  # steps and open
+        ("Compare the GDP growth of the top 5 economies over the last decade", None),
+        ("Research and summarize recent commits in this repo", None),
+        ("Which of the two databases should we take?", None),
+        ("What is the best way to store 2 TB of logs?", None),
+        ("What are the trade-offs of event sourcing?", None),
+        ("What would change if the ferry left at ten?", None),
+        ("Why does this test fail one time in ten?", None),
+        ("How do we migrate to it?", None),
+        ("Fix the bug in the parser", None),
+        ("Design a cache", None),
+        ("Explain quantum entanglement", None),
+        ("Find every place where the key is used, and list what each one does.", None),
+        ("What is the capital of Peru? Argue that it should be another.", None),
+        ("Hello", None),
+        ("A plan.", None),
         (PLAIN, None),  # long
         ("", None),  # it is not known yet
     ],
@@ -50,7 +74,7 @@ def test_the_rules(question, kind):
     assert found is None or found.why
 
 
-@pytest.mark.parametrize("word", ["first", "write", "then", "\n1. "])
+@pytest.mark.parametrize("word", ["first", "write", "then", "\n1. ", "in ", "? ", "1 + ", "how  ", " plan"])
 def test_a_long_question_is_sorted_at_once(word):
     """A step of a plan is as long as a model made it."""
     began = time.perf_counter()
@@ -66,6 +90,40 @@ def test_a_domain_that_tells_states_apart_is_searched():
 def test_the_rules_are_a_function_of_the_question_alone():
     task = tl.general("Write a letter to the mayor.", context="First this, then that.", answer=1)
     assert kind_of(task) == kind_of(task.hidden()) == kind_of(tl.general("Write a letter to the mayor."))
+
+
+UNDECIDED = [
+    "Compare the GDP growth of the top 5 economies over the last decade",
+    "Research and summarize recent commits in this repo",
+    "Which of the two databases should we take?",
+    "Fix the bug in the parser",
+    "Design a cache",
+]
+
+
+@pytest.mark.parametrize("question", UNDECIDED)
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_r11_what_no_rule_decides_goes_to_the_model(question, kind):
+    strategies = {name: Says(text=name) for name in NAMED}
+    model = Scripted(lambda call: json.dumps({"kind": kind}))
+    made = run(tl.Adaptive(strategies=strategies), tl.general(question), model=model)
+    assert [call.kind for call in model.calls] == ["route"]
+    assert (made.answer, made.selected_strategy) == (ROUTES[kind], ROUTES[kind])
+    assert tl.routed(made)[2:4] == (kind, "model")
+
+
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [
+        ("What's 2+2?", "reactive"),
+        ("Write a technical report", "reflexion"),
+        ("Plan a microservices arch", "plan-execute-reflect"),
+    ],
+)
+def test_r11_the_sources_examples_route_as_it_says(question, name):
+    made = run(tl.Adaptive(strategies={one: Says(text=one) for one in NAMED}), tl.general(question))
+    assert (made.answer, made.usage.calls) == (name, 0)
+    assert made.events[1].data["progress"] == f"adaptive→{name}"
 
 
 # Choosing.
