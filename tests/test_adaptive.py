@@ -13,6 +13,7 @@ from support import TASK, Scripted, run, wait
 import tot_lab as tl
 from tot_lab.core.calls import Reply
 from tot_lab.core.records import Note
+from tot_lab.progress import Progress
 from tot_lab.strategies.adaptive import KINDS, ROUTES, kind_of
 from tot_lab.testing import Trial, check_strategy
 
@@ -26,19 +27,43 @@ PLAIN = "The ferry leaves the harbour at nine and is back at four. " * 5  # long
         ("What is 17 * 3?", "simple"),
         ("Who wrote the first novel that was printed in Iceland?", "simple"),
         ("Look up the population of Bergen.", "simple"),
+        ("What's 2+2?", "simple"),
+        ("2 + 2", "simple"),
+        ("Please calculate 17 * 3.", "simple"),
+        ("In which year was the Salt Bridge built?", "simple"),
+        ("A mill grinds 9 sacks a week. How many sacks are ground in 3 weeks?", "simple"),
         ("Write a letter to the mayor about the noise.", "writing"),
         ("Draft an abstract for the paper, and a summary.", "writing"),
         ("Please proofread this: teh cat.", "writing"),
         ("Compose a short speech for the opening.", "writing"),
+        ("Write a technical report", "writing"),
+        ("Write a concise explanation of quantum entanglement", "writing"),
         ("First find the author, then the year of birth, and finally the difference.", "steps"),
         ("Do this:\n1. Fetch the page.\n2. Count the words.\n3. Report.", "steps"),
         ("Then buy milk, after that go home.", "steps"),
+        ("Plan a microservices arch", "steps"),
+        ("Please plan our move to another office.", "steps"),
         ("Brainstorm names for a ferry.", "open"),
         ("Write a poem about rain.", "open"),
         ("In how many different ways could a city save water?", "open"),
         ("What if the moon were twice as near?", "open"),
         ("Write a report on ideas for saving water.", None),  # writing and open
         ("First brainstorm, then choose.", None),  # steps and open
+        ("Compare the GDP growth of the top 5 economies over the last decade", None),
+        ("Research and summarize recent commits in this repo", None),
+        ("Which of the two databases should we take?", None),
+        ("What is the best way to store 2 TB of logs?", None),
+        ("What are the trade-offs of event sourcing?", None),
+        ("What would change if the ferry left at ten?", None),
+        ("Why does this test fail one time in ten?", None),
+        ("How do we migrate to it?", None),
+        ("Fix the bug in the parser", None),
+        ("Design a cache", None),
+        ("Explain quantum entanglement", None),
+        ("Find every place where the key is used, and list what each one does.", None),
+        ("What is the capital of Peru? Argue that it should be another.", None),
+        ("Hello", None),
+        ("A plan.", None),
         (PLAIN, None),  # long
         ("", None),  # it is not known yet
     ],
@@ -49,7 +74,7 @@ def test_the_rules(question, kind):
     assert found is None or found.why
 
 
-@pytest.mark.parametrize("word", ["first", "write", "then", "\n1. "])
+@pytest.mark.parametrize("word", ["first", "write", "then", "\n1. ", "in ", "? ", "1 + ", "how  ", " plan"])
 def test_a_long_question_is_sorted_at_once(word):
     """A step of a plan is as long as a model made it."""
     began = time.perf_counter()
@@ -65,6 +90,40 @@ def test_a_domain_that_tells_states_apart_is_searched():
 def test_the_rules_are_a_function_of_the_question_alone():
     task = tl.general("Write a letter to the mayor.", context="First this, then that.", answer=1)
     assert kind_of(task) == kind_of(task.hidden()) == kind_of(tl.general("Write a letter to the mayor."))
+
+
+UNDECIDED = [
+    "Compare the GDP growth of the top 5 economies over the last decade",
+    "Research and summarize recent commits in this repo",
+    "Which of the two databases should we take?",
+    "Fix the bug in the parser",
+    "Design a cache",
+]
+
+
+@pytest.mark.parametrize("question", UNDECIDED)
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_r11_what_no_rule_decides_goes_to_the_model(question, kind):
+    strategies = {name: Says(text=name) for name in NAMED}
+    model = Scripted(lambda call: json.dumps({"kind": kind}))
+    made = run(tl.Adaptive(strategies=strategies), tl.general(question), model=model)
+    assert [call.kind for call in model.calls] == ["route"]
+    assert (made.answer, made.selected_strategy) == (ROUTES[kind], ROUTES[kind])
+    assert tl.routed(made)[2:4] == (kind, "model")
+
+
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [
+        ("What's 2+2?", "reactive"),
+        ("Write a technical report", "reflexion"),
+        ("Plan a microservices arch", "plan-execute-reflect"),
+    ],
+)
+def test_r11_the_sources_examples_route_as_it_says(question, name):
+    made = run(tl.Adaptive(strategies={one: Says(text=one) for one in NAMED}), tl.general(question))
+    assert (made.answer, made.usage.calls) == (name, 0)
+    assert made.events[1].data["progress"] == f"adaptive→{name}"
 
 
 # Choosing.
@@ -166,6 +225,86 @@ def test_turned_off_everything_goes_to_the_named_default():
     made = run(tl.Adaptive(strategies=strategies, enabled=False), poem)
     assert made.answer == "a"
     assert run(tl.Adaptive(strategies=strategies), poem).answer == "b"
+
+
+# What can be seen of a choice (S3).
+
+POEM = tl.general("Write a poem about rain.")
+
+
+def rescued():
+    strategies = {"reactive": tl.ReAct(), "tree-of-thought": Says(stop="stagnated")}
+    return run(tl.Adaptive(strategies=strategies), POEM, model=Scripted(lambda call: FINAL))
+
+
+FINAL = '{"name": "final-answer", "arguments": {"answer": "rain"}}'
+
+
+def test_s3_each_step_tells_the_strategy_asked_for_and_the_one_selected():
+    made = rescued()
+    steps, nodes = made.steps_df(), made.nodes_df().set_index("id")
+    assert list(steps["strategy"]) == ["adaptive"]
+    assert list(steps["selected_strategy"]) == ["reactive"]
+    assert set(nodes["strategy"]) == {"adaptive"}
+    assert nodes.loc["0", "selected_strategy"] is pd.NA
+    assert set(nodes.loc[["0.0", "0.0.0"], "selected_strategy"]) == {"tree-of-thought"}
+    below = [id for id in nodes.index if id.startswith("0.1")]
+    assert set(nodes.loc[below, "selected_strategy"]) == {"reactive"}
+    plain = run(tl.ReAct(), POEM, model=Scripted(lambda call: FINAL))
+    assert list(plain.steps_df()["strategy"]) == ["react"]
+    assert plain.steps_df()["selected_strategy"].isna().all()
+
+
+def test_s3_nested_choices_are_told_apart():
+    inner = tl.Adaptive(strategies={"mine": Says()}, default="mine")
+    made = run(tl.Adaptive(strategies={"reactive": Says(), "tree-of-thought": inner}), POEM)
+    nodes = made.nodes_df().set_index("id")["selected_strategy"]
+    assert nodes.drop("0").to_dict() == {"0.0": "tree-of-thought", "0.0.0": "mine", "0.0.0.0": "mine"}
+    assert (made.selected_strategy, made.strategy_used) == ("tree-of-thought", "tree-of-thought")
+
+
+def test_s3_a_result_names_the_strategy_selected_and_the_one_used():
+    made = rescued()
+    assert (made.selected_strategy, made.strategy_used) == ("tree-of-thought", "reactive")
+    plain = run(tl.ReAct(), POEM, model=Scripted(lambda call: FINAL))
+    assert (plain.selected_strategy, plain.strategy_used) == (None, "react")
+    assert "adaptive→reactive" in repr(made)
+    assert "→" not in repr(plain).splitlines()[0]
+
+
+def test_s3_progress_shows_the_choice_calls_tokens_and_seconds():
+    progress, heads = Progress("a model"), []
+
+    def watch(lines):
+        progress.take(lines)
+        heads.append(progress.head)
+
+    counted = Scripted(lambda call: Reply(FINAL, input_tokens=8_000, output_tokens=432))
+    strategies = {"reactive": tl.ReAct(), "tree-of-thought": tl.OneAnswer()}
+    wait(tl.Lab(counted, runs=None).run(tl.Adaptive(strategies=strategies), POEM, watch=watch))
+    assert progress.head.startswith("done · 1 call · 8,432 tokens · ")
+    assert progress.head.endswith(" s (adaptive→tree-of-thought) · a model")
+    assert any(head.startswith("answer …") and "(adaptive→tree-of-thought)" in head for head in heads)
+    assert any("adaptive→tree-of-thought (rule: it says 'poem')" in said for said in progress.said())
+    uncounted = Progress("a model")
+    made = run(tl.Adaptive(), tl.general("What is 2 + 2?"), model=Scripted(lambda call: FINAL))
+    uncounted.take(made.lines)
+    assert "tokens" not in uncounted.head
+    assert "(adaptive→reactive)" in uncounted.head
+
+
+def test_r11_a_sweeps_table_has_the_routed_strategy():
+    strategies = {"reactive": Says(), "tree-of-thought": Says(stop="stagnated")}
+    lab = tl.Lab(Scripted(), runs=None)
+    tasks = [tl.general("What is 2 + 2?"), POEM]
+    sweep = wait(lab.sweep({"router": tl.Adaptive(strategies=strategies), "one": tl.OneAnswer()}, tasks))
+    table = sweep.df()
+    router, one = table[table["setting"] == "router"], table[table["setting"] == "one"]
+    assert list(router["selected_strategy"]) == ["reactive", "tree-of-thought"]
+    assert list(router["strategy_used"]) == ["reactive", "reactive"]
+    assert one["selected_strategy"].isna().all()
+    assert list(one["strategy_used"]) == ["one_answer", "one_answer"]
+    assert "selected_strategy" in sweep.nodes_df()
 
 
 # Partial results.

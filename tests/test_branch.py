@@ -300,6 +300,22 @@ def test_a_game_goes_on_with_the_numbers_that_are_left():
     assert wait(lab.branch(step, "0.0", strategy=tl.TreeOfThoughts(branch_factor=6, beam_width=6))).correct
 
 
+def test_r11_a_route_by_domain_holds_where_adaptive_goes_on_from_a_thought():
+    """What goes on sees a task of its own domain."""
+    lab = tl.Lab("sim/game24", runs=None)
+    made = wait(lab.run(tl.presets.game24(), tl.game24("4 5 6 10")))
+    node = next(node.id for node in made.tree if node.depth == 1)
+    strategies = {"reactive": tl.OneAnswer(), "mine": tl.OneAnswer()}
+    router = tl.Adaptive(strategies=strategies, routes={"game24": "mine"})
+    branch = wait(lab.branch(made, node, strategy=router))
+    assert tl.routed(branch)[:4] == ("mine", "mine", "game24", "table")
+    rules = wait(lab.branch(made, node, strategy=tl.Adaptive(strategies=strategies)))
+    assert tl.routed(rules).why == "the domain 'game24' tells states apart"
+    assert wait(branch.replay()).identical
+    loaded = tl.part_of(branch.strategy.settings())
+    assert loaded == branch.strategy
+
+
 def test_nothing_follows_from_a_complete_path():
     lab = tl.Lab("sim/game24", runs=None)
     made = wait(lab.run(tl.TreeOfThoughts(branch_factor=6, beam_width=6), HAND))
@@ -344,7 +360,7 @@ def test_going_on_is_a_strategy_like_any_other(parent):
 def test_no_word_of_a_domain_is_forgotten():
     """Those that are not passed on would be asked of the default domain, without the steps before."""
     public = {name for name in vars(Domain) if not name.startswith("_") and name not in Domain.model_fields}
-    own = {"kind", "model_config", "value_labels", "judge_labels", "solvable"}  # strategies ask none of them
+    own = {"model_config", "value_labels", "judge_labels", "solvable"}  # strategies ask none of them
     assert public - set(vars(_After)) <= own
 
 

@@ -1,10 +1,18 @@
-"""Files under a root: read whole or in part, and nothing else."""
+"""Files under a root: read whole or in part, written where that is allowed, and nothing else."""
 
 import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from errands import result
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tot_lab as tl
 
@@ -124,3 +132,167 @@ def test_a_file_that_is_deleted_meanwhile_is_not_listed(root, monkeypatch):
 def test_lines_are_counted_as_editors_count(root):
     (root / "page.txt").write_text("one\x0c\u2028still one\ntwo\n")
     assert result(tl.tools.ReadFile(root=root), {"path": "page.txt", "first_line": 2}) == "two\n"
+
+
+# S6: writing.
+
+ALLOWED = {"effect_policy": tl.EffectPolicy(allow={"file-write"})}
+
+
+def written(root, path, content="new", **settings):
+    return result(tl.tools.WriteFile(root=root, **settings), {"path": path, "content": content}, **ALLOWED)
+
+
+def listing(folder):
+    """Every file and folder below, hidden ones too, with what is in the plain files."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        plain = path.is_file() and not path.is_symlink()
+        found[path.relative_to(folder).as_posix()] = path.read_bytes() if plain else None
+    return found
+
+
+def test_s6_a_new_file_is_written_below_the_root(root):
+    assert written(root, "notes/today/b.md", "grün\n") == "wrote notes/today/b.md (6 bytes)"
+    assert (root / "notes" / "today" / "b.md").read_bytes() == b"gr\xc3\xbcn\n"
+    assert written(root, "c.md", "") == "wrote c.md (0 bytes)"
+    assert not [path for path in root.rglob("*") if path.name.startswith(".")]  # nothing is left behind
+
+
+def test_s6_it_is_denied_unless_it_is_allowed(root):
+    tool = tl.tools.WriteFile(root=root)
+    assert tool.name == "write-file"
+    assert tool.effects == ("file-write",)  # leave to read files is none to write them
+    refused = "✗ the effect policy does not allow file-write"
+    for policy in (None, tl.EffectPolicy(), tl.EffectPolicy(allow={"files"})):
+        assert result(tool, {"path": "b.md", "content": "x"}, effect_policy=policy) == refused
+    assert not (root / "b.md").exists()
+    for policy in (tl.EffectPolicy(allow={"write-file"}), tl.EffectPolicy(mode="allow_all")):
+        said = result(tool, {"path": f"{policy.mode}.md", "content": "x"}, effect_policy=policy)
+        assert said == f"wrote {policy.mode}.md (1 bytes)"
+    denied = tl.EffectPolicy(mode="allow_all", deny={"file-write"})
+    assert result(tool, {"path": "d.md", "content": "x"}, effect_policy=denied).startswith("✗ ")
+
+
+def test_s6_it_goes_by_both_names():
+    for name in ("write_file", "write-file", "file-write", "file_write"):
+        with pytest.raises(ValueError, match="needs more than its name: root="):
+            tl.tools.tools_named(name)
+    (made,) = tl.tools.tools_named("file-write", {"root": "."})
+    assert made == tl.tools.WriteFile(root=".")
+    assert made.spec.output
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("../new.md", "must be a path below the root"),
+        ("notes/../../new.md", "must be a path below the root"),
+        ("notes/../b.md", "must be a path below the root"),
+        ("/tmp/new.md", "must be a path below the root"),
+        ("\0", "must be a path below the root"),
+        ("..\\new.md", "must be a path below the root"),
+        ("", "must be a path below the root"),
+        (".", "must be a path below the root"),
+        ("..", "must be a path below the root"),
+        (".git/hooks/pre-commit", "no part of it may begin with a dot"),
+        ("out", "File exists"),
+        ("outside/new.md", "Not a directory"),
+        ("outside/deeper/new.md", "Not a directory"),
+        ("inside/b.md", "Not a directory"),  # links inside are not followed either
+        ("circle", "File exists"),
+        ("circle/b.md", "Not a directory"),
+        ("notes", "File exists"),
+        ("pipe", "File exists"),
+        ("notes/a.md", "File exists"),
+        ("notes/a.md/b", "Not a directory"),
+        ("x" * 5_000, "File name too long"),
+    ],
+)
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_s6_nothing_else_can_be_written(root, path, why, overwrite):
+    before = listing(root.parent)
+    said = written(root, path, overwrite=overwrite)
+    if overwrite and path == "notes/a.md":
+        assert said == "wrote notes/a.md (3 bytes)"
+        assert (root / "notes" / "a.md").read_text() == "new"
+        return
+    assert said.startswith("✗ ")
+    assert (why if not (overwrite and why == "File exists") else "is no plain file") in said
+    assert str(root.parent) not in said
+    assert listing(root.parent) == before
+
+
+def test_s6_too_much_is_refused_before_anything_is_written(root):
+    before = listing(root)
+    said = written(root, "deep/b.md", "ü" * 6, most_bytes=11)
+    assert said == "✗ ValueError: deep/b.md: got 12 bytes. At most 11 can be written."
+    assert listing(root) == before
+    assert written(root, "b.md", "ü" * 6, most_bytes=12) == "wrote b.md (12 bytes)"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_s6_a_link_that_is_put_there_meanwhile_leads_nowhere(root, monkeypatch, overwrite):
+    """The folder is exchanged for a link after it was opened, and the file for one just before it is put
+    in place: neither is followed."""
+    (root.parent / "a.md").write_text("secret")
+    synced = os.fsync
+
+    def late(file):
+        synced(file)
+        (root / "notes" / "a.md").unlink()
+        (root / "notes" / "a.md").symlink_to(root.parent / "a.md")
+        (root / "notes").rename(root / "other")
+        (root / "notes").symlink_to(root.parent)
+
+    monkeypatch.setattr(os, "fsync", late)
+    said = written(root, "notes/a.md", overwrite=overwrite)
+    assert (root.parent / "a.md").read_text() == "secret"
+    if overwrite:
+        assert (root / "other" / "a.md").read_text() == "new"
+        assert not (root / "other" / "a.md").is_symlink()
+    else:
+        assert "File exists" in said
+
+
+KILLED = """
+import os, sys
+import tot_lab as tl
+os.fsync = lambda file: os.kill(os.getpid(), 9)
+tl.tools.WriteFile(root=sys.argv[1], overwrite=True).carry_out({"path": "a.md", "content": "x" * 9_000}, {})
+"""
+
+
+def test_s6_killed_while_it_writes_the_old_text_stands(tmp_path):
+    (tmp_path / "a.md").write_text("old")
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert (tmp_path / "a.md").read_text() == "old"
+
+
+def test_s6_of_many_that_write_one_name_a_single_one_does(root):
+    def write(k):
+        try:
+            tl.tools.WriteFile(root=root).carry_out({"path": "one.md", "content": f"{k}" * 9_000}, {})
+        except FileExistsError:
+            return None
+        return k
+
+    with ThreadPoolExecutor(8) as pool:
+        wrote = [k for k in pool.map(write, range(8)) if k is not None]
+    assert len(wrote) == 1
+    assert (root / "one.md").read_text() == f"{wrote[0]}" * 9_000
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet="a.b/\\~$ \0\n:*", max_size=12), st.booleans())
+def test_s6_no_path_leads_outside(path, overwrite):
+    with TemporaryDirectory() as folder:
+        home = Path(folder, "root")
+        (home / "a").mkdir(parents=True)
+        (home / "b").symlink_to(Path(folder))
+        tool = tl.tools.WriteFile(root=home, overwrite=overwrite)
+        with suppress(OSError, ValueError):
+            tool.carry_out({"path": path, "content": "x"}, {})
+        assert list(Path(folder).iterdir()) == [home]
+        assert (home / "b").is_symlink()

@@ -16,7 +16,8 @@ NODES = {
     "raw": "Float64", "draws": "Int64", "unread_draws": "Int64", "by": "string", "state": "category",
     "reason": "string", "merged": "string", "children": "Int64", "on_solution_path": "boolean",
     "calls": "Int64", "input_tokens": "Int64", "output_tokens": "Int64", "cost": "Float64",
-    "paid": "Float64", "mark": "category", "note": "string", "simulated": "boolean",
+    "paid": "Float64", "mark": "category", "note": "string", "strategy": "string",
+    "selected_strategy": "string", "simulated": "boolean",
 }  # fmt: skip
 CALLS = {
     "position": "string", "node": "string", "kind": "string", "draw": "Int64", "attempt": "string",

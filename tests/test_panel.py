@@ -86,6 +86,7 @@ def lab(**settings):
 CODE_ONLY = {
     "tools",
     "required_tools",
+    "max_calls_per_tool",
     "strategies",
     "routes",
     "prior_critiques",

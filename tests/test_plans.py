@@ -486,7 +486,8 @@ def test_a_session_answers_busy_to_a_second_query_and_loses_nothing_of_the_first
         return run, alone, third, session.busy, *two
 
     run, alone, third, busy, *two = wait(both())
-    assert run.events == alone.events == third.events == two[0].events == two[1].events
+    assert run.events == alone.events == two[0].events == two[1].events
+    assert run.question in third.task.context  # a later turn knows the earlier ones
     assert not busy
 
 

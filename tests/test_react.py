@@ -494,16 +494,147 @@ def test_a_satisfied_required_tool_may_be_called_again_up_to_two_times():
     assert (freely.answer, notes(freely, "react.blocked")) == ("26", [])
 
 
-def test_a_required_tool_that_always_fails_does_not_hold_the_answer_for_ever():
-    def asked(beast):
-        return said(("legs", {"animal": beast}))
+def asked_legs(animal):
+    return said(("legs", {"animal": animal}))
 
-    made = act(
-        Script(asked("a"), asked("b"), asked("c"), said(final("26"))), tl.ReAct(required_tools={"legs": 1})
-    )
-    assert made.answer == "26"
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_r16_a_required_tool_that_only_failed_holds_the_answer_until_its_limit(at_once):
+    """Its limit is what is required and 2 more: after that nothing can satisfy it."""
+    beasts = ["a", "b", "c"]
+    turns = [said(*(("legs", {"animal": beast}) for beast in beasts))] if at_once else map(asked_legs, beasts)
+    made = act(Script(said(final("25")), *turns, said(final("26"))), tl.ReAct(required_tools={"legs": 1}))
+    assert (made.answer, made.stopped) == ("25", "limit:required_tools")  # no further turn is asked for
+    assert made.usage.calls == (2 if at_once else 4)
+    assert [data["tools"] for data in notes(made, "react.required_failed")] == [["legs"]]
+    assert wait(made.replay()).identical
+
+
+def test_r16_one_success_in_the_last_call_allowed_is_enough():
+    turns = [*map(asked_legs, ["a", "b", "duck"]), said(final("26"))]
+    made = act(Script(*turns), tl.ReAct(required_tools={"legs": 1}))
+    assert (made.answer, made.stopped) == ("26", "answered")
+    short = act(Script(*turns), tl.ReAct(required_tools={"legs": 2}, max_iterations=6))
+    assert (short.answer, short.stopped) == ("26", "limit:iterations")  # a fourth call may be made
+
+
+def test_r16_without_a_limit_of_its_own_a_failing_tool_holds_the_answer_to_the_end():
+    strategy = tl.ReAct(required_tools={"legs": 1}, parallel=False, max_iterations=6)
+    made = act(Script(*[asked_legs("a")] * 5, said(final("26"))), strategy)
+    assert (made.answer, made.stopped) == ("26", "limit:iterations")
     never = act(Script(said(final("26"))), tl.ReAct(required_tools={"legs": 1}, max_iterations=3))
     assert (never.answer, never.stopped) == ("26", "limit:iterations")
+
+
+def test_s1_a_limit_on_a_tool_can_be_set_by_hand():
+    turns = [*map(asked_legs, ["duck", "spider", "duck"]), said(final("26"))]
+    made = act(model := Script(*turns), tl.ReAct(max_calls_per_tool={"legs": 2}))
+    assert [data["tool"] for data in notes(made, "react.blocked")] == ["legs"]
+    assert "legs" not in [tool["name"] for tool in model.calls[2].tools]
+    failed = tl.ReAct(required_tools={"legs": 1}, max_calls_per_tool=["legs×1"], parallel=False)
+    assert act(Script(asked_legs("a")), failed).stopped == "limit:required_tools"
+    with pytest.raises(ValidationError, match=r"legs: got 1\. At least the 2 required"):
+        tl.ReAct(required_tools={"legs": 2}, max_calls_per_tool={"legs": 1})
+    with pytest.raises(ValueError, match="max_calls_per_tool: 'no-such' cannot be called"):
+        act(Script(said(final("26"))), tl.ReAct(max_calls_per_tool={"no-such": 1}))
+
+
+@tl.tool(output=True, retries=0)
+def file_report(text: str) -> str:
+    """Files a report."""
+    return "filed"
+
+
+REPORT = said(("file-report", {"text": "26 legs"}))
+
+
+def test_r16_an_output_tool_is_never_blocked():
+    strategy = tl.ReAct(required_tools={"file-report": 1}, max_iterations=7)
+    model = Script(*[REPORT] * 5, said(final("26")))
+    made = act(model, strategy, tools=[legs, file_report])
+    assert (made.answer, made.stopped) == ("26", "answered")
+    assert len(made.tools_df()) == 5
+    assert notes(made, "react.blocked") == []
+    assert all("file-report" in [tool["name"] for tool in call.tools] for call in model.calls)
+    with pytest.raises(ValueError, match="'file-report' is an output tool, which is never blocked"):
+        act(Script(REPORT), tl.ReAct(max_calls_per_tool={"file-report": 1}), tools=[file_report])
+
+
+@pytest.mark.parametrize("required", [{"legs": 1}, {"legs": 1, "file-report": 1}])
+def test_r17_an_output_tool_is_asked_for_once_the_search_tools_are_satisfied(required):
+    model = Script(
+        said(("read", {"page": 0})),
+        asked_legs("duck"),
+        said(("read", {"page": 1})),
+        REPORT,
+        said(final("26")),
+    )
+    made = act(model, tl.ReAct(required_tools=required), tools=[legs, read, file_report])
+    assert (made.answer, made.usage.calls) == ("26", 5)
+    hint = "Put together what is known, and deliver it with file-report. Then call final-answer."
+    assert [hint in model.shown(turn) for turn in (1, 2, 3, 4)] == [False, True, True, False]
+    assert "Still needed before final-answer" in model.shown(1)
+    assert all("Still needed" not in model.shown(turn) for turn in (2, 3, 4))
+    assert len(notes(made, "react.synthesis")) == 2
+
+
+def test_r17_enough_is_said_with_the_next_tool():
+    pages = [said(("read", {"page": page})) for page in range(3)]
+    made = act(model := Script(*pages, REPORT, said(final("26"))), tools=[read, file_report])
+    assert "Write the answer now, with file-report." in model.shown(3)
+    assert made.answer == "26"
+    last = act(model := Script(*pages, said(final("26"))), tl.ReAct(max_iterations=4), tools=[read, legs])
+    assert "Write the answer now, with final-answer." in model.shown(3)
+    assert last.answer == "26"
+
+
+def test_r17_where_nothing_was_searched_for_an_output_tool_is_not_asked_for():
+    model = Script(said(("read", {"page": 0})), said(final("26")), REPORT, said(final("26")))
+    made = act(model, tl.ReAct(required_tools={"file-report": 1}), tools=[read, file_report])
+    assert "Still needed before final-answer: file-report (1×)." in model.shown(1)
+    assert (made.answer, notes(made, "react.synthesis")) == ("26", [])
+    alone = act(model := Script(REPORT, said(final("26"))), tools=[file_report])
+    assert (alone.answer, notes(alone, "react.synthesis")) == ("26", [])
+
+
+def test_an_output_tool_is_told_of_in_records_and_changes_no_key():
+    plain = file_report.model_copy(update={"output": False})
+    assert file_report.identity() == plain.identity()
+    assert file_report.settings()["output"] is True
+    assert "output" not in plain.settings()
+    made = act(Script(said(final("26"))), tools=[file_report])
+    (spec,) = made.task.tools
+    assert spec.output
+    assert tl.part_of(plain.settings()).output is False
+
+
+TWO = [("legs", {"animal": "duck"}), ("read", {"page": 0})]
+AS_TEXT = "\n".join(json.dumps({"name": name, "arguments": given}) for name, given in TWO)
+
+
+@pytest.mark.parametrize("reply", [said(*TWO), said(*TWO, final("26")), AS_TEXT])
+@pytest.mark.parametrize("kind", [tl.ReAct, tl.ToolLoop])
+def test_r16_one_call_a_turn_without_parallel(reply, kind):
+    model = Script(reply, said(final("26")) if kind is tl.ReAct else "Answer: 26")
+    made = act(model, kind(parallel=False))
+    assert list(made.tools_df()["tool"]) == ["legs"]
+    assert (made.answer, made.usage.calls) == ("26", 2)
+    assert [message.content for message in model.calls[1].messages if message.role == "tool"] == (
+        [] if reply == AS_TEXT else ["2"]
+    )
+    asked = [message.tool_calls for message in model.calls[1].messages if message.tool_calls]
+    assert [len(calls) for calls in asked] == ([] if reply == AS_TEXT else [1])
+    steps = made.steps_df()
+    assert list(steps["action"].dropna())[:1] == ["legs"]
+    assert "read" not in set(steps["action"].dropna())
+    both = act(Script(reply, said(final("26")) if kind is tl.ReAct else "Answer: 26"), kind())
+    assert list(both.tools_df()["tool"]) == ["legs", "read"]
+
+
+def test_r16_one_call_a_turn_of_a_proposer_without_parallel():
+    tree = tl.TreeOfThoughts(tools=None, parallel=False, branch_factor=1, max_depth=1, beam_width=1)
+    made = act(Scripted(lambda call: said(*TWO) if len(call.messages) == 1 else "step"), tree)
+    assert list(made.tools_df()["tool"]) == ["legs"]
 
 
 def test_when_little_is_new_it_is_told_to_write():

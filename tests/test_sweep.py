@@ -238,7 +238,8 @@ def test_the_table_has_the_columns_and_dtypes_that_it_says():
         **{f"{role}_{kind}": "Int64"
            for role in ("propose", "evaluate", "answer") for kind in Losses._fields},
         "input_tokens": "Int64", "output_tokens": "Int64", "cost": "Float64", "paid": "Float64",
-        "seconds": "Float64", "simulated": "boolean", "run_id": "string",
+        "seconds": "Float64", "selected_strategy": "string", "strategy_used": "string",
+        "simulated": "boolean", "run_id": "string",
     }  # fmt: skip
     assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == dtypes
     assert len(frame) == 6 * 2 * 2

@@ -132,11 +132,31 @@ def test_the_floor_is_lowered_once_in_a_run():
 @pytest.mark.parametrize(("second", "levels"), [(0.94, 2), (0.95, 3), (0.96, 3), (0.5, 2)])
 def test_two_levels_without_progress_end_the_planning(second, levels):
     scores = {1: (0.9, 0.1, 0.1), 2: (second, 0.1, 0.1), 3: (1.0, 0.1, 0.1)}
-    made = run(tl.TreeThenAct(), model=Scripted(planner(scores.__getitem__)))
+    made = run(tl.TreeThenAct(min_score_improvement=0.05), model=Scripted(planner(scores.__getitem__)))
     assert len(notes(made, "tot.level_started")) == levels
     (planned,) = notes(made, "tree.planned")
     assert planned["stop"] == ("stagnated" if levels == 2 else "limit:depth")
     assert planned["steps"] == levels
+
+
+@pytest.mark.parametrize("second", [0.9, 0.5])
+def test_r10_stagnation_does_not_end_the_planning_unless_it_is_set(second):
+    scores = {1: (0.9, 0.1, 0.1), 2: (second, 0.1, 0.1), 3: (1.0, 0.1, 0.1)}
+    made = run(tl.TreeThenAct(), model=Scripted(planner(scores.__getitem__)))
+    (planned,) = notes(made, "tree.planned")
+    assert (planned["stop"], planned["steps"]) == ("limit:depth", 3)
+
+
+def test_r10_at_zero_only_a_fall_stagnates():
+    """At 0 only a level that is worse than the one before it ends the planning."""
+    for second, levels in ((0.9, 3), (0.89, 2)):
+        scores = {1: (0.9, 0.1, 0.1), 2: (second, 0.1, 0.1), 3: (1.0, 0.1, 0.1)}
+        strategy = tl.TreeThenAct(min_score_improvement=0.0)
+        made = run(strategy, model=Scripted(planner(scores.__getitem__)))
+        assert len(notes(made, "tot.level_started")) == levels
+    assert tl.part_of(strategy.settings()) == strategy
+    with pytest.raises(ValidationError, match="min_score_improvement"):
+        tl.TreeThenAct(min_score_improvement=1.5)
 
 
 def test_a_joint_reply_that_cannot_be_read_is_asked_one_by_one():

@@ -129,6 +129,7 @@ from tot_lab.strategies import (
     ranked,
     traversal,
 )
+from tot_lab.strategies.adaptive import Routed
 from tot_lab.sweeps.axes import grid
 from tot_lab.sweeps.sweep import Sweep
 from tot_lab.tools import EffectPolicy, Tool, multi_hop_tools, tool
@@ -140,7 +141,7 @@ if TYPE_CHECKING:
     from tot_lab.analysis.diagnosis import Diagnosis, Finding, diagnose
     from tot_lab.analysis.judging import EvaluatorDiagnosis, judge_evaluator
     from tot_lab.analysis.matched_cost import anytime, at_cost, frontier
-    from tot_lab.analysis.routing import Calibrated, Routed, calibrate_router, regret, routed
+    from tot_lab.analysis.routing import Calibrated, calibrate_router, regret, routed
     from tot_lab.analysis.statistics import (
         Comparison,
         compare,
@@ -179,7 +180,6 @@ _SHOWN = {
     "EvaluatorDiagnosis": "tot_lab.analysis.judging",
     "Explorer": "tot_lab.explorer.widget",
     "Finding": "tot_lab.analysis.diagnosis",
-    "Routed": "tot_lab.analysis.routing",
     "anytime": "tot_lab.analysis.matched_cost",
     "at_cost": "tot_lab.analysis.matched_cost",
     "calibrate_router": "tot_lab.analysis.routing",

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tot_lab.core.records import Note
+from tot_lab.core.task import Task
 from tot_lab.run import Run
 from tot_lab.scrubbing import scrubbed
 from tot_lab.strategies.conversation import shortened
@@ -25,19 +27,31 @@ MOST_FILES = 50
 
 
 class Earlier(NamedTuple):
-    """A thought of before. question, answer: the task's and the run's. run: its id."""
+    """A thought of before. question, answer: the task's and the run's. run: its id. critiques: what was found
+    wrong with attempts at it."""
 
     question: str
     answer: str
     run: str
+    critiques: tuple[str, ...] = ()
+
+
+def critiques_of(run: Run) -> list[str]:
+    """The critiques in `run` that were not satisfied, each once."""
+    critiques = [
+        run.tree[event.data["critique"]].text
+        for event in run.events
+        if isinstance(event, Note) and event.name == "reflexion.critiqued" and not event.data["satisfied"]
+    ]
+    return [critique for critique in dict.fromkeys(critiques) if critique.strip()]
 
 
 class SessionMemory:
-    """What was thought before in a session, for the thoughts to come.
+    """What was thought before in a session, for the thoughts to come. A `tl.Session` has one.
 
         memory = tl.SessionMemory()
         await tl.think("Which database?", memory=memory)
-        await tl.think("How do we migrate to it?", memory=memory)
+        await tl.Session(lab, memory=memory).ask(tl.ReAct(), tl.general("Migrate to it."))
 
     most: characters of what it tells, at least 200 (else a ValueError). The newest thoughts have the most
     room, and those that have none are counted.
@@ -57,9 +71,16 @@ class SessionMemory:
         return f"<SessionMemory of {len(self)} thoughts>"
 
     def take_in(self, run: Run) -> None:
-        """Keep what `run` answered; one without an answer is not kept."""
-        if run.answer:
-            self.thoughts.append(Earlier(run.question, run.answer, run.id))
+        """Keep what `run` answered and what its critics found; one without either is not kept."""
+        critiques = critiques_of(run)
+        if run.answer or critiques:
+            self.thoughts.append(Earlier(run.question, run.answer, run.id, tuple(critiques)))
+
+    def remind(self, task: Task) -> Task:
+        """`task` with the earlier turns in its context."""
+        if not isinstance(task, Task):
+            raise TypeError(f'task must be a Task such as tl.general("…"), not {task!r}')
+        return task.model_copy(update={"context": joined(self.context(), task.context)})
 
     def context(self) -> str:
         """What it tells: questions and answers, the oldest first; "" when there are none. Half of the room
@@ -71,7 +92,7 @@ class SessionMemory:
             share = room if last else max(room // 2, min(room, 200))
             if share < 100:
                 break
-            told.append(_earlier(one, share))
+            told.append(earlier_turn(one, share))
             room -= len(told[-1])
         if not told:
             return ""
@@ -81,9 +102,14 @@ class SessionMemory:
         return "\n\n".join([head, *missing, *reversed(told)])
 
 
-def _earlier(one: Earlier, most: int) -> str:
+def earlier_turn(one: Earlier, most: int) -> str:
+    """A thought of before in about `most` characters."""
     question = shortened(one.question, most // 3)
-    return f"Question: {question}\nAnswer: {shortened(one.answer, most - len(question))}"
+    room = most - len(question)
+    critiques = shortened("\n".join(one.critiques), room // 2)
+    answer = shortened(one.answer or "none", room - len(critiques))
+    criticised = f"\nAttempts at it were criticised:\n{critiques}" if critiques else ""
+    return f"Question: {question}\nAnswer: {answer}{criticised}"
 
 
 def joined(*texts: str) -> str:

@@ -8,17 +8,18 @@ in the records. What is not known is NA, never 0. Calls belong to the thought th
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import msgspec
 
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.calls import Call, Reply
-from tot_lab.core.records import Decided, Decision, Ended, Line, Note, Position, Scored, Thought
+from tot_lab.core.records import Decided, Decision, Ended, Line, Note, Position, Scored, Thought, parent_of
 from tot_lab.core.tools import TOOL, tool_of
 from tot_lab.core.tree import Node
 from tot_lab.marks import Mark, Verdict
-from tot_lab.run import Run, Usage, usage_of
+from tot_lab.run import Run, Usage, selected_strategies, usage_of
 from tot_lab.turns import steps_of
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     - input_tokens, output_tokens: Int64, of those calls, NA when one of them is not known
     - cost: Float64, USD if every call were paid; paid: Float64, USD really paid; NA when not known
     - mark: category, what a person said of it (`MARKS`), NA for nothing; note: string, in their words
+    - strategy: string, what the run was asked to use; selected_strategy: string, what `tl.Adaptive` selected
+      for this part of the tree, NA where nothing was selected
     - simulated: boolean, whether a simulated model took part in the run
 
     The sums of calls, tokens, cost and paid are those of `run.usage`.
@@ -121,6 +124,8 @@ def nodes_df(run: Run) -> pandas.DataFrame:
             "paid": ("Float64", [used.paid for used in usage]),
             "mark": (MARKS, [mark.verdict for mark in marks]),
             "note": ("string", [mark.note or None for mark in marks]),
+            "strategy": ("string", [run.name] * len(nodes)),
+            "selected_strategy": ("string", _selected(run, [node.id for node in nodes])),
             "simulated": ("boolean", [run.simulated] * len(nodes)),
         }
     )
@@ -252,6 +257,7 @@ def steps_df(run: Run) -> pandas.DataFrame:
       if it were paid, of that call. All stand in the first row of a turn and are NA in its others, so that
       sums are right; NA when not known
     - tool_seconds: Float64, that the tool took, NA where none was called
+    - strategy, selected_strategy: as in `nodes_df`
     """
     asked = {asked.line.p: asked for asked in asked_in(run)}
     steps = list(steps_of(run))
@@ -275,8 +281,24 @@ def steps_df(run: Run) -> pandas.DataFrame:
             "output_tokens": ("Int64", [reply.output_tokens if reply else None for reply in replies]),
             "cost": ("Float64", [reply.cost if reply else None for reply in replies]),
             "tool_seconds": ("Float64", seconds(tools)),
+            "strategy": ("string", [run.name] * len(steps)),
+            "selected_strategy": ("string", _selected(run, [step.node for step in steps])),
         }
     )
+
+
+def _selected(run: Run, ids: Sequence[str | None]) -> list[str | None]:
+    """What `tl.Adaptive` selected for the part of the tree that each of these thoughts is in."""
+    selected = selected_strategies(run)
+    if not selected:
+        return [None] * len(ids)
+
+    def of(id: str | None) -> str | None:
+        while id is not None and id not in selected:
+            id = parent_of(id)
+        return None if id is None else selected[id]
+
+    return [of(id) for id in ids]
 
 
 class _Way(NamedTuple):

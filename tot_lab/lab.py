@@ -27,6 +27,7 @@ from tot_lab.core.tools import TOOL
 from tot_lab.driver import Driver
 from tot_lab.edits import Edits
 from tot_lab.journal import Header, read_journal
+from tot_lab.lessons import Lessons, LessonsError
 from tot_lab.models import Cache, Gateway, Role, model_named
 from tot_lab.models.cache import Mode
 from tot_lab.models.checking import Check, check
@@ -78,6 +79,9 @@ class Lab:
         of its own (`tl.DeepThink`) keeps to that instead.
     plans: file (SQLite) that each plan of `tl.PlanExecute` is kept in as it runs, see `tl.Plans`; None = a
         plan is in its run's record alone (`run.plans`).
+    memory: file (SQLite) that keeps what runs answered and what their critics found wrong, see `tl.Lessons`.
+        Each run of `run` and `stream` is shown what was kept for similar tasks, and its header says what that
+        was. Branches and sweeps neither recall nor store. None = off.
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class Lab:
         effect_policy: EffectPolicy | None = None,
         tool_context: Mapping[str, Any] | None = None,
         plans: str | os.PathLike[str] | Plans | None = None,
+        memory: str | os.PathLike[str] | Lessons | None = None,
     ) -> None:
         if timeout is not None and (isinstance(timeout, str) or not timeout > 0):
             raise ValueError(f"timeout must be above 0 seconds or None, not {timeout!r}")
@@ -112,6 +117,9 @@ class Lab:
         self.plans = plans if plans is None or isinstance(plans, Plans) else Plans(plans)
         self._counted: set[str] = set()
         """Ids of the runs whose payments `spent` holds."""
+        if not isinstance(memory, str | os.PathLike | Lessons | None):
+            raise TypeError(f"memory must be a path or tl.Lessons(path): got {memory!r}.")
+        self.memory = Lessons(memory) if isinstance(memory, str | os.PathLike) else memory
         self.last: Run | None = None
         """The latest run, also when it was cancelled or ended with an error."""
         self.last_sweep: Sweep | None = None
@@ -145,7 +153,7 @@ class Lab:
 
     def replaying(self) -> Lab:
         """This lab with no network: each call is answered from the cache, and one that it does not
-        know ends the run with `CacheMiss`."""
+        know ends the run with `CacheMiss`. It has no memory, which would change what is asked."""
         return Lab(
             self.model,
             roles=self.gateway.roles,
@@ -175,6 +183,7 @@ class Lab:
         """What `strategy` would ask about `task`: nothing is sent, and nothing is recorded. Of its tools
         those that only compute are carried out."""
         self._check(strategy, task, None, repeat)
+        strategy, task = self._reminded(strategy, task)
         known = Recorder(header=self._header(strategy, task, None, repeat))
         cached = unknown = 0
 
@@ -209,8 +218,11 @@ class Lab:
         Raises what a bug in the strategy raises, and CancelledError when it is cancelled; the run
         up to then is at `last` either way. A model that fails raises nothing: see `run.usage`."""
         self._check(strategy, task, budget, repeat)
+        strategy, task = self._reminded(strategy, task)
         recorder = self._recorder(strategy, task, budget, repeat)
-        return await self._drive(recorder, strategy, task, budget, watch=watch)
+        run = await self._drive(recorder, strategy, task, budget, watch=watch)
+        self._remember(run)
+        return run
 
     async def branch(
         self,
@@ -360,7 +372,8 @@ class Lab:
         if isinstance(path, Run):
             raise TypeError(f"path must be the file of a run, such as run.path ({path.path}), not the run")
         made: list[Run] = []
-        await self._resume(Path(path), strategy, task, parent, made)
+        if await self._resume(Path(path), strategy, task, parent, made) and made[0].parent is None:
+            self._remember(made[0])
         return made[0]
 
     async def _resume(
@@ -397,6 +410,19 @@ class Lab:
         if header.id not in self._counted:
             self._counted.add(header.id)
             self.gateway.purse.earlier += math.fsum(line.paid or 0.0 for line in lines)
+
+    def _reminded(self, strategy: Strategy, task: Task) -> tuple[Strategy, Task]:
+        """The strategy and the task with what the lab's memory recalls for them."""
+        return (strategy, task) if self.memory is None else self.memory.remind(strategy, task)
+
+    def _remember(self, run: Run) -> None:
+        """Keep what `run` came to in the lab's memory."""
+        if self.memory is None:
+            return
+        try:
+            self.memory.take_in(run)
+        except LessonsError as error:
+            warnings.warn(f"{error}. The run is complete, but not remembered.", RuntimeWarning, stacklevel=3)
 
     def _check(self, strategy: object, task: object, budget: object, repeat: int) -> None:
         if not isinstance(strategy, Strategy):
@@ -509,6 +535,7 @@ class Stream:
     def _start(self) -> tuple[Recorder, asyncio.Task[Run]]:
         loop = asyncio.get_running_loop()
         strategy, task, budget, repeat = self._asked
+        strategy, task = self.lab._reminded(strategy, task)
         recorder = self.lab._recorder(strategy, task, budget, repeat)
         kept: list[Run] = []
 
@@ -516,7 +543,12 @@ class Stream:
             recorder.close()  # still open when it was cancelled before it began
             self.run = kept[0] if kept else Run(recorder.header, recorder.lines, recorder.path)
 
-        running = loop.create_task(self.lab._drive(recorder, strategy, task, budget, kept=kept))
+        async def drive() -> Run:
+            run = await self.lab._drive(recorder, strategy, task, budget, kept=kept)
+            self.lab._remember(run)
+            return run
+
+        running = loop.create_task(drive())
         running.add_done_callback(ended)
         return recorder, running
 

@@ -1,9 +1,11 @@
-"""What was learnt in earlier runs, for those to come: critiques by task, in one SQLite file.
+"""Memory between runs: critiques and answers by task, in one SQLite file.
 
-Rule: a strategy never reads it. What is recalled is given to a run as a setting, so that it stands in the
-run's header and the same inputs give the same record:
+A strategy never reads it. What is recalled is given to a run as a setting or as the task's context, so that
+it is part of the run's header and the same inputs give the same record:
 
-    strategy = tl.Reflexion(prior_critiques=lessons.recall(task))
+    lab = tl.Lab(model, memory="memory.db")  # recalls before each run, and stores after it
+
+    strategy = tl.Reflexion(prior_critiques=lessons.recall(task))  # the same by hand
     lessons.take_in(await lab.run(strategy, task))
 
 SQLite's own full-text index does the search: it ranks by BM25, is written in the same transaction as the
@@ -20,19 +22,27 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from tot_lab.core.records import Note
+from tot_lab.context import Earlier, critiques_of, earlier_turn, joined
+from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.run import Run
+from tot_lab.strategies.reflexion import Reflexion, earlier_critiques
 
 _OURS = 0x746C4C53  # of SQLite's application ids: it tells our files from other people's databases
-_SCHEMA = 1
-_TABLES = (
-    "CREATE TABLE runs (id TEXT PRIMARY KEY)",
-    "CREATE VIRTUAL TABLE lessons USING fts5"
-    "(question, critique UNINDEXED, domain UNINDEXED, run UNINDEXED, tokenize = 'porter unicode61')",
-    f"PRAGMA application_id = {_OURS}",
-    f"PRAGMA user_version = {_SCHEMA}",
+_SCHEMA = 2
+_FTS = "(question, {} UNINDEXED, domain UNINDEXED, run UNINDEXED, tokenize = 'porter unicode61')"
+_STEPS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE runs (id TEXT PRIMARY KEY)",
+        f"CREATE VIRTUAL TABLE lessons USING fts5{_FTS.format('critique')}",
+        f"PRAGMA application_id = {_OURS}",
+    ),
+    (f"CREATE VIRTUAL TABLE answers USING fts5{_FTS.format('answer')}",),
 )
+"""What each version of the file adds to the one before, the first to an empty file."""
+
+_MOST_ANSWER = 2_000
+"""Characters of an earlier question and its answer that a run is shown."""
 _MOST_WORDS = 200  # of a question that are searched for
 _WAIT = 60.0  # seconds for another process that writes
 
@@ -42,7 +52,7 @@ class LessonsError(ValueError):
 
 
 class Lessons:
-    """Critiques of earlier runs, recalled by how similar their tasks are.
+    """Critiques and answers of earlier runs, recalled by how similar their tasks are.
 
     path: the file; it is made when there is none. Several processes may use it at once. Each method
     raises `LessonsError` when it cannot be used.
@@ -62,36 +72,62 @@ class Lessons:
         return int(count)
 
     def take_in(self, run: Run) -> int:
-        """Keep the critiques in `run` that were not satisfied; how many these are. A run that was taken in
-        before brings nothing new. Raises ValueError for one that has not ended, or has no task."""
+        """Keep the critiques in `run` that were not satisfied, and its answer. Returns how many critiques
+        these are. A run that was taken in before brings nothing new. Raises ValueError for one that has not
+        ended, or has no task."""
         if not isinstance(run, Run):
             raise TypeError(f"run must be a Run, such as lab.last, not {run!r}")
         if run.task is None or run.stopped is None:
             why = "has no task" if run.task is None else "has not ended"
             raise ValueError(f"run {run.id} {why}: there are no lessons to take from it")
-        critiques = [
-            run.tree[event.data["critique"]].text
-            for event in run.events
-            if isinstance(event, Note) and event.name == "reflexion.critiqued" and not event.data["satisfied"]
-        ]
-        rows = [
-            (run.question, critique, run.task.domain.kind, run.id)
-            for critique in dict.fromkeys(critiques)
-            if critique.strip()
-        ]
+        domain, family = run.task.domain.kind, _family(run.task)
+        rows = [(run.question, critique, domain, run.id) for critique in critiques_of(run)]
         with self._opened() as database:
             database.execute("BEGIN IMMEDIATE")
             new = database.execute("INSERT OR IGNORE INTO runs VALUES (?)", (run.id,)).rowcount
             if new:
                 database.executemany("INSERT INTO lessons VALUES (?, ?, ?, ?)", rows)
+            if new and run.answer:
+                database.execute(
+                    "INSERT INTO answers VALUES (?, ?, ?, ?)", (run.question, run.answer, family, run.id)
+                )
             database.execute("COMMIT")
         return len(rows) if new else 0
 
     def recall(self, task: Task, k: int = 3) -> list[str]:
         """Up to `k` different critiques from tasks of the same domain whose question shares words with that
         of `task`, the most similar first (BM25; of equals the one kept first)."""
-        if not isinstance(task, Task):
-            raise TypeError(f'task must be a Task such as tl.general("…"), not {task!r}')
+        _expect_task(task)
+        return [critique for (critique,) in self._similar("lessons", "critique", task, task.domain.kind, k)]
+
+    def recall_answers(self, task: Task, k: int = 3) -> list[Earlier]:
+        """Up to `k` different answers to questions that share words with that of `task`, in the order of
+        `recall`. Questions in words may be of any domain."""
+        _expect_task(task)
+        found = self._similar("answers", "question, answer, run", task, _family(task), k)
+        return [Earlier(question, answer, run) for question, answer, run in found]
+
+    def remind(self, strategy: Strategy, task: Task) -> tuple[Strategy, Task]:
+        """`strategy` and `task` with what is recalled for them. A `tl.Reflexion` without prior critiques is
+        given these as its setting. All else is added to the task's context, unless it is there already."""
+        critiques = [text for text in self.recall(task) if text not in task.context]
+        answers = [
+            one for one in self.recall_answers(task) if f"Question: {one.question[:200]}" not in task.context
+        ]
+        if isinstance(strategy, Reflexion) and not strategy.prior_critiques:
+            strategy = strategy.model_copy(update={"prior_critiques": critiques})
+            critiques = []
+        told = [earlier_critiques(critiques)] if critiques else []
+        if answers:
+            turns = [earlier_turn(one, _MOST_ANSWER) for one in answers]
+            told.append("\n\n".join(["Earlier answers to similar tasks:", *turns]))
+        if told:
+            task = task.model_copy(update={"context": joined(*told, task.context)})
+        return strategy, task
+
+    def _similar(self, table: str, columns: str, task: Task, domain: str, k: int) -> list[tuple[str, ...]]:
+        """Up to `k` rows for similar tasks, the most similar first. Rows that differ only after their second
+        column are one."""
         if k < 1:
             raise ValueError(f"k must be 1 or more, not {k}")
         words = list(dict.fromkeys(re.findall(r"\w+", task.question.casefold())))
@@ -100,16 +136,17 @@ class Lessons:
         if not words:
             return []
         found = (
-            "SELECT critique FROM lessons WHERE lessons MATCH ? AND domain = ? ORDER BY bm25(lessons), rowid"
+            f"SELECT {columns} FROM {table} WHERE {table} MATCH ? AND domain = ? "
+            f"ORDER BY bm25({table}), rowid"
         )
-        kept: dict[str, None] = {}
+        kept: dict[tuple[str, ...], tuple[str, ...]] = {}
         with self._opened() as database:
             any_of = " OR ".join(f'"{word}"' for word in words)
-            for (critique,) in database.execute(found, (any_of, task.domain.kind)):
-                kept.setdefault(critique)
+            for row in database.execute(found, (any_of, domain)):
+                kept.setdefault(row[:2], row)
                 if len(kept) == k:
                     break
-        return list(kept)
+        return list(kept.values())
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
@@ -127,27 +164,36 @@ class Lessons:
             ) from error
 
     def _prepare(self, database: sqlite3.Connection) -> None:
-        """Make the tables in an empty file; refuse a database that is not ours."""
-        if self._is_ours(database):
+        """Create the tables that the file lacks; refuse a database that is not ours."""
+        if self._version(database) == _SCHEMA:
             return
         database.execute("BEGIN IMMEDIATE")  # another process may be making them
-        if not self._is_ours(database):
-            for statement in _TABLES:
-                database.execute(statement)
+        for statement in (statement for step in _STEPS[self._version(database) :] for statement in step):
+            database.execute(statement)
+        database.execute(f"PRAGMA user_version = {_SCHEMA}")
         database.execute("COMMIT")
 
-    def _is_ours(self, database: sqlite3.Connection) -> bool:
-        """Whether the tables are there; False for an empty file, `LessonsError` for a foreign one."""
+    def _version(self, database: sqlite3.Connection) -> int:
+        """The version of the tables that are there, 0 for an empty file. `LessonsError` for a foreign one."""
         who, schema = (
             database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
         )
-        if who == _OURS and schema == _SCHEMA:
-            return True
-        if who == _OURS:
+        if who == _OURS and schema > _SCHEMA:
             raise LessonsError(
                 f"{self.path}: these lessons are of a newer version of tot_lab (schema {schema})"
             )
         (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if who or schema or tables:
+        if who != _OURS and (who or schema or tables):
             raise LessonsError(f"{self.path}: a database, but not one of lessons; it was left as it is")
-        return False
+        return int(schema)
+
+
+def _expect_task(task: object) -> None:
+    if not isinstance(task, Task):
+        raise TypeError(f'task must be a Task such as tl.general("…"), not {task!r}')
+
+
+def _family(task: Task) -> str:
+    """The tasks whose answers say something about this one: those of its domain if that tells states apart,
+    otherwise all questions in words."""
+    return "" if task.domain.state(task, ()) is None else task.domain.kind

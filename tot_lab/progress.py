@@ -19,6 +19,7 @@ from tot_lab.figures.theme import FONT, printable, short
 from tot_lab.report import tree_rows
 
 _WIDTH = 90
+_ROUTES = ("adaptive.chosen", "adaptive.fell_back")
 
 
 class Progress:
@@ -33,6 +34,8 @@ class Progress:
         self._tree = Tree()
         self._open: dict[Position, Call] = {}
         self._calls = 0
+        self._tokens: int | None = 0
+        self._route = ""
         self._seconds = 0.0
         self._said = [f"asking {about}"]
         self._noted: list[str] = []
@@ -53,11 +56,16 @@ class Progress:
         elif isinstance(event, Reply):
             call = self._open.pop(line.p, None)
             if call is not None:
-                self._calls += is_made(event)
+                if is_made(event):
+                    self._calls += 1
+                    used = (event.input_tokens, event.output_tokens)
+                    known = None not in (*used, self._tokens)
+                    self._tokens = sum(filter(None, (*used, self._tokens))) if known else None
                 about = self._tree.nodes.get(call.at)
                 text = event.error or (about.text.partition("\n")[0] if about else "")
                 yield f"{named(call)}: {short(text, _WIDTH)}"
         elif isinstance(event, Note):
+            self._route = event.data.get("progress", "") if event.name in _ROUTES else self._route
             noted = list(_noted(event))
             self._noted += noted
             yield from noted
@@ -82,7 +90,9 @@ class Progress:
         now = ", ".join(f"{name} × {count}" if count > 1 else name for name, count in under_way.items())
         ended = {None: f"{now or 'begins'} …", "cancelled": "interrupted", "error": "failed"}
         state = ended.get(self.stop, "done")
-        return f"{state} · {counted(self._calls, 'call')} · {self._seconds:.0f} s · {self.about}"
+        used = [counted(self._calls, "call"), *([f"{self._tokens:,} tokens"] if self._tokens else [])]
+        route = f" ({self._route})" if self._route else ""
+        return f"{state} · {' · '.join(used)} · {self._seconds:.0f} s{route} · {self.about}"
 
     def rows(self) -> list[str]:
         """The tree so far, and what was noted, in lines."""
@@ -106,7 +116,11 @@ def counted(number: int, name: str) -> str:
 
 def _noted(note: Note) -> Iterator[str]:
     data = note.data
-    if note.name == "deep_think.clamped":
+    if note.name == "adaptive.chosen":
+        yield f"{data['progress']} ({data['by']}: {data['why']})"
+    elif note.name == "adaptive.fell_back":
+        yield f"{data['progress']} (the first choice came to {data['stop']})"
+    elif note.name == "deep_think.clamped":
         yield f"{data['field']}={data['given']} is out of range: {data['used']} is used"
     elif note.name == "deep_think.left_out":
         yield f"of {data['given']} approaches the first {data['used']} are taken"

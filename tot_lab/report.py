@@ -75,8 +75,10 @@ def facts_of(run: Run) -> Facts:
     errors = f" ({usage.errors:,} failed)" if usage.errors else ""
     cached = sum(isinstance(line.e, Note) and line.e.name == "call.cached" for line in run.lines)
     known = f" · {cached:,} calls known from the cache" if cached else ""
+    adaptive = run.header.strategy.get("kind") == "adaptive" and run.selected_strategy is not None
+    routed = f"→{run.strategy_used}" if adaptive else ""
     return Facts(
-        printable(run.name),
+        printable(run.name + routed),
         printable(run.question),
         printable(run.answer),
         _verdict(run),

@@ -33,6 +33,7 @@ from tot_lab.models.roles import roles_from, thinking_of
 from tot_lab.models.stack import Endpoint
 from tot_lab.plan_store import plans_of
 from tot_lab.recorder import Divergence, Recorder
+from tot_lab.strategies.adaptive import Routed, routed_in, selected_in
 from tot_lab.strategies.plans import Plan
 
 if TYPE_CHECKING:
@@ -140,6 +141,21 @@ class Run:
         return str(settings.get("model") or settings.get("name") or settings.get("kind", ""))
 
     # What came of it.
+
+    @cached_property
+    def _routed(self) -> Routed | None:
+        return routed_in(self.events)
+
+    @property
+    def selected_strategy(self) -> str | None:
+        """The strategy that `tl.Adaptive` selected; None when nothing was selected."""
+        return self._routed.selected if self._routed else None
+
+    @property
+    def strategy_used(self) -> str:
+        """The strategy that did the work: `name`, or what `tl.Adaptive` selected, or its default if the
+        selected one gave a partial result."""
+        return self._routed.used if self._routed else self.name
 
     @cached_property
     def events(self) -> list[Record]:
@@ -464,6 +480,11 @@ def _line_of(lines: Sequence[Line]) -> str:
         except (KeyError, ValueError):
             return f"line {number}"
     return f"line {max(number for number, line in enumerate(lines, 2) if isinstance(line.e, Ended))}"
+
+
+def selected_strategies(run: Run) -> dict[str, str]:
+    """What `tl.Adaptive` selected, by the id of the thought that the selected strategy began at."""
+    return selected_in(run.events)
 
 
 def usage_of(lines: Sequence[Line]) -> Usage:

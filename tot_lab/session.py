@@ -1,13 +1,15 @@
-"""A session: one query at a time over a lab.
+"""A session: one query at a time over a lab, each knowing the ones before.
 
 Rule: while a query is under way a second one is answered `busy`, at once and with nothing begun;
-the first goes on as if nobody had asked. A lab itself runs as many at once as it is asked for.
+the first goes on as if nobody had asked. A lab itself runs as many at once as it is asked for. What earlier
+queries came to is in the task's context, so that the run's header has it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from tot_lab.context import SessionMemory
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.lab import Lab
@@ -23,12 +25,23 @@ class Session:
 
     session = tl.Session(lab)
     run = await session.ask(tl.ReAct(), task)
+
+    Each query is shown the questions and answers of the session so far, and what critics found wrong.
+    `tl.think(…, memory=session.memory)` shares them. For a query without them use `session.lab.run`.
+
+    Args:
+        lab: What runs the queries.
+        memory: The memory to share with another session or with `tl.think`. `None` means one of its own.
     """
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, *, memory: SessionMemory | None = None) -> None:
         if not isinstance(lab, Lab):
             raise TypeError(f"lab must be a Lab such as tl.Lab(model), not {lab!r}")
+        if memory is not None and not isinstance(memory, SessionMemory):
+            raise TypeError(f"memory must be a tl.SessionMemory(), not {memory!r}")
         self.lab = lab
+        self.memory = SessionMemory() if memory is None else memory
+        """What the queries so far came to."""
         self.question: str | None = None
         """What is under way, None when nothing is."""
 
@@ -44,6 +57,8 @@ class Session:
             raise Busy(f"busy: the session is at work on {self.question[:200]!r}; ask again when it is done")
         self.question = getattr(task, "question", "")
         try:
-            return await self.lab.run(strategy, task, **options)
+            run = await self.lab.run(strategy, self.memory.remind(task), **options)
+            self.memory.take_in(run)
+            return run
         finally:
             self.question = None

@@ -15,7 +15,7 @@ from tot_lab.core.calls import Call, Reply, ToolCall
 from tot_lab.core.records import Line, Note, Position, Thought
 from tot_lab.core.tools import TOOL, tool_of
 from tot_lab.run import Run, replies_of
-from tot_lab.strategies.conversation import Turn, recorded_turn
+from tot_lab.strategies.conversation import MOST_CALLS, Turn, recorded_turn
 from tot_lab.strategies.react import FINAL
 
 TURNS = ("act", "analysis")
@@ -60,11 +60,11 @@ def steps_of(run: Run) -> Iterator[Action]:
             yield Action(None, call.at, None, tool_of(call), call.prompt, result, error, tool=line.p)
         elif call.kind in TURNS:
             number += 1
-            thought = _thought_with(lines, place, call)
+            thought, most_calls = _thought_with(lines, place, call)
             if reply is None or thought is None:
                 yield Action(number, None, error=reply.error if reply else None, call=line.p)
                 continue
-            turn = recorded_turn(thought, reply, _names(run, thought, call))
+            turn = recorded_turn(thought, reply, _names(run, thought, call), most_calls)
             step = Action(number, turn.id, turn.said, call=line.p)
             if not turn.calls:
                 yield step
@@ -85,12 +85,17 @@ def steps_of(run: Run) -> Iterator[Action]:
                 step = step._replace(call=None)
 
 
-def _thought_with(lines: Sequence[Line], place: int, call: Call) -> Thought | None:
-    """The thought that was recorded with the reply to the call at `place`."""
+def _thought_with(lines: Sequence[Line], place: int, call: Call) -> tuple[Thought | None, int]:
+    """The thought that was recorded with the reply to the call at `place`, and how many of the calls that
+    this asked for were taken."""
+    most = MOST_CALLS
     for line in islice(lines, place + 1, None):
+        if isinstance(line.e, Note) and line.e.name.endswith(".too_many_calls"):
+            most = line.e.data["carried_out"]
         if not isinstance(line.e, Reply | Note) or line.p[:-1] != lines[place].p[:-1]:
-            return line.e if isinstance(line.e, Thought) and line.e.parent == call.at else None
-    return None
+            thought = line.e if isinstance(line.e, Thought) and line.e.parent == call.at else None
+            return thought, most
+    return None, most
 
 
 def _names(run: Run, thought: Thought, call: Call) -> set[str]:

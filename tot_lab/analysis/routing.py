@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.statistics import Numbers, compare, compare_all, solved, success, table
-from tot_lab.core.records import Note
 from tot_lab.losses import losses_by, warn_of, without_losses
 from tot_lab.run import Run, expect_run
-from tot_lab.strategies.adaptive import Adaptive, kind_of
+from tot_lab.strategies.adaptive import Adaptive, Routed, kind_of, routed_in
 
 if TYPE_CHECKING:
     import pandas
@@ -27,34 +26,10 @@ SURE = 0.05
 """A choice is settled when the next best would look so much worse by chance this seldom."""
 
 
-class Routed(NamedTuple):
-    """What `tl.Adaptive` did. selected: the strategy that was chosen; used: the one that did the work, which
-    is another after a partial result. kind: of the task, None where nobody could tell. by: `table`,
-    `rule`, `model` or `default`. why: in words."""
-
-    selected: str
-    used: str
-    kind: str | None
-    by: str
-    why: str
-
-
 def routed(run: Run) -> Routed | None:
     """What the first `tl.Adaptive` of a run chose; None when it chose nothing."""
     expect_run(run, "routed")
-    chosen: Note | None = None
-    used = ""
-    for event in run.events:
-        if not isinstance(event, Note):
-            continue
-        if event.name == "adaptive.chosen" and chosen is None:
-            chosen, used = event, event.data["strategyUsed"]
-        elif event.name == "adaptive.fell_back" and chosen is not None and event.at == chosen.at:
-            used = event.data["strategyUsed"]
-    if chosen is None:
-        return None
-    told = chosen.data
-    return Routed(told["selectedStrategy"], used, told["kind"], told["by"], told["why"])
+    return routed_in(run.events)
 
 
 class Calibrated(NamedTuple):

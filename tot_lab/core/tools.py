@@ -38,7 +38,8 @@ class ToolSpec(BaseModel):
     name: as a model calls it, `lower-case-with-hyphens`. description: what it does and when to use it.
     parameters: a JSON schema of its arguments, an object. effects: what it changes or reaches outside
     (`network`, `process`, …), () for one that only computes. guidance: what the system prompt of an agent
-    that has it says of it. used_when_named: whether a request that names it is held to it.
+    that has it says of it. used_when_named: whether a request that names it is held to it. output: whether
+    it delivers the result of the work and finds nothing out.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,11 +49,12 @@ class ToolSpec(BaseModel):
     effects: tuple[str, ...] = ()
     guidance: str = ""
     used_when_named: bool = False
+    output: bool = False
 
     @model_serializer(mode="wrap")
     def _without_what_few_have(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = written(self)
-        few = ("guidance", "used_when_named")
+        few = ("guidance", "used_when_named", "output")
         return {name: value for name, value in data.items() if value or name not in few}
 
     def is_named_in(self, text: str) -> bool:

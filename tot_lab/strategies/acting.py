@@ -83,9 +83,9 @@ class Acting(Prompting):
 
     tools: names of the lab's tools that it may call, None = all. effect_policy: which effects they may
     have, besides what the lab allows; None = as the lab. parallel: carry the tool calls of a turn out at
-    once. most_result_characters: of a tool's result that the model is shown; the record has the whole.
-    overflow: what becomes of a longer result: `cut`, or with `more` the model may ask for the rest, piece by
-    piece, with a tool of that name, which nobody but the strategy carries out.
+    once; False takes one call per turn, the first. most_result_characters: of a tool's result that the model
+    is shown; the record has the whole. overflow: what becomes of a longer result: `cut`, or with `more` the
+    model may ask for the rest, piece by piece, with a tool of that name, which only the strategy knows.
 
     Raises ValueError for a tool that the lab does not have.
     """
@@ -289,10 +289,11 @@ class Acting(Prompting):
         )
 
     def _cut(self, turn: Turn) -> Thinking[Turn]:
-        if len(turn.calls) > MOST_CALLS:
-            told = {"calls": len(turn.calls), "carried_out": MOST_CALLS}
+        most = MOST_CALLS if self.parallel else 1
+        if len(turn.calls) > most:
+            told = {"calls": len(turn.calls), "carried_out": most}
             yield Note(f"{self.notes}.too_many_calls", parent_of(turn.id) or turn.id, told)
-        return turn._replace(calls=turn.calls[:MOST_CALLS])
+        return turn._replace(calls=turn.calls[:most])
 
     def _all_of(self, hands: Hands, branches: list[Thinking[Observation]]) -> Thinking[list[Observation]]:
         """What the calls of a turn come to. Their numbers are known before, so the record does not depend on

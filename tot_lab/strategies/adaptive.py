@@ -11,8 +11,9 @@ did the work when the first choice came to nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self, TypeGuard
 
 import msgspec
 from pydantic import model_validator
@@ -20,7 +21,7 @@ from pydantic import model_validator
 from tot_lab.core.calls import halts
 from tot_lab.core.parts import REGISTRY
 from tot_lab.core.reading import read_label
-from tot_lab.core.records import Decided, Note, Thought, parent_of
+from tot_lab.core.records import Decided, Note, Record, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, attempt
@@ -48,14 +49,14 @@ ROUTES: dict[str, str] = {
 """Which strategy does which kind of task, unless a setting says otherwise."""
 
 SHORT = 40
-"""Words of a task that is simple when nothing speaks of more."""
+"""Words that a simple task has at most."""
 
 LOOKED_AT = 4_000
 """Characters of a task that the rules look at: their patterns take time by the square of it."""
 
 _TEXTS = (
     r"(?:essay|report|letter|e-?mail|article|summary|abstract|review|documentation|speech|proposal|"
-    r"paragraph|statement|section|announcement|post)s?"
+    r"paragraph|statement|section|announcement|explanation|post)s?"
 )
 _CUES: dict[Kind, re.Pattern[str]] = {
     "open": re.compile(
@@ -69,11 +70,31 @@ _CUES: dict[Kind, re.Pattern[str]] = {
         re.IGNORECASE,
     ),
     "steps": re.compile(
+        r"\A\s*(?:please\s+)?plan\b|"
         r"\bfirst\b.*\b(?:then|next|after that|finally)\b|\bthen\b.*\b(?:finally|after that)\b|"
         r"(?:^|\n)[ \t]*1[.)].*\n[ \t]*2[.)]",
         re.IGNORECASE | re.DOTALL,
     ),
 }
+
+
+_FACT = re.compile(
+    r"(?:(?:in|on|at|to|from|of|for|by|with)\s+)?"
+    r"(?:what|who|whom|whose|when|where|which|how\s+(?:many|much|old|tall|long|far|high|deep|large|big|often|fast))\b",
+    re.IGNORECASE,
+)
+_JOB = re.compile(
+    r"(?:please\s+)?(?:calculate|compute|look\s+up|convert|translate|define|count|spell|add|subtract|multiply|divide)\b",
+    re.IGNORECASE,
+)
+_SUM = re.compile(r"(?=\D*\d)[\d\s.,()+*/×÷^=?%-]+")
+_MORE = re.compile(
+    r"\b(?:compar\w+|contrast|versus|vs|trade-?offs?|pros|cons|advantages?|best|better|should|would|could|might|"
+    r"recommend\w*|strateg\w+|design\w*|architectur\w+|research\w*|analy[sz]\w+|evaluat\w+|investigat\w+|"
+    r"summari[sz]\w+|expla\w+|argue|why|improv\w+|optimi[sz]\w+|implement\w*|refactor\w*|migrat\w+)\b",
+    re.IGNORECASE,
+)
+"""Words of a task that takes more than finding a fact."""
 
 
 class Sorted(NamedTuple):
@@ -92,21 +113,81 @@ class Choice(NamedTuple):
     why: str
 
 
+class Routed(NamedTuple):
+    """What `tl.Adaptive` did. selected: the strategy that was chosen; used: the one that did the work, which
+    is another after a partial result. kind: of the task, None where nobody could tell. by: `table`,
+    `rule`, `model` or `default`. why: in words."""
+
+    selected: str
+    used: str
+    kind: str | None
+    by: str
+    why: str
+
+
+def routed_in(events: Iterable[Record]) -> Routed | None:
+    """What the first `Adaptive` in a record chose; None when it chose nothing."""
+    choices = [event for event in events if _is_choice(event)]
+    chosen = next((note for note in choices if note.name == "adaptive.chosen"), None)
+    if chosen is None:
+        return None
+    used = [note.data["strategyUsed"] for note in choices if note.at == chosen.at][-1]
+    told = chosen.data
+    selected, by, why = (str(told.get(name, "")) for name in ("selectedStrategy", "by", "why"))
+    return Routed(selected, used, told.get("kind"), by, why)
+
+
+def selected_in(events: Iterable[Record]) -> dict[str, str]:
+    """The strategies that each `Adaptive` in a record selected, by the id of the thought they began at."""
+    choices = [event for event in events if _is_choice(event)]
+    return {f"{note.at}.{_CHOICES[note.name]}": note.data["strategyUsed"] for note in choices}
+
+
+_CHOICES = {"adaptive.chosen": 0, "adaptive.fell_back": 1}
+"""The notes of a choice, with the number of the branch that the chosen strategy works in."""
+
+
+def _is_choice(event: Record) -> TypeGuard[Note]:
+    return (
+        isinstance(event, Note)
+        and event.name in _CHOICES
+        and isinstance(event.data.get("strategyUsed"), str)  # a record may be a stranger's
+    )
+
+
 def kind_of(task: Task) -> Sorted | None:
     """What the rules say of a task; None when they do not decide. In this order:
 
     open: its domain tells states apart, so that there is something to search.
     open, writing, steps: its words speak of one of these; when they speak of two, nothing is decided.
-    simple: they speak of none, and are 40 at most. Where there are no words, nothing is decided."""
+    simple: a sum, a question for a fact, or one small job such as a look-up, in 40 words at most, none of
+        which speaks of more (a comparison, a recommendation, research, …)."""
     if task.domain.state(task, ()) is not None:
         return Sorted("open", f"the domain {task.domain.kind!r} tells states apart")
     found = {kind: match for kind, cue in _CUES.items() if (match := cue.search(task.question[:LOOKED_AT]))}
     if len(found) > 1:
         return None
     for kind, match in found.items():
-        return Sorted(kind, f"it says {' '.join(match[0].split())[:60]!r}")
-    words = len(task.question.split())
-    return Sorted("simple", f"it has {words} words and speaks of no more") if 0 < words <= SHORT else None
+        return Sorted(kind, f"it says {_shown(match)}")
+    return _simple(task.question.strip())
+
+
+def _simple(question: str) -> Sorted | None:
+    """That `question` is a simple task, and why; None when that is not plain."""
+    if len(question.split()) > SHORT or len(question) > LOOKED_AT or _MORE.search(question):
+        return None
+    if _SUM.fullmatch(question):
+        return Sorted("simple", "it is a sum")
+    *before, last = re.split(r"(?<=[.?!])\s+", question)
+    fact = _FACT.match(last) if last.endswith("?") else None
+    job = None if before else _JOB.match(last)
+    if match := fact or job:
+        return Sorted("simple", f"it asks for {'a fact' if fact else 'one job'}: {_shown(match)}")
+    return None
+
+
+def _shown(match: re.Match[str]) -> str:
+    return repr(" ".join(match[0].split())[:60])
 
 
 class Adaptive(Prompting):

@@ -8,7 +8,7 @@ strategy need not know that it did not begin at the root.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 from pydantic import field_validator
@@ -76,9 +76,13 @@ class Continued(Strategy):
 class _After(Domain):
     """A domain, with steps that were taken before each path."""
 
-    kind: ClassVar[str] = ""
     domain: Domain
     before: list[str]
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """The domain's own: what goes on is routed by it."""
+        return self.domain.kind
 
     def _whole(self, path: Path) -> list[str]:
         return [*self.before, *path]

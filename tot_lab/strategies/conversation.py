@@ -97,10 +97,13 @@ def shortened(text: str, most: int) -> str:
     return text if more <= 0 else f"{text[:most]}\n… ({more:,} more characters are not shown)"
 
 
-def recorded_turn(thought: Thought, reply: Reply, names: Collection[str]) -> Turn:
-    """The turn that was recorded as `thought` with `reply`. names: the tools that the loop knew."""
+def recorded_turn(
+    thought: Thought, reply: Reply, names: Collection[str], most_calls: int = MOST_CALLS
+) -> Turn:
+    """The turn that was recorded as `thought` with `reply`. names: the tools that the loop knew. most_calls:
+    how many of its calls the loop took."""
     turn = turn_of(thought.id, reply, names)
-    return as_recorded(turn._replace(calls=turn.calls[:MOST_CALLS]), thought, names)
+    return as_recorded(turn._replace(calls=turn.calls[:most_calls]), thought, names)
 
 
 def same_call(call: ToolCall) -> tuple[str, str]:

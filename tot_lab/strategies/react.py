@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tot_lab.core.calls import Message, ToolCall, readable, stop_of
 from tot_lab.core.records import Decided, Note, Thought, parent_of
@@ -33,6 +33,7 @@ from tot_lab.strategies.conversation import (
     same_call,
     with_hints,
 )
+from tot_lab.strategies.tool_needs import ToolNeeds, classify_tools
 
 FINAL = ToolSpec(
     name="final-answer",
@@ -63,11 +64,17 @@ class ReAct(Acting):
     "Reactive Agents").
 
     Best for tasks that tools answer step by step. Trade-off: a wrong turn is never taken back, and each
-    turn is shown all before it. Calls: 1 an iteration; tools are not counted.
+    turn is shown all before it. Calls: 1 an iteration, and 1 with `classify_tools`; tools are not counted.
 
     max_iterations: turns, 1–400. required_tools: how often each must have given a result before an answer
     is taken, by name, or in words as `["search×2"]`. Each of these may be called twice more and is then
-    blocked; with `parallel=False` it is not.
+    blocked; with `parallel=False` it is not. max_calls_per_tool: other limits, by name. Output tools
+    (`tl.tool(output=True)`) are never blocked. Once the required search tools have given their results, the
+    model is asked for the output tools. classify_tools: first ask the model which tools the task needs, and
+    how often; what it requires is added to `required_tools`.
+
+    Stops: `answered`, `limit:iterations`, and `limit:required_tools` when a required tool has failed until
+    no call of it was left.
     """
 
     kind = "react"
@@ -75,6 +82,18 @@ class ReAct(Acting):
     notes = "react"
     max_iterations: Annotated[int, Field(ge=1, le=400)] = 10
     required_tools: Quantities = {}
+    max_calls_per_tool: Quantities = {}
+    classify_tools: bool = False
+
+    @model_validator(mode="after")
+    def _leaves_room(self) -> Self:
+        for name, most in self.max_calls_per_tool.items():
+            if most < (count := self.required_tools.get(name, 0)):
+                raise ValueError(
+                    f"max_calls_per_tool: {name}: got {most}. At least the {count} required calls must be "
+                    f"allowed."
+                )
+        return self
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
@@ -84,8 +103,11 @@ class ReAct(Acting):
                 f"react: the lab has a tool {FINAL.name!r}, which is the name of this loop's own"
             )
         yield Note("react.started", at, {"tools": list(hands.tools), "max_iterations": self.max_iterations})
-        required = self.required(task, hands, self.required_tools)
-        progress = _Progress(hands, required, capped=self.parallel)
+        needs = yield from self._needs(task, hands, at)
+        if needs.refused is not None:
+            return Answer("", needs.refused)
+        required = self.required(task, hands, {**needs.required, **self.required_tools})
+        progress = _Progress(hands, required, self._limits(hands, required))
         talk = [Message("user", self._prompt(task, hands, required))]
         place, source, known = at, list[str](), {*hands.names(), FINAL.name}
         last, stop, found = Answer("", ""), "limit:iterations", list[str]()
@@ -115,6 +137,10 @@ class ReAct(Acting):
             if said and (held := task.domain.read_answer(task, said)) is not None:
                 last = Answer(held, "", turn.id)
             hints = yield from progress.hints(turn, observations, refused, left)
+            if failed := progress.failed():
+                yield Note("react.required_failed", turn.id, {"tools": failed})
+                stop = "limit:required_tools"
+                break
             talk = with_hints([*talk, *exchange(turn, observations)], [*told_of_named(owed, given), *hints])
             *source, place = [seen.id for seen in given] or [*source, place]
         if last.node is not None:
@@ -122,7 +148,31 @@ class ReAct(Acting):
         return Answer(last.text, stop, last.node)
 
     def max_calls(self, task: Task) -> int:
-        return self.max_iterations
+        return self.max_iterations + self.classify_tools
+
+    def _needs(self, task: Task, hands: Hands, at: str) -> Thinking[ToolNeeds]:
+        """What the task needs, as the model says it, within the limits set by hand."""
+        if not self.classify_tools or not hands.tools:
+            return ToolNeeds()
+        needs = yield from classify_tools(self, task, hands, at)
+        limits = self.max_calls_per_tool
+        within = {name: min(count, limits.get(name, count)) for name, count in needs.required.items()}
+        return needs._replace(required=within)
+
+    def _limits(self, hands: Hands, required: Mapping[str, int]) -> dict[str, int]:
+        """How often tools may be called, by name. Output tools have no limit."""
+        for name in self.max_calls_per_tool:
+            if name not in hands.tools:
+                there = ", ".join(hands.tools) or "none"
+                raise ValueError(
+                    f"react: max_calls_per_tool: {name!r} cannot be called. The tools are {there}."
+                )
+            if hands.tools[name].output:
+                raise ValueError(
+                    f"react: max_calls_per_tool: {name!r} is an output tool, which is never blocked."
+                )
+        spared = {name: count + SPARE for name, count in required.items() if not hands.tools[name].output}
+        return {**(spared if self.parallel else {}), **self.max_calls_per_tool}
 
     def _owed(
         self, task: Task, hands: Hands, progress: _Progress, turn: Turn, observations: Sequence[Observation]
@@ -166,10 +216,10 @@ class ReAct(Acting):
 class _Progress:
     """What a loop has done so far, and what that means for the next turn."""
 
-    def __init__(self, hands: Hands, required: Mapping[str, int], *, capped: bool) -> None:
+    def __init__(self, hands: Hands, required: Mapping[str, int], caps: Mapping[str, int]) -> None:
         self.hands = hands
         self.required = required
-        self.caps = {name: count + SPARE for name, count in required.items()} if capped else {}
+        self.caps = caps
         self.made: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
         self.asked: Counter[tuple[str, str]] = Counter()
@@ -181,12 +231,16 @@ class _Progress:
         return [tool for tool in self.hands.tools.values() if not self._used_up(tool.name)]
 
     def missing(self) -> dict[str, int]:
-        """How many results of which tools are still required. One that is used up will give no more."""
+        """How many results of which tools are still required."""
         return {
             name: count - self.answered[name]
             for name, count in self.required.items()
-            if self.answered[name] < count and not self._used_up(name)
+            if self.answered[name] < count
         }
+
+    def failed(self) -> list[str]:
+        """The required tools that can no longer give the results required."""
+        return [name for name in self.missing() if self._used_up(name)]
 
     def take(self, calls: Sequence[ToolCall], refusal: str | None) -> dict[int, str]:
         """Count `calls`; why some are not carried out, by their place. refusal: of a final answer."""
@@ -228,22 +282,47 @@ class _Progress:
             if seen.error is None:
                 self.answered[call.name] += 1
                 share = self._new_words(seen.text)
-        missing = self.missing()
+        missing, pending = self.missing(), self._pending()
+        unsearched = [name for name in missing if not self._is_output(name)]
+        searched = not unsearched and not all(map(self._is_output, self.required))
         enough = share is not None and self.observations >= ENOUGH_SEEN and share < LEAST_NEW
-        if missing:
+        if unsearched:
             hints.append(f"Still needed before {FINAL.name}: {_counted(missing)}.")
         elif enough:
             yield Note("react.enough", turn.id, {"new_words": share})
             hints.append(
                 f"Enough is known: only {share:.0%} of the words in the last result are new. Write the "
-                f"answer now, with {FINAL.name}."
+                f"answer now, with {pending or FINAL.name}."
             )
-        elif self.hands.tools and not any(tool is not MORE for tool in self.open()):
+        elif pending and (searched or self._all_used_up()) and (missing or left > 1):
+            yield Note("react.synthesis", turn.id)
+            hints.append(
+                f"Put together what is known, and deliver it with {pending}. Then call {FINAL.name}."
+            )
+        elif missing:
+            hints.append(f"Still needed before {FINAL.name}: {_counted(missing)}.")
+        elif self._all_used_up():
             yield Note("react.synthesis", turn.id)
             hints.append(f"All tools are used up. Put together what is known, and call {FINAL.name}.")
         elif left == 1:
             hints.append(f"One turn is left: call {FINAL.name} now.")
         return list(dict.fromkeys(hints))
+
+    def _is_output(self, name: str) -> bool:
+        return self.hands.tools[name].output
+
+    def _pending(self) -> str:
+        """The output tools that have not delivered as often as required, or once."""
+        return ", ".join(
+            tool.name
+            for tool in self.hands.tools.values()
+            if tool.output and self.answered[tool.name] < self.required.get(tool.name, 1)
+        )
+
+    def _all_used_up(self) -> bool:
+        """Whether there are tools that find things out, and none of them may be called any more."""
+        search = [tool for tool in self.hands.tools.values() if tool is not MORE and not tool.output]
+        return bool(search) and all(self._used_up(tool.name) for tool in search)
 
     def _used_up(self, name: str) -> bool:
         return name in self.caps and self.made[name] >= self.caps[name]

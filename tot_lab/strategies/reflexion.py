@@ -46,8 +46,8 @@ class Reflexion(Prompting):
 
     strategy: what tries; any strategy. max_retries: attempts after the first. critique_depth: `shallow`
     looks at the answer, `deep` at the way to it too. prior_critiques: critiques from earlier runs on
-    similar tasks, told from the first attempt on (`tl.Lessons.recall`). The sampling settings are the
-    critic's.
+    similar tasks, told from the first attempt on; `tl.Lab(memory=…)` recalls them. The sampling settings are
+    the critic's.
 
     Attempt k stands at `at.k`, its critique beside its first thoughts. The answer is that of the last
     attempt that gave one. Its score is 1 when the critique was satisfied, 0 when not, None when it did not
@@ -90,7 +90,7 @@ class Reflexion(Prompting):
         """`task` with what was learnt in its context."""
         told = [task.context]
         if self.prior_critiques:
-            told.append(f"Earlier answers to similar tasks were criticised:\n{_listed(self.prior_critiques)}")
+            told.append(earlier_critiques(self.prior_critiques))
         if lessons:
             told.append(f"Earlier attempts at this very task, and what was wrong:\n{_listed(lessons)}")
         context = "\n\n".join(filter(None, told))
@@ -202,6 +202,11 @@ def is_stagnant(critique: str, last: str) -> bool:
     if not shorter:
         return False
     return shorter == longer or (len(shorter) > 20 and shorter[: len(shorter) * 4 // 5] in longer)
+
+
+def earlier_critiques(critiques: Sequence[str]) -> str:
+    """How critiques of earlier runs are shown to a model."""
+    return f"Earlier answers to similar tasks were criticised:\n{_listed(critiques)}"
 
 
 def _lesson(answer: Answer, critique: str) -> str:

@@ -2,7 +2,7 @@
 
     plan    level by level: thoughts are grown, scored against their siblings, the weak ones dropped
     relax   once, when a whole level is weak: the floor is lowered
-    stop    deep enough, nothing left, or no better than the level before
+    stop    deep enough, nothing left, or (where that is set) no better than the level before
     act     a tool-using loop that is shown the best path
 
 Rule: nothing acts in the first phase. A thought may speak of the tools that there are, and none is
@@ -33,9 +33,6 @@ RELIEF = 0.15
 LEAST = 0.15
 """It is never lowered below this."""
 
-STAGNATION = 0.05
-"""A level whose best score rises by less ends the first phase."""
-
 
 class TreeThenAct(Expansion):
     """Plan by a breadth-first search over thoughts, then act on the best path.
@@ -48,6 +45,8 @@ class TreeThenAct(Expansion):
     branch_factor: children per thought, and thoughts that survive a level (the design's `breadth`).
     max_depth: levels (`depth`). min_score: a thought scored below is dropped (`pruningThreshold`); when that
         is all of a level, it is lowered by 0.15, once, to 0.15 at least.
+    min_score_improvement: a level whose best score is not higher than that of the level before by this much
+        ends the planning; the design uses 0.05. `None` turns the rule off.
     strategy: what acts; any strategy. The best path stands in its task's context.
     evaluate: `joint` scores all children of a thought in one call, and one by one those that cannot be
         read there; the others are those of `TreeOfThoughts`.
@@ -63,6 +62,7 @@ class TreeThenAct(Expansion):
     tools: Annotated[tuple[str, ...], Field(strict=False, max_length=0)] = ()
     max_depth: Annotated[int, Field(ge=1, le=1000)] = 3
     min_score: Unit = 0.5
+    min_score_improvement: Unit | None = None
     strategy: Strategy = ReAct()
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
@@ -122,9 +122,14 @@ class TreeThenAct(Expansion):
             if not frontier:
                 return "error" if errors and not sound else "exhausted"
             best.append(max(tree[id].rank for id in survivors))
-            if 1 < depth < self.max_depth and round(best[-1] - best[-2], 9) < STAGNATION:
+            if 1 < depth < self.max_depth and self._stagnates(best):
                 return "stagnated"
         return "limit:depth"
+
+    def _stagnates(self, best: Sequence[float]) -> bool:
+        """Whether the last of these best scores, by level, is not higher than the one before by enough."""
+        least = self.min_score_improvement
+        return least is not None and round(best[-1] - best[-2], 9) < least
 
     def _calls_per_growth(self, task: Task) -> int:
         alone = self.branch_factor * self.calls_per_evaluation if self.evaluate == "joint" else 0

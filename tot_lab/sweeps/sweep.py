@@ -87,6 +87,8 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     simulated: bool = False
     version: str = ""
     losses: ByRole | None = {}
+    selected_strategy: str | None = None
+    strategy_used: str | None = None
 
 
 class Counts(NamedTuple):
@@ -324,6 +326,8 @@ class Sweep:
             run.simulated,
             run.header.version,
             losses_of(run),
+            run.selected_strategy,
+            run.strategy_used,
         )
 
     def _key(self, call: Call) -> bytes:

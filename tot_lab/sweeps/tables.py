@@ -62,6 +62,8 @@ def df(sweep: Sweep) -> pandas.DataFrame:
     - cost: Float64, USD if each call were paid; paid: Float64, USD really paid; NA when not known. Of
       equal calls of several runs, the first that is sent is paid
     - seconds: Float64, from the run's start to its end; other runs of the sweep went on meanwhile
+    - selected_strategy: string, what `tl.Adaptive` selected, NA where nothing was selected; strategy_used:
+      string, what did the work
     - simulated: boolean, whether a simulated model took part
     - run_id: string, follows from what the run asks
     """
@@ -93,6 +95,8 @@ def df(sweep: Sweep) -> pandas.DataFrame:
         "cost": ("Float64", [row.cost for row in rows]),
         "paid": ("Float64", [row.paid for row in rows]),
         "seconds": ("Float64", [row.seconds for row in rows]),
+        "selected_strategy": ("string", [row.selected_strategy for row in rows]),
+        "strategy_used": ("string", [row.strategy_used for row in rows]),
         "simulated": ("boolean", [row.simulated for row in rows]),
         "run_id": ("string", [cell.run_id for cell in cells]),
     }

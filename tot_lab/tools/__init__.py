@@ -4,7 +4,7 @@ from tot_lab.core.policy import EffectPolicy
 from tot_lab.tools.calculator import Calculator
 from tot_lab.tools.deep_think import DeepThinkTool, deep_think
 from tot_lab.tools.documents import document_tools, multi_hop_tools
-from tot_lab.tools.files import ListFiles, ReadFile
+from tot_lab.tools.files import ListFiles, ReadFile, WriteFile
 from tot_lab.tools.named import TOOLS, tools_named
 from tot_lab.tools.python import Python
 from tot_lab.tools.tool import FunctionTool, Tool, tool
@@ -28,6 +28,7 @@ __all__ = [
     "Toolbox",
     "WebFetch",
     "WebSearch",
+    "WriteFile",
     "deep_think",
     "document_tools",
     "multi_hop_tools",

@@ -1,15 +1,17 @@
-"""Files under one folder, to be read.
+"""Files under one folder, to be read and written.
 
 Rule: nothing outside the root can be named, by no way of writing a path. Where a path leads is worked
 out first, and then opened folder by folder with no link followed: so a link that is put there meanwhile
-leads nowhere either. Only plain files are opened.
+leads nowhere either. Only plain files are opened. Writing follows no link at all, and a file is written whole
+or not at all.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from io import StringIO
@@ -27,6 +29,11 @@ class _Lines(Arguments):
     path: Annotated[str, Field(description="of a file, below the root")]
     first_line: Annotated[int, Field(ge=1, description="counted from 1")] = 1
     last_line: Annotated[int | None, Field(ge=1, description="null = the last of the file")] = None
+
+
+class _Content(Arguments):
+    path: Annotated[str, Field(description="of the file, below the root")]
+    content: Annotated[str, Field(description="the whole text of the file")]
 
 
 class _Pattern(Arguments):
@@ -88,6 +95,97 @@ class ReadFile(_UnderRoot):
         return "".join(chosen)
 
 
+class WriteFile(_UnderRoot):
+    """Writes text files under `root`. Missing folders are created.
+
+    Its effect is `file-write`, and it is denied unless an effect policy allows that:
+    `tl.Lab(…, tools=[tl.tools.WriteFile(root="out")], effect_policy=tl.EffectPolicy(allow={"file-write"}))`.
+    Links are not followed, and no part of a path may begin with a dot. A file appears whole or not at all,
+    also when the process is killed.
+
+    root: the folder. most_bytes: of a file, in UTF-8. overwrite: whether an existing file is replaced;
+    otherwise writing to it is an error that the model reads.
+    """
+
+    kind: ClassVar[str] = "write_file"
+    aliases: ClassVar[tuple[str, ...]] = ("file-write",)
+    needs_permission: ClassVar[bool] = True
+    name: Name = "write-file"
+    description: str = "Writes a text to a file."
+    parameters: dict[str, Any] = schema_of(_Content)
+    effects: Effects = ("file-write",)
+    output: bool = True
+    most_bytes: Annotated[int, Field(ge=1)] = 1_000_000
+    overwrite: bool = False
+
+    def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
+        given = fitting(arguments, _Content)
+        *folders, name = _parts(given.path)
+        data = given.content.encode()
+        if len(data) > self.most_bytes:
+            raise ValueError(
+                f"{given.path[:80]}: got {len(data):,} bytes. At most {self.most_bytes:,} can be written."
+            )
+        try:
+            place = _folder_below(self.root, folders, make=True)
+            try:
+                self._put(name, data, place)
+            finally:
+                os.close(place)
+        except OSError as error:
+            raise type(error)(f"{given.path[:80]}: {os.strerror(error.errno or 0)}") from None
+        return f"wrote {given.path} ({len(data):,} bytes)"
+
+    def _put(self, name: str, data: bytes, place: int) -> None:
+        """Write `data` to the file `name` of the open folder `place`, in one step."""
+        if self.overwrite:
+            with suppress(FileNotFoundError):
+                if not stat.S_ISREG(os.lstat(name, dir_fd=place).st_mode):
+                    raise ValueError(f"{name[:80]} is no plain file")
+        draft = f".{secrets.token_hex(8)}.tmp"
+        file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=place)
+        try:
+            with os.fdopen(file, "wb") as writer:
+                writer.write(data)
+                writer.flush()
+                os.fsync(writer.fileno())
+            if self.overwrite:
+                os.replace(draft, name, src_dir_fd=place, dst_dir_fd=place)
+            else:  # a link is refused where the name is taken, in one step
+                os.link(draft, name, src_dir_fd=place, dst_dir_fd=place, follow_symlinks=False)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(draft, dir_fd=place)
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    """The names in a path below the root. A ValueError for any other path."""
+    plain = PurePosixPath(path)
+    if "\0" in path or "\\" in path or plain.is_absolute() or ".." in plain.parts or not plain.parts:
+        raise ValueError(f"{path[:80]!r} must be a path below the root, such as notes/today.md")
+    if any(name.startswith(".") for name in plain.parts):
+        raise ValueError(f"{path[:80]!r}: no part of it may begin with a dot. Choose another name.")
+    return plain.parts
+
+
+def _folder_below(root: str, names: Sequence[str], *, make: bool = False) -> int:
+    """The folder that `names` lead to, open, with no link followed below `root`. make: create missing ones.
+    Raises OSError."""
+    place = os.open(Path(root).resolve(), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for name in names:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=place)
+            below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
+            os.close(place)
+            place = below
+    except OSError:
+        os.close(place)
+        raise
+    return place
+
+
 class ListFiles(_UnderRoot):
     """Lists the files under `root`, one a line with its size; links are named and not followed.
 
@@ -140,20 +238,17 @@ def opened(root: str, path: str) -> Iterator[int]:
         raise ValueError(f"{path[:80]} leads nowhere") from None
     if not real.is_relative_to(home):
         raise ValueError(f"{path[:80]} lies outside the files that may be read")
-    place = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
+    *folders, last = real.relative_to(home).parts or (".",)
     try:
-        *folders, last = real.relative_to(home).parts or (".",)
-        for name in folders:
-            below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
+        place = _folder_below(root, folders)
+        try:
+            if not stat.S_ISREG(os.stat(last, dir_fd=place, follow_symlinks=False).st_mode):
+                raise ValueError(f"{path[:80]} is no plain file")
+            file = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place)
+        finally:
             os.close(place)
-            place = below
-        if not stat.S_ISREG(os.stat(last, dir_fd=place, follow_symlinks=False).st_mode):
-            raise ValueError(f"{path[:80]} is no plain file")
-        file = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place)
     except OSError as error:
         raise FileNotFoundError(f"{path[:80]}: {os.strerror(error.errno or 0)}") from None
-    finally:
-        os.close(place)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):  # it was changed for another meanwhile
             raise ValueError(f"{path[:80]} is no plain file")

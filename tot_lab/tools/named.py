@@ -17,12 +17,12 @@ from tot_lab.core.tools import tool_name
 from tot_lab.domains.multi_hop import MultiHop
 from tot_lab.tools.calculator import Calculator
 from tot_lab.tools.documents import multi_hop_tools
-from tot_lab.tools.files import ListFiles, ReadFile
+from tot_lab.tools.files import ListFiles, ReadFile, WriteFile
 from tot_lab.tools.python import Python
 from tot_lab.tools.tool import Tool, tool
 from tot_lab.tools.web import WebFetch, WebSearch
 
-TOOLS: tuple[type[Tool], ...] = (Calculator, Python, WebFetch, WebSearch, ReadFile, ListFiles)
+TOOLS: tuple[type[Tool], ...] = (Calculator, Python, WebFetch, WebSearch, ReadFile, WriteFile, ListFiles)
 
 OF_DOMAINS: Mapping[str, Callable[[], tuple[Tool, ...]]] = {MultiHop.kind: multi_hop_tools}
 """The tools that a domain has of its own."""
@@ -34,7 +34,7 @@ def tools_named(name: str, settings: Mapping[str, Any] | None = None) -> tuple[T
     given = dict(settings or {})
     asked = tool_name(name)
     for kind in TOOLS:
-        if asked == tool_name(kind.kind):
+        if asked in map(tool_name, (kind.kind, *kind.aliases)):
             return (_made(kind, given),)
     for domain, tools in OF_DOMAINS.items():
         if asked == tool_name(domain):

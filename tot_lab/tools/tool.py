@@ -44,9 +44,13 @@ class Tool(Part):
         backoff: seconds before the first of these, doubled for each after it.
     most_characters: of a result, beyond which it is cut, and says so; a call may set another cap for itself
     (`Call.max_tokens`).
+    output: whether it delivers the result of the work (writes the file, sends the message) and finds nothing
+        out. A loop never blocks such a tool, and asks for it once the tools that search have done their part.
     """
 
     kind: ClassVar[str] = ""
+    needs_permission: ClassVar[bool] = False
+    """Whether it is denied where no effect policy allows it."""
     name: Name
     description: str = ""
     parameters: dict[str, Any] = {"type": "object", "properties": {}}
@@ -56,6 +60,7 @@ class Tool(Part):
     retries: Annotated[int, Field(ge=0)] = 1
     backoff: Annotated[float, Field(ge=0)] = 0.2
     most_characters: Annotated[int, Field(ge=100)] = 20_000
+    output: bool = False
 
     @field_validator("parameters")
     @classmethod
@@ -72,15 +77,24 @@ class Tool(Part):
     def spec(self) -> ToolSpec:
         """What strategies and models know of it."""
         return ToolSpec(
-            name=self.name, description=self.description, parameters=self.parameters, effects=self.effects
+            name=self.name,
+            description=self.description,
+            parameters=self.parameters,
+            effects=self.effects,
+            output=self.output,
         )
+
+    def settings(self) -> dict[str, Any]:
+        """As for any part; `output` only where it differs from the default, as in records that lack it."""
+        settings = super().settings()
+        if not self.output:
+            del settings["output"]
+        return settings
 
     def identity(self) -> dict[str, Any]:
         """All that can change a result, for the cache."""
-        settings = self.settings()
-        for name in ("description", "timeout", "retries", "backoff", "pure", "effects"):
-            del settings[name]
-        return settings
+        changes_no_result = {"description", "timeout", "retries", "backoff", "pure", "effects", "output"}
+        return {name: value for name, value in self.settings().items() if name not in changes_no_result}
 
     @abstractmethod
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Any:

@@ -39,8 +39,8 @@ class NotReplayed(Halt):
 
 class Toolbox:
     """The tools that a lab has. tools: `Tool`s, their names, or functions to be made some. policy: which
-    effects they may have, None = those that they have. context: what the tools are handed besides their
-    arguments.
+    effects they may have, None = those that they have, except where a tool needs permission. context: what
+    the tools are handed besides their arguments.
     """
 
     def __init__(
@@ -84,7 +84,9 @@ class Toolbox:
 
     def refusal(self, tool: Tool) -> str | None:
         """Why the policy lets `tool` not be called, None when it may be."""
-        return None if self.policy is None else self.policy.refusal(tool.spec)
+        if self.policy is None:
+            return EffectPolicy().refusal(tool.spec) if tool.needs_permission else None
+        return self.policy.refusal(tool.spec)
 
     def carrying(self, tool: Tool, *, replaying: bool = False, keys: Sequence[str] = ()) -> Carrying:
         """The end of the stack for `tool`. keys: what nobody may see in its results, besides what the
