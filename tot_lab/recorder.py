@@ -31,7 +31,7 @@ from tot_lab.core.records import (
     is_stop_word,
 )
 from tot_lab.core.task import Task
-from tot_lab.journal import Header, HeldByAnother, encoder, line_decoder
+from tot_lab.journal import Header, HeldByAnother, encoder, header_text, line_decoder, lines_text
 
 try:
     import fcntl
@@ -107,7 +107,7 @@ class Recorder:
         self._size = 0
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            head = encoder.encode(self.header) + b"\n"
+            head = header_text(self.header)
             self._open(os.O_CREAT | os.O_EXCL)
             self._append(head)
 
@@ -194,7 +194,7 @@ class Recorder:
         self._written = len(self.lines)
         if self._file is not None:
             try:
-                data = encoder.encode_lines(batch)
+                data = lines_text(self.header, batch)
             except (TypeError, ValueError) as error:
                 raise self._unwritable(batch, error) from None
             self._append(data)

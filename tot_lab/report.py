@@ -74,6 +74,7 @@ def facts_of(run: Run) -> Facts:
     errors = f" ({usage.errors:,} failed)" if usage.errors else ""
     cached = sum(isinstance(line.e, Note) and line.e.name == "call.cached" for line in run.lines)
     known = f" · {cached:,} calls known from the cache" if cached else ""
+    unverified = "" if run.verified else " · unverified: no checksums"
     return Facts(
         printable(run.name),
         printable(run.question),
@@ -87,7 +88,7 @@ def facts_of(run: Run) -> Facts:
         _tools(run),
         f"{number(usage.input_tokens)} in, {number(usage.output_tokens)} out",
         money(usage.cost),
-        f"run {run.id} · {_seconds(run, ' s')}{_in_tools(run)} · paid {money(usage.paid)}{known}",
+        f"run {run.id} · {_seconds(run, ' s')}{_in_tools(run)} · paid {money(usage.paid)}{known}{unverified}",
         printable(run.model),
         run.simulated,
     )

@@ -114,6 +114,12 @@ class Run:
         return self.header.branched or None
 
     @property
+    def verified(self) -> bool:
+        """Whether each line of its file holds a checksum, which is compared whenever the file is read.
+        False for a file of an earlier version: damage to it may go unnoticed."""
+        return bool(self.header.checksum)
+
+    @property
     def question(self) -> str:
         """The problem in words."""
         if self.header.task:
