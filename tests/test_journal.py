@@ -109,7 +109,7 @@ def test_a_killed_run_loads_resumes_and_pays_nothing_twice(tmp_path, never_kille
     assert lab.last is resumed
     assert tl.load(path).events == never_killed.events
     assert wait(tl.load(path).replay()).identical
-    assert lines_of(path)[0] == msgspec.json.encode(killed.header) + b"\n"
+    assert lines_of(path)[0] == resealed(msgspec.json.encode(killed.header) + b"\n")
 
 
 def test_a_run_cut_off_at_any_byte_resumes_to_the_same_record(tmp_path, whole):

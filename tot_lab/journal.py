@@ -25,6 +25,7 @@ import msgspec
 
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.records import Line
+from tot_lab.edits import Branched
 from tot_lab.files import write_whole
 from tot_lab.version import __version__
 
@@ -75,6 +76,18 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
         date = self.started[:19].replace("-", "").replace(":", "").replace("T", "-")
         name = str(self.strategy.get("kind", "run")).replace("/", "-")
         return f"{date}-{name}-{self.id}.jsonl"
+
+
+class _TaskSettings(msgspec.Struct):
+    """What a header holds of a task, whatever its domain."""
+
+    question: str
+    domain: dict[str, Any]
+    data: dict[str, Any] = {}
+    context: str = ""
+    system_prompt: str = ""
+    id: str = ""
+    tools: tuple[dict[str, Any], ...] = ()
 
 
 class JournalError(ValueError):
@@ -168,7 +181,15 @@ def _read_header(path: str | os.PathLike[str], text: bytes) -> Header:
                 f"{schema['tot_lab']}); this one ({__version__}) reads up to schema {SCHEMA}"
             )
         header = _header_decoder.decode(text)
-    except _UNREADABLE as error:
+        if header.tot_lab < 1:
+            raise ValueError(f"the schema is {header.tot_lab}")
+        datetime.fromisoformat(header.started)
+        if header.task:
+            msgspec.convert(header.task, _TaskSettings)
+        Branched.of(header.branched)
+    except (*_UNREADABLE, ValueError) as error:
+        if isinstance(error, JournalError):
+            raise
         raise JournalError(f"{path}, line 1: no header; expected a run's journal: {error}") from None
     if header.checksum and not _is_verified(text):
         raise _changed(path, 1, text)

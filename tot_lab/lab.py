@@ -201,7 +201,7 @@ class Lab:
         up to then is at `last` either way. A model that fails raises nothing: see `run.usage`."""
         self._check(strategy, task, budget, repeat)
         recorder = self._recorder(strategy, task, budget, repeat)
-        return await self._drive(recorder, strategy, task, budget, watch=watch)
+        return (await self._drive(recorder, strategy, task, budget, watch=watch)).prepare()
 
     async def branch(
         self,
@@ -238,6 +238,7 @@ class Lab:
         recorder = self._recorder(by, task, budget, run.header.repeat, told)
         parent = run if strategy is None else None
         made = await self._drive(recorder, by, task, budget, watch=watch, parent=parent)
+        made.prepare().loaded = run.loaded
         for doubt in doubts_of(run, made):
             warnings.warn(doubt, RuntimeWarning, stacklevel=2)
         return made
@@ -346,7 +347,7 @@ class Lab:
             raise TypeError(f"path must be the file of a run, such as run.path ({path.path}), not the run")
         made: list[Run] = []
         await self._resume(Path(path), strategy, task, parent, made)
-        return made[0]
+        return made[0].prepare()
 
     async def _resume(
         self, path: Path, strategy: Strategy | None, task: Task | None, parent: Run | None, made: list[Run]
@@ -357,9 +358,10 @@ class Lab:
         header, lines, size = read_journal(path)
         kept = resumable(lines, asking=self.gateway.mode != "replay")
         if kept is None:
-            self.last = Run(header, lines, path)
+            self.last = Run(header, lines, path, loaded=True)
             made.append(self.last)
             return False
+        from_file = task is None
         strategy, task = runnable(header, strategy, task)
         self._check_same(path, header)
         parent = parent_of(path, header, parent)
@@ -371,9 +373,13 @@ class Lab:
                 size = file.tell()
         recorder = Recorder.resuming(path, header, kept, size, read)
         replies = replies_of(kept)
-        await self._drive(
-            recorder, strategy, task, budget_of(header), replies=replies, parent=parent, kept=made
-        )
+        try:
+            await self._drive(
+                recorder, strategy, task, budget_of(header), replies=replies, parent=parent, kept=made
+            )
+        finally:
+            for run in made:
+                run.loaded = from_file
         return True
 
     def _check(self, strategy: object, task: object, budget: object, repeat: int) -> None:
@@ -488,7 +494,8 @@ class Stream:
 
         def ended(_: object) -> None:
             recorder.close()  # still open when it was cancelled before it began
-            self.run = kept[0] if kept else Run(recorder.header, recorder.lines, recorder.path)
+            run = kept[0] if kept else Run(recorder.header, recorder.lines, recorder.path)
+            self.run = run.prepare()
 
         running = loop.create_task(self.lab._drive(recorder, strategy, task, budget, kept=kept))
         running.add_done_callback(ended)

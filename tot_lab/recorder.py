@@ -103,6 +103,7 @@ class Recorder:
         self._only_expected = False
         self._resumed = False
         self._children: dict[str, int] = {}
+        self._run: Any = None
         self._file: int | None = None
         self._size = 0
         if self.path is not None:
@@ -346,7 +347,11 @@ class Recorder:
         """The run so far, with its tree, frames and figures (`tl.Run`)."""
         from tot_lab.run import Run  # noqa: PLC0415  a recorder offers what it has recorded
 
-        return Run(self.header, list(self.lines), self.path)
+        if self._run is None or len(self._run.lines) != len(self.lines) or self._run.path != self.path:
+            self._run = Run(self.header, list(self.lines), self.path)
+            if self._ended:
+                self._run.prepare()
+        return self._run
 
 
 def _checked(record: Record) -> Record:
