@@ -24,8 +24,10 @@ LAYERS = [
     ["strategies", "domains", "presets"],
     ["tools"],
     ["models"],
-    ["budget", "journal", "recorder", "edits", "marks", "driver", "plan_store", "grading", "run", "turns"]
-    + ["published"],
+    [
+        *["budget", "journal", "recorder", "edits", "marks", "driver", "plan_store", "grading", "run"],
+        *["turns", "published"],
+    ],
     ["frames"],
     ["lab", "lessons", "branching", "session", "sharing", "sweeps", "settings", "context", "deep_thinking"],
     ["analysis"],
