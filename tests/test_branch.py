@@ -6,7 +6,7 @@ from typing import ClassVar
 import msgspec
 import pytest
 from endpoint import scripted
-from support import TASK, Scripted, answer_to, run, shuffled, wait
+from support import TASK, Scripted, answer_to, resealed, run, shuffled, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply, refused
@@ -523,7 +523,7 @@ def test_what_a_parent_answered_need_not_be_in_the_cache(tmp_path):
 
 def test_a_header_that_tells_nonsense_of_a_branch_is_refused(tmp_path, parent):
     path = branched(parent, "0.0", content="anew").save(tmp_path / "a.jsonl")
-    path.write_bytes(path.read_bytes().replace(b'"content":"anew"', b'"content":5', 1))
+    path.write_bytes(resealed(path.read_bytes().replace(b'"content":"anew"', b'"content":5', 1)))
     with pytest.raises(ValueError, match="content"):
         wait(tl.load(path).replay())
 

@@ -374,6 +374,48 @@ def test_a_database_that_cannot_be_written_costs_no_run(tmp_path):
         tl.Plans(tmp_path / "other.db")
 
 
+def test_another_programs_database_and_a_newer_one_are_refused_and_left_as_they_are(tmp_path):
+    tables = {
+        "recipes.db": "CREATE TABLE recipes (name)",
+        "likewise.db": "CREATE TABLE plans (id TEXT PRIMARY KEY, name TEXT)",
+        "beside.db": "CREATE TABLE IF NOT EXISTS t (x); CREATE VIEW steps AS SELECT x FROM t",
+        "marked.db": "PRAGMA application_id = 5",
+        "versioned.db": "PRAGMA user_version = 3",
+    }
+    for name, made in tables.items():
+        database = sqlite3.connect(tmp_path / name)
+        database.executescript(made)
+        database.close()
+    tl.Lessons(tmp_path / "lessons.db")
+    for name in (*tables, "lessons.db"):
+        path = tmp_path / name
+        before = path.read_bytes()
+        with pytest.raises(sqlite3.DatabaseError, match=rf"{name}: .*another program's database"):
+            tl.Plans(path)
+        assert path.read_bytes() == before
+        assert not list(tmp_path.glob("*-wal"))
+    tl.Plans(tmp_path / "plans.db")
+    with pytest.raises(tl.LessonsError, match="not one of lessons"):
+        tl.Lessons(tmp_path / "plans.db")
+    with sqlite3.connect(tmp_path / "plans.db") as database:
+        database.execute("PRAGMA user_version = 9")
+    database.close()
+    with pytest.raises(sqlite3.DatabaseError, match="newer version"):
+        tl.Plans(tmp_path / "plans.db")
+
+
+def test_a_database_of_plans_of_an_earlier_version_is_taken_over(tmp_path):
+    store = tl.Plans(tmp_path / "plans.db")
+    run = wait(tl.Lab(model, runs=None, tools=[note], plans=store).run(tl.PlanExecute(), TASK))
+    with sqlite3.connect(store.path) as database:
+        database.executescript("PRAGMA application_id = 0; PRAGMA user_version = 0; ANALYZE;")
+    database.close()
+    assert tl.Plans(store.path).all() == run.plans
+    with sqlite3.connect(store.path) as database:
+        assert database.execute("PRAGMA application_id").fetchone() != (0,)
+    database.close()
+
+
 def test_notes_of_others_by_such_a_name_do_no_harm():
     with tl.Recorder("own") as recorder:
         root = recorder.thought("problem")

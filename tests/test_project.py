@@ -32,6 +32,7 @@ LAYERS = [
         "marks",
         "driver",
         "plan_store",
+        "grading",
         "run",
         "losses",
         "turns",

@@ -332,6 +332,8 @@ class Driver:
             for id in (result.node, *result.ranked):
                 if id is not None and id not in self.thoughts:
                     raise ValueError(f"the answer names an unknown thought {id!r}")
+            if result.score is not None and not 0 <= result.score <= 1:
+                raise ValueError(f"the answer's score is {result.score}; a score lies in 0–1")
             self.done.set_result(result)
             return
         join.results[branch.index] = result

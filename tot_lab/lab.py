@@ -222,7 +222,7 @@ class Lab:
         recorder = self._recorder(strategy, task, budget, repeat)
         run = await self._drive(recorder, strategy, task, budget, watch=watch)
         self._remember(run)
-        return run
+        return run.prepare()
 
     async def branch(
         self,
@@ -259,6 +259,7 @@ class Lab:
         recorder = self._recorder(by, task, budget, run.header.repeat, told)
         parent = run if strategy is None else None
         made = await self._drive(recorder, by, task, budget, watch=watch, parent=parent)
+        made.prepare().loaded = run.loaded
         for doubt in doubts_of(run, made):
             warnings.warn(doubt, RuntimeWarning, stacklevel=2)
         return made
@@ -374,7 +375,7 @@ class Lab:
         made: list[Run] = []
         if await self._resume(Path(path), strategy, task, parent, made) and made[0].parent is None:
             self._remember(made[0])
-        return made[0]
+        return made[0].prepare()
 
     async def _resume(
         self, path: Path, strategy: Strategy | None, task: Task | None, parent: Run | None, made: list[Run]
@@ -386,9 +387,10 @@ class Lab:
         self.count_payments(header, lines)
         kept = resumable(lines, asking=self.gateway.mode != "replay")
         if kept is None:
-            self.last = Run(header, lines, path)
+            self.last = Run(header, lines, path, loaded=True)
             made.append(self.last)
             return False
+        from_file = task is None
         strategy, task = runnable(header, strategy, task)
         self._check_same(path, header)
         parent = parent_of(path, header, parent)
@@ -400,9 +402,13 @@ class Lab:
                 size = file.tell()
         recorder = Recorder.resuming(path, header, kept, size, read)
         replies = replies_of(kept)
-        await self._drive(
-            recorder, strategy, task, budget_of(header), replies=replies, parent=parent, kept=made
-        )
+        try:
+            await self._drive(
+                recorder, strategy, task, budget_of(header), replies=replies, parent=parent, kept=made
+            )
+        finally:
+            for run in made:
+                run.loaded = from_file
         return True
 
     def count_payments(self, header: Header, lines: Sequence[Line]) -> None:
@@ -541,7 +547,8 @@ class Stream:
 
         def ended(_: object) -> None:
             recorder.close()  # still open when it was cancelled before it began
-            self.run = kept[0] if kept else Run(recorder.header, recorder.lines, recorder.path)
+            run = kept[0] if kept else Run(recorder.header, recorder.lines, recorder.path)
+            self.run = run.prepare()
 
         async def drive() -> Run:
             run = await self.lab._drive(recorder, strategy, task, budget, kept=kept)

@@ -157,7 +157,7 @@ class Lessons:
                 yield database
         except sqlite3.OperationalError as error:  # a full disk, a folder that is not there
             raise LessonsError(f"{self.path}: the lessons cannot be opened or kept: {error}") from error
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise LessonsError(
                 f"{self.path}: this file of lessons cannot be read ({error}). It was left as it is; "
                 f"move it away to begin a new one, or restore it from a copy"

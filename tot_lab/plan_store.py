@@ -176,6 +176,8 @@ def _model(header: Header) -> str:
     return str(settings.get("model") or settings.get("name") or settings.get("kind", ""))
 
 
+_OURS = 0x746C504C  # of SQLite's application ids: it tells our files from other people's databases
+_SCHEMA = 1
 _TABLES = """
 CREATE TABLE IF NOT EXISTS plans (
     id TEXT PRIMARY KEY, task_id TEXT NOT NULL, agent_id TEXT NOT NULL, goal TEXT NOT NULL,
@@ -201,7 +203,8 @@ class Plans:
     """A database of plans (SQLite). A lab writes each plan there as it runs (`tl.Lab(plans="plans.db")`):
     when it is made, and with each change of a status. Anybody may read it meanwhile.
 
-    path: of the file; it is made when it is not there. Raises sqlite3.Error for one that is no database.
+    path: of the file; it is made when it is not there. Raises sqlite3.Error for a file that is no database,
+        and for a database that holds anything else; neither is changed.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -209,9 +212,15 @@ class Plans:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with closing(self._opened()) as database:
-                database.executescript(f"PRAGMA journal_mode = WAL;{_TABLES}")
-        except sqlite3.Error as error:
-            raise type(error)(f"{self.path}: plans cannot be kept here: {error}") from error
+                if not self._is_ours(database):
+                    raise sqlite3.DatabaseError("this is another program's database; it was left as it is")
+                database.executescript(
+                    f"PRAGMA journal_mode = WAL;{_TABLES}PRAGMA application_id = {_OURS};"
+                    f"PRAGMA user_version = {_SCHEMA};"
+                )
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            kind = type(error) if isinstance(error, sqlite3.Error) else sqlite3.DatabaseError
+            raise kind(f"{self.path}: plans cannot be kept here: {error}") from error
 
     def __repr__(self) -> str:
         return f"Plans({str(self.path)!r})"
@@ -233,6 +242,31 @@ class Plans:
         follow = Following(self, PlanFold(header, "" if path is None else str(path.absolute())))
         follow(lines)
         return follow
+
+    def _is_ours(self, database: sqlite3.Connection) -> bool:
+        """Whether the database is empty, or one of plans; a newer version's is an error."""
+        who, schema = (
+            database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+        )
+        if who == _OURS:
+            if schema > _SCHEMA:
+                raise sqlite3.DatabaseError(
+                    f"these are plans of a newer version of tot_lab (schema {schema})"
+                )
+            return True
+        if who or schema:
+            return False
+        # Earlier versions put no application id in the file, and another process may be making the tables.
+        ours = {"plans": set(_PLAN_COLUMNS), "steps": set(_STEP_COLUMNS)}
+        tables = database.execute(
+            "SELECT name FROM sqlite_master "
+            "WHERE type IN ('table', 'view') AND substr(name, 1, 7) <> 'sqlite_'"
+        ).fetchall()
+        return all(
+            {column[1] for column in database.execute(f"PRAGMA table_info({_quoted(table)})")}
+            == ours.get(table)
+            for (table,) in tables
+        )
 
     def _opened(self) -> sqlite3.Connection:
         database = sqlite3.connect(self.path, timeout=10.0, check_same_thread=False)
@@ -296,6 +330,11 @@ class Following:
                     values.update({name: msgspec.json.encode(values[name]).decode() for name in _JSON})
                     _upsert(database, "steps", _STEP_COLUMNS, 2, [values[name] for name in _STEP_COLUMNS])
                     self.written[plan.id, step.id] = step
+
+
+def _quoted(name: str) -> str:
+    """A name of any table as SQL takes it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _upsert(

@@ -32,7 +32,7 @@ from tot_lab.core.records import (
     is_stop_word,
 )
 from tot_lab.core.task import Task
-from tot_lab.journal import Header, HeldByAnother, encoder, line_decoder
+from tot_lab.journal import Header, HeldByAnother, encoder, header_text, line_decoder, lines_text
 
 try:
     import fcntl
@@ -124,11 +124,12 @@ class Recorder:
         self._only_expected = False
         self._resumed = False
         self._children: dict[str, int] = {}
+        self._run: Any = None
         self._file: int | None = None
         self._size = 0
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            head = encoder.encode(self.header) + b"\n"
+            head = header_text(self.header)
             self._open(os.O_CREAT | os.O_EXCL)
             self._append(head)
 
@@ -218,7 +219,7 @@ class Recorder:
         self._written = len(self.lines)
         if self._file is not None:
             try:
-                data = encoder.encode_lines(batch)
+                data = lines_text(self.header, batch)
             except (TypeError, ValueError) as error:
                 raise self._unwritable(batch, error) from None
             self._append(data)
@@ -370,7 +371,11 @@ class Recorder:
         """The run so far, with its tree, frames and figures (`tl.Run`)."""
         from tot_lab.run import Run  # noqa: PLC0415  a recorder offers what it has recorded
 
-        return Run(self.header, list(self.lines), self.path)
+        if self._run is None or len(self._run.lines) != len(self.lines) or self._run.path != self.path:
+            self._run = Run(self.header, list(self.lines), self.path)
+            if self._ended:
+                self._run.prepare()
+        return self._run
 
 
 def _checked(record: Record) -> Record:

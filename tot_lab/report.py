@@ -7,14 +7,16 @@ nothing but itself: no network, no file beside it.
 
 from __future__ import annotations
 
+import heapq
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from math import cos, isnan, pi, sin
 from pathlib import Path
 from typing import NamedTuple
 
+from tot_lab.core.bulk import in_bulk
 from tot_lab.core.calls import Reply, is_made, refused
 from tot_lab.core.records import Note
 from tot_lab.core.tools import tool_of
@@ -68,13 +70,9 @@ class Facts(NamedTuple):
 
 def facts_of(run: Run) -> Facts:
     """The facts of a run, finished or not."""
-    usage = run.usage
-    replies = [line.e for line in run.lines if isinstance(line.e, Reply) and is_made(line.e)]
-    reasons = Counter(reply.error for reply in replies if reply.error)
-    failed = printable(reasons.most_common(1)[0][0]) if reasons else ""  # the most frequent stands for all
+    usage, counted = run.usage, counted_in(run)
     errors = f" ({usage.errors:,} failed)" if usage.errors else ""
-    cached = sum(isinstance(line.e, Note) and line.e.name == "call.cached" for line in run.lines)
-    known = f" · {cached:,} calls known from the cache" if cached else ""
+    known = f" · {counted.cached:,} calls known from the cache" if counted.cached else ""
     adaptive = run.header.strategy.get("kind") == "adaptive" and run.selected_strategy is not None
     routed = f"→{run.strategy_used}" if adaptive else ""
     return Facts(
@@ -86,14 +84,53 @@ def facts_of(run: Run) -> Facts:
         (run.stopped or "unfinished") + (f": {printable(run.error)}" if run.error else ""),
         f"{len(run.tree):,}",
         f"{'at least ' if 'calls' in run.header.unknown else ''}{usage.calls:,}{errors}",
-        failed,
-        _tools(run),
+        counted.failed,
+        counted.tools,
         f"{number(usage.input_tokens)} in, {number(usage.output_tokens)} out",
         money(usage.cost),
-        f"run {run.id} · {_seconds(run, ' s')}{_in_tools(run)} · paid {money(usage.paid)}{known}",
+        f"run {run.id} · {_seconds(run, ' s')}{counted.in_tools} · paid {money(usage.paid)}{known}"
+        + ("" if run.verified else " · unverified: no checksums"),
         printable(run.model),
         run.simulated,
     )
+
+
+class Counted(NamedTuple):
+    """What takes a look at every record of a run. failed: why calls failed, in most cases. cached: calls
+    known from the cache. tools: as in `Facts`; carried_out: how often they were called, and in_tools, the
+    seconds that took."""
+
+    failed: str
+    cached: int
+    tools: str
+    carried_out: int
+    in_tools: str
+
+
+def counted_in(run: Run) -> Counted:
+    """What is counted in a run, once: its records do not change."""
+    known = run.__dict__.get("_counted")
+    if isinstance(known, Counted):
+        return known
+    replies = [line.e for line in run.lines if isinstance(line.e, Reply) and is_made(line.e)]
+    reasons = Counter(reply.error for reply in replies if reply.error)
+    carried_out = _carried_out(run)
+    counted = Counted(
+        printable(reasons.most_common(1)[0][0]) if reasons else "",
+        sum(isinstance(line.e, Note) and line.e.name == "call.cached" for line in run.lines),
+        _tools(carried_out),
+        len(carried_out),
+        _in_tools(run, carried_out),
+    )
+    run.__dict__["_counted"] = counted
+    return counted
+
+
+@in_bulk()
+def prepare(run: Run) -> None:
+    """Look through a run's records now, so that to show it takes no longer for many thoughts than for few."""
+    counted_in(run)
+    _ = run.tree, run.usage, run.simulated, run.solution_path
 
 
 def run_text(run: Run) -> str:
@@ -119,39 +156,58 @@ def tree_rows(tree: Tree, path: Sequence[str], most: int = ROWS) -> list[str]:
     highest; the last line says how many thoughts are not shown."""
     if not tree.roots:
         return []
-    way = list(path) or [tree.root.id]
-    left_out: set[str] = set()
+    way = path or [tree.root.id]
+    skipped, gap = 0, ""  # thoughts in the middle of a long way, and the first of them
     if len(way) > most - 4:
-        left_out = set(way[most // 2 - 1 : -(most // 2 - 3)])
-        way = [id for id in way if id not in left_out]
-    shown = set(way)
-    room = most - 1 - len(shown) - bool(left_out)
-    for node in sorted(tree, key=lambda node: node.depth):  # stable: of a level the first proposed
-        if room <= 0:
-            break
-        if node.id not in shown and node.id not in left_out and (node.parent is None or node.parent in shown):
-            shown.add(node.id)
+        head, tail = most // 2 - 1, most // 2 - 3
+        skipped, gap = len(way) - head - tail, way[head]
+        way = [*way[:head], *way[-tail:]]
+    shown = {id: tree[id] for id in way}
+    room = most - 1 - len(shown) - bool(skipped)
+    # The thoughts below those that are shown, the highest and then the first proposed ones first.
+    below = [_following(tree, tree.roots), *(_following(tree, node.children) for node in shown.values())]
+    waiting = [(*first, rest) for rest in below if (first := next(rest, None)) is not None]
+    heapq.heapify(waiting)
+    while waiting and room > 0:
+        _, _, node, rest = waiting[0]
+        following = next(rest, None)
+        if following is None:
+            heapq.heappop(waiting)
+        else:
+            heapq.heapreplace(waiting, (*following, rest))
+        if node.id not in shown and node.id != gap:
+            shown[node.id] = node
             room -= 1
-    on_way = {*way, *left_out}
+            children = _following(tree, node.children)
+            if (first := next(children, None)) is not None:
+                heapq.heappush(waiting, (*first, children))
+    drawn: dict[str | None, list[Node]] = {}
+    for node in sorted([*shown.values(), *([tree[gap]] if gap else [])], key=lambda node: node.order):
+        drawn.setdefault(node.parent, []).append(node)
+    on_way = {*way, gap}
     rows: list[str] = []
-    stack = [(tree[id], "", "", "") for id in reversed(tree.roots) if id in shown]
+    stack = [(node, "", "", "") for node in reversed(drawn[None])]
     while stack:
         node, lead, branch, after = stack.pop()
         rows.append(f"{lead}{branch}{_row(node, len(lead + branch))}")
-        below = [tree[id] for id in node.children if id in shown or id in left_out]
-        for place, child in reversed(list(enumerate(below))):
-            last = place == len(below) - 1
+        under = drawn.get(node.id, [])
+        for place, child in reversed(list(enumerate(under))):
+            last = place == len(under) - 1
             thick = child.id in on_way
             bar = "   " if last else "│  "
             turn = ("┗━ " if last else "┣━ ") if thick else ("└─ " if last else "├─ ")
-            if child.id in left_out:
-                skipped = len(left_out)
+            if child.id == gap:
                 deeper = next(id for id in way if tree[id].depth == child.depth + skipped)
                 stack.append((tree[deeper], lead + after, f"{turn}⋮ {skipped:,} steps ⋮ ", bar))
             else:
                 stack.append((child, lead + after, turn, bar))
-    hidden = len(tree) - len(shown) - len(left_out)
+    hidden = len(tree) - len(shown) - skipped
     return rows + ([f"… {hidden:,} more thoughts"] if hidden else [])
+
+
+def _following(tree: Tree, ids: Sequence[str]) -> Iterator[tuple[int, int, Node]]:
+    """Thoughts that are next to each other, each behind what it is sorted by."""
+    return ((node.depth, node.order, node) for node in map(tree.__getitem__, ids))
 
 
 def run_html(run: Run) -> str:
@@ -293,8 +349,10 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
 def _verdict(run: Run) -> str:
     """Right, wrong or neither; a run whose task cannot be graded here is still shown."""
     try:
+        if run.waits_for_grading:
+            return "not graded yet: run.grade does it"
         if run.grade is None:
-            return ""
+            return f"not graded: {printable(run.ungraded)}" if run.ungraded else ""
         if run.correct:
             return "✓ correct"
         return "✗ wrong" if run.grade == 0 else f"✗ graded {run.grade:.3g}"
@@ -307,11 +365,11 @@ def _carried_out(run: Run) -> list[Asked]:
     return [asked for asked in tools_of(run) if asked.reply is not None and not refused(asked.reply.error)]
 
 
-def _tools(run: Run) -> str:
+def _tools(carried_out: Sequence[Asked]) -> str:
     """Which tools were called, how often, and how many of these calls failed."""
     called: Counter[str] = Counter()
     failed: Counter[str] = Counter()
-    for asked in _carried_out(run):
+    for asked in carried_out:
         name = printable(tool_of(asked.call) or "")
         called[name] += 1
         failed[name] += bool(asked.reply and asked.reply.error)
@@ -321,9 +379,9 @@ def _tools(run: Run) -> str:
     )
 
 
-def _in_tools(run: Run) -> str:
+def _in_tools(run: Run, carried_out: Sequence[Asked]) -> str:
     """The seconds that these took, one after another."""
-    took = [asked.answered.t - asked.line.t for asked in _carried_out(run) if asked.answered]
+    took = [asked.answered.t - asked.line.t for asked in carried_out if asked.answered]
     return f", {sum(took):.2f} s in tools" if took and "times" not in run.header.unknown else ""
 
 
@@ -408,7 +466,7 @@ def _sums(runs: Sequence[Run]) -> list[tuple[str, str]]:
     graded = [fact for run in runs if (fact := _verdict(run)).startswith(("✓", "✗"))]
     right = sum(fact.startswith("✓") for fact in graded)
     usage = [run.usage for run in runs]
-    tools = sum(len(_carried_out(run)) for run in runs)
+    tools = sum(counted_in(run).carried_out for run in runs)
 
     def total(name: str) -> float | None:
         amounts = [getattr(used, name) for used in usage]

@@ -7,12 +7,15 @@ a run that was loaded, recorded by a person's own code or cut off by a kill show
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+import msgspec
 
 from tot_lab.core.calls import Call, Reply, Wire, halts, is_made, refused
 from tot_lab.core.parts import UserFunction, needs_functions, part_of
@@ -24,6 +27,7 @@ from tot_lab.core.tools import TOOL
 from tot_lab.core.tree import Node, Tree
 from tot_lab.driver import Driver
 from tot_lab.edits import Edits
+from tot_lab.grading import Ungraded, found_in, pattern_of
 from tot_lab.journal import Header, JournalError, read_journal, write_journal
 from tot_lab.marks import Mark, Verdict, changed, made, read_marks, write_marks
 from tot_lab.models import Cache, model_named
@@ -43,6 +47,8 @@ if TYPE_CHECKING:
 
 Status: TypeAlias = Literal["completed", "partial", "failed"]
 """What came of a run that has ended."""
+LONG = 5_000
+"""Records of a run up to which going through them takes some milliseconds."""
 
 UNREADABLE = ("parse.unreadable", "json.failed")
 """What notes of a reply of which nothing could be used are called; the latter after its retries."""
@@ -86,12 +92,18 @@ class Run:
     `best`; `steps_df()` has what was thought, done and observed, as many rows as there are steps, and `tree`
     every thought. What it took: `seconds`, `turns`, and `usage` with calls, tokens and cost."""
 
-    def __init__(self, header: Header, lines: list[Line], path: Path | None = None) -> None:
+    def __init__(
+        self, header: Header, lines: list[Line], path: Path | None = None, *, loaded: bool = False
+    ) -> None:
         self.header = header
         self.lines = lines
         self.path = path
         self.cache: Cache | None = None
         """The answers known to the lab that made it; None when it was loaded."""
+        self.loaded = loaded
+        """Whether its task came from a file, which anybody may have written."""
+        self.ungraded: str | None = None
+        """Why the answer has no grade although it was asked for; None when it has one."""
         self._marks: dict[str, Mark] = {}  # of a run in memory
 
     # What was asked.
@@ -119,6 +131,12 @@ class Run:
         return self.header.branched or None
 
     @property
+    def verified(self) -> bool:
+        """Whether each line of its file holds a checksum, which is compared whenever the file is read.
+        False for a file of an earlier version: damage to it may go unnoticed."""
+        return bool(self.header.checksum)
+
+    @property
     def question(self) -> str:
         """The problem in words."""
         if self.header.task:
@@ -137,7 +155,7 @@ class Run:
         """The name of the model that it asked, "" for a search of your own; roles may have had others."""
         settings = self.header.model
         if settings.get("kind") == "local":
-            return f"local/{str(settings['weights']).rpartition('/')[2].removesuffix('.gguf')}"
+            return f"local/{str(settings.get('weights', '')).rpartition('/')[2].removesuffix('.gguf')}"
         return str(settings.get("model") or settings.get("name") or settings.get("kind", ""))
 
     # What came of it.
@@ -226,10 +244,35 @@ class Run:
     @cached_property
     def grade(self) -> float | None:
         """How right the answer is, 0–1; None when the task has nothing to hold it against, or the
-        function that grades it was not stored with the run."""
-        if self.task is None or self._ended is None or needs_functions(self.task.domain):
-            return None
-        return self.task.grade(self.answer)
+        function that grades it was not stored with the run.
+
+        A pattern (`grade="regex"`) that came with a loaded run is matched in another process. When that
+        takes longer than 5 s, it is stopped with a warning, the grade is None, and `ungraded` says why.
+        Until it is asked for, whatever shows such a run says that it is not graded yet."""
+        return None if self._ended is None else self.grades([self.answer])[0]
+
+    def grades(self, answers: Sequence[str]) -> list[float | None]:
+        """How right each of `answers` is, in the same way as `grade`."""
+        task = self.task
+        if task is None or needs_functions(task.domain) or self.ungraded:
+            return [None] * len(answers)
+        pattern = pattern_of(task) if self.loaded else None
+        if pattern is None:
+            return [task.grade(answer) for answer in answers]
+        try:
+            return [float(found) for found in found_in(pattern, answers)]
+        except Ungraded as why:
+            self.ungraded = str(why)
+            warnings.warn(f"run {self.id} is not graded: {why}", RuntimeWarning, stacklevel=3)
+            return [None] * len(answers)
+
+    @property
+    def waits_for_grading(self) -> bool:
+        """Whether nothing that shows the run may grade it: it was loaded, grading may take any time (see
+        `Domain.is_bounded`), and nobody has asked for `grade` yet."""
+        if not self.loaded or "grade" in self.__dict__ or self.task is None or self._ended is None:
+            return False
+        return not (self.task.domain.is_bounded(self.task) or needs_functions(self.task.domain))
 
     @property
     def correct(self) -> bool | None:
@@ -242,7 +285,8 @@ class Run:
         if self.task is None or needs_functions(self.task.domain):
             return None
         held = [self.task.domain.answer(self.task, self.steps(leaf.id)) for leaf in self.tree.leaves()]
-        grades = [grade for text in held if text is not None and (grade := self.task.grade(text)) is not None]
+        answers = [text for text in held if text is not None]
+        grades = [grade for grade in self.grades(answers) if grade is not None]
         return max(grades, default=None if self.grade is None else 0.0)
 
     def steps(self, id: str) -> list[str]:
@@ -260,7 +304,7 @@ class Run:
         """The ranked leaves, best first."""
         return [self.tree[id] for id in self._ended.ranked] if self._ended else []
 
-    @property
+    @cached_property
     def solution_path(self) -> list[str]:
         """Ids from the root to the thought that holds the answer; [] without one."""
         return [node.id for node in self.tree.path(self.best.id)] if self.best else []
@@ -437,6 +481,15 @@ class Run:
 
         return events_df(self)
 
+    def prepare(self) -> Run:
+        """Go through the records of a long run now, so that showing it takes no longer than showing a short
+        one. A short one is left alone: many of them are never shown."""
+        if len(self.lines) > LONG:
+            from tot_lab.report import prepare  # noqa: PLC0415
+
+            prepare(self)
+        return self
+
     def __repr__(self) -> str:
         from tot_lab.report import run_text  # noqa: PLC0415
 
@@ -460,7 +513,7 @@ def load(path: str | os.PathLike[str]) -> Run:
     Raises OSError when the file cannot be opened, `JournalError` (with file and line) when it is
     damaged or written by a newer version. Nothing in it is executed or imported."""
     header, lines, _ = read_journal(path)
-    run = Run(header, lines, Path(path))
+    run = Run(header, lines, Path(path), loaded=True)
     try:
         run.tree  # noqa: B018  a record that names an unknown thought shows here, not later
         for id in (run._ended.node, *run._ended.ranked) if run._ended else ():
@@ -468,7 +521,25 @@ def load(path: str | os.PathLike[str]) -> Run:
                 run.tree[id]
     except (KeyError, ValueError) as error:
         raise JournalError(f"{path}, {_line_of(lines)}: {error.args[0]}") from None
-    return run
+    asked = set()
+    for number, line in enumerate(lines, 2):
+        if isinstance(line.e, Call):
+            asked.add(line.p)
+        elif isinstance(line.e, Reply) and line.p not in asked:
+            raise JournalError(f"{path}, line {number}: a reply to a call that is not there")
+        elif isinstance(line.e, Note) and not line.p:
+            try:
+                msgspec.convert(line.e.data, _Beside)
+            except msgspec.ValidationError as error:
+                raise JournalError(f"{path}, line {number}: {line.e.name}: {error}") from None
+    return run.prepare()
+
+
+class _Beside(msgspec.Struct):
+    """What a note beside the record says of a call, where it is about one."""
+
+    call: Position = ()
+    tries: int = 0
 
 
 def _line_of(lines: Sequence[Line]) -> str:

@@ -92,10 +92,8 @@ class Counterfactual:
         nothing grades it."""
         task = self.run.task
         assert task is not None
-        grades = []
-        for node in list(self.certain)[1:]:
-            held = task.domain.answer(task, self.run.steps(node.id))
-            grades.append(None if held is None else task.grade(held))
+        held = [task.domain.answer(task, self.run.steps(node.id)) for node in list(self.certain)[1:]]
+        grades = self.run.grades([answer for answer in held if answer is not None])
         if self.solved or 1.0 in grades:
             return True
         return False if self.whole and self.run.correct is not None else None
@@ -196,6 +194,7 @@ async def _made(runs: list[Run], strategy: Strategy) -> Counterfactual:
         raise ValueError(f"no record tells when a cap on {', '.join(others)} ends a search: cap its calls")
     made = Run(header, [Line(line.p, 0.0, line.e, line.paid) for line in recorder.lines])
     made.__dict__.update(task=task, strategy=strategy)  # with their functions
+    made.loaded = first.loaded
     lacking = tuple(_lacking(made, bool(caps)))
     if bug is not None and not lacking:
         raise bug

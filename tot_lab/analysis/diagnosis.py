@@ -107,15 +107,27 @@ def diagnose(run: Run) -> Diagnosis:
 
     The run need not be finished."""
     expect_run(run, "diagnose")
-    facts = _Facts(run)
+    return _found(_Facts(run))
+
+
+def seen_at_once(run: Run) -> Diagnosis:
+    """What `diagnose` finds, without asking the task of a loaded run that waits for its grading."""
+    try:
+        asking = not run.waits_for_grading
+    except (ValueError, LookupError):  # of a task of a kind that is not known here
+        asking = False
+    return _found(_Facts(run, asking=asking))
+
+
+def _found(facts: _Facts) -> Diagnosis:
     return Diagnosis(finding for look in _LOOKS for finding in look(facts))
 
 
 class _Facts(Known):
     """The run, and what several looks need of it."""
 
-    def __init__(self, run: Run) -> None:
-        super().__init__(run)
+    def __init__(self, run: Run, *, asking: bool = True) -> None:
+        super().__init__(run, asking=asking)
         self.nodes = list(run.tree)
         self.marks = run.marks
 
@@ -126,7 +138,7 @@ class _Facts(Known):
     @cached_property
     def missed(self) -> bool:
         """Whether the run has ended without an answer that is known to be right."""
-        return self.run.stopped is not None and self.run.correct is not True
+        return self.asking and self.run.stopped is not None and self.run.correct is not True
 
     @cached_property
     def syntheses(self) -> dict[str, bool]:
@@ -154,8 +166,9 @@ class _Facts(Known):
 
 
 def _right_not_chosen(facts: _Facts) -> Iterator[Finding]:
-    grade, right = facts.run.grade, facts.right_leaves
-    if facts.missed and grade is not None and right:
+    right = facts.right_leaves
+    grade = facts.run.grade if right else None
+    if facts.missed and grade is not None:
         given = f"The answer has the grade {grade:g}" if facts.run.answer else "There is no answer"
         holds = "1 leaf holds" if len(right) == 1 else f"{len(right)} leaves hold"
         yield Finding("right_not_chosen", f"{given}, and {holds} a right one.", tuple(right))

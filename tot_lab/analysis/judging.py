@@ -337,7 +337,7 @@ class _Facts(Known):
         if task is None or node.id in self.solvable or not path or not task.domain.complete(task, path):
             return self.solvable.get(node.id)
         held = task.domain.answer(task, path)
-        grade = None if held is None else task.grade(held)
+        grade = None if held is None else self.run.grades([held])[0]
         return None if grade is None else grade == 1.0
 
     def good(self, id: str) -> bool:

@@ -18,6 +18,7 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Domain, Task
 from tot_lab.core.tree import Node
 from tot_lab.frames import typed_frame
+from tot_lab.grading import pattern_of
 from tot_lab.losses import columns_of, losses_of
 from tot_lab.run import Run
 from tot_lab.sweeps.axes import labelled
@@ -32,17 +33,18 @@ NO_EVALUATOR = ("", "root", "domain", "person", "self_consistency")
 
 
 class Known:
-    """One run; each thing is reckoned when it is asked for."""
+    """One run; each thing is reckoned when it is asked for. asking: whether the task may be asked."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, *, asking: bool = True) -> None:
         self.run = run
+        self.asking = asking
         # The root of a strategy inside another only holds the question.
         self.thoughts = [node for node in run.tree if node.parent is not None and node.text != run.question]
 
     @cached_property
     def task(self) -> Task | None:
         """The task, if its domain can be asked."""
-        task = self.run.task
+        task = self.run.task if self.asking else None
         return None if task is None or needs_functions(task.domain) else task
 
     @cached_property
@@ -51,16 +53,21 @@ class Known:
         task = self.task
         if task is None or self.run.grade is None:
             return []
-        held = [
-            (leaf.id, task.domain.answer(task, self.run.steps(leaf.id))) for leaf in self.run.tree.leaves()
-        ]
-        return [id for id, answer in held if answer is not None and task.grade(answer) == 1.0]
+        held = {
+            leaf.id: answer
+            for leaf in self.run.tree.leaves()
+            if (answer := task.domain.answer(task, self.run.steps(leaf.id))) is not None
+        }
+        grades = self.run.grades(list(held.values()))
+        return [id for id, grade in zip(held, grades, strict=True) if grade == 1.0]
 
     @cached_property
     def solvable(self) -> dict[str, bool]:
         """Whether a right answer can still be reached from a thought, in its domain's own reckoning."""
         task = self.task
         if task is None or type(task.domain).solvable is Domain.solvable:
+            return {}
+        if self.run.loaded and pattern_of(task) is not None:
             return {}
         told = {node.id: self._of_domain(task.domain.solvable, task, node) for node in self.run.tree}
         return {id: can for id, can in told.items() if can is not None}

@@ -326,7 +326,7 @@ class _Cut:
     def _graded(self, made: Run) -> Point:
         if made.answer not in self.grades:
             try:
-                self.grades[made.answer] = self.task.grade(made.answer), None
+                self.grades[made.answer] = self.run.grades([made.answer])[0], None
             except Exception as error:
                 why = f"the answer cannot be graded: {type(error).__name__}: {error}"
                 self.grades[made.answer] = None, why

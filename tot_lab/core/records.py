@@ -10,7 +10,7 @@ time on, and pydantic was measured at two to three times the cost.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -24,6 +24,12 @@ kept: stays in the search. pruned: leaves it (`reason` says by what rule). compl
 needs no further step. duplicate: repeats a sibling's text. merged: reaches the state of the
 thought `other`. failed: the calls that should have scored it failed. solution: the run's answer.
 """
+
+Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
+"""A score, 0 to 1."""
+
+CENTURY = 3.2e9
+"""Seconds. No run takes longer: a later time is damage, which dates and figures could not show."""
 
 
 class Thought(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="thought"):
@@ -50,7 +56,7 @@ class Scored(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="sco
     """
 
     id: str
-    score: float | None
+    score: Share | None
     raw: float | None = None
     draws: tuple[float | None, ...] = ()
     by: str = ""
@@ -79,7 +85,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="ende
     stop: str
     answer: str = ""
     node: str | None = None
-    score: float | None = None
+    score: Share | None = None
     ranked: tuple[str, ...] = ()
     error: str | None = None
 
@@ -125,7 +131,7 @@ class Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """
 
     p: Position
-    t: float
+    t: Annotated[float, msgspec.Meta(ge=0, le=CENTURY)]
     e: Record
     paid: float | None = None
 

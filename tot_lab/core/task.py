@@ -208,6 +208,11 @@ class Domain(Part):
         """How right `answer` is, 0–1 with 1 = correct; None when nothing is known to hold it against."""
         return None
 
+    def is_bounded(self, task: Task) -> bool:
+        """Whether `grade` and `solvable` take little time whatever a file says of `task`. If not, a run
+        that was loaded from a file is graded only when its grade is asked for."""
+        return False
+
 
 class Task(BaseModel):
     """One problem.

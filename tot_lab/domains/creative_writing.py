@@ -203,6 +203,9 @@ class CreativeWriting(Domain):
         grade = None if passage is None else self.grade(task, passage)
         return None if grade is None else grade == 1.0
 
+    def is_bounded(self, task: Task) -> bool:
+        return True
+
     def grade(self, task: Task, answer: str) -> float | None:
         """The share of paragraphs that end in their sentence: the first in the first, and so on; a
         paragraph more than there are sentences counts as one that does not. Word for word: only

@@ -254,6 +254,9 @@ class Game24(Domain):
         terms = _walk(task, path)
         return None if terms is None else win_share([term.value for term in terms]) > 0
 
+    def is_bounded(self, task: Task) -> bool:
+        return True
+
     def grade(self, task: Task, answer: str) -> float:
         """1.0 when `answer`, with or without `= 24`, uses each number of the hand exactly once and
         equals 24 exactly; else 0.0. It needs no reference."""

@@ -141,6 +141,9 @@ class General(Domain):
         expected = last_number(reference)
         return None if expected is None else float(last_number(answer) == expected)
 
+    def is_bounded(self, task: Task) -> bool:
+        return self.grading != "regex" or task.reference is None
+
 
 def general(
     question: str,

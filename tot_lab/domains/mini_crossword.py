@@ -297,6 +297,9 @@ class MiniCrossword(Domain):
     def same(self, task: Task, answer: str) -> Hashable:
         return grid_in(answer) or super().same(task, answer)
 
+    def is_bounded(self, task: Task) -> bool:
+        return True
+
     def grade(self, task: Task, answer: str) -> float | None:
         """The share of the ten words that are right, so that 1.0 is a solved game; None without a
         solution. For the letters and the game see `mini_crossword_scores`."""

@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.analysis.diagnosis import diagnose
+from tot_lab.analysis.diagnosis import seen_at_once
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.calls import readable
 from tot_lab.explorer.recording import Recording, about_of
@@ -82,7 +82,7 @@ def _structure(which: int, run: Run, recording: Recording) -> bytes:
     chunk = recording.chunk().decode()
     told = {
         "about": {**about_of(run), "path": None},
-        "findings": [finding._asdict() for finding in diagnose(run)],
+        "findings": [finding._asdict() for finding in seen_at_once(run)],
         "marks": msgspec.to_builtins(run.marks),
         "block": BLOCK,
     }

@@ -465,8 +465,10 @@ class Explorer(anywidget.AnyWidget):
         return {"kind": "state"}, json.dumps(state).encode()
 
     def _facts(self) -> tuple[dict[str, Any], bytes]:
+        from tot_lab.analysis.diagnosis import seen_at_once  # noqa: PLC0415
+
         facts = {
-            "findings": [finding._asdict() for finding in self.findings],
+            "findings": [finding._asdict() for finding in seen_at_once(self.run)],
             "marks": [msgspec.to_builtins(shown.run.marks) for shown in self._shown],
         }
         return {"kind": "facts"}, json.dumps(facts).encode()

@@ -17,7 +17,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
@@ -103,9 +102,13 @@ class Cache:
         made = False
         while not made:
             number += 1
-            with suppress(FileExistsError):  # of another process that refreshes too
+            try:
                 (self.path / str(number)).mkdir(mode=0o700)
                 made = True
+            except FileExistsError:  # of another process that refreshes too
+                pass
+            except OSError as error:
+                raise CacheError(f"{self.path}: the cache cannot be written: {error.strerror}") from error
         fresh = object.__new__(Cache)
         fresh.path = self.path
         fresh.shared = None

@@ -7,14 +7,19 @@ and we must not have: eviction at 1 GiB, pickle in keys and values, big values i
 not synced, and commits that are not.
 
 One commit serves all the writers that came while the one before it was under way.
+
+A database that cannot be written (a full disk, a read-only mount) is opened to be read.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+import tempfile
 import threading
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -49,11 +54,79 @@ class _PlainDisk(diskcache.Disk):  # type: ignore[misc]  # it has no types
         return len(value), diskcache.core.MODE_RAW, None, sqlite3.Binary(value)
 
     def fetch(self, mode: int, filename: Any, value: Any, read: bool) -> bytes:
-        if mode != diskcache.core.MODE_RAW or type(value) is not bytes or filename is not None or read:
-            raise CacheError(
-                f"{self._directory}: an entry that is not plain bytes (a planted pickle?); it was not read"
-            )
-        return value
+        return _plain(self._directory, mode, filename if not read else "", value)
+
+
+def _plain(folder: Any, mode: Any, filename: Any, value: Any) -> bytes:
+    """The value of an entry; `CacheError` for one that this project did not write."""
+    if mode != diskcache.core.MODE_RAW or type(value) is not bytes or filename is not None:
+        raise CacheError(f"{folder}: an entry that is not plain bytes (a planted pickle?); it was not read")
+    return value
+
+
+class _ReadOnly:
+    """What is used of a `diskcache.Cache`, over a database that cannot be written.
+
+    Raises sqlite3.Error when it cannot be read either."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._database = self._opened()
+
+    def _opened(self) -> sqlite3.Connection:
+        path = self.folder / "cache.db"
+        log = path.with_name("cache.db-wal")
+        try:
+            return _connected(path, "mode=ro")
+        except sqlite3.OperationalError:
+            # SQLite makes an index of the log beside the database, for which there is no room here. Without
+            # entries in the log it needs none; else the two are read where there is room.
+            if not log.exists() or not log.stat().st_size:
+                return _connected(path, "mode=ro&immutable=1")
+        self._copy = tempfile.TemporaryDirectory(prefix="tot-lab-", ignore_cleanup_errors=True)
+        for file in (path, log):
+            shutil.copyfile(file, Path(self._copy.name) / file.name)
+        return _connected(Path(self._copy.name) / path.name, "mode=rw")
+
+    def _rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+        with self._lock:
+            if os.getpid() != self._process:  # SQLite's connections do not survive a fork
+                self._process, self._database = os.getpid(), self._opened()
+            return self._database.execute(query, values).fetchall()
+
+    def get(self, key: str) -> bytes | None:
+        rows = self._rows("SELECT mode, filename, value FROM Cache WHERE key = ? AND raw = 1", (key,))
+        return _plain(self.folder, *rows[0]) if rows else None
+
+    def iterkeys(self) -> Iterator[str]:
+        for key, raw in self._rows("SELECT key, raw FROM Cache ORDER BY key"):
+            yield key if raw and type(key) is str else Foreign("(not plain text)")
+
+    def __len__(self) -> int:
+        return int(self._rows("SELECT count(*) FROM Cache")[0][0])
+
+    def transact(self) -> Any:
+        raise sqlite3.OperationalError("the cache cannot be written here")
+
+    def close(self) -> None:
+        self._database.close()
+        if self._copy is not None:
+            self._copy.cleanup()
+
+
+def _connected(path: Path, how: str) -> sqlite3.Connection:
+    database = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{how}", uri=True, timeout=60, check_same_thread=False
+    )
+    try:
+        database.execute("SELECT key, raw, mode, filename, value FROM Cache LIMIT 1").fetchall()
+    except BaseException:
+        database.close()
+        raise
+    return database
 
 
 _SETTINGS = {
@@ -72,6 +145,10 @@ _SETTINGS = {
 }
 
 
+_DAMAGE = (sqlite3.Error, UnicodeDecodeError, TypeError, OverflowError)
+"""What a damaged database makes of a query."""
+
+
 class Store:
     """A folder of bytes by key. May be used from any thread, and after a fork."""
 
@@ -81,15 +158,27 @@ class Store:
             if not self.folder.is_dir():
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # nobody else's business
                 self.folder.chmod(0o700)
-            self._disk = diskcache.Cache(str(self.folder), timeout=60, disk=_PlainDisk, **_SETTINGS)
-        except sqlite3.OperationalError as error:  # a full disk, a folder that may not be written
-            raise CacheError(f"{self.folder}: the cache cannot be opened: {error}") from error
-        except (sqlite3.Error, TypeError, diskcache.Timeout) as error:
+            self._disk: Any = diskcache.Cache(str(self.folder), timeout=60, disk=_PlainDisk, **_SETTINGS)
+        except (sqlite3.OperationalError, OSError) as error:  # a full disk, a folder that may not be written
+            self._disk = self._to_read(error)
+        except (*_DAMAGE, diskcache.Timeout) as error:
             raise self._damaged(error) from error
-        except OSError as error:
-            why = error.strerror or error
-            raise CacheError(f"{self.folder}: the cache cannot be opened: {why}") from error
         self._prepare()
+
+    def _to_read(self, failure: OSError | sqlite3.OperationalError) -> _ReadOnly:
+        """The database opened for reading alone. Raises `CacheError` with what failed before when that is
+        impossible too."""
+        why = getattr(failure, "strerror", None) or failure
+        try:
+            found = _ReadOnly(self.folder)
+        except (*_DAMAGE, OSError):
+            raise CacheError(f"{self.folder}: the cache cannot be opened: {why}") from failure
+        warnings.warn(
+            f"{self.folder}: the cache cannot be written ({why}). It is read, and new answers are not kept",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+        return found
 
     def _prepare(self) -> None:
         self._process = os.getpid()
@@ -102,7 +191,7 @@ class Store:
         try:
             found: bytes | None = self._disk.get(key)
             return found
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise self._damaged(error) from error
 
     def put(self, key: str, value: bytes, *, replace: bool = False) -> Future[bool]:
@@ -146,20 +235,20 @@ class Store:
             with self._disk.transact():
                 for key in keys:
                     self._disk.delete(key)
-        except (sqlite3.Error, diskcache.Timeout) as error:
+        except (*_DAMAGE, diskcache.Timeout) as error:
             raise self._unwritten(error) from error
 
     def __iter__(self) -> Iterator[str]:
         """All keys, in the order of their text; in place of one that is no plain text a `Foreign`."""
         try:
             yield from self._disk.iterkeys()
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise self._damaged(error) from error
 
     def __len__(self) -> int:
         try:
             return len(self._disk)
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise self._damaged(error) from error
 
     @property
@@ -170,11 +259,12 @@ class Store:
     def close(self) -> None:
         """Write what waits and let go of the files."""
         if self._writer is not None and os.getpid() == self._process:
+            self._writer.submit(self._disk.close)  # the connection of its thread
             self._writer.shutdown()
             self._writer = None
         self._disk.close()
 
-    def _damaged(self, error: Exception) -> CacheError:
+    def _damaged(self, error: BaseException) -> CacheError:
         return CacheError(
             f"{self.folder}: the cache's database cannot be read ({error}). Move the folder away to start "
             f"a new one, or restore it from a copy"
@@ -185,4 +275,4 @@ class Store:
             return OSError(f"{self.folder}: another process has locked the cache for 60 s")
         if isinstance(error, sqlite3.OperationalError):  # a full disk, a folder that is read-only
             return OSError(f"{self.folder}: {error}")
-        return self._damaged(error) if isinstance(error, sqlite3.Error) else error
+        return self._damaged(error) if isinstance(error, _DAMAGE) else error

@@ -188,6 +188,9 @@ class _After(Domain):
     def grade(self, task: Task, answer: str) -> float | None:
         return self.domain.grade(task, answer)
 
+    def is_bounded(self, task: Task) -> bool:
+        return self.domain.is_bounded(task)
+
 
 def _after(task: Task, steps: list[str]) -> Task:
     return task.model_copy(update={"domain": _After(domain=task.domain, before=steps)}) if steps else task

@@ -34,7 +34,7 @@ from tot_lab.core.parts import Part, UserFunction
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
-from tot_lab.journal import Header, JournalError, encoder, line_decoder
+from tot_lab.journal import Header, JournalError, header_text, line_decoder, lines_text
 from tot_lab.models.cache import Cache, default_folder
 from tot_lab.models.limits import share_limits, share_of
 from tot_lab.models.stack import Endpoint
@@ -579,7 +579,7 @@ class _Worker:
         start = 0 if self.chunk.journals[run_id] else self.sent.get(run_id, 0)
         kept = self.sweep.in_memory.pop(run_id, None) if over else None
         if kept is not None:  # it could not be written to the end
-            start, data = 0, encoder.encode(kept.header) + b"\n" + encoder.encode_lines(kept.lines)
+            start, data = 0, header_text(kept.header) + lines_text(kept.header, kept.lines)
         elif size == self.sent.get(run_id) and not over:
             return None
         else:

@@ -296,6 +296,7 @@ class Sweep:
     def row_of(self, run: Run, strategy: Strategy, task: Task, error: str | None) -> Row:
         """What is kept of a run that is over."""
         run.__dict__.update(task=task, strategy=strategy)  # with their functions
+        run.loaded = False
         try:
             score = None if run.grade is None else float(run.grade)  # of a domain of your own: True, too
             if score is not None and not 0 <= score <= 1:
