@@ -1,9 +1,11 @@
 """A sweep on dask workers: the same frame as from one process, whoever dies on the way."""
 
 import asyncio
+import functools
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,10 +25,13 @@ from support import answer_to, shuffled
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply
 from tot_lab.models.stack import Endpoint, Need
-from tot_lab.sweeps.distributed import Parcel
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
+from tot_lab.sweeps import coordinator  # noqa: E402
+from tot_lab.sweeps.distributed import Parcel  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:a dask worker died while it waited")
 
 SETTINGS = {"ToT": tl.grid(tl.TreeOfThoughts, beam_width=[1, 2]), "IO": tl.OneAnswer()}
 HAND = tl.game24("4 5 6 10")
@@ -476,7 +481,6 @@ def test_the_plans_of_workers_are_in_the_clients_database_as_they_run(tmp_path, 
 
     lab = tl.Lab(planning, runs=tmp_path / "runs", tools=[look], plans=store)
     sweep = wait(lab.sweep(tl.PlanExecute(), TASKS[:4], client=client))
-    print("ERR", sweep.df().error.tolist()[:1])
     assert sweep.df().correct.all()
     plans = plans_in(store)
     runs = sorted(sweep.runs(), key=lambda run: run.id)
@@ -554,19 +558,45 @@ def test_what_cannot_be_sent_ends_the_sweep_in_words(client):
         wait(tl.Lab(Held(), runs=None).sweep(tl.OneAnswer(), TASKS, client=client))
 
 
-def test_a_worker_that_cannot_begin_ends_the_sweep_in_words(client):
-    def other(dask_worker):
-        import tot_lab.sweeps.distributed
+OTHERS = {
+    "another version": ("0.0.1", 1, 2),
+    "other code of the same version": (0, "0123456789ab", 2),
+    "another Python": (0, 1, "3.9"),
+}
 
-        known, tot_lab.sweeps.distributed.__version__ = tot_lab.sweeps.distributed.__version__, "0.0.1"
-        return known
 
-    client.run(other)
-    try:
-        with pytest.raises(RuntimeError, match=r"this worker has tot_lab 0\.0\.1 and the client"):
-            wait(tl.Lab(model, runs=None).sweep(tl.OneAnswer(), TASKS, client=client))
-    finally:
-        client.restart()
+@pytest.mark.parametrize("where", ["worker", "scheduler"])
+@pytest.mark.parametrize("what", OTHERS)
+def test_other_code_than_the_clients_ends_the_sweep_in_words(client, monkeypatch, what, where):
+    """The digest of the package tells two states of one version apart."""
+    other = tuple(coordinator.PACKAGE[part] if isinstance(part, int) else part for part in OTHERS[what])
+    if where == "worker":
+        monkeypatch.setattr("tot_lab.sweeps.distributed.Parcel", functools.partial(sent_by, other))
+    else:
+        monkeypatch.setattr("tot_lab.sweeps.distributed.PACKAGE", other)
+    with pytest.raises(RuntimeError, match=rf"(?s)dask {where} has .*on Python {coordinator.PACKAGE[2]}.*Install"):
+        wait(tl.Lab(model, runs=None).sweep(tl.OneAnswer(), TASKS, client=client))
+
+
+def sent_by(package, chunk):
+    """The parcel of a client that has another package."""
+    parcel = Parcel(chunk)
+    parcel.version = package
+    return parcel
+
+
+def test_the_digest_follows_the_code(tmp_path):
+    """Of a copy of the package in which one line of one file is another."""
+    shutil.copytree(Path(tl.__file__).parent, tmp_path / "tot_lab", ignore=shutil.ignore_patterns("*.pyc"))
+    say = [sys.executable, "-c", "from tot_lab.sweeps.coordinator import PACKAGE; print(PACKAGE)"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    said = []
+    for _ in range(2):
+        said.append(subprocess.run(say, cwd=tmp_path, env=environment, capture_output=True, check=True).stdout)
+        with (tmp_path / "tot_lab" / "domains" / "word_sums.py").open("a") as file:
+            file.write("# a change\n")
+    assert said[0].decode().strip() == str(coordinator.PACKAGE)
+    assert said[1] != said[0]
 
 
 def test_what_is_sent_shows_no_secret():
