@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import itertools
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+import types
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -24,9 +26,11 @@ from support import answer_to, shuffled
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply
+from tot_lab.models.limits import Limits
 from tot_lab.models.stack import Endpoint, Need
 
 dask = pytest.importorskip("dask")
+redis = pytest.importorskip("redis")
 distributed = pytest.importorskip("distributed")
 from tot_lab.sweeps import coordinator  # noqa: E402
 from tot_lab.sweeps.distributed import Parcel  # noqa: E402
@@ -56,7 +60,20 @@ def wait(thing):
 
 def told(sweep):
     """The frame, times aside, byte for byte."""
-    return sweep.df().drop(columns="seconds").to_csv()
+    frame = sweep.df() if hasattr(sweep, "df") else sweep
+    return frame.drop(columns="seconds").to_csv()
+
+
+def left_on(client):
+    """What sweeps have left on the scheduler."""
+
+    def look(dask_scheduler):
+        extensions, ours = dask_scheduler.extensions, dask_scheduler.plugins["tot_lab"]
+        names = [*extensions["queues"].queues, *extensions["events"]._events]
+        gates = [limits for limits, gate in ours.gates.items() if not gate.counts]
+        return [name for name in names if "tot_lab" in name], [*ours.sweeps, *ours.chunks, *gates]
+
+    return client.run_on_scheduler(look)
 
 
 async def model(call):
@@ -254,6 +271,73 @@ def test_a_limit_below_the_workers_is_kept(tmp_path, client):
     assert all(one[2] <= two[1] for one, two in pairwise(calls))
 
 
+def most_under_way(calls):
+    moments = sorted([(sent, 1) for _, sent, _, _ in calls] + [(answered, -1) for _, _, answered, _ in calls])
+    return max(itertools.accumulate(change for _, change in moments))
+
+
+def test_sweeps_and_clients_of_one_cluster_keep_one_limit_together(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), concurrency=3, seconds=0.05)
+
+    async def at_once():
+        async with distributed.Client(client.scheduler.address, asynchronous=True) as other:
+            labs = [tl.Lab(end, runs=tmp_path / str(k), mode="off") for k in range(2)]
+            await asyncio.gather(
+                *(
+                    lab.sweep(tl.OneAnswer(), TASKS, 3, client=each)
+                    for lab, each in zip(labs, (client, other), strict=True)
+                )
+            )
+
+    wait(at_once())
+    calls = logged(end.log)
+    assert len(calls) == 48
+    assert len({pid for pid, *_ in calls}) == 2
+    assert most_under_way(calls) == 3
+
+
+def test_requests_per_minute_hold_over_sweeps_and_the_death_of_a_worker(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), requests_per_minute=12)
+
+    async def for_some_seconds():
+        labs = [tl.Lab(end, runs=tmp_path / str(k), mode="off") for k in range(2)]
+        running = [asyncio.create_task(lab.sweep(tl.OneAnswer(), TASKS, 4, client=client)) for lab in labs]
+        while not Path(end.log).exists() or len(logged(end.log)) < 6:
+            await asyncio.sleep(0.01)
+        os.kill(logged(end.log)[0][0], signal.SIGKILL)
+        await asyncio.sleep(5)
+        for sweep in running:
+            sweep.cancel()
+        await asyncio.wait(running)
+
+    wait(for_some_seconds())
+    assert 6 <= len(logged(end.log)) <= 12
+
+
+def test_calls_of_a_dead_worker_keep_their_places_for_as_long_as_the_longest_took():
+    """Its server may not have noticed that nobody waits for them."""
+    limits = Limits("a", 2, None, None)
+
+    async def told():
+        gates = coordinator.Coordinator()
+        await gates.start(types.SimpleNamespace(handlers={}))
+        await gates.open("sweep", "client", coordinator.PACKAGE)
+        for worker in ("one", "other"):
+            assert await gates.begin("sweep", f"chunk of {worker}", worker)
+        assert await gates.enter("chunk of one", 0, limits, 0)
+        await gates.leave("chunk of one", limits, 0.3, [])
+        for ticket in range(2):
+            assert await gates.enter("chunk of one", ticket, limits, 0)
+        gates.remove_worker(None, "one")
+        entering = asyncio.create_task(gates.enter("chunk of other", 0, limits, 0))
+        await asyncio.sleep(0.1)
+        assert not entering.done()
+        assert await entering
+        assert not await gates.begin("sweep", "chunk of one", "other"), "only the client knows what came back"
+
+    wait(told())
+
+
 def test_settings_share_their_calls_and_what_was_paid_is_told(tmp_path, client):
     end = Logged(log=str(tmp_path / "log"))
     lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
@@ -292,6 +376,67 @@ def test_a_machine_of_its_own_shares_answers_through_redis(tmp_path, client):
     assert second.df().drop(columns=["seconds", "paid"]).equals(first.df().drop(columns=["seconds", "paid"]))
 
 
+@pytest.fixture
+def elsewhere(client):
+    """The workers stand for another machine, by its host name."""
+
+    def moved(dask_worker=None):
+        socket.gethostname = lambda: "another-machine"
+
+    client.run(moved)
+    yield client
+    client.restart()
+
+
+def test_another_cache_is_not_answered_from_the_folders_that_workers_have(tmp_path, elsewhere):
+    server = RedisServer(tmp_path)
+    end = Logged(log=str(tmp_path / "log"))
+
+    def swept(folder, runs, **options):
+        cache = tl.Cache(tmp_path / folder, shared=server.url)
+        lab = tl.Lab(end, runs=tmp_path / runs, cache=cache, **options)
+        before = len(logged(end.log)) if Path(end.log).exists() else 0
+        frame = wait(lab.sweep(tl.OneAnswer(), TASKS, client=elsewhere)).df()
+        return len(logged(end.log)) - before, frame
+
+    def forget():
+        redis.Redis.from_url(server.url).flushall()
+
+    try:
+        assert swept("a", "1")[0] == 8
+        forget()
+        assert swept("a", "2")[0] == 0, "the same cache: the workers know"
+        assert swept("b", "3")[0] == 8, "another one"
+        forget()
+        asked, frame = swept("c", "4", mode="replay")
+        assert asked == 0
+        assert frame.error.str.contains("CacheMiss").all()
+        shutil.rmtree(tmp_path / "a")
+        assert swept("a", "5")[0] == 8, "a new one in the place of an old one"
+    finally:
+        server.stop()
+
+
+def test_a_sweep_goes_on_without_redis_says_so_and_sends_the_answers_later(tmp_path, elsewhere):
+    server = RedisServer(tmp_path)
+    end = Logged(log=str(tmp_path / "log"))
+    cache = tl.Cache(tmp_path / "calls", shared=server.url)
+    server.stop()
+    try:
+        lab = tl.Lab(end, runs=tmp_path / "a", cache=cache)
+        with pytest.warns(RuntimeWarning, match="from a dask worker: .*shared cache cannot be reached"):
+            first = wait(lab.sweep(tl.OneAnswer(), TASKS, 4, client=elsewhere))
+        assert len(first.df()) == 32
+        assert first.df().error.isna().all()
+        server.start()
+        lab = tl.Lab(end, runs=tmp_path / "b", cache=cache)
+        again = wait(lab.sweep(tl.OneAnswer(), TASKS, 4, client=elsewhere))
+        assert told(again.df().drop(columns="paid")) == told(first.df().drop(columns="paid"))
+        assert redis.Redis.from_url(server.url).dbsize() == 32
+    finally:
+        server.stop()
+
+
 # Faults.
 
 
@@ -322,6 +467,87 @@ def test_a_worker_that_dies_loses_nothing(tmp_path, client):
         assert (folder / f"{id}.jsonl").read_bytes() == journal, "what was finished was not done again"
     for run in sweep.runs():
         assert run.stopped not in (None, "cancelled", "error")
+
+
+def test_what_a_dead_worker_paid_is_counted(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), concurrency=1, deadly=r"What is 3 and 4\?.*\n2\. ")
+    lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
+    search = tl.TreeOfThoughts(max_depth=3, beam_width=1)
+    sweep = wait(lab.sweep(search, TASKS[:4], client=client))
+    assert Path(end.log + ".dead").exists()
+    paid = 0.25 * len(logged(end.log))
+    assert lab.spent == pytest.approx(paid)
+    assert sweep.df().paid.sum() == pytest.approx(paid)
+    assert sweep.counts.paid == len(logged(end.log))
+    again = wait(lab.sweep(search, TASKS[:4]))
+    assert told(again) == told(sweep), "it stands in the journals"
+
+
+def test_two_clients_and_a_process_on_one_folder_make_each_run_once(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), seconds=0.03)
+
+    async def at_once():
+        async with distributed.Client(client.scheduler.address, asynchronous=True) as other:
+            labs = [tl.Lab(end, runs=tmp_path / "runs", mode="off") for _ in range(3)]
+            return await asyncio.gather(
+                *(
+                    lab.sweep(tl.TreeOfThoughts(max_depth=2), TASKS, 2, client=each)
+                    for lab, each in zip(labs, (client, other, None), strict=True)
+                )
+            )
+
+    sweeps = wait(at_once())
+    asked = Counter(call for *_, call in logged(end.log))
+    assert set(asked.values()) == {1}
+    assert told(sweeps[0]) == told(sweeps[1]) == told(sweeps[2])
+    assert len(list((tmp_path / "runs" / "sweep").iterdir())) == 16
+
+
+USAGE = {
+    "beyond 64 bits": {"input_tokens": 2**70},
+    "beyond 64 bits together": {"output_tokens": 2**63},
+    "negative": {"input_tokens": -5_000_000, "cost": -100.0},
+}
+
+
+@pytest.mark.parametrize("what", USAGE)
+def test_usage_that_cannot_be_counted_is_an_error_row(tmp_path, client, what):
+    usage = {"input_tokens": 1, "output_tokens": 1, "cost": 0.1} | USAGE[what]
+
+    async def reporting(call):
+        return Reply("26", **(usage if "What is 3" in call.prompt else {}))
+
+    one, two = (
+        wait(tl.Lab(reporting, runs=tmp_path / str(c)).sweep(tl.OneAnswer(), TASKS[:4], client=c))
+        for c in (None, client)
+    )
+    assert told(one) == told(two)
+    assert two.df().error.isna().tolist() == [True, True, True, False]
+    assert "cannot be counted" in two.df().error[3]
+
+
+def test_nothing_of_a_sweep_stays_on_the_scheduler(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), seconds=0.05, concurrency=8)
+    lab = tl.Lab(end, runs=tmp_path / "runs", mode="off")
+
+    async def cut():
+        running = asyncio.create_task(lab.sweep(SETTINGS, TASKS, 40, client=client))
+        while not (lab.last_sweep and lab.last_sweep.rows):
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.wait([running])
+
+    wait(lab.sweep(tl.OneAnswer(), TASKS, client=client))
+    wait(cut())
+    expect_nothing_on(client)
+
+
+def expect_nothing_on(client):
+    """Workers that were cut off need a moment."""
+    ends = time.monotonic() + 30
+    while (left := left_on(client)) != ([], []) and time.monotonic() < ends:
+        time.sleep(0.2)
+    assert left == ([], [])
 
 
 def test_without_a_cache_the_journals_hold_what_was_answered(tmp_path, client):
@@ -409,6 +635,7 @@ asyncio.run(main())
     assert len(sweep.df()) == 160
     assert sweep.df().error.isna().all()
     assert sweep.found > 0
+    expect_nothing_on(client)
 
 
 def test_what_one_process_began_the_workers_go_on_with(tmp_path, client):
@@ -545,8 +772,22 @@ def test_what_a_worker_warns_of_is_said_here(tmp_path, client):
         warnings.warn("the model is odd", RuntimeWarning, stacklevel=2)
         return "26"
 
-    with pytest.warns(RuntimeWarning, match="from a dask worker: the model is odd"):
-        wait(tl.Lab(warning, runs=None).sweep(tl.OneAnswer(), TASKS, client=client))
+    for _ in range(2):  # each sweep says it
+        with pytest.warns(RuntimeWarning, match="from a dask worker: the model is odd"):
+            wait(tl.Lab(warning, runs=None).sweep(tl.OneAnswer(), TASKS, client=client))
+
+
+def test_each_sweep_of_one_process_says_what_it_is_warned_of(client):
+    async def warning(call):
+        warnings.warn("the model is odd", RuntimeWarning, stacklevel=2)
+        return "26"
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")  # as in a notebook
+        for each in (None, None, client, client):
+            wait(tl.Lab(warning, runs=None).sweep(tl.OneAnswer(), TASKS, client=each))
+    odd = [str(warning.message) for warning in caught if "odd" in str(warning.message)]
+    assert odd == ["the model is odd"] * 2 + ["from a dask worker: the model is odd"] * 2
 
 
 def test_what_cannot_be_sent_ends_the_sweep_in_words(client):
@@ -574,7 +815,9 @@ def test_other_code_than_the_clients_ends_the_sweep_in_words(client, monkeypatch
         monkeypatch.setattr("tot_lab.sweeps.distributed.Parcel", functools.partial(sent_by, other))
     else:
         monkeypatch.setattr("tot_lab.sweeps.distributed.PACKAGE", other)
-    with pytest.raises(RuntimeError, match=rf"(?s)dask {where} has .*on Python {coordinator.PACKAGE[2]}.*Install"):
+    with pytest.raises(
+        RuntimeError, match=rf"(?s)dask {where} has .*on Python {coordinator.PACKAGE[2]}.*Install"
+    ):
         wait(tl.Lab(model, runs=None).sweep(tl.OneAnswer(), TASKS, client=client))
 
 
@@ -588,15 +831,10 @@ def sent_by(package, chunk):
 def test_the_digest_follows_the_code(tmp_path):
     """Of a copy of the package in which one line of one file is another."""
     shutil.copytree(Path(tl.__file__).parent, tmp_path / "tot_lab", ignore=shutil.ignore_patterns("*.pyc"))
-    say = [sys.executable, "-c", "from tot_lab.sweeps.coordinator import PACKAGE; print(PACKAGE)"]
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    said = []
-    for _ in range(2):
-        said.append(subprocess.run(say, cwd=tmp_path, env=environment, capture_output=True, check=True).stdout)
-        with (tmp_path / "tot_lab" / "domains" / "word_sums.py").open("a") as file:
-            file.write("# a change\n")
-    assert said[0].decode().strip() == str(coordinator.PACKAGE)
-    assert said[1] != said[0]
+    assert coordinator.digest_of(tmp_path / "tot_lab") == coordinator.PACKAGE[1]
+    with (tmp_path / "tot_lab" / "domains" / "word_sums.py").open("a") as file:
+        file.write("# a change\n")
+    assert coordinator.digest_of(tmp_path / "tot_lab") != coordinator.PACKAGE[1]
 
 
 def test_what_is_sent_shows_no_secret():

@@ -30,15 +30,19 @@ UNSETTLED = (
 )
 
 
-def _package() -> tuple[str, str, str]:
-    root = Path(__file__).parent.parent
+def digest_of(folder: Path) -> str:
+    """What tells the code in a folder from other code."""
     code = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        code.update(f"{path.relative_to(root).as_posix()}\n".encode() + path.read_bytes())
-    return __version__, code.hexdigest()[:12], f"{sys.version_info.major}.{sys.version_info.minor}"
+    for path in sorted(folder.rglob("*.py")):
+        code.update(f"{path.relative_to(folder).as_posix()}\n".encode() + path.read_bytes())
+    return code.hexdigest()[:12]
 
 
-PACKAGE = _package()
+PACKAGE = (
+    __version__,
+    digest_of(Path(__file__).parent.parent),
+    f"{sys.version_info.major}.{sys.version_info.minor}",
+)
 """Version and digest of the code of tot_lab, and the version of Python, as this process has loaded them."""
 
 
