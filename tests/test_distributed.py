@@ -33,7 +33,7 @@ dask = pytest.importorskip("dask")
 redis = pytest.importorskip("redis")
 distributed = pytest.importorskip("distributed")
 from tot_lab.sweeps import coordinator  # noqa: E402
-from tot_lab.sweeps.distributed import Parcel  # noqa: E402
+from tot_lab.sweeps.workers import Parcel  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:a dask worker died while it waited")
 

@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from distributed import SchedulerPlugin
 
 from tot_lab.models.limits import MINUTE, Gate, Limits
 from tot_lab.sweeps.sweep import Row
 from tot_lab.version import __version__
 
-NAME = "tot_lab"
+try:
+    from distributed import SchedulerPlugin
+except ImportError:
+    raise ImportError("client= needs dask: pip install 'tot-lab[dask]'") from None
 
 UNSETTLED = (
     "a dask worker died while it waited for replies; they may have been charged, and are not part of what "
@@ -114,7 +116,7 @@ class _Chunk:
 class Coordinator(SchedulerPlugin):
     """Keeps limits across sweeps, clients and workers, and takes the reports of workers to their clients."""
 
-    name = NAME
+    name = "tot_lab"
     idempotent = True
 
     async def start(self, scheduler: Any) -> None:
@@ -163,11 +165,7 @@ class Coordinator(SchedulerPlugin):
         if found is None:
             return 0.0
         found.news.set()
-        idle = [
-            key for key, gate in self.gates.items() if not (gate.under_way or gate.waiting or gate.counts)
-        ]
-        for key in idle:
-            del self.gates[key]
+        self._tidy()
         return found.spent
 
     def remove_client(self, scheduler: Any, client: str) -> None:
@@ -272,3 +270,12 @@ class Coordinator(SchedulerPlugin):
     def _forget(self, chunk: str, work: _Chunk) -> None:
         if work.over and not work.held:
             self.chunks.pop(chunk, None)
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Drop the gates that nobody uses, and that no request of the last minute counts for."""
+        long_ago = asyncio.get_running_loop().time() - MINUTE
+        for key, gate in list(self.gates.items()):
+            counted = gate.passed and gate.passed[-1][0] > long_ago
+            if not (gate.under_way or gate.waiting or counted):
+                del self.gates[key]
