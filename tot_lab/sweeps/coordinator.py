@@ -254,7 +254,7 @@ class Coordinator(SchedulerPlugin):
             for waiting in work.waiting.values():
                 waiting.cancel()
             for limits in work.held.elements():
-                loop.call_later(self.longest[limits] or MINUTE, self._gate(limits).leave)
+                loop.call_later(self.longest[limits] or MINUTE, self._free, self._gate(limits))
             sweep = self.sweeps.get(work.sweep)
             if sweep is not None and not work.over:
                 warnings = [UNSETTLED] if work.held and any(cost for _, cost in work.paid) else []
@@ -266,6 +266,10 @@ class Coordinator(SchedulerPlugin):
         if limits not in self.gates:
             self.gates[limits] = Gate(limits)
         return self.gates[limits]
+
+    def _free(self, gate: Gate) -> None:
+        gate.leave()
+        self._tidy()
 
     def _forget(self, chunk: str, work: _Chunk) -> None:
         if work.over and not work.held:
