@@ -6,7 +6,7 @@ a second writer's is not taken, and `refresh` writes new answers into a new stor
 
     folder/1, folder/2, …    the stores, each a `Store`; the newest answer is read first
     folder/outbox            what could not be offered to the `shared` cache yet
-    folder/id                tells this folder from others that lay at the same place; see `Cache.identity`
+    folder/id                tells this folder, for dask workers, from another that lay at the same place
 """
 
 from __future__ import annotations

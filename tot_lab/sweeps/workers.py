@@ -42,7 +42,7 @@ ASKING = 16
 
 
 class SharedCache(NamedTuple):
-    """The lab's cache, for workers: its folder, its `Cache.identity`, and the address of its Redis."""
+    """The lab's cache, for workers: its folder, what tells it from others, and its Redis."""
 
     folder: Path
     identity: str
