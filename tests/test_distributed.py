@@ -1,14 +1,18 @@
 """A sweep on dask workers: the same frame as from one process, whoever dies on the way."""
 
 import asyncio
+import functools
+import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+import types
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -22,11 +26,16 @@ from support import answer_to, shuffled
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Need, Reply
+from tot_lab.models.limits import Limits
 from tot_lab.models.stack import Endpoint
-from tot_lab.sweeps.distributed import Parcel
 
 dask = pytest.importorskip("dask")
+redis = pytest.importorskip("redis")
 distributed = pytest.importorskip("distributed")
+from tot_lab.sweeps import coordinator  # noqa: E402
+from tot_lab.sweeps.workers import Parcel  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:a dask worker died while it waited")
 
 SETTINGS = {"ToT": tl.grid(tl.TreeOfThoughts, beam_width=[1, 2]), "IO": tl.OneAnswer()}
 HAND = tl.game24("4 5 6 10")
@@ -51,7 +60,20 @@ def wait(thing):
 
 def told(sweep):
     """The frame, times aside, byte for byte."""
-    return sweep.df().drop(columns="seconds").to_csv()
+    frame = sweep.df() if hasattr(sweep, "df") else sweep
+    return frame.drop(columns="seconds").to_csv()
+
+
+def left_on(client):
+    """What sweeps have left on the scheduler."""
+
+    def look(dask_scheduler):
+        extensions, ours = dask_scheduler.extensions, dask_scheduler.plugins["tot_lab"]
+        names = [*extensions["queues"].queues, *extensions["events"]._events]
+        gates = [limits for limits, gate in ours.gates.items() if not gate.counts]
+        return [name for name in names if "tot_lab" in name], [*ours.sweeps, *ours.chunks, *gates]
+
+    return client.run_on_scheduler(look)
 
 
 async def model(call):
@@ -249,6 +271,80 @@ def test_a_limit_below_the_workers_is_kept(tmp_path, client):
     assert all(one[2] <= two[1] for one, two in pairwise(calls))
 
 
+def most_under_way(calls):
+    moments = sorted([(sent, 1) for _, sent, _, _ in calls] + [(answered, -1) for _, _, answered, _ in calls])
+    return max(itertools.accumulate(change for _, change in moments))
+
+
+def test_sweeps_and_clients_of_one_cluster_keep_one_limit_together(tmp_path):
+    end = Logged(log=str(tmp_path / "log"), concurrency=3, seconds=0.05)
+
+    async def at_once():
+        cluster = distributed.LocalCluster(
+            n_workers=1, threads_per_worker=8, processes=False, dashboard_address=":0", asynchronous=True
+        )
+        async with (
+            cluster,
+            distributed.Client(cluster, asynchronous=True) as one,
+            distributed.Client(cluster, asynchronous=True) as other,
+        ):
+            labs = [tl.Lab(end, runs=tmp_path / str(k), mode="off") for k in range(2)]
+            sweeps = [
+                lab.sweep(tl.OneAnswer(), TASKS, 3, client=client)
+                for lab, client in zip(labs, (one, other), strict=True)
+            ]
+            await asyncio.gather(*sweeps)
+
+    wait(at_once())
+    calls = logged(end.log)
+    assert len(calls) == 48
+    assert most_under_way(calls) == 3
+
+
+def test_requests_per_minute_hold_over_sweeps_and_the_death_of_a_worker(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), requests_per_minute=12)
+
+    async def for_some_seconds():
+        labs = [tl.Lab(end, runs=tmp_path / str(k), mode="off") for k in range(2)]
+        running = [asyncio.create_task(lab.sweep(tl.OneAnswer(), TASKS, 4, client=client)) for lab in labs]
+        while not Path(end.log).exists() or len(logged(end.log)) < 6:
+            await asyncio.sleep(0.01)
+        os.kill(logged(end.log)[0][0], signal.SIGKILL)
+        await asyncio.sleep(1)
+        await asyncio.to_thread(client.wait_for_workers, 2)
+        await asyncio.sleep(4)
+        for sweep in running:
+            sweep.cancel()
+        await asyncio.wait(running)
+
+    wait(for_some_seconds())
+    assert 6 <= len(logged(end.log)) <= 12
+
+
+def test_calls_of_a_dead_worker_keep_their_places_for_as_long_as_the_longest_took():
+    """Its server may not have noticed that nobody waits for them."""
+    limits = Limits("a", 2, None, None)
+
+    async def told():
+        gates = coordinator.Coordinator()
+        await gates.start(types.SimpleNamespace(handlers={}))
+        await gates.open("sweep", "client", coordinator.PACKAGE)
+        for worker in ("one", "other"):
+            assert await gates.begin("sweep", f"chunk of {worker}", worker)
+        assert await gates.enter("chunk of one", 0, limits, 0)
+        await gates.leave("chunk of one", limits, 0.3, [])
+        for ticket in range(2):
+            assert await gates.enter("chunk of one", ticket, limits, 0)
+        gates.remove_worker(None, "one")
+        entering = asyncio.create_task(gates.enter("chunk of other", 0, limits, 0))
+        await asyncio.sleep(0.1)
+        assert not entering.done()
+        assert await entering
+        assert not await gates.begin("sweep", "chunk of one", "other"), "only the client knows what came back"
+
+    wait(told())
+
+
 def test_settings_share_their_calls_and_what_was_paid_is_told(tmp_path, client):
     end = Logged(log=str(tmp_path / "log"))
     lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
@@ -287,6 +383,67 @@ def test_a_machine_of_its_own_shares_answers_through_redis(tmp_path, client):
     assert second.df().drop(columns=["seconds", "paid"]).equals(first.df().drop(columns=["seconds", "paid"]))
 
 
+@pytest.fixture
+def elsewhere(client):
+    """The workers stand for another machine, by its host name."""
+
+    def moved(dask_worker=None):
+        socket.gethostname = lambda: "another-machine"
+
+    client.run(moved)
+    yield client
+    client.restart()
+
+
+def test_another_cache_is_not_answered_from_the_folders_that_workers_have(tmp_path, elsewhere):
+    server = RedisServer(tmp_path)
+    end = Logged(log=str(tmp_path / "log"))
+
+    def swept(folder, runs, **options):
+        cache = tl.Cache(tmp_path / folder, shared=server.url)
+        lab = tl.Lab(end, runs=tmp_path / runs, cache=cache, **options)
+        before = len(logged(end.log)) if Path(end.log).exists() else 0
+        frame = wait(lab.sweep(tl.OneAnswer(), TASKS, client=elsewhere)).df()
+        return len(logged(end.log)) - before, frame
+
+    def forget():
+        redis.Redis.from_url(server.url).flushall()
+
+    try:
+        assert swept("a", "1")[0] == 8
+        forget()
+        assert swept("a", "2")[0] == 0, "the same cache: the workers know"
+        assert swept("b", "3")[0] == 8, "another one"
+        forget()
+        asked, frame = swept("c", "4", mode="replay")
+        assert asked == 0
+        assert frame.error.str.contains("CacheMiss").all()
+        shutil.rmtree(tmp_path / "a")
+        assert swept("a", "5")[0] == 8, "a new one in the place of an old one"
+    finally:
+        server.stop()
+
+
+def test_a_sweep_goes_on_without_redis_says_so_and_sends_the_answers_later(tmp_path, elsewhere):
+    server = RedisServer(tmp_path)
+    end = Logged(log=str(tmp_path / "log"))
+    cache = tl.Cache(tmp_path / "calls", shared=server.url)
+    server.stop()
+    try:
+        lab = tl.Lab(end, runs=tmp_path / "a", cache=cache)
+        with pytest.warns(RuntimeWarning, match="from a dask worker: .*shared cache cannot be reached"):
+            first = wait(lab.sweep(tl.OneAnswer(), TASKS, 4, client=elsewhere))
+        assert len(first.df()) == 32
+        assert first.df().error.isna().all()
+        server.start()
+        lab = tl.Lab(end, runs=tmp_path / "b", cache=cache)
+        again = wait(lab.sweep(tl.OneAnswer(), TASKS, 4, client=elsewhere))
+        assert told(again.df().drop(columns="paid")) == told(first.df().drop(columns="paid"))
+        assert redis.Redis.from_url(server.url).dbsize() == 32
+    finally:
+        server.stop()
+
+
 # Faults.
 
 
@@ -306,7 +463,7 @@ def test_a_worker_that_dies_loses_nothing(tmp_path, client):
 
     sweep = wait(killing())
     asked = Counter(call for *_, call in logged(end.log))
-    assert sum(asked.values()) - len(asked) <= 2, "those two that were answered, and not yet kept"
+    assert sum(asked.values()) - len(asked) <= 4, "those four that were answered, and not yet kept"
     other = Logged(log=str(tmp_path / "other"), concurrency=4)
     alone = wait(tl.Lab(other, runs=None, cache=tmp_path / "others").sweep(SETTINGS, TASKS, 3))
     assert len(sweep.rows) == 72 > len(counted) > 15
@@ -317,6 +474,87 @@ def test_a_worker_that_dies_loses_nothing(tmp_path, client):
         assert (folder / f"{id}.jsonl").read_bytes() == journal, "what was finished was not done again"
     for run in sweep.runs():
         assert run.stopped not in (None, "cancelled", "error")
+
+
+def test_what_a_dead_worker_paid_is_counted(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), concurrency=1, deadly=r"What is 3 and 4\?.*\n2\. ")
+    lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
+    search = tl.TreeOfThoughts(max_depth=3, beam_width=1)
+    sweep = wait(lab.sweep(search, TASKS[:4], client=client))
+    assert Path(end.log + ".dead").exists()
+    paid = 0.25 * len(logged(end.log))
+    assert lab.spent == pytest.approx(paid)
+    assert sweep.df().paid.sum() == pytest.approx(paid)
+    assert sweep.counts.paid == len(logged(end.log))
+    again = wait(lab.sweep(search, TASKS[:4]))
+    assert told(again) == told(sweep), "it stands in the journals"
+
+
+def test_two_clients_and_a_process_on_one_folder_make_each_run_once(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), seconds=0.03)
+
+    async def at_once():
+        async with distributed.Client(client.scheduler.address, asynchronous=True) as other:
+            labs = [tl.Lab(end, runs=tmp_path / "runs", mode="off") for _ in range(3)]
+            return await asyncio.gather(
+                *(
+                    lab.sweep(tl.TreeOfThoughts(max_depth=2), TASKS, 2, client=each)
+                    for lab, each in zip(labs, (client, other, None), strict=True)
+                )
+            )
+
+    sweeps = wait(at_once())
+    asked = Counter(call for *_, call in logged(end.log))
+    assert set(asked.values()) == {1}
+    assert told(sweeps[0]) == told(sweeps[1]) == told(sweeps[2])
+    assert len(list((tmp_path / "runs" / "sweep").iterdir())) == 16
+
+
+USAGE = {
+    "beyond 64 bits": {"input_tokens": 2**70},
+    "beyond 64 bits together": {"output_tokens": 2**63},
+    "negative": {"input_tokens": -5_000_000, "cost": -100.0},
+}
+
+
+@pytest.mark.parametrize("what", USAGE)
+def test_usage_that_cannot_be_counted_is_an_error_row(tmp_path, client, what):
+    usage = {"input_tokens": 1, "output_tokens": 1, "cost": 0.1} | USAGE[what]
+
+    async def reporting(call):
+        return Reply("26", **(usage if "What is 3" in call.prompt else {}))
+
+    one, two = (
+        wait(tl.Lab(reporting, runs=tmp_path / str(c)).sweep(tl.OneAnswer(), TASKS[:4], client=c))
+        for c in (None, client)
+    )
+    assert told(one) == told(two)
+    assert two.df().error.isna().tolist() == [True, True, True, False]
+    assert "cannot be counted" in two.df().error[3]
+
+
+def test_nothing_of_a_sweep_stays_on_the_scheduler(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), seconds=0.05, concurrency=8)
+    lab = tl.Lab(end, runs=tmp_path / "runs", mode="off")
+
+    async def cut():
+        running = asyncio.create_task(lab.sweep(SETTINGS, TASKS, 40, client=client))
+        while not (lab.last_sweep and lab.last_sweep.rows):
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.wait([running])
+
+    wait(lab.sweep(tl.OneAnswer(), TASKS, client=client))
+    wait(cut())
+    expect_nothing_on(client)
+
+
+def expect_nothing_on(client):
+    """Workers that were cut off need a moment."""
+    ends = time.monotonic() + 30
+    while (left := left_on(client)) != ([], []) and time.monotonic() < ends:
+        time.sleep(0.2)
+    assert left == ([], [])
 
 
 def test_without_a_cache_the_journals_hold_what_was_answered(tmp_path, client):
@@ -404,6 +642,7 @@ asyncio.run(main())
     assert len(sweep.df()) == 160
     assert sweep.df().error.isna().all()
     assert sweep.found > 0
+    expect_nothing_on(client)
 
 
 def test_what_one_process_began_the_workers_go_on_with(tmp_path, client):
@@ -476,7 +715,6 @@ def test_the_plans_of_workers_are_in_the_clients_database_as_they_run(tmp_path, 
 
     lab = tl.Lab(planning, runs=tmp_path / "runs", tools=[look], plans=store)
     sweep = wait(lab.sweep(tl.PlanExecute(), TASKS[:4], client=client))
-    print("ERR", sweep.df().error.tolist()[:1])
     assert sweep.df().correct.all()
     plans = plans_in(store)
     runs = sorted(sweep.runs(), key=lambda run: run.id)
@@ -541,8 +779,22 @@ def test_what_a_worker_warns_of_is_said_here(tmp_path, client):
         warnings.warn("the model is odd", RuntimeWarning, stacklevel=2)
         return "26"
 
-    with pytest.warns(RuntimeWarning, match="from a dask worker: the model is odd"):
-        wait(tl.Lab(warning, runs=None).sweep(tl.OneAnswer(), TASKS, client=client))
+    for _ in range(2):  # each sweep says it
+        with pytest.warns(RuntimeWarning, match="from a dask worker: the model is odd"):
+            wait(tl.Lab(warning, runs=None).sweep(tl.OneAnswer(), TASKS, client=client))
+
+
+def test_each_sweep_of_one_process_says_what_it_is_warned_of(client):
+    async def warning(call):
+        warnings.warn("the model is odd", RuntimeWarning, stacklevel=2)
+        return "26"
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")  # as in a notebook
+        for each in (None, None, client, client):
+            wait(tl.Lab(warning, runs=None).sweep(tl.OneAnswer(), TASKS, client=each))
+    odd = [str(warning.message) for warning in caught if "odd" in str(warning.message)]
+    assert odd == ["the model is odd"] * 2 + ["from a dask worker: the model is odd"] * 2
 
 
 def test_what_cannot_be_sent_ends_the_sweep_in_words(client):
@@ -554,19 +806,42 @@ def test_what_cannot_be_sent_ends_the_sweep_in_words(client):
         wait(tl.Lab(Held(), runs=None).sweep(tl.OneAnswer(), TASKS, client=client))
 
 
-def test_a_worker_that_cannot_begin_ends_the_sweep_in_words(client):
-    def other(dask_worker):
-        import tot_lab.sweeps.distributed
+OTHERS = {
+    "another version": ("0.0.1", 1, 2),
+    "other code of the same version": (0, "0123456789ab", 2),
+    "another Python": (0, 1, "3.9"),
+}
 
-        known, tot_lab.sweeps.distributed.__version__ = tot_lab.sweeps.distributed.__version__, "0.0.1"
-        return known
 
-    client.run(other)
-    try:
-        with pytest.raises(RuntimeError, match=r"this worker has tot_lab 0\.0\.1 and the client"):
-            wait(tl.Lab(model, runs=None).sweep(tl.OneAnswer(), TASKS, client=client))
-    finally:
-        client.restart()
+@pytest.mark.parametrize("where", ["worker", "scheduler"])
+@pytest.mark.parametrize("what", OTHERS)
+def test_other_code_than_the_clients_ends_the_sweep_in_words(client, monkeypatch, what, where):
+    """The digest of the package tells two states of one version apart."""
+    other = tuple(coordinator.PACKAGE[part] if isinstance(part, int) else part for part in OTHERS[what])
+    if where == "worker":
+        monkeypatch.setattr("tot_lab.sweeps.distributed.Parcel", functools.partial(sent_by, other))
+    else:
+        monkeypatch.setattr("tot_lab.sweeps.distributed.PACKAGE", other)
+    with pytest.raises(
+        RuntimeError, match=rf"(?s)dask {where} has .*on Python {coordinator.PACKAGE[2]}.*Install"
+    ):
+        wait(tl.Lab(model, runs=None).sweep(tl.OneAnswer(), TASKS, client=client))
+
+
+def sent_by(package, chunk):
+    """The parcel of a client that has another package."""
+    parcel = Parcel(chunk)
+    parcel.version = package
+    return parcel
+
+
+def test_the_digest_follows_the_code(tmp_path):
+    """Of a copy of the package in which one line of one file is another."""
+    shutil.copytree(Path(tl.__file__).parent, tmp_path / "tot_lab", ignore=shutil.ignore_patterns("*.pyc"))
+    assert coordinator.digest_of(tmp_path / "tot_lab") == coordinator.PACKAGE[1]
+    with (tmp_path / "tot_lab" / "domains" / "word_sums.py").open("a") as file:
+        file.write("# a change\n")
+    assert coordinator.digest_of(tmp_path / "tot_lab") != coordinator.PACKAGE[1]
 
 
 def test_what_is_sent_shows_no_secret():

@@ -5,7 +5,9 @@ import multiprocessing
 import pickle
 import traceback
 import warnings
+from typing import Any
 
+import msgspec
 import pytest
 from endpoint import scripted
 from redis_server import RedisServer, free_port
@@ -176,10 +178,110 @@ def test_a_redis_that_comes_back_is_used_again(tmp_path, own, monkeypatch):
     assert tl.Cache(tmp_path / "b", shared=server.url).reply(entry(draw=1)[0]) == Reply("two")
 
 
+@pytest.mark.parametrize("by", ["the same cache", "closing it", "another process that opens the folder"])
+def test_what_was_answered_while_it_was_away_is_sent_later(tmp_path, own, monkeypatch, by):
+    monkeypatch.setattr("tot_lab.models.redis_store.PAUSE", 0.0)
+    server = own()
+    cache = tl.Cache(tmp_path / "a", shared=server.url)
+    server.stop()
+    keys = [entry(draw=draw)[0] for draw in range(20)]
+    for draw, key in enumerate(keys):
+        with pytest.raises(Away):
+            cache.put(key, packed(entry(f"answer {draw}", draw)[1])).result()
+    if by.startswith("another"):
+        cache.close()
+        cache = None
+    server.start()
+    connection(server.url).set(PREFIX + keys[0], packed(entry("of another host", 0)[1]))
+    cache = cache or tl.Cache(tmp_path / "a", shared=server.url)
+    if by != "closing it":
+        wait(cache.find(entry(draw=99)[0]))  # any command
+    cache.close()
+    other = tl.Cache(tmp_path / "b", shared=server.url)
+    first, *rest = (other.reply(key) for key in keys)
+    assert first == Reply("of another host"), "the first answer stays"
+    assert rest == [Reply(f"answer {draw}") for draw in range(1, 20)]
+    assert not list(tl.models.store.Store(tmp_path / "a" / "outbox")), "once is enough"
+
+
 def test_a_full_redis_stops_no_search(tmp_path, own):
     cache = tl.Cache(tmp_path / "a", shared=own(maxmemory="1mb").url)
     with pytest.warns(RuntimeWarning, match="maxmemory"):
         assert searched(scripted(), cache).stopped == "limit:depth"
+
+
+def test_a_full_redis_goes_on_answering(tmp_path, own):
+    """Known calls are not asked again between two writes that it refuses."""
+    url = own().url
+    known = searched(scripted(), tl.Cache(tmp_path / "a", shared=url))
+    connection(url).config_set("maxmemory", "1mb")
+    cache = tl.Cache(tmp_path / "b", shared=url)
+    with pytest.raises(Away, match="refused"):
+        cache.put(entry(draw=7)[0], packed(entry("new", 7)[1])).result()
+    asked = scripted()
+    assert searched(asked, cache).events == known.events
+    assert calls_in(asked) == 0
+    connection(url).config_set("maxmemory", "0")
+    cache.close()
+    assert tl.Cache(tmp_path / "c", shared=url).reply(entry(draw=7)[0]) == Reply("new"), "sent when it fitted"
+
+
+def test_a_key_of_another_type_is_named_and_healed_and_the_others_are_read(tmp_path, url):
+    known = searched(scripted(), tl.Cache(tmp_path / "a", shared=url))
+    keys = sorted(connection(url).keys(PREFIX + "*"))
+    connection(url).delete(keys[0])
+    connection(url).rpush(keys[0], "a", "list")
+    name = keys[0].decode().removeprefix(PREFIX)[:12]
+    asked = scripted()
+    with pytest.warns(RuntimeWarning, match=rf"cache entry {name}… in redis://.*another Redis type"):
+        again = searched(asked, tl.Cache(tmp_path / "b", shared=url))
+    assert (calls_in(asked), again.events) == (1, known.events)
+    later = scripted()
+    searched(later, tl.Cache(tmp_path / "c", shared=url))
+    assert calls_in(later) == 0
+
+
+BAD = {
+    "an error": {"error": "no such model"},
+    "negative tokens": {"input_tokens": -5_000_000},
+    "tokens beyond 64 bits": {"output_tokens": 2**70},
+    "a negative cost": {"cost": -100.0},
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_an_entry_that_nothing_here_would_write_is_damaged(tmp_path, url, what):
+    made = entry("26")[1]
+    made = msgspec.structs.replace(made, reply=Reply("26", **BAD[what]))
+    connection(url).set(PREFIX + KEY, packed(made))
+    cache = tl.Cache(tmp_path / "a", shared=url)
+    with pytest.raises(DamagedEntry, match=KEY[:12]):
+        wait(cache.find(KEY))
+    tl.models.store.Store(tmp_path / "b" / "1").put(KEY, packed(made)).result()
+    with pytest.raises(DamagedEntry, match=KEY[:12]):
+        tl.Cache(tmp_path / "b").reply(KEY)
+
+
+class Reporting(tl.Part):
+    """A model that reports usage."""
+
+    kind = "test/reporting"
+    usage: dict[str, Any]
+
+    async def __call__(self, call):
+        return Reply("26", **({"input_tokens": 1, "output_tokens": 1, "cost": 0.0} | self.usage))
+
+
+@pytest.mark.parametrize("what", [what for what in BAD if what != "an error"])
+def test_usage_that_cannot_be_counted_is_kept_as_unknown(tmp_path, what):
+    runs = []
+    for mode in ("auto", "replay"):
+        lab = tl.Lab(Reporting(usage=BAD[what]), runs=None, cache=tmp_path, mode=mode)
+        runs.append(wait(lab.run(tl.OneAnswer(), TASK)))
+    assert [run.stopped for run in runs] == ["answered"] * 2
+    assert runs[0].events == runs[1].events
+    (name,) = BAD[what]
+    assert getattr(runs[0].usage, name) is None
 
 
 def test_in_replay_a_redis_that_is_away_is_an_error(tmp_path, own):

@@ -319,9 +319,9 @@ class Lab:
         strategies: one, a list (such as `tl.grid` makes), or a dict that gives each, or each list, a
         label. name: of the folder inside `runs` where the journals lie. budget: caps on each run; the
         lab's `spend` is over all. at_once: runs under way at a time, None = as many as keep the model
-        busy, 128 at most. client: a `dask.distributed.Client`, whose workers make the runs; they divide
-        the model's limits among them. The journals come back to `runs`. Those on other machines share
-        answers by the `shared` Redis of a `tl.Cache`; `spend` is kept in one process alone.
+        busy, 128 at most. client: a `dask.distributed.Client`, whose workers make the runs; all sweeps on
+        one cluster keep the model's limits together. The journals come back to `runs`. Workers on other
+        machines share answers by the `shared` Redis of a `tl.Cache`; `spend` is kept in one process alone.
 
         The same call again goes on where it stopped: finished runs are read, cut ones are gone on
         with, and no call that was answered is paid twice. What a function of your own does is known by

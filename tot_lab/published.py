@@ -44,7 +44,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises OSError when the file cannot be opened, `JournalError` (with file and line, or entry) when it
     is damaged or written by a newer version. Nothing in it is executed or imported."""
     if FilePath(path).is_dir():
-        files = sorted(FilePath(path).glob("*.jsonl"))
+        files = sorted(file for file in FilePath(path).glob("*.jsonl") if file.stat().st_size)
         if not files:
             raise FileNotFoundError(f"{path}: a folder without a run (NAME.jsonl)")
         return [load_journal(file) for file in files]

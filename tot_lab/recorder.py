@@ -74,6 +74,25 @@ def take_away(path: Path) -> None:
         os.close(file)
 
 
+def hold(path: Path) -> int:
+    """Lock the journal at `path` for this process, which writes it itself; one that is not there is created
+    empty. Returns its descriptor. Raises `HeldByAnother`."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
+    if not _locked(file, path):
+        os.close(file)
+        raise HeldByAnother(f"{path}: another process is writing this run")
+    return file
+
+
+def let_go(path: Path, file: int) -> None:
+    """Give up the lock of `hold`. A journal that is still empty is removed."""
+    try:
+        if os.fstat(file).st_size == 0:
+            path.unlink(missing_ok=True)
+    finally:
+        os.close(file)
+
+
 def _locked(file: int, path: Path) -> bool:
     """Whether the open `file` is this process's alone from now on, and still what lies at `path`."""
     if fcntl is None:

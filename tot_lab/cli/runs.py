@@ -106,8 +106,10 @@ def _endings() -> str:
 
 
 def journals_in(paths: Sequence[Path]) -> list[Path]:
-    """The journals that are named, and those in the folders that are."""
-    found = [file for path in paths for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
+    """The journals that are named, and those in the folders that are, but for runs that have not begun."""
+    found: list[Path] = []
+    for path in paths:
+        found += sorted(f for f in path.glob("*.jsonl") if f.stat().st_size) if path.is_dir() else [path]
     if not found:
         raise FileNotFoundError(f"no runs in {', '.join(map(str, paths))}")
     return found

@@ -5,6 +5,8 @@ written: its checksum holds, its schema is known. Errors are never stored. The f
 a second writer's is not taken, and `refresh` writes new answers into a new store beside the old.
 
     folder/1, folder/2, …    the stores, each a `Store`; the newest answer is read first
+    folder/outbox            what could not be offered to the `shared` cache yet
+    folder/id                tells this folder, for dask workers, from another that lay at the same place
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import Literal, Protocol, get_args
 
 from tot_lab.core.calls import Call, Reply, Wire
 from tot_lab.files import data_folder
-from tot_lab.models.entries import DamagedEntry, Entry, Exported, packed, reply_in, unpacked
+from tot_lab.models.entries import DamagedEntry, Entry, Exported, countable, packed, reply_in, unpacked
 from tot_lab.models.keys import SCHEMA, Request, differences, key_of
 from tot_lab.models.redis_store import Away, RedisStore
 from tot_lab.models.stack import Backend
@@ -60,11 +62,18 @@ class Cache:
         machines share their answers; needs `tot-lab[redis]`. The folder is in front: it is read first,
         what it lacks is looked for there and kept here too, and an answer is written to both. Of two
         hosts that ask the same at once, both go on with the first answer. When the Redis is away, a
-        search goes on with the folder alone, and warns: then a call may be paid for once a host.
+        search goes on with the folder alone, and warns: then a call may be paid for once a host. What it
+        was answered meanwhile is sent to the Redis later. may_be_away: whether a Redis that cannot be reached
+        now is no error.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str] | None = None, *, create: bool = True, shared: str | None = None
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        create: bool = True,
+        shared: str | None = None,
+        may_be_away: bool = False,
     ) -> None:
         if isinstance(path, str) and path.startswith(("redis://", "rediss://")):
             raise ValueError("a Redis is shared behind a folder: tl.Cache(folder, shared=its address)")
@@ -72,7 +81,11 @@ class Cache:
         self.stores: list[Readable] = []
         """Where answers are looked for on this machine, newest first."""
         self.newest: Store | None = None
-        self.shared = None if shared is None else RedisStore(shared)
+        self.shared = (
+            None
+            if shared is None
+            else RedisStore(shared, self.path / "outbox" if create else None, may_be_away=may_be_away)
+        )
         """What is looked in after that."""
         if self.path.is_file() or self.path.suffix == ".gz":
             if shared is not None:
@@ -298,6 +311,7 @@ class Kept:
         waiting: list[tuple[int, str, bytes, asyncio.Future[bool]]] = []
         for place, (call, reply) in enumerate(zip(calls, replies, strict=True)):
             if reply.error is None:
+                replies[place] = reply = countable(reply)
                 request = self.request(call)
                 key = key_of(request)
                 versions = _versions("litellm" in sys.modules)

@@ -1,6 +1,7 @@
 """What is kept of a call, in the cache and in the file that an experiment is shared as.
 
-Rule: an entry is served only when it is what was written: its checksum holds, its schema is known,
+Rule: an entry is served only when it is what was written: its checksum holds, its schema is known, its
+reply is one that is kept (no error, and usage that can be counted),
 and, where whole entries are read, its key is that of the request inside it. A file is JSON lines,
 compressed: a manifest with the number of calls and the sha256 of all that follows it, then one
 line a call. Nothing that is read is executed.
@@ -18,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.core.calls import Reply
+from tot_lab.core.calls import Reply, readable
 from tot_lab.files import write_whole
 from tot_lab.models.keys import SCHEMA, Request, key_of
 from tot_lab.models.store import CacheError
@@ -91,7 +92,29 @@ def _checked(key: str, data: bytes, decode: Callable[[Any], Any]) -> Any:
             f"cache entry {key[:12]}… is of schema {found.schema}, written by a newer tot_lab; this one "
             f"({__version__}) reads up to {SCHEMA}"
         )
+    if (why := _fault(found.reply)) is not None:
+        raise DamagedEntry(f"cache entry {key[:12]}… is damaged: {why}")
     return found
+
+
+def _fault(reply: Reply) -> str | None:
+    """Why no cache keeps such a reply, `None` if it does."""
+    if reply.error is not None:
+        return f"its reply must not be an error: got {readable(reply.error)[:80]!r}"
+    wrong = [f"{name} must be from 0 to 2**63: got {amount}" for name, amount in _uncountable(reply).items()]
+    return wrong[0] if wrong else None
+
+
+def _uncountable(reply: Reply) -> dict[str, float]:
+    """The figures of a reply's usage that no table can add up, by name."""
+    figures = {name: getattr(reply, name) for name in ("input_tokens", "output_tokens", "cost")}
+    return {name: n for name, n in figures.items() if n is not None and not 0 <= n < 2**63}
+
+
+def countable(reply: Reply) -> Reply:
+    """The reply as a cache keeps it: usage that is negative, infinite or beyond 64 bits is unknown."""
+    wrong = _uncountable(reply)
+    return msgspec.structs.replace(reply, **dict.fromkeys(wrong)) if wrong else reply
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -1,16 +1,17 @@
 """How much is asked of one endpoint at a time.
 
 Rule: first come, first served. All labs of a process that use one endpoint with the same limits
-share them; processes that use one endpoint for the same work share them too (`share_limits`). So do all
-runs of Deep Think, whatever they ask (`BY_KIND`). A call that has to wait says so (`call.queued`); its time
-counts from its sending.
+share them, and so do all sweeps on one dask cluster, whose workers have gates of their own (`make_gates`).
+All runs of Deep Think share theirs, whatever they ask (`BY_KIND`). A call that has to wait says so
+(`call.queued`); its time counts from its sending.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -40,7 +41,6 @@ class Gate:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.counts = limits.requests_per_minute is not None or limits.tokens_per_minute is not None
-        self.shut = False  # another took its place
         self.under_way = 0
         self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.passed: deque[tuple[float, int]] = deque()  # when, how many tokens; of the last minute
@@ -70,6 +70,10 @@ class Gate:
         """One's request is over."""
         self.under_way -= 1
         self._go_on()
+
+    async def left(self, calls: Sequence[Call], replies: Sequence[Reply], seconds: float) -> None:
+        """The request for `calls` is over after `seconds`; without `replies` if it was cut off."""
+        self.leave()
 
     def _let_in(self, tokens: int) -> None:
         self.under_way += 1
@@ -122,46 +126,28 @@ class Gate:
 
 
 _GATES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Limits, Gate]] = WeakKeyDictionary()
-_SHARES: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[int, int]] = WeakKeyDictionary()
+_MAKERS: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[Limits], Gate]] = WeakKeyDictionary()
 
 
-def share_limits(part: int, of: int) -> None:
-    """Other processes ask the same endpoints as this event loop: from now on it keeps to the `part`th,
-    from 0, of `of` parts of each limit, which together are the whole."""
-    loop = asyncio.get_running_loop()
-    _SHARES[loop] = (part, of)
-    for gate in _GATES.pop(loop, {}).values():
-        gate.shut = True
+def make_gates(make: Callable[[Limits], Gate]) -> None:
+    """Let `make` create the gates of endpoints in this event loop."""
+    _MAKERS[asyncio.get_running_loop()] = make
 
 
 def gate_of(endpoint: Endpoint) -> Gate:
     """The gate that all who use `endpoint` in this event loop share."""
-    loop = asyncio.get_running_loop()
-    part, of = _SHARES.get(loop, (0, 1))
-
-    def own(limit: int | None) -> int | None:
-        return None if limit is None else share_of(limit, part, of)
-
     limits = Limits(
-        endpoint.address,
-        share_of(endpoint.concurrency, part, of),
-        own(endpoint.requests_per_minute),
-        own(endpoint.tokens_per_minute),
+        endpoint.address, endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
     )
-    return shared_gate(limits)
+    return shared_gate(limits, _MAKERS.get(asyncio.get_running_loop(), Gate))
 
 
-def shared_gate(limits: Limits) -> Gate:
-    """The gate of this event loop that keeps `limits`."""
+def shared_gate(limits: Limits, make: Callable[[Limits], Gate] = Gate) -> Gate:
+    """The gate of this event loop that keeps `limits`; `make` creates it if there is none."""
     gates = _GATES.setdefault(asyncio.get_running_loop(), {})
     if limits not in gates:
-        gates[limits] = Gate(limits)
+        gates[limits] = make(limits)
     return gates[limits]
-
-
-def share_of(limit: int, part: int, of: int) -> int:
-    """The `part`th of `of` parts of `limit`: all of them add up to it, and none is 0."""
-    return max(1, (limit + part) // of)
 
 
 class Limited:
@@ -180,19 +166,22 @@ class Limited:
             await self.endpoint.ready()
             tokens = self.endpoint.need(calls).tokens
         await gate.enter(tokens, wire)
+        began = time.monotonic()
+        replies: Sequence[Reply] = ()
 
         def hear(name: str) -> None:
             if name == "call.retried":  # it goes out once more
                 gate.count(tokens)
 
         try:
-            return await self.inner.answer(calls, Listening(wire, hear) if gate.counts else wire)
+            replies = await self.inner.answer(calls, Listening(wire, hear) if gate.counts else wire)
+            return replies
         finally:
-            gate.leave()
+            await gate.left(calls, replies, time.monotonic() - began)
 
     def _gate(self) -> Gate:
         """The gate, which takes long to find."""
         loop = asyncio.get_running_loop()
-        if self._found is None or self._found[0] is not loop or self._found[1].shut:
+        if self._found is None or self._found[0] is not loop:
             self._found = loop, gate_of(self.endpoint)
         return self._found[1]

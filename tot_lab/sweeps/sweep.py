@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -23,7 +24,7 @@ import msgspec
 from tot_lab.core.bulk import seldom_collecting
 from tot_lab.core.calls import Call, Halt, Reply, is_made, readable
 from tot_lab.core.parts import Part
-from tot_lab.core.records import Note
+from tot_lab.core.records import Line, Note, Position
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
@@ -31,10 +32,9 @@ from tot_lab.journal import HeldByAnother, JournalError, encoder, read_journal
 from tot_lab.losses import ByRole, losses_of, warn_of
 from tot_lab.models.gateway import identity_of
 from tot_lab.models.keys import in_order, key_of, request_of
-from tot_lab.models.limits import share_of
 from tot_lab.models.stack import Endpoint
 from tot_lab.recorder import Recorder, take_away
-from tot_lab.run import Run, load
+from tot_lab.run import Run, Usage, load
 from tot_lab.sweeps.axes import Strategies, by_question, labelled
 
 if TYPE_CHECKING:
@@ -94,7 +94,8 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 class Counts(NamedTuple):
     """The calls of the finished runs. asked: by the strategies. distinct: how many different ones these
     are. paid: sent to a model. saved: answered by the cache, or by an equal call that was under way; a
-    call that was answered in the moment in which its process was killed counts as saved, too."""
+    call that was answered in the moment in which its process was killed counts as saved, too, unless that
+    was a dask worker."""
 
     asked: int
     distinct: int
@@ -199,11 +200,11 @@ class Sweep:
 
     async def carry_out(self, at_once: int | None, client: Any = None) -> None:
         """Run what is not finished, `at_once` runs at a time; here, or with the workers of a dask client."""
-        from tot_lab.sweeps.distributed import made_by_workers  # noqa: PLC0415  they make sweeps too
         from tot_lab.sweeps.tables import progress  # noqa: PLC0415  a sweep offers what shows it
 
         if at_once is not None and at_once < 1:
             raise ValueError(f"at_once must be 1 or more, or None, not {at_once}")
+        forget_warnings()
         self.lab.gateway.open()
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -214,6 +215,8 @@ class Sweep:
             if client is None:
                 await self.make(cells, at_once or self.window(), tell)
             else:
+                from tot_lab.sweeps.distributed import made_by_workers  # noqa: PLC0415  an extra
+
                 await made_by_workers(self, cells, client, at_once, tell)
 
     def _count_payments(self) -> None:
@@ -253,13 +256,10 @@ class Sweep:
             most = None
         return cell.repeat, cell.task, -math.inf if most is None else -most
 
-    def window(self, part: int = 0, of: int = 1) -> int:
-        """Runs under way at a time where only a part of the limits may be used."""
-        roles = [self.model_of(name) for name in self.lab.gateway.roles]
-        limits = [
-            share_of(m.concurrency, part, of) if isinstance(m, Endpoint) else UNDER_WAY
-            for m in (self.lab.model, *roles)
-        ]
+    def window(self) -> int:
+        """Runs under way at a time that keep the models busy."""
+        models = (self.lab.model, *(self.model_of(name) for name in self.lab.gateway.roles))
+        limits = [model.concurrency if isinstance(model, Endpoint) else UNDER_WAY for model in models]
         return min(max(limits), MOST_UNDER_WAY)
 
     async def finish(self, cell: Cell) -> None:
@@ -307,23 +307,21 @@ class Sweep:
         if run.stopped == "error" and error is None:  # of a model that did not answer
             replies = (line.e for line in reversed(run.lines) if isinstance(line.e, Reply))
             error = next((reply.error for reply in replies if is_made(reply)), None)
-        calls = {line.p for line in run.lines if isinstance(line.e, Reply) and is_made(line.e)}
-        known = {
-            tuple(line.e.data["call"])
-            for line in run.lines
-            if isinstance(line.e, Note) and line.e.name in ("call.cached", "call.joined")
-        }
-        keys = [self._key(line.e) for line in run.lines if isinstance(line.e, Call) and line.p in calls]
+        usage = run.usage
+        if wrong := [n for n in usage if n is not None and not 0 <= n < 2**63]:
+            error = error or f"the usage of its calls cannot be counted: got {wrong[0]}"
+            usage = Usage(usage.calls, usage.errors, *[None] * 4)
+        keys = self.keys_of(run.lines)
         return Row(
             run.stopped,
             error,
             run.answer,
             None if score is None else score == 1.0,
             score,
-            *run.usage,
+            *usage,
             run.seconds,
-            len(calls - known),
-            b"".join(keys),
+            len(keys.keys() - not_sent(run.lines)),
+            b"".join(keys.values()),
             run.simulated,
             run.header.version,
             losses_of(run),
@@ -331,7 +329,13 @@ class Sweep:
             run.strategy_used,
         )
 
-    def _key(self, call: Call) -> bytes:
+    def keys_of(self, lines: Sequence[Line]) -> dict[Position, bytes]:
+        """The beginning of the key of each call that was made, by its position."""
+        made = {line.p for line in lines if isinstance(line.e, Reply) and is_made(line.e)}
+        return {line.p: self.key_of(line.e) for line in lines if isinstance(line.e, Call) and line.p in made}
+
+    def key_of(self, call: Call) -> bytes:
+        """The beginning of the key of a call."""
         try:
             who = self._identities.get(call.model)
             if who is None:
@@ -475,6 +479,19 @@ class Sweep:
         from tot_lab.sweeps.tables import html  # noqa: PLC0415
 
         return html(self)
+
+
+def not_sent(lines: Sequence[Line]) -> set[Position]:
+    """The positions of the calls that the cache answered, or an equal call that was under way."""
+    notes = (line.e for line in lines if isinstance(line.e, Note))
+    return {tuple(note.data["call"]) for note in notes if note.name in ("call.cached", "call.joined")}
+
+
+def forget_warnings() -> None:
+    """Let each warning be shown again. Python shows one only once in a process, and a sweep says what there
+    is to say of it although another has said the same."""
+    with warnings.catch_warnings():  # leaving it empties Python's lists of those that were shown
+        pass
 
 
 class _Named(msgspec.Struct):
