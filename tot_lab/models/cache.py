@@ -27,7 +27,7 @@ from typing import Literal, Protocol, get_args
 
 from tot_lab.core.calls import Call, Reply, Wire
 from tot_lab.files import data_folder
-from tot_lab.models.entries import DamagedEntry, Entry, Exported, countable, packed, reply_in, unpacked
+from tot_lab.models.entries import DamagedEntry, Entry, Exported, packed, reply_in, unpacked
 from tot_lab.models.keys import SCHEMA, Request, differences, key_of
 from tot_lab.models.redis_store import Away, RedisStore
 from tot_lab.models.stack import Backend
@@ -311,7 +311,6 @@ class Kept:
         waiting: list[tuple[int, str, bytes, asyncio.Future[bool]]] = []
         for place, (call, reply) in enumerate(zip(calls, replies, strict=True)):
             if reply.error is None:
-                replies[place] = reply = countable(reply)
                 request = self.request(call)
                 key = key_of(request)
                 versions = _versions("litellm" in sys.modules)

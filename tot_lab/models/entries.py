@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.core.calls import Reply, readable
+from tot_lab.core.calls import Reply, believed, readable
 from tot_lab.files import write_whole
 from tot_lab.models.keys import SCHEMA, Request, key_of
 from tot_lab.models.store import CacheError
@@ -101,20 +101,8 @@ def _fault(reply: Reply) -> str | None:
     """Why no cache keeps such a reply, `None` if it does."""
     if reply.error is not None:
         return f"its reply must not be an error: got {readable(reply.error)[:80]!r}"
-    wrong = [f"{name} must be from 0 to 2**63: got {amount}" for name, amount in _uncountable(reply).items()]
-    return wrong[0] if wrong else None
-
-
-def _uncountable(reply: Reply) -> dict[str, float]:
-    """The figures of a reply's usage that no table can add up, by name."""
-    figures = {name: getattr(reply, name) for name in ("input_tokens", "output_tokens", "cost")}
-    return {name: n for name, n in figures.items() if n is not None and not 0 <= n < 2**63}
-
-
-def countable(reply: Reply) -> Reply:
-    """The reply as a cache keeps it: usage that is negative, infinite or beyond 64 bits is unknown."""
-    wrong = _uncountable(reply)
-    return msgspec.structs.replace(reply, **dict.fromkeys(wrong)) if wrong else reply
+    checked = believed(reply)
+    return None if checked is reply else f"its usage cannot be true: {checked.reported_usage}"
 
 
 class Manifest(msgspec.Struct, frozen=True):
