@@ -12,8 +12,9 @@ from tot_lab.frames import STATES
 from tot_lab.journal import Header
 
 NODES = {
-    "id": "string", "parent": "string", "depth": "Int64", "text": "string", "score": "Float64",
-    "raw": "Float64", "draws": "Int64", "unread_draws": "Int64", "by": "string", "state": "category",
+    "id": "string", "parent": "string", "depth": "Int64", "text": "string", "thinking": "string",
+    "score": "Float64", "raw": "Float64", "draws": "Int64", "unread_draws": "Int64", "by": "string",
+    "state": "category",
     "reason": "string", "merged": "string", "children": "Int64", "on_solution_path": "boolean",
     "calls": "Int64", "input_tokens": "Int64", "output_tokens": "Int64", "cost": "Float64",
     "paid": "Float64", "mark": "category", "note": "string", "strategy": "string",
@@ -21,7 +22,8 @@ NODES = {
 }  # fmt: skip
 CALLS = {
     "position": "string", "node": "string", "kind": "string", "draw": "Int64", "attempt": "string",
-    "repeat": "Int64", "prompt": "string", "reply": "string", "error": "string", "finish": "string",
+    "repeat": "Int64", "prompt": "string", "reply": "string", "thinking": "string", "error": "string",
+    "finish": "string",
     "made": "boolean", "model": "string", "temperature": "Float64", "input_tokens": "Int64",
     "output_tokens": "Int64",
     "cost": "Float64", "paid": "Float64", "asked": "float64", "seconds": "Float64", "source": "category",
@@ -200,3 +202,45 @@ def test_the_way_of_a_call_stands_beside_it(tmp_path):
     plain = run(tl.OneAnswer()).calls_df().iloc[0]
     assert plain.source == "model"
     assert pd.isna(plain.sent)
+
+
+def test_thinking_stands_beside_what_it_led_to():
+    """In calls, thoughts and scores, wherever the model wrote it; the text and the score are without it."""
+
+    def reply(call):
+        if call.kind == "propose":
+            return f"<THINK>three ways from {call.at}</THINK>\n1. add\n2. double\n3. halve"
+        return f"score: 0.5 <think>of {call.at}</think>"
+
+    search = tl.TreeOfThoughts(generate="propose", branch_factor=3, max_depth=2, beam_width=1)
+    made = run(search, model=Scripted(reply))
+    nodes = made.nodes_df().set_index("id")
+    assert nodes.thinking["0.1"] == "three ways from 0"
+    assert nodes.thinking["0.0.2"] == "three ways from 0.0"
+    assert pd.isna(nodes.thinking["0"])
+    assert (nodes.text["0.1"], nodes.score["0.1"]) == ("double", 0.5)
+    calls = made.calls_df()
+    assert calls.thinking.tolist() == [
+        ("three ways from " if kind == "propose" else "of ") + node
+        for kind, node in zip(calls.kind, calls.node, strict=True)
+    ]
+    assert not calls.reply.str.contains("think").any()
+    late = next(e for e in made.events if isinstance(e, Reply) and e.text.startswith("score"))
+    assert late.raw_text == "score: 0.5 <think>of 0.0</think>"
+
+
+def test_each_sample_has_its_own_thinking_and_pooled_draws_have_all():
+    def reply(call):
+        if call.kind == "value":
+            return "score: 0.5"
+        thought = f"<think>draw {call.draw}</think>" if call.draw != 1 else ""
+        return thought + (
+            f"step {call.draw}" if call.kind == "sample" else f"1. a{call.draw}\n2. b{call.draw}"
+        )
+
+    nodes = run(tl.TreeOfThoughts(branch_factor=3, max_depth=1), model=Scripted(reply)).nodes_df()
+    assert [None if pd.isna(cell) else cell for cell in nodes.thinking] == [None, "draw 0", None, "draw 2"]
+    pooled = tl.TreeOfThoughts(generate="propose", proposal_draws=3, branch_factor=4, max_depth=1)
+    nodes = run(pooled, model=Scripted(reply)).nodes_df()
+    assert nodes.thinking.dropna().unique().tolist() == ["draw 0\n\ndraw 2"]
+    assert len(nodes.thinking.dropna()) == len(nodes) - 1

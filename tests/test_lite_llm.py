@@ -6,10 +6,12 @@ import json
 import logging
 import math
 import os
+import re
 import subprocess
 import sys
 import time
 from email.utils import formatdate
+from random import Random
 
 import pytest
 from endpoint import Wire
@@ -20,8 +22,9 @@ from support import wait
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply, TokenLogprob, ToolCall
 from tot_lab.core.parts import part_of
-from tot_lab.core.reading import split_thinking
+from tot_lab.core.reading import separated, split_thinking
 from tot_lab.models.lite_llm import LiteLLM
+from tot_lab.models.retries import Retried
 from tot_lab.models.stack import Failure
 
 KEY = "sk-MARKED-0123456789abcdef"
@@ -493,19 +496,28 @@ def test_one_sample_of_several_that_is_none_is_an_error_alone(server):
 
 
 @each_family
-def test_thinking_is_split_off_however_it_comes(server, family):
+def test_thinking_is_separated_however_it_comes(server, family):
+    """By the layer that every endpoint has."""
     model = endpoint(server, family)
+    stack = Retried(model, model)
     for said in (
         Said("24", thinking="6 times 4"),
         Said("<think>6 times 4</think>24"),
         Said("<think>\n6 times 4\n</think>\n\n24"),
+        Said("6 times 4</think>24"),
+        Said("<THINK>6 times</THINK><Thinking>4</Thinking>24"),
     ):
         server.will(said)
-        (reply,) = ask(model)
-        assert (reply.thinking, reply.text) == ("6 times 4", "24")
+        (reply,) = wait(stack.answer([call()], Wire()))
+        assert (reply.thinking.replace("\n\n", " "), reply.text) == ("6 times 4", "24")
+        assert reply.raw_text == ""
     server.will(Said("<think>6 times", finish="length"))
-    (reply,) = ask(model)
+    (reply,) = wait(stack.answer([call()], Wire()))
     assert (reply.thinking, reply.text, reply.finish) == ("6 times", "", "length")
+    late = "24, I say.\n<think>6 times 4</think>\nYes."
+    server.will(Said(late))
+    (reply,) = wait(stack.answer([call()], Wire()))
+    assert (reply.thinking, reply.text, reply.raw_text) == ("6 times 4", "24, I say.\n\nYes.", late)
 
 
 @pytest.mark.parametrize(
@@ -517,15 +529,47 @@ def test_thinking_is_split_off_however_it_comes(server, family):
         ("<think>", (None, "")),
         ("<think>\n\n</think>\n\nb", (None, "b")),
         ("<think>a</think>", ("a", "")),
-        ("<think>a</think>b <think>c</think>", ("a", "b <think>c</think>")),
-        ("b <think>a</think>", (None, "b <think>a</think>")),
+        # Wherever it stands.
+        ("<think>a</think>b <think>c</think>", ("a\n\nc", "b ")),
+        ("b <think>a</think>", ("a", "b ")),
+        ("b\n<think>a</think>\nc", ("a", "b\n\nc")),
+        ("b <think>a", ("a", "b ")),
+        ("score: 0.<think>a</think>7", ("a", "score: 0.\n7")),
+        # In any case, and with either name.
+        ("<THINK>a</Think><thinking>b</THINKING>c", ("a\n\nb", "c")),
+        # Without the opening tag, which some chat templates write themselves.
+        ("a</think>b", ("a", "b")),
+        ("a</think>b<think>c</think>d", ("a\n\nc", "b\nd")),
+        ("a <think>b</think> c</think> d", ("a\n\nb\n\nc", "d")),
+        # Nested, or spoken of.
+        ("<think>a <think>b</think> c</think>d", ("a\n\nb\n\nc", "d")),
+        ("<think>I begin with <think>.</think>d", ("I begin with\n\n.", "d")),
+        ("Write `<think>` first and `</think>` last.", (None, "Write `<think>` first and `</think>` last.")),
         ("<thinker>a</thinker>", (None, "<thinker>a</thinker>")),
+        ("think </thin> a < b", (None, "think </thin> a < b")),
         (" b ", (None, " b ")),
         ("", (None, "")),
     ],
 )
-def test_only_thinking_that_leads_is_split_off(text, split):
+def test_thinking_is_split_off_wherever_it_stands(text, split):
     assert split_thinking(text) == split
+    once = separated(Reply(text))
+    assert (once.thinking, once.text) == split
+    assert separated(once) == once
+    assert not once.raw_text or once.raw_text == text
+
+
+def test_no_word_of_a_reply_is_lost():
+    """Either thinking and text hold it in its order, or the raw text does."""
+    random = Random(1)
+    pieces = ["<think>", "</think>", "<THINKING>", "</thinking>", "one ", "two\n", "three", " "]
+    for _ in range(2_000):
+        text = "".join(random.choices(pieces, k=random.randint(0, 9)))
+        reply = separated(Reply(text))
+        written = re.sub(r"</?think(?:ing)?>", " ", text, flags=re.IGNORECASE).split()
+        said = f"{reply.thinking or ''} {reply.text}".split()
+        assert sorted(said) == sorted(written) or "".join(sorted(said)) == "".join(sorted(written)), text
+        assert reply.raw_text == text or "".join(said) == "".join(written), text
 
 
 def test_splitting_is_linear():

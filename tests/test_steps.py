@@ -12,8 +12,8 @@ from tot_lab.strategies.conversation import MOST_CALLS
 
 STEPS = {
     "turn": "Int64", "node": "string", "thought": "string", "action": "string", "arguments": "string",
-    "observation": "string", "error": "string", "seconds": "Float64", "input_tokens": "Int64",
-    "output_tokens": "Int64", "cost": "Float64", "tool_seconds": "Float64", "strategy": "string",
+    "observation": "string", "error": "string", "thinking": "string", "seconds": "Float64",
+    "input_tokens": "Int64", "output_tokens": "Int64", "cost": "Float64", "tool_seconds": "Float64", "strategy": "string",
     "selected_strategy": "string",
 }  # fmt: skip
 SHOWN = ["turn", "node", "thought", "action", "observation", "error"]
@@ -179,3 +179,14 @@ def test_a_run_that_was_cut_off_anywhere_is_told_as_far_as_it_went():
 
 def test_the_columns_are_documented():
     assert [name for name in STEPS if name not in tl.frames.steps_df.__doc__] == []
+
+
+def test_thinking_stands_in_the_first_row_of_its_turn():
+    calls = '[{"name": "legs", "arguments": {"animal": "duck"}}, {"name": "read", "arguments": {"page": 1}}]'
+    made = act(
+        Script(Reply(f"Both. <think>First {calls[1:54]}.</think> {calls}"), Reply("26"), said(final("26")))
+    )
+    frame = made.steps_df()
+    assert frame.action.tolist()[:2] == ["legs", "read"]
+    assert frame.thinking[0].startswith("First {")
+    assert pd.isna(frame.thinking[1])

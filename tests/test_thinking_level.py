@@ -12,7 +12,8 @@ from tot_lab.core.calls import Reply, ToolCall
 from tot_lab.core.reading import read_confidence
 from tot_lab.core.tools import tool_call
 from tot_lab.strategies import STRATEGIES
-from tot_lab.strategies.thinking_level import THINKING_TOKENS
+from tot_lab.strategies.text_tool_calls import text_tool_calls
+from tot_lab.strategies.thinking_level import THINKING_TOKENS, next_action
 
 CHAIN = tl.ChainOfThought()
 SEARCH = tl.TreeOfThoughts(branch_factor=2, max_depth=2)
@@ -38,6 +39,8 @@ def test_a_level_asks_for_reasoning_under_a_heading(level, tokens):
     (plain,) = asked(CHAIN)
     (call,) = asked(tl.WithThinking(strategy=CHAIN, level=level))
     system, *rest = call.messages
+    assert system.content == tl.ThinkingLevel(level).prompt_prefix
+    assert tl.ThinkingLevel(level).token_budget == tokens
     assert tuple(rest) == plain.messages
     assert system.role == "system"
     assert system.content.startswith("## Thinking\n\n")
@@ -63,6 +66,24 @@ def test_an_unknown_level_is_off_and_warns_once():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert tl.part_of(json.loads(json.dumps(made.settings()))) == made
+
+
+@pytest.mark.parametrize("name", ["HIGH", "High", " high ", tl.ThinkingLevel.HIGH])
+def test_a_level_is_read_in_any_case(name):
+    assert tl.ThinkingLevel(name) is tl.ThinkingLevel.HIGH
+    made = tl.WithThinking(strategy=CHAIN, level=name)
+    assert made == tl.WithThinking(strategy=CHAIN, level="high")
+    assert made.settings()["level"] == "high"
+    (call,) = asked(made)
+    assert call.effort == "high"
+
+
+def test_levels_have_public_budgets_and_prompts():
+    assert [level.token_budget for level in tl.ThinkingLevel] == [0, 500, 2000, 5000]
+    assert tl.ThinkingLevel.OFF.prompt_prefix == ""
+    assert len({level.prompt_prefix for level in tl.ThinkingLevel}) == 4
+    with pytest.warns(UserWarning, match="unknown thinking level 'Extreme'"):
+        assert tl.ThinkingLevel("Extreme") is tl.ThinkingLevel.OFF
 
 
 def test_the_defaults_are_the_designs():
@@ -117,7 +138,7 @@ def test_the_level_is_the_providers_own_effort_where_there_is_one(model, sent):
     assert (reply.thinking, made.answer) == ("8 * 3 + 2", "26")
 
 
-def test_where_the_first_token_or_a_schema_counts_only_the_effort_is_set():
+def test_where_the_first_token_counts_only_the_effort_is_set():
     search = tl.TreeOfThoughts(evaluate="logprob")
     judged = [
         call for call in asked(tl.WithThinking(strategy=search, level="high")) if call.kind == "logprob"
@@ -130,7 +151,7 @@ def test_where_the_first_token_or_a_schema_counts_only_the_effort_is_set():
     made = wait(lab.run(tl.WithThinking(strategy=SEARCH, level="low"), structured))
     formed = [e for e in made.events if isinstance(e, tl.Call) and e.response_format is not None]
     assert formed
-    assert all("<think>" not in call.prompt for call in formed)
+    assert all(tl.ThinkingLevel.LOW.prompt_prefix in call.prompt for call in formed)
     short = tl.TreeOfThoughts(branch_factor=2, max_depth=2, max_tokens=100)
     made = wait(lab.run(tl.WithThinking(strategy=short, level="low"), structured))
     formed = [e for e in made.events if isinstance(e, tl.Call) and e.response_format is not None]
@@ -154,11 +175,63 @@ def test_every_strategy_takes_a_level(kind):
     model = Scripted()
     made = run(wrapped, model=model)
     assert made.stopped is not None
-    assert [call for call in model.calls if call.kind != "reflect" and call.effort == "medium"]
+    turns = [call for call in model.calls if call.kind != "reflect"]
+    assert turns
+    for call in turns:
+        assert call.effort == "medium"
+        assert tl.ThinkingLevel.MEDIUM.prompt_prefix in call.messages[0].content, call.kind
     most = wrapped.max_calls(TASK)
     assert most is None or len(model.calls) <= most
     assert run(wrapped, model=Scripted(latency=shuffled(1))).events == made.events
     assert wait(made.replay()).identical
+
+
+@pytest.mark.parametrize(
+    "strategy", [tl.DeepThink(max_iterations=1), tl.PlanExecute()], ids=lambda made: made.kind
+)
+def test_calls_for_json_get_the_instruction_and_their_replies_are_read(strategy):
+    """The calls of Deep Think and of plans, which have a schema; a reply may think first."""
+    plain = Scripted()
+    run(strategy, model=plain)
+    assert any(call.response_format for call in plain.calls)
+    assert not any("<think>" in call.prompt for call in plain.calls)
+
+    def thinking_first(call):
+        assert tl.ThinkingLevel.HIGH.prompt_prefix in call.prompt
+        got = answer_to(call)
+        return f"<think>{{'a': 1}}?</think>{got}" if isinstance(got, str) else got
+
+    made = run(tl.WithThinking(strategy=strategy, level="HIGH"), model=Scripted(thinking_first))
+    assert made.answer == run(strategy).answer
+    assert made.calls_df().thinking.notna().any()
+
+
+def test_a_tool_call_within_thinking_is_never_carried_out():
+    """Wherever the thinking stands, and whatever wrote the reply down."""
+    call = '{"name": "broken", "arguments": {"k": 1}}'
+    done = '{"name": "final-answer", "arguments": {"answer": "26"}}'
+    for text in (
+        f"<think>{call}</think>{done}",
+        f"I will see. <THINK>{call}</THINK> {done}",
+        f"{call}</think>{done}",
+        f"<think>a</think> <thinking>{call}</thinking> {done}",
+        f"{done} <think>{call}",
+        f"{done}<think>```json\n{call}\n```</think>",
+    ):
+        for native in (text, Reply(text), Reply(text, thinking="apart")):
+            lab = tl.Lab(Scripted(lambda _, native=native: native), runs=None, tools=[broken, legs])
+            made = wait(lab.run(REACT, TASK))
+            assert (made.answer, len(made.tools_df())) == ("26", 0), text
+
+
+def test_a_tool_call_within_thinking_of_an_older_record_is_not_carried_out():
+    """Replies that were recorded before thinking was separated everywhere come as they were written."""
+    for text in (
+        'Hm. <think>{"name": "legs", "arguments": {"animal": "duck"}}</think>',
+        '{"name": "legs", "arguments": {"animal": "duck"}}</think> Done.',
+    ):
+        thought, calls, unknown = text_tool_calls(text, ("legs",), "0")
+        assert (thought, calls, unknown) == (text.strip(), (), ())
 
 
 # Reflections.
@@ -310,6 +383,54 @@ def test_a_reflection_is_told_to_the_next_turn_alone_and_never_stops_it():
         "confidence": 0.7,
     }
     assert made.stopped == "answered"
+
+
+def test_the_managers_questions_can_be_asked_from_outside():
+    strategy = tl.WithThinking(strategy=CHAIN, level="low", reflect_every=2)
+    manager = strategy.manager()
+    assert isinstance(manager, tl.ThinkingManager)
+    assert (manager.should_reflect(), manager.why_reflect(), manager.last_reflection) == (False, None, None)
+    manager.start_turn()
+    assert not manager.should_reflect()
+    manager.start_turn()
+    assert (manager.should_reflect(), manager.why_reflect()) == (True, "interval")
+    manager.start_turn()
+    manager.saw_tool("legs", Reply("8"))
+    assert manager.why_reflect() is None
+    manager.saw_tool("legs", Reply(error="no such animal"))
+    assert manager.why_reflect() == "tool error"
+    reflection = manager.record_reflection("Half is done.\nNext: ask for the duck", "tool error")
+    assert manager.why_reflect() is None
+    manager.saw_reply("confidence: 0.3")
+    assert manager.why_reflect() == "uncertainty"
+    assert manager.last_reflection is reflection
+    assert json.loads(json.dumps(reflection.to_dict())) == {
+        "because": "tool error",
+        "turn": 3,
+        "text": "Half is done.\nNext: ask for the duck",
+        "should_continue": True,
+        "suggested_action": "ask for the duck",
+        "confidence": 0.7,
+    }
+    off = tl.WithThinking(strategy=CHAIN, reflect_every=1).manager()
+    off.start_turn()
+    off.saw_tool("legs", Reply(error="no such animal"))
+    assert not off.should_reflect()
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("Half is done.\nNext: go on", "go on"),
+        ("- **Next:** ask for the duck\nThat is all.", "ask for the duck"),
+        ("next:\n\n  go on", "go on"),
+        ("What comes next: nothing", None),
+        ("Next:", None),
+        ("", None),
+    ],
+)
+def test_the_next_action(text, action):
+    assert next_action(text) == action
 
 
 def test_a_reflection_that_fails_costs_nothing_but_itself():

@@ -71,11 +71,54 @@ def usage_by_node(run: Run) -> dict[str, Usage]:
     return {id: usage_of(lines) if lines else nothing for id, lines in answered.items()}
 
 
+def thinking_by_node(run: Run) -> dict[str, str | None]:
+    """What a model thought before it wrote each thought: the thinking of the replies to calls for its parent
+    since the last thought that such replies led to. Evaluations and reflections lead to none."""
+    replies = {line.p: line.e for line in run.lines if isinstance(line.e, Reply) and line.p}
+    heard: dict[str, list[str]] = {}
+    used: set[str] = set()
+    thinking: dict[str, str | None] = {}
+    for line in sorted((line for line in run.lines if line.p), key=lambda line: line.p):
+        event = line.e
+        if isinstance(event, Call):
+            reply = replies.get(line.p)
+            if event.kind == TOOL or event.kind in _JUDGING or reply is None or reply.error is not None:
+                continue
+            if event.at in used:
+                used.remove(event.at)
+                heard[event.at] = []
+            heard.setdefault(event.at, []).append(reply.thinking or "")
+        elif isinstance(event, Thought) and event.parent in heard:
+            used.add(event.parent)
+            thinking[event.id] = "\n\n".join(filter(None, heard[event.parent])) or None
+    return thinking
+
+
+_JUDGING = frozenset(
+    (
+        "value",
+        "part",
+        "vote",
+        "joint",
+        "logprob",
+        "judge",
+        "critique",
+        "review",
+        "reflect",
+        "route",
+        "classify",
+    )
+)
+"""Kinds of call whose replies become no thought."""
+
+
 @in_bulk()
 def nodes_df(run: Run) -> pandas.DataFrame:
     """One row per thought, in the order in which they were proposed; the run need not be finished.
 
     - id, parent (NA for a root), text: string
+    - thinking: string, what the model thought before it wrote this thought, apart from the text; NA for none.
+      Of several calls that led to a thought (draws of one proposal), the thinking of all
     - depth: Int64, steps below the root
     - score: Float64, 0–1, NA when unread or not evaluated; raw: Float64, in the evaluator's units
     - draws, unread_draws: Int64, evaluations drawn, and those of them that could not be read
@@ -98,6 +141,7 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     by_node = usage_by_node(run)
     usage = [by_node[node.id] for node in nodes]
     path = set(run.solution_path)
+    thinking = thinking_by_node(run)
     lossy = "calls" in run.header.unknown
     said, nothing = run.marks, Mark()
     marks = [said.get(node.id, nothing) for node in nodes]
@@ -107,6 +151,7 @@ def nodes_df(run: Run) -> pandas.DataFrame:
             "parent": ("string", [node.parent for node in nodes]),
             "depth": ("Int64", [node.depth for node in nodes]),
             "text": ("string", [node.text for node in nodes]),
+            "thinking": ("string", [thinking.get(node.id) for node in nodes]),
             "score": ("Float64", [node.score for node in nodes]),
             "raw": ("Float64", [node.raw for node in nodes]),
             "draws": ("Int64", [len(node.draws) for node in nodes]),
@@ -140,6 +185,8 @@ def calls_df(run: Run) -> pandas.DataFrame:
     - draw: Int64; attempt: string, of the strategies around it, outermost first, NA for none;
       repeat: Int64
     - prompt: string, all messages, NA when it is not known; reply: string, NA when there is none
+    - thinking: string, what the model thought before its reply, reported by the provider or written in
+      `<think>` tags; NA for none
     - error: string, why there is no reply, NA when there is one
     - finish: string, why the model stopped (`length`: the reply was cut off at `max_tokens`), NA when
       it does not say
@@ -177,6 +224,7 @@ def calls_df(run: Run) -> pandas.DataFrame:
                     for reply in replies
                 ],
             ),
+            "thinking": ("string", [(reply.thinking or None) if reply else None for reply in replies]),
             "error": ("string", [reply.error if reply else None for reply in replies]),
             "finish": ("string", [reply.finish if reply else None for reply in replies]),
             "made": ("boolean", made),
@@ -253,9 +301,10 @@ def steps_df(run: Run) -> pandas.DataFrame:
     - observation: string, what the model was shown of the result; error: string, why there was none, or why
       the turn's own call failed. Both are NA where an action came to nothing: it was the answer, which was
       taken, or the run ended
+    - thinking: string, what the model thought before it said this, apart from it; NA for none
     - seconds: Float64, that the turn's call took; input_tokens, output_tokens: Int64 and cost: Float64, USD
-      if it were paid, of that call. All stand in the first row of a turn and are NA in its others, so that
-      sums are right; NA when not known
+      if it were paid, of that call. These and `thinking` stand in the first row of a turn and are NA in its
+      others, so that sums are right; NA when not known
     - tool_seconds: Float64, that the tool took, NA where none was called
     - strategy, selected_strategy: as in `nodes_df`
     """
@@ -276,6 +325,7 @@ def steps_df(run: Run) -> pandas.DataFrame:
                 name: ("string", [getattr(step, name) for step in steps])
                 for name in ("node", "thought", "action", "arguments", "observation", "error")
             },
+            "thinking": ("string", [(reply.thinking or None) if reply else None for reply in replies]),
             "seconds": ("Float64", seconds(calls)),
             "input_tokens": ("Int64", [reply.input_tokens if reply else None for reply in replies]),
             "output_tokens": ("Int64", [reply.output_tokens if reply else None for reply in replies]),

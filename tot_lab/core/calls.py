@@ -95,7 +95,8 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="repl
 
     text: what the model wrote; "" when it failed.
     error: None, or why there is no answer: `budget:CAP`, `cancelled`, `timeout …`, `KIND: message`.
-    thinking: reasoning that the provider reports apart from the answer, or None.
+    thinking: reasoning that is no part of the answer, reported by the provider or written in `<think>` tags;
+        None without any.
     input_tokens, output_tokens: as the model counts them, None when it does not say.
     cost: USD that this reply costs when it is paid, None when the price is not known.
     finish: why the model stopped (stop, length, …), None when it does not say.
@@ -107,6 +108,8 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="repl
         that nobody else reads, "" for nothing.
     reported_usage: usage that the model reported and that cannot be true (`output_tokens=-5`), "" for
         none. The fields that it concerns are None; every cap counts the call's whole reservation.
+    raw_text: the text with its thinking, as it was written, where thinking stood within or after the answer;
+        "" otherwise.
     """
 
     text: str = ""
@@ -123,6 +126,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="repl
     tool: str | None = None
     provider_state: str = ""
     reported_usage: str = ""
+    raw_text: str = ""
 
 
 Model: TypeAlias = Callable[[Call], Awaitable[Reply | str] | AsyncGenerator[Reply | str, None]]

@@ -14,7 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any, NamedTuple
 
-from tot_lab.core.calls import TokenLogprob
+import msgspec
+
+from tot_lab.core.calls import Reply, TokenLogprob
 from tot_lab.core.repair import Work, repaired
 
 # Possessive throughout: a number is read whole or not at all, and no text is walked twice. A group of
@@ -43,8 +45,9 @@ _SCORED_LINE = re.compile(r"[ \t]*\(?#?(\d{1,6})[.):][ \t]*(.*)")
 _FENCE = re.compile(r"```[ \t]*+(?:json)?+[ \t]*+\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]+")
 _STRING_OR_BRACKET = re.compile(r'"(?>(?:[^"\\]|\\.)*)"?|[][{}]', re.DOTALL)
+_MOST_PLACES = 1_000  # in which JSON is looked for in one text
 _DEEPEST = 100  # levels of JSON; what can be read must not depend on how deep the program itself is
-_THINKING = re.compile(r"\s*+<(think|thinking)>(.*?)(?:</\1>(.*)|\Z)", re.DOTALL)
+_THINK_TAG = re.compile(r"(?<!`)</?think(?:ing)?>|</?think(?:ing)?>(?!`)", re.IGNORECASE)
 
 
 def finite(value: Any) -> float | None:
@@ -71,12 +74,58 @@ def verdict(value: Any, by: str) -> float | None:
 
 
 def split_thinking(text: str) -> tuple[str | None, str]:
-    """What a reply that begins with `<think>…</think>` thought, and its answer. A reply that was cut
-    off while thinking has no answer; thinking of nothing but white space is None."""
-    match = _THINKING.match(text)
-    if match is None:
+    """Separate the `<think>…</think>` blocks of a reply from its answer, wherever they stand.
+
+    Tags are `<think>` and `<thinking>` in any case; a tag that is quoted (`` `<think>` ``) is text. A closing
+    tag without an opening one ends thinking that began with the text, and thinking that is not closed goes on
+    to the end. Blocks may be nested; what follows the last closing tag is answer.
+
+    Returns:
+        The thinking, its blocks joined by blank lines, or `None`; and the answer. A text without tags is
+        returned unchanged.
+    """
+    parts = _separated(text)
+    if not parts:
         return None, text
-    return match[2].strip() or None, (match[3] or "").lstrip()
+    answer: list[str] = []
+    for is_thinking, part in parts:
+        if is_thinking or not part:
+            continue
+        if answer and not answer[-1][-1].isspace() and not part[0].isspace():
+            answer.append("\n")  # `0.<think>…</think>7` does not become a number
+        answer.append(part)
+    thoughts = [part.strip() for is_thinking, part in parts if is_thinking]
+    return "\n\n".join(filter(None, thoughts)) or None, "".join(answer).lstrip()
+
+
+def separated(reply: Reply) -> Reply:
+    """`reply` with the thinking in its text moved to `thinking`. Where that is not all at the beginning, the
+    text as it was written is kept as `raw_text`."""
+    parts = _separated(reply.text) if "<" in reply.text else []
+    if not parts:
+        return reply
+    inside, text = split_thinking(reply.text)
+    thinking = "\n\n".join(part for part in (reply.thinking, inside) if part) or None
+    leads = not any(part.strip() for is_thinking, part in parts[:-1] if not is_thinking)
+    raw_text = reply.raw_text or ("" if leads else reply.text)
+    return msgspec.structs.replace(reply, text=text, thinking=thinking, raw_text=raw_text)
+
+
+def _separated(text: str) -> list[tuple[bool, str]]:
+    """The parts of `text` between the tags of thinking, and whether each is thinking; [] without tags."""
+    parts: list[tuple[bool, str]] = []
+    depth = end = unopened = 0
+    closing = False
+    for tag in _THINK_TAG.finditer(text):
+        closing = tag[0][1] == "/"
+        parts.append((closing or depth > 0, text[end : tag.start()]))
+        if closing and depth == 0:
+            unopened = len(parts)  # all so far was thinking
+        depth = max(depth - 1, 0) if closing else depth + 1
+        end = tag.end()
+    if parts:
+        parts.append((not closing, text[end:]))
+    return [(k < unopened or is_thinking, part) for k, (is_thinking, part) in enumerate(parts)]
 
 
 def read_score(text: str) -> float | None:
@@ -295,14 +344,19 @@ def json_of(text: str) -> Any:
     that is seen beforehand, so that no reply can bring a parser to the end of the stack."""
     if _too_deep(text):
         raise ValueError(f"nested more than {_DEEPEST} deep")
-    return json.loads(text, parse_constant=_refuse)
+    return _decoded(text)
 
 
 def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
+_decoded = json.JSONDecoder(parse_constant=_refuse).decode  # `json.loads` would make one for each text
+
+
 def _too_deep(text: str) -> bool:
+    if text.count("[") + text.count("{") <= _DEEPEST:
+        return False
     depth = 0
     for match in _STRING_OR_BRACKET.finditer(text):
         if match[0] in ("[", "{"):
@@ -359,4 +413,4 @@ def _bracketed(text: str) -> tuple[list[_Place], int]:
             spans.append((start, index + 1))
     if opened:
         broken = min(broken, opened[0][0])
-    return [_Place(start, end, text[start:end]) for start, end in spans], broken
+    return [_Place(start, end, text[start:end]) for start, end in spans[:_MOST_PLACES]], broken

@@ -72,7 +72,7 @@ def tool_name(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()).strip("-")
 
 
-_QUANTITY = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:[×x*]\s*(\d{1,3}))?\s*")
+_QUANTITY = re.compile(r"\s*+([A-Za-z][\w-]*+)\s*+(?:[×x*]\s*+(\d{1,3}))?\s*+")
 
 
 def read_quantities(wanted: Iterable[Any]) -> dict[str, int]:

@@ -30,7 +30,7 @@ _SIGNS = str.maketrans(
 )
 _LATEX = re.compile(r"\\(times|cdot|div)\b")
 _TIMES = re.compile(r"(?<=[\d)])([ \t]{0,4})[xX](?=[ \t]{0,4}[-\d(])")
-_TOKEN = re.compile(r"\s*(\d+(?:\.\d+)?|[-+*/()])", re.ASCII)
+_TOKEN = re.compile(r"\d+(?:\.\d+)?|[-+*/()]", re.ASCII)
 _NUMBER = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)(?:/(\d{1,9}(?:\.\d{1,9})?))?", re.ASCII)
 _STRENGTH = {"+": 1, "-": 1, "*": 2, "/": 2, "neg": 3}
 
@@ -83,7 +83,7 @@ def _tokens(expression: str) -> list[str] | None:
     if len(expression) > LONGEST_EXPRESSION:
         return None
     text = plain(expression.replace("[", "(").replace("]", ")")).strip()
-    tokens = [match[1] for match in _TOKEN.finditer(text)]
+    tokens = _TOKEN.findall(text)
     return tokens if "".join(tokens) == "".join(text.split()) else None
 
 

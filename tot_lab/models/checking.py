@@ -15,7 +15,7 @@ from statistics import mean, median
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Call, Message, Reply
-from tot_lab.core.reading import read_json
+from tot_lab.core.reading import read_json, separated
 from tot_lab.models.lite_llm import OLLAMA_WINDOW, LiteLLM
 from tot_lab.models.stack import Endpoint, Failure
 
@@ -162,7 +162,8 @@ def _call(text: str, **settings: Any) -> Call:
 
 
 async def _asked(endpoint: Endpoint, calls: Sequence[Call], notes: _Notes | None = None) -> Sequence[Reply]:
-    return await asyncio.wait_for(endpoint.answer(calls, notes or _Notes()), PATIENCE)
+    replies = await asyncio.wait_for(endpoint.answer(calls, notes or _Notes()), PATIENCE)
+    return [separated(reply) for reply in replies]
 
 
 def _why(error: BaseException) -> str:

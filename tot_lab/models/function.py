@@ -1,7 +1,7 @@
 """A function as a model: a person's own, or a simulated one.
 
 Rule: whatever it returns, yields or raises is an answer: text, a `Reply`, or the error of one. What no
-file could hold is made so that one can, thinking that a text begins with is split off, and only the
+file could hold is made so that one can, its thinking is separated from its text, and only the
 driver refuses calls.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tot_lab.core.calls import Call, Halt, Model, Reply, Wire, believed, readable, refused, told
-from tot_lab.core.reading import split_thinking
+from tot_lab.core.reading import separated
 
 
 class Function:
@@ -41,7 +41,7 @@ class Function:
             raise
         except Exception as error:
             return Reply(error=told(error))
-        return _split(Reply(readable("".join(got))) if isinstance(got, str) else checked(got))
+        return separated(Reply(readable("".join(got))) if isinstance(got, str) else checked(got))
 
 
 async def _streamed(pieces: AsyncGenerator[Any, None], wire: Wire) -> Any:
@@ -58,14 +58,6 @@ async def _streamed(pieces: AsyncGenerator[Any, None], wire: Wire) -> Any:
     return text
 
 
-def _split(reply: Reply) -> Reply:
-    """`reply` with what it thought apart from what it says, as a real model's comes."""
-    if reply.thinking is not None or not reply.text.lstrip().startswith("<think"):
-        return reply
-    thinking, text = split_thinking(reply.text)
-    return msgspec.structs.replace(reply, thinking=thinking, text=text)
-
-
 _decoded = msgspec.json.Decoder(Reply).decode
 _encoded = msgspec.json.Encoder().encode
 
@@ -75,7 +67,7 @@ def checked(got: Any) -> Reply:
     if not isinstance(got, Reply):
         return Reply(error=f"TypeError: the model returned {type(got).__name__}, not a Reply or a str")
     got = believed(got)
-    said = {name: getattr(got, name) for name in ("text", "error", "thinking", "model", "finish")}
+    said = {name: getattr(got, name) for name in ("text", "error", "thinking", "model", "finish", "raw_text")}
     spoilt = {
         name: clean
         for name, value in said.items()

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.core.reading import separated
 from tot_lab.models.stack import Backend, Endpoint, Failure
 
 FIRST_WAIT = 0.5
@@ -22,7 +23,10 @@ MOST_PATIENCE = 600.0
 
 
 class Retried:
-    """The layer of the stack: sends a request until it is answered or there is no hope."""
+    """The layer of the stack: sends a request until it is answered or there is no hope.
+
+    Whatever the endpoint, the thinking of a reply is separated from its text here, below the cache.
+    """
 
     def __init__(self, inner: Backend, endpoint: Endpoint) -> None:
         self.inner = inner
@@ -33,7 +37,7 @@ class Retried:
         for tries in count(1):
             wire.note("call.sent", tries=tries, n=len(calls))
             try:
-                return await self.inner.answer(calls, wire)
+                return [separated(reply) for reply in await self.inner.answer(calls, wire)]
             except Failure as failure:
                 wait = failure.retry_after
                 if wait is None:

@@ -62,7 +62,7 @@ _FORMS = (  # what a domain's prompt asks for, by its closing words
 )
 _PLANNING = re.compile(r"once there is a plan, and not yet")
 _LAST_TURN = re.compile(r"One turn is left")
-_GIVEN = re.compile(r"<answer>\n(.*?)\n?</answer>", re.S)
+_GIVEN = re.compile(r"\A(?>.*?<answer>\n)(.*?)\n?</answer>", re.S)
 _CANDIDATES = re.compile(r"^Candidates? for the next step:$", re.M)
 _REFERENCE = re.compile(r"\{\{from_step:(s\d+)(?::summary)?\}\}")
 _RESULT = re.compile(r"^(s\d+)\b[^\n]*\[completed\][^\n]*\n(?:(?!s\d+ )[^\n]*\n)*? +result: ([^\n]*)", re.M)

@@ -25,7 +25,7 @@ _KINDS = (  # what tells the prompts apart, by their closing words
     ("critique", re.compile(r"`SATISFIED:`")),
     ("none", re.compile(r"nothing is left to join", re.I)),
     *JUDGING,
-    ("value", re.compile(r"\bsure\b.*\bimpossible\b", re.I | re.S)),
+    ("value", re.compile(r"\A(?>.*?\bsure\b).*\bimpossible\b", re.I | re.S)),
     ("propose", re.compile(r"(\d{1,4}) different next steps", re.I)),
     ("sample", re.compile(r"\bone (?:concise )?next step", re.I)),
     ("answer", re.compile(r"^Answer:", re.M)),

@@ -24,7 +24,13 @@ _FORMS = (  # what is asked for, by its words
     ("none", re.compile(r"reply with the word none", re.I)),
     ("vote", re.compile(r"best: ?N\b")),
     ("numbers", re.compile(r"JSON (?:array|list) of (?:the )?(\d{1,4}) (?:numbers|scores)", re.I)),
-    ("labels", re.compile(r"\bsure\b.*\bimpossible\b|\byes\b[\W_]+(?:or|and)?[\W_]+no\b", re.I | re.S)),
+    (
+        "labels",
+        re.compile(
+            r"\A(?>.*?\bsure\b).*\bimpossible\b|\byes\b(?:[\W_]++(?:or|and)[\W_]++|[\W_]{2,}+)no\b",
+            re.I | re.S,
+        ),
+    ),
     ("score", re.compile(r"\bscore\b|\brate\b|\brating\b", re.I)),
     ("strings", re.compile(r"JSON (?:array|list) of (\d{1,4}) strings", re.I)),
     ("steps", re.compile(r"(\d{1,4}) different next steps", re.I)),

@@ -33,7 +33,7 @@ _KINDS = (  # what tells the prompts apart, by their closing words
     ("none", re.compile(r"the grid is full", re.I)),
     *JUDGING,
     ("part", re.compile(r"whether this clue\b", re.I)),
-    ("value", re.compile(r"\bsure\b.*\bimpossible\b", re.I | re.S)),
+    ("value", re.compile(r"\A(?>.*?\bsure\b).*\bimpossible\b", re.I | re.S)),
     ("propose", re.compile(r"find words for the clues", re.I)),
     ("sample", re.compile(r"find the word for one clue", re.I)),
     ("answer", re.compile(r"^Answer:", re.M)),

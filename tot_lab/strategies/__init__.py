@@ -17,7 +17,7 @@ from tot_lab.strategies.reflexion import Reflexion
 from tot_lab.strategies.research import ResearchDelegate
 from tot_lab.strategies.structured import ask_json
 from tot_lab.strategies.synthesis import WithSynthesis
-from tot_lab.strategies.thinking_level import WithThinking
+from tot_lab.strategies.thinking_level import ThinkingLevel, ThinkingManager, WithThinking
 from tot_lab.strategies.tool_loop import ToolLoop
 from tot_lab.strategies.traversals import (
     Beam,
@@ -76,6 +76,8 @@ __all__ = [
     "ResearchDelegate",
     "SelfConsistency",
     "Step",
+    "ThinkingLevel",
+    "ThinkingManager",
     "ThoughtBranch",
     "ToolLoop",
     "Traversal",

@@ -33,7 +33,7 @@ OPEN = ("pending", "failed", "skipped")
 """Statuses of a step that a patch may rewrite."""
 
 _REFERENCE = re.compile(r"\{\{\s*from_step\s*:([^{}]*)\}\}")
-_CALL = re.compile(r"([a-z][a-z0-9-]*)\((\{.*\})\)", re.DOTALL)
+_CALL_BEGINS = re.compile(r"(?<![a-z0-9-])[0-9-]*+([a-z][a-z0-9-]*+)\(\{")
 
 
 def _or_empty(value: Any) -> Any:
@@ -462,9 +462,9 @@ def text_of(step: Step) -> str:
 
 def as_said(step: Step, text: str) -> Step:
     """`step` after a person gave its thought another text: a call of a tool, or else its instruction."""
-    match = _CALL.search(text)
+    match, end = _CALL_BEGINS.search(text), text.rfind("})") + 1
     try:
-        arguments = json_of(match[2]) if match else None
+        arguments = json_of(text[match.end() - 1 : end]) if match else None
     except ValueError:
         arguments = None
     if match is not None and isinstance(arguments, dict):

@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import ToolCall, readable
-from tot_lab.core.reading import find_json, read_json
+from tot_lab.core.reading import find_json, read_json, split_thinking
 from tot_lab.core.tools import tool_name
 
 _NAMES = ("name", "tool", "tool_name")
@@ -45,6 +45,7 @@ def text_tool_calls(text: str, names: Iterable[str], at: str) -> TextToolCalls:
     told; ids are made of it (`text-0-1-0`, …), so that they differ within a run. Reads any text."""
     if "name" not in text and "tool" not in text:
         return TextToolCalls(text.strip())
+    written, text = text, split_thinking(text)[1]  # a call within thinking was considered, not asked for
     known = {tool_name(name): name for name in names}
     found: list[tuple[int, int, list[tuple[str, str]]]] = []
     for place in find_json(text):
@@ -69,7 +70,7 @@ def text_tool_calls(text: str, names: Iterable[str], at: str) -> TextToolCalls:
                 unknown.append(name)
     others = tuple(dict.fromkeys(unknown))[:_MOST_UNKNOWN]
     if not calls:
-        return TextToolCalls(text.strip(), (), others)
+        return TextToolCalls(written.strip(), (), others)
     thought = _LEFT_OVER.sub("", "".join([*around, text[last:]]))
     return TextToolCalls(thought.strip(), tuple(calls), others)
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
+from enum import StrEnum
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import msgspec
 from pydantic import Field, field_validator
@@ -32,6 +33,44 @@ Level = Literal["off", "low", "medium", "high"]
 THINKING_TOKENS = {"low": 500, "medium": 2000, "high": 5000}
 """About how many tokens a model may think before a reply, by level."""
 
+
+class ThinkingLevel(StrEnum):
+    """How much a model reasons before each reply.
+
+    A name is read in any case: `ThinkingLevel("High")`. An unknown name warns and is `off`.
+    """
+
+    OFF = "off"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+    @classmethod
+    def _missing_(cls, value: object) -> ThinkingLevel:
+        name = str(value).strip().casefold()
+        if name in list(cls):
+            return cls(name)
+        known = ", ".join(cls)
+        warnings.warn(f"unknown thinking level {value!r}: it is off; known are {known}", stacklevel=3)
+        return cls.OFF
+
+    @property
+    def token_budget(self) -> int:
+        """About how many tokens a model may think before a reply; 0 for `off`."""
+        return THINKING_TOKENS.get(self.value, 0)
+
+    @property
+    def prompt_prefix(self) -> str:
+        """The section of the system prompt that asks for the reasoning; "" for `off`."""
+        if self is ThinkingLevel.OFF:
+            return ""
+        return (
+            f"## Thinking\n\n{_ASKED[self.value]} before you reply, in about {self.token_budget:,} tokens at "
+            "most. Begin your reply with <think>, write your reasoning there, and close it with </think>. "
+            "Write the reply itself after that, exactly in the form that is asked for."
+        )
+
+
 _SET_ASIDE = {"low": 1024, "medium": 2048, "high": 4096}
 """Tokens of a reply that providers set aside for such an effort (Anthropic's and Gemini's, as litellm has
 them); with a cap that leaves no more than these, Anthropic refuses the call."""
@@ -44,7 +83,7 @@ CONFIDENCE = 0.7
 
 _RESULTS = 3
 _RESULT_CHARACTERS = 1_000
-_NEXT = re.compile(r"^[\s*_`#>-]*next[\s*_`]*:[\s*_`]*(\S.*)", re.IGNORECASE | re.MULTILINE)
+_NEXT = re.compile(r"^[ \t*_`#>-]*+next[ \t*_`]*+:[\s*_`]*+(\S.*)", re.IGNORECASE | re.MULTILINE)
 
 _ASKED = {
     "low": "Think briefly",
@@ -60,13 +99,15 @@ class WithThinking(Strategy):
     as output. Calls: those of the strategy, and one more for each reflection, which is at most one a call.
 
     strategy: what is wrapped; any strategy. level: `off`, `low` (about 500 tokens of reasoning a reply),
-    `medium` (2,000) or `high` (5,000); any other name warns, and is off. reflect_every: turns after which to
-    reflect, a turn being a call to a model; 0 = never. reflect_on_tool_error: before the turn after a
-    tool failed. reflect_on_uncertainty: before the turn after a reply that reports a confidence below 0.5.
+    `medium` (2,000) or `high` (5,000), in any case; any other name warns, and is off. reflect_every: turns
+    after which to reflect, a turn being a call to a model; 0 = never. reflect_on_tool_error: before the turn
+    after a tool failed. reflect_on_uncertainty: before the turn after a reply that reports a confidence
+    below 0.5.
 
     A call that leaves its `effort` open gets the level, for models that have such a setting; where it has
     `max_tokens`, these grow by what the reasoning may take. Calls whose first token counts
-    (`evaluate="logprob"`) or whose reply must fit a schema are not asked to write reasoning.
+    (`evaluate="logprob"`) are not asked to write reasoning. A provider that forces a reply into a schema
+    leaves no room for reasoning in it; there the effort alone counts.
     """
 
     strategy: Strategy
@@ -78,17 +119,16 @@ class WithThinking(Strategy):
     @field_validator("level", mode="before")
     @classmethod
     def _is_known(cls, level: Any) -> Any:
-        if isinstance(level, str) and level not in get_args(Level):
-            known = ", ".join(get_args(Level))
-            warnings.warn(f"unknown thinking level {level!r}: it is off; known are {known}", stacklevel=2)
-            return "off"
-        return level
+        return ThinkingLevel(level).value if isinstance(level, str) else level
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         if self.level == "off":
             return (yield from self.strategy.think(task, at))
-        manager = _Manager(self, _State())
-        return (yield from along(manager, self.strategy.think(task, at), calls=self._calls_each))
+        return (yield from along(self.manager(), self.strategy.think(task, at), calls=self._calls_each))
+
+    def manager(self) -> ThinkingManager:
+        """What decides on reflections under these settings, before the first turn."""
+        return ThinkingManager(self, _State())
 
     def max_calls(self, task: Task) -> int | None:
         inner = self.strategy.max_calls(task)
@@ -113,14 +153,85 @@ class _State(NamedTuple):
     reflections: int = 0
 
 
-class _Manager:
-    """Goes along with one branch of the strategy."""
+class Reflection(NamedTuple):
+    """A reflection on the work so far.
 
-    def __init__(self, settings: WithThinking, state: _State) -> None:
+    because: `tool error`, `interval` or `uncertainty`. turn: turns before it. should_continue: always true, a
+    reflection never stops a loop. suggested_action: its line `Next: …`, None without one. confidence: the
+    design's constant, which measures nothing.
+    """
+
+    because: str
+    turn: int
+    text: str
+    should_continue: bool = True
+    suggested_action: str | None = None
+    confidence: float = CONFIDENCE
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its fields by name, as the note `thinking.reflected` has them."""
+        return self._asdict()
+
+
+class ThinkingManager:
+    """Decides for one branch of a strategy when a reflection is due.
+
+    `WithThinking` keeps one of its own. A loop of your own asks one for itself: `start_turn` before each call
+    to the model, `saw_reply` and `saw_tool` after, `should_reflect` and `why_reflect` whenever it likes.
+
+    last_reflection: the last that was recorded here, None before the first.
+    """
+
+    def __init__(
+        self, settings: WithThinking, state: _State, last_reflection: Reflection | None = None
+    ) -> None:
         self.settings = settings
         self.state = state
+        self.last_reflection = last_reflection
+
+    def should_reflect(self) -> bool:
+        """Whether a reflection is due before the next turn."""
+        return self.why_reflect() is not None
+
+    def why_reflect(self) -> str | None:
+        """Why a reflection is due: `tool error`, `interval` or `uncertainty`. None when it is not."""
+        settings, state = self.settings, self.state
+        if settings.level == "off":
+            return None
+        if settings.reflect_on_tool_error and state.errors:
+            return "tool error"
+        if settings.reflect_every and state.turns and state.turns % settings.reflect_every == 0:
+            return "interval"
+        return "uncertainty" if settings.reflect_on_uncertainty and state.unsure else None
+
+    def start_turn(self) -> None:
+        """Count a call to the model."""
+        self.state = self.state._replace(turns=self.state.turns + 1)
+
+    def saw_reply(self, text: str) -> None:
+        """Take in what the model replied, and the confidence that it reports."""
+        confidence = read_confidence(text)
+        if confidence is not None and confidence < UNSURE:
+            self.state = self.state._replace(unsure=True)
+
+    def saw_tool(self, name: str, reply: Reply) -> None:
+        """Take in what a tool gave, or why it failed."""
+        result = _cut(f"{name} → {reply.text}" if reply.error is None else f"{name} failed: {reply.error}")
+        errors = self.state.errors if reply.error is None else (*self.state.errors, result)
+        self.state = self.state._replace(
+            tool_calls=self.state.tool_calls + 1,
+            results=(*self.state.results, result)[-_RESULTS:],
+            errors=errors,
+        )
+
+    def record_reflection(self, text: str, because: str) -> Reflection:
+        """Keep a reflection; what called for it is settled then."""
+        self.last_reflection = Reflection(because, self.state.turns, text, suggested_action=next_action(text))
+        self.state = self.state._replace(errors=(), unsure=False, reflections=self.state.reflections + 1)
+        return self.last_reflection
 
     def carry_out(self, step: Call | Event | Within) -> Thinking[Any]:
+        """Have `step` done, with the instruction and, where one is due, after a reflection."""
         if not isinstance(step, Call):
             recorded = yield step
             if isinstance(step, Thought) and recorded is not None:
@@ -129,48 +240,30 @@ class _Manager:
         name = tool_of(step)
         if name is not None:
             reply = yield from ask(step)
-            self._saw_tool(name, reply)
+            self.saw_tool(name, reply)
             return reply
         call = self._instructed(step)
-        why = self.should_reflect()
+        why = self.why_reflect()
         if why is not None:
             text = yield from self._reflected(step, why)
             if text:
                 call = _told(call, f"## Reflection on the work so far\n\n{text}")
-        self.state = self.state._replace(turns=self.state.turns + 1)
+        self.start_turn()
         reply = yield from ask(call)
-        confidence = read_confidence(reply.text)
-        if confidence is not None and confidence < UNSURE:
-            self.state = self.state._replace(unsure=True)
+        self.saw_reply(reply.text)
         return reply
-
-    def should_reflect(self) -> str | None:
-        """Why a reflection is due, None when it is not."""
-        settings, state = self.settings, self.state
-        if settings.reflect_on_tool_error and state.errors:
-            return "tool error"
-        if settings.reflect_every and state.turns and state.turns % settings.reflect_every == 0:
-            return "interval"
-        return "uncertainty" if settings.reflect_on_uncertainty and state.unsure else None
 
     def _instructed(self, call: Call) -> Call:
         """`call`, asking for the reasoning."""
-        level, tokens = self.settings.level, THINKING_TOKENS[self.settings.level]
+        level = ThinkingLevel(self.settings.level)
         if call.effort is None:
-            call = msgspec.structs.replace(call, effort=level)
+            call = msgspec.structs.replace(call, effort=level.value)
         if call.logprobs:
             return call
         if call.max_tokens is not None:
-            room = max(tokens, _SET_ASIDE[level])
+            room = max(level.token_budget, _SET_ASIDE[level.value])
             call = msgspec.structs.replace(call, max_tokens=call.max_tokens + room)
-        if call.response_format is not None:
-            return call
-        return _told(
-            call,
-            f"## Thinking\n\n{_ASKED[level]} before you reply, in about {tokens:,} tokens at most. Begin "
-            "your reply with <think>, write your reasoning there, and close it with </think>. Write the "
-            "reply itself after that, exactly in the form that is asked for.",
-        )
+        return _told(call, level.prompt_prefix)
 
     def _reflected(self, call: Call, why: str) -> Thinking[str]:
         """Reflect before `call`; the text, "" when there is none."""
@@ -189,20 +282,7 @@ class _Manager:
         if reply.error is not None:
             yield Note("call.failed", call.at, {"kind": "reflect", "error": reply.error})
             return ""
-        action = _NEXT.search(reply.text)
-        yield Note(
-            "thinking.reflected",
-            call.at,
-            {
-                "because": why,
-                "turn": self.state.turns,
-                "text": reply.text,
-                "should_continue": True,
-                "suggested_action": action[1].strip() if action else None,
-                "confidence": CONFIDENCE,
-            },
-        )
-        self.state = self.state._replace(errors=(), unsure=False, reflections=self.state.reflections + 1)
+        yield Note("thinking.reflected", call.at, self.record_reflection(reply.text, why).to_dict())
         return reply.text
 
     def _question(self, call: Call) -> str:
@@ -218,15 +298,6 @@ class _Manager:
             "in a few sentences, and end with a line `Next: ` and what to do next."
         )
 
-    def _saw_tool(self, name: str, reply: Reply) -> None:
-        result = _cut(f"{name} → {reply.text}" if reply.error is None else f"{name} failed: {reply.error}")
-        errors = self.state.errors if reply.error is None else (*self.state.errors, result)
-        self.state = self.state._replace(
-            tool_calls=self.state.tool_calls + 1,
-            results=(*self.state.results, result)[-_RESULTS:],
-            errors=errors,
-        )
-
     def _saw_changed(self, text: str, said: str) -> None:
         """A person may have changed the thought that a result was recorded as."""
         if text != said:
@@ -237,10 +308,14 @@ class _Manager:
             self.state = self.state._replace(results=results, errors=errors)
 
     def parted(self) -> Self:
-        return type(self)(self.settings, self.state)
+        """One for a branch: it knows what this one knows, and shares nothing mutable with it."""
+        return type(self)(self.settings, self.state, self.last_reflection)
 
     def joined(self, branches: Sequence[Self]) -> None:
-        before = self.state
+        """Take in what those of all branches saw, in the order of the branches."""
+        before, last = self.state, self.last_reflection
+        recorded = [branch.last_reflection for branch in branches]
+        self.last_reflection = next((one for one in reversed(recorded) if one is not last), last)
         for state in (branch.state for branch in branches):
             reflected = state.reflections > before.reflections
             fresh = min(state.tool_calls - before.tool_calls, _RESULTS)
@@ -257,6 +332,12 @@ class _Manager:
             errors = self.state.errors[len(before.errors) :]
             unsure = any(branch.state.unsure for branch in branches)
             self.state = self.state._replace(errors=errors, unsure=unsure)
+
+
+def next_action(reflection: str) -> str | None:
+    """What a reflection says to do next: the rest of its line `Next: …`. None without such a line."""
+    action = _NEXT.search(reflection)
+    return action[1].strip() if action else None
 
 
 def _cut(result: str) -> str:

@@ -440,7 +440,7 @@ def csv(frame: pandas.DataFrame) -> str:
 
 
 _FORMULA = re.compile(r"['\t\r\n]|\s*[=+\-@＝＋－＠]")  # as OWASP lists them, the wide forms too
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?", re.ASCII)
 
 
 def _no_formula(value: Any) -> Any:

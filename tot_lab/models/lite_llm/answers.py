@@ -2,7 +2,7 @@
 
 Rule: what litellm makes up is not believed. It gives a stream that broke off a finish reason, and an
 answer without usage noughts; and it takes the tags of thinking apart in its own way. A reply holds
-what the provider said, with the thinking split off, and nothing that a file cannot hold.
+what the provider said, and nothing that a file cannot hold.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tot_lab.core.calls import Reply, TokenLogprob, ToolCall, Wire
-from tot_lab.core.reading import json_of, split_thinking
+from tot_lab.core.reading import json_of
 from tot_lab.models.stack import Failure
 from tot_lab.scrubbing import HIDDEN, clean, without_beginning, without_keys
 
@@ -228,13 +228,11 @@ def _cleaned(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _split(content: str | None, reasoning: str | None) -> tuple[str | None, str | None]:
-    """Text and thinking, however the thinking came. White space between the two is of neither."""
+    """The text, and the thinking that came apart from it. White space between the two is of neither."""
     thinking = clean(reasoning or "").strip() or None
     if content is None:
         return None, thinking
-    inside, text = split_thinking(clean(content))
-    thinking = "\n\n".join(part for part in (thinking, inside) if part) or None
-    return text.lstrip("\n") if thinking else text, thinking
+    return clean(content).lstrip("\n") if thinking else clean(content), thinking
 
 
 def _tool_calls(tools: Iterable[Sequence[str | None]]) -> tuple[ToolCall, ...]:
@@ -271,7 +269,10 @@ def scrubbed_reply(reply: Reply, keys: Sequence[str]) -> Reply:
         return reply
     texts = {
         name: without_keys(value, keys)
-        for name in ("text", "error", "thinking", "model", "finish", "provider_state", "reported_usage")
+        for name in (
+            *("text", "raw_text", "error", "thinking", "model", "finish"),
+            *("provider_state", "reported_usage"),
+        )
         if (value := getattr(reply, name))
     }
     tools = tuple(

@@ -79,7 +79,7 @@ def _words(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    text = re.sub(r" ssl:<[^>]*>", "", " ".join(text.split()))  # an address in memory, another each time
+    text = re.sub(r" ssl:<[^<>]*+>", "", " ".join(text.split()))  # an address in memory, another each time
     return text if len(text) <= 500 else f"{text[:499]}…"
 
 
