@@ -13,8 +13,8 @@ from tot_lab.strategies.conversation import MOST_CALLS
 STEPS = {
     "turn": "Int64", "node": "string", "thought": "string", "action": "string", "arguments": "string",
     "observation": "string", "error": "string", "thinking": "string", "seconds": "Float64",
-    "input_tokens": "Int64", "output_tokens": "Int64", "cost": "Float64", "tool_seconds": "Float64", "strategy": "string",
-    "selected_strategy": "string",
+    "input_tokens": "Int64", "output_tokens": "Int64", "cost": "Float64", "tool_seconds": "Float64",
+    "strategy": "string", "selected_strategy": "string",
 }  # fmt: skip
 SHOWN = ["turn", "node", "thought", "action", "observation", "error"]
 
