@@ -9,7 +9,7 @@ from endpoint import ScriptedEndpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from support import TASK, Scripted, answer_to, dice, run, shuffled, wait
+from support import TASK, Scripted, answer_to, dice, resealed, run, shuffled, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply, estimated_tokens
@@ -428,7 +428,7 @@ def test_an_absurd_report_in_a_journal_is_not_believed_either(tmp_path):
     lines = whole.path.read_bytes().replace(b'"output_tokens":10', b'"output_tokens":-10').splitlines(True)
     first = next(k for k, line in enumerate(lines) if b'"budget:' in line)
     cut = tmp_path / "cut.jsonl"
-    cut.write_bytes(b"".join(lines[:first]))
+    cut.write_bytes(resealed(b"".join(lines[:first])))
     resumed = wait(lab.resume(cut))
     assert resumed.stopped == "budget:output_tokens"
     assert resumed.usage.calls <= 5

@@ -121,6 +121,24 @@ def test_what_it_lacks_is_asked_and_not_kept_and_that_is_said(small_disk, harm):
 
 
 @pytest.mark.filterwarnings("ignore:.*cannot be written:RuntimeWarning")
+@pytest.mark.parametrize("harm", HARM)
+def test_a_search_that_it_does_not_know_runs_to_its_end(small_disk, harm):
+    """And what it knows is read after what could not be kept."""
+    disk = small_disk(4096)
+    folder = disk / "calls"
+    made = filled(folder, "closed")
+    HARM[harm](disk)
+    end = scripted()
+    lab = tl.Lab(end, runs=None, cache=folder)
+    new = wait(lab.run(SEARCH, tl.general("What is new?")))
+    assert (new.stopped, new.usage.errors) == (made.stopped, 0)
+    asked = calls_in(end)
+    assert asked > 3
+    assert wait(lab.run(SEARCH, TASK)).events == made.events
+    assert calls_in(end) == asked
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot be written:RuntimeWarning")
 def test_to_ask_anew_it_must_be_writable(small_disk):
     disk = small_disk(4096)
     filled(disk / "calls", "closed")

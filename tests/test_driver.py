@@ -189,7 +189,7 @@ async def bad_error(call):
     raise ValueError("\ud800")
 
 
-async def generator(call):
+def generator(call):
     yield "a"
 
 

@@ -213,6 +213,7 @@ def test_asked_for_it_ends_and_says_why_there_is_no_grade(monkeypatch, endless):
     assert "right_not_chosen" not in [finding.kind for finding in tl.diagnose(endless)]
 
 
+@pytest.mark.filterwarnings("ignore:More than 5%")  # its judge cannot be read
 def test_whatever_asks_for_grades_ends(monkeypatch, endless):
     monkeypatch.setattr("tot_lab.grading.LIMIT", PATIENCE)
     for ask in (lambda run: run.reachable, tl.diagnose, tl.judge_evaluator, lambda run: tl.success([run])):

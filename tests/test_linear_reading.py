@@ -58,6 +58,7 @@ EXEMPT = {
 """Patterns whose text is bounded before they see it; `test_what_is_exempt_is_bounded` tries their callers."""
 
 GENERATED = {
+    "tot_lab.models.lite_llm.answers": "of a key, escaped: it is a text",
     "tot_lab.core.tools": "of a tool's name; tried as `is_named_in`",
     "tot_lab.domains.general": "the reference of a task with grading='regex' is a person's own pattern",
     "tot_lab.domains.multi_hop": "of a kind of thing; tried by `HANDS`",
@@ -221,6 +222,9 @@ def patterns() -> dict[tuple[str, int, str], tuple[str, re.Pattern[str]]]:
 
 
 def applied(pattern: re.Pattern[str], method: str) -> Callable[[str], object]:
+    if isinstance(pattern.pattern, bytes):  # of a file
+        found = getattr(pattern, method)
+        return lambda text: list(found(text.encode()) if method == "finditer" else [found(text.encode())])
     if method == "finditer":
         return lambda text: sum(1 for _ in pattern.finditer(text))
     if method in ("sub", "subn"):

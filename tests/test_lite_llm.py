@@ -57,7 +57,8 @@ def endpoint(server: Providers, family: str, **settings: object) -> LiteLLM:
 
 
 def ask(model: LiteLLM, *calls: Call, wire: Wire | None = None) -> list[Reply]:
-    return list(wait(model.answer(calls or (call(),), wire or Wire())))
+    """The replies as the stack hands them on, with the thinking apart."""
+    return [separated(reply) for reply in wait(model.answer(calls or (call(),), wire or Wire()))]
 
 
 def failure(model: LiteLLM, *calls: Call, wire: Wire | None = None) -> Failure:

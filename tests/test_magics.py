@@ -23,7 +23,7 @@ import tot_lab as tl
 async def slow(call):
     print("asked", flush=True)
     await asyncio.sleep(0 if call.kind == "branch" else 30)
-    return "a step"
+    return '{"solution": "a step", "confidence": 5}'
 
 lab = tl.Lab(slow, runs=None)
 """

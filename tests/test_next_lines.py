@@ -132,7 +132,6 @@ def test_r12_a_name_stands_for_its_strategy(name):
     [
         (tl.TreeThenAct, {"breadth": 2}),
         (tl.Reflexion, {"strategy": tl.ReAct(), "kernel_max_iterations": 2}),
-        (tl.ReAct, {"max_calls_per_tool": {"search": 3}}),
     ],
 )
 def test_r12_the_sources_names_of_settings_are_accepted(kind, settings):

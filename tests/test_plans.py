@@ -4,6 +4,7 @@ process is killed in the middle of one."""
 import asyncio
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -23,6 +24,7 @@ from tot_lab.strategies.plans import (
     PlanDraft,
     Step,
     filled_in,
+    items_in,
     planned,
     rewritten,
     with_required,
@@ -97,10 +99,6 @@ def test_ids_seq_and_status_are_added_to_what_a_model_writes():
     [
         ([], "there are 0 steps"),
         ([think()] * 1000, "there are 1000 steps"),
-        (
-            [think(dependsOn=["s2"]), think(dependsOn=["s3"]), think(dependsOn=["s1"])],
-            r"s\d: .*by s\d → s\d → s\d → s\d",
-        ),
         ([think(), call("telescope")], "s2: there is no tool 'telescope'; there are add, web-search"),
         ([call(None)], "s1: a tool_call needs a toolName"),
         (
@@ -135,6 +133,44 @@ def test_r4_r6_a_wrong_reference_costs_its_step_and_never_the_plan(step, why):
     assert [bool(one.error) for one in made] == [False, True, False, False]
     assert made[1].error.startswith(why)
     assert made[3].depends_on == ("s1",)
+
+
+def test_r4_r6_a_circle_costs_one_of_its_steps():
+    made = steps_of(think(dependsOn=["s2"]), think(dependsOn=["s3"]), think(dependsOn=["s1"]), think())
+    (wrong,) = [step for step in made if step.error]
+    assert re.fullmatch(r"s\d: it depends on itself, by s\d → s\d → s\d → s\d", wrong.error)
+
+
+def test_r4_ids_may_be_numbers_one_name_alone_or_null():
+    one, two, three = steps_of(
+        think(id=1, title=None), think(id=None, dependsOn="1"), think("of {{from_step:2}}", dependsOn=[1])
+    )
+    assert (one.id, two.depends_on, three.depends_on) == ("s1", ("s1",), ("s1", "s2"))
+    assert not any(step.error for step in (one, two, three))
+
+
+@pytest.mark.parametrize(
+    ("result", "items"),
+    [
+        ('["AAPL", "MSFT", 3]', ["AAPL", "MSFT", "3"]),
+        ("The companies:\n1. AAPL\n2. MSFT", ["AAPL", "MSFT"]),
+        ("- AAPL\n* MSFT", ["AAPL", "MSFT"]),
+        ("AAPL\nMSFT", ["AAPL", "MSFT"]),
+        ("AAPL, MSFT, TSLA.", ["AAPL", "MSFT", "TSLA"]),
+        ("They are: AAPL, MSFT", ["AAPL", "MSFT"]),
+        ("AAPL", ["AAPL"]),
+    ],
+)
+def test_r8_the_items_that_a_result_lists(result, items):
+    assert items_in(result) == items
+
+
+def test_r8_an_item_that_is_not_there_fails_its_step():
+    one = Step(id="s1", seq=1, type="analysis", status="completed", result="AAPL, MSFT")
+    two = Step(id="s2", seq=2, type="tool_call")
+    assert filled_in("{{from_step:s1:item:2}}", two, {"s1": one, "s2": two}) == "MSFT"
+    with pytest.raises(ValueError, match="names item 3 of 2"):
+        filled_in("{{from_step:s1:item:3}}", two, {"s1": one, "s2": two})
 
 
 def test_r4_ids_that_a_model_writes_are_renumbered_with_what_refers_to_them():
@@ -187,8 +223,8 @@ def test_a_step_waits_for_what_its_instruction_refers_to_whatever_its_type():
 
 
 def test_a_linear_plan_refers_backwards_only():
-    with pytest.raises(ValueError, match="s1: it depends on s2, which comes after it"):
-        steps_of(think(dependsOn=["s2"]), think(), mode="linear")
+    forward = steps_of(think(dependsOn=["s2"]), think(), mode="linear")
+    assert [step.error for step in forward] == ["s1: it depends on s2, which comes after it", None]
     assert steps_of(think(dependsOn=["s2"]), think(), mode="dag")[0].depends_on == ("s2",)
 
 
@@ -286,8 +322,12 @@ def test_missing_calls_of_a_required_tool_are_added():
     assert with_required(made, {"web-search": 4}, [SEARCH], "the tides") == made
     after = with_required(steps_of(think("List the cities.")), {"web-search": 2}, [SEARCH], "the tides")
     assert [(step.type, step.tool_hints, step.depends_on) for step in after[1:]] == [
-        ("composite", ("web-search",), ("s1",))
-    ] * 2, "what the analysis found is what to ask"
+        ("tool_call", (), ("s1",))
+    ] * 2
+    assert [step.tool_args["query"] for step in after[1:]] == [
+        "{{from_step:s1:item:1}}",
+        "{{from_step:s1:item:2}}",
+    ], "what the analysis lists is what to ask"
     (numbers,) = with_required([], {"add": 1}, [ADD], "7 and 8")  # a goal is no integer
     assert (numbers.type, numbers.tool_hints) == ("composite", ("add",))
 

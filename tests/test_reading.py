@@ -183,7 +183,7 @@ def test_joint_scores_are_read_by_place_or_number(text, scores):
         ('[{"thought": "a"}, {"step": "b"}]', ["a", "b"]),
         ("Sure:\n1. a\n2) b\n- c", ["a", "b", "c"]),
         ("a\n\nb", ["a", "b"]),
-        ("[]", ["[]"]),
+        ("[]", []),
         ("", []),
         (" \n ", []),
     ],
@@ -372,3 +372,18 @@ def tops(*alternatives):
 def test_the_probabilities_of_labels(tokens, read):
     found = read_label_logprobs(tokens, {"yes": 1.0, "no": 0.0})
     assert found is None if read is None else found == pytest.approx(read)
+
+
+@pytest.mark.parametrize("key", ["id", "index", "candidate", "number"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_scores_that_say_whose_they_are_are_never_swapped(key, first):
+    judged = [{key: first + 1, "score": 0.9}, {key: first, "score": 0.1}, {key: first + 2, "score": 0.3}]
+    assert read_scores(json.dumps(judged), 3) == [0.1, 0.9, 0.3]
+    assert read_scores(json.dumps({"scores": judged}), 3) == [0.1, 0.9, 0.3]
+    assert read_scores(json.dumps([*judged[:2], {key: first, "score": 0.3}]), 3) == [None] * 3
+    assert read_scores(json.dumps([{"score": 0.9}, {"score": 0.1}]), 2) == [0.9, 0.1]
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "null", '{"error": "x"}', '["", "  "]', '["alpha", "be'])
+def test_json_without_proposals_has_none(text):
+    assert [item for item in read_list(text) if item not in ("alpha", "be")] == []

@@ -15,7 +15,7 @@ from support import wait
 import tot_lab as tl
 from tot_lab.cli import main
 from tot_lab.models.lite_llm.naming import is_safe_url
-from tot_lab.settings import PREFIX
+from tot_lab.settings import PREFIX, approve_project_file
 
 ROOT = Path(__file__).parent.parent
 
@@ -527,22 +527,39 @@ def test_d13_tools_of_a_file_are_those_of_its_lab(project):
 
 
 @pytest.mark.parametrize("tools", ['["python"]', '[{name = "read_file", root = "docs"}]'])
-def test_a_project_names_tools_with_effects_and_only_the_user_allows_them(tmp_path, project, own, tools):
-    """A cloned repository must not get a model to run code or to read files by its settings alone."""
+def test_a_strangers_project_names_no_tool_with_effects(tmp_path, project, own, tools):
+    """A cloned repository must not get a model to run code or to read files by its settings alone, whatever
+    the user allows for himself."""
     (tmp_path / "project" / "docs").mkdir()
     effect = "process" if "python" in tools else "files"
-    project(f'model = "sim/general"\ntools = {tools}\n')
-    with pytest.raises(tl.SettingsError, match=f"--allow {effect}"):
-        tl.Settings.read().lab(runs=None)
-    project(f'model = "sim/general"\ntools = {tools}\nallow = ["{effect}"]\n')
-    with pytest.raises(tl.SettingsError, match=r"may not allow what tools do.*tot-lab trust"):
-        tl.Settings.read()
-    project(f'model = "sim/general"\ntools = {tools}\n')
-    assert tl.Settings.read(allow=[effect]).lab(runs=None).gateway.toolbox.tools
     own(f'allow = ["{effect}"]\n')
+    project(f'model = "sim/general"\ntools = {tools}\n')
+    for given in ({}, {"allow": [effect]}):
+        with pytest.raises(tl.SettingsError, match=r"only tools that compute.*tot-lab trust"):
+            tl.Settings.read(**given).lab(runs=None)
+    assert not tl.Settings.read().lab(runs=None, tools=[]).gateway.toolbox.tools
+    file = tmp_path / "project" / "tot_lab.toml"
+    assert any(line.startswith("tools = ") for line in approve_project_file(file))
     (tool,) = tl.Settings.read().lab(runs=None).gateway.toolbox.tools.values()
     if effect == "files":
         assert tool.root == str(tmp_path / "project" / "docs")
+
+
+def test_a_strangers_project_allows_nothing_and_names_no_server_in_a_model(project):
+    project('model = "sim/general"\ntools = ["calculator"]\nallow = ["process"]\n')
+    with pytest.raises(tl.SettingsError, match=r"may not allow what tools do.*tot-lab trust"):
+        tl.Settings.read()
+    project('model = "oobabooga/http://evil.example"\n')
+    with pytest.raises(tl.SettingsError, match=r"may not name a server.*tot-lab trust"):
+        tl.Settings.read()
+
+
+def test_the_users_own_file_allows_what_its_tools_do(own):
+    own('model = "sim/general"\ntools = ["python"]\n')
+    with pytest.raises(tl.SettingsError, match="--allow process"):
+        tl.Settings.read().lab(runs=None)
+    own('model = "sim/general"\ntools = ["python"]\nallow = ["process"]\n')
+    assert list(tl.Settings.read().lab(runs=None).gateway.toolbox.tools) == ["python"]
 
 
 def test_a_tool_that_does_not_exist_is_named(project):

@@ -41,6 +41,9 @@ class Claim(NamedTuple):
         return self.unknown > 0 or self.prompt > 0
 
 
+TIMEOUT = "timeout: no reply within"
+"""How the error of a call begins that took too long and was cut off."""
+
 Claims = list[dict[str, Claim]]
 """What one call reserves, by amount, in each scope of its chain."""
 
@@ -209,6 +212,8 @@ class Scope:
             if _disbelieved(name, reply):
                 seen = whole if claim.fixed or self.use.settled else 0.0
                 amount = max(amount, seen or cap - self.used[name])
+            elif reply.error is not None and reply.error.startswith(TIMEOUT):
+                amount = max(amount, whole)  # what it used nobody knows, and it may have been charged
             elif name == "usd" and reply.cost is None and reply.error is None:
                 amount = whole
                 self.use.unpriced = self.use.unpriced or (claim.ramped and not whole)

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.budget import WITHIN, Claims, Scope
+from tot_lab.budget import TIMEOUT, WITHIN, Claims, Scope
 from tot_lab.core.calls import Bounds, Call, Halt, Need, Reply, Wire, readable, refused, told
 from tot_lab.core.records import (
     STOP_WORDS,
@@ -502,6 +502,8 @@ class Driver:
         takes the place of the lab's."""
         self._count_group(asked.branch.scope.group)
         seconds = asked.branch.scope.call_seconds
+        if asked.call.kind == TOOL and seconds is None:
+            return  # a tool has a time of its own
         if seconds is not None:
             asked.ends = self.loop.time() + seconds
             self.timers.append(self.loop.call_at(asked.ends, self._end_late, asked, asked.ends, seconds))
@@ -515,7 +517,7 @@ class Driver:
         if self.asked.get(asked.branch) is asked and asked.ends == end and not self.done.done():
             asked.cancel()
             limit = "the strategy's limit for one call"
-            self._receive(asked, Reply(error=f"timeout: no reply within {seconds:g} s, {limit}"))
+            self._receive(asked, Reply(error=f"{TIMEOUT} {seconds:g} s, {limit}"))
 
     def _count_group(self, group: Group | None) -> None:
         """The time of a group begins with its first call; what is asked after its end ends at once."""
@@ -556,7 +558,7 @@ class Driver:
                 if end > self.loop.time():
                     break
                 asked.cancel()
-                self._receive(asked, Reply(error=f"timeout: no reply within {self.timeout:g} s"))
+                self._receive(asked, Reply(error=f"{TIMEOUT} {self.timeout:g} s"))
             self.overdue.popleft()
         self._watch_overdue()
 

@@ -183,7 +183,8 @@ def _read_header(path: str | os.PathLike[str], text: bytes) -> Header:
         header = _header_decoder.decode(text)
         if header.tot_lab < 1:
             raise ValueError(f"the schema is {header.tot_lab}")
-        datetime.fromisoformat(header.started)
+        if header.started:  # a log of others may not say when it began
+            datetime.fromisoformat(header.started)
         if header.task:
             msgspec.convert(header.task, _TaskSettings)
         Branched.of(header.branched)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tot_lab.branching import answering, doubts_of, parent_of, source_of, told_of
-from tot_lab.core.calls import Call, Model, Reply, Wire, is_made
+from tot_lab.core.calls import Call, Model, Reply, Wire, is_cost, is_made
 from tot_lab.core.parts import UserFunction, part_of
 from tot_lab.core.records import Ended, Line, Record
 from tot_lab.core.strategy import Strategy
@@ -154,7 +154,7 @@ class Lab:
     def replaying(self) -> Lab:
         """This lab with no network: each call is answered from the cache, and one that it does not
         know ends the run with `CacheMiss`. It has no memory, which would change what is asked."""
-        return Lab(
+        lab = Lab(
             self.model,
             roles=self.gateway.roles,
             runs=self.runs,
@@ -167,6 +167,8 @@ class Lab:
             tool_context=self.gateway.toolbox.context,
             plans=self.plans,
         )
+        lab.gateway.checked_window = self.gateway.checked_window
+        return lab
 
     async def check(self) -> Check:
         """What the lab's model and its server can do, found by really asking about ten small things
@@ -384,15 +386,16 @@ class Lab:
         left to do."""
         read = path.stat().st_size
         header, lines, size = read_journal(path)
-        self.count_payments(header, lines)
         kept = resumable(lines, asking=self.gateway.mode != "replay")
         if kept is None:
+            self.count_payments(header, lines)
             self.last = Run(header, lines, path, loaded=True)
             made.append(self.last)
             return False
         from_file = task is None
         strategy, task = runnable(header, strategy, task)
         self._check_same(path, header)
+        self.count_payments(header, lines)
         parent = parent_of(path, header, parent)
         self.gateway.open()
         if len(kept) < len(lines):
@@ -415,7 +418,8 @@ class Lab:
         """Count what the journal of a run paid against `spend`, once, unless this lab paid it itself."""
         if header.id not in self._counted:
             self._counted.add(header.id)
-            self.gateway.purse.earlier += math.fsum(line.paid or 0.0 for line in lines)
+            paid = (line.paid for line in lines if line.paid is not None and is_cost(line.paid))
+            self.gateway.purse.earlier += math.fsum(paid)
 
     def _reminded(self, strategy: Strategy, task: Task) -> tuple[Strategy, Task]:
         """The strategy and the task with what the lab's memory recalls for them."""

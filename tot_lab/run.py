@@ -213,13 +213,14 @@ class Run:
     @property
     def status(self) -> Status | None:
         """What came of it; `None` before the end. `completed`: it ended by itself and has an answer.
-        `partial`: a budget, a limit or a cancellation ended it with an answer in hand. `failed`: an error
-        ended it, or it has no answer."""
+        `partial`: a budget, a limit, a cancellation or stagnation ended it with an answer in hand. `failed`:
+        an error ended it, or it has no answer."""
         if self._ended is None:
             return None
         if self.error is not None or self.stopped == "error" or not self.answer:
             return "failed"
-        return "partial" if self.interrupted or str(self.stopped).startswith("limit:") else "completed"
+        cut = self.interrupted or self.stopped == "stagnated" or str(self.stopped).startswith("limit:")
+        return "partial" if cut else "completed"
 
     @property
     def interrupted(self) -> bool:

@@ -162,6 +162,7 @@ class Settings(ModelSettings):
     tools: tuple[str | dict[str, Any], ...] = ()
     allow: frozenset[str] = frozenset()
     _read: tuple[Path, ...] = PrivateAttr(default=())
+    _tools_from: _Place | None = PrivateAttr(default=None)
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str] | None = None, **given: Any) -> Self:
@@ -196,6 +197,7 @@ class Settings(ModelSettings):
             refusal = self._refusal = _refusal(place, "", self, told)
         refusal = refusal or _cache_refusal(sources.get("cache", _DEFAULT), self.cache)
         refusal = refusal or _allow_refusal(sources.get("allow", _DEFAULT), self.allow)
+        self._tools_from = sources.get("tools", _DEFAULT)
         if refusal:
             raise SettingsError(refusal)
 
@@ -241,7 +243,14 @@ class Settings(ModelSettings):
             except (ValueError, TypeError) as error:
                 raise SettingsError(f"tools: {error}") from None
         policy = EffectPolicy(allow=self.allow)
+        place = self._tools_from
         for one in tools:
+            if one.effects and place is not None and not place.is_approved:
+                raise SettingsError(
+                    f"{place.name}: tools: this project file may name only tools that compute: got "
+                    f"{one.name}, which has {', '.join(one.effects)}. "
+                    f"{_ADVICE.format(shlex.quote(place.name))}"
+                )
             if policy.refusal(one.spec):
                 raise SettingsError(
                     f"tools: {one.name} has the effects {', '.join(one.effects)}, which nothing allows. Pass "
@@ -291,7 +300,8 @@ def project_file(folder: Path) -> Path | None:
 
 
 def approve_project_file(path: Path) -> list[str]:
-    """Approve the project file as it is now. Returns a line for each server, key and folder that it names.
+    """Approve the project file as it is now. Returns a line for each server, key, folder and tool that it
+    names, and for what it allows tools to do.
     Raises `SettingsError` if it cannot be used anyway, and OSError if it cannot be read."""
     if path.name != FILE:
         raise SettingsError(f"expected a file called {FILE}: got {str(path)!r}")
@@ -304,7 +314,7 @@ def approve_project_file(path: Path) -> list[str]:
     tables = {"": place.values} | {
         f"models.{name}.": told for name, told in place.values.get("models", {}).items()
     }
-    names = ("base_url", "api_key_env", "cache")
+    names = ("base_url", "api_key_env", "cache", "tools", "allow")
     return [
         f"{prefix}{name} = {str(told[name])!r}"
         for prefix, told in tables.items()
@@ -410,6 +420,11 @@ def _refusal(place: _Place, prefix: str, table: ModelSettings, told: Collection[
     """Why the model of `table` may not be asked; "" if it may. told: what `place` says of it."""
     provider = provider_of(whole_name(table.name)) or table.provider or ""
     server = table.base_url or url_in_environment(provider)
+    if not place.is_approved and "://" in table.name:  # litellm takes a server out of some names
+        return (
+            f"{place.name}: {prefix}model: this project file may not name a server: got {table.name!r}. "
+            f"{_ADVICE.format(shlex.quote(place.name))}"
+        )
     named = [name for name in ("base_url", "api_key_env") if name in told]
     if place.is_approved or not named or server is None or is_safe_url(server, provider):
         return ""

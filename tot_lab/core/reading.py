@@ -47,7 +47,8 @@ _WORD = re.compile(r"[A-Za-z]+")
 _STRING_OR_BRACKET = re.compile(r'"(?>(?:[^"\\]|\\.)*)"?|[][{}]', re.DOTALL)
 _MOST_PLACES = 1_000  # in which JSON is looked for in one text
 _DEEPEST = 100  # levels of JSON; what can be read must not depend on how deep the program itself is
-_THINK_TAG = re.compile(r"(?<!`)</?think(?:ing)?>|</?think(?:ing)?>(?!`)", re.IGNORECASE)
+_TAG = r"</?think(?:ing)?(?:\s[^<>]*)?>"
+_THINK_TAG = re.compile(rf"(?<!`){_TAG}|{_TAG}(?!`)", re.IGNORECASE)
 
 
 def finite(value: Any) -> float | None:
@@ -224,8 +225,9 @@ def read_scores(text: str, count: int) -> list[float | None]:
     if isinstance(value, dict) and isinstance(value.get("scores"), list | dict):
         value = value["scores"]
     if isinstance(value, list):
-        if len(value) == count:
-            scores = [_unit(item.get("score") if isinstance(item, dict) else item) for item in value]
+        order = _order_of(value) if len(value) == count else None
+        for place, item in zip(order or (), value, strict=False):
+            scores[place] = _unit(item.get("score") if isinstance(item, dict) else item)
         return scores
     if isinstance(value, dict):
         stated = [(str(key), item) for key, item in value.items()]
@@ -237,6 +239,28 @@ def read_scores(text: str, count: int) -> list[float | None]:
     return scores
 
 
+def _order_of(items: Sequence[Any]) -> Sequence[int] | None:
+    """The place, from 0, of each judgement in a list: by the number that it gives itself, else as it stands.
+    `None` if their numbers are not those of all places."""
+    numbers = []
+    for item in items:
+        given = (
+            next((item[name] for name in _NUMBERS if name in item), None) if isinstance(item, dict) else None
+        )
+        if isinstance(given, int) or (isinstance(given, str) and given.isdecimal() and len(given) < 9):
+            numbers.append(int(given))
+    if not numbers:
+        return range(len(items))
+    first = min(numbers)
+    if first not in (0, 1) or sorted(numbers) != list(range(first, first + len(items))):
+        return None
+    return [number - first for number in numbers]
+
+
+_NUMBERS = ("id", "index", "number", "candidate", "thought", "step")
+"""Keys by which a judgement may say which candidate it is about."""
+
+
 def _unit(value: Any) -> float | None:
     number = finite(value)
     return number if number is not None and 0 <= number <= 1 else None
@@ -244,7 +268,8 @@ def _unit(value: Any) -> float | None:
 
 def read_list(text: str) -> list[str]:
     """The items of a reply: a JSON array (of strings, or of objects with a `thought`, `step`,
-    `content` or `text`), else the lines marked `1.`, `-` or `*`, else every non-empty line."""
+    `content` or `text`), else the lines marked `1.`, `-` or `*`, else every non-empty line. A reply that is
+    JSON, whole or cut off, and holds no such array has none."""
     value = read_json(text)
     if isinstance(value, dict):
         lists = [item for item in value.values() if isinstance(item, list)]
@@ -255,6 +280,8 @@ def read_list(text: str) -> list[str]:
             return [item for item in items if item]
     lines = text.splitlines()
     marked = [match.group(1).strip() for line in lines if (match := _ITEM.match(line))]
+    if not marked and (text.lstrip()[:1] in ("[", "{") or text.strip() == "null"):
+        return []
     return [item for item in (marked or [line.strip() for line in lines]) if item]
 
 

@@ -99,7 +99,7 @@ class Local(Endpoint):
             return _server_for(self).endpoint is not None and is_loaded()
         return True  # `answer` says what is wrong
 
-    async def ready(self) -> None:
+    async def start(self) -> None:
         """Load litellm, start the server and load the weights."""
         await litellm_ready()
         with suppress(OSError, ImportError):

@@ -24,5 +24,5 @@ class Ready:
         """The replies."""
         if not self.endpoint.is_ready:
             wire.note("call.queued")
-            await self.endpoint.ready()
+            await self.endpoint.start()
         return await self.inner.answer(calls, wire)

@@ -141,8 +141,12 @@ class Endpoint(Part):
         return True
 
     async def ready(self) -> None:
-        """Load what a request or `need` takes long to load, without holding up the event loop. What
-        cannot be loaded raises nothing here: `answer` says why."""
+        """Load what `need` takes long to load, without holding up the event loop."""
+
+    async def start(self) -> None:
+        """Load what a request takes long to load, without holding up the event loop. What cannot be loaded
+        raises nothing here: `answer` says why."""
+        await self.ready()
 
     @abstractmethod
     def need(self, calls: Sequence[Call]) -> Need:

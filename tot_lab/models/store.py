@@ -221,7 +221,8 @@ class Store:
                     for key, value, replace, _ in batch
                 ]
         except BaseException as error:
-            self._disk.close()  # with this thread's connection goes what is left of the transaction
+            if isinstance(self._disk, diskcache.Cache):  # else it is only read, and nothing was begun
+                self._disk.close()  # with this thread's connection goes what is left of the transaction
             failure = self._unwritten(error)
             for *_, done in batch:
                 done.set_exception(failure)

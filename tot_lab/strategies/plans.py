@@ -36,12 +36,21 @@ _REFERENCE = re.compile(r"\{\{\s*from_step\s*:([^{}]*)\}\}")
 _CALL_BEGINS = re.compile(r"(?<![a-z0-9-])[0-9-]*+([a-z][a-z0-9-]*+)\(\{")
 
 
-def _or_empty(value: Any) -> Any:
-    """A model that has nothing to say here may write null."""
-    return () if value is None else value
+def _as_text(value: Any) -> Any:
+    """A model may write a number for an id, or null for nothing."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return "" if value is None else str(value) if whole else value
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_or_empty)]
+def _as_names(value: Any) -> Any:
+    """A model may write one name alone, numbers for ids, or null for nothing."""
+    if value is None:
+        return ()
+    return tuple(map(_as_text, value if isinstance(value, list | tuple) else [value]))
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_as_names)]
+Text = Annotated[str, BeforeValidator(_as_text)]
 
 
 _EXAMPLE: dict[str, Any] = {
@@ -75,9 +84,9 @@ class StepDraft(BaseModel):
     tool_call, the tools that a composite step may use, and the steps whose results it needs."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
-    id: str = ""
-    title: str = ""
-    instruction: str = ""
+    id: Text = ""
+    title: Text = ""
+    instruction: Text = ""
     type: Kind
     tool_name: str | None = None
     tool_args: Annotated[dict[str, Any], BeforeValidator(lambda value: value or {})] = {}
@@ -207,8 +216,8 @@ def planned(
         for several, numbered in zip(calls, numbers, strict=True)
         for one, number in zip(several, numbered, strict=True)
     ]
-    steps = [*before, *fresh]
-    _check(steps, tools, mode)
+    steps = _without_knots([*before, *fresh], mode)
+    _check(steps, tools)
     return steps
 
 
@@ -237,8 +246,8 @@ def rewritten(
         raise ValueError(f"{draft.steps[0].id or 'a step without an id'}: {why}")
     names = {step.id: (step.id,) for step in steps}
     fresh = {id: _step(written, known[id].seq, tools, names) for id, written in named.items()}
-    made = [fresh.get(step.id, reopened(step)) for step in steps]
-    _check(made, tools, mode)
+    made = _without_knots([fresh.get(step.id, reopened(step)) for step in steps], mode)
+    _check(made, tools)
     return made
 
 
@@ -281,6 +290,7 @@ def _names(before: Sequence[str], written: Sequence[str], numbers: Sequence[Sequ
     first = len(before) + 1
     for place, own in enumerate(made, first):
         names.setdefault(f"s{place}", own)
+        names.setdefault(str(place), own)
     return names
 
 
@@ -295,31 +305,37 @@ def with_required(
 ) -> list[Step]:
     """`steps`, followed by what they lack of `quantities`: so many calls of each tool.
 
-    An added call asks for the goal in each text that the tool must have. Where an analysis comes before all
-    calls of the tool, which says what to ask of it, or the tool must have something else than texts, a
-    composite step finds the arguments; it sees that analysis."""
+    Where an analysis comes before all calls of the tool, it says what to ask: call k asks for the kth item
+    that its result lists, in each text that the tool must have. Else an added call asks for the goal. A tool
+    that must have something else than texts is left to a composite step, which finds its arguments."""
     made = list(steps)
     schemas = {spec.name: spec.parameters for spec in tools}
     for name, count in quantities.items():
         calls = [step.seq for step in steps if step.type == "tool_call" and step.tool_name == name]
         there, first = len(calls), min(calls, default=len(steps) + 1)
-        analyses = [step.id for step in steps if step.type == "analysis" and step.seq < first]
+        analysis = next((s.id for s in reversed(steps) if s.type == "analysis" and s.seq < first), None)
+        needed = schemas.get(name, {}).get("required", [])
+        properties = schemas.get(name, {}).get("properties", {})
+        texts = all(properties.get(field, {}).get("type") == "string" for field in needed)
         for number in range(there + 1, count + 1):
             seq = len(made) + 1
             asked = f"{goal} (part {number} of {count})" if count > 1 else goal
-            needed = schemas.get(name, {}).get("required", [])
-            properties = schemas.get(name, {}).get("properties", {})
-            texts = all(properties.get(field, {}).get("type") == "string" for field in needed)
-            common = {"id": f"s{seq}", "seq": seq, "title": f"{name}, {number} of {count}"}
+            if analysis is not None:
+                asked = f"{{{{from_step:{analysis}:item:{number}}}}}"
+            common = {
+                "id": f"s{seq}",
+                "seq": seq,
+                "title": f"{name}, {number} of {count}",
+                "depends_on": () if analysis is None else (analysis,),
+            }
             made.append(
                 Step(**common, type="tool_call", tool_name=name, tool_args=dict.fromkeys(needed, asked))
-                if texts and not analyses
+                if texts
                 else Step(
                     **common,
                     type="composite",
-                    instruction=f"Call the tool {name}, for something that no other step asks it.",
+                    instruction=f"Call the tool {name}, for this and nothing else: {asked}",
                     tool_hints=(name,),
-                    depends_on=tuple(analyses[-1:]),
                 )
             )
     return made
@@ -349,14 +365,14 @@ def _step(draft: StepDraft, seq: int, tools: Collection[str], names: Named) -> S
 
     def renamed(match: re.Match[str]) -> str:
         try:
-            said, summary = _reference(match, own)
+            said, form = _reference(match, own)
         except ValueError as unreadable:
             problems.append(str(unreadable))
             return match[0]
         ids = found(said)
         needs.update(dict.fromkeys(ids))
-        form = ":summary" if summary else ""
-        return "\n".join(f"{{{{from_step:{id}{form}}}}}" for id in ids) if ids else match[0]
+        suffix = f":{form}" if form else ""
+        return "\n".join(f"{{{{from_step:{id}{suffix}}}}}" for id in ids) if ids else match[0]
 
     needs = dict.fromkeys(id for said in draft.depends_on for id in found(said))
     fields = draft.model_dump()
@@ -392,7 +408,7 @@ def _known_name(name: str, tools: Collection[str]) -> str:
     return usual if name not in tools and usual in tools else name
 
 
-def _check(steps: Sequence[Step], tools: Collection[str], mode: Mode) -> None:
+def _check(steps: Sequence[Step], tools: Collection[str]) -> None:
     known = {step.id: step for step in steps}
     offered = ", ".join(sorted(tools)) or "none"
     for step in steps:
@@ -408,26 +424,64 @@ def _check(steps: Sequence[Step], tools: Collection[str], mode: Mode) -> None:
         for id in step.depends_on:
             if known[id].status in ("failed", "skipped"):
                 raise ValueError(f"{step.id}: it depends on {id}, which is {known[id].status}")
-    try:
-        TopologicalSorter({step.id: step.depends_on for step in steps}).prepare()
-    except CycleError as error:
-        circle = " → ".join(reversed(error.args[1]))
-        raise ValueError(f"{error.args[1][0]}: it depends on itself, by {circle}") from None
+
+
+def _without_knots(steps: Sequence[Step], mode: Mode) -> list[Step]:
+    """`steps`, none waiting for itself by way of others, nor in a linear plan for one that comes after it: a
+    step that does is not carried out, and its `error` says why."""
+    known = {step.id: step for step in steps}
     if mode == "linear":
         for step in steps:
-            for id in step.depends_on:
-                if step.status == "pending" and known[id].seq > step.seq:
-                    raise ValueError(f"{step.id}: it depends on {id}, which comes after it")
+            late = next((id for id in step.depends_on if id in known and known[id].seq > step.seq), None)
+            if step.status == "pending" and late is not None:
+                why = step.error or f"{step.id}: it depends on {late}, which comes after it"
+                known[step.id] = step.changed(depends_on=(), error=why)
+    while True:
+        try:
+            TopologicalSorter({step.id: step.depends_on for step in known.values()}).prepare()
+            return list(known.values())
+        except CycleError as error:
+            circle = error.args[1]
+            name, way = circle[0], " → ".join(reversed(circle))
+            why = f"{name}: it depends on itself, by {way}"
+            known[name] = known[name].changed(depends_on=(), error=why)
 
 
 # References.
 
 
-def _reference(match: re.Match[str], name: str) -> tuple[str, bool]:
+def _reference(match: re.Match[str], name: str) -> tuple[str, str]:
+    """The id and the form (`summary`, `item:N` or nothing) of a reference. Raises ValueError, under `name`,
+    for one that cannot be read."""
     id, colon, form = (part.strip() for part in match[1].partition(":"))
-    if not id or (colon and form != "summary"):
+    if not id or (colon and form != "summary" and not _ITEM.fullmatch(form)):
         raise ValueError(f"{name}: {match[0]} is no reference; write {{{{from_step:s1}}}} or …:summary}}}}")
-    return id, bool(colon)
+    return id, form
+
+
+_ITEM = re.compile(r"item:[1-9][0-9]{0,3}")
+_BULLET = re.compile(r"[\s>*•–-]*(?:\(?[0-9]{1,3}[.):]\s)?[\s*]*")
+
+
+def items_in(result: str) -> list[str]:
+    """The things that a result lists: of a JSON list, else a line each, else between commas."""
+    try:
+        found = json_of(result.strip())
+    except ValueError:
+        found = None
+    if isinstance(found, list):
+        return [item if isinstance(item, str) else json.dumps(item, ensure_ascii=False) for item in found]
+    lines = [line for line in result.splitlines() if line.strip()]
+    listed = [line for line in lines if (bullet := _BULLET.match(line)) and bullet[0].strip()]
+    if len(listed) > 1:
+        return [line[len(bullet[0]) :].strip() for line in listed if (bullet := _BULLET.match(line))]
+    if len(lines) > 1:
+        return [line.strip() for line in lines]
+    return (
+        [part.strip(" .") for part in result.partition(":")[2].split(",") or []]
+        if (":" in result and "," in result.partition(":")[2])
+        else [part.strip(" .\n") for part in result.split(",")]
+    )
 
 
 def filled_in(value: Any, step: Step, steps: Mapping[str, Step]) -> Any:
@@ -436,7 +490,7 @@ def filled_in(value: Any, step: Step, steps: Mapping[str, Step]) -> Any:
     Raises ValueError for one that names the step itself, no step, or one that is not completed."""
 
     def result(match: re.Match[str]) -> str:
-        id, summary = _reference(match, step.id)
+        id, form = _reference(match, step.id)
         if id == step.id:
             raise ValueError(f"{step.id}: {match[0]} names the step itself")
         if id not in steps:
@@ -446,7 +500,14 @@ def filled_in(value: Any, step: Step, steps: Mapping[str, Step]) -> Any:
             raise ValueError(
                 f"{step.id}: {match[0]} names a step that is not completed (it is {known.status})"
             )
-        return known.result[:SUMMARY] if summary else known.result
+        if form == "summary":
+            return known.result[:SUMMARY]
+        if not form:
+            return known.result
+        number, items = int(form.partition(":")[2]), items_in(known.result)
+        if number > len(items):
+            raise ValueError(f"{step.id}: {match[0]} names item {number} of {len(items)}")
+        return items[number - 1]
 
     return _with_texts(value, lambda text: _REFERENCE.sub(result, text))
 

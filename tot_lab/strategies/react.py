@@ -19,6 +19,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from tot_lab.core.calls import Message, ToolCall, readable, stop_of
+from tot_lab.core.reading import split_thinking
 from tot_lab.core.records import Decided, Note, Thought, parent_of
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, happen
@@ -345,7 +346,7 @@ def _final(task: Task, turn: Turn, missing: Mapping[str, int]) -> tuple[str | No
     given = (arguments_of(call) or {}).get("answer")
     if not isinstance(given, str | int | float) or isinstance(given, bool):
         return None, 'it takes {"answer": "<the answer>"}'
-    text = readable(str(given))
+    text = split_thinking(readable(str(given)))[1]
     if missing:
         return text, f"first call {_counted(missing)}"
     if task.domain.read_answer(task, text) is None:

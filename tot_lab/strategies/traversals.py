@@ -108,7 +108,8 @@ class DepthFirst(Traversal):
             stack.extend(reversed(kept))
             while stack:
                 id = stack.pop()
-                if tree[id].rank < self.prune_below:
+                score = tree[id].score
+                if score is not None and score < self.prune_below:
                     pruned.append((id, "prune_below"))
                 elif id not in tree.closed:
                     return Picked([id], pruned)

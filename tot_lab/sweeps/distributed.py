@@ -415,6 +415,7 @@ class _Client:
             if run is not None:
                 self.sweep.in_memory[run_id] = run
         self._let_go(run_id)
+        self.sweep.lab._counted.add(run_id)
         self.sweep.rows[run_id] = row
         self.tell()
 
