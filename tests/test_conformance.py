@@ -1,4 +1,5 @@
-"""Every line of the five published designs and their supplement, and the tests that show it: the list behind CONFORMANCE.md.
+"""Every line of the five published designs and their supplement, and the tests that show it: the list behind
+CONFORMANCE.md.
 
 Rule: a line names the tests that fail when it is broken, and no others. While no test shows all of it, it
 names none and is `open`. Tests are named at the lines, not lines at the tests: a line needs its words in any
@@ -675,8 +676,8 @@ NOTES = {
     "T5": "*Open:* a plain prompt without placeholders is refused; it is to be the system text.",
     "T8": "*Open:* presets take no overrides, and `model_copy(update=…)` is not validated.",
     "T9": 'With `answer="path"`, a search that has a score but no path that holds an answer answers "".',
-    "T10": "A candidate's `proposed` and `evaluated` stand together, as the source's list allows. *Open:* the "
-    "live stream has the records, and not all of the named events.",
+    "T10": "A candidate's `proposed` and `evaluated` stand together, as the source's list allows. *Open:* "
+    "the live stream has the records, and not all of the named events.",
     "T11": "A price or a length that is not known is admitted in a ramp, with a stated overshoot.",
     "T13": "Ids come from the place in the tree, and a rerun makes no call.",
     "T15": "30 calls, as counted; the source's formula says 36.",
@@ -727,9 +728,9 @@ HEAD = """\
 
 tot_lab brings five published designs together: Tree of Thoughts by beam search (T) and as a state machine
 (M), Deep Think (D), the reasoning strategies of an agent framework (R) and its thinking levels (K), with ten
-lines (S) that a second reading of the sources added. Each line stands here in a few words, with the tests that
-fail when it is broken. The last column names each departure from the source, and says what does not hold yet
-(*Open*). `open` in the third column: nothing of the line holds.
+lines (S) that a second reading of the sources added. Each line stands here in a few words, with the tests
+that fail when it is broken. The last column names each departure from the source, and says what does not
+hold yet (*Open*). `open` in the third column: nothing of the line holds.
 
 `python tests/test_conformance.py` writes this page from the list in that file.
 

@@ -44,7 +44,7 @@ def test_its_notebook_runs_with_the_network_cut(recording):
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"needs a network namespace of its own: {error}")
     done = subprocess.run(
-        [*alone, sys.executable, "-W", "error", "-c", code],
+        [*alone, sys.executable, "-W", "error", "-W", "ignore:More than 5%", "-c", code],
         cwd=ROOT / "notebooks",
         capture_output=True,
         text=True,
