@@ -124,6 +124,7 @@ class Coordinator(SchedulerPlugin):
         self.sweeps: dict[str, _Sweep] = {}
         self.chunks: dict[str, _Chunk] = {}
         self.gates: dict[Limits, Gate] = {}
+        self.entering = Counter[Limits]()  # a gate does not know of a call before the loop gets to it
         self.longest: dict[Limits, float] = defaultdict(float)
         operations = (
             self.open,
@@ -172,6 +173,7 @@ class Coordinator(SchedulerPlugin):
         """Drop the sweeps of a client that is gone."""
         for name in [name for name, sweep in self.sweeps.items() if sweep.client == client]:
             self.sweeps.pop(name).news.set()
+        self._tidy()
 
     # For workers.
 
@@ -207,6 +209,7 @@ class Coordinator(SchedulerPlugin):
         if work is None or work.sweep not in self.sweeps:
             return False
         gate = self._gate(key)
+        self.entering[key] += 1
         waiting = work.waiting[ticket] = asyncio.ensure_future(gate.enter(tokens, _Silent()))
         try:
             await waiting
@@ -214,8 +217,10 @@ class Coordinator(SchedulerPlugin):
             return False
         finally:
             del work.waiting[ticket]
+            self.entering -= Counter([key])
+            self._tidy()
         if self.chunks.get(chunk) is not work:  # its worker has just died
-            gate.leave()
+            self._free(gate)
             return False
         work.held[key] += 1
         return True
@@ -281,5 +286,5 @@ class Coordinator(SchedulerPlugin):
         long_ago = asyncio.get_running_loop().time() - MINUTE
         for key, gate in list(self.gates.items()):
             counted = gate.passed and gate.passed[-1][0] > long_ago
-            if not (gate.under_way or gate.waiting or counted):
+            if not (gate.under_way or gate.waiting or counted or self.entering[key]):
                 del self.gates[key]
