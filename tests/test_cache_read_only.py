@@ -170,9 +170,10 @@ def test_threads_and_children_read_it_too(small_disk):
         thread.join()
     assert len(found) == 4 * len(keys)
     assert None not in found
+    expected = [store.get(key) for key in keys]
     child = os.fork()
     if child == 0:
-        os._exit(0 if [store.get(key) for key in keys] == found[: len(keys)] else 1)
+        os._exit(0 if [store.get(key) for key in keys] == expected else 1)
     assert os.waitpid(child, 0)[1] == 0
     store.close()
 

@@ -348,6 +348,12 @@ def test_no_text_breaks_the_report(text):
     assert panel.attributes <= {"class", "open", "href", "start", "title", "style"}
 
 
+def test_the_definition_of_a_link_breaks_no_report():
+    told = tl.deep_thought(hostile("[1]:"))
+    assert "Final solution" in told.report()
+    assert "Final solution" in told.report_html()
+
+
 @pytest.mark.parametrize("text", ["\t# H", "\t<b>x</b>", "\t![a](http://x/y.png)"])
 def test_code_behind_a_tab_stays_code_in_a_quotation(text):
     told = tl.deep_thought(hostile(text))

@@ -86,7 +86,10 @@ def _parser(raw: bool) -> MarkdownIt:
 
 def _closed(text: str) -> str:
     """`text`, with the fence closed that is open at its end."""
-    last = _parser(False).parse(f"{text}\nend")[-1]
+    tokens = _parser(False).parse(f"{text}\nend")
+    if not tokens:  # the definition of a link, which shows nothing
+        return text
+    last = tokens[-1]
     is_open = last.type == "fence" and last.content.endswith("end")
     return f"{text}\n{last.markup}" if is_open else text
 
