@@ -5,7 +5,7 @@ import gc
 
 import msgspec
 import pytest
-from endpoint import ScriptedEndpoint
+from endpoint import ScriptedEndpoint, scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -773,3 +773,11 @@ def test_a_failed_call_that_was_paid_is_counted():
 
     got = wait(tl.Lab(Scripted(filtered), runs=None).run(tl.OneAnswer(), TASK))
     assert (got.usage.cost, got.usage.paid, got.usage.input_tokens, got.usage.errors) == (0.5, 0.5, 100, 1)
+
+
+def test_a_call_that_was_cut_off_counts_what_it_reserved():
+    """It may have been charged in full. A dollar a call at most, a cap of three dollars."""
+    end = scripted(seconds=30.0, usd=1.0)
+    lab = tl.Lab(end, runs=None, mode="off", timeout=0.1)
+    wait(lab.run(Asks(count=12, max_tokens=10), TASK, budget=tl.Budget(usd=3)))
+    assert len(end.requests) == 3

@@ -655,7 +655,7 @@ LINES = [
     ),
     (
         "S8",
-        "CONVERGE is told of each branch; its evaluations are matched by name",
+        "CONVERGE is given each branch; its evaluations are matched by name",
         "tests/test_deep_think.py::test_s8_converge_is_told_of_each_branch",
         "tests/test_deep_think.py::test_d6_no_score_reaches_another_approach_without_a_warning",
     ),

@@ -757,3 +757,13 @@ def test_what_a_lab_paid_itself_is_counted_once(tmp_path):
 
     assert wait(cut_and_resumed()).stopped == "limit:depth"
     assert lab.spent == len(end.requests)
+
+
+def test_a_payment_that_cannot_be_true_moves_no_cap(tmp_path):
+    """A journal may come from somebody else."""
+    made = wait(tl.Lab(scripted(), runs=tmp_path, mode="off").run(SEARCH, TASK))
+    for paid in (-1000.0, 1e308):
+        lines = [msgspec.structs.replace(line, paid=paid if line.paid else line.paid) for line in made.lines]
+        lab = tl.Lab(scripted(), runs=tmp_path, mode="off", spend=5.0)
+        lab.count_payments(made.header, lines)
+        assert lab.spent == 0

@@ -30,7 +30,7 @@ from errands import (
     results,
 )
 from pydantic import Field, SecretStr
-from support import wait
+from support import Scripted, wait
 
 import tot_lab as tl
 from tot_lab.core.parts import part_of
@@ -535,3 +535,19 @@ def test_what_the_policy_denies_is_not_done_even_from_the_cache(tmp_path):
     assert denied.last.tools_df().tries.isna().all()
     assert COUNTED == [(1, 0)]
     assert len(denied.last.task.tools) == 1
+
+
+def test_a_tool_keeps_its_own_time_and_not_the_labs():
+    @tl.tool(timeout=5.0)
+    async def slow(n: int) -> str:
+        """Takes a while."""
+        await asyncio.sleep(0.3)
+        return "done"
+
+    def reply(call):
+        if any(message.role == "tool" for message in call.messages):
+            return "Answer: 26"
+        return tl.Reply(tool_calls=(tl.ToolCall("a", "slow", '{"n": 1}'),))
+
+    lab = tl.Lab(Scripted(reply), runs=None, tools=[slow], timeout=0.1)
+    assert wait(lab.run(tl.ToolLoop(), TASK)).tools_df()["result"].tolist() == ["done"]

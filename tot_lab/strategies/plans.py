@@ -471,17 +471,14 @@ def items_in(result: str) -> list[str]:
         found = None
     if isinstance(found, list):
         return [item if isinstance(item, str) else json.dumps(item, ensure_ascii=False) for item in found]
-    lines = [line for line in result.splitlines() if line.strip()]
-    listed = [line for line in lines if (bullet := _BULLET.match(line)) and bullet[0].strip()]
-    if len(listed) > 1:
-        return [line[len(bullet[0]) :].strip() for line in listed if (bullet := _BULLET.match(line))]
+    lines = [line.strip() for line in result.splitlines() if line.strip()]
+    bare = [_BULLET.sub("", line, count=1) for line in lines]
+    listed = [item for line, item in zip(lines, bare, strict=True) if item != line]
     if len(lines) > 1:
-        return [line.strip() for line in lines]
-    return (
-        [part.strip(" .") for part in result.partition(":")[2].split(",") or []]
-        if (":" in result and "," in result.partition(":")[2])
-        else [part.strip(" .\n") for part in result.split(",")]
-    )
+        return listed if len(listed) > 1 else lines
+    _, colon, after = result.partition(":")
+    items = (after if colon and "," in after else result).split(",")
+    return [item.strip(" .\n") for item in items]
 
 
 def filled_in(value: Any, step: Step, steps: Mapping[str, Step]) -> Any:
