@@ -152,6 +152,33 @@ def test_every_prompt_shows_problem_context_and_path(domain):
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
+def test_what_siblings_share_stands_first_and_the_candidate_last(domain):
+    """So that a server reads the rules, the problem and the steps before it once for all siblings."""
+    task = HANDS[domain.kind].model_copy(update={"context": "an earlier lesson"})
+    ask = task.domain
+    path = PATHS[domain.kind][1]
+    steps = {
+        "game24": ("6 * 5 = 30 (left: 6 30)", "5 + 6 = 11 (left: 6 11)"),
+        "mini_crossword": tuple(f"h3. {w} (grid: _____ polar {w} _____ _____)" for w in ("apple", "eagle")),
+    }.get(domain.kind, ("a spider spins", "two beetles fly"))
+    pairs = {
+        "value": [ask.value_prompt(task, [*path, step]) for step in steps],
+        "judge": [ask.judge_prompt(task, [*path, step]) for step in steps],
+        "joint": [ask.joint_prompt(task, path, pair) for pair in (steps, steps[::-1])],
+        "vote": [ask.vote_prompt(task, [[*path, s] for s in pair]) for pair in (steps, steps[::-1])],
+    }
+    for kind, (one, other) in pairs.items():
+        same = next(k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+        shared = one[:same]
+        assert task.question in shared, kind
+        assert "an earlier lesson" in shared, kind
+        assert kind == "vote" or path[-1] in shared, kind
+        rest = f"{one[same:]}\n{other[same:]}"
+        left = [line for line in rest.split("\n") if not any(s in line or line in s for s in (*path, *steps))]
+        assert not [line for line in left if len(line) > 40], (kind, "words of ours behind the candidate")
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
 @settings(max_examples=60, deadline=None)
 @given(text=st.text(max_size=300), path=st.lists(st.text(max_size=40), max_size=4))
 def test_its_readers_survive_any_text(domain, text, path):

@@ -135,7 +135,6 @@ def test_s8_converge_is_told_of_each_branch(what):
     assert prompts(model, "converge")[0].count(what) >= 3
 
 
-@pytest.mark.xfail(strict=True, reason="prompt step")
 def test_d1_s8_converge_is_told_the_confidence_and_the_reflection_of_each_branch():
     def develop(name):
         return development(name, confidence=4.25, reflection=f"{name} held up")

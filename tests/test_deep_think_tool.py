@@ -251,7 +251,6 @@ def test_d14_a_tree_of_thoughts_with_tools_uses_it_when_it_is_named():
     assert "deep-think" in list(made.tools_df()["tool"])
 
 
-@pytest.mark.xfail(strict=True, reason="prompt step")
 def test_d5_s7_it_takes_the_sizes_of_the_search():
     tool = tl.tools.deep_think(thinking_lab())
     assert {"max_iterations", "num_branches", "beam_width"} < {*tool.parameters["properties"]}

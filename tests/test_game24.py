@@ -308,7 +308,7 @@ def test_what_the_steps_compose_is_worth_what_they_say(data: st.DataObject, hand
     if answer is not None:
         assert task.grade(answer) == 1.0
     prompt = GAME.value_prompt(task, path)
-    together = prompt.partition("together they say: ")[2].partition("\n")[0]
+    together = prompt.partition("Together the steps say: ")[2].partition("\n")[0]
     read = value_of(together)
     assert read is not None
     assert (read[0],) == GAME.state(task, path)
@@ -357,7 +357,7 @@ def test_prompts_show_problem_steps_context_and_numbers_left() -> None:
     prompts = [
         GAME.sample_prompt(task, PATH[:1]),
         GAME.propose_prompt(task, PATH[:1], 5),
-        GAME.value_prompt(task, PATH[:1]),
+        GAME.value_prompt(task, PATH[:2]),
         GAME.joint_prompt(task, PATH[:1], [PATH[1]]),
         GAME.vote_prompt(task, [PATH[:1], PATH[:2]]),
     ]

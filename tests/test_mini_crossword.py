@@ -299,7 +299,7 @@ def test_answers_are_the_same_by_their_grids() -> None:
 
 def test_letters_stand_apart_and_only_clues_with_two_are_judged() -> None:
     prompt = GAME.value_prompt(TASK, ["h2. rural", "h3. amino"])
-    assert "h2: r u r a l\nh3: a m i n o\nh4: _ _ _ _ _" in prompt
+    assert "h1: _ _ _ _ _\nh2: r u r a l\nh3: _ _ _ _ _" in prompt  # the letters before the last word
     judged = prompt.rpartition("\n\n")[2]
     assert "h1: " not in judged
     assert "v4: _ a n _ _" in judged
@@ -316,10 +316,10 @@ def test_a_clue_with_two_letters_is_a_part_and_shown_alone() -> None:
         (FULL, list(NAMES)),
     ):
         prompts = GAME.part_prompts(TASK, path)
-        assert [prompt.split("\n")[1][:2] for prompt in prompts] == names
+        assert [prompt.partition("Clue:\n")[2][:2] for prompt in prompts] == names
         assert len(prompts) <= GAME.most_parts(TASK) == 10
     one = GAME.part_prompts(TASK, ["h2. rural", "h3. amino"])[3]
-    assert "v2. You, but not your dog\n\nLetters so far:\nv2: _ u m _ _\n" in one
+    assert one.endswith("\n\nClue:\nv2. You, but not your dog\nLetters so far:\nv2: _ u m _ _")
     assert one in GAME.part_prompts(TASK, ["h2. rural", "h3. amino", "v5. block"])
     told = TASK.model_copy(update={"context": "an earlier lesson"})
     assert all("an earlier lesson" in prompt for prompt in GAME.part_prompts(told, FULL))
@@ -391,7 +391,9 @@ def test_the_search_of_the_paper() -> None:
     asked = [call for call in model.calls if call.kind == "propose"]
     assert len(asked) == 5 * 8  # the root, and each state that is not impossible
     judged = {
-        call.prompt.split("\n")[1][:2] for call in model.calls if (call.at, call.kind) == ("0.0.1.0", "part")
+        call.prompt.partition("Clue:\n")[2][:2]
+        for call in model.calls
+        if (call.at, call.kind) == ("0.0.1.0", "part")
     }
     assert judged == {"h1", "v1", "v5", "h2", "h3", "h4", "h5"}
 

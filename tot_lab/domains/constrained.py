@@ -56,27 +56,29 @@ class Constrained(General):
 
     def value_prompt(self, task: Task, path: Path) -> str:
         return (
-            f"{self._judged(task, path)}\n\nGo through the rules one by one, in a few words each: does the "
-            "last draft keep it? Then end with a line `score: K/N`, N being the number of rules and K how "
-            "many of them it keeps."
+            f"{self._position(task, path[:-1])}\n\nGo through the rules one by one, in a few words each: "
+            "does the candidate keep it? Then end with a line `score: K/N`, N being the number of rules and "
+            f"K how many of them it keeps.\n\n{self._candidate(path)}"
         )
 
     def judge_prompt(self, task: Task, path: Path) -> str:
-        asked = "Does the last draft keep every rule? Reply with one word, yes or no."
-        return f"{self._judged(task, path)}\n\n{asked}"
+        asked = "Does the candidate keep every rule? Reply with one word, yes or no."
+        return f"{self._position(task, path[:-1])}\n\n{asked}\n\n{self._candidate(path)}"
 
     def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
         return (
-            f"Problem:\n{self.statement(task)}\n\n{_candidates([self.steps(path) for path in paths])}\n\n"
+            f"Problem:\n{self.statement(task)}\n\n"
             "Which candidate's last draft keeps the most rules? Compare them in brief, then end with a line "
-            "`best: N`, N being the candidate's number."
+            "`best: N`, N being the candidate's number.\n\n"
+            f"{_candidates([self.steps(path) for path in paths])}"
         )
 
     def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
         return (
-            f"{self._position(task, path)}\n\n{_candidates([self.steps([one]) for one in candidates])}\n\n"
+            f"{self._position(task, path)}\n\n"
             "What share of the rules does each candidate keep, from 0 to 1? Reply with a JSON array of the "
-            f"{len(candidates)} scores in that order and nothing else."
+            f"{len(candidates)} scores in that order and nothing else.\n\n"
+            f"{_candidates([self.steps([one]) for one in candidates])}"
         )
 
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
@@ -91,8 +93,8 @@ class Constrained(General):
     def _position(self, task: Task, path: Path) -> str:
         return f"Problem:\n{self.statement(task)}\n\nDrafts so far:\n{self.steps(path)}"
 
-    def _judged(self, task: Task, path: Path) -> str:
-        return f"Problem:\n{self.statement(task)}\n\nDrafts:\n{self.steps(path)}"
+    def _candidate(self, path: Path) -> str:
+        return f"Candidate\n{self.steps(path[-1:])}"
 
     @staticmethod
     def _asked(path: Path, drafts: str) -> str:

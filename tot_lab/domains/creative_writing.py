@@ -77,9 +77,9 @@ class CreativeWriting(Domain):
         return f"{self._position(task, path)}\n\n{ask}"
 
     def value_prompt(self, task: Task, path: Path) -> str:
-        asked = "the passage" if self._is_passage(path) else "a passage that follows this plan"
+        asked = "the passage at the end" if self._is_passage(path) else "a passage that follows the plan"
         return (
-            f"{self._position(task, path[:-1])}\n\n{self._titled(path)}\n\nHow coherent is {asked}? {_SCALE}"
+            f"{self._position(task, path[:-1])}\n\nHow coherent is {asked}? {_SCALE}\n\n{self._titled(path)}"
         )
 
     def judge_prompt(self, task: Task, path: Path) -> str:
@@ -89,8 +89,8 @@ class CreativeWriting(Domain):
             else "Does this plan lead to a coherent passage whose paragraphs can end in their sentences?"
         )
         return (
-            f"{self._position(task, path[:-1])}\n\n{self._titled(path)}\n\n{asked} "
-            "Reply with one word, yes or no."
+            f"{self._position(task, path[:-1])}\n\n{asked} Reply with one word, yes or no.\n\n"
+            f"{self._titled(path)}"
         )
 
     def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
@@ -101,18 +101,18 @@ class CreativeWriting(Domain):
             for k, path in enumerate(paths, 1)
         )
         return (
-            f"{self._position(task, shared)}\n\n{listed}\n\n"
+            f"{self._position(task, shared)}\n\n"
             "Which candidate is best: the most coherent, with every paragraph ending in its sentence? Look "
-            "at each in brief, then end with a line `best: N`, N being its number."
+            f"at each in brief, then end with a line `best: N`, N being its number.\n\n{listed}"
         )
 
     def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
         listed = "\n\n".join(f"Candidate {k}\n{text}" for k, text in enumerate(candidates, 1))
         return (
-            f"{self._position(task, path)}\n\n{listed}\n\n"
+            f"{self._position(task, path)}\n\n"
             "How good is each candidate: coherent, with every paragraph ending in its sentence? Score each "
             f"from 0 to 1. Reply with a JSON array of the {len(candidates)} scores in that order and nothing "
-            "else."
+            f"else.\n\n{listed}"
         )
 
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
@@ -128,7 +128,7 @@ class CreativeWriting(Domain):
     def coherence_prompt(self, passage: str) -> str:
         """Asks how coherent a finished passage is, from 1 to 10, and shows nothing else: the judge of the
         paper's results. Read the reply with `read_coherence`; the paper takes the mean of five."""
-        return f"Here is a passage.\n\n{passage}\n\nHow coherent is it? {_SCALE}"
+        return f"How coherent is this passage? {_SCALE}\n\nCandidate\nPassage:\n{passage}"
 
     def _problem(self, task: Task) -> str:
         return f"{_RULES}\n{self.statement(task)}"
@@ -142,7 +142,7 @@ class CreativeWriting(Domain):
         return "\n\n".join(f"{_NAMES[min(before + k, 1)]}:\n{step}" for k, step in enumerate(steps))
 
     def _titled(self, path: Path) -> str:
-        return f"{_NAMES[self._is_passage(path)]}:\n{path[-1]}"
+        return f"Candidate\n{_NAMES[self._is_passage(path)]}:\n{path[-1]}"
 
     @staticmethod
     def _is_passage(path: Path) -> bool:

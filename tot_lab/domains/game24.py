@@ -103,24 +103,27 @@ class Game24(Domain):
         if claimed is None and terms is not None and len(terms) == 1:
             claimed = terms[0].expression
         if claimed is not None:
-            return (
-                f"{self._position(task, path)}\n\n"
-                f"The steps have come to an end; together they say: {claimed}\n"
-                "Check them. Is every result computed correctly, is each of the four numbers used once "
-                f"and no other, and is the end result {TARGET}? Give your reasons in a line or two. The "
-                "last line is one word alone: sure if all of it is right, impossible if anything is wrong."
+            ask = (
+                "The candidate is the last step. Check it and the steps before it. Is every result computed "
+                "correctly, is each of the four numbers used once and no other, and is the end result "
+                f"{TARGET}? Give your reasons in a line or two. The last line is one word alone: sure if all "
+                "of it is right, impossible if anything is wrong."
             )
-        return (
-            f"{self._position(task, path)}\n\n"
-            f"Judge whether the numbers left can still make {TARGET}. Try a few ways of joining them, in "
-            "brief. The last line is one word alone: sure if you found a way, likely if you found none but "
-            "their sizes suit, impossible if there is none."
+            return self._about_last(task, path, ask, f"Together the steps say: {claimed}")
+        return self._about_last(
+            task,
+            path,
+            f"Judge whether the numbers left after the candidate can still make {TARGET}. Try a few ways of "
+            "joining them, in brief. The last line is one word alone: sure if you found a way, likely if you "
+            "found none but their sizes suit, impossible if there is none.",
         )
 
     def judge_prompt(self, task: Task, path: Path) -> str:
-        return (
-            f"{self._position(task, path)}\n\nIs the last step computed correctly, and can {TARGET} still be "
-            "made of the numbers left? Reply with one word, yes or no."
+        return self._about_last(
+            task,
+            path,
+            f"Is the candidate computed correctly, and can {TARGET} still be made of the numbers left after "
+            "it? Reply with one word, yes or no.",
         )
 
     def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
@@ -128,17 +131,17 @@ class Game24(Domain):
             f"Candidate {k}:\n{self._progress(task, path)}" for k, path in enumerate(paths, 1)
         )
         return (
-            f"{self._problem(task)}\n\n{listed}\n\n"
+            f"{self._problem(task)}\n\n"
             f"Which candidate is the most promising way to {TARGET}? Compare them in brief, then end with "
-            "a line `best: N`, N being its number."
+            f"a line `best: N`, N being its number.\n\n{listed}"
         )
 
     def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
         return (
-            f"{self._position(task, path)}\n\nCandidates for the next step:\n{self.steps(candidates)}\n\n"
+            f"{self._position(task, path)}\n\n"
             f"Score each candidate from 0 ({TARGET} is out of reach after it) to 1 (it is certain to be "
             f"reached). Reply with a JSON array of the {len(candidates)} scores in that order and nothing "
-            "else."
+            f"else.\n\nCandidates for the next step:\n{self.steps(candidates)}"
         )
 
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
@@ -172,9 +175,18 @@ class Game24(Domain):
         return f"{_RULES}\n\nNumbers: {self.statement(task)}"
 
     def _progress(self, task: Task, path: Path) -> str:
+        return f"Steps so far:\n{self.steps(path)}\n{self._left(task, path)}"
+
+    @staticmethod
+    def _left(task: Task, path: Path) -> str:
         terms = _walk(task, path)
         left = "unclear from the steps" if terms is None else _shown([term.value for term in terms])
-        return f"Steps so far:\n{self.steps(path)}\nNumbers left: {left}"
+        return f"Numbers left: {left}"
+
+    def _about_last(self, task: Task, path: Path, ask: str, claim: str = "") -> str:
+        """`ask` of the last step, which ends the prompt: all before it is the same for its siblings."""
+        lines = ["Candidate for the next step:", *path[-1:], self._left(task, path), *filter(None, [claim])]
+        return f"{self._position(task, path[:-1])}\n\n{ask}\n\n" + "\n".join(lines)
 
     def _position(self, task: Task, path: Path) -> str:
         return f"{self._problem(task)}\n\n{self._progress(task, path)}"

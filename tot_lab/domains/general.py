@@ -72,15 +72,17 @@ class General(Domain):
 
     def value_prompt(self, task: Task, path: Path) -> str:
         return (
-            f"{self._position(task, path[:-1])}\n\nCandidate for the next step:\n{path[-1]}\n\n"
-            f"How good is the candidate? Rate it from 0 to 1. {_SCALE}\n"
+            f"{self._position(task, path[:-1])}\n\n"
+            f"How good is the candidate for the next step? Rate it from 0 to 1. {_SCALE}\n"
             "The first line of your reply is `score: ` and the number. A line with your reasons may follow."
+            f"\n\n{_candidate(path)}"
         )
 
     def judge_prompt(self, task: Task, path: Path) -> str:
         return (
-            f"{self._position(task, path[:-1])}\n\nCandidate for the next step:\n{path[-1]}\n\n"
-            "Is the candidate correct, and does it lead towards the answer? Reply with one word, yes or no."
+            f"{self._position(task, path[:-1])}\n\n"
+            "Is the candidate for the next step correct, and does it lead towards the answer? Reply with one "
+            f"word, yes or no.\n\n{_candidate(path)}"
         )
 
     def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
@@ -89,17 +91,17 @@ class General(Domain):
             for k, path in enumerate(paths, 1)
         )
         return (
-            f"Problem:\n{self.statement(task)}\n\n{listed}\n\n"
+            f"Problem:\n{self.statement(task)}\n\n"
             "Which candidate leads best to a correct answer? Compare them in brief, then end with a line "
-            "`best: N`, N being the candidate's number."
+            f"`best: N`, N being the candidate's number.\n\n{listed}"
         )
 
     def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
         return (
-            f"{self._position(task, path)}\n\nCandidates for the next step:\n{self.steps(candidates)}\n\n"
-            f"How good is each candidate? Rate each from 0 to 1. {_SCALE}\n"
+            f"{self._position(task, path)}\n\n"
+            f"How good is each candidate for the next step? Rate each from 0 to 1. {_SCALE}\n"
             f"Reply with a JSON array of the {len(candidates)} numbers in the order of the candidates, and "
-            "nothing else."
+            f"nothing else.\n\nCandidates for the next step:\n{self.steps(candidates)}"
         )
 
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
@@ -214,6 +216,10 @@ def last_number(text: str) -> Fraction | None:
             return None
         value /= below
     return -value if last["sign"] == "-" else value
+
+
+def _candidate(path: Path) -> str:
+    return f"Candidate for the next step:\n{path[-1]}"
 
 
 def _folded(text: str) -> str:

@@ -123,29 +123,27 @@ class MiniCrossword(Domain):
         return self._ask_step(task, path, ask)
 
     def value_prompt(self, task: Task, path: Path) -> str:
-        grid = _walk(path) or EMPTY
-        judged = _judged(grid) or NAMES
-        return (
-            f"{self._position(task, path)}\n\n"
-            "Judge whether each of these clues can be answered by a word that has its letters:\n"
-            f"{_patterns(grid, judged)}\n"
-            "Think of words for each, in brief. Then end with one line for each clue: its name, and sure if "
-            "you know a word that answers it and has its letters, maybe if there could be one, impossible "
-            "if there is none. A line looks like this: v0: maybe"
+        grid = _walk(path)
+        judged = NAMES if grid is None else _judged(grid) or NAMES
+        ask = (
+            "Judge whether each of the clues listed after the candidate can be answered by a word that has "
+            "its letters. Think of words for each, in brief. Then end with one line for each clue: its name, "
+            "and sure if you know a word that answers it and has its letters, maybe if there could be one, "
+            "impossible if there is none. A line looks like this: v0: maybe"
         )
+        return self._about_last(task, path, ask, self._letters(path, judged))
 
     def part_prompts(self, task: Task, path: Path) -> list[str]:
         """One for each clue of which two letters are known, as in the published code. It shows that clue
         alone, so that equal letters ask the same call wherever they come up."""
         grid = _walk(path) or EMPTY
         clues = dict.fromkeys(NAMES, "") | dict(_CLUE.findall(task.question))
-        known = f"\n\nWhat is known so far:\n{task.context}" if task.context else ""
+        known = f"What is known so far:\n{task.context}\n\n" if task.context else ""
         return [
-            f"A clue of a crossword, whose word has 5 letters:\n{name}. {clues[name]}{known}\n\n"
-            f"Letters so far:\n{_patterns(grid, [name])}\n"
-            "Judge whether this clue can be answered by a word that has its letters. Think of words for it, "
-            "in brief. The last line is one word alone: sure if you know a word that answers it and has its "
-            "letters, maybe if there could be one, impossible if there is none."
+            f"{known}Judge whether this clue of a crossword can be answered by a word of 5 letters that has "
+            "its letters. Think of words for it, in brief. The last line is one word alone: sure if you know "
+            "a word that answers it and has its letters, maybe if there could be one, impossible if there is "
+            f"none.\n\nClue:\n{name}. {clues[name]}\nLetters so far:\n{_patterns(grid, [name])}"
             for name in _judged(grid)
         ]
 
@@ -153,27 +151,28 @@ class MiniCrossword(Domain):
         return len(NAMES)
 
     def judge_prompt(self, task: Task, path: Path) -> str:
-        return (
-            f"{self._position(task, path)}\n\nDoes the last word answer its clue, and can every other clue "
-            "still be answered by a word that has the letters so far? Reply with one word, yes or no."
+        ask = (
+            "Does the candidate answer its clue, and can every other clue still be answered by a word that "
+            "has the letters after it? Reply with one word, yes or no."
         )
+        return self._about_last(task, path, ask, self._letters(path))
 
     def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
         listed = "\n\n".join(
             f"Candidate {k}:\n{self._progress(task, path)}" for k, path in enumerate(paths, 1)
         )
         return (
-            f"{self._problem(task)}\n\n{listed}\n\n"
+            f"{self._problem(task)}\n\n"
             "Which candidate is the most likely to become the right grid? Compare them in brief, then end "
-            "with a line `best: N`, N being its number."
+            f"with a line `best: N`, N being its number.\n\n{listed}"
         )
 
     def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
         return (
-            f"{self._position(task, path)}\n\nCandidates for the next word:\n{self.steps(candidates)}\n\n"
+            f"{self._position(task, path)}\n\n"
             "Score each candidate from 0 (its word is wrong, or a crossing clue cannot be answered after it) "
             f"to 1 (it is certainly right). Reply with a JSON array of the {len(candidates)} scores in that "
-            "order and nothing else."
+            f"order and nothing else.\n\nCandidates for the next word:\n{self.steps(candidates)}"
         )
 
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
@@ -201,9 +200,17 @@ class MiniCrossword(Domain):
         return f"{_RULES}\n\nClues:\n{self.statement(task)}"
 
     def _progress(self, task: Task, path: Path) -> str:
+        return f"Words so far:\n{self.steps(path)}\nLetters so far:{self._letters(path)}"
+
+    @staticmethod
+    def _letters(path: Path, names: Sequence[str] = NAMES) -> str:
         grid = _walk(path)
-        letters = f" {_UNCLEAR}" if grid is None else f"\n{_patterns(grid, NAMES)}"
-        return f"Words so far:\n{self.steps(path)}\nLetters so far:{letters}"
+        return f" {_UNCLEAR}" if grid is None else f"\n{_patterns(grid, names)}"
+
+    def _about_last(self, task: Task, path: Path, ask: str, letters: str) -> str:
+        """`ask` of the last word, which ends the prompt: all before it is the same for its siblings."""
+        last = "\n".join(["Candidate for the next word:", *path[-1:], f"Letters after it:{letters}"])
+        return f"{self._position(task, path[:-1])}\n\n{ask}\n\n{last}"
 
     def _position(self, task: Task, path: Path) -> str:
         return f"{self._problem(task)}\n\n{self._progress(task, path)}"

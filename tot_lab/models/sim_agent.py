@@ -38,7 +38,7 @@ from tot_lab.domains.multi_hop import (
 )
 from tot_lab.domains.word_sums import Problem, problem_in
 from tot_lab.models.sim_game24 import SimGame24
-from tot_lab.models.simulated import Share, Simulated
+from tot_lab.models.simulated import Share, Simulated, without_candidates
 
 FINAL = "final-answer"
 """The tool by which a loop is ended."""
@@ -662,7 +662,8 @@ def _form_of(call: Call, text: str) -> tuple[str, int]:
     """What is asked for, and how many of it."""
     if call.kind in KINDS:
         return call.kind, 1
-    for paragraph in reversed(text.split("\n\n")):  # what stands above may quote another prompt
+    asking = without_candidates(text)
+    for paragraph in reversed(asking.split("\n\n")):  # what stands above may quote another prompt
         for form, words in _FORMS:
             match = words.search(paragraph)
             if match is not None:

@@ -19,7 +19,7 @@ from typing import Any
 from tot_lab.core.calls import Call, TokenLogprob
 from tot_lab.domains.constrained_answers import Stream, made_answer
 from tot_lab.domains.constraints import Rule, bare, kept_by, rules_in
-from tot_lab.models.simulated import JUDGING, Share, Simulated
+from tot_lab.models.simulated import JUDGING, Share, Simulated, without_candidates
 
 _KINDS = (
     "branch", "develop", "converge", "act", "critique", "review", "plan", "patch", "augment", "analysis",
@@ -310,7 +310,8 @@ def _form_of(call: Call, text: str) -> tuple[str, int]:
     """What is asked for, and how many of it."""
     if call.kind in _KINDS:
         return call.kind, 1
-    for paragraph in reversed(text.split("\n\n")):  # what stands above may quote another prompt
+    asking = without_candidates(text)
+    for paragraph in reversed(asking.split("\n\n")):  # what stands above may quote another prompt
         for form, words in _FORMS:
             match = words.search(paragraph)
             if match is not None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from tot_lab.core.calls import Call, TokenLogprob
 from tot_lab.domains.creative_writing import creative_writing
-from tot_lab.models.simulated import JUDGING, Share, Simulated
+from tot_lab.models.simulated import JUDGING, Share, Simulated, without_candidates
 
 _KINDS = (  # what tells the prompts apart, by their closing words
     ("none", re.compile(r"the passage is written", re.I)),
@@ -174,9 +174,9 @@ def _quality(text: str, sentences: tuple[str, ...]) -> float:
 
 @lru_cache(maxsize=4096)
 def _seen(prompt: str) -> _Seen:
-    """What `prompt` asks; its kind is "" when that is not understood. The last paragraph decides,
-    or else the whole text: a prompt may quote the words of another."""
-    for text in (prompt.rpartition("\n\n")[2], prompt):
+    """What `prompt` asks; its kind is "" when that is not understood. The last paragraph before the
+    candidates decides, or else the whole text: a prompt may quote the words of another."""
+    for text in (without_candidates(prompt).rpartition("\n\n")[2], prompt):
         for kind, words in _KINDS:
             match = words.search(text)
             if match is not None:
@@ -186,16 +186,15 @@ def _seen(prompt: str) -> _Seen:
 
 def _read(kind: str, count: int, prompt: str) -> _Seen:
     sentences = found.groups() if (found := _SENTENCES.search(prompt)) else ()
-    shown = prompt.rpartition("\n\n")[0]
-    if kind in ("vote", "joint"):
-        candidates = re.split(r"^Candidate \d+$", shown, flags=re.M)[1:]
-    elif sentences:
-        candidates = [shown] if kind in ("value", "judge") else []
-    else:
-        candidates = [shown.partition("\n\n")[2]]  # a passage alone
+    asked = without_candidates(prompt)
+    listed = prompt[len(asked) :]
+    candidates = (
+        re.split(r"^Candidate \d+$", listed, flags=re.M)[1:] if kind in ("vote", "joint") else [listed]
+    )
     texts = tuple(_text(candidate) for candidate in candidates)
     if not sentences and kind != "value":
         return _Seen("")
+    shown = asked.rpartition("\n\n")[0]
     plan = _PLAN.split(shown)[-1] if _PLAN.search(shown) else ""
     return _Seen(kind, count, sentences, plan, texts)
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from tot_lab.core.calls import Call, TokenLogprob
 from tot_lab.domains.arithmetic import OPERATORS, TARGET, joined, number, value_of, win_share
 from tot_lab.domains.game24 import step_line, terms_after
-from tot_lab.models.simulated import JUDGING, Share, Simulated
+from tot_lab.models.simulated import JUDGING, Share, Simulated, without_candidates
 
 _KINDS = (  # what tells the prompts apart, by their closing words
     ("critique", re.compile(r"`SATISFIED:`")),
@@ -172,11 +172,11 @@ def _shown(moves: Sequence[_Move], call: Call) -> str:
 
 @lru_cache(maxsize=4096)
 def _seen(prompt: str) -> _Seen:
-    """What `prompt` asks; its kind is "" when that is not understood. The last paragraph decides,
-    or else the whole text: a prompt may quote the words of another."""
+    """What `prompt` asks; its kind is "" when that is not understood. The last paragraph before the
+    candidates decides, or else the whole text: a prompt may quote the words of another."""
     if str(TARGET) not in prompt:
         return _Seen("")
-    for text in (prompt.rpartition("\n\n")[2], prompt):
+    for text in (without_candidates(prompt).rpartition("\n\n")[2], prompt):
         for kind, words in _KINDS:
             match = words.search(text)
             if match is not None:

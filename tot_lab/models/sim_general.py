@@ -17,7 +17,7 @@ from typing import Any
 from tot_lab.core.calls import Call, TokenLogprob
 from tot_lab.domains.arithmetic import OPERATORS, joined, number
 from tot_lab.domains.game24 import step_line
-from tot_lab.models.simulated import Simulated
+from tot_lab.models.simulated import Simulated, without_candidates
 
 _FORMS = (  # what is asked for, by its words
     ("critique", re.compile(r"`SATISFIED:`")),
@@ -78,8 +78,9 @@ class SimGeneral(Simulated):
 
 def _asked(prompt: str) -> tuple[str, int, str]:
     """The form that `prompt` asks for ("" when none is known), of how many, and the text that says
-    so. The last paragraph decides, or else the whole: a prompt may quote the words of another."""
-    for text in (prompt.rpartition("\n\n")[2], prompt):
+    so. The last paragraph before the candidates decides, or else the whole: a prompt may quote the words of
+    another."""
+    for text in (without_candidates(prompt).rpartition("\n\n")[2], prompt):
         for form, words in _FORMS:
             match = words.search(text)
             if match is not None:

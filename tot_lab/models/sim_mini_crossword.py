@@ -27,7 +27,7 @@ from tot_lab.domains.mini_crossword import (
     rows_of,
 )
 from tot_lab.domains.puzzles import puzzles
-from tot_lab.models.simulated import JUDGING, Share, Simulated
+from tot_lab.models.simulated import JUDGING, Share, Simulated, without_candidates
 
 _KINDS = (  # what tells the prompts apart, by their closing words
     ("none", re.compile(r"the grid is full", re.I)),
@@ -39,6 +39,7 @@ _KINDS = (  # what tells the prompts apart, by their closing words
     ("answer", re.compile(r"^Answer:", re.M)),
 )
 _CLUE = re.compile(r"^([hv][1-5])\. (.+)$", re.M)
+_LETTERS_HEAD = re.compile(r"^Letters (?:so far|after it):", re.M)
 _LETTERS = re.compile(r"^([hv][1-5]): ([a-z_](?: [a-z_]){4})$", re.M)
 _GARBLED = ("", "...", "I have lost the thread here.", '{"words": [{"clue": ', "?? ?? ??")
 _UNKNOWN = "I am a simulated solver of mini crosswords, and I do not understand this prompt."
@@ -196,17 +197,16 @@ def _shown(words: Sequence[_Word], kind: str, call: Call) -> str:
 
 @lru_cache(maxsize=4096)
 def _seen(prompt: str) -> _Seen:
-    """What `prompt` asks; its kind is "" when that is not understood. The last paragraph decides,
-    or else the whole text: a prompt may quote the words of another."""
-    last = prompt.rpartition("\n\n")[2]
-    for text in (last, prompt):
+    """What `prompt` asks; its kind is "" when that is not understood. The last paragraph before the
+    candidates decides, or else the whole text: a prompt may quote the words of another."""
+    for text in (without_candidates(prompt).rpartition("\n\n")[2], prompt):
         for kind, words in _KINDS:
             if words.search(text):
-                return _read(kind, prompt, last)
+                return _read(kind, prompt)
     return _Seen("")
 
 
-def _read(kind: str, prompt: str, last: str) -> _Seen:
+def _read(kind: str, prompt: str) -> _Seen:
     if kind == "vote":
         parts = re.split(r"^Candidate \d+:", prompt, flags=re.M)[1:]
         return _Seen(kind, candidates=tuple(_stated(part) for part in parts))
@@ -216,8 +216,7 @@ def _read(kind: str, prompt: str, last: str) -> _Seen:
         return _Seen(kind, candidates=tuple({} if grid is None else _letters(grid) for grid in grids))
     if kind in ("none", "answer"):
         return _Seen(kind)
-    shown = last if kind in ("value", "part") else prompt.rpartition("Letters so far:")[2]
-    letters = _stated(shown)
+    letters = _stated(_LETTERS_HEAD.split(prompt)[-1])
     return _Seen(kind, letters) if letters else _Seen("")
 
 

@@ -30,6 +30,15 @@ JUDGING = (  # what tells the prompts that all domains have apart, by their clos
 )
 
 
+_CANDIDATES = re.compile(r"^(?:Candidates?(?: \d{1,4}| for the next (?:step|word))?:?|Clue:)$", re.M)
+
+
+def without_candidates(prompt: str) -> str:
+    """The part of a domain's prompt that says what is asked; the candidates, if any, stand after it."""
+    found = _CANDIDATES.search(prompt)
+    return prompt[: found.start()].rstrip("\n") if found else prompt
+
+
 class Simulated(Part):
     """A model, as `Lab` takes one: an async callable `Call -> Reply`.
 

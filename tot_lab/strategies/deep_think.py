@@ -231,8 +231,8 @@ class _Iterations:
 
     def _develop(self, branch: ThoughtBranch) -> Thinking[tuple[ThoughtBranch, str]]:
         """The approach worked out: plan, execute, observe, reflect. A stop word, if it was not."""
-        prompt = _joined(self.goal, self._found(), DEVELOP.format(approach=_approach(branch)))
-        result, failed = yield from self._asked(branch.node, "develop", prompt, Development)
+        prompt, approach = _joined(self.goal, self._found(), DEVELOP), _approach(branch)
+        result, failed = yield from self._asked(branch.node, "develop", prompt, Development, closing=approach)
         made, raw = result.value, _raw(result)
         if failed or (made is None and not raw):
             empty = "the reply was cut off before its answer" if result.truncated else "the reply was empty"
@@ -403,13 +403,14 @@ class _Iterations:
         return max(self.past, key=_trust)
 
     def _asked(
-        self, at: str, kind: str, prompt: str, form: type[M], draw: int = 0
+        self, at: str, kind: str, prompt: str, form: type[M], draw: int = 0, closing: str = ""
     ) -> Thinking[tuple[Structured[M], str]]:
         """What a model writes in that form; and a stop word, if the call failed. draw: one for each
         iteration, since two may ask the same for one thought."""
         call, tier = self.by.call(at, kind, prompt, draw), self.by.tier
         seconds = self.by.timeout
-        result = yield from timed(seconds, ask_json(call, form, tier=tier, retries=0, schema=self.schema))
+        asking = ask_json(call, form, tier=tier, retries=0, schema=self.schema, closing=closing)
+        result = yield from timed(seconds, asking)
         if result.schema_refused and kind == "branch":  # the first call of a run: the others need not try
             self.schema = False
             call = self.by.call(at, kind, prompt, _MOST_ITERATIONS)
@@ -473,16 +474,20 @@ def _trusted(result: IterationResult) -> str:
 
 def _approach(branch: ThoughtBranch) -> str:
     told = [("Strategy", branch.strategy), ("Rationale", branch.rationale), ("Risks", branch.risks)]
-    return "\n".join([branch.name, *(f"{what}: {shortened(text, SHOWN)}" for what, text in told if text)])
+    lines = [branch.name, *(f"{what}: {shortened(text, SHOWN)}" for what, text in told if text)]
+    return "\n".join(["<approach>", *lines, "</approach>"])
 
 
 def _solution(branch: ThoughtBranch) -> str:
     """A branch with its solution, and what is known of it."""
+    own = branch.confidence
     told = [
         ("Strategy", branch.strategy),
         ("Checked", branch.observation),
         ("Strengths", "; ".join(branch.strengths)),
         ("Weaknesses", "; ".join(branch.weaknesses)),
+        ("Reflection", branch.reflection),
+        ("Confidence", "" if branch.assumed or own is None else f"{own:g} of 10"),
         ("Verdict", branch.verdict),
         ("Score", "" if branch.score is None else f"{branch.score:g} of 10"),
     ]

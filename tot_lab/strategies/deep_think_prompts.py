@@ -17,12 +17,13 @@ ANEW = (
 """What BRANCH asks for besides, from the second iteration on."""
 
 DEVELOP = (
-    "Solve it by this approach and no other:\n<approach>\n{approach}\n</approach>\n\n"
-    "Go through four stages. Plan: the steps that this approach takes. Execute: carry each step out in full. "
-    "Observe: hold what came of it against everything that the task asks for. Reflect: what holds, what "
-    "does not, and how sure you are, from 0 to 10. The solution stands by itself: it is all that whoever set "
-    "the task will read, in the form that the task asks for."
+    "Solve it by the approach that stands at the end, and by no other. Go through four stages. Plan: the "
+    "steps that this approach takes. Execute: carry each step out in full. Observe: hold what came of it "
+    "against everything that the task asks for. Reflect: what holds, what does not, and how sure you are, "
+    "from 0 to 10. The solution stands by itself: it is all that whoever set the task will read, in the form "
+    "that the task asks for."
 )
+"""The approach follows the form of the JSON, so that all branches of an iteration share what is before it."""
 
 CONVERGE = (
     "It was solved in {count} ways:\n\n{solutions}\n\n"

@@ -69,6 +69,7 @@ def ask_json(
     tier: Tier = "mid",
     retries: int = RETRIES,
     schema: bool = True,
+    closing: str = "",
 ) -> Thinking[Structured[T]]:
     """Ask `call` for a value of `model_type`: a pydantic model, or whatever a TypeAdapter takes. 1 + retries
     calls at most. A call that fails or is refused ends it, unless it failed over the schema: then the next
@@ -76,12 +77,15 @@ def ask_json(
 
         result = yield from ask_json(self.call(at, "plan", prompt), PlanDraft)
 
-    The last message of `call` is added to, and each retry is a further turn and the next draw. A check of
-    one's own is a validator of the type: `TypeAdapter(Annotated[PlanDraft, AfterValidator(check)])`.
+    The form of the JSON is added to the last message of `call`, and after it `closing`: what tells the call
+    from its siblings, so that a server can reuse all that stands before. Each retry is a further turn and the
+    next draw. A check of one's own is a validator of the type:
+    `TypeAdapter(Annotated[PlanDraft, AfterValidator(check)])`.
     """
     form = _form(model_type) if isinstance(model_type, type) else _Form(model_type)
     *before, last = call.messages
-    messages = [*before, msgspec.structs.replace(last, content=f"{last.content}\n\n{form.told(tier)}")]
+    content = "\n\n".join(filter(None, [last.content, form.told(tier), closing]))
+    messages = [*before, msgspec.structs.replace(last, content=content)]
     native: dict[str, Any] | None = form.native if schema else None
     replies: list[Reply] = []
     problem = ""

@@ -8,9 +8,10 @@ own, in the lab that it was made with, and counts there.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, PrivateAttr
+from pydantic.json_schema import SkipJsonSchema
 
 from tot_lab.core.tools import MODEL, ToolSpec
 from tot_lab.domains.open_ended import open_ended
@@ -44,18 +45,30 @@ _DESCRIPTION = (
 )
 
 
+def _without_default(schema: dict[str, Any]) -> None:
+    """Null is for us: a model leaves out what it does not want to set."""
+    schema.pop("default", None)
+
+
+Size: TypeAlias = Annotated[int | SkipJsonSchema[None], Field(json_schema_extra=_without_default)]
+
+
 class _Question(Arguments):
     task: Annotated[str, Field(min_length=1, description="the question, with all that it asks for")]
     context: Annotated[str, Field(description="what is known and bears on it")] = ""
+    max_iterations: Annotated[Size, Field(description="rounds of thinking at most, 1 to 5")] = None
+    num_branches: Annotated[Size, Field(description="approaches in each round, 2 to 5")] = None
+    beam_width: Annotated[Size, Field(description="solutions that the next round builds on, 1 to 3")] = None
 
 
 class DeepThinkTool(Tool):
     """Deep Think over one question; `tl.tools.deep_think(lab)` makes one. Its result is the whole report, the
     final solution first: how much of it an agent is shown says the agent (`most_result_characters`).
 
-    strategy: how it thinks. model: what thinks, as a record tells of it. memory_mode: with `reasoning` the
-        agent is told to use it for all but simple facts. pure: its first answer is kept like a model's, so
-        that a rerun is offline.
+    strategy: how it thinks; a call may set `max_iterations`, `num_branches` and `beam_width` anew, which are
+        clamped as in `DeepThink`. model: what thinks, as a record tells of it. memory_mode: with `reasoning`
+        the agent is told to use it for all but simple facts. pure: its first answer is kept like a model's,
+        so that a rerun is offline.
     """
 
     kind: ClassVar[str] = "deep_think_tool"
@@ -95,7 +108,9 @@ class DeepThinkTool(Tool):
 
         if self._lab is None:
             raise RuntimeError("it came from a file: make it anew, with tl.tools.deep_think(lab)")
-        run = await self._lab.run(self.strategy, open_ended(question.task, context=question.context))
+        sizes = question.model_dump(exclude={"task", "context"}, exclude_none=True)
+        strategy = self.strategy.model_copy(update=sizes)
+        run = await self._lab.run(strategy, open_ended(question.task, context=question.context))
         if not run.answer:
             raise RuntimeError(f"it came to nothing ({run.stopped})")
         if run.stopped == "error" or str(run.stopped).startswith(("limit:timeout", "budget:")):
