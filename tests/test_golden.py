@@ -27,5 +27,6 @@ def test_a_released_journal_stays_loadable(path):
     assert run.correct is True
     assert run.simulated
     assert len(run.tree) > 5
-    assert wait(run.replay()).identical
     assert len(run.nodes_df()) == len(run.tree)
+    replay = wait(run.replay())  # the prompts of a later version may be others, and then it says so
+    assert replay.identical or "Call differs: messages was" in replay.divergence

@@ -151,7 +151,7 @@ def test_no_answer_satisfies_nobody():
 
 def test_a_deep_critique_looks_at_the_way_too():
     def critique_of(depth):
-        search = tl.TreeOfThoughts(branch_factor=2, max_depth=2)
+        search = tl.TreeOfThoughts(branch_factor=2, max_depth=2, evaluate=lambda task, path: len(path) / 3)
         model = Scripted()
         made = run(tl.Reflexion(strategy=search, critique_depth=depth, max_retries=0), model=model)
         (prompt,) = (call.prompt for call in model.calls if call.kind == "critique")
