@@ -246,6 +246,7 @@ LINES = [
         "branch, develop, converge: N + 2 calls an iteration",
         "tests/test_deep_think.py::test_d1_n_plus_2_calls_an_iteration_and_fifteen_with_the_defaults",
         "tests/test_deep_think.py::test_d1_what_the_stages_ask_for",
+        "tests/test_deep_think.py::test_d1_s8_converge_is_told_the_confidence_and_the_reflection_of_each_branch",
     ),
     (
         "D2",
@@ -268,6 +269,7 @@ LINES = [
         "tests/test_deep_think.py::test_d5_settings_are_clamped_and_the_run_says_so",
         "tests/test_deep_think.py::test_d5_the_presets",
         "tests/test_deep_think.py::test_d5_what_is_known_beforehand_is_the_context",
+        "tests/test_deep_think_tool.py::test_d5_s7_it_takes_the_sizes_of_the_search",
     ),
     (
         "D6",
@@ -650,6 +652,7 @@ LINES = [
     (
         "S7",
         "the Deep Think tool takes its sizes; its result is the whole report",
+        "tests/test_deep_think_tool.py::test_d5_s7_it_takes_the_sizes_of_the_search",
         "tests/test_deep_think_tool.py::test_s7_its_result_is_the_whole_report",
         "tests/test_deep_think_tool.py::test_d14_the_report_is_shortened_by_the_callers_limit_alone",
     ),
@@ -657,6 +660,7 @@ LINES = [
         "S8",
         "CONVERGE is given each branch; its evaluations are matched by name",
         "tests/test_deep_think.py::test_s8_converge_is_told_of_each_branch",
+        "tests/test_deep_think.py::test_d1_s8_converge_is_told_the_confidence_and_the_reflection_of_each_branch",
         "tests/test_deep_think.py::test_d6_no_score_reaches_another_approach_without_a_warning",
     ),
     (
@@ -693,8 +697,7 @@ NOTES = {
     "denies is no error at construction.",
     "M13": "In the one vocabulary of stop codes.",
     "M15": "*Open:* the page of the explorer does not show the text so far.",
-    "D1": "*Open:* CONVERGE is not given the confidence and the reflection of each branch (a prompt change).",
-    "D5": "Clamping is reported. *Open:* the tool takes a task and a context alone (a schema change).",
+    "D5": "Clamping is reported.",
     "D6": "By name, one to one; each other match is a note. Scales of 0–1 and 0–100 are understood.",
     "D8": "Without a usable synthesis the best readable branch answers, with a note; in the source the raw "
     "text does. A confidence of 3.0 is marked as assumed.",
@@ -718,8 +721,6 @@ NOTES = {
     "S3": "The progress line has this project's form.",
     "S4": "A search that ends at its depth limit is `partial`.",
     "S6": "Named `write-file`; the source's name is an alias.",
-    "S7": "*Open:* its sizes (D5).",
-    "S8": "*Open:* confidence and reflection (D1).",
 }
 """Departures from a source, and what of a line does not hold yet."""
 
