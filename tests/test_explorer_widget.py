@@ -302,3 +302,31 @@ def test_a_thought_of_a_run_that_is_shown_no_more_is_not_selected():
         return ids
 
     assert asyncio.run(twice()) == (["0.1"], ["0.1"])
+
+
+def test_m15_the_text_so_far_of_what_is_selected_is_told_until_its_reply_is_there():
+    go_on = asyncio.Event()
+
+    async def speaker(call):
+        yield f"I begin {call.at} "
+        if call.kind == "value":
+            await go_on.wait()
+        yield "score: 0.5"
+
+    async def main():
+        explorer = tl.Explorer(tl.Lab(speaker, runs=None).stream(SEARCH, TASK))
+        explorer.comm.said(kind="have", runs=[])
+        while "0.1" not in explorer._known():
+            await asyncio.sleep(0.01)
+        explorer.comm.said(kind="views", count=1)
+        explorer.ids = ["0.1"]
+        while not explorer.comm.told("spoken"):
+            await asyncio.sleep(0.01)
+        (*_, shown) = explorer.comm.told("spoken")[-1]
+        go_on.set()
+        await explorer.finished()
+        while explorer.comm.told("spoken")[-1][2]:
+            await asyncio.sleep(0.01)
+        return shown
+
+    assert wait(asyncio.wait_for(main(), 20)) == {"0.1": "I begin 0.1 "}

@@ -62,8 +62,8 @@ class Domain(Part):
         """The most that one draw of a value can be worth."""
         return max(self.value_labels.values(), default=1.0)
 
-    # Prompts. Each shows `task.context` when there is any: `statement` does it. An evaluator's prompt ends with
-    # the candidate, so that a server reads once what siblings share.
+    # Prompts. Each shows `task.context` when there is any: `statement` does it. An evaluator's prompt ends
+    # with the candidate, so that a server reads once what siblings share.
 
     def statement(self, task: Task) -> str:
         """The problem as every prompt shows it, with the context that research or lessons added."""

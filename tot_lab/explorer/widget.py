@@ -34,7 +34,8 @@ import msgspec
 import traitlets
 from ipywidgets.widgets.widget import _instances
 
-from tot_lab.core.records import Ended, Line, Thought
+from tot_lab.core.calls import Reply
+from tot_lab.core.records import Ended, Line, Note, Position, Thought
 from tot_lab.explorer.recording import Recording, about_of
 from tot_lab.lab import Lab, Stream
 from tot_lab.marks import Mark, Verdict, watch
@@ -54,6 +55,9 @@ LINES = 100_000
 
 FIRST, LAST = 0.1, 5.0
 """Seconds until a page that says nothing is told all the same, and after how long no more."""
+
+SPOKEN = 4_000
+"""Characters of the text so far of an open call that are shown: its end."""
 
 IDLE = 20
 """While nobody answers, the share of time spent on telling is one in so many."""
@@ -113,6 +117,8 @@ class _Shown:
 
     def __init__(self, source: Run | Recorder) -> None:
         self._source = source.run if isinstance(source, Recorder) and source._ended else source
+        self.spoken: dict[Position, tuple[str, str]] = {}
+        """Of each open call that streams: its thought, and the text so far."""
         self.known = len(source.lines) if isinstance(source, Run) else source._written
         self.live = isinstance(self._source, Recorder)
         self.forget()
@@ -217,6 +223,7 @@ class Explorer(anywidget.AnyWidget):
         self._telling = self._news = False
         self._stale = self._unlooked = True  # what `_state` and `_facts` tell has changed
         self._failed = ""
+        self._spoken_last: dict[str, str] = {}
         self.branches: list[Run] = []
         """The runs that were searched anew from a thought of this one."""
         self._shown: list[_Shown] = []
@@ -253,6 +260,9 @@ class Explorer(anywidget.AnyWidget):
                 return
             end = isinstance(batch[-1].e, Ended)
             explorer._stale |= shown.known == 0 or end
+            for line in batch:
+                if isinstance(line.e, Reply):
+                    shown.spoken.pop(line.p, None)
             shown.known += len(batch)
             if end and not isinstance(source, Stream):  # whose task has the run
                 shown.ended(recorder.run)
@@ -266,8 +276,16 @@ class Explorer(anywidget.AnyWidget):
                 explorer._stale = explorer._unlooked = True
                 explorer._tell()
 
+        def spoken(note: Note) -> None:
+            if (explorer := here()) is None:
+                recorder.text_watchers.remove(spoken)
+                return
+            shown.spoken[tuple(note.data["call"])] = note.at, note.data["text"]
+            explorer._tell()
+
         if shown.live:
             recorder.watchers.append(told)
+            recorder.text_watchers.append(spoken)
         if self._task is not None and isinstance(source, Stream):
             self._task.add_done_callback(ended)
 
@@ -313,6 +331,11 @@ class Explorer(anywidget.AnyWidget):
         return {
             name + id for name, shown in zip(NAMES, self._shown, strict=False) for id in shown.read().nodes
         }
+
+    @traitlets.observe("ids")
+    def _ids_changed(self, change: Any) -> None:
+        if any(shown.spoken for shown in self._shown):
+            self._tell()
 
     @traitlets.validate("step")
     def _valid_step(self, proposal: Any) -> int | None:
@@ -441,6 +464,9 @@ class Explorer(anywidget.AnyWidget):
             for content, buffer in shown.news():
                 yield {**content, "which": which, "run": shown.id}, buffer
             self._news |= self._heard.is_set() and not shown.told
+        if (spoken := self._spoken()) != self._spoken_last:
+            self._spoken_last = spoken
+            yield {"kind": "spoken"}, json.dumps(spoken).encode()
         if (
             self._heard.is_set()
             and self._unlooked
@@ -449,6 +475,15 @@ class Explorer(anywidget.AnyWidget):
         ):
             self._unlooked = False
             yield self._facts()
+
+    def _spoken(self) -> dict[str, str]:
+        """The text so far of the open calls of what is selected."""
+        return {
+            name + id: text[-SPOKEN:]
+            for name, shown in zip(NAMES, self._shown, strict=False)
+            for id, text in list(shown.spoken.values())
+            if name + id in self.ids
+        }
 
     def _state(self) -> tuple[dict[str, Any], bytes]:
         state = {

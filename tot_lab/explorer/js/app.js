@@ -36,6 +36,7 @@ import { DIFFERENCES, themeOf } from "./theme.js";
  * @property {Recording[]} runs one, or two to compare
  * @property {boolean} live whether lines may still come
  * @property {Finding[]} findings
+ * @property {Record<string, string>} [spoken] the text so far of open calls, by thought
  * @property {(which: number, node: number) => Promise<Details>} details
  * @property {(callback: () => void) => (() => void) | void} onChange something came
  * @property {(ids: string[]) => void} select

@@ -180,7 +180,7 @@ export function panelOf(app) {
               told.temperature != null && `temperature ${told.temperature}`,
               call.answer && told.finish && `finished: ${told.finish}`,
             )
-          : "The texts are on their way.",
+          : "The texts are coming.",
       ),
       said?.map(([role, words]) => words && [h("h4", role), text(words)]),
     );
@@ -220,7 +220,7 @@ export function panelOf(app) {
       };
       source.branch?.({ id, ...change }).then(
         () => say(said, "done"),
-        (error) => say(said, `it did not work: ${error.message ?? error}`),
+        (error) => say(said, `failed: ${error.message ?? error}`),
       );
     };
     return fold(
@@ -255,7 +255,7 @@ export function panelOf(app) {
     if (!there) {
       for (const part of [calls, mark, branch]) renew(part, [], () => []);
       renew(thought, [node, findings], () => [
-        h("p.quiet", node < 0 ? "Select a thought to look into it." : "Not there yet at this step."),
+        h("p.quiet", node < 0 ? "Select a thought." : "Not there yet at this step."),
         found(),
       ]);
       return;
@@ -300,8 +300,10 @@ export function panelOf(app) {
       children.length > 0 && h("h3", count(children.length, "child", "children")),
       rows(children, (child, place) => item(about[place], () => app.select(which, [child]))),
     ]);
-    renew(calls, [shown, used.calls.length, used.open, came, most], () => [
+    const spoken = used.open && source.spoken?.[name];
+    renew(calls, [shown, used.calls.length, used.open, came, most, spoken], () => [
       used.calls.length > 0 && h("h3", dotted(count(used.calls.length, "call"), used.words)),
+      spoken && [h("h4", "so far"), text(spoken)],
       failed && h("p.finding", { role: "alert" }, `The texts did not come: ${failed}`),
       rows(used.calls, rowOf),
     ]);

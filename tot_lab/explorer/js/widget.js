@@ -34,6 +34,8 @@ class Kernel {
   state = { counts: [], live: [], can: {}, failed: "" };
   /** @type {{findings: any[], marks: Record<string, any>[]}} */
   facts = { findings: [], marks: [] };
+  /** The text so far of open calls, by thought. @type {Record<string, string>} */
+  spoken = {};
   /** @type {Set<() => void>} */
   changed = new Set();
   views = 0;
@@ -55,10 +57,7 @@ class Kernel {
   /** @param {any} content @param {DataView[]} buffers */
   #hear(content, buffers) {
     this.#silent = SILENCE;
-    if (this.#waiting) {
-      this.#waiting = false;
-      this.#tell();
-    }
+    this.#waiting = false;
     const { kind, which, run } = content;
     if (kind === "answer") {
       const [answered, failed] = this.#questions.get(content.to) ?? [];
@@ -72,24 +71,21 @@ class Kernel {
         if (known?.about.id === about.id) known.about = about;
         else this.runs[place] = new Recording(about);
       });
-      this.#tell();
-    } else if (kind === "facts") {
-      this.facts = parsed(buffers[0]);
-      this.#tell();
+    } else if (kind === "facts" || kind === "spoken") {
+      this[/** @type {"facts"} */ (kind)] = parsed(buffers[0]);
     } else {
       const recording = this.runs[which];
       if (recording?.about.id !== run) this.ask();
       else if (kind === "lines") {
         this.state.counts[which] = content.count;
         if (!recording.append(parsed(buffers[0]))) this.ask();
-        this.#tell();
       } else {
         const { first, texts } = parsed(buffers[0]);
         if (first > recording.texts.length) this.ask();
         else recording.setTexts(first, texts);
-        this.#tell();
       }
     }
+    this.#tell();
     this.#listen();
   }
 
@@ -216,6 +212,7 @@ function source(kernel, model) {
   return Object.defineProperties(given, {
     runs: { get: () => kernel.runs },
     live: { get: () => kernel.state.live.some(Boolean) },
+    spoken: { get: () => kernel.spoken },
     findings: { get: () => kernel.facts.findings },
   });
 }
@@ -239,7 +236,7 @@ export function widget() {
       el.append(note, place);
       const look = () => {
         const [first] = kernel.runs;
-        note.textContent = kernel.trouble || (app ? "" : first ? "no thought yet" : "asking the kernel for the run");
+        note.textContent = kernel.trouble || (app ? "" : first ? "no thought yet" : "asking the kernel");
         note.hidden = !note.textContent;
         if (app || !first?.nodes) return;
         app = mount(place, source(kernel, model));
