@@ -26,9 +26,9 @@ for (const draw of [tidy, layered]) {
     const chain = draw(Int32Array.from({ length: 25_000 }, (_, node) => node - 1));
     assert.equal(chain.y[24_999], 24_999);
     assert.ok(chain.x.every((x) => x === 0));
-    const start = performance.now();
+    const start = process.cpuUsage();
     const tree = draw(Int32Array.from({ length: 100_000 }, (_, node) => Math.floor((node + 2) / 3) - 1));
-    assert.ok(performance.now() - start < 3000, "quadratic would take minutes");
+    assert.ok(process.cpuUsage(start).user < 10e6, "quadratic would take minutes");
     for (let node = 1; node < 100_000; node++) {
       if (tree.y[node] === tree.y[node - 1]) assert.ok(tree.x[node] - tree.x[node - 1] >= 1 - 1e-6);
     }
