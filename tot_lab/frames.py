@@ -387,7 +387,8 @@ def events_df(run: Run) -> pandas.DataFrame:
       The others are `call`, `reply` and `ended`, and what happened to a call on its way to a real
       model, beside the canonical list and with the call's place as `data["call"]`: `call.cached`
       (run: the one whose record answered it, where that was not the cache; see `lab.branch`),
-      `call.joined` (an equal one was under way), `call.queued`, `call.sent` (tries, n),
+      `call.joined` (an equal one was under way), `call.queued` (strategy: whether by a limit of the
+      strategy itself), `call.sent` (tries, n),
       `call.retried` (error, status, wait in seconds), `call.dropped` (settings that the provider does
       not take), `call.refused` (by `spend`: the most it could have cost, and what was left, in USD),
       `call.answered`, `call.damaged` and `call.unstored` (the cache's troubles)

@@ -228,7 +228,7 @@ async def _in_turn(
     gate: Gate, asking: Callable[[Call, Wire], Awaitable[Reply]], call: Call, wire: Wire, silent: bool
 ) -> Reply:
     """The reply, once the gate lets the call in. silent: its model does not say when it sends it."""
-    if await gate.enter(0, wire) and silent:
+    if await gate.enter(0, wire, strategy=True) and silent:
         wire.note("call.sent", tries=1, n=1)  # its time begins
     try:
         return await asking(call, wire)
