@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from endpoint import Wire, scripted
-from support import TASK, answer_to, run, wait
+from support import TASK, Scripted, answer_to, run, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
@@ -205,6 +205,40 @@ def test_real_money_is_never_overspent_and_a_refusal_stops_the_run():
     assert wait(made.replay()).identical
     again = wait(lab.run(tl.OneAnswer(), TASK))  # the cap is the lab's, over all its runs
     assert again.stopped == "budget:spend"
+
+
+def test_samples_that_travel_together_are_made_as_far_as_the_money_goes():
+    end = scripted(samples=True)
+
+    async def go():
+        purse = Purse(3.5)
+        stack = Samples(Spending(end, end, purse), end.takes_n, undrawn)
+        wires = [Wire() for _ in range(6)]
+        replies = await asyncio.gather(
+            *(stack.answer([asked(draw)], wire) for draw, wire in enumerate(wires))
+        )
+        assert [reply.error for (reply,) in replies] == [None] * 3 + ["budget:spend"] * 3
+        assert [wire.names for wire in wires] == [[]] * 3 + [["call.refused"]] * 3
+        assert wires[5].notes[0][1] == {"most": 3.0, "left": 0.5}
+        assert [len(calls) for calls in end.requests] == [3]
+        assert (purse.spent, purse.reserved) == (3.0, 0.0)
+
+    wait(go())
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_what_a_functions_replies_cost_is_spent(cached, tmp_path):
+    lab = tl.Lab(costly, runs=None, cache=tmp_path if cached else None, spend=3.5)
+    one_by_one = tl.TreeOfThoughts(traversal="depth_first", max_depth=4, parallel=False)
+    made = wait(lab.run(one_by_one, TASK))
+    assert (made.stopped, made.usage.paid, lab.spent) == ("budget:spend", 3.0, 3.0)
+    assert wait(lab.run(tl.OneAnswer(), tl.general("2?"))).stopped == "budget:spend"
+    free = tl.Lab(Scripted(), runs=None, spend=0.0)
+    assert wait(free.run(tl.OneAnswer(), TASK)).stopped == "answered"
+
+
+async def costly(call):
+    return Reply("Answer: 1", cost=1.0)
 
 
 def test_a_cut_off_request_counts_as_spent():

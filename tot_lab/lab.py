@@ -68,7 +68,9 @@ class Lab:
     mode: `auto`, `off`, `refresh` or `replay`; see `tot_lab.models.cache.Mode`.
     draws: whether two thoughts that come to the same prompt share its draws (`state`) or not (`path`).
     spend: USD that this lab may really pay, None = no cap. What the journals of resumed runs and sweeps
-        had paid before counts too. What a run would cost if each call were paid is capped by its `Budget`.
+        had paid before counts too. So does the `cost` that replies of a function name: it is not called once
+        what its dearest call cost is not left. What a run would cost if each call were paid is capped by its
+        `Budget`.
     tools: what its strategies may call: functions that `@tl.tool` made tools, those of `tl.tools`, and names:
         `calculator`, `python`, `web_fetch`, `multi_hop` (the documents of that domain), or what an installed
         package offers. A strategy takes all, or those that its own `tools` name. effect_policy: which

@@ -1,7 +1,7 @@
 """The gateway: from a call to the stack of the model that answers it.
 
 Rule: stacks are put together here and nowhere else. A real model has the whole of it; a function
-and a simulated model, which cost nothing, have the cache alone, and only where one is asked for.
+and a simulated model have the cache alone, and only where one is asked for; what replies cost is counted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
 from tot_lab.models.roles import Role
 from tot_lab.models.samples import Samples
-from tot_lab.models.spending import Purse, Spending
+from tot_lab.models.spending import Costed, Purse, Spending
 from tot_lab.models.stack import Backend, Endpoint
 from tot_lab.scrubbing import secrets_in
 from tot_lab.tools import Carrying, Tool, Toolbox
@@ -211,9 +211,9 @@ class Gateway:
             stack = Cached(stack, self.cache, request, "auto" if again else self.mode)
         return stack
 
-    def _end(self, model: Model | Tool) -> Function | Carrying:
+    def _end(self, model: Model | Tool) -> Costed | Carrying:
         if not isinstance(model, Tool):
-            return Function(model)
+            return Costed(Function(model), self.purse)
         models = [self.model, *(role.model for role in self.roles.values())]
         keys = [key for one in models if isinstance(one, Part) for key in secrets_in(dict(one))]
         return self.toolbox.carrying(model, replaying=self.mode == "replay", keys=keys)
