@@ -121,6 +121,8 @@ def nodes_df(run: Run) -> pandas.DataFrame:
       Of several calls that led to a thought (draws of one proposal), the thinking of all
     - depth: Int64, steps below the root
     - score: Float64, 0–1, NA when unread or not evaluated; raw: Float64, in the evaluator's units
+    - unread: boolean, whether it was evaluated and no draw could be read; also of thoughts that were kept or
+      pruned since, whose `state` no longer tells
     - draws, unread_draws: Int64, evaluations drawn, and those of them that could not be read
     - by: string, what evaluated it, NA for nothing
     - state: category, the last decision (`STATES`); reason: string, the rule behind it
@@ -154,6 +156,7 @@ def nodes_df(run: Run) -> pandas.DataFrame:
             "thinking": ("string", [thinking.get(node.id) for node in nodes]),
             "score": ("Float64", [node.score for node in nodes]),
             "raw": ("Float64", [node.raw for node in nodes]),
+            "unread": ("boolean", [node.unread for node in nodes]),
             "draws": ("Int64", [len(node.draws) for node in nodes]),
             "unread_draws": ("Int64", [node.draws.count(None) for node in nodes]),
             "by": ("string", [node.by or None for node in nodes]),
