@@ -1,15 +1,16 @@
 """The model stack: one contract for every layer, and what each layer is there for."""
 
 import asyncio
+import socket
 
 import pytest
-from endpoint import Wire, scripted
+from endpoint import ScriptedEndpoint, Wire, scripted
 from support import TASK, Scripted, answer_to, run, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Note
-from tot_lab.models import limits, retries
+from tot_lab.models import limits, ready, retries
 from tot_lab.models.cache import Cache, Cached, Kept
 from tot_lab.models.flight import SingleFlight
 from tot_lab.models.function import Function
@@ -186,6 +187,41 @@ def test_a_cancelled_sample_is_not_asked_for():
 
     wait(go())
     assert [[call.draw for call in calls] for calls in end.requests] == [[0, 2]]
+
+
+# Loading.
+
+
+class NeverThere(ScriptedEndpoint):
+    """Waits for the first word of a server before it is ready."""
+
+    port: int = 0
+
+    @property
+    def is_ready(self):
+        return False
+
+    async def ready(self):
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            await reader.readline()
+        finally:
+            writer.close()
+
+
+@pytest.mark.parametrize("budget", [None, tl.Budget(tokens=10**6)])
+def test_loading_has_a_time_of_its_own(budget, monkeypatch):
+    """The server takes the connection, and says nothing. The lab's timeout is not running yet."""
+    monkeypatch.setattr(ready, "LOADING", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        end = NeverThere(label="slow/model", url="http://there", port=server.getsockname()[1])
+        made = wait(tl.Lab(end, runs=None, mode="off", timeout=60).run(tl.OneAnswer(), TASK, budget=budget))
+    assert made.stopped == "error"
+    error = made.calls_df().error[0]
+    assert error.startswith("timeout: slow/model did not load within 0.3 s (")
+    assert "http://there" in error
+    assert end.requests == []
+    assert made.seconds < 10
 
 
 # Spending.

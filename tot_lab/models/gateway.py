@@ -6,6 +6,7 @@ and a simulated model have the cache alone, and only where one is asked for; wha
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ import msgspec
 from tot_lab.core.calls import Call, Model, Need, Reply, Wire
 from tot_lab.core.parts import Part, UserFunction
 from tot_lab.core.tools import TOOL, tool_of
+from tot_lab.models import ready
 from tot_lab.models.cache import MODES, Cache, Cached, Kept, Mode
 from tot_lab.models.entries import DamagedEntry
 from tot_lab.models.flight import Flight, SingleFlight
@@ -123,10 +125,11 @@ class Gateway:
             return None
 
     async def ready(self, name: str | None) -> None:
-        """Load what `need` requires for calls to the model `name`."""
+        """Load what `need` requires for calls to the model `name`; nothing in a replay."""
         model = self.model_of(name)
-        if isinstance(model, Endpoint):
-            await model.ready()
+        if isinstance(model, Endpoint) and self.mode != "replay":
+            async with asyncio.timeout(ready.LOADING):
+                await model.ready()
 
     def need(self, call: Call) -> Need | None:
         """The most that `call` can use; `None` for a function, and where the endpoint cannot tell."""
