@@ -132,9 +132,12 @@ class Gateway:
                 await model.ready()
 
     def need(self, call: Call) -> Need | None:
-        """The most that `call` can use; `None` for a function, and where the endpoint cannot tell."""
+        """The most that `call` can use; `None` for a function, where the endpoint cannot tell, and in a
+        replay that would have to import litellm for it."""
         try:
             model = self.model_of(call.model)
+            if self.mode == "replay" and isinstance(model, LiteLLM) and not model.is_ready:
+                return None
             return model.need((call,)) if isinstance(model, Endpoint) else None
         except Exception:  # such as a model that litellm does not know: asking it tells why
             return None
