@@ -833,6 +833,25 @@ def test_d8_each_fallback_is_a_warning_in_the_log(caplog, tmp_path):
     assert logged(caplog) == []
 
 
+def test_d8_an_empty_development_and_a_confidence_out_of_range_are_warnings_in_the_log(caplog, tmp_path):
+    def reply(call):
+        if call.kind == "develop" and approach_of(call) == "a queue":
+            return ""
+        return answers(call)
+
+    answers = thinker(convergence((5, 8), confidence=11)).reply
+    lab = tl.Lab(Scripted(reply), runs=tmp_path)
+    made = wait(lab.run(tl.DeepThink(max_iterations=1), TASK))
+    empty, unrated = logged(caplog)
+    assert "deep_think.empty" in empty
+    assert "the reply was empty" in empty
+    assert "deep_think.unrated" in unrated
+    assert "the confidence is no number from 0 to 10" in unrated
+    caplog.clear()
+    assert wait(made.replay()).identical
+    assert logged(caplog) == []
+
+
 def test_d8_a_resumed_run_logs_only_what_is_new(caplog, tmp_path):
     lab = tl.Lab(Scripted(falling_back), runs=tmp_path)
     made = wait(lab.run(tl.DeepThink(max_iterations=2), TASK))

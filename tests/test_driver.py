@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from endpoint import scripted
 from support import TASK, Scripted, answer_to, dice, run, shuffled, wait
 
 import tot_lab as tl
@@ -21,6 +22,7 @@ from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Note, Scored, Thought, parent_of
 from tot_lab.core.thinking import timed
 from tot_lab.core.tree import Tree
+from tot_lab.models import limits
 
 ENVIRON = {
     **os.environ,
@@ -273,6 +275,76 @@ def test_branches_may_have_a_time_together():
     late = "timeout: no reply within 0.5 s, the strategy's limit for the group of calls"
     assert made.answer == str([[None] * 3, [None, late, late], [None, late, late], None])
     assert made.seconds < 10
+    assert wait(made.replay()).identical
+
+
+class Grouped:
+    """Asks `count` calls in one group that has `seconds`, `in_a_row` of them in each branch."""
+
+    def __init__(self, count, seconds, in_a_row=1, at_once=None):
+        self.count, self.seconds, self.in_a_row, self.at_once = count, seconds, in_a_row, at_once
+
+    def __call__(self, at):
+        def branch(k):
+            errors = []
+            for turn in range(self.in_a_row):
+                errors.append((yield from asking(draw=k + turn * self.count)).error)
+            return errors
+
+        parts = yield from tl.every(
+            [branch(k) for k in range(self.count)],
+            at_most=self.in_a_row,
+            at_once=self.at_once,
+            seconds=self.seconds,
+        )
+        return tl.Answer(str([error for part in parts for error in part]), "answered")
+
+
+def test_a_far_away_cap_takes_none_of_a_groups_time():
+    """The ramp of the cap lets one call through, then two, then four: that takes three times 0.4 s."""
+
+    async def model(call):
+        await asyncio.sleep(0.4)
+        return "ok"
+
+    cap = tl.Budget(tokens=10**9)
+    made = wait(tl.Lab(model, runs=None).run(saying(Grouped(5, 0.7)), TASK, budget=cap))
+    assert made.answer == str([None] * 5)
+    assert made.seconds > 0.8
+    in_a_row = saying(Grouped(3, 0.7, in_a_row=3))  # their own time counts all the same
+    made = wait(tl.Lab(model, runs=None).run(in_a_row, TASK, budget=cap))
+    assert made.answer.count("the group of calls") >= 3
+
+
+@pytest.mark.parametrize("at_once", [None, 1])
+def test_requests_per_minute_take_none_of_a_groups_time(at_once, monkeypatch):
+    monkeypatch.setattr(limits, "MINUTE", 0.4)
+    end = scripted(requests_per_minute=1)
+    lab = tl.Lab(end, runs=None, mode="off", timeout=None)
+    made = wait(lab.run(saying(Grouped(4, 0.3, at_once=at_once)), TASK))
+    assert made.answer == str([None] * 4)
+    assert made.seconds > 1
+
+
+def test_a_group_that_waits_for_its_first_place_has_its_whole_time_where_calls_have_no_time():
+    """A queued call does not set the clock back while another one is with the model."""
+    end = scripted(seconds=30, concurrency=1)
+    lab = tl.Lab(end, runs=None, mode="off", timeout=None)
+    made = wait(lab.run(saying(Grouped(2, 0.3)), TASK))
+    assert made.answer.count("timeout: no reply within 0.3 s") == 2
+    assert 0.6 <= made.seconds < 5  # the second was sent when the first had had its time
+
+
+def test_nothing_is_sent_once_the_time_of_a_group_is_up():
+    asked = []
+
+    async def model(call):
+        asked.append(call.draw)
+        await asyncio.sleep(30)
+
+    made = wait(tl.Lab(model, runs=None).run(saying(Grouped(3, 0.2, in_a_row=2)), TASK))
+    assert asked == [0, 1, 2]
+    assert made.answer.count("timeout: no reply within 0.2 s") == 6
     assert wait(made.replay()).identical
 
 

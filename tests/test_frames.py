@@ -13,8 +13,8 @@ from tot_lab.journal import Header
 
 NODES = {
     "id": "string", "parent": "string", "depth": "Int64", "text": "string", "thinking": "string",
-    "score": "Float64", "raw": "Float64", "draws": "Int64", "unread_draws": "Int64", "by": "string",
-    "state": "category",
+    "score": "Float64", "raw": "Float64", "unread": "boolean", "draws": "Int64",
+    "unread_draws": "Int64", "by": "string", "state": "category",
     "reason": "string", "merged": "string", "children": "Int64", "on_solution_path": "boolean",
     "calls": "Int64", "input_tokens": "Int64", "output_tokens": "Int64", "cost": "Float64",
     "paid": "Float64", "mark": "category", "note": "string", "strategy": "string",
@@ -202,6 +202,21 @@ def test_the_way_of_a_call_stands_beside_it(tmp_path):
     plain = run(tl.OneAnswer()).calls_df().iloc[0]
     assert plain.source == "model"
     assert pd.isna(plain.sent)
+
+
+def test_thoughts_whose_score_could_not_be_read_stay_known_once_they_are_decided():
+    def reply(call):
+        if call.kind != "value":
+            return f"step {call.draw}"
+        return "no idea" if "step 1" in call.prompt else "score: 0.5"
+
+    search = tl.TreeOfThoughts(branch_factor=3, max_depth=1, beam_width=2, max_parse_retries=0)
+    nodes = run(search, model=Scripted(reply)).nodes_df()
+    assert nodes[nodes.unread].text.tolist() == ["step 1"]
+    assert nodes[nodes.unread].state.tolist() == ["pruned"]
+    assert not nodes.unread[0]  # the root was not evaluated
+    undecided = [Line((k,), 0.0, event) for k, event in enumerate([Thought("0", None, "q")])]
+    assert not tl.Run(Header.now(), undecided).nodes_df().unread.any()
 
 
 def test_thinking_stands_beside_what_it_led_to():

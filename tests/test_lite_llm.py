@@ -124,6 +124,56 @@ assert constants.HF_HUB_OFFLINE is False
     assert [asked.path for asked in server.asked] == ["/v1/chat/completions"] * 2
 
 
+def test_a_capped_run_imports_nothing_in_a_replay_and_in_a_thread_when_it_is_resumed(server, tmp_path):
+    """In processes of their own, which still have litellm to load."""
+    server.will(Said("Answer: 4", usage=False))
+    base = server.base("openai")
+    code = f"""
+import asyncio, sys, threading
+from support import TASK
+import tot_lab as tl
+
+loaded_in = []
+
+class Seen:  # by the import system, for each module that is not loaded yet
+    def find_spec(name, path=None, target=None):
+        if name == "litellm":
+            loaded_in.append(threading.current_thread())
+
+sys.meta_path.insert(0, Seen)
+what, folder = sys.argv[1:]
+model = tl.LiteLLM(model="hosted_vllm/llama-3-8b", api_base="{base}", context_window=8192)
+lab = tl.Lab(
+    model, runs=None if what == "replay" else folder, cache=folder + "/calls",
+    mode="replay" if what == "replay" else "auto",
+)
+search = tl.TreeOfThoughts(branch_factor=2, max_depth=2)
+if what == "resume":
+    from pathlib import Path
+    (path,) = Path(folder).glob("*.jsonl")
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-2]))  # as after a kill
+    made = asyncio.run(lab.resume(path))
+    assert loaded_in and threading.main_thread() not in loaded_in, loaded_in
+else:
+    made = asyncio.run(lab.run(search, TASK, budget=tl.Budget(tokens=10**6)))
+    assert ("litellm" in sys.modules) == (what == "run")
+print(made.stopped, made.usage.calls, made.answer)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code, what, str(tmp_path)],
+            check=True,
+            timeout=120,
+            env=environment,
+            stdout=subprocess.PIPE,
+        ).stdout
+        for what in ("run", "replay", "resume")
+    ]
+    assert said[0]
+    assert said == said[:1] * 3
+
+
 def test_loading_litellm_takes_nothing_of_a_calls_time(server):
     """In a process of its own, where the import is made to take longer than a call may."""
     server.will(Said("Four."))

@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 from endpoint import Wire
-from support import needs_smollm2, weights
+from support import TASK, needs_smollm2, weights
 
+import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Need, Reply
 from tot_lab.core.parts import part_of
-from tot_lab.models import local
+from tot_lab.models import local, ready
 from tot_lab.models.local import Local
 from tot_lab.models.stack import Failure
 from tot_lab.models.weights import KNOWN
@@ -306,6 +307,32 @@ def test_a_file_that_is_no_model_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "own.gguf").write_bytes(b"GGUF")
     with pytest.raises(Failure, match=r"could not load .*own\.gguf"):
         answers(Local(weights=str(tmp_path / "own.gguf")), asked("Hello"))
+
+
+def test_a_server_that_never_gets_ready_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A llama.cpp that loads for ever: each start is a real process, and all who waited for it are told."""
+    pytest.importorskip("xllamacpp")
+    log = tmp_path / "log"
+    (tmp_path / "xllamacpp.py").write_text(
+        f"import time\nopen({str(log)!r}, 'a').write('begun\\n')\ntime.sleep(600)\n"
+    )
+    (tmp_path / "own.gguf").write_bytes(b"GGUF")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(ready, "LOADING", 1.5)
+    model = Local(weights=str(tmp_path / "own.gguf"))
+    began = time.monotonic()
+    for _ in range(2):
+        with pytest.raises(Failure, match=r"own\.gguf: its server was not ready within 1\.5 s"):
+            answers(model, *[asked(str(k)) for k in range(4)])
+    assert log.read_text().count("begun") == 2, "those who waited started none anew"
+    assert 3 <= time.monotonic() - began < 30
+    monkeypatch.setattr(ready, "LOADING", 0.5)
+    (tmp_path / "other.gguf").write_bytes(b"GGUF")
+    lab = tl.Lab(Local(weights=str(tmp_path / "other.gguf")), runs=None, mode="off", timeout=60)
+    made = asyncio.run(lab.run(tl.OneAnswer(), TASK))
+    assert made.calls_df().error.str.contains("other").all()
+    assert made.seconds < 60
+    gc.collect()
 
 
 def test_weights_that_are_not_the_known_ones_are_not_used(

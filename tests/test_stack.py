@@ -1,15 +1,16 @@
 """The model stack: one contract for every layer, and what each layer is there for."""
 
 import asyncio
+import socket
 
 import pytest
-from endpoint import Wire, scripted
-from support import TASK, answer_to, run, wait
+from endpoint import ScriptedEndpoint, Wire, scripted
+from support import TASK, Scripted, answer_to, run, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Note
-from tot_lab.models import limits, retries
+from tot_lab.models import limits, ready, retries
 from tot_lab.models.cache import Cache, Cached, Kept
 from tot_lab.models.flight import SingleFlight
 from tot_lab.models.function import Function
@@ -188,6 +189,41 @@ def test_a_cancelled_sample_is_not_asked_for():
     assert [[call.draw for call in calls] for calls in end.requests] == [[0, 2]]
 
 
+# Loading.
+
+
+class NeverThere(ScriptedEndpoint):
+    """Waits for the first word of a server before it is ready."""
+
+    port: int = 0
+
+    @property
+    def is_ready(self):
+        return False
+
+    async def ready(self):
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            await reader.readline()
+        finally:
+            writer.close()
+
+
+@pytest.mark.parametrize("budget", [None, tl.Budget(tokens=10**6)])
+def test_loading_has_a_time_of_its_own(budget, monkeypatch):
+    """The server takes the connection, and says nothing. The lab's timeout is not running yet."""
+    monkeypatch.setattr(ready, "LOADING", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        end = NeverThere(label="slow/model", url="http://there", port=server.getsockname()[1])
+        made = wait(tl.Lab(end, runs=None, mode="off", timeout=60).run(tl.OneAnswer(), TASK, budget=budget))
+    assert made.stopped == "error"
+    error = made.calls_df().error[0]
+    assert error.startswith("timeout: slow/model did not load within 0.3 s (")
+    assert "http://there" in error
+    assert end.requests == []
+    assert made.seconds < 10
+
+
 # Spending.
 
 
@@ -205,6 +241,40 @@ def test_real_money_is_never_overspent_and_a_refusal_stops_the_run():
     assert wait(made.replay()).identical
     again = wait(lab.run(tl.OneAnswer(), TASK))  # the cap is the lab's, over all its runs
     assert again.stopped == "budget:spend"
+
+
+def test_samples_that_travel_together_are_made_as_far_as_the_money_goes():
+    end = scripted(samples=True)
+
+    async def go():
+        purse = Purse(3.5)
+        stack = Samples(Spending(end, end, purse), end.takes_n, undrawn)
+        wires = [Wire() for _ in range(6)]
+        replies = await asyncio.gather(
+            *(stack.answer([asked(draw)], wire) for draw, wire in enumerate(wires))
+        )
+        assert [reply.error for (reply,) in replies] == [None] * 3 + ["budget:spend"] * 3
+        assert [wire.names for wire in wires] == [[]] * 3 + [["call.refused"]] * 3
+        assert wires[5].notes[0][1] == {"most": 3.0, "left": 0.5}
+        assert [len(calls) for calls in end.requests] == [3]
+        assert (purse.spent, purse.reserved) == (3.0, 0.0)
+
+    wait(go())
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_what_a_functions_replies_cost_is_spent(cached, tmp_path):
+    lab = tl.Lab(costly, runs=None, cache=tmp_path if cached else None, spend=3.5)
+    one_by_one = tl.TreeOfThoughts(traversal="depth_first", max_depth=4, parallel=False)
+    made = wait(lab.run(one_by_one, TASK))
+    assert (made.stopped, made.usage.paid, lab.spent) == ("budget:spend", 3.0, 3.0)
+    assert wait(lab.run(tl.OneAnswer(), tl.general("2?"))).stopped == "budget:spend"
+    free = tl.Lab(Scripted(), runs=None, spend=0.0)
+    assert wait(free.run(tl.OneAnswer(), TASK)).stopped == "answered"
+
+
+async def costly(call):
+    return Reply("Answer: 1", cost=1.0)
 
 
 def test_a_cut_off_request_counts_as_spent():

@@ -49,9 +49,24 @@ handler, which a loop that sleeps does not notice (seen with 7.4: it slept to it
 
 
 class Branch:
-    """One generator under way, and where in the program it is."""
+    """One generator under way, and where in the program it is.
 
-    __slots__ = ("answered", "index", "join", "prefix", "refusals", "scope", "step", "thinking")
+    held_since: when limits of the lab began to hold its call back, `None` while they do not. held: seconds
+    that they have done so since its group's time began.
+    """
+
+    __slots__ = (
+        "answered",
+        "held",
+        "held_since",
+        "index",
+        "join",
+        "prefix",
+        "refusals",
+        "scope",
+        "step",
+        "thinking",
+    )
 
     def __init__(
         self, thinking: Thinking[Any], prefix: Position, scope: Scope, join: Join | None, index: int
@@ -64,6 +79,9 @@ class Branch:
         self.step = -1
         self.refusals = 0
         self.answered = False
+        self.held_since: float | None = None
+        same_group = join is not None and join.parent.scope.group is scope.group
+        self.held: float = join.parent.held if join is not None and same_group else 0.0
 
 
 class Join:
@@ -81,23 +99,31 @@ class Join:
 
 
 class Group:
-    """Calls that have a time together. ends: when it is up, None until the first of them is sent."""
+    """Calls that have a time together. began: when the first of them was sent, `None` before that."""
 
-    __slots__ = ("answered", "ends", "seconds")
+    __slots__ = ("answered", "began", "seconds")
 
     def __init__(self, seconds: float):
         self.seconds = seconds
-        self.ends: float | None = None
+        self.began: float | None = None
         self.answered = False
+
+    def ends(self, branch: Branch) -> float | None:
+        """When the time is up for the call of one of its branches: seconds in which limits of the lab held
+        back the branch's calls do not count. `None` while that time is not counted."""
+        if self.began is None or branch.held_since is not None:
+            return None
+        return self.began + self.seconds + branch.held
 
 
 class Asked:
     """A call that was admitted and has no reply yet; for the model it is the call's wire.
 
     worker: None until one takes it. ends: when its time is up, None while that is not counted.
+    queued: whether it waits for its turn.
     """
 
-    __slots__ = ("branch", "call", "claims", "driver", "ends", "paid", "position", "worker")
+    __slots__ = ("branch", "call", "claims", "driver", "ends", "paid", "position", "queued", "worker")
 
     def __init__(self, driver: Driver, branch: Branch, position: Position, call: Call, claims: Claims):
         self.driver = driver
@@ -107,6 +133,7 @@ class Asked:
         self.claims = claims
         self.paid: float | None = None
         self.ends: float | None = None
+        self.queued = False
         self.worker: asyncio.Task[None] | None = None
 
     @property
@@ -342,8 +369,11 @@ class Driver:
         join.refused = join.refused or branch.refusals > 0
         following = next(join.waiting, None)
         if following is not None:
+            following.held = branch.held  # it had to wait for this one
             self._start(following)
         elif join.left == 0:
+            if join.parent.scope.group is branch.scope.group:
+                join.parent.held = branch.held
             self.ready.append((join.parent, join.results[0] if join.single else join.results))
             if join.answered:
                 join.parent.answered, join.parent.refusals = True, 0
@@ -379,6 +409,7 @@ class Driver:
             else:
                 self._answer(branch, position, known, paid=0.0)
         elif self._admit(branch, position, call) is not None:
+            branch.held_since = self.loop.time()
             self.held.append((branch, position, call))
 
     def _admit(self, branch: Branch, position: Position, call: Call) -> Scope | None:
@@ -402,9 +433,11 @@ class Driver:
                 return None
             self._warn(scope, call.at)
         asked = self.asked[branch] = Asked(self, branch, position, call, claims)
-        self.untaken.append(asked)
-        self._hire()
         self._count_time(asked)
+        ends = None if scope.group is None else scope.group.ends(branch)
+        if ends is None or ends > self.loop.time():  # else its timer ends it
+            self.untaken.append(asked)
+            self._hire()
         return None
 
     def _need(self, call: Call) -> Need | None:
@@ -437,7 +470,7 @@ class Driver:
         if name in ("call.queued", "call.retried", "call.answered"):
             asked.ends = None
             if name == "call.queued":
-                self._hold_group(asked.branch.scope.group)
+                self._hold_group(asked, by_lab=not data.get("strategy"))
         elif name == "call.sent":
             self._count_time(asked)
         if self.recorder.watchers:
@@ -500,7 +533,7 @@ class Driver:
     def _count_time(self, asked: Asked) -> None:
         """The time of a call begins: it is asked, or after it had to wait it is sent. A strategy's own limit
         takes the place of the lab's."""
-        self._count_group(asked.branch.scope.group)
+        self._count_group(asked)
         seconds = asked.branch.scope.call_seconds
         if asked.call.kind == TOOL and seconds is None:
             return  # a tool has a time of its own
@@ -519,31 +552,44 @@ class Driver:
             limit = "the strategy's limit for one call"
             self._receive(asked, Reply(error=f"{TIMEOUT} {seconds:g} s, {limit}"))
 
-    def _count_group(self, group: Group | None) -> None:
+    def _count_group(self, asked: Asked) -> None:
         """The time of a group begins with its first call; what is asked after its end ends at once."""
+        asked.queued = False
+        branch, group = asked.branch, asked.branch.scope.group
         if group is None:
             return
         now = self.loop.time()
-        if group.ends is None:
-            group.ends = now + group.seconds
-        elif group.ends > now:
-            return  # its timer is set
-        self.timers.append(self.loop.call_at(group.ends, self._end_group, group, group.ends))
+        if group.began is None:
+            group.began = now
+        if branch.held_since is not None:
+            branch.held += now - max(branch.held_since, group.began)
+            branch.held_since = None
+        self.timers.append(
+            self.loop.call_at(group.ends(branch), self._end_in_group, asked, group.ends(branch))
+        )
 
-    def _hold_group(self, group: Group | None) -> None:
-        """Its time has not begun while all of its calls wait for their turn, the first too."""
-        if group is None or group.answered:
+    def _hold_group(self, asked: Asked, *, by_lab: bool) -> None:
+        """A call has to wait for its turn. The time of its group has not begun while all of its calls do, the
+        first too. by_lab: whether a limit of the lab holds it back, not one of the strategy."""
+        asked.queued = True
+        branch, group = asked.branch, asked.branch.scope.group
+        if group is None:
             return
-        if all(one.ends is None for one in self.asked.values() if one.branch.scope.group is group):
-            group.ends = None
+        if by_lab and branch.held_since is None:
+            branch.held_since = self.loop.time()
+        if not group.answered and all(
+            one.queued for one in self.asked.values() if one.branch.scope.group is group
+        ):
+            group.began = None
 
-    def _end_group(self, group: Group, end: float) -> None:
-        if self.done.done() or group.ends != end:
+    def _end_in_group(self, asked: Asked, end: float) -> None:
+        """The time of the call's group is up, unless the call was answered or had to wait since."""
+        branch, group = asked.branch, asked.branch.scope.group
+        if self.asked.get(branch) is not asked or self.done.done() or group.ends(branch) != end:
             return
-        error = f"timeout: no reply within {group.seconds:g} s, the strategy's limit for the group of calls"
-        for asked in [one for one in self.asked.values() if one.branch.scope.group is group]:
-            asked.cancel()
-            self._receive(asked, Reply(error=error))
+        asked.cancel()
+        limit = "the strategy's limit for the group of calls"
+        self._receive(asked, Reply(error=f"{TIMEOUT} {group.seconds:g} s, {limit}"))
 
     def _watch_overdue(self) -> None:
         """One timer serves all calls: they have the same time, so they end in the order they began."""

@@ -121,6 +121,8 @@ def nodes_df(run: Run) -> pandas.DataFrame:
       Of several calls that led to a thought (draws of one proposal), the thinking of all
     - depth: Int64, steps below the root
     - score: Float64, 0–1, NA when unread or not evaluated; raw: Float64, in the evaluator's units
+    - unread: boolean, whether it was evaluated and no draw could be read; also of thoughts that were kept or
+      pruned since, whose `state` no longer tells
     - draws, unread_draws: Int64, evaluations drawn, and those of them that could not be read
     - by: string, what evaluated it, NA for nothing
     - state: category, the last decision (`STATES`); reason: string, the rule behind it
@@ -154,6 +156,7 @@ def nodes_df(run: Run) -> pandas.DataFrame:
             "thinking": ("string", [thinking.get(node.id) for node in nodes]),
             "score": ("Float64", [node.score for node in nodes]),
             "raw": ("Float64", [node.raw for node in nodes]),
+            "unread": ("boolean", [node.unread for node in nodes]),
             "draws": ("Int64", [len(node.draws) for node in nodes]),
             "unread_draws": ("Int64", [node.draws.count(None) for node in nodes]),
             "by": ("string", [node.by or None for node in nodes]),
@@ -387,7 +390,8 @@ def events_df(run: Run) -> pandas.DataFrame:
       The others are `call`, `reply` and `ended`, and what happened to a call on its way to a real
       model, beside the canonical list and with the call's place as `data["call"]`: `call.cached`
       (run: the one whose record answered it, where that was not the cache; see `lab.branch`),
-      `call.joined` (an equal one was under way), `call.queued`, `call.sent` (tries, n),
+      `call.joined` (an equal one was under way), `call.queued` (strategy: whether by a limit of the
+      strategy itself), `call.sent` (tries, n),
       `call.retried` (error, status, wait in seconds), `call.dropped` (settings that the provider does
       not take), `call.refused` (by `spend`: the most it could have cost, and what was left, in USD),
       `call.answered`, `call.damaged` and `call.unstored` (the cache's troubles)

@@ -11,12 +11,14 @@ import math
 import os
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from tot_lab.branching import answering, doubts_of, parent_of, source_of, told_of
+from tot_lab.budget import AMOUNTS
 from tot_lab.core.calls import Call, Model, Reply, Wire, is_cost, is_made
 from tot_lab.core.parts import UserFunction, part_of
 from tot_lab.core.records import Ended, Line, Record
@@ -68,7 +70,9 @@ class Lab:
     mode: `auto`, `off`, `refresh` or `replay`; see `tot_lab.models.cache.Mode`.
     draws: whether two thoughts that come to the same prompt share its draws (`state`) or not (`path`).
     spend: USD that this lab may really pay, None = no cap. What the journals of resumed runs and sweeps
-        had paid before counts too. What a run would cost if each call were paid is capped by its `Budget`.
+        had paid before counts too. So does the `cost` that replies of a function name: it is not called once
+        what its dearest call cost is not left. What a run would cost if each call were paid is capped by its
+        `Budget`.
     tools: what its strategies may call: functions that `@tl.tool` made tools, those of `tl.tools`, and names:
         `calculator`, `python`, `web_fetch`, `multi_hop` (the documents of that domain), or what an installed
         package offers. A strategy takes all, or those that its own `tools` name. effect_policy: which
@@ -398,6 +402,12 @@ class Lab:
         self.count_payments(header, lines)
         parent = parent_of(path, header, parent)
         self.gateway.open()
+        budget = budget_of(header)
+        if budget is not None and any(getattr(budget, name) is not None for name in AMOUNTS):
+            models = {line.e.model for line in kept if isinstance(line.e, Call) and line.e.kind != TOOL}
+            for name in models:  # what its calls reserved is counted anew, and must not hold up the loop
+                with suppress(Exception):  # a call that is made will tell why
+                    await self.gateway.ready(name)
         if len(kept) < len(lines):
             with path.open("rb") as file:
                 for _ in range(len(kept) + 1):
@@ -406,9 +416,7 @@ class Lab:
         recorder = Recorder.resuming(path, header, kept, size, read)
         replies = replies_of(kept)
         try:
-            await self._drive(
-                recorder, strategy, task, budget_of(header), replies=replies, parent=parent, kept=made
-            )
+            await self._drive(recorder, strategy, task, budget, replies=replies, parent=parent, kept=made)
         finally:
             for run in made:
                 run.loaded = from_file

@@ -44,8 +44,10 @@ FALLBACKS = frozenset(
     {
         "call.failed",
         "deep_think.assumed",
+        "deep_think.empty",
         "deep_think.matched",
         "deep_think.truncated",
+        "deep_think.unrated",
         "tools.called_for_model",
     }
 )

@@ -108,7 +108,9 @@ def every(
         There, a branch that asks for more is refused with `limit:at_most`.
     at_once: how many branches may be under way at the same time; None = all.
     seconds: the time of all their calls together, from when the first of them is sent. What has no reply by
-        then fails, with an error that begins with `timeout`; None = no limit.
+        then fails, with an error that begins with `timeout`, and nothing is sent after it. Time in which a
+        limit of the lab or of the endpoint (caps, `spend`, requests per minute) holds back a branch's call
+        does not count for that branch. None = no limit.
     """
     results: list[T] = yield Every(branches, at_most, at_once, seconds)
     return results

@@ -1,11 +1,12 @@
 """The gateway: from a call to the stack of the model that answers it.
 
 Rule: stacks are put together here and nowhere else. A real model has the whole of it; a function
-and a simulated model, which cost nothing, have the cache alone, and only where one is asked for.
+and a simulated model have the cache alone, and only where one is asked for; what replies cost is counted.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ import msgspec
 from tot_lab.core.calls import Call, Model, Need, Reply, Wire
 from tot_lab.core.parts import Part, UserFunction
 from tot_lab.core.tools import TOOL, tool_of
+from tot_lab.models import ready
 from tot_lab.models.cache import MODES, Cache, Cached, Kept, Mode
 from tot_lab.models.entries import DamagedEntry
 from tot_lab.models.flight import Flight, SingleFlight
@@ -28,7 +30,7 @@ from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
 from tot_lab.models.roles import Role
 from tot_lab.models.samples import Samples
-from tot_lab.models.spending import Purse, Spending
+from tot_lab.models.spending import Costed, Purse, Spending
 from tot_lab.models.stack import Backend, Endpoint
 from tot_lab.scrubbing import secrets_in
 from tot_lab.tools import Carrying, Tool, Toolbox
@@ -123,15 +125,19 @@ class Gateway:
             return None
 
     async def ready(self, name: str | None) -> None:
-        """Load what `need` requires for calls to the model `name`."""
+        """Load what `need` requires for calls to the model `name`; nothing in a replay."""
         model = self.model_of(name)
-        if isinstance(model, Endpoint):
-            await model.ready()
+        if isinstance(model, Endpoint) and self.mode != "replay":
+            async with asyncio.timeout(ready.LOADING):
+                await model.ready()
 
     def need(self, call: Call) -> Need | None:
-        """The most that `call` can use; `None` for a function, and where the endpoint cannot tell."""
+        """The most that `call` can use; `None` for a function, where the endpoint cannot tell, and in a
+        replay that would have to import litellm for it."""
         try:
             model = self.model_of(call.model)
+            if self.mode == "replay" and isinstance(model, LiteLLM) and not model.is_ready:
+                return None
             return model.need((call,)) if isinstance(model, Endpoint) else None
         except Exception:  # such as a model that litellm does not know: asking it tells why
             return None
@@ -211,9 +217,9 @@ class Gateway:
             stack = Cached(stack, self.cache, request, "auto" if again else self.mode)
         return stack
 
-    def _end(self, model: Model | Tool) -> Function | Carrying:
+    def _end(self, model: Model | Tool) -> Costed | Carrying:
         if not isinstance(model, Tool):
-            return Function(model)
+            return Costed(Function(model), self.purse)
         models = [self.model, *(role.model for role in self.roles.values())]
         keys = [key for one in models if isinstance(one, Part) for key in secrets_in(dict(one))]
         return self.toolbox.carrying(model, replaying=self.mode == "replay", keys=keys)
@@ -228,7 +234,7 @@ async def _in_turn(
     gate: Gate, asking: Callable[[Call, Wire], Awaitable[Reply]], call: Call, wire: Wire, silent: bool
 ) -> Reply:
     """The reply, once the gate lets the call in. silent: its model does not say when it sends it."""
-    if await gate.enter(0, wire) and silent:
+    if await gate.enter(0, wire, strategy=True) and silent:
         wire.note("call.sent", tries=1, n=1)  # its time begins
     try:
         return await asking(call, wire)

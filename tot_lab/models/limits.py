@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from tot_lab.core.calls import Call, Reply, Wire
@@ -47,12 +47,13 @@ class Gate:
         self.tokens = 0
         self.timer: asyncio.TimerHandle | None = None
 
-    async def enter(self, tokens: int, wire: Wire) -> bool:
-        """Wait for one's turn; `leave` must follow. Whether there was a wait."""
+    async def enter(self, tokens: int, wire: Wire, **data: Any) -> bool:
+        """Wait for one's turn; `leave` must follow. Whether there was a wait, of which the wire is told with
+        `data`."""
         if not self.waiting and self._wait(tokens) == 0.0:
             self._let_in(tokens)
             return False
-        wire.note("call.queued")
+        wire.note("call.queued", **data)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting.append((tokens, turn))
         self._go_on()

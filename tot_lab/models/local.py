@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ import msgspec
 from pydantic import Field, field_validator, model_validator
 
 from tot_lab.core.calls import Call, Need, Reply, Wire
+from tot_lab.models import ready
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.lite_llm.loading import is_loaded, litellm_ready
 from tot_lab.models.stack import Endpoint, Failure
@@ -148,6 +150,7 @@ class _Server:
         self._process: subprocess.Popen[bytes] | None = None
         self._endpoint: LiteLLM | None = None
         self._takes_tools: bool | None = None
+        self._failed: tuple[float, OSError] | None = None
 
     def hold(self, by: Local) -> None:
         """Keep it until `by` is closed or gone, or the interpreter ends."""
@@ -175,17 +178,24 @@ class _Server:
 
     def start(self) -> LiteLLM:
         """The way to it, once it runs. Blocks while the weights are loaded. An OSError or an
-        ImportError says why it cannot run."""
+        ImportError says why it cannot run; who waited for that start starts none anew."""
+        began = time.monotonic()
         with self._lock:
             if (running := self.endpoint) is not None:
                 return running
+            if self._failed is not None and self._failed[0] >= began:
+                raise self._failed[1]
             self.stop()  # what is left of one that died
             if find_spec("xllamacpp") is None:
                 raise ModuleNotFoundError("local models need xllamacpp: pip install 'tot-lab[local]'")
             if self.weights in KNOWN:
                 check(self.weights, self.path)
             key = secrets.token_urlsafe()
-            address = self._started({"path": str(self.path), "key": key, **self.sizes})
+            try:
+                address = self._started({"path": str(self.path), "key": key, **self.sizes})
+            except OSError as error:
+                self._failed = time.monotonic(), error
+                raise
             # No window is named: the server counts exactly, and refuses a prompt that is too long.
             self._endpoint = LiteLLM(model="openai/local", api_base=f"{address}/v1", api_key=key)
             return self._endpoint
@@ -202,16 +212,22 @@ class _Server:
             )
             assert process.stdin is not None
             assert process.stdout is not None
+            until = time.monotonic() + ready.LOADING
+            limit = threading.Timer(ready.LOADING, process.kill)
+            limit.daemon = True
+            limit.start()
             with suppress(BrokenPipeError):  # the log says why
                 process.stdin.write(json.dumps(settings).encode() + b"\n")
                 process.stdin.flush()
             said = json.loads(process.stdout.readline() or "{}")
+            limit.cancel()
             if "address" in said:
                 self._process = process
                 return str(said["address"])
             _end(process)
             log.seek(0)
-            why = said.get("error") or log.read().decode(errors="replace")[-1000:].strip()
+            late = f"its server was not ready within {ready.LOADING:g} s" if time.monotonic() >= until else ""
+            why = said.get("error") or late or log.read().decode(errors="replace")[-1000:].strip()
         raise OSError(f"llama.cpp could not load {settings['path']}: {why}")
 
     def stop(self) -> None:

@@ -2,15 +2,19 @@
 
 Rule: loading costs no call its time. Importing litellm takes seconds in a cold process, and loading the
 weights of a local model takes longer; a call that waits for either is queued, and its timeout begins when
-it is sent.
+it is sent. Loading has a time of its own.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from tot_lab.core.calls import Call, Reply, Wire
 from tot_lab.models.stack import Backend, Endpoint
+
+LOADING = 600.0
+"""Seconds that loading an endpoint may take."""
 
 
 class Ready:
@@ -24,5 +28,14 @@ class Ready:
         """The replies."""
         if not self.endpoint.is_ready:
             wire.note("call.queued")
-            await self.endpoint.start()
+            loading = asyncio.timeout(LOADING)
+            try:
+                async with loading:
+                    await self.endpoint.start()
+            except TimeoutError:
+                if not loading.expired():
+                    raise
+                name, where = self.endpoint.name, self.endpoint.address
+                error = f"timeout: {name} did not load within {LOADING:g} s ({where})"
+                return [Reply(error=error) for _ in calls]
         return await self.inner.answer(calls, wire)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from tot_lab.core.calls import Call, Reply, Wire
 from tot_lab.models.flight import Flight
@@ -24,6 +25,15 @@ class Gathered(Flight):
         super().__init__()
         self.calls: list[tuple[Call, Wire]] = []
         self.sent: list[Wire] = []
+
+    def note(self, name: str, **data: Any) -> None:
+        """Tell all of them, or those alone whose `draws` are named."""
+        draws = data.pop("draws", None)
+        if draws is None:
+            super().note(name, **data)
+        for call, wire in self.calls if draws else ():
+            if call.draw in draws and wire in self.wires:
+                wire.note(name, **data)
 
     async def send(self, inner: Backend, leave: Callable[[], object]) -> Sequence[Reply]:
         """Wait, then ask for those that are still wanted, in the order of their draws."""

@@ -4,7 +4,8 @@ Rule: before a request is made, the most that it can cost is reserved; when its 
 what they cost is spent and the rest given back. A request that was cut off after it was sent, and a
 reply that does not say what it used, may have been charged in full: what was reserved counts as
 spent; so it does where usage was reported that cannot be true. Without a known price nothing can be kept,
-so nothing is asked.
+so nothing is asked. A function of the user's own has no price: what its replies say that they cost is
+counted.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import threading
 from collections.abc import Sequence
 
 from tot_lab.core.calls import Call, Reply, Wire, believed
+from tot_lab.models.function import Function
 from tot_lab.models.stack import Backend, Endpoint, Listening
 
 REFUSED = "budget:spend"
@@ -94,21 +96,30 @@ class Spending:
         self.purse = purse
 
     async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
-        """The replies, or refusals by `budget:spend`."""
+        """The replies, or refusals by `budget:spend`: of several calls, the first are made that fit."""
         if self.purse.cap is None:
             replies = [believed(reply) for reply in await self.inner.answer(calls, wire)]
             self.purse.spend(math.fsum(reply.cost or 0.0 for reply in replies))
             return replies
         await self.endpoint.ready()
-        most = self.endpoint.need(calls).usd
-        if most is None:
-            name = self.endpoint.name
-            why = f"the price of {name} is not known, so spend= cannot be kept: give the model its price="
-            return [Reply(error=why) for _ in calls]
-        hold = await self.purse.reserve(most, wire)
+        sent, most, hold = len(calls), 0.0, None
+        while sent and hold is None:
+            price = self.endpoint.need(calls[:sent]).usd
+            if price is None:
+                name = self.endpoint.name
+                why = f"the price of {name} is not known, so spend= cannot be kept: give the model its price="
+                return [Reply(error=why) for _ in calls]
+            most = price
+            hold = await self.purse.reserve(most, wire)
+            sent -= hold is None
+        left = (self.purse.cap or 0.0) - self.purse.total
         if hold is None:
-            wire.note("call.refused", most=most, left=(self.purse.cap or 0.0) - self.purse.total)
+            wire.note("call.refused", most=most, left=left)
             return [Reply(error=REFUSED) for _ in calls]
+        if rest := calls[sent:]:
+            draws = [call.draw for call in rest]
+            wire.note("call.refused", most=self.endpoint.need(rest).usd, left=left - most, draws=draws)
+            calls = calls[:sent]
         spent: float | None = 0.0
 
         def hear(name: str) -> None:
@@ -123,6 +134,32 @@ class Spending:
             share = most / len(calls)
             unknown = [r.cost is None and (r.error is None or r.reported_usage != "") for r in replies]
             spent = math.fsum(share if no else r.cost or 0.0 for no, r in zip(unknown, replies, strict=True))
-            return replies
+            return [*replies, *(Reply(error=REFUSED) for _ in rest)]
         finally:
             self.purse.settle(hold, spent)
+
+
+class Costed:
+    """The layer around a function: what its replies say that they cost is spent. Nothing is known of a cost
+    before that, so what its dearest reply cost must be left for the next call; nothing is reserved."""
+
+    def __init__(self, inner: Function, purse: Purse) -> None:
+        self.inner = inner
+        self.purse = purse
+        self.dearest = 0.0
+
+    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+        """The reply to each of `calls`."""
+        return [await self.reply(call, wire) for call in calls]
+
+    async def reply(self, call: Call, wire: Wire) -> Reply:
+        """The reply to `call`, or a refusal by `budget:spend`."""
+        cap, total = self.purse.cap, self.purse.total
+        if cap is not None and self.dearest and total + self.dearest > cap:
+            wire.note("call.refused", most=self.dearest, left=cap - total)
+            return Reply(error=REFUSED)
+        reply = await self.inner.reply(call, wire)
+        if reply.cost:
+            self.purse.spend(reply.cost)
+            self.dearest = max(self.dearest, reply.cost)
+        return reply

@@ -237,6 +237,8 @@ class _Iterations:
         if failed or (made is None and not raw):
             empty = "the reply was cut off before its answer" if result.truncated else "the reply was empty"
             why = (failed and result.error) or empty
+            if not failed:
+                yield Note("deep_think.empty", branch.node, {"what": "develop", "error": why})
             yield Decided(branch.node, "failed", why)
             return msgspec.structs.replace(branch, error=why), failed or "error"
         if made is None:
@@ -359,6 +361,9 @@ class _Iterations:
         )
         thought = yield from happen(Thought(f"{best}.0", best, made.synthesis.solution, source))
         score = yield from _score(thought.id, made.confidence)
+        if score is None:
+            why = "the confidence is no number from 0 to 10"
+            yield Note("deep_think.unrated", thought.id, {"error": why, "confidence": ASSUMED})
         return IterationResult(
             iteration=number,
             branches=(),

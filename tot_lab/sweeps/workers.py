@@ -141,11 +141,11 @@ class _SharedGate(Gate):
         self.turn = asyncio.Semaphore(ASKING)
         self.tickets = count()
 
-    async def enter(self, tokens: int, wire: Wire) -> bool:
+    async def enter(self, tokens: int, wire: Wire, **data: Any) -> bool:
         """Wait for one's turn; `left` must follow."""
         waited = self.turn.locked()
         if waited:
-            wire.note("call.queued")
+            wire.note("call.queued", **data)
         async with self.turn:
             ticket = next(self.tickets)
             entering = rpc(
@@ -155,7 +155,7 @@ class _SharedGate(Gate):
                 done, _ = await asyncio.wait([entering], timeout=QUEUED)
                 if not done and not waited:
                     waited = True
-                    wire.note("call.queued")
+                    wire.note("call.queued", **data)
                 admitted = await asyncio.shield(entering)
             except asyncio.CancelledError:
                 rpc(self.worker, "withdraw", chunk=self.chunk, ticket=ticket)
