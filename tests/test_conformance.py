@@ -534,6 +534,7 @@ LINES = [
         "tests/test_react.py::test_a_required_tool_comes_before_the_answer",
         "tests/test_react.py::test_a_satisfied_required_tool_may_be_called_again_up_to_two_times",
         "tests/test_react.py::test_r16_a_required_tool_that_only_failed_holds_the_answer_until_its_limit",
+        "tests/test_react.py::test_r16_without_a_limit_of_its_own_a_failing_tool_holds_the_answer_to_the_end",
         "tests/test_react.py::test_r16_an_output_tool_is_never_blocked",
         "tests/test_react.py::test_r16_one_call_a_turn_without_parallel",
     ),

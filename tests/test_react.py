@@ -515,13 +515,31 @@ def test_r16_one_success_in_the_last_call_allowed_is_enough():
     made = act(Script(*turns), tl.ReAct(required_tools={"legs": 1}))
     assert (made.answer, made.stopped) == ("26", "answered")
     short = act(Script(*turns), tl.ReAct(required_tools={"legs": 2}, max_iterations=6))
-    assert (short.answer, short.stopped) == ("26", "limit:iterations")  # a fourth call may be made
+    # a fourth call may be made, and so the answer is refused in each of the turns left
+    assert (short.answer, short.stopped, short.usage.calls) == ("26", "limit:required_tools", 6)
 
 
-def test_r16_without_a_limit_of_its_own_a_failing_tool_holds_the_answer_to_the_end():
+@pytest.mark.parametrize("last", [asked_legs("a"), said(final("26"))])
+def test_r16_without_a_limit_of_its_own_a_failing_tool_holds_the_answer_to_the_end(last):
     strategy = tl.ReAct(required_tools={"legs": 1}, parallel=False, max_iterations=6)
-    made = act(Script(*[asked_legs("a")] * 5, said(final("26"))), strategy)
-    assert (made.answer, made.stopped) == ("26", "limit:iterations")
+    made = act(Script(said(final("26")), *[asked_legs("a")] * 4, last), strategy)
+    assert (made.answer, made.stopped, made.usage.calls) == ("26", "limit:required_tools", 6)
+    assert [data["tools"] for data in notes(made, "react.required_failed")] == [["legs"]]
+    assert wait(made.replay()).identical
+
+
+def test_r16_a_failing_output_tool_holds_the_answer_to_the_end():
+    @tl.tool(output=True, retries=0)
+    def deliver(text: str) -> str:
+        """Delivers a text."""
+        raise OSError("the disk is full")
+
+    deliveries = Script(said(("deliver", {"text": "26"})))
+    made = act(deliveries, tl.ReAct(required_tools={"deliver": 1}, max_iterations=4), tools=[deliver])
+    assert (made.answer, made.stopped, made.usage.calls) == ("", "limit:required_tools", 4)
+
+
+def test_r16_a_required_tool_that_was_never_called_ends_at_the_iterations():
     never = act(Script(said(final("26"))), tl.ReAct(required_tools={"legs": 1}, max_iterations=3))
     assert (never.answer, never.stopped) == ("26", "limit:iterations")
 

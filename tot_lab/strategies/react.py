@@ -74,8 +74,8 @@ class ReAct(Acting):
     model is asked for the output tools. classify_tools: first ask the model which tools the task needs, and
     how often; what it requires is added to `required_tools`.
 
-    Stops: `answered`, `limit:iterations`, and `limit:required_tools` when a required tool has failed until
-    no call of it was left.
+    Stops: `answered`, `limit:iterations`, and `limit:required_tools` when a required tool has failed, and no
+    call of it or no turn is left in which it could give its result.
     """
 
     kind = "react"
@@ -138,7 +138,7 @@ class ReAct(Acting):
             if said and (held := task.domain.read_answer(task, said)) is not None:
                 last = Answer(held, "", turn.id)
             hints = yield from progress.hints(turn, observations, refused, left)
-            if failed := progress.failed():
+            if failed := progress.failed(left):
                 yield Note("react.required_failed", turn.id, {"tools": failed})
                 stop = "limit:required_tools"
                 break
@@ -239,9 +239,14 @@ class _Progress:
             if self.answered[name] < count
         }
 
-    def failed(self) -> list[str]:
-        """The required tools that can no longer give the results required."""
-        return [name for name in self.missing() if self._used_up(name)]
+    def failed(self, left: int) -> list[str]:
+        """The required tools that can no longer give the results required in the `left` turns: they are used
+        up, or have failed and there is no turn."""
+        return [
+            name
+            for name in self.missing()
+            if self._used_up(name) or (not left and self.made[name] > self.answered[name])
+        ]
 
     def take(self, calls: Sequence[ToolCall], refusal: str | None) -> dict[int, str]:
         """Count `calls`; why some are not carried out, by their place. refusal: of a final answer."""
