@@ -84,7 +84,8 @@ class PlanExecute(Acting):
         all that are open).
     reflection_depth: `shallow` (up to 1,500 tokens) or `deep` (2,500).
     required_tools: how often each must be called by a step of its own, as {"web-search": 4} or in words as a
-        classifier says it, ["web-search×4"]; what a plan lacks of them is added.
+        classifier says it, ["web-search×4"]; what a plan lacks of them is added. A tool that the task
+        names, and that asks to be used then (`deep-think`), is required once, also where no plan can be read.
     classify_tools: first ask the model which tools the task needs, and how often; what it requires is added
         to `required_tools`.
     max_retries: further askings for a plan that is refused. tier: how much the model makes of a prompt
@@ -185,9 +186,14 @@ class _Work:
             stated = {**needs.required, **self.by.required_tools}
             self.required = self.by.required(self.task, self.hands, stated)
         steps, stop = yield from self._asked("plan", self._planned, PLAN)
+        required = self.required
         if steps is None:
-            return (yield from self._ended(stop))
-        steps = with_required(steps, self.required, list(self.hands.tools.values()), self.task.question)
+            named = self.by.named(self.task, self.hands) if stop == "limit:retries" else []
+            if not named:
+                return (yield from self._ended(stop))
+            steps, required = [], {name: required[name] for name in named}
+        tools, task = list(self.hands.tools.values()), self.task
+        steps = with_required(steps, required, tools, task.question, task.context)
         yield from self._taken("plan.created", steps, goal=self.task.question, mode=self.by.plan_mode)
         while True:
             yield from self._execute()

@@ -301,13 +301,18 @@ def reopened(step: Step) -> Step:
 
 
 def with_required(
-    steps: Sequence[Step], quantities: Mapping[str, int], tools: Sequence[ToolSpec], goal: str
+    steps: Sequence[Step],
+    quantities: Mapping[str, int],
+    tools: Sequence[ToolSpec],
+    goal: str,
+    context: str = "",
 ) -> list[Step]:
     """`steps`, followed by what they lack of `quantities`: so many calls of each tool.
 
     Where an analysis comes before all calls of the tool, it says what to ask: call k asks for the kth item
     that its result lists, in each text that the tool must have. Else an added call asks for the goal. A tool
-    that must have something else than texts is left to a composite step, which finds its arguments."""
+    that must have something else than texts is left to a composite step, which finds its arguments. A tool
+    that takes a `context` is given that of the task."""
     made = list(steps)
     schemas = {spec.name: spec.parameters for spec in tools}
     for name, count in quantities.items():
@@ -316,6 +321,7 @@ def with_required(
         analysis = next((s.id for s in reversed(steps) if s.type == "analysis" and s.seq < first), None)
         needed = schemas.get(name, {}).get("required", [])
         properties = schemas.get(name, {}).get("properties", {})
+        given = {"context": context} if context and "context" in properties else {}
         texts = all(properties.get(field, {}).get("type") == "string" for field in needed)
         for number in range(there + 1, count + 1):
             seq = len(made) + 1
@@ -329,7 +335,12 @@ def with_required(
                 "depends_on": () if analysis is None else (analysis,),
             }
             made.append(
-                Step(**common, type="tool_call", tool_name=name, tool_args=dict.fromkeys(needed, asked))
+                Step(
+                    **common,
+                    type="tool_call",
+                    tool_name=name,
+                    tool_args={**dict.fromkeys(needed, asked), **given},
+                )
                 if texts
                 else Step(
                     **common,
