@@ -544,6 +544,22 @@ def test_r16_a_required_tool_that_was_never_called_ends_at_the_iterations():
     assert (never.answer, never.stopped) == ("26", "limit:iterations")
 
 
+@pytest.mark.parametrize("name", ["web_search", "web-search", "webSearch"])
+def test_r18_names_of_tools_in_settings_are_normalised_as_in_calls(name):
+    strategy = tl.ReAct(tools=[name], required_tools={name: 1}, max_calls_per_tool={name: 1})
+    assert (strategy.tools, strategy.required_tools) == (("web-search",), {"web-search": 1})
+    model = Script(said(("web_search", {"query": "ducks"})), said(final("26")))
+    made = act(model, strategy)
+    assert (made.answer, made.stopped, len(made.tools_df())) == ("26", "answered", 1)
+    assert [tool["name"] for tool in model.calls[1].tools] == ["final-answer"]
+    assert tl.PlanExecute(required_tools=[f"{name}×2", name]).required_tools == {"web-search": 3}
+    assert tl.TreeOfThoughts(tools=(name,)).tools == tl.ToolLoop(tools=(name,)).tools == ("web-search",)
+    with pytest.raises(ValidationError, match="two names stand for the same tool"):
+        tl.ReAct(required_tools={"websearch_": 1, "websearch": 2})
+    with pytest.raises(ValidationError, match=r"max_calls_per_tool: web-search: got 1\. At least the 2"):
+        tl.ReAct(required_tools={name: 2}, max_calls_per_tool={"web_search": 1})
+
+
 def test_s1_a_limit_on_a_tool_can_be_set_by_hand():
     turns = [*map(asked_legs, ["duck", "spider", "duck"]), said(final("26"))]
     made = act(model := Script(*turns), tl.ReAct(max_calls_per_tool={"legs": 2}))
