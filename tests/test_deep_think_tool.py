@@ -251,6 +251,23 @@ def test_d14_a_plan_that_cannot_be_read_still_calls_it():
     assert (other.stopped, other.tools_df().empty, other.plans) == ("limit:retries", True, [])
 
 
+@pytest.mark.parametrize("strategy", [tl.ToolLoop(), tl.ReAct(max_iterations=2)], ids=str)
+def test_a_loop_that_a_budget_cuts_off_answers_with_the_last_words_without_a_call(strategy):
+    tool = tl.tools.deep_think(thinking_lab())
+    lab = tl.Lab(Scripted(lambda call: "42"), tools=[tool, legs], runs=None)
+    made = wait(lab.run(strategy, NAMING, budget=tl.Budget(calls=1)))
+    assert (made.answer, made.stopped, made.status) == ("42", "budget:calls", "partial")
+    assert list(made.tools_df()["tool"]) == ["deep-think"]
+    assert made.best.id == "0.0"
+    assert wait(made.replay()).identical
+    beside = Scripted(
+        lambda call: Reply("I look.", tool_calls=(ToolCall("b", "legs", '{"animal": "duck"}'),))
+    )
+    lab = tl.Lab(beside, tools=[tool, legs], runs=None)
+    none = wait(lab.run(strategy, NAMING, budget=tl.Budget(calls=1)))
+    assert (none.answer, none.stopped, none.status) == ("", "budget:calls", "failed")
+
+
 @pytest.mark.parametrize("trips", [1, 2, 3])
 def test_d14_a_tool_loop_that_calls_other_tools_to_its_end_calls_it_too(trips):
     def reply(call):

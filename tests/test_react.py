@@ -163,6 +163,19 @@ def test_a_failed_call_ends_it_with_what_it_has():
     assert (capped.answer, capped.stopped, capped.usage.calls) == ("24", "budget:calls", 2)
 
 
+def test_a_budget_that_ends_in_a_tool_leaves_the_answer_of_the_same_turn():
+    @tl.tool(retries=0)
+    async def slow(animal: str) -> str:
+        """Takes a while."""
+        await asyncio.sleep(30)
+        return animal
+
+    model = Script(said(final("25"), ("slow", {"animal": "duck"})))
+    lab = tl.Lab(model, runs=None, tools=[slow])
+    made = wait(lab.run(tl.ReAct(required_tools={"slow": 1}), TASK, budget=tl.Budget(seconds=1)))
+    assert (made.answer, made.stopped, made.status) == ("25", "budget:seconds", "partial")
+
+
 def test_the_answer_of_a_final_call_is_read_by_the_domain():
     task = tl.game24("4 5 6 10")
     model = Script(

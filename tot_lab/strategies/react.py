@@ -77,7 +77,9 @@ class ReAct(Acting):
     `max_iterations=1` before the only one.
 
     Stops: `answered`, `limit:iterations`, and `limit:required_tools` when a required tool has failed, and no
-    call of it or no turn is left in which it could give its result.
+    call of it or no turn is left in which it could give its result. A loop that is cut off, also by a budget,
+    answers with the last text that was meant as its answer: a refused final answer or words without a tool
+    call; else with "".
     """
 
     kind = "react"
@@ -130,6 +132,9 @@ class ReAct(Acting):
             text, refusal = _final(task, turn, progress.missing())
             if text is not None and refusal is None:
                 return (yield from self._answered(task, hands, progress, turn, text))
+            said = text or ("" if turn.calls or turn.unknown else turn.said)
+            if said and (held := task.domain.read_answer(task, said)) is not None:
+                last = Answer(held, "", turn.id)
             refused = progress.take(turn.calls, refusal)
             observations = yield from self.carry_out(hands, turn, refused)
             *source, place = [seen.id for seen in observations] or [turn.id]
@@ -141,9 +146,6 @@ class ReAct(Acting):
             if halt is not None:
                 stop = halt
                 break
-            said = text or ("" if turn.calls or turn.unknown else turn.said)
-            if said and (held := task.domain.read_answer(task, said)) is not None:
-                last = Answer(held, "", turn.id)
             hints = yield from progress.hints(turn, observations, refused, left)
             if failed := progress.failed(left):
                 yield Note("react.required_failed", turn.id, {"tools": failed})
