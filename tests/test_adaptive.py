@@ -49,6 +49,19 @@ PLAIN = "The ferry leaves the harbour at nine and is back at four. " * 5  # long
         ("What if the moon were twice as near?", "open"),
         ("Write a report on ideas for saving water.", None),  # writing and open
         ("First brainstorm, then choose.", None),  # steps and open
+        ("Don't write an essay, just tell me 2+2", None),
+        ("Do not write a report. What is 17 * 3?", "simple"),
+        ("Dont brainstorm, tell me the sum of 2 and 2", None),
+        ("Tell me the result without a story", None),
+        ("Write me the number, not an essay", None),
+        ("Never invent a source", None),
+        ("Not now\nplan the move", None),
+        ("Write a report, not an essay", "writing"),
+        ("Don’t explore, but write a report", "writing"),
+        ("Do not use rhymes; write a poem about rain.", "open"),
+        ("Write a summary in no more than 100 words", "writing"),
+        ("First find the author, do not guess, and then the year of birth.", "steps"),
+        ("What you do not know\n1. Fetch the page.\n2. Count the words.", "steps"),
         ("Compare the GDP growth of the top 5 economies over the last decade", None),
         ("Research and summarize recent commits in this repo", None),
         ("Which of the two databases should we take?", None),
@@ -74,7 +87,9 @@ def test_the_rules(question, kind):
     assert found is None or found.why
 
 
-@pytest.mark.parametrize("word", ["first", "write", "then", "\n1. ", "in ", "? ", "1 + ", "how  ", " plan"])
+@pytest.mark.parametrize(
+    "word", ["first", "write", "then", "\n1. ", "in ", "? ", "1 + ", "how  ", " plan", "not", "no more "]
+)
 def test_a_long_question_is_sorted_at_once(word):
     """A step of a plan is as long as a model made it."""
     began = time.perf_counter()

@@ -568,6 +568,28 @@ def test_tools_are_named_and_only_what_is_allowed_is_done(tmp_path):
     assert (tools["read-file"]["most_bytes"], tools["calculator"]["digits"]) == (9, 3)
 
 
+def test_tools_may_do_what_the_users_own_settings_file_allows(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / "config" / "tot_lab" / "tot_lab.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text('model = "sim/general"\nallow = ["process", "files"]\n')
+    words = ["run", "react", "--task", "word_sums", "1", *AGENT, "--tools", "calculator,python"]
+    assert main([*words, "--out", "a.jsonl"]) == 0
+    header = tl.load(tmp_path / "a.jsonl").header
+    assert header.effect_policy == {"mode": "allow_list", "allow": ["process"], "deny": []}
+    assert main([*words, "--allow", "python", "--out", "b.jsonl"]) == 0  # the option goes before the file
+    assert tl.load(tmp_path / "b.jsonl").header.effect_policy["allow"] == ["python"]
+    (tmp_path / "tot_lab.toml").write_text('allow = ["network"]\n')  # a project's file allows nothing here
+    capsys.readouterr()
+    assert main([*words, "web_fetch", "--out", "c.jsonl"]) == 2
+    assert "web-fetch has network; add --allow network,process" in capsys.readouterr().err
+    own.write_text("allow = 3\n")
+    assert main([*words, "--out", "d.jsonl"]) == 2
+    assert f"{own}: allow: " in capsys.readouterr().err
+    assert main([*words[:-1], "calculator", "--out", "d.jsonl"]) == 0  # it needs no permission
+
+
 def test_a_sweep_has_the_tools_of_a_domain(tmp_path):
     words = ("sweep", "react", "chain_of_thought", "--tasks", "multi_hop", "count=3", *AGENT)
     done = tot_lab(*words, "--tools", "multi_hop", "--out", "t.csv", folder=tmp_path)
@@ -607,6 +629,7 @@ def test_a_sweep_has_the_tools_of_a_domain(tmp_path):
 def test_tools_that_cannot_be_had_are_told_of_before_anything_is_asked(
     command, words, says, tmp_path, monkeypatch, capsys
 ):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
     assert main([command, "react", "--task", "word_sums", "1", *AGENT, *words.split()]) == 2
     said = capsys.readouterr()

@@ -175,6 +175,9 @@ STUBBORN = [
     tl.BestOf(strategy=tl.ToolLoop(), attempts=1),
     tl.Reflexion(strategy=tl.ToolLoop(), max_retries=0),
     tl.TreeThenAct(max_depth=1),
+    tl.PlanExecute(),
+    tl.PlanExecute(max_retries=0, max_refinements=0),
+    tl.PlanExecute(tools=("deep-think",), required_tools={"deep-think": 1}, plan_mode="dag"),
     tl.WithSynthesis(strategy=tl.ToolLoop()),
 ]
 
@@ -204,6 +207,65 @@ def test_d14_the_tool_loop_answers_with_what_it_gave():
     assert note.data == {"tool": "deep-think"}
     path = [thought.text[:10] for thought in made.tree.path(made.best.id)]
     assert path[1:] == ["score: 0.5", "deep-think", "with it"]
+
+
+def test_d14_with_one_turn_react_answers_with_what_it_gave():
+    def reply(call):
+        known = "deep-think gave" in call.prompt
+        answer = json.dumps({"answer": "with it" if known else "without it"})
+        return Reply(tool_calls=(ToolCall("c", "final-answer", answer),))
+
+    strategy = tl.ReAct(max_iterations=1)
+    made = asked(Scripted(reply), NAMING, strategy)
+    assert list(made.tools_df()["tool"]) == ["deep-think"]
+    assert (made.answer, made.stopped) == ("with it", "answered")
+    assert made.usage.calls == 1 == strategy.max_calls(NAMING)
+    assert [thought.text[:10] for thought in made.tree.path(made.best.id)][1] == "deep-think"
+    assert wait(made.replay()).identical
+    failing = tl.tools.deep_think(tl.Lab(Scripted(lambda call: Reply(error="boom")), runs=None))
+    failed = asked(Scripted(reply), NAMING, strategy, tool=failing)
+    assert (len(failed.tools_df()), failed.stopped) == (1, "limit:required_tools")
+
+
+@pytest.mark.parametrize("iterations", [2, 3])
+def test_d14_one_that_fails_is_not_called_again_after_the_last_turn(iterations):
+    failing = tl.tools.deep_think(tl.Lab(Scripted(lambda call: Reply(error="boom")), runs=None))
+    made = asked(agent("legs"), NAMING, tl.ReAct(max_iterations=iterations), tool=failing)
+    assert list(made.tools_df()["tool"]).count("deep-think") == 1
+    assert made.stopped == "limit:required_tools"
+
+
+def test_d14_a_plan_that_cannot_be_read_still_calls_it():
+    def reply(call):
+        if call.kind == "review" and "# Deep Think" in call.prompt:
+            return "SATISFIED: it was thought over.\nAnswer: 42"
+        return "I cannot plan."
+
+    made = asked(model := Scripted(reply), NAMING, tl.PlanExecute())
+    assert [call.kind for call in model.calls] == ["plan"] * 3 + ["review"]
+    assert list(made.tools_df()["tool"]) == ["deep-think"]
+    assert (made.answer.splitlines()[-1], made.stopped) == ("Answer: 42", "answered")
+    assert [(step.tool_name, step.status) for step in made.plans[0].steps] == [("deep-think", "completed")]
+    assert wait(made.replay()).identical
+    other = asked(Scripted(reply), strategy=tl.PlanExecute())  # nothing is named
+    assert (other.stopped, other.tools_df().empty, other.plans) == ("limit:retries", True, [])
+
+
+@pytest.mark.parametrize("strategy", [tl.ToolLoop(), tl.ReAct(max_iterations=2)], ids=str)
+def test_a_loop_that_a_budget_cuts_off_answers_with_the_last_words_without_a_call(strategy):
+    tool = tl.tools.deep_think(thinking_lab())
+    lab = tl.Lab(Scripted(lambda call: "42"), tools=[tool, legs], runs=None)
+    made = wait(lab.run(strategy, NAMING, budget=tl.Budget(calls=1)))
+    assert (made.answer, made.stopped, made.status) == ("42", "budget:calls", "partial")
+    assert list(made.tools_df()["tool"]) == ["deep-think"]
+    assert made.best.id == "0.0"
+    assert wait(made.replay()).identical
+    beside = Scripted(
+        lambda call: Reply("I look.", tool_calls=(ToolCall("b", "legs", '{"animal": "duck"}'),))
+    )
+    lab = tl.Lab(beside, tools=[tool, legs], runs=None)
+    none = wait(lab.run(strategy, NAMING, budget=tl.Budget(calls=1)))
+    assert (none.answer, none.stopped, none.status) == ("", "budget:calls", "failed")
 
 
 @pytest.mark.parametrize("trips", [1, 2, 3])

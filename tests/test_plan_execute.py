@@ -198,7 +198,7 @@ def test_a_composite_step_keeps_its_tools_when_a_person_words_it_otherwise():
 
 
 def test_an_unusable_plan_is_asked_for_again_with_the_reason_and_then_given_up():
-    model = Planner(plan=[plan(), plan(tool("drill")), plan(think("a"))], analysis="ok", review=GOOD)
+    model = Planner(plan=[plan(), plan(part("x", "drill")), plan(think("a"))], analysis="ok", review=GOOD)
     made = run(model, tl.PlanExecute(plan_mode="dag"))
     assert (made.answer, model.kinds) == ("14", ["plan", "plan", "plan", "analysis", "review"])
     assert "there are 0 steps" in model.calls[1].prompt
@@ -208,6 +208,27 @@ def test_an_unusable_plan_is_asked_for_again_with_the_reason_and_then_given_up()
     assert (made.stopped, made.answer, made.usage.calls, made.plans) == ("limit:retries", "", 3, [])
     assert "there are 1000 steps; there must be 1 to 20" in hopeless.calls[1].prompt
     assert notes(made, "ended")[0].data == {"status": "failed", "stop": "limit:retries"}
+
+
+def test_r4_an_unknown_tool_fails_its_step_alone_and_the_plan_is_not_asked_for_again():
+    model = Planner(
+        plan=plan(tool("drill", depth=3), tool("add", a=3, b=4), think("Say {{from_step:s2}}.")),
+        patch=plan({**tool("add", a=7, b=7), "id": "s1"}),
+        analysis="It is 14.",
+        review=GOOD,
+    )
+    made = run(model, tl.PlanExecute(max_patches=0, max_refinements=0))
+    assert model.kinds == ["plan", "analysis", "review"]
+    assert statuses(made) == ["failed", "completed", "completed"]
+    step = made.plans[0]["s1"]
+    assert (step.error, step.retries) == ("s1: there is no tool 'drill'; there are add, echo", 0)
+    assert step.error in model.asked("review")[0].prompt
+    assert made.tools_df()["tool"].tolist() == ["add"]
+    assert wait(made.replay()).identical
+    patched = run(model)
+    assert model.kinds[3:] == ["plan", "patch", "analysis", "review"]
+    assert step.error in model.asked("patch")[0].prompt
+    assert (statuses(patched), patched.plans[0]["s1"].result) == (["completed"] * 3, "14")
 
 
 # Waves.
@@ -551,9 +572,10 @@ def test_the_tools_of_a_step_are_those_that_it_names():
     with pytest.raises(ValidationError, match="max_steps"):
         tl.PlanExecute(max_steps=0)
     only = tl.PlanExecute(tools=("echo",))
-    model = Planner(plan=[plan(tool("add", a=1, b=2)), plan(tool("echo", text="x"))], review=GOOD)
-    run(model, only)
-    assert "there is no tool 'add'; there are echo" in model.calls[1].prompt
+    model = Planner(plan=plan(tool("add", a=1, b=2), tool("echo", text="x")), patch="no", review=GOOD)
+    made = run(model, only)
+    assert made.plans[0]["s1"].error == "s1: there is no tool 'add'; there are echo"
+    assert made.tools_df()["tool"].tolist() == ["echo"]
 
 
 @pytest.mark.parametrize("mode", ["linear", "dag"])

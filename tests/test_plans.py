@@ -99,7 +99,6 @@ def test_ids_seq_and_status_are_added_to_what_a_model_writes():
     [
         ([], "there are 0 steps"),
         ([think()] * 1000, "there are 1000 steps"),
-        ([think(), call("telescope")], "s2: there is no tool 'telescope'; there are add, web-search"),
         ([call(None)], "s1: a tool_call needs a toolName"),
         (
             [{"type": "composite", "instruction": "do", "toolHints": ["drill"]}],
@@ -133,6 +132,18 @@ def test_r4_r6_a_wrong_reference_costs_its_step_and_never_the_plan(step, why):
     assert [bool(one.error) for one in made] == [False, True, False, False]
     assert made[1].error.startswith(why)
     assert made[3].depends_on == ("s1",)
+
+
+def test_r4_an_unknown_tool_costs_its_step_and_never_the_plan():
+    made = steps_of(think(), call("telescope"), call("web_search", {"query": "x"}))
+    why = "s2: there is no tool 'telescope'; there are add, web-search"
+    assert [step.error for step in made] == [None, why, None]
+    assert [step.error for step in planned(draft(call("add")), (), {}, "linear", 20)] == [
+        "s1: there is no tool 'add'; there are none"
+    ]
+    failed = [made[0], made[1].changed(status="failed"), made[2]]
+    again = rewritten(draft(call("microscope", id="s2")), failed, TOOLS, "dag", 20)
+    assert again[1].error == "s2: there is no tool 'microscope'; there are add, web-search"
 
 
 def test_r4_r6_a_circle_costs_one_of_its_steps():

@@ -163,6 +163,19 @@ def test_a_failed_call_ends_it_with_what_it_has():
     assert (capped.answer, capped.stopped, capped.usage.calls) == ("24", "budget:calls", 2)
 
 
+def test_a_budget_that_ends_in_a_tool_leaves_the_answer_of_the_same_turn():
+    @tl.tool(retries=0)
+    async def slow(animal: str) -> str:
+        """Takes a while."""
+        await asyncio.sleep(30)
+        return animal
+
+    model = Script(said(final("25"), ("slow", {"animal": "duck"})))
+    lab = tl.Lab(model, runs=None, tools=[slow])
+    made = wait(lab.run(tl.ReAct(required_tools={"slow": 1}), TASK, budget=tl.Budget(seconds=1)))
+    assert (made.answer, made.stopped, made.status) == ("25", "budget:seconds", "partial")
+
+
 def test_the_answer_of_a_final_call_is_read_by_the_domain():
     task = tl.game24("4 5 6 10")
     model = Script(
@@ -515,15 +528,49 @@ def test_r16_one_success_in_the_last_call_allowed_is_enough():
     made = act(Script(*turns), tl.ReAct(required_tools={"legs": 1}))
     assert (made.answer, made.stopped) == ("26", "answered")
     short = act(Script(*turns), tl.ReAct(required_tools={"legs": 2}, max_iterations=6))
-    assert (short.answer, short.stopped) == ("26", "limit:iterations")  # a fourth call may be made
+    # a fourth call may be made, and so the answer is refused in each of the turns left
+    assert (short.answer, short.stopped, short.usage.calls) == ("26", "limit:required_tools", 6)
 
 
-def test_r16_without_a_limit_of_its_own_a_failing_tool_holds_the_answer_to_the_end():
+@pytest.mark.parametrize("last", [asked_legs("a"), said(final("26"))])
+def test_r16_without_a_limit_of_its_own_a_failing_tool_holds_the_answer_to_the_end(last):
     strategy = tl.ReAct(required_tools={"legs": 1}, parallel=False, max_iterations=6)
-    made = act(Script(*[asked_legs("a")] * 5, said(final("26"))), strategy)
-    assert (made.answer, made.stopped) == ("26", "limit:iterations")
+    made = act(Script(said(final("26")), *[asked_legs("a")] * 4, last), strategy)
+    assert (made.answer, made.stopped, made.usage.calls) == ("26", "limit:required_tools", 6)
+    assert [data["tools"] for data in notes(made, "react.required_failed")] == [["legs"]]
+    assert wait(made.replay()).identical
+
+
+def test_r16_a_failing_output_tool_holds_the_answer_to_the_end():
+    @tl.tool(output=True, retries=0)
+    def deliver(text: str) -> str:
+        """Delivers a text."""
+        raise OSError("the disk is full")
+
+    deliveries = Script(said(("deliver", {"text": "26"})))
+    made = act(deliveries, tl.ReAct(required_tools={"deliver": 1}, max_iterations=4), tools=[deliver])
+    assert (made.answer, made.stopped, made.usage.calls) == ("", "limit:required_tools", 4)
+
+
+def test_r16_a_required_tool_that_was_never_called_ends_at_the_iterations():
     never = act(Script(said(final("26"))), tl.ReAct(required_tools={"legs": 1}, max_iterations=3))
     assert (never.answer, never.stopped) == ("26", "limit:iterations")
+
+
+@pytest.mark.parametrize("name", ["web_search", "web-search", "webSearch"])
+def test_r18_names_of_tools_in_settings_are_normalised_as_in_calls(name):
+    strategy = tl.ReAct(tools=[name], required_tools={name: 1}, max_calls_per_tool={name: 1})
+    assert (strategy.tools, strategy.required_tools) == (("web-search",), {"web-search": 1})
+    model = Script(said(("web_search", {"query": "ducks"})), said(final("26")))
+    made = act(model, strategy)
+    assert (made.answer, made.stopped, len(made.tools_df())) == ("26", "answered", 1)
+    assert [tool["name"] for tool in model.calls[1].tools] == ["final-answer"]
+    assert tl.PlanExecute(required_tools=[f"{name}×2", name]).required_tools == {"web-search": 3}
+    assert tl.TreeOfThoughts(tools=(name,)).tools == tl.ToolLoop(tools=(name,)).tools == ("web-search",)
+    with pytest.raises(ValidationError, match="two names stand for the same tool"):
+        tl.ReAct(required_tools={"websearch_": 1, "websearch": 2})
+    with pytest.raises(ValidationError, match=r"max_calls_per_tool: web-search: got 1\. At least the 2"):
+        tl.ReAct(required_tools={name: 2}, max_calls_per_tool={"web_search": 1})
 
 
 def test_s1_a_limit_on_a_tool_can_be_set_by_hand():

@@ -4,10 +4,12 @@ import json
 
 import pytest
 from support import TASK, Scripted, wait
+from test_plan_execute import GOOD, Planner, plan, think, tool
 from test_react import LEGS, TOOLS, Script, final, legs, notes, read, said
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply
+from tot_lab.testing import PROMISES, Trial
 
 NEEDS = {"required": {"legs": 2}, "relevant": ["read"]}
 
@@ -96,3 +98,65 @@ def test_s1_the_role_route_takes_the_question():
     made = wait(lab.run(tl.ReAct(classify_tools=True), TASK))
     assert made.simulated
     assert set(LEGS) == {"spider", "duck"}
+
+
+def planner(route, *steps):
+    """A model that classifies, and plans `steps`."""
+    return Planner(route=route, plan=plan(*steps), analysis="spider, duck, ant", review=GOOD)
+
+
+def test_s1_a_plan_is_shown_what_is_required_and_gets_the_steps_that_it_lacks():
+    model = planner('{"required": {"legs": 3}, "relevant": ["read"]}', tool("legs", animal="duck"))
+    strategy = tl.PlanExecute(classify_tools=True, step_retries=0, max_patches=0)
+    made = act(model, strategy)
+    route, first = model.calls[:2]
+    assert (route.kind, first.kind) == ("route", "plan")
+    section = next(part for part in first.prompt.split("\n\n") if part.startswith("TOOL CALL REQUIREMENTS\n"))
+    assert "- legs: 3 or more steps of the type tool_call" in section
+    assert "read" not in section  # it is merely relevant
+    assert [step.tool_name for step in made.plans[0].steps] == ["legs"] * 3
+    assert notes(made, "tools.classified") == [{"required": {"legs": 3}, "relevant": ["read"]}]
+    assert wait(made.replay()).identical
+    assert made.usage.calls == 3 <= strategy.max_calls(TASK)
+
+
+def test_s1_a_plan_that_calls_as_often_as_required_gets_no_further_step():
+    model = planner('{"required": {"legs": 1}}', tool("legs", animal="duck"), tool("legs", animal="spider"))
+    made = act(model, tl.PlanExecute(classify_tools=True))
+    assert [step.result for step in made.plans[0].steps] == ["2", "8"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "kinds"),
+    [
+        (tl.PlanExecute(), ["plan", "analysis", "review"]),
+        (tl.PlanExecute(classify_tools=True), ["route", "plan", "analysis", "review"]),
+    ],
+)
+def test_s1_a_plan_without_requirements_has_no_section_for_them(strategy, kinds):
+    model = planner('{"required": {}}', think("List the animals."))
+    act(model, strategy)
+    assert model.kinds == kinds
+    assert not any("TOOL CALL REQUIREMENTS" in call.prompt for call in model.calls)
+    alone = planner("", think("List the animals."))
+    act(alone, strategy, tools=[])
+    assert alone.kinds == ["plan", "analysis", "review"]  # without tools there is nothing to classify
+
+
+def test_s1_what_is_set_by_hand_stands_in_a_plan_too():
+    model = planner('{"required": {"legs": 3, "web-search": 1}}', think("List the animals."))
+    made = act(model, tl.PlanExecute(classify_tools=True, required_tools={"legs": 2}))
+    assert "- legs: 2 or more" in model.calls[1].prompt
+    assert "- web-search: 1 or more" in model.calls[1].prompt
+    called = [step.tool_name for step in made.plans[0].steps if step.type == "tool_call"]
+    assert sorted(called) == ["legs", "legs", "web-search"]
+
+
+def test_s1_a_plan_whose_classifier_is_refused_by_the_budget_stops():
+    made = act(Scripted(), tl.PlanExecute(classify_tools=True), budget=tl.Budget(calls=0))
+    assert (made.answer, made.stopped, made.plans) == ("", "budget:calls", [])
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+def test_s1_a_plan_that_is_classified_for_keeps_the_contract(promise):
+    promise(Trial(tl.PlanExecute(classify_tools=True)))

@@ -299,6 +299,16 @@ def project_file(folder: Path) -> Path | None:
     return next((path for path in _files(folder) if path != config_folder() / FILE), None)
 
 
+def allowed_by_user() -> frozenset[str]:
+    """The effects that the user's own file allows tools to have. Raises `SettingsError`."""
+    path = config_folder() / FILE
+    if not path.is_file():
+        return frozenset()
+    place = _in_file(path)
+    _check(Settings, place.name, place.values)
+    return Settings.model_validate(place.values).allow
+
+
 def approve_project_file(path: Path) -> list[str]:
     """Approve the project file as it is now. Returns a line for each server, key, folder and tool that it
     names, and for what it allows tools to do.

@@ -44,6 +44,7 @@ from tot_lab.domains import (
 )
 from tot_lab.models import MODELS, Cache, model_named
 from tot_lab.models.cache import default_folder
+from tot_lab.settings import allowed_by_user
 from tot_lab.strategies import STRATEGIES, TRAVERSALS, Traversal, baselines
 from tot_lab.sweeps.axes import grid
 from tot_lab.tools import TOOLS, EffectPolicy, Tool, WebSearch, tools_named
@@ -270,12 +271,16 @@ def allowed_in(words: Sequence[str] | None) -> list[str] | None:
 
 
 def policy_in(words: Sequence[str] | None, tools: Sequence[Tool]) -> EffectPolicy | None:
-    """What `tools` may do: the effects in `NAME,NAME …`, and none else. A tool that could never be called is
-    refused here, before any model is asked."""
+    """What `tools` may do: the effects in `NAME,NAME …`, and none else; where the option was not given, those
+    of their effects that the user's own settings file allows. A tool that could never be called is refused
+    here, before any model is asked."""
     allowed = allowed_in(words) or []
     if not tools and allowed:
         raise Unusable("--allow is for the effects of --tools, and there are none")
     effects = sorted({effect for tool in tools for effect in tool.effects})
+    if words is None and effects:
+        known = {*effects, *(tool.name for tool in tools)}
+        allowed = sorted(known & allowed_by_user())
     for name in allowed:
         if name not in effects and all(name != tool.name for tool in tools):
             raise Unusable(f"--allow {name}: no tool has this effect; {known_names(name, effects)}")
@@ -409,7 +414,8 @@ TOOL_OPTIONS: dict[str, dict[str, Any]] = {
     "--allow": {
         "nargs": "+",
         "metavar": "EFFECT",
-        "help": "what these tools may do besides computing: network,files,process (default: nothing)",
+        "help": "what these tools may do besides computing: network,files,process (default: what your "
+        "own settings file allows)",
     },
 }
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -72,6 +73,12 @@ def tool_name(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()).strip("-")
 
 
+def stored_name(name: str) -> str:
+    """The name that a tool is kept by, for one written as in `tool_name` or as it is kept."""
+    return name if _STORED.fullmatch(name) else tool_name(name) or name
+
+
+_STORED = re.compile(r"[a-z][a-z0-9-]*+")
 _QUANTITY = re.compile(r"\s*+([A-Za-z][\w-]*+)\s*+(?:[×x*]\s*+(\d{1,3}))?\s*+")
 
 
@@ -83,7 +90,8 @@ def read_quantities(wanted: Iterable[Any]) -> dict[str, int]:
         match = _QUANTITY.fullmatch(str(text))
         if match is None or match[2] == "0":
             raise ValueError(f"{text!r} is no tool with a quantity, such as web-search×4")
-        quantities[match[1]] = quantities.get(match[1], 0) + int(match[2] or 1)
+        name = stored_name(match[1])
+        quantities[name] = quantities.get(name, 0) + int(match[2] or 1)
     return quantities
 
 
@@ -91,8 +99,18 @@ def _in_words(wanted: Any) -> Any:
     return read_quantities(wanted) if isinstance(wanted, list | tuple) else wanted
 
 
-Quantities: TypeAlias = Annotated[dict[str, Annotated[int, Field(ge=1)]], BeforeValidator(_in_words)]
-"""How often tools are to be called, by name; or in words, as a classifier says it: `["web-search×4"]`."""
+def _by_stored_name(quantities: dict[str, int]) -> dict[str, int]:
+    named = {stored_name(name): count for name, count in quantities.items()}
+    if len(named) < len(quantities):
+        raise ValueError(f"two names stand for the same tool: got {', '.join(quantities)}")
+    return named
+
+
+Quantities: TypeAlias = Annotated[
+    dict[str, Annotated[int, Field(ge=1)]], BeforeValidator(_in_words), AfterValidator(_by_stored_name)
+]
+"""How often tools are to be called, by name (`web_search` is `web-search`); or in words, as a classifier says
+it: `["web-search×4"]`."""
 
 
 _PIECE = re.compile(r"[A-Za-z]{1,6}| ?[0-9]{1,3}| +|[^\x00-\x7f]|.", re.DOTALL)

@@ -22,7 +22,7 @@ from tot_lab.core.records import Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Thinking, ask, every, happen
-from tot_lab.core.tools import ToolSpec, tool_call
+from tot_lab.core.tools import ToolSpec, stored_name, tool_call
 from tot_lab.strategies.conversation import (
     MOST_CALLS,
     Observation,
@@ -81,11 +81,12 @@ class Hands(NamedTuple):
 class Acting(Prompting):
     """A strategy whose model may ask for tools.
 
-    tools: names of the lab's tools that it may call, None = all. effect_policy: which effects they may
-    have, besides what the lab allows; None = as the lab. parallel: carry the tool calls of a turn out at
-    once; False takes one call per turn, the first. most_result_characters: of a tool's result that the model
-    is shown; the record has the whole. overflow: what becomes of a longer result: `cut`, or with `more` the
-    model may ask for the rest, piece by piece, with a tool of that name, which only the strategy knows.
+    tools: names of the lab's tools that it may call (`web_search` is `web-search`), None = all.
+    effect_policy: which effects they may have, besides what the lab allows; None = as the lab.
+    parallel: carry the tool calls of a turn out at once; False takes one call per turn, the first.
+    most_result_characters: of a tool's result that the model is shown; the record has the whole.
+    overflow: what becomes of a longer result: `cut`, or with `more` the model may ask for the rest, piece by
+    piece, with a tool of that name, which only the strategy knows.
 
     Raises ValueError for a tool that the lab does not have.
     """
@@ -103,8 +104,10 @@ class Acting(Prompting):
     @classmethod
     def _are_names(cls, tools: Any) -> Any:
         several = isinstance(tools, list | tuple | set | frozenset)
-        if tools is None or (several and all(isinstance(name, str) for name in tools)):
-            return tools
+        if tools is None:
+            return None
+        if several and all(isinstance(name, str) for name in tools):
+            return tuple(map(stored_name, tools))
         raise ValueError(
             f"give a list of names of tools, such as ['calculator'], not {tools!r}; the tools themselves are "
             f"the lab's: tl.Lab(…, tools=[…])"

@@ -78,6 +78,14 @@ _CUES: dict[Kind, re.Pattern[str]] = {
 }
 
 
+_NEGATED = re.compile(
+    r"\b(?:(?:do|does|did|need|should|must|would|ca|wo)n['’]?t|cannot|never|without|avoid|instead\s+of|"
+    r"rather\s+than|(?:not|no)(?!\s+(?:more|less|fewer|only|exceed\w*)))\b"
+    r"(?:(?!\bbut\b)[^.,;:?!\n])*+",
+    re.IGNORECASE,
+)
+"""What a task says that it does not want, to the end of the clause."""
+
 _FACT = re.compile(
     r"(?:(?:in|on|at|to|from|of|for|by|with)\s+)?"
     r"(?:what|who|whom|whose|when|where|which|how\s+(?:many|much|old|tall|long|far|high|deep|large|big|often|fast))\b",
@@ -159,12 +167,14 @@ def kind_of(task: Task) -> Sorted | None:
     """What the rules say of a task; None when they do not decide. In this order:
 
     open: its domain tells states apart, so that there is something to search.
-    open, writing, steps: its words speak of one of these; when they speak of two, nothing is decided.
+    open, writing, steps: its words speak of one of these; when they speak of two, nothing is decided. What
+        stands after a negation in a clause does not count.
     simple: a sum, a question for a fact, or one small job such as a look-up, in 40 words at most, none of
         which speaks of more (a comparison, a recommendation, research, …)."""
     if task.domain.state(task, ()) is not None:
         return Sorted("open", f"the domain {task.domain.kind!r} tells states apart")
-    found = {kind: match for kind, cue in _CUES.items() if (match := cue.search(task.question[:LOOKED_AT]))}
+    wanted = _NEGATED.sub("…", task.question[:LOOKED_AT])
+    found = {kind: match for kind, cue in _CUES.items() if (match := cue.search(wanted))}
     if len(found) > 1:
         return None
     for kind, match in found.items():

@@ -31,7 +31,7 @@ from tot_lab.core.tools import Quantities, tool_call
 from tot_lab.strategies.acting import Acting, Hands
 from tot_lab.strategies.continued import all_but_the_root
 from tot_lab.strategies.conversation import shortened
-from tot_lab.strategies.plan_prompts import AUGMENT, HOW, ORDER, PATCH, PLAN, STEPS, VERDICT
+from tot_lab.strategies.plan_prompts import AUGMENT, HOW, ORDER, PATCH, PLAN, REQUIREMENTS, STEPS, VERDICT
 from tot_lab.strategies.plans import (
     DROPPED,
     Mode,
@@ -48,6 +48,7 @@ from tot_lab.strategies.plans import (
 from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.reflexion import read_verdict
 from tot_lab.strategies.structured import RETRIES, Tier, ask_json, calls_per_ask
+from tot_lab.strategies.tool_needs import MOST_REQUIRED, classify_tools
 
 REFLECTION_TOKENS = {"shallow": 1500, "deep": 2500}
 """Most tokens of a reflection, by its depth."""
@@ -70,7 +71,8 @@ class PlanExecute(Acting):
 
     Best for tasks that fall into steps known beforehand, more so where tools do most of them. Trade-off: a
     bad plan costs its steps before anybody notices. Calls: 1 for the plan and 1 for the reflection, 1 an
-    analysis step, those of `strategy` a composite one, 1 a patch, 2 a refinement; a tool_call step none.
+    analysis step, those of `strategy` a composite one, 1 a patch, 2 a refinement, and 1 with
+    `classify_tools`; a tool_call step none.
 
     strategy: what solves a composite step; any strategy. It sees the step as its task, and of the tools those
         that the step names.
@@ -82,7 +84,10 @@ class PlanExecute(Acting):
         all that are open).
     reflection_depth: `shallow` (up to 1,500 tokens) or `deep` (2,500).
     required_tools: how often each must be called by a step of its own, as {"web-search": 4} or in words as a
-        classifier says it, ["web-search×4"]; what a plan lacks of them is added.
+        classifier says it, ["web-search×4"]; what a plan lacks of them is added. A tool that the task
+        names, and that asks to be used then (`deep-think`), is required once, also where no plan can be read.
+    classify_tools: first ask the model which tools the task needs, and how often; what it requires is added
+        to `required_tools`.
     max_retries: further askings for a plan that is refused. tier: how much the model makes of a prompt
         (`local`, `mid`, `large`, `frontier`).
     """
@@ -98,6 +103,7 @@ class PlanExecute(Acting):
     patch_strategy: Literal["in-place", "replan-remaining"] = "in-place"
     reflection_depth: Literal["shallow", "deep"] = "deep"
     required_tools: Quantities = {}
+    classify_tools: bool = False
     max_retries: Annotated[int, Field(ge=0)] = RETRIES
     tier: Tier = "mid"
 
@@ -140,8 +146,10 @@ class PlanExecute(Acting):
         reviews = self.max_refinements + 1
         plans = reviews + self.max_patches
         named = sum(spec.used_when_named for spec in task.tools)
-        carried_out = self.max_steps * plans + sum(self.required_tools.values()) + named
-        return plans * calls_per_ask(self.max_retries) + carried_out * steps + reviews + 1
+        classified = MOST_REQUIRED * len(task.tools) if self.classify_tools else 0
+        added = sum(self.required_tools.values()) + named + classified
+        carried_out = (self.max_steps * plans + added) * steps
+        return self.classify_tools + plans * calls_per_ask(self.max_retries) + carried_out + reviews + 1
 
     def _calls_per_step(self, task: Task) -> int | None:
         inner = self.strategy.max_calls(task.domain.part(task, "", ""))  # what a step asks is not known yet
@@ -171,10 +179,21 @@ class _Work:
 
     def carried_out(self) -> Thinking[Answer]:
         """Plan, execute, reflect; again while it may be refined."""
+        if self.by.classify_tools and self.hands.tools:
+            needs = yield from classify_tools(self.by, self.task, self.hands, self.at)
+            if needs.refused is not None:
+                return (yield from self._ended(needs.refused))
+            stated = {**needs.required, **self.by.required_tools}
+            self.required = self.by.required(self.task, self.hands, stated)
         steps, stop = yield from self._asked("plan", self._planned, PLAN)
+        required = self.required
         if steps is None:
-            return (yield from self._ended(stop))
-        steps = with_required(steps, self.required, list(self.hands.tools.values()), self.task.question)
+            named = self.by.named(self.task, self.hands) if stop == "limit:retries" else []
+            if not named:
+                return (yield from self._ended(stop))
+            steps, required = [], {name: required[name] for name in named}
+        tools, task = list(self.hands.tools.values()), self.task
+        steps = with_required(steps, required, tools, task.question, task.context)
         yield from self._taken("plan.created", steps, goal=self.task.question, mode=self.by.plan_mode)
         while True:
             yield from self._execute()
@@ -475,9 +494,7 @@ class _Work:
     def _rules(self) -> str:
         """How steps are written."""
         lines = [f"- {name}: {n} or more steps of the type tool_call" for name, n in self.required.items()]
-        required = (
-            "Required, one step for each thing that a tool is asked:\n" + "\n".join(lines) if lines else ""
-        )
+        required = "\n".join([REQUIREMENTS, *lines]) if lines else ""
         tools = (
             f"Tools:\n{self.hands.listed()}" if self.hands.tools else "There are no tools: plan no tool_call."
         )

@@ -14,6 +14,9 @@ composite: a small problem of its own, as its instruction says, with the tools n
 dependsOn names the steps whose results a step needs. {{from_step:s1}} in toolArgs or in an instruction
 stands for the whole result of s1, {{from_step:s1:summary}} for its first 500 characters."""
 
+REQUIREMENTS = "TOOL CALL REQUIREMENTS\nOne step for each thing that a tool is asked."
+"""Above the tools that a plan must call, with how often each."""
+
 ORDER = {
     "linear": "Steps are carried out in turn, and named s1, s2, … by their place. Write {most} at most.",
     "dag": (

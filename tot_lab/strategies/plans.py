@@ -203,9 +203,10 @@ def planned(
     """All steps once those of `draft` follow `before`. most: how many a model may write.
 
     Steps are numbered by their place, whatever ids the model wrote, and what refers to those ids is renamed
-    with them. A step that refers to itself, to no step or to one of several by the same name is not carried
-    out: its `error` says why. A tool_call that is given a list where its tool takes one value is one call for
-    each value. Raises ValueError, by the step's name, for what makes the plan as a whole useless."""
+    with them. A step that refers to itself, to no step or to one of several by the same name, or that calls a
+    tool that does not exist, is not carried out: its `error` says why. A tool_call that is given a list where
+    its tool takes one value is one call for each value. Raises ValueError, by the step's name, for what makes
+    the plan as a whole useless."""
     calls = [_one_call_each(step, tools) for step in draft.steps]
     _check_count(sum(map(len, calls)), most)
     places = iter(range(len(before) + 1, len(before) + 1 + sum(map(len, calls))))
@@ -301,13 +302,18 @@ def reopened(step: Step) -> Step:
 
 
 def with_required(
-    steps: Sequence[Step], quantities: Mapping[str, int], tools: Sequence[ToolSpec], goal: str
+    steps: Sequence[Step],
+    quantities: Mapping[str, int],
+    tools: Sequence[ToolSpec],
+    goal: str,
+    context: str = "",
 ) -> list[Step]:
     """`steps`, followed by what they lack of `quantities`: so many calls of each tool.
 
     Where an analysis comes before all calls of the tool, it says what to ask: call k asks for the kth item
     that its result lists, in each text that the tool must have. Else an added call asks for the goal. A tool
-    that must have something else than texts is left to a composite step, which finds its arguments."""
+    that must have something else than texts is left to a composite step, which finds its arguments. A tool
+    that takes a `context` is given that of the task."""
     made = list(steps)
     schemas = {spec.name: spec.parameters for spec in tools}
     for name, count in quantities.items():
@@ -316,6 +322,7 @@ def with_required(
         analysis = next((s.id for s in reversed(steps) if s.type == "analysis" and s.seq < first), None)
         needed = schemas.get(name, {}).get("required", [])
         properties = schemas.get(name, {}).get("properties", {})
+        given = {"context": context} if context and "context" in properties else {}
         texts = all(properties.get(field, {}).get("type") == "string" for field in needed)
         for number in range(there + 1, count + 1):
             seq = len(made) + 1
@@ -329,7 +336,12 @@ def with_required(
                 "depends_on": () if analysis is None else (analysis,),
             }
             made.append(
-                Step(**common, type="tool_call", tool_name=name, tool_args=dict.fromkeys(needed, asked))
+                Step(
+                    **common,
+                    type="tool_call",
+                    tool_name=name,
+                    tool_args={**dict.fromkeys(needed, asked), **given},
+                )
                 if texts
                 else Step(
                     **common,
@@ -348,7 +360,7 @@ def _check_count(count: int, most: int) -> None:
 
 def _step(draft: StepDraft, seq: int, tools: Collection[str], names: Named) -> Step:
     """The step, with tool names as the tools have them, and what it refers to among what it depends on. What
-    is wrong with a reference is its `error`."""
+    is wrong with a reference or with its toolName is its `error`."""
     own = f"s{seq}"
     problems: list[str] = []
 
@@ -385,6 +397,8 @@ def _step(draft: StepDraft, seq: int, tools: Collection[str], names: Named) -> S
     if data["tool_args"] != fields["tool_args"]:
         raise ValueError(f"{own}: toolArgs holds a number that JSON has not")
     name = draft.tool_name and _known_name(draft.tool_name, tools)
+    if draft.type == "tool_call" and name and name not in tools:
+        problems.append(_no_tool(own, name, tools))
     hints = tuple(_known_name(hint, tools) for hint in draft.tool_hints)
     if draft.type == "composite" and "tool_hints" not in draft.model_fields_set:
         hints = tuple(tools)
@@ -408,6 +422,10 @@ def _known_name(name: str, tools: Collection[str]) -> str:
     return usual if name not in tools and usual in tools else name
 
 
+def _no_tool(id: str, name: str, tools: Collection[str]) -> str:
+    return f"{id}: there is no tool {name!r}; there are {', '.join(sorted(tools)) or 'none'}"
+
+
 def _check(steps: Sequence[Step], tools: Collection[str]) -> None:
     known = {step.id: step for step in steps}
     offered = ", ".join(sorted(tools)) or "none"
@@ -418,9 +436,9 @@ def _check(steps: Sequence[Step], tools: Collection[str]) -> None:
             raise ValueError(f"{step.id}: a tool_call needs a toolName; there are {offered}")
         if step.type != "tool_call" and not (step.instruction.strip() or step.title.strip()):
             raise ValueError(f"{step.id}: it has no instruction")
-        for name in (step.tool_name if step.type == "tool_call" else None, *step.tool_hints):
-            if name is not None and name not in tools:
-                raise ValueError(f"{step.id}: there is no tool {name!r}; there are {offered}")
+        for name in step.tool_hints:
+            if name not in tools:
+                raise ValueError(_no_tool(step.id, name, tools))
         for id in step.depends_on:
             if known[id].status in ("failed", "skipped"):
                 raise ValueError(f"{step.id}: it depends on {id}, which is {known[id].status}")

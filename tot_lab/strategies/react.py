@@ -72,10 +72,14 @@ class ReAct(Acting):
     blocked; with `parallel=False` it is not. max_calls_per_tool: other limits, by name. Output tools
     (`tl.tool(output=True)`) are never blocked. Once the required search tools have given their results, the
     model is asked for the output tools. classify_tools: first ask the model which tools the task needs, and
-    how often; what it requires is added to `required_tools`.
+    how often; what it requires is added to `required_tools`. A tool that the task names, and that asks to be
+    used then (`deep-think`), is called before the last turn if the model has not used it: with
+    `max_iterations=1` before the only one.
 
-    Stops: `answered`, `limit:iterations`, and `limit:required_tools` when a required tool has failed until
-    no call of it was left.
+    Stops: `answered`, `limit:iterations`, and `limit:required_tools` when a required tool has failed, and no
+    call of it or no turn is left in which it could give its result. A loop that is cut off, also by a budget,
+    answers with the last text that was meant as its answer: a refused final answer or words without a tool
+    call; else with "".
     """
 
     kind = "react"
@@ -112,6 +116,12 @@ class ReAct(Acting):
         talk = [Message("user", self._prompt(task, hands, required))]
         place, source, known = at, list[str](), {*hands.names(), FINAL.name}
         last, stop, found = Answer("", ""), "limit:iterations", list[str]()
+        if self.max_iterations == 1 and (owed := self.named(task, hands)):  # the only turn is to answer
+            given = yield from self._called_for_model(task, hands, progress, at, owed, found)
+            if (halt := halt_in(given)) is not None:
+                return Answer("", halt)
+            talk = with_hints(talk, told_of_named(owed, given))
+            *source, place = [seen.id for seen in given]
         for left in reversed(range(self.max_iterations)):
             turn = yield from self.turn(
                 talk, place, known=known, offered=[*progress.open(), FINAL], source=source
@@ -122,23 +132,22 @@ class ReAct(Acting):
             text, refusal = _final(task, turn, progress.missing())
             if text is not None and refusal is None:
                 return (yield from self._answered(task, hands, progress, turn, text))
+            said = text or ("" if turn.calls or turn.unknown else turn.said)
+            if said and (held := task.domain.read_answer(task, said)) is not None:
+                last = Answer(held, "", turn.id)
             refused = progress.take(turn.calls, refusal)
             observations = yield from self.carry_out(hands, turn, refused)
             *source, place = [seen.id for seen in observations] or [turn.id]
             halt = halt_in(observations)
-            owed = self._owed(task, hands, progress, turn, observations) if left <= 1 and not halt else []
+            owed = self._owed(task, hands, progress, turn, observations) if left == 1 and not halt else []
             found += given_by(turn.calls, observations)
-            given = (yield from self.called_for_model(task, hands, place, owed, found)) if owed else []
-            progress.answered.update(name for name, seen in zip(owed, given, strict=True) if not seen.error)
+            given = yield from self._called_for_model(task, hands, progress, place, owed, found)
             halt = halt or halt_in(given)
             if halt is not None:
                 stop = halt
                 break
-            said = text or ("" if turn.calls or turn.unknown else turn.said)
-            if said and (held := task.domain.read_answer(task, said)) is not None:
-                last = Answer(held, "", turn.id)
             hints = yield from progress.hints(turn, observations, refused, left)
-            if failed := progress.failed():
+            if failed := progress.failed(left):
                 yield Note("react.required_failed", turn.id, {"tools": failed})
                 stop = "limit:required_tools"
                 break
@@ -182,6 +191,23 @@ class ReAct(Acting):
         calls = zip(turn.calls, observations, strict=True)
         used = {*progress.answered, *(call.name for call, seen in calls if not seen.error)}
         return [name for name in self.named(task, hands) if name not in used]
+
+    def _called_for_model(
+        self,
+        task: Task,
+        hands: Hands,
+        progress: _Progress,
+        at: str,
+        names: Sequence[str],
+        known: Sequence[str],
+    ) -> Thinking[list[Observation]]:
+        """Call `names` in the model's place, and count them as its calls."""
+        if not names:
+            return []
+        given = yield from self.called_for_model(task, hands, at, names, known)
+        progress.made.update(names)
+        progress.answered.update(name for name, seen in zip(names, given, strict=True) if not seen.error)
+        return given
 
     def _prompt(self, task: Task, hands: Hands, required: Mapping[str, int]) -> str:
         return "\n".join(
@@ -239,9 +265,14 @@ class _Progress:
             if self.answered[name] < count
         }
 
-    def failed(self) -> list[str]:
-        """The required tools that can no longer give the results required."""
-        return [name for name in self.missing() if self._used_up(name)]
+    def failed(self, left: int) -> list[str]:
+        """The required tools that can no longer give the results required in the `left` turns: they are used
+        up, or have failed and there is no turn."""
+        return [
+            name
+            for name in self.missing()
+            if self._used_up(name) or (not left and self.made[name] > self.answered[name])
+        ]
 
     def take(self, calls: Sequence[ToolCall], refusal: str | None) -> dict[int, str]:
         """Count `calls`; why some are not carried out, by their place. refusal: of a final answer."""

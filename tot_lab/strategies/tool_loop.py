@@ -28,6 +28,8 @@ class ToolLoop(Acting):
     the answer is finished. Calls: 1 a round trip, and 1.
 
     max_tool_round_trips: turns that may ask for tools; in the one after them none may.
+
+    A loop that a budget cuts off answers with its last words without a tool call, else with "".
     """
 
     kind = "tool_loop"
@@ -41,15 +43,20 @@ class ToolLoop(Acting):
         talk = [Message("user", f"{prompt}\n\n{told_of(hands)}" if hands.tools else prompt)]
         place, source, offered = at, list[str](), list(hands.tools.values())
         unused, known = self.named(task, hands), list[str]()
+        last, stop = Answer("", ""), ""
         for trip in range(self.max_tool_round_trips + 1):
             closing = trip == self.max_tool_round_trips
             turn = yield from self.turn(
                 talk, place, known=hands.names(), offered=offered, source=source, closing=closing
             )
             if turn.error is not None:
-                return Answer("", stop_of(turn.error))
+                stop = stop_of(turn.error)
+                break
             if closing or not (turn.calls or unused):
                 break
+            words = "" if turn.calls or turn.unknown else turn.said
+            if words and (held := task.domain.read_answer(task, words)) is not None:
+                last = Answer(held, "", turn.id)
             observations = yield from self.carry_out(hands, turn)
             used = [call.name for call, seen in zip(turn.calls, observations, strict=True) if not seen.error]
             unused = [name for name in unused if name not in used]
@@ -63,7 +70,12 @@ class ToolLoop(Acting):
                 *source, place = [seen.id for seen in given]
                 halt = halt_in(given)
             if halt is not None:
-                return Answer("", halt)
+                stop = halt
+                break
+        if stop:
+            if last.node is not None:
+                yield Decided(last.node, "solution", stop)
+            return Answer(last.text, stop, last.node)
         text = task.domain.read_answer(task, turn.said)
         if text is None:
             yield Note("parse.unreadable", turn.id, {"kind": "act", "draw": 0})
