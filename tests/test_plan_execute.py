@@ -198,11 +198,11 @@ def test_a_composite_step_keeps_its_tools_when_a_person_words_it_otherwise():
 
 
 def test_an_unusable_plan_is_asked_for_again_with_the_reason_and_then_given_up():
-    model = Planner(plan=[plan(), plan(part("x", "drill")), plan(think("a"))], analysis="ok", review=GOOD)
+    model = Planner(plan=[plan(), "No plan.", plan(think("a"))], analysis="ok", review=GOOD)
     made = run(model, tl.PlanExecute(plan_mode="dag"))
     assert (made.answer, model.kinds) == ("14", ["plan", "plan", "plan", "analysis", "review"])
     assert "there are 0 steps" in model.calls[1].prompt
-    assert "s1: there is no tool 'drill'; there are add, echo" in model.calls[2].prompt
+    assert "there is no JSON in the reply" in model.calls[2].prompt
     hopeless = Planner(plan=plan(*[think("x")] * 1000))
     made = run(hopeless)
     assert (made.stopped, made.answer, made.usage.calls, made.plans) == ("limit:retries", "", 3, [])

@@ -125,19 +125,17 @@ class Gateway:
             return None
 
     async def ready(self, name: str | None) -> None:
-        """Load what `need` requires for calls to the model `name`; nothing in a replay."""
+        """Load what `need` requires for calls to the model `name`; in a replay prices alone, so that a cap
+        refuses the same calls."""
         model = self.model_of(name)
-        if isinstance(model, Endpoint) and self.mode != "replay":
+        if isinstance(model, Endpoint) and (self.mode != "replay" or isinstance(model, LiteLLM)):
             async with asyncio.timeout(ready.LOADING):
                 await model.ready()
 
     def need(self, call: Call) -> Need | None:
-        """The most that `call` can use; `None` for a function, where the endpoint cannot tell, and in a
-        replay that would have to import litellm for it."""
+        """The most that `call` can use; `None` for a function, and where the endpoint cannot tell."""
         try:
             model = self.model_of(call.model)
-            if self.mode == "replay" and isinstance(model, LiteLLM) and not model.is_ready:
-                return None
             return model.need((call,)) if isinstance(model, Endpoint) else None
         except Exception:  # such as a model that litellm does not know: asking it tells why
             return None

@@ -218,7 +218,7 @@ def planned(
         for one, number in zip(several, numbered, strict=True)
     ]
     steps = _without_knots([*before, *fresh], mode)
-    _check(steps, tools)
+    _check(steps)
     return steps
 
 
@@ -248,7 +248,7 @@ def rewritten(
     names = {step.id: (step.id,) for step in steps}
     fresh = {id: _step(written, known[id].seq, tools, names) for id, written in named.items()}
     made = _without_knots([fresh.get(step.id, reopened(step)) for step in steps], mode)
-    _check(made, tools)
+    _check(made)
     return made
 
 
@@ -397,9 +397,15 @@ def _step(draft: StepDraft, seq: int, tools: Collection[str], names: Named) -> S
     if data["tool_args"] != fields["tool_args"]:
         raise ValueError(f"{own}: toolArgs holds a number that JSON has not")
     name = draft.tool_name and _known_name(draft.tool_name, tools)
-    if draft.type == "tool_call" and name and name not in tools:
-        problems.append(_no_tool(own, name, tools))
     hints = tuple(_known_name(hint, tools) for hint in draft.tool_hints)
+    named = (*([name] if name and draft.type == "tool_call" else []), *hints)
+    problems += [_no_tool(own, one, tools) for one in named if one not in tools]
+    if draft.type == "tool_call" and not name:
+        problems.append(
+            f"{own}: a tool_call needs a toolName; there are {', '.join(sorted(tools)) or 'none'}"
+        )
+    if draft.type != "tool_call" and not (draft.instruction.strip() or draft.title.strip()):
+        problems.append(f"{own}: it has no instruction")
     if draft.type == "composite" and "tool_hints" not in draft.model_fields_set:
         hints = tuple(tools)
     more = {"id": own, "tool_name": name or None, "tool_hints": hints, "depends_on": tuple(needs)}
@@ -426,19 +432,11 @@ def _no_tool(id: str, name: str, tools: Collection[str]) -> str:
     return f"{id}: there is no tool {name!r}; there are {', '.join(sorted(tools)) or 'none'}"
 
 
-def _check(steps: Sequence[Step], tools: Collection[str]) -> None:
+def _check(steps: Sequence[Step]) -> None:
     known = {step.id: step for step in steps}
-    offered = ", ".join(sorted(tools)) or "none"
     for step in steps:
         if step.status != "pending":
             continue
-        if step.type == "tool_call" and not step.tool_name:
-            raise ValueError(f"{step.id}: a tool_call needs a toolName; there are {offered}")
-        if step.type != "tool_call" and not (step.instruction.strip() or step.title.strip()):
-            raise ValueError(f"{step.id}: it has no instruction")
-        for name in step.tool_hints:
-            if name not in tools:
-                raise ValueError(_no_tool(step.id, name, tools))
         for id in step.depends_on:
             if known[id].status in ("failed", "skipped"):
                 raise ValueError(f"{step.id}: it depends on {id}, which is {known[id].status}")
