@@ -31,6 +31,11 @@ CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 TOKEN = "for-tests-on-loopback"
 CELL: dict[str, Any] = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
 
+EMPTIED = (
+    "[__import__('ipywidgets').Widget.close_all(), get_ipython().reset(), __import__('gc').collect()] and 1"
+)
+"""Ends the widgets of a kernel and forgets every name."""
+
 
 def chromium() -> str:
     """Where Chromium is; without one the test is skipped, or fails on CI."""
@@ -188,6 +193,9 @@ class Notebook(Watched):
     def open(self) -> None:
         """Open it, or load the page anew."""
         self.page.goto(f"{self._url}?token={TOKEN}", wait_until="commit")
+        self._wait_idle()
+
+    def _wait_idle(self) -> None:
         self.page.wait_for_function(
             """() => {
                 const panel = window.jupyterapp?.shell.currentWidget;
@@ -195,6 +203,30 @@ class Notebook(Watched):
             }""",
             timeout=90_000,
         )
+
+    def fill(self, *cells: str) -> Notebook:
+        """Give it other cells, and an empty kernel: a new one if it has none."""
+        if self.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.session === null"):
+            self._forget_client()
+            self.page.evaluate(
+                "window.jupyterapp.shell.currentWidget.sessionContext.changeKernel({ name: 'python3' })"
+            )
+            self._wait_idle()
+        self.page.evaluate(
+            """cells => {
+                const shared = window.jupyterapp.shell.currentWidget.content.model.sharedModel;
+                shared.deleteCellRange(0, shared.cells.length);
+                shared.insertCells(0, cells);
+            }""",
+            [{**CELL, "source": cell} for cell in cells],
+        )
+        self.value(EMPTIED)
+        return self
+
+    def _forget_client(self) -> None:
+        if self._client is not None:
+            self._client.stop_channels()
+            self._client = None
 
     def run(self, cell: int, wait: bool = True, seconds: float = 60) -> None:
         """Run a cell as a person would; `wait` for its end."""
@@ -271,8 +303,7 @@ class Notebook(Watched):
 
     def close(self) -> None:
         """Close its page, and end its kernel."""
-        if self._client is not None:
-            self._client.stop_channels()
+        self._forget_client()
         self.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
         self.context.close()
 

@@ -60,9 +60,30 @@ def jupyter(chrome):
     lab.close()
 
 
+@pytest.fixture(scope="module")
+def desk(jupyter, chrome):
+    """One notebook and one kernel for the tests of one file: to start them takes most of a test's time."""
+    from browser import Notebook
+
+    book = Notebook(jupyter, chrome, [], "desk")
+    yield book
+    book.close()
+
+
 @pytest.fixture
-def notebook(jupyter, chrome, request):
-    """Opens notebooks of given cells. At the end nothing may have left this machine or gone wrong."""
+def notebook(desk):
+    """A notebook of given cells, with an empty kernel. At the end nothing may have left this machine or gone
+    wrong."""
+    yield desk.fill
+    outside, errors = desk.outside, list(desk.errors)
+    desk.asked.clear()
+    desk.errors.clear()
+    assert (outside, errors) == ([], [])
+
+
+@pytest.fixture
+def fresh_notebook(jupyter, chrome, request):
+    """A notebook in a page and a kernel of its own, for what counts objects."""
     from browser import Notebook
 
     opened = []
@@ -74,5 +95,4 @@ def notebook(jupyter, chrome, request):
     yield open_
     for book in opened:
         book.close()
-    assert [book.outside for book in opened] == [[] for _ in opened]
-    assert [book.errors for book in opened] == [[] for _ in opened]
+    assert [(book.outside, book.errors) for book in opened] == [([], []) for _ in opened]

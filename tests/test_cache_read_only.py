@@ -183,9 +183,9 @@ def test_threads_and_children_read_it_too(small_disk):
 
 def damages(data, dice):
     """Ways in which a file may be spoilt: bits, runs of bytes, text in place of them, a cut, a swap."""
-    for _ in range(240):
+    for number in range(120):
         spoilt = bytearray(data)
-        how = dice.randrange(6)
+        how = number % 6
         at = dice.randrange(len(data))
         if how == 0:
             spoilt[at] ^= 1 << dice.randrange(8)
@@ -246,4 +246,4 @@ def test_a_damaged_database_is_never_another_error(tmp_path):
             where = str(folder) in str(error) or "cache entry" in str(error)
             if not (where and isinstance(error, CacheError | OSError)):  # an OSError costs the entry alone
                 pytest.fail(f"damage {number}: {type(error).__name__}: {error}")
-    assert named > 150
+    assert named > 75

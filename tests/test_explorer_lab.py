@@ -12,7 +12,7 @@ from browser import ROOT, JupyterLab, Notebook, soon
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jupyter_client's own
 
 RUN = """
-import asyncio, time
+import asyncio, pathlib, time
 import tot_lab as tl
 from tot_lab.core.records import Line, Thought, Scored, Decided
 lab = tl.Lab("sim/game24", runs=None)
@@ -21,6 +21,12 @@ task = tl.game24("4 5 6 10")
 run = await lab.run(search, task)
 """
 SHOW = "explorer = tl.Explorer(run)\nexplorer"
+
+BUSY = """
+while not pathlib.Path("go").exists():
+    time.sleep(0.02)
+print('done')"""
+"""A cell that keeps the kernel busy until the file is there."""
 
 LOOK = """() => {
     const app = document.querySelector(".tl-root")?.parentElement.explorer;
@@ -154,7 +160,7 @@ def test_a_live_run_grows_and_its_end_arrives(notebook):
     watch = """
 import random
 async def slow(call):
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.2)
     return f"score: {random.random() / 2:.2f}" if call.kind == "value" else f"step {random.randrange(10**6)}"
 live = tl.Lab(slow, runs=None)
 deep = tl.TreeOfThoughts(branch_factor=3, beam_width=2, max_depth=6, convergence_window=9)
@@ -266,6 +272,7 @@ def test_two_views_of_one_widget_have_each_their_own_state(notebook):
         })"""
     )
     assert nodes == [10, 20]
+    soon(lambda: book.value("explorer.step") == 20)  # the kernel is told of the last one
 
 
 def test_two_runs_are_compared(notebook):
@@ -365,7 +372,7 @@ def test_axe_finds_nothing(notebook):
 
 
 def test_a_widget_answers_while_a_cell_runs(notebook):
-    book = notebook(RUN, SHOW, "time.sleep(8)\nprint('done')")
+    book = notebook(RUN, SHOW, BUSY)
     book.run(0)
     book.run(1)
     drawn(book)
@@ -377,6 +384,7 @@ def test_a_widget_answers_while_a_cell_runs(notebook):
         "document.querySelector('.tl-root').parentElement.explorer.source.details(0, 1)"
     )
     assert book.output(2) == ""
+    (book.lab.work / "go").touch()
     prompts = book.value("run.calls_df().query('node == \\'0.0\\'').prompt.tolist()")
     assert prompts == [call["prompt"][0]["content"] for call in told["calls"]]
 
@@ -390,22 +398,24 @@ recorder = tl.Recorder("mine")
 explorer = tl.Explorer(recorder)
 display(explorer)
 root = recorder.thought("root")
-for k in range(60):
-    recorder.thought(f"step {k}", parent=root)
+while not pathlib.Path("heard").exists():
+    recorder.thought("a step", parent=root)
     time.sleep(0.1)
 recorder.end()
 run = recorder.run
 """
-        book = Notebook(lab, chrome, [RUN, own, "time.sleep(6)"], "waits")
+        book = Notebook(lab, chrome, [RUN, own, BUSY], "waits")
         book.run(0)
         book.run(1, wait=False)
-        soon(lambda: 5 < drawn(book)["lines"] < 60)  # told by a cell that cannot hear
+        soon(lambda: drawn(book)["lines"] > 5)  # told by a cell that cannot hear
+        (lab.work / "heard").touch()
         book.wait_cell(1)
         soon(lambda: drawn(book)["nodes"] == tree(book))
         book.run(2, wait=False)
         click(book, "0.3")
         output = book.page.locator(".jp-OutputArea").nth(1)
         soon(lambda: "waiting for the kernel" in output.inner_text())
+        (lab.work / "go").touch()
         book.wait_cell(2)
         soon(lambda: "waiting for the kernel" not in output.inner_text())
         assert book.value("explorer.selected.ids") == ["0.3"]
@@ -415,12 +425,12 @@ run = recorder.run
         lab.close()
 
 
-def test_running_a_cell_again_frees_what_it_showed(notebook):
+def test_running_a_cell_again_frees_what_it_showed(fresh_notebook):
     count = """
 import gc
 gc.collect()
 sum(type(thing).__name__ == 'Explorer' for thing in gc.get_objects())"""
-    book = notebook(RUN, "explorer = tl.Explorer(run)\ndisplay(explorer)", count)
+    book = fresh_notebook(RUN, "explorer = tl.Explorer(run)\ndisplay(explorer)", count)
     book.run(0)
     for _ in range(4):
         book.run(1)
@@ -463,8 +473,8 @@ def test_a_kernel_that_is_gone_is_said(notebook):
     assert "0.0" in book.page.locator(".tl-side").inner_text()
 
 
-def test_closing_frees_the_browser(notebook):
-    book = notebook(RUN, "explorer = tl.Explorer(run)\ndisplay(explorer)", "explorer.close()")
+def test_closing_frees_the_browser(fresh_notebook):
+    book = fresh_notebook(RUN, "explorer = tl.Explorer(run)\ndisplay(explorer)", "explorer.close()")
     book.run(0)
     for _ in range(5):
         book.run(1)

@@ -125,14 +125,14 @@ def test_it_guesses_at_clues_that_it_does_not_know() -> None:
 
 def test_a_search_goes_back_and_solves_some_and_not_others() -> None:
     lab = tl.Lab(tl.SimMiniCrossword(skill=0.1), runs=None, cache=None)
-    known = tl.mini_crossword_tasks(24)
+    known = tl.mini_crossword_tasks(12)
     runs = [wait(lab.run(tl.presets.mini_crossword(), task)) for task in known]
     grades = [tl.mini_crossword_scores(task, run.answer) for task, run in zip(known, runs, strict=True)]
     solved = sum(scores.game for scores in grades if scores)
-    words = sum(scores.words for scores in grades if scores) / 24
-    assert 3 <= solved <= 21
+    words = sum(scores.words for scores in grades if scores) / 12
+    assert 2 <= solved <= 10
     alone = [wait(lab.run(tl.ChainOfThought(), task)) for task in known]
-    assert words > sum(run.grade for run in alone) / 24 + 0.1
+    assert words > sum(run.grade for run in alone) / 12 + 0.1
     for run in runs:
         depths = [
             run.tree[call.at].depth
