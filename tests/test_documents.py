@@ -40,6 +40,7 @@ def execute(code: str, names: dict) -> dict:
 ONE_MACHINE, (CLUSTER,) = (
     [code for code in blocks("README.md") if ("10.0.0.5" in code) == elsewhere] for elsewhere in (False, True)
 )
+FIRST, ASTRAY, LOOKED_INTO = blocks("README.md")[:3]
 
 
 @pytest.mark.parametrize("code", ONE_MACHINE, ids=lambda code: code.strip().splitlines()[0][:40])
@@ -61,15 +62,24 @@ def test_the_readme_runs(code, tmp_path, monkeypatch):
             monkeypatch.setenv(f"{provider}_BASE_URL", server.base(family))
             monkeypatch.setenv(f"{provider}_API_KEY", "none")
         names = {"tl": tl, "my_client": SimpleNamespace(complete=complete)}
-        first = blocks("README.md")[0]
-        if code != first and "tl.Lab(" not in code:  # it goes on with what the first block made
-            execute(first, names)
+        if code != FIRST and "tl.Lab(" not in code:  # it goes on with what the first block made
+            execute(FIRST, names)
         else:
             names |= {"search": tl.TreeOfThoughts(), "task": TASK}
         execute(code, names)
     if "run" in names:
-        assert names["run"].correct
+        assert names["run"].correct is (code != ASTRAY)
         assert list((tmp_path / "runs").glob("*.jsonl"))
+
+
+def test_the_search_in_the_pictures_goes_as_they_say(tmp_path, monkeypatch):
+    """The only way to the answer was pruned at `0.1`; with another score there, the answer is found."""
+    monkeypatch.chdir(tmp_path)
+    names = execute(ASTRAY, {"tl": tl})
+    (pruned,) = (found for found in tl.diagnose(names["run"]) if found.kind == "good_pruned")
+    assert pruned.nodes == ("0.1",)
+    assert not names["run"].correct
+    assert execute(LOOKED_INTO, names)["other"].correct
 
 
 def test_the_readme_runs_on_a_cluster(tmp_path, monkeypatch):
