@@ -70,6 +70,9 @@ LINES = [
         "T8",
         "bad settings are refused by name when they are given",
         "tests/test_tree_of_thoughts.py::test_t8_bad_settings_are_refused_by_name",
+        "tests/test_parts.py::test_t8_presets_take_overrides",
+        "tests/test_parts.py::test_t8_settings_have_a_validated_copy",
+        "tests/test_parts.py::test_t8_an_unvalidated_copy_of_settings_is_refused",
     ),
     (
         "T9",
@@ -140,6 +143,7 @@ LINES = [
         "tests/test_tree_of_thoughts.py::test_t8_bad_settings_are_refused_by_name",
         "tests/test_budget.py::test_a_bad_cap_is_refused_by_name",
         "tests/test_designs.py::test_bad_settings_of_a_tool_are_refused_by_name",
+        "tests/test_parts.py::test_m1_the_designs_names_of_traversals_are_accepted",
     ),
     (
         "M2",
@@ -684,15 +688,13 @@ LINES = [
 
 NOTES = {
     "T5": "*Open:* a plain prompt without placeholders is refused; it is to be the system text.",
-    "T8": "*Open:* presets take no overrides, and `model_copy(update=…)` is not validated.",
     "T9": 'With `answer="path"`, a search that has a score but no path that holds an answer answers "".',
     "T10": "A candidate's `proposed` and `evaluated` stand together, as the source's list allows. *Open:* "
     "the live stream has the records, and not all of the named events.",
     "T11": "A price or a length that is not known is admitted in a ramp, with a stated overshoot.",
     "T13": "Ids come from the place in the tree, and a rerun makes no call.",
     "T15": "30 calls, as counted; the source's formula says 36.",
-    "M1": "*Open:* `bfs` and `dfs` are `beam` and `depth_first`; aliases of tot_lab.toml work in "
-    "`tl.Settings`, and not in `tl.Lab`.",
+    "M1": "*Open:* aliases of tot_lab.toml work in `tl.Settings`, and not in `tl.Lab`.",
     "M3": "Built as documented: a path ends at the limit, and the search goes on.",
     "M6": "The best score never falls; in the source it can.",
     "M7": "Each traversal trims; in the source best-first alone does.",

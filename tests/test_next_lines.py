@@ -31,30 +31,6 @@ def test_t5_m10_a_plain_prompt_is_the_system_text(field):
         assert PLAIN not in call.messages[-1].content
 
 
-@reached_later("T8")
-def test_t8_presets_take_overrides():
-    assert tl.presets.beam_search(max_depth=4).max_depth == 4
-    with pytest.raises(ValueError, match="max_depth"):
-        tl.presets.beam_search(max_depth=0)
-    with pytest.raises(ValueError, match="max_dept"):
-        tl.presets.beam_search(max_dept=4)
-
-
-@reached_later("T8")
-def test_t8_settings_have_a_validated_copy():
-    search = tl.TreeOfThoughts()
-    assert search.with_(max_depth=4) == tl.TreeOfThoughts(max_depth=4)
-    with pytest.raises(ValueError, match="max_depth"):
-        search.with_(max_depth=0)
-
-
-@reached_later("T8")
-@pytest.mark.parametrize("update", [{"max_depth": 0}, {"max_dept": 4}])
-def test_t8_an_unvalidated_copy_of_settings_is_refused(update):
-    with pytest.raises(ValueError, match=next(iter(update))):
-        tl.TreeOfThoughts().model_copy(update=update)
-
-
 @reached_later("T10")
 def test_t10_the_live_stream_has_the_named_events_of_the_frame():
     async def watched():
@@ -68,12 +44,6 @@ def test_t10_the_live_stream_has_the_named_events_of_the_frame():
     assert {"tot.started", "tot.level_started", "tot.proposed", "tot.evaluated"} <= set(named)
     assert sorted(named) == sorted(frame)
     assert sum(made.events_df()["id"].eq("0") & made.events_df()["event"].eq("thought")) == 1
-
-
-@reached_later("M1")
-@pytest.mark.parametrize(("name", "traversal"), [("bfs", "beam"), ("dfs", "depth_first")])
-def test_m1_the_designs_names_of_traversals_are_accepted(name, traversal):
-    assert tl.TreeOfThoughts(traversal=name) == tl.TreeOfThoughts(traversal=traversal)
 
 
 @reached_later("M1")

@@ -1,5 +1,7 @@
 """The panel as a person has it: a real JupyterLab, a real Chromium, a real kernel."""
 
+import re
+
 import pytest
 from browser import Notebook, soon
 from playwright.sync_api import expect
@@ -32,7 +34,10 @@ def field(book: Notebook, name: str):
     return book.page.get_by_label(name, exact=True)
 
 
-def finished(book: Notebook, words: str = "solved: "):
+ENDED = re.compile(r"(solved|exhausted|limit:\w+): ")
+
+
+def finished(book: Notebook, words: str | re.Pattern[str] = ENDED):
     """Until the panel says how the run ended."""
     expect(book.page.get_by_role("status").filter(has_text=words)).to_be_visible(timeout=30_000)
     soon(lambda: book.value("shown.run is not None"))

@@ -221,3 +221,29 @@ def test_reading_settings_imports_nothing(tmp_path):
     environ = {"PYTHONPATH": f"{tmp_path}:{package}", "PATH": "/usr/bin:/bin"}
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environ, check=True, timeout=30)
     assert not (tmp_path / "imported").exists()
+
+
+def test_t8_presets_take_overrides():
+    assert tl.presets.beam_search(max_depth=4).max_depth == 4
+    with pytest.raises(ValueError, match="max_depth"):
+        tl.presets.beam_search(max_depth=0)
+    with pytest.raises(ValueError, match="max_dept"):
+        tl.presets.beam_search(max_dept=4)
+
+
+def test_t8_settings_have_a_validated_copy():
+    search = tl.TreeOfThoughts()
+    assert search.with_(max_depth=4) == tl.TreeOfThoughts(max_depth=4)
+    with pytest.raises(ValueError, match="max_depth"):
+        search.with_(max_depth=0)
+
+
+@pytest.mark.parametrize("update", [{"max_depth": 0}, {"max_dept": 4}])
+def test_t8_an_unvalidated_copy_of_settings_is_refused(update):
+    with pytest.raises(ValueError, match=next(iter(update))):
+        tl.TreeOfThoughts().model_copy(update=update)
+
+
+@pytest.mark.parametrize(("name", "traversal"), [("bfs", "beam"), ("dfs", "depth_first")])
+def test_m1_the_designs_names_of_traversals_are_accepted(name, traversal):
+    assert tl.TreeOfThoughts(traversal=name) == tl.TreeOfThoughts(traversal=traversal)

@@ -1,9 +1,12 @@
 """Published settings, each as a plain value of its strategy.
 
-Rule: a preset holds its source's own defaults; a test holds it against them and their call counts.
+Rule: a preset holds its source's own defaults; a test holds it against them and their call counts. Each takes
+changes, by the names of the settings: `beam_search(max_depth=4)`.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from tot_lab.strategies.deep_think import DeepThink
 from tot_lab.strategies.traversals import BestFirst, DepthFirst
@@ -22,7 +25,7 @@ __all__ = [
 ]
 
 
-def beam_search() -> TreeOfThoughts:
+def beam_search(**changes: Any) -> TreeOfThoughts:
     """Tree of Thoughts by beam search, the JeevesAgent design: 30 calls at most."""
     return TreeOfThoughts(
         branch_factor=3,
@@ -32,10 +35,10 @@ def beam_search() -> TreeOfThoughts:
         min_score=0.0,
         parallel=True,
         answer="best",
-    )
+    ).with_(**changes)
 
 
-def state_machine() -> TreeOfThoughts:
+def state_machine(**changes: Any) -> TreeOfThoughts:
     """Tree of Thoughts as a state machine, the Jido AI design: best-first, proposals and scores of
     siblings in one call each, 100 nodes at most. Its `early_success_threshold` is
     `solved_threshold` here, its `branching_factor` is `branch_factor`."""
@@ -54,30 +57,30 @@ def state_machine() -> TreeOfThoughts:
         min_score_improvement=0.02,
         top_k=3,
         max_parse_retries=1,
-    )
+    ).with_(**changes)
 
 
-def deep_think_quick() -> DeepThink:
+def deep_think_quick(**changes: Any) -> DeepThink:
     """Deep Think, the Cogtrix design, quick: one iteration of three branches, 5 calls."""
-    return DeepThink(max_iterations=1, num_branches=3)
+    return DeepThink(max_iterations=1, num_branches=3).with_(**changes)
 
 
-def deep_think_balanced() -> DeepThink:
+def deep_think_balanced(**changes: Any) -> DeepThink:
     """Deep Think, the Cogtrix design, balanced: its defaults, 15 calls at most."""
-    return DeepThink(max_iterations=3, num_branches=3, beam_width=2)
+    return DeepThink(max_iterations=3, num_branches=3, beam_width=2).with_(**changes)
 
 
-def deep_think_thorough() -> DeepThink:
+def deep_think_thorough(**changes: Any) -> DeepThink:
     """Deep Think, the Cogtrix design, thorough: 30 calls at most."""
-    return DeepThink(max_iterations=5, num_branches=4, beam_width=2)
+    return DeepThink(max_iterations=5, num_branches=4, beam_width=2).with_(**changes)
 
 
-def deep_think_maximum() -> DeepThink:
+def deep_think_maximum(**changes: Any) -> DeepThink:
     """Deep Think, the Cogtrix design, maximum: 35 calls at most."""
-    return DeepThink(max_iterations=5, num_branches=5, beam_width=3)
+    return DeepThink(max_iterations=5, num_branches=5, beam_width=3).with_(**changes)
 
 
-def game24() -> TreeOfThoughts:
+def game24(**changes: Any) -> TreeOfThoughts:
     """Game of 24 as in Yao et al. 2023, section 4.1: five thoughts kept a level, each valued three
     times and the values summed, all four levels searched.
 
@@ -95,10 +98,10 @@ def game24() -> TreeOfThoughts:
         solved_threshold=None,
         temperature=0.7,
         max_tokens=1000,
-    )
+    ).with_(**changes)
 
 
-def mini_crossword() -> TreeOfThoughts:
+def mini_crossword(**changes: Any) -> TreeOfThoughts:
     """Mini crosswords as in Yao et al. 2023, section 4.3, and its published code: depth-first, the most
     confident words first, by their confidence in eight replies together (the section says five), three
     of a state at most; each clue with two letters judged by itself; no state entered in which one is
@@ -122,10 +125,10 @@ def mini_crossword() -> TreeOfThoughts:
         solved_threshold=None,
         temperature=0.7,
         max_tokens=1000,
-    )
+    ).with_(**changes)
 
 
-def creative_writing() -> TreeOfThoughts:
+def creative_writing(**changes: Any) -> TreeOfThoughts:
     """Creative writing as in Yao et al. 2023, section 4.2: five plans, five votes for the best; five
     passages that follow it, five votes. 20 calls, at the temperature of the published script, 1.0.
 
@@ -140,4 +143,4 @@ def creative_writing() -> TreeOfThoughts:
         solved_threshold=None,
         temperature=1.0,
         max_tokens=1000,
-    )
+    ).with_(**changes)

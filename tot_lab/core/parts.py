@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -82,6 +82,18 @@ class Part(BaseModel):
 
     def __str__(self) -> str:
         return repr(self)  # pydantic's leaves the name out, and so would print an empty line
+
+    def with_(self, **changes: Any) -> Self:
+        """A copy with other settings, checked as at construction: `search.with_(max_depth=4)`. Raises
+        ValueError for a setting that the part does not have, and for a value that it cannot have."""
+        made = type(self)(**{**dict(self), **changes})
+        if made.__pydantic_private__ is not None:
+            made.__pydantic_private__.update(self.__pydantic_private__ or {})
+        return made
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As `with_`: an unchecked copy would fail later, and elsewhere."""
+        return self.with_(**update) if update else super().model_copy(deep=deep)
 
     def settings(self) -> dict[str, Any]:
         """The part as JSON-ready data: its kind, and every field but those excluded (a secret)."""

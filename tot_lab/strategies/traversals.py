@@ -70,6 +70,8 @@ def _split(ids: list[str], width: int | None, rule: str) -> tuple[list[str], lis
 class Beam(Traversal):
     """Level by level, the best `width` of each (Yao et al. 2023, Algorithm 1: ToT-BFS)."""
 
+    aliases: ClassVar[tuple[str, ...]] = ("bfs",)
+
     def start(self, width: int | None) -> Pick:
         def pick(tree: Tree, fresh: Sequence[str]) -> Picked:
             kept, pruned = _split(ranked(tree, fresh), width, "beam")
@@ -98,6 +100,7 @@ class DepthFirst(Traversal):
         v_thres), 0–1.
     """
 
+    aliases: ClassVar[tuple[str, ...]] = ("dfs",)
     prune_below: Annotated[float, Field(ge=0, le=1)] = 0.0
 
     def start(self, width: int | None) -> Pick:
