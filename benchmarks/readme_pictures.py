@@ -30,9 +30,9 @@ async def first_search() -> tl.Run:
 
 async def exploring() -> tuple[tl.Run, tl.Run]:
     """The run of notebook 02, in which the judge threw a good thought away, and its branch."""
-    lab = tl.Lab(tl.SimGame24(skill=0.6, noise=0.2, garble=0.03, seed=3, latency=0.02), runs=None)
+    lab = tl.Lab(tl.SimGame24(skill=0.6, noise=0.2, garble=0.03, seed=366, latency=0.02), runs=None)
     search = tl.TreeOfThoughts(generate="propose", branch_factor=5, beam_width=2)
-    run = await lab.run(search, tl.game24("3 8 11 11"))
+    run = await lab.run(search, tl.game24("4 8 8 11"))
     return run, await lab.branch(run, "0.1", score=1.0)
 
 
