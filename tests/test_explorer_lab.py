@@ -179,6 +179,29 @@ explorer"""
     assert book.value("run is explorer.run and run.stopped") == "limit:depth"
 
 
+def test_the_text_so_far_of_a_selected_thought_is_shown_until_its_reply_is_there(notebook):
+    own = """
+go_on = asyncio.Event()
+async def speaker(call):
+    yield "I have begun"
+    if call.kind == "value":
+        await go_on.wait()
+    yield " and ended. score: 0.5"
+words = tl.TreeOfThoughts(max_depth=1, branch_factor=2)
+explorer = tl.Explorer(tl.Lab(speaker, runs=None).stream(words, tl.general("How many legs?")))
+explorer"""
+    book = notebook(RUN, own, "go_on.set()\nspoken = await explorer.finished()")
+    book.run(0)
+    book.run(1)
+    soon(lambda: "0.1" in drawn(book)["nodes"])
+    click(book, "0.1")
+    details = book.page.locator(".tl-root .details")
+    so_far = details.get_by_text("I have begun", exact=True)
+    soon(lambda: so_far.is_visible() and details.get_by_text("so far").is_visible())
+    book.run(2)
+    soon(lambda: not so_far.is_visible() and drawn(book)["nodes"]["0.1"][2] == 0.5)
+
+
 def test_stop_cancels_a_live_run(notebook):
     watch = """
 async def slow(call):
