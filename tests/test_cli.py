@@ -525,8 +525,9 @@ def test_run_interrupted_keeps_what_there_is(tmp_path):
     assert running.returncode == 130, errors
     assert "Traceback" not in errors
     assert "stopped: cancelled" in said
-    lab = tl.Lab(tl.SimGame24(latency=0.2), runs=None)
-    assert asyncio.run(lab.resume(tmp_path / "a.jsonl")).stopped == "solved"
+    resumed = asyncio.run(tl.Lab(tl.SimGame24(latency=0.2), runs=None).resume(tmp_path / "a.jsonl"))
+    whole = asyncio.run(tl.Lab("sim/game24", runs=None).run(resumed.strategy, resumed.task))
+    assert (resumed.stopped, resumed.answer) == (whole.stopped, whole.answer)
 
 
 def test_tasks_under_constraints_have_words_too(tmp_path):

@@ -15,7 +15,7 @@ from tot_lab.testing import check_strategy, legs
     [
         (lambda: tl.TreeOfThoughts(beam=3), "no setting 'beam'; did you mean 'beam_width'"),
         (lambda: tl.SelfConsistency(n=5), "no setting 'n'"),
-        (lambda: tl.TreeOfThoughts(traversal="bfs"), "known are beam, best_first, depth_first"),
+        (lambda: tl.TreeOfThoughts(traversal="ucs"), "known are beam, best_first, bfs, depth_first, dfs"),
         (lambda: tl.TreeOfThoughts(traversal=tl.Beam), r"is a class; give a value, such as Beam\(\)"),
         (lambda: tl.TreeOfThoughts(traversal="game24"), "unknown kind 'game24'"),
         (lambda: tl.BestOf(strategy=tl.OneAnswer), r"such as OneAnswer\(\)"),

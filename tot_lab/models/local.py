@@ -150,7 +150,7 @@ class _Server:
         self._process: subprocess.Popen[bytes] | None = None
         self._endpoint: LiteLLM | None = None
         self._takes_tools: bool | None = None
-        self._failed: tuple[float, OSError] | None = None
+        self._failed: tuple[float, str] | None = None
 
     def hold(self, by: Local) -> None:
         """Keep it until `by` is closed or gone, or the interpreter ends."""
@@ -184,7 +184,7 @@ class _Server:
             if (running := self.endpoint) is not None:
                 return running
             if self._failed is not None and self._failed[0] >= began:
-                raise self._failed[1]
+                raise OSError(self._failed[1])
             self.stop()  # what is left of one that died
             if find_spec("xllamacpp") is None:
                 raise ModuleNotFoundError("local models need xllamacpp: pip install 'tot-lab[local]'")
@@ -194,7 +194,7 @@ class _Server:
             try:
                 address = self._started({"path": str(self.path), "key": key, **self.sizes})
             except OSError as error:
-                self._failed = time.monotonic(), error
+                self._failed = time.monotonic(), str(error)
                 raise
             # No window is named: the server counts exactly, and refuses a prompt that is too long.
             self._endpoint = LiteLLM(model="openai/local", api_base=f"{address}/v1", api_key=key)

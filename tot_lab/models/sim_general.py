@@ -20,7 +20,7 @@ from tot_lab.domains.game24 import step_line
 from tot_lab.models.simulated import Simulated, without_candidates
 
 _FORMS = (  # what is asked for, by its words
-    ("critique", re.compile(r"`SATISFIED:`")),
+    ("critique", re.compile(r"`SATISFIED: ?`")),
     ("none", re.compile(r"reply with the word none", re.I)),
     ("vote", re.compile(r"best: ?N\b")),
     ("numbers", re.compile(r"JSON (?:array|list) of (?:the )?(\d{1,4}) (?:numbers|scores)", re.I)),

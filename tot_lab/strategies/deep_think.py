@@ -414,12 +414,15 @@ class _Iterations:
         iteration, since two may ask the same for one thought."""
         call, tier = self.by.call(at, kind, prompt, draw), self.by.tier
         seconds = self.by.timeout
-        asking = ask_json(call, form, tier=tier, retries=0, schema=self.schema, closing=closing)
-        result = yield from timed(seconds, asking)
+        result = yield from timed(
+            seconds, ask_json(call, form, tier=tier, retries=0, schema=self.schema, closing=closing)
+        )
         if result.schema_refused and kind == "branch":  # the first call of a run: the others need not try
             self.schema = False
             call = self.by.call(at, kind, prompt, _MOST_ITERATIONS)
-            result = yield from timed(seconds, ask_json(call, form, tier=tier, retries=0, schema=False))
+            result = yield from timed(
+                seconds, ask_json(call, form, tier=tier, retries=0, schema=False, closing=closing)
+            )
         error = result.replies[-1].error
         if error is None:
             return result, ""
