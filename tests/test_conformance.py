@@ -239,6 +239,7 @@ LINES = [
         "tests/test_gateway.py::test_a_watched_run_hears_the_text_so_far",
         "tests/test_streaming.py::test_an_async_generator_streams_and_gives_the_run_of_one_that_answers_at_once",
         "tests/test_explorer_widget.py::test_m15_the_text_so_far_of_what_is_selected_is_told_until_its_reply_is_there",
+        "tests/test_explorer_lab.py::test_the_text_so_far_of_a_selected_thought_is_shown_until_its_reply_is_there",
     ),
     (
         "M16",

@@ -195,9 +195,9 @@ explorer"""
     book.run(1)
     soon(lambda: "0.1" in drawn(book)["nodes"])
     click(book, "0.1")
-    details = book.page.locator(".tl-root .details")
+    details = book.page.get_by_role("complementary", name="details")
     so_far = details.get_by_text("I have begun", exact=True)
-    soon(lambda: so_far.is_visible() and details.get_by_text("so far").is_visible())
+    soon(lambda: so_far.is_visible() and details.get_by_role("heading", name="so far").is_visible())
     book.run(2)
     soon(lambda: not so_far.is_visible() and drawn(book)["nodes"]["0.1"][2] == 0.5)
 

@@ -49,10 +49,6 @@ METHODS = {"search", "match", "fullmatch", "finditer", "findall", "sub", "subn",
 
 EXEMPT = {
     "tot_lab.cli.words:71": "sees pydantic's messages on settings",
-    # Still quadratic, in players that stand in for models and read the program's own prompts:
-    "tot_lab.models.sim_constrained._DRAFT": "a simulated player",
-    "tot_lab.models.sim_game24._ANSWER": "a simulated player",
-    "tot_lab.models.sim_general._LEFT": "a simulated player",
     "tot_lab.testing:120": "the model of the tests",
     "tot_lab.strategies.adaptive._CUES": "sees the first 4,000 characters of a task",
     "tot_lab.strategies.categories._KEYWORDS": "sees the first 4,000 characters of a task",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from random import Random
 from typing import Any
@@ -33,9 +33,8 @@ _FORMS = (  # what a domain's prompt asks for, by its closing words
     ("aloud", re.compile(r"below it the answer alone")),
     ("answer", re.compile(r"the answer is the whole text of your reply")),
 )
-_DRAFT = re.compile(
-    r"<(draft|solution|answer)>\n(.*?)\n</\1>|^ +result: (.*?)(?=\ns\d+ |\n\n|\Z)", re.S | re.M
-)
+_DRAFT = re.compile(r"<(draft|solution|answer)>\n|^ {1,9}result: ", re.M)
+_AFTER_RESULT = re.compile(r"\ns\d{1,4} |\n\n|\Z")
 _APPROACH = re.compile(r"<approach>\nName: ([^\n]*)\n(.*?)\n</approach>", re.S)
 _CANDIDATE = re.compile(r"^Candidate \d+$", re.M)
 _OPEN = re.compile(r"^(s\d+)\b[^\n]*\[(?:failed|skipped|pending)\]", re.M)
@@ -106,7 +105,7 @@ class _Mind:
         self.rules = rules
         self.text = text
         self.random = random
-        self.drafts = [bare(found[2] or found[3] or "") for found in _DRAFT.finditer(text)]
+        self.drafts = [bare(draft) for draft in _drafts(text)]
         self.told = [text.count(rule.text) > 1 for rule in rules]  # besides the list of rules
 
     @property
@@ -117,8 +116,8 @@ class _Mind:
     @cached_property
     def candidates(self) -> list[str]:
         """The last draft of each candidate."""
-        parts = [_DRAFT.findall(part) for part in _CANDIDATE.split(self.text)[1:]]
-        return [bare(found[-1][1]) if found else "" for found in parts]
+        parts = [list(_drafts(part)) for part in _CANDIDATE.split(self.text)[1:]]
+        return [bare(found[-1]) if found else "" for found in parts]
 
     # Writing.
 
@@ -258,8 +257,7 @@ class _Mind:
 
     @staticmethod
     def _solution(told: str) -> str:
-        found = _DRAFT.search(told)
-        return bare(found[2]) if found and found[2] else ""
+        return bare(next(_drafts(told), ""))
 
     def _evaluation(self, name: str, seen: Sequence[bool]) -> dict[str, Any]:
         worth = round(10 * sum(seen) / len(seen), 1)
@@ -304,6 +302,24 @@ class _Mind:
     def any_rule(self) -> str:
         """One of the rules, in words."""
         return self.random.choice(self.rules).text
+
+
+def _drafts(text: str) -> Iterator[str]:
+    """The drafts that a prompt shows: between tags, or as the result of a step."""
+    at, unclosed = 0, set[str]()
+    while found := _DRAFT.search(text, at):
+        at, tag = found.end(), found[1]
+        closing = f"\n</{tag}>"
+        if tag is None:
+            after = _AFTER_RESULT.search(text, at)
+            end = after.start() if after else len(text)
+            yield text[at:end]
+            at = end
+        elif tag not in unclosed and (end := text.find(closing, at)) >= 0:
+            yield text[at:end]
+            at = end + len(closing)
+        else:
+            unclosed.add(tag)  # nor is a later one
 
 
 def _form_of(call: Call, text: str) -> tuple[str, int]:

@@ -33,7 +33,6 @@ _KINDS = (  # what tells the prompts apart, by their closing words
 _LEFT = re.compile(r"numbers left:([-\d/. \t]*)", re.I)
 _STEP_LEFT = re.compile(r"\(left:([-\d/. \t]*)\)", re.I)
 _HAND = re.compile(r"(?<![-\d/.])(\d{1,2}(?:[ \t,]+\d{1,2}){3})(?![ \t]*[-+*/=\d])")
-_ANSWER = re.compile(r"<answer>\n(.*?)\n</answer>", re.S)
 _GARBLED = ("", "...", "I have lost the thread here.", '{"steps": [{"a": ', "?? ?? ??")
 _UNKNOWN = "I am a simulated player of the Game of 24, and I do not understand this prompt."
 
@@ -98,12 +97,13 @@ class SimGame24(Simulated):
         elif seen.kind == "answer":
             text = self._played(seen.left, "step by step" in prompt, random)
         elif seen.kind == "critique":
-            text = self._critique(seen.left, _ANSWER.findall(prompt)[-1:], random)
+            _, found, rest = prompt.rpartition("<answer>\n")
+            text = self._critique(seen.left, rest.partition("\n</answer>")[0] if found else "", random)
         return text
 
-    def _critique(self, hand: _Numbers, answers: Sequence[str], random: Random) -> str:
+    def _critique(self, hand: _Numbers, given: str, random: Random) -> str:
         """What it says of the last answer shown, which is right when it makes 24 of the hand."""
-        answer = answers[0].partition("=")[0].strip() if answers else ""
+        answer = given.partition("=")[0].strip()
         value, used = value_of(answer) or (None, [])
         right = value == TARGET and tuple(sorted(used)) == hand
         if right != (random.random() < self.noise):

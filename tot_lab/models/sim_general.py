@@ -39,7 +39,7 @@ _FORMS = (  # what is asked for, by its words
 )
 _LABELS = (re.compile(r"\b(?:sure|likely|impossible)\b", re.I), re.compile(r"\b(?:yes|no)\b", re.I))
 _CANDIDATE = re.compile(r"^(?:Candidate (\d{1,4})\b|(\d{1,4})\.)", re.M)
-_LEFT = re.compile(r"^Numbers(?: left)?: *([-\d/ ]+)$", re.M)
+_LEFT = re.compile(r"^Numbers(?: left)?:([-\d/ ]+)$", re.M)
 _IDEAS = (
     "Write down what is known.",
     "Break the problem into two smaller ones.",
