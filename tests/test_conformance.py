@@ -711,7 +711,7 @@ NOTES = {
     "text does. A confidence of 3.0 is marked as assumed.",
     "D9": "The time of a group begins when its first call is sent.",
     "D14": "The report that the tool gives begins with the final solution. *Open:* "
-    "`TreeOfThoughts(tools=…)` may leave the tool out; D5.",
+    "`TreeOfThoughts(tools=…)` may leave the tool out.",
     "D15": "Caps are in estimated tokens.",
     "D16": "The most confident iteration answers; in the source the last one.",
     "R1": "*Open:* a lab with tools has no default strategy.",
