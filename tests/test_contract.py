@@ -175,7 +175,7 @@ def test_what_siblings_share_stands_first_and_the_candidate_last(domain):
         assert kind == "vote" or path[-1] in shared, kind
         rest = f"{one[same:]}\n{other[same:]}"
         left = [line for line in rest.split("\n") if not any(s in line or line in s for s in (*path, *steps))]
-        assert not [line for line in left if len(line) > 40], (kind, "words of ours behind the candidate")
+        assert not [line for line in left if len(line) > 20], (kind, "words of ours behind the candidate")
 
 
 @pytest.mark.parametrize("domain", DOMAINS)

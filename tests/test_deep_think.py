@@ -174,6 +174,8 @@ def test_d3_develop_goes_through_its_stages_in_one_prompt():
         stages = [prompt.index(stage) for stage in ("Plan:", "Execute:", "Observe:", "Reflect:")]
         assert stages == sorted(stages)
         assert f"Use {name}." in prompt
+        assert prompt.endswith("</approach>")  # all before the approach is the same for its siblings
+        assert prompt.partition("<approach>")[0] == asked[0].partition("<approach>")[0]
 
 
 @pytest.mark.parametrize(
@@ -846,7 +848,7 @@ def test_d8_an_empty_development_and_a_confidence_out_of_range_are_warnings_in_t
     assert "deep_think.empty" in empty
     assert "the reply was empty" in empty
     assert "deep_think.unrated" in unrated
-    assert "the confidence is no number from 0 to 10" in unrated
+    assert "the confidence is not a number from 0 to 10" in unrated
     caplog.clear()
     assert wait(made.replay()).identical
     assert logged(caplog) == []

@@ -295,7 +295,7 @@ def test_two_views_of_one_widget_have_each_their_own_state(notebook):
         })"""
     )
     assert nodes == [10, 20]
-    soon(lambda: book.value("explorer.step") == 20)  # the kernel is told of the last one
+    soon(lambda: book.value("explorer.step") == 20)  # the kernel has received the last one
 
 
 def test_two_runs_are_compared(notebook):
@@ -430,7 +430,7 @@ run = recorder.run
         book = Notebook(lab, chrome, [RUN, own, BUSY], "waits")
         book.run(0)
         book.run(1, wait=False)
-        soon(lambda: drawn(book)["lines"] > 5)  # told by a cell that cannot hear
+        soon(lambda: drawn(book)["lines"] > 5)  # sent while a cell keeps the kernel busy
         (lab.work / "heard").touch()
         book.wait_cell(1)
         soon(lambda: drawn(book)["nodes"] == tree(book))

@@ -83,6 +83,18 @@ assert "litellm" not in sys.modules and "openai" not in sys.modules and "aiohttp
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+WATCH_IMPORTS = """loaded_in = []
+
+class Seen:  # by the import system, for each module that is not loaded yet
+    def find_spec(name, path=None, target=None):
+        if name == "litellm":
+            loaded_in.append(threading.current_thread())
+
+sys.meta_path.insert(0, Seen)
+"""
+"""Code that notes the threads in which litellm is imported."""
+
+
 def test_litellm_is_loaded_in_a_thread_and_nothing_is_downloaded(server, tmp_path):
     """In a process of its own, which still has litellm to load, and a hub that would show it."""
     server.will(Said("Four.", usage=False))
@@ -96,14 +108,7 @@ from tot_lab.models.spending import Purse, Spending
 model = LiteLLM(
     model="hosted_vllm/llama-3-8b", api_base="{server.base("openai")}", price=(1, 1), tokens_per_minute=10**6
 )
-loaded_in = []
-
-class Seen:  # by the import system, for each module that is not loaded yet
-    def find_spec(name, path=None, target=None):
-        if name == "litellm":
-            loaded_in.append(threading.current_thread())
-
-sys.meta_path.insert(0, Seen)
+{WATCH_IMPORTS}
 
 async def main():
     for layer in (Spending(model, model, Purse(1.0)), Limited(model, model)):
@@ -133,14 +138,7 @@ import asyncio, sys, threading
 from support import TASK
 import tot_lab as tl
 
-loaded_in = []
-
-class Seen:  # by the import system, for each module that is not loaded yet
-    def find_spec(name, path=None, target=None):
-        if name == "litellm":
-            loaded_in.append(threading.current_thread())
-
-sys.meta_path.insert(0, Seen)
+{WATCH_IMPORTS}
 what, folder = sys.argv[1:]
 model = tl.LiteLLM(model="hosted_vllm/llama-3-8b", api_base="{base}", context_window=8192)
 lab = tl.Lab(

@@ -213,6 +213,7 @@ def test_d15_a_page_beyond_the_share_of_the_window_is_cut_and_that_is_said(site)
     read = cut.pop("characters")
     assert cut == {"url": f"{site.url}/long", "tokens": 1_000}
     (prompt,) = asked(scripted, "extract")
+    assert prompt.endswith("</page>"), "what differs between pages stands last"
     page = prompt.partition("<page>\n")[2].rpartition("\n</page>")[0]
     assert page == run.tree["0.1.0"].text
     assert page.endswith("\n… (the page goes on)")

@@ -362,7 +362,7 @@ class _Iterations:
         thought = yield from happen(Thought(f"{best}.0", best, made.synthesis.solution, source))
         score = yield from _score(thought.id, made.confidence)
         if score is None:
-            why = "the confidence is no number from 0 to 10"
+            why = "the confidence is not a number from 0 to 10"
             yield Note("deep_think.unrated", thought.id, {"error": why, "confidence": ASSUMED})
         return IterationResult(
             iteration=number,
