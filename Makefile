@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
-JS := tot_lab/explorer/js
+JS := tot_lab/views/explorer/js
 JS_READY := $(JS)/node_modules/.package-lock.json
 
 .PHONY: demo test lint bench clean

@@ -33,7 +33,7 @@ SETUP = """
 import asyncio, gc, os, random, time
 import plotly.graph_objects as go
 import tot_lab as tl
-from tot_lab.figures.layout import tidy
+from tot_lab.views.figures.layout import tidy
 
 def soon(act):
     "Act while no cell runs, as a live search does."

@@ -13,9 +13,9 @@ from support import TASK, Scripted, run, wait
 import tot_lab as tl
 from tot_lab.core.calls import Reply
 from tot_lab.core.records import Note
-from tot_lab.progress import Progress
 from tot_lab.strategies.adaptive import KINDS, ROUTES, kind_of
 from tot_lab.testing import Trial, check_strategy
+from tot_lab.views.progress import Progress
 
 PLAIN = "The ferry leaves the harbour at nine and is back at four. " * 5  # long, and speaks of nothing
 

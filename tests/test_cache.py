@@ -27,10 +27,10 @@ from test_cli import tot_lab
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply, ToolCall
 from tot_lab.core.records import Note
+from tot_lab.lab.sharing import export_calls, prune, take_in, used, verify
 from tot_lab.models.entries import Entry, packed, unpacked
 from tot_lab.models.keys import SCHEMA, Request, in_order, key_of, request_of
 from tot_lab.models.store import CacheError, Store
-from tot_lab.sharing import export_calls, prune, take_in, used, verify
 
 SEARCH = tl.TreeOfThoughts(evaluation_draws=2)
 ROOT = Path(__file__).parent.parent

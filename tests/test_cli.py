@@ -21,8 +21,8 @@ from support import run
 from test_published_runs import GAME24
 
 import tot_lab as tl
-from tot_lab.cli import main
-from tot_lab.cli.words import fields_in
+from tot_lab.apps.cli import main
+from tot_lab.apps.cli.words import fields_in
 
 ROOT = Path(__file__).parent.parent
 ENV = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}

@@ -10,10 +10,10 @@ from support import Scripted, answer_to, run
 
 import tot_lab as tl
 from tot_lab.core.records import Line
-from tot_lab.explorer.comparing import Alignment, Difference, aligned, differences
-from tot_lab.explorer.recording import Recording
+from tot_lab.views.explorer.comparing import Alignment, Difference, aligned, differences
+from tot_lab.views.explorer.recording import Recording
 
-JS = Path(tl.__file__).parent / "explorer" / "js"
+JS = Path(tl.__file__).parent / "views" / "explorer" / "js"
 
 SCRIPT = """
 import { readFileSync } from "node:fs";

@@ -16,8 +16,8 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.records import Note, Thought
 from tot_lab.core.task import Task
-from tot_lab.figures.tree import tree_info
 from tot_lab.tools import Calculator
+from tot_lab.views.figures.tree import tree_info
 
 AGENT = tl.SimAgent(skill=0.7)
 TOOLS = (Calculator(), *tl.multi_hop_tools())

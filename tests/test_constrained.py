@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import tot_lab as tl
 from tot_lab.domains.constrained import COUNT
-from tot_lab.domains.constraints import FORMS, LONGEST, kept_by, made_rule, read, rules_in
+from tot_lab.domains.constrained.constraints import FORMS, LONGEST, kept_by, made_rule, read, rules_in
 
 TASKS = tl.constrained_tasks(COUNT)
 

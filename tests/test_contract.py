@@ -17,7 +17,6 @@ from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import parent_of
 from tot_lab.core.tools import TOOL
 from tot_lab.domains import DOMAINS
-from tot_lab.figures import FIGURES
 from tot_lab.models import MODELS, ROLES
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
@@ -29,6 +28,7 @@ from tot_lab.testing import (
     records_the_same_whatever_the_latency,
     survives_any_reply,
 )
+from tot_lab.views.figures import FIGURES
 
 SEARCH = tl.TreeOfThoughts(branch_factor=2, max_depth=2)
 SETTINGS = {tl.BestOf: {"strategy": SEARCH, "attempts": 2}, tl.SelfConsistency: {"attempts": 3}}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support import Scripted, run
 
 import tot_lab as tl
-from tot_lab.domains.closing_sentences import closing_sentences
 from tot_lab.domains.creative_writing import CreativeWriting
+from tot_lab.domains.creative_writing.closing_sentences import closing_sentences
 
 ENDS = ["The cat's gone.", 'He said "no".', "It rained.", "All was well."]
 TASK = tl.creative_writing(ENDS)

@@ -15,10 +15,10 @@ from support import Scripted, run, wait
 import tot_lab as tl
 from tot_lab.analysis.deep_thought import Clamped
 from tot_lab.core.calls import Reply
-from tot_lab.explorer.recording import Recording
-from tot_lab.figures.confidence import confidence_info
-from tot_lab.figures.tree import tree_info
 from tot_lab.strategies.deep_think import ASSUMED
+from tot_lab.views.explorer.recording import Recording
+from tot_lab.views.figures.confidence import confidence_info
+from tot_lab.views.figures.tree import tree_info
 
 HOSTILE = "</script><script>alert(1)</script> <img src=x onerror=alert(1)>\n\n# Title\n\n```\n$x$ \x00\u2028"
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from support import TASK, Scripted, run, wait
 
 import tot_lab as tl
-from tot_lab.cli import main
+from tot_lab.apps.cli import main
 from tot_lab.core.calls import Reply, ToolCall
 from tot_lab.core.records import Note
 from tot_lab.strategies.plans import Kind, Status

@@ -9,8 +9,8 @@ from support import TASK, Scripted, answer_to, run, wait
 
 import tot_lab as tl
 from tot_lab.analysis.diagnosis import COLLAPSED, ENOUGH, FEW, Diagnosis, Finding, diagnose
+from tot_lab.core.arithmetic import joined
 from tot_lab.core.calls import Reply
-from tot_lab.domains.arithmetic import joined
 from tot_lab.domains.game24 import step_line
 
 HAND = tl.game24("4 5 6 10")

@@ -32,8 +32,8 @@ from tot_lab.models.stack import Endpoint
 dask = pytest.importorskip("dask")
 redis = pytest.importorskip("redis")
 distributed = pytest.importorskip("distributed")
-from tot_lab.sweeps import coordinator  # noqa: E402
-from tot_lab.sweeps.workers import Parcel  # noqa: E402
+from tot_lab.lab.sweeps import coordinator  # noqa: E402
+from tot_lab.lab.sweeps.workers import Parcel  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:a dask worker died while it waited")
 
@@ -668,7 +668,7 @@ def test_what_one_process_began_the_workers_go_on_with(tmp_path, client):
 
 
 def test_a_cluster_that_lost_its_workers_is_told_of_and_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("tot_lab.sweeps.distributed.LONG", 0.3)
+    monkeypatch.setattr("tot_lab.lab.sweeps.distributed.LONG", 0.3)
     end = Logged(log=str(tmp_path / "log"), seconds=0.2)
     lab = tl.Lab(end, runs=None, cache=tmp_path / "calls")
 
@@ -820,9 +820,9 @@ def test_other_code_than_the_clients_ends_the_sweep_in_words(client, monkeypatch
     """The digest of the package tells two states of one version apart."""
     other = tuple(coordinator.PACKAGE[part] if isinstance(part, int) else part for part in OTHERS[what])
     if where == "worker":
-        monkeypatch.setattr("tot_lab.sweeps.distributed.Parcel", functools.partial(sent_by, other))
+        monkeypatch.setattr("tot_lab.lab.sweeps.distributed.Parcel", functools.partial(sent_by, other))
     else:
-        monkeypatch.setattr("tot_lab.sweeps.distributed.PACKAGE", other)
+        monkeypatch.setattr("tot_lab.lab.sweeps.distributed.PACKAGE", other)
     with pytest.raises(
         RuntimeError, match=rf"(?s)dask {where} has .*on Python {coordinator.PACKAGE[2]}.*Install"
     ):

@@ -9,7 +9,7 @@ import pytest
 
 import tot_lab as tl
 
-EXPLORER = Path(tl.__file__).parent / "explorer"
+EXPLORER = Path(tl.__file__).parent / "views" / "explorer"
 JS = EXPLORER / "js"
 MOST = 60 * 1024  # bytes
 
@@ -33,7 +33,7 @@ def done(*command, timeout=200):
 def tools():
     """The tools that package-lock.json names; `make test` fetches them."""
     if not (JS / "node_modules" / ".package-lock.json").exists():
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("needs: npm ci in tot_lab/explorer/js")
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("needs: npm ci in tot_lab/views/explorer/js")
 
 
 def test_units():

@@ -386,12 +386,12 @@ explorer"""
     assert book.page.locator(".tl-root :is(script, img, b > b)").count() == 0
 
 
-AXE = ROOT / "tot_lab" / "explorer" / "js" / "node_modules" / "axe-core" / "axe.min.js"
+AXE = ROOT / "tot_lab" / "views" / "explorer" / "js" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 def test_axe_finds_nothing(notebook):
     if not AXE.exists():
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("needs: npm ci in tot_lab/explorer/js")
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("needs: npm ci in tot_lab/views/explorer/js")
     compare = (
         "other = await lab.run(search, tl.game24('1 2 3 4'))\nexplorer = tl.Compare(run, other)\nexplorer"
     )

@@ -11,7 +11,7 @@ from test_explorer_lab import HOSTILE
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply
-from tot_lab.explorer.page import save_html
+from tot_lab.views.explorer.page import save_html
 
 SEARCH = tl.TreeOfThoughts(branch_factor=3, beam_width=2)
 

@@ -12,15 +12,15 @@ import pytest
 from support import Scripted, answer_to, run, shuffled, wait
 
 import tot_lab as tl
+from tot_lab.analysis.frames import calls_df
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Decided, Ended, Line, Note, Scored, Thought
 from tot_lab.core.tree import Tree
-from tot_lab.explorer.recording import LONGEST, Recording, about_of
-from tot_lab.frames import calls_df
-from tot_lab.journal import Header
-from tot_lab.run import usage_of
+from tot_lab.record.journal import Header
+from tot_lab.record.run import usage_of
+from tot_lab.views.explorer.recording import LONGEST, Recording, about_of
 
-JS = Path(tl.__file__).parent / "explorer" / "js"
+JS = Path(tl.__file__).parent / "views" / "explorer" / "js"
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="needs node on the PATH")
 

@@ -12,8 +12,8 @@ from comm.base_comm import BaseComm
 from support import Scripted, run, shuffled, wait
 
 import tot_lab as tl
-from tot_lab.explorer.widget import RATE
-from tot_lab.marks import _watchers
+from tot_lab.record.marks import _watchers
+from tot_lab.views.explorer.widget import RATE
 
 SEARCH = tl.TreeOfThoughts(branch_factor=3, beam_width=2)
 TASK = tl.general("How many legs?")

@@ -17,14 +17,14 @@ from support import TASK, Scripted, answer_to, run, shuffled, wait
 
 import tot_lab as tl
 from tot_lab.core.records import Line
-from tot_lab.explorer.recording import Recording
-from tot_lab.figures import FIGURES
-from tot_lab.figures.cost import cost_info, plot_cost
-from tot_lab.figures.icicle import icicle_info, plot_icicle
-from tot_lab.figures.scores import FATES, plot_scores, scores_info
-from tot_lab.figures.theme import colour, ending, label, plain, printable, wrapped
-from tot_lab.figures.timeline import order_of, plot_timeline, timeline_info
-from tot_lab.figures.tree import SHAPES, tree_info
+from tot_lab.views.explorer.recording import Recording
+from tot_lab.views.figures import FIGURES
+from tot_lab.views.figures.cost import cost_info, plot_cost
+from tot_lab.views.figures.icicle import icicle_info, plot_icicle
+from tot_lab.views.figures.scores import FATES, plot_scores, scores_info
+from tot_lab.views.figures.theme import colour, ending, label, plain, printable, wrapped
+from tot_lab.views.figures.timeline import order_of, plot_timeline, timeline_info
+from tot_lab.views.figures.tree import SHAPES, tree_info
 
 HOSTILE = "</script><script>alert(1)</script> <b>&amp; $x$ %{x} \x00\x0b\ud800 \u2028"
 
@@ -507,7 +507,7 @@ def test_the_browser_makes_the_same_timeline():
     const told = { lane, critical, most, kinds, from, to, byOrder, failed, level };
     const list = (_, value) => (ArrayBuffer.isView(value) ? [...value] : value);
     console.log(JSON.stringify(told, list));
-    """.replace("FOLDER", (Path(tl.__file__).parent / "explorer" / "js").as_posix())
+    """.replace("FOLDER", (Path(tl.__file__).parent / "views" / "explorer" / "js").as_posix())
     slow = Scripted(latency=shuffled(3, 0.05))
     for made in (
         a_run_of_calls(),

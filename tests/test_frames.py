@@ -6,10 +6,10 @@ from endpoint import scripted
 from support import TASK, Scripted, answer_to, run, wait
 
 import tot_lab as tl
+from tot_lab.analysis.frames import STATES
 from tot_lab.core.calls import Reply
 from tot_lab.core.records import Line, Thought
-from tot_lab.frames import STATES
-from tot_lab.journal import Header
+from tot_lab.record.journal import Header
 
 NODES = {
     "id": "string", "parent": "string", "depth": "Int64", "text": "string", "thinking": "string",

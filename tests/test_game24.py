@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tot_lab.core.arithmetic import number, value_of, win_share
 from tot_lab.core.parts import part_of
-from tot_lab.domains.arithmetic import number, value_of, win_share
 from tot_lab.domains.game24 import Game24, game24, game24_tasks, hands
 
 TASK = game24("4 5 6 10")

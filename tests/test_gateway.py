@@ -14,9 +14,9 @@ from support import TASK, answer_to, wait
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Note
+from tot_lab.lab.sharing import export_calls
 from tot_lab.models import retries
-from tot_lab.report import report_html
-from tot_lab.sharing import export_calls
+from tot_lab.views.report import report_html
 
 KEY = "sk-MARKED-e2e-0123456789"
 SEARCH = tl.TreeOfThoughts(branch_factor=2, beam_width=1, max_depth=2)

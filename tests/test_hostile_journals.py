@@ -8,8 +8,8 @@ import pytest
 from support import TASK, Scripted, lines_of, resealed, wait
 
 import tot_lab as tl
-from tot_lab.explorer.recording import Recording, about_of
-from tot_lab.report import report_html, tree_svg
+from tot_lab.views.explorer.recording import Recording, about_of
+from tot_lab.views.report import report_html, tree_svg
 
 GOLDEN = Path(__file__).parent / "golden" / "journal-0.1.0.jsonl"
 ODD = [
@@ -192,7 +192,7 @@ def test_showing_a_loaded_run_never_matches_its_pattern(tmp_path, endless):
 
 
 def test_the_command_line_shows_and_exports_it(tmp_path, endless):
-    from tot_lab.cli import main
+    from tot_lab.apps.cli import main
 
     for words in (
         ["show", str(endless.path), "--no-open", "--out", str(tmp_path / "a.html")],
@@ -204,7 +204,7 @@ def test_the_command_line_shows_and_exports_it(tmp_path, endless):
 
 
 def test_asked_for_it_ends_and_says_why_there_is_no_grade(monkeypatch, endless):
-    monkeypatch.setattr("tot_lab.grading.LIMIT", PATIENCE)
+    monkeypatch.setattr("tot_lab.record.grading.LIMIT", PATIENCE)
     with pytest.warns(RuntimeWarning, match=r"run \w+ is not graded: the pattern .* was stopped"):
         assert endless.grade is None
     assert endless.correct is None
@@ -216,7 +216,7 @@ def test_asked_for_it_ends_and_says_why_there_is_no_grade(monkeypatch, endless):
 
 @pytest.mark.filterwarnings("ignore:More than 5%")  # its judge cannot be read
 def test_whatever_asks_for_grades_ends(monkeypatch, endless):
-    monkeypatch.setattr("tot_lab.grading.LIMIT", PATIENCE)
+    monkeypatch.setattr("tot_lab.record.grading.LIMIT", PATIENCE)
     for ask in (lambda run: run.reachable, tl.diagnose, tl.judge_evaluator, lambda run: tl.success([run])):
         with pytest.warns(RuntimeWarning, match="was stopped"):
             ask(tl.load(endless.path))

@@ -15,7 +15,7 @@ from support import TASK, Scripted, run
 import tot_lab as tl
 from tot_lab.analysis import judging
 from tot_lab.analysis.judging import BLAMES, EvaluatorDiagnosis, bins_of, judge_evaluator
-from tot_lab.losses import is_loss_column
+from tot_lab.record.losses import is_loss_column
 
 HAND = tl.game24("4 5 6 10")
 GOOD = "10 - 6 = 4 (left: 4 4 5)"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tot_lab.figures.layout import SPREAD, layered, tidy
+from tot_lab.views.figures.layout import SPREAD, layered, tidy
 
 ALMOST = 1e-9
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "layouts.json").read_text())

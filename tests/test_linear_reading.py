@@ -25,10 +25,10 @@ from test_contract import HANDS, PATHS
 import tot_lab
 from tot_lab import markdown, scrubbing
 from tot_lab.core import reading, repair, tools
+from tot_lab.core.arithmetic import value_of
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Thought
 from tot_lab.domains import DOMAINS
-from tot_lab.domains.arithmetic import value_of
 from tot_lab.models import MODELS
 from tot_lab.models.simulated import Simulated
 from tot_lab.strategies import categories, conversation, plan_execute, plans, react, reflexion, research
@@ -48,7 +48,7 @@ ENOUGH = 0.5
 METHODS = {"search", "match", "fullmatch", "finditer", "findall", "sub", "subn", "split"}
 
 EXEMPT = {
-    "tot_lab.cli.words:71": "sees pydantic's messages on settings",
+    "tot_lab.apps.cli.words:71": "sees pydantic's messages on settings",
     "tot_lab.testing:120": "the model of the tests",
     "tot_lab.strategies.adaptive._CUES": "sees the first 4,000 characters of a task",
     "tot_lab.strategies.categories._KEYWORDS": "sees the first 4,000 characters of a task",
@@ -60,7 +60,7 @@ GENERATED = {
     "tot_lab.core.tools": "of a tool's name; tried as `is_named_in`",
     "tot_lab.domains.general": "the reference of a task with grading='regex' is a person's own pattern",
     "tot_lab.domains.multi_hop": "of a kind of thing; tried by `HANDS`",
-    "tot_lab.models.sim_agent": "of a prompt's own words; tried by the simulated models",
+    "tot_lab.domains.agent_player": "of a prompt's own words; tried by the simulated models",
     "tot_lab.strategies.research": "of a quote; tried as `altered`",
 }
 """Modules that make patterns while they run, and what tries these."""

@@ -12,10 +12,10 @@ from support import TASK, Scripted, answer_to, run, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply
-from tot_lab.figures import TABLE_FIGURES, plot_calibration, plot_heatmap, plot_sweep
-from tot_lab.journal import Header
-from tot_lab.losses import Losses, columns_of, describe, losses_of
-from tot_lab.report import report_html
+from tot_lab.record.journal import Header
+from tot_lab.record.losses import Losses, columns_of, describe, losses_of
+from tot_lab.views.figures import TABLE_FIGURES, plot_calibration, plot_heatmap, plot_sweep
+from tot_lab.views.report import report_html
 
 TREE = tl.TreeOfThoughts(generate="propose", branch_factor=3, beam_width=2, max_depth=2)
 TASKS = [

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from jupyter_client import manager
 
-from tot_lab.magics import awaited, with_question_marks
+from tot_lab.apps.magics import awaited, with_question_marks
 
 ROOT = Path(__file__).parent.parent
 

@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from tot_lab.figures.theme import short
-from tot_lab.markdown import LONG, literal, one_line, rendered, tamed
+from tot_lab.views.figures.theme import short
+from tot_lab.views.markdown import LONG, literal, one_line, rendered, tamed
 
 SIGNS = "#=-`~<>![]()*_\\|:.1a \t\n&"
 TEXTS = st.one_of(

@@ -7,7 +7,7 @@ import pytest
 from support import TASK, Scripted, run, wait
 
 import tot_lab as tl
-from tot_lab.marks import Mark, marks_file
+from tot_lab.record.marks import Mark, marks_file
 
 SEARCH = tl.TreeOfThoughts()
 

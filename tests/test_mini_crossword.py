@@ -13,7 +13,7 @@ from support import Scripted, run, wait
 
 import tot_lab as tl
 from tot_lab.domains.mini_crossword import NAMES, MiniCrossword, letters_of
-from tot_lab.domains.puzzles import puzzles
+from tot_lab.domains.mini_crossword.puzzles import puzzles
 
 TASK = tl.mini_crossword(3)
 GAME = TASK.domain
@@ -43,7 +43,7 @@ def test_the_puzzles_are_word_squares_of_ten_words_with_clues_of_their_own() -> 
 
 def test_the_words_down_are_written_down_as_they_cross() -> None:
     """What stands before a clue in the source is the word that the grid holds there."""
-    from tot_lab.domains.puzzles import _WRITTEN
+    from tot_lab.domains.mini_crossword.puzzles import _WRITTEN
 
     blocks = [block.split("\n") for block in _WRITTEN.strip().split("\n\n")]
     assert [tuple(line.partition(":")[0] for line in block) for block in blocks] == [

@@ -11,10 +11,10 @@ import pytest
 from support import wait
 
 import tot_lab as tl
+from tot_lab.core.tool import Unfit
 from tot_lab.core.tools import tool_call
 from tot_lab.domains.multi_hop import COUNT, answer_of, facts_in, hops_in, world
 from tot_lab.tools import document_tools
-from tot_lab.tools.tool import Unfit
 
 TASKS = tl.multi_hop_tasks(COUNT)
 DOCUMENTS = tl.multi_hop_documents()

@@ -13,10 +13,10 @@ from ipywidgets.widgets.widget import _instances
 from support import wait
 
 import tot_lab as tl
-from tot_lab.explorer.cell import cell
-from tot_lab.explorer.forms import EXPORTED, SHOWN, Form, Mistake, meanings
-from tot_lab.explorer.panel import panel
 from tot_lab.strategies import STRATEGIES, TRAVERSALS
+from tot_lab.views.explorer.cell import cell
+from tot_lab.views.explorer.forms import EXPORTED, SHOWN, Form, Mistake, meanings
+from tot_lab.views.explorer.panel import panel
 
 WRAPPERS = (tl.BestOf, tl.WithThinking, tl.WithSynthesis)
 DEFAULTS = {kind: kind(strategy=tl.ChainOfThought()) for kind in WRAPPERS}

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jupyter
 
 OPEN = """
 import tot_lab as tl
-from tot_lab.explorer.panel import panel
+from tot_lab.views.explorer.panel import panel
 lab = tl.Lab({model}, runs=None)
 shown = panel(lab)
 shown

@@ -114,7 +114,7 @@ def test_no_yield_from_is_forgotten():
         "tot_lab.domains",
         "tot_lab.models",
         "tot_lab.tools",
-        "tot_lab.figures",
+        "tot_lab.views.figures",
     ],
 )
 def test_all_is_what_there_is(module):

@@ -14,9 +14,9 @@ from support import wait
 import tot_lab as tl
 from tot_lab.core.records import Note, Scored
 from tot_lab.domains import MiniCrossword, mini_crossword_scores
-from tot_lab.explorer.recording import Recording
-from tot_lab.figures import FIGURES
-from tot_lab.published import standing, verdicts, written
+from tot_lab.record.published import standing, verdicts, written
+from tot_lab.views.explorer.recording import Recording
+from tot_lab.views.figures import FIGURES
 
 RECORDS = Path(__file__).parent.parent.parent / "shared" / "data" / "princeton_tot"
 needs_records = pytest.mark.skipif(not RECORDS.is_dir(), reason=f"the published records are not at {RECORDS}")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tot_lab as tl
-from tot_lab.sharing import verify
+from tot_lab.lab.sharing import verify
 
 ROOT = Path(__file__).parent.parent
 RECORDINGS = sorted((ROOT / "data").glob("*.jsonl.gz"))

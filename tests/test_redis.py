@@ -17,10 +17,10 @@ from test_cache import SEARCH, calls_in, entry, searched
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Note
+from tot_lab.lab.sharing import export_calls
 from tot_lab.models.entries import DamagedEntry, packed, unpacked
 from tot_lab.models.keys import key_of, request_of
 from tot_lab.models.redis_store import PREFIX, Away, RedisStore
-from tot_lab.sharing import export_calls
 
 CALL = Call("0", "ask", (Message("user", "why?"),))
 KEY = key_of(request_of(CALL, {"model": "m"}))

@@ -12,7 +12,7 @@ from support import TASK, Scripted, answer_to, run, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply
-from tot_lab.report import report_html, run_html, run_text, tree_rows, tree_svg
+from tot_lab.views.report import report_html, run_html, run_text, tree_rows, tree_svg
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>'\"&lt;<!-- \x00\x0b\ud800 \u2028"
 ALLOWED = {

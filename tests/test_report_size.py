@@ -8,9 +8,9 @@ import pytest
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.records import Ended, Line, Scored, Thought
-from tot_lab.journal import Header
-from tot_lab.report import tree_rows
-from tot_lab.run import Run
+from tot_lab.record.journal import Header
+from tot_lab.record.run import Run
+from tot_lab.views.report import tree_rows
 
 SHAPES = {
     "wide": lambda k: "0",

@@ -13,9 +13,9 @@ from providers import Providers, Said
 from support import wait
 
 import tot_lab as tl
-from tot_lab.cli import main
+from tot_lab.apps.cli import main
+from tot_lab.lab.settings import PREFIX, approve_project_file
 from tot_lab.models.lite_llm.naming import is_safe_url
-from tot_lab.settings import PREFIX, approve_project_file
 
 ROOT = Path(__file__).parent.parent
 

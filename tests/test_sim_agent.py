@@ -15,7 +15,7 @@ from support import wait
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply, ToolCall
 from tot_lab.core.task import Task
-from tot_lab.models.sim_agent import FINAL, KINDS
+from tot_lab.domains.agent_player import FINAL, KINDS
 from tot_lab.strategies.plans import PlanDraft
 from tot_lab.tools import Calculator
 

@@ -15,8 +15,8 @@ from support import wait
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.parts import part_of
-from tot_lab.domains.constrained_answers import Stream, made_answer
-from tot_lab.domains.constraints import kept_by, rules_in
+from tot_lab.domains.constrained.answers import Stream, made_answer
+from tot_lab.domains.constrained.constraints import kept_by, rules_in
 from tot_lab.strategies import STRATEGIES
 
 MASTER = tl.SimConstrained(skill=1, noise=0)

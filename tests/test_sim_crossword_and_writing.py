@@ -16,7 +16,7 @@ from tot_lab.core.parts import part_of
 from tot_lab.core.task import Task
 from tot_lab.domains.creative_writing import CreativeWriting
 from tot_lab.domains.mini_crossword import NAMES
-from tot_lab.domains.puzzles import puzzles
+from tot_lab.domains.mini_crossword.puzzles import puzzles
 
 SOLVER = tl.SimMiniCrossword(skill=1, sight=1, noise=0)
 WRITER = tl.SimCreativeWriting(skill=1, noise=0)

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from tot_lab.core.arithmetic import win_share
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.parts import part_of
 from tot_lab.core.task import Task
-from tot_lab.domains.arithmetic import win_share
 from tot_lab.domains.game24 import game24, game24_tasks, hands
-from tot_lab.models.sim_game24 import SimGame24
+from tot_lab.domains.game24.player import SimGame24
 
 TASK = game24("4 5 6 10")
 GAME = TASK.domain
@@ -139,7 +139,7 @@ REPLIES = """
 import asyncio, json
 from tot_lab.core.calls import Call, Message
 from tot_lab.domains.game24 import game24
-from tot_lab.models.sim_game24 import SimGame24
+from tot_lab.domains.game24.player import SimGame24
 task = game24("4 5 6 10", structured=True)
 said = []
 for draw in range(10):

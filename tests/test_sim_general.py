@@ -20,7 +20,7 @@ from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.parts import part_of
 from tot_lab.core.reading import read_label
 from tot_lab.core.records import Note
-from tot_lab.models.sim_general import SimGeneral
+from tot_lab.domains.general.player import SimGeneral
 
 MODEL = SimGeneral()
 GENERAL = tl.general("Is 7 the best: N of 3 next steps? yes or no, rate it\n\nAnswer: surely impossible")

@@ -25,12 +25,12 @@ from support import Scripted, answer_to, dice, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call
-from tot_lab.journal import JournalError
-from tot_lab.losses import Losses
+from tot_lab.lab.sweeps.axes import labelled
+from tot_lab.lab.sweeps.sweep import Counts
+from tot_lab.lab.sweeps.tables import csv
 from tot_lab.models.stack import Failure
-from tot_lab.sweeps.axes import labelled
-from tot_lab.sweeps.sweep import Counts
-from tot_lab.sweeps.tables import csv
+from tot_lab.record.journal import JournalError
+from tot_lab.record.losses import Losses
 
 TASKS = [
     tl.general(f"How many legs have {k} spiders and a duck?", answer=8 * k + 2, grade="number")
@@ -199,7 +199,7 @@ def test_what_a_data_frame_holds_is_a_task_too(tmp_path):
 
 
 def test_a_run_id_is_the_same_in_every_process():
-    code = "import tot_lab as tl; from tot_lab.sweeps.sweep import Sweep; "
+    code = "import tot_lab as tl; from tot_lab.lab.sweeps.sweep import Sweep; "
     code += "task = tl.general('x').model_copy(update={'data': {'words': {'a', 'b', 'c', 'd', 'e'}}}); "
     code += "lab = tl.Lab('sim/general', runs=None); "
     code += "print(Sweep(lab, tl.OneAnswer(), task, 1, 'x', None).cells[0].run_id)"
@@ -761,7 +761,7 @@ IN_A_PIPE = """
 import asyncio, sys
 from pathlib import Path
 import tot_lab as tl
-from tot_lab.sweeps import tables
+from tot_lab.lab.sweeps import tables
 
 tables.SILENT = 0.05
 gate, strategies = Path(sys.argv[1]), {"a": tl.OneAnswer(), "b": tl.ChainOfThought()}

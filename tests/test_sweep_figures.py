@@ -13,15 +13,15 @@ from statsmodels.stats.proportion import proportion_confint
 from support import Scripted, answer_to, run
 
 import tot_lab as tl
-from tot_lab.figures import FIGURES, TABLE_FIGURES
-from tot_lab.figures.calibration import calibration_info, plot_calibration
-from tot_lab.figures.confidence import plot_confidence
-from tot_lab.figures.frontier import frontier_info, name_sides, plot_frontier
-from tot_lab.figures.heatmap import heatmap_info, plot_heatmap
-from tot_lab.figures.importance import importance_info, plot_importance
-from tot_lab.figures.parallel import parallel_info, plot_parallel
-from tot_lab.figures.points import IDS, named_ticks, names_on_axis, points
-from tot_lab.figures.sweep import CURVES, PLACES, is_multiplied, plot_sweep, sweep_info
+from tot_lab.views.figures import FIGURES, TABLE_FIGURES
+from tot_lab.views.figures.calibration import calibration_info, plot_calibration
+from tot_lab.views.figures.confidence import plot_confidence
+from tot_lab.views.figures.frontier import frontier_info, name_sides, plot_frontier
+from tot_lab.views.figures.heatmap import heatmap_info, plot_heatmap
+from tot_lab.views.figures.importance import importance_info, plot_importance
+from tot_lab.views.figures.parallel import parallel_info, plot_parallel
+from tot_lab.views.figures.points import IDS, named_ticks, names_on_axis, points
+from tot_lab.views.figures.sweep import CURVES, PLACES, is_multiplied, plot_sweep, sweep_info
 
 HOSTILE = "</script><script>alert(1)</script> <b>&amp; $x$ %{x}"
 KINDS = {

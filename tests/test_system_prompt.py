@@ -9,11 +9,11 @@ from support import TASK, Scripted, wait
 import tot_lab as tl
 from tot_lab.core.calls import Message, Reply
 from tot_lab.core.tools import TOOL
-from tot_lab.explorer.cell import cell
-from tot_lab.explorer.recording import Recording
 from tot_lab.models.keys import key_of, request_of
 from tot_lab.strategies import STRATEGIES
 from tot_lab.testing import PROMISES, Trial, legs
+from tot_lab.views.explorer.cell import cell
+from tot_lab.views.explorer.recording import Recording
 
 WORDS = "Count in eights. ✓"
 TOLD = TASK.model_copy(update={"system_prompt": WORDS})

@@ -8,9 +8,9 @@ from providers import Fault, Providers, Said
 from support import TASK, Scripted, wait
 
 import tot_lab as tl
-from tot_lab.context import MOST, joined, told_by_files, told_of
 from tot_lab.core.records import Line
-from tot_lab.progress import Progress
+from tot_lab.lab.context import MOST, joined, told_by_files, told_of
+from tot_lab.views.progress import Progress
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ from support import wait
 
 import tot_lab as tl
 from tot_lab.core.tools import tool_call
-from tot_lab.explorer.cell import cell
 from tot_lab.models.keys import key_of, request_of
 from tot_lab.tools import NotReplayed
+from tot_lab.views.explorer.cell import cell
 
 
 @pytest.fixture(autouse=True)
@@ -201,7 +201,7 @@ def test_two_labs_keep_their_tools_apart():
 
 
 def test_an_experiment_with_an_impure_tool_can_be_exported(tmp_path):
-    from tot_lab.sharing import export_calls
+    from tot_lab.lab.sharing import export_calls
 
     ticks = iter(range(100))
     lab = lab_with(

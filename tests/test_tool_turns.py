@@ -17,6 +17,7 @@ from support import TASK, needs_smollm2, wait, weights
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply, ToolCall
 from tot_lab.core.records import Note
+from tot_lab.core.tool import schema_of
 from tot_lab.core.tools import ToolSpec
 from tot_lab.models.keys import key_of, request_of
 from tot_lab.models.lite_llm import LiteLLM
@@ -26,7 +27,6 @@ from tot_lab.models.stack import Failure
 from tot_lab.strategies.plans import PlanDraft
 from tot_lab.strategies.structured import ask_json
 from tot_lab.tools import Calculator, Python, ReadFile, WebFetch
-from tot_lab.tools.tool import schema_of
 
 each_family = pytest.mark.parametrize("family", FAMILIES)
 watched = pytest.mark.parametrize("watched", [False, True], ids=["whole", "streamed"])

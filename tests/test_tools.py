@@ -33,10 +33,10 @@ from pydantic import Field, SecretStr
 from support import Scripted, wait
 
 import tot_lab as tl
+from tot_lab.analysis.frames import usage_by_node
 from tot_lab.core.parts import part_of
+from tot_lab.core.scrubbing import scrubbed
 from tot_lab.core.tools import ToolSpec
-from tot_lab.frames import usage_by_node
-from tot_lab.scrubbing import scrubbed
 from tot_lab.tools.toolbox import Toolbox
 
 

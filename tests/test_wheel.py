@@ -35,7 +35,7 @@ def test_the_wheel_holds_everything_and_no_more(installed):
     names = {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()}
     source = {str(path.relative_to(ROOT)) for path in (ROOT / "tot_lab").rglob("*.py")}
     assert source <= names
-    assert {"tot_lab/py.typed", "tot_lab/explorer/static/explorer.js"} < names
+    assert {"tot_lab/py.typed", "tot_lab/views/explorer/static/explorer.js"} < names
     shipped = {
         "notebooks/01_first_search.ipynb",
         "notebooks/02_exploring_a_search.ipynb",
@@ -45,7 +45,9 @@ def test_the_wheel_holds_everything_and_no_more(installed):
         "data/02_real_models.jsonl.gz",
     }
     assert {f"tot_lab/examples/{name}" for name in shipped} < names
-    assert not [name for name in names if name.startswith(("tests", "benchmarks", "tot_lab/explorer/js"))]
+    assert not [
+        name for name in names if name.startswith(("tests", "benchmarks", "tot_lab/views/explorer/js"))
+    ]
 
 
 def test_notebooks_come_out_of_an_installed_package(installed, tmp_path):

@@ -31,8 +31,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tot_lab import presets
-from tot_lab.context import SessionMemory
+from tot_lab._version import __version__
+from tot_lab.apps.deep_thinking import think
 from tot_lab.core.calls import Call, Message, Reply, TokenLogprob, ToolCall, halts, stop_of
 from tot_lab.core.parts import Part, part_of
 from tot_lab.core.records import Decided, Ended, Note, Scored, Thought, parent_of
@@ -40,7 +40,6 @@ from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Domain, Task
 from tot_lab.core.thinking import Budget, Thinking, ask, attempt, every, happen, timed, within
 from tot_lab.core.tree import Node, Tree
-from tot_lab.deep_thinking import think
 from tot_lab.domains import (
     Constrained,
     CreativeWriting,
@@ -72,10 +71,14 @@ from tot_lab.domains import (
     word_sums,
     word_sums_tasks,
 )
-from tot_lab.journal import JournalError
-from tot_lab.lab import Lab, Stream
-from tot_lab.lessons import Lessons, LessonsError
-from tot_lab.marks import Mark
+from tot_lab.lab.context import SessionMemory
+from tot_lab.lab.lab import Lab, Stream
+from tot_lab.lab.lessons import Lessons, LessonsError
+from tot_lab.lab.plan_store import Plans
+from tot_lab.lab.session import Busy, Session
+from tot_lab.lab.settings import Settings, SettingsError
+from tot_lab.lab.sweeps.axes import grid
+from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models import (
     Cache,
     CacheError,
@@ -91,12 +94,11 @@ from tot_lab.models import (
     SimMiniCrossword,
 )
 from tot_lab.models.reachable import NoModel
-from tot_lab.plan_store import Plans
-from tot_lab.published import load
-from tot_lab.recorder import Divergence, Recorder
-from tot_lab.run import Replay, Run, Usage
-from tot_lab.session import Busy, Session
-from tot_lab.settings import Settings, SettingsError
+from tot_lab.record.journal import JournalError
+from tot_lab.record.marks import Mark
+from tot_lab.record.published import load
+from tot_lab.record.run import Replay, Run, Usage
+from tot_lab.runtime.recorder import Divergence, Recorder
 from tot_lab.strategies import (
     Adaptive,
     Beam,
@@ -128,14 +130,12 @@ from tot_lab.strategies import (
     WithThinking,
     ask_json,
     baselines,
+    presets,
     ranked,
     traversal,
 )
 from tot_lab.strategies.adaptive import Routed
-from tot_lab.sweeps.axes import grid
-from tot_lab.sweeps.sweep import Sweep
 from tot_lab.tools import EffectPolicy, Tool, multi_hop_tools, tool
-from tot_lab.version import __version__
 
 if TYPE_CHECKING:
     from tot_lab.analysis.counterfactuals import Counterfactual, counterfactual
@@ -153,9 +153,9 @@ if TYPE_CHECKING:
         success,
         tasks_needed,
     )
-    from tot_lab.explorer.panel import panel
-    from tot_lab.explorer.widget import Compare, Explorer
-    from tot_lab.figures import (
+    from tot_lab.views.explorer.panel import panel
+    from tot_lab.views.explorer.widget import Compare, Explorer
+    from tot_lab.views.figures import (
         graph_of,
         plot_calibration,
         plot_confidence,
@@ -170,17 +170,17 @@ if TYPE_CHECKING:
         plot_timeline,
         plot_tree,
     )
-    from tot_lab.report import report_html
+    from tot_lab.views.report import report_html
 
 _SHOWN = {
     "Calibrated": "tot_lab.analysis.routing",
-    "Compare": "tot_lab.explorer.widget",
+    "Compare": "tot_lab.views.explorer.widget",
     "Comparison": "tot_lab.analysis.statistics",
     "Counterfactual": "tot_lab.analysis.counterfactuals",
     "DeepThought": "tot_lab.analysis.deep_thought",
     "Diagnosis": "tot_lab.analysis.diagnosis",
     "EvaluatorDiagnosis": "tot_lab.analysis.judging",
-    "Explorer": "tot_lab.explorer.widget",
+    "Explorer": "tot_lab.views.explorer.widget",
     "Finding": "tot_lab.analysis.diagnosis",
     "anytime": "tot_lab.analysis.matched_cost",
     "at_cost": "tot_lab.analysis.matched_cost",
@@ -192,24 +192,24 @@ _SHOWN = {
     "diagnose": "tot_lab.analysis.diagnosis",
     "difference_seen": "tot_lab.analysis.statistics",
     "frontier": "tot_lab.analysis.matched_cost",
-    "graph_of": "tot_lab.figures",
+    "graph_of": "tot_lab.views.figures",
     "judge_evaluator": "tot_lab.analysis.judging",
     "lost_calls": "tot_lab.analysis.statistics",
-    "panel": "tot_lab.explorer.panel",
-    "plot_calibration": "tot_lab.figures",
-    "plot_confidence": "tot_lab.figures",
-    "plot_cost": "tot_lab.figures",
-    "plot_frontier": "tot_lab.figures",
-    "plot_heatmap": "tot_lab.figures",
-    "plot_icicle": "tot_lab.figures",
-    "plot_importance": "tot_lab.figures",
-    "plot_parallel": "tot_lab.figures",
-    "plot_scores": "tot_lab.figures",
-    "plot_sweep": "tot_lab.figures",
-    "plot_timeline": "tot_lab.figures",
-    "plot_tree": "tot_lab.figures",
+    "panel": "tot_lab.views.explorer.panel",
+    "plot_calibration": "tot_lab.views.figures",
+    "plot_confidence": "tot_lab.views.figures",
+    "plot_cost": "tot_lab.views.figures",
+    "plot_frontier": "tot_lab.views.figures",
+    "plot_heatmap": "tot_lab.views.figures",
+    "plot_icicle": "tot_lab.views.figures",
+    "plot_importance": "tot_lab.views.figures",
+    "plot_parallel": "tot_lab.views.figures",
+    "plot_scores": "tot_lab.views.figures",
+    "plot_sweep": "tot_lab.views.figures",
+    "plot_timeline": "tot_lab.views.figures",
+    "plot_tree": "tot_lab.views.figures",
     "regret": "tot_lab.analysis.routing",
-    "report_html": "tot_lab.report",
+    "report_html": "tot_lab.views.report",
     "routed": "tot_lab.analysis.routing",
     "success": "tot_lab.analysis.statistics",
     "tasks_needed": "tot_lab.analysis.statistics",
@@ -232,7 +232,7 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext tot_lab`: the magics `%think` and `%%think`."""
-    from tot_lab.magics import load  # noqa: PLC0415
+    from tot_lab.apps.magics import load  # noqa: PLC0415
 
     load(shell)
 

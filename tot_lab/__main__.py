@@ -2,6 +2,6 @@
 
 import sys
 
-from tot_lab.cli import main
+from tot_lab.apps.cli import main
 
 sys.exit(main())

@@ -35,10 +35,10 @@ from tot_lab.core.thinking import Budget, Every, Thinking, Within
 from tot_lab.core.tools import TOOL
 from tot_lab.core.tree import Tree
 from tot_lab.domains import general
-from tot_lab.lab import Lab
+from tot_lab.lab.lab import Lab
 from tot_lab.models.roles import thinking_of
-from tot_lab.published import load
-from tot_lab.run import Run
+from tot_lab.record.published import load
+from tot_lab.record.run import Run
 from tot_lab.strategies import OneAnswer, TreeOfThoughts
 from tot_lab.tools import Tool, Toolbox, tool
 
@@ -608,7 +608,7 @@ def is_drawn(trial: Trial) -> None:
     is JSON."""
     import plotly.graph_objects as go  # noqa: PLC0415
 
-    from tot_lab.figures import FIGURES  # noqa: PLC0415
+    from tot_lab.views.figures import FIGURES  # noqa: PLC0415
 
     run = trial.run()
     for figure in FIGURES:

@@ -18,7 +18,7 @@ sys.path.insert(0, str(FOLDER.parent))
 from support import TASK, Scripted  # noqa: E402
 
 import tot_lab as tl  # noqa: E402
-from tot_lab.figures.layout import layered, tidy  # noqa: E402
+from tot_lab.views.figures.layout import layered, tidy  # noqa: E402
 
 
 def newest_first(tree, frontier):

@@ -23,13 +23,13 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Thinking, Within, editing
 from tot_lab.core.tree import Node, Tree
-from tot_lab.driver import Driver
-from tot_lab.journal import Header, encoder
+from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.keys import key_of, request_of
 from tot_lab.models.roles import roles_from, thinking_of
-from tot_lab.recorder import Recorder
-from tot_lab.run import Run, asked_model, expect_run, replies_of, requests_of
-from tot_lab.sweeps.sweep import Sweep
+from tot_lab.record.journal import Header, encoder
+from tot_lab.record.run import Run, asked_model, expect_run, replies_of, requests_of
+from tot_lab.runtime.driver import Driver
+from tot_lab.runtime.recorder import Recorder
 
 LACKING = "lacking: no record holds this call"
 

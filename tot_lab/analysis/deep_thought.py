@@ -15,7 +15,7 @@ from tot_lab.analysis.gathering import Gathering, gathering_of
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.reading import split_thinking
 from tot_lab.core.records import Decided, Note, Record, Thought, parent_of
-from tot_lab.run import Run, expect_run
+from tot_lab.record.run import Run, expect_run
 from tot_lab.strategies.deep_think_replies import IterationResult, ThoughtBranch
 
 
@@ -104,14 +104,14 @@ class DeepThought(NamedTuple):
     def report(self) -> str:
         """It in Markdown: the task, what each iteration tried and learnt, and the final solution. A star
         marks an iteration's best approach; those in bold are what the next one builds on."""
-        from tot_lab.deep_report import markdown_of  # noqa: PLC0415
+        from tot_lab.views.deep_report import markdown_of  # noqa: PLC0415
 
         return markdown_of(self)
 
     def report_html(self) -> str:
         """The same as a panel of HTML, with the iterations to unfold. Its colours follow the page, light or
         dark; it needs no other file, and has no script."""
-        from tot_lab.deep_report import html_of  # noqa: PLC0415
+        from tot_lab.views.deep_report import html_of  # noqa: PLC0415
 
         return html_of(self)
 
@@ -119,7 +119,7 @@ class DeepThought(NamedTuple):
         return self.report_html()
 
     def __repr__(self) -> str:
-        from tot_lab.deep_report import text_of  # noqa: PLC0415
+        from tot_lab.views.deep_report import text_of  # noqa: PLC0415
 
         return text_of(self)
 

@@ -24,6 +24,7 @@ from functools import cached_property
 from html import escape
 from typing import NamedTuple
 
+from tot_lab.analysis.frames import Asked, calls_of, tools_of
 from tot_lab.analysis.known import Known, judged, wins
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.calls import Reply, refused
@@ -31,9 +32,8 @@ from tot_lab.core.reading import json_of
 from tot_lab.core.records import Decided, Note
 from tot_lab.core.tools import tool_of
 from tot_lab.core.tree import Node
-from tot_lab.frames import Asked, calls_of, tools_of
-from tot_lab.losses import is_truncated
-from tot_lab.run import UNREADABLE, Run, expect_run
+from tot_lab.record.losses import is_truncated
+from tot_lab.record.run import UNREADABLE, Run, expect_run
 
 COLLAPSED = 0.9
 NEARLY = 0.02

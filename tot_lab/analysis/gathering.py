@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tot_lab.core.calls import Call
 from tot_lab.core.records import Note
 from tot_lab.core.tools import TOOL, tool_of
-from tot_lab.run import Run, replies_of
+from tot_lab.record.run import Run, replies_of
 
 
 class Gathered(NamedTuple):

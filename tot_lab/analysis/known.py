@@ -12,16 +12,16 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from tot_lab.analysis.frames import typed_frame
 from tot_lab.analysis.statistics import table
 from tot_lab.core.parts import needs_functions
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Domain, Task
 from tot_lab.core.tree import Node
-from tot_lab.frames import typed_frame
-from tot_lab.grading import pattern_of
-from tot_lab.losses import columns_of, losses_of
-from tot_lab.run import Run
-from tot_lab.sweeps.axes import labelled
+from tot_lab.lab.sweeps.axes import labelled
+from tot_lab.record.grading import pattern_of
+from tot_lab.record.losses import columns_of, losses_of
+from tot_lab.record.run import Run
 
 if TYPE_CHECKING:
     import pandas

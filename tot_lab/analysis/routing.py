@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.statistics import Numbers, compare, compare_all, solved, success, table
-from tot_lab.losses import losses_by, warn_of, without_losses
-from tot_lab.run import Run, expect_run
+from tot_lab.record.losses import losses_by, warn_of, without_losses
+from tot_lab.record.run import Run, expect_run
 from tot_lab.strategies.adaptive import Adaptive, Routed, kind_of, routed_in
 
 if TYPE_CHECKING:

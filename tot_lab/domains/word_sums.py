@@ -15,8 +15,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from tot_lab.core.arithmetic import joined, number, plain
 from tot_lab.core.task import Task
-from tot_lab.domains.arithmetic import joined, number, plain
 from tot_lab.domains.general import final_answer, last_number
 from tot_lab.domains.stated import Stated
 

@@ -25,14 +25,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, Protocol, get_args
 
+from tot_lab._version import __version__
 from tot_lab.core.calls import Call, Reply, Wire
-from tot_lab.files import data_folder
+from tot_lab.core.files import data_folder
 from tot_lab.models.entries import DamagedEntry, Entry, Exported, packed, reply_in, unpacked
 from tot_lab.models.keys import SCHEMA, Request, differences, key_of
 from tot_lab.models.redis_store import Away, RedisStore
 from tot_lab.models.stack import Backend
 from tot_lab.models.store import CacheError, Foreign, Store
-from tot_lab.version import __version__
 
 Mode = Literal["auto", "off", "refresh", "replay"]
 """auto: what is known is not asked again. off: everything is asked, nothing kept. refresh: all is

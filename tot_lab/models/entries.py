@@ -19,11 +19,11 @@ from typing import Any
 
 import msgspec
 
+from tot_lab._version import __version__
 from tot_lab.core.calls import Reply, believed, readable
-from tot_lab.files import write_whole
+from tot_lab.core.files import write_whole
 from tot_lab.models.keys import SCHEMA, Request, key_of
 from tot_lab.models.store import CacheError
-from tot_lab.version import __version__
 
 
 class DamagedEntry(CacheError):

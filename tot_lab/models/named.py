@@ -9,14 +9,14 @@ from __future__ import annotations
 from tot_lab.core.calls import Model
 from tot_lab.core.parts import Part, known_names, part_of
 from tot_lab.core.plugins import offered
+from tot_lab.domains.agent_player import SimAgent
+from tot_lab.domains.constrained.player import SimConstrained
+from tot_lab.domains.creative_writing.player import SimCreativeWriting
+from tot_lab.domains.game24.player import SimGame24
+from tot_lab.domains.general.player import SimGeneral
+from tot_lab.domains.mini_crossword.player import SimMiniCrossword
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.local import Local
-from tot_lab.models.sim_agent import SimAgent
-from tot_lab.models.sim_constrained import SimConstrained
-from tot_lab.models.sim_creative_writing import SimCreativeWriting
-from tot_lab.models.sim_game24 import SimGame24
-from tot_lab.models.sim_general import SimGeneral
-from tot_lab.models.sim_mini_crossword import SimMiniCrossword
 from tot_lab.models.stack import Endpoint
 
 MODELS: tuple[type[Part], ...] = (

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from tot_lab.files import data_folder
+from tot_lab.core.files import data_folder
 
 _BLOCK = 1 << 20
 

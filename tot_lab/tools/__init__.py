@@ -1,13 +1,13 @@
 """Tools: what a strategy can have done, and how far it may go."""
 
 from tot_lab.core.policy import EffectPolicy
+from tot_lab.core.tool import FunctionTool, Tool, tool
+from tot_lab.lab.deep_think_tool import DeepThinkTool, deep_think
 from tot_lab.tools.calculator import Calculator
-from tot_lab.tools.deep_think import DeepThinkTool, deep_think
 from tot_lab.tools.documents import document_tools, multi_hop_tools
 from tot_lab.tools.files import ListFiles, ReadFile, WriteFile
 from tot_lab.tools.named import TOOLS, tools_named
 from tot_lab.tools.python import Python
-from tot_lab.tools.tool import FunctionTool, Tool, tool
 from tot_lab.tools.toolbox import Carrying, NotReplayed, Toolbox
 from tot_lab.tools.web import Found, SearchProvider, WebFetch, WebSearch
 

@@ -16,8 +16,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from tot_lab.domains.arithmetic import plain
-from tot_lab.tools.tool import Arguments, Name, Tool, fitting, schema_of
+from tot_lab.core.arithmetic import plain
+from tot_lab.core.tool import Arguments, Name, Tool, fitting, schema_of
 
 LONGEST = 1_000  # characters of an expression
 LARGEST = 10_000  # bits of a numerator or a denominator

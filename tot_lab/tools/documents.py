@@ -18,8 +18,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr
 
+from tot_lab.core.tool import Arguments, Name, Tool, fitting, schema_of
 from tot_lab.domains.multi_hop import multi_hop_documents
-from tot_lab.tools.tool import Arguments, Name, Tool, fitting, schema_of
 
 _WORD = re.compile(r"\w+")
 

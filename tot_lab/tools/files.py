@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from tot_lab.tools.tool import Arguments, Effects, Name, Tool, fitting, schema_of
+from tot_lab.core.tool import Arguments, Effects, Name, Tool, fitting, schema_of
 
 MOST_LISTED = 1_000  # files of a listing
 

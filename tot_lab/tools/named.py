@@ -13,13 +13,13 @@ from typing import Any
 
 from tot_lab.core.parts import known_names
 from tot_lab.core.plugins import bring, offered
+from tot_lab.core.tool import Tool, tool
 from tot_lab.core.tools import tool_name
 from tot_lab.domains.multi_hop import MultiHop
 from tot_lab.tools.calculator import Calculator
 from tot_lab.tools.documents import multi_hop_tools
 from tot_lab.tools.files import ListFiles, ReadFile, WriteFile
 from tot_lab.tools.python import Python
-from tot_lab.tools.tool import Tool, tool
 from tot_lab.tools.web import WebFetch, WebSearch
 
 TOOLS: tuple[type[Tool], ...] = (Calculator, Python, WebFetch, WebSearch, ReadFile, WriteFile, ListFiles)

@@ -24,7 +24,7 @@ from typing import Annotated, Any, BinaryIO, ClassVar
 
 from pydantic import Field
 
-from tot_lab.tools.tool import Arguments, Effects, Name, Tool, fitting, schema_of
+from tot_lab.core.tool import Arguments, Effects, Name, Tool, fitting, schema_of
 
 _APART = ["unshare", "--user", "--map-current-user", "--net", "--pid", "--ipc", "--fork", "--kill-child"]
 

@@ -20,10 +20,10 @@ from tot_lab.core.calls import Call, Halt, Reply, Wire, readable, told
 from tot_lab.core.parts import UserFunction, needs_functions
 from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.reading import json_of
+from tot_lab.core.scrubbing import scrubbed, secrets_in
+from tot_lab.core.tool import Tool, Unfit, tool
 from tot_lab.core.tools import characters_within
-from tot_lab.scrubbing import scrubbed, secrets_in
 from tot_lab.tools.named import tools_named
-from tot_lab.tools.tool import Tool, Unfit, tool
 
 MOST_OF_AN_ERROR = 2_000
 """Characters of an error that a model is told."""

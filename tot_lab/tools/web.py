@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeAlia
 from pydantic import Field, TypeAdapter, field_validator
 
 from tot_lab.core.parts import UserFunction
+from tot_lab.core.tool import Arguments, Effects, Name, Tool, fitting, schema_of
 from tot_lab.tools import pages
-from tot_lab.tools.tool import Arguments, Effects, Name, Tool, fitting, schema_of
 
 if TYPE_CHECKING:
     import httpcore

@@ -16,8 +16,8 @@ import msgspec
 
 from tot_lab.core.calls import Reply, TokenLogprob, ToolCall, Wire
 from tot_lab.core.reading import json_of
+from tot_lab.core.scrubbing import HIDDEN, clean, without_beginning, without_keys
 from tot_lab.models.stack import Failure
-from tot_lab.scrubbing import HIDDEN, clean, without_beginning, without_keys
 
 _MASKED = "think\u2060>"  # hides a tag from litellm
 

@@ -17,6 +17,7 @@ from pydantic import ConfigDict, Field, SecretStr, field_validator
 
 from tot_lab.core.calls import Call, Need, Reply, Wire
 from tot_lab.core.reading import read_json
+from tot_lab.core.scrubbing import clean, long_keys, scrubbed, without_keys
 from tot_lab.models.lite_llm.answers import Answers, scrubbed_reply, streamed, wanted_back, whole
 from tot_lab.models.lite_llm.asking import messages_of, settings_of
 from tot_lab.models.lite_llm.failures import failure_of
@@ -50,7 +51,6 @@ from tot_lab.models.lite_llm.table import (
     window_in_table,
 )
 from tot_lab.models.stack import Endpoint, Failure
-from tot_lab.scrubbing import clean, long_keys, scrubbed, without_keys
 
 # Not Gemini, whose thinking models may refuse to give several candidates.
 _TAKE_N = {"openai", "azure", "hosted_vllm", "together_ai", "fireworks_ai", "xai"}

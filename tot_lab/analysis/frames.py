@@ -1,0 +1,499 @@
+"""A run as tables.
+
+Rule: one row per thing that happened, one column per fact, built column by column in time linear
+in the records. What is not known is NA, never 0. Calls belong to the thought they were asked for
+(`Call.at`); a call and its reply share a position in the program.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+import msgspec
+
+from tot_lab.analysis.turns import steps_of
+from tot_lab.core.bulk import in_bulk
+from tot_lab.core.calls import Call, Reply
+from tot_lab.core.records import Decided, Decision, Ended, Line, Note, Position, Scored, Thought, parent_of
+from tot_lab.core.tools import TOOL, tool_of
+from tot_lab.core.tree import Node
+from tot_lab.record.marks import Mark, Verdict
+from tot_lab.record.run import Run, Usage, selected_strategies, usage_of
+
+if TYPE_CHECKING:
+    import pandas
+
+SOURCES = ("model", "cache", "joined")
+MARKS = get_args(Verdict)
+STATES = ("proposed", "unread", *get_args(Decision))
+
+
+class Asked(NamedTuple):
+    """A call's line and its reply's, None while it is open."""
+
+    line: Line
+    call: Call
+    answered: Line | None
+    reply: Reply | None
+
+
+def calls_of(run: Run) -> list[Asked]:
+    """Every model call with its reply, in live order."""
+    return [asked for asked in asked_in(run) if asked.call.kind != TOOL]
+
+
+def tools_of(run: Run) -> list[Asked]:
+    """Every call of a tool with what it gave, in live order."""
+    return [asked for asked in asked_in(run) if asked.call.kind == TOOL]
+
+
+def asked_in(run: Run) -> list[Asked]:
+    """Both, in live order."""
+    replies = {line.p: (line, line.e) for line in run.lines if isinstance(line.e, Reply) and line.p}
+    none = (None, None)
+    return [
+        Asked(line, line.e, *replies.get(line.p, none))
+        for line in run.lines
+        if isinstance(line.e, Call) and line.p
+    ]
+
+
+def usage_by_node(run: Run) -> dict[str, Usage]:
+    """What the calls asked for each thought used; a thought without calls used nothing. Calls asked
+    for an id that no thought has are left out."""
+    answered: dict[str, list[Line]] = {id: [] for id in run.tree.nodes}
+    for asked in calls_of(run):
+        if asked.answered is not None and asked.call.at in answered:
+            answered[asked.call.at].append(asked.answered)
+    nothing = Usage(0, 0, *[None] * 4) if "calls" in run.header.unknown else usage_of([])
+    return {id: usage_of(lines) if lines else nothing for id, lines in answered.items()}
+
+
+def thinking_by_node(run: Run) -> dict[str, str | None]:
+    """What a model thought before it wrote each thought: the thinking of the replies to calls for its parent
+    since the last thought that such replies led to. Evaluations and reflections lead to none."""
+    replies = {line.p: line.e for line in run.lines if isinstance(line.e, Reply) and line.p}
+    heard: dict[str, list[str]] = {}
+    used: set[str] = set()
+    thinking: dict[str, str | None] = {}
+    for line in sorted((line for line in run.lines if line.p), key=lambda line: line.p):
+        event = line.e
+        if isinstance(event, Call):
+            reply = replies.get(line.p)
+            if event.kind == TOOL or event.kind in _JUDGING or reply is None or reply.error is not None:
+                continue
+            if event.at in used:
+                used.remove(event.at)
+                heard[event.at] = []
+            heard.setdefault(event.at, []).append(reply.thinking or "")
+        elif isinstance(event, Thought) and event.parent in heard:
+            used.add(event.parent)
+            thinking[event.id] = "\n\n".join(filter(None, heard[event.parent])) or None
+    return thinking
+
+
+_JUDGING = frozenset(
+    (
+        "value",
+        "part",
+        "vote",
+        "joint",
+        "logprob",
+        "judge",
+        "critique",
+        "review",
+        "reflect",
+        "route",
+        "classify",
+    )
+)
+"""Kinds of call whose replies become no thought."""
+
+
+@in_bulk()
+def nodes_df(run: Run) -> pandas.DataFrame:
+    """One row per thought, in the order in which they were proposed; the run need not be finished.
+
+    - id, parent (NA for a root), text: string
+    - thinking: string, what the model thought before it wrote this thought, apart from the text; NA for none.
+      Of several calls that led to a thought (draws of one proposal), the thinking of all
+    - depth: Int64, steps below the root
+    - score: Float64, 0–1, NA when unread or not evaluated; raw: Float64, in the evaluator's units
+    - unread: boolean, whether it was evaluated and no draw could be read; also of thoughts that were kept or
+      pruned since, whose `state` no longer tells
+    - draws, unread_draws: Int64, evaluations drawn, and those of them that could not be read
+    - by: string, what evaluated it, NA for nothing
+    - state: category, the last decision (`STATES`); reason: string, the rule behind it
+    - merged: string, id of the thought whose state it reached, NA for most
+    - children: Int64
+    - on_solution_path: boolean, whether it leads to the answer
+    - calls: Int64, calls answered for it, refused ones not counted, NA when the record lacks some
+    - input_tokens, output_tokens: Int64, of those calls, NA when one of them is not known
+    - cost: Float64, USD if every call were paid; paid: Float64, USD really paid; NA when not known
+    - mark: category, what a person said of it (`MARKS`), NA for nothing; note: string, in their words
+    - strategy: string, what the run was asked to use; selected_strategy: string, what `tl.Adaptive` selected
+      for this part of the tree, NA where nothing was selected
+    - simulated: boolean, whether a simulated model took part in the run
+
+    The sums of calls, tokens, cost and paid are those of `run.usage`.
+    """
+    nodes = list(run.tree)
+    by_node = usage_by_node(run)
+    usage = [by_node[node.id] for node in nodes]
+    path = set(run.solution_path)
+    thinking = thinking_by_node(run)
+    lossy = "calls" in run.header.unknown
+    said, nothing = run.marks, Mark()
+    marks = [said.get(node.id, nothing) for node in nodes]
+    return typed_frame(
+        {
+            "id": ("string", [node.id for node in nodes]),
+            "parent": ("string", [node.parent for node in nodes]),
+            "depth": ("Int64", [node.depth for node in nodes]),
+            "text": ("string", [node.text for node in nodes]),
+            "thinking": ("string", [thinking.get(node.id) for node in nodes]),
+            "score": ("Float64", [node.score for node in nodes]),
+            "raw": ("Float64", [node.raw for node in nodes]),
+            "unread": ("boolean", [node.unread for node in nodes]),
+            "draws": ("Int64", [len(node.draws) for node in nodes]),
+            "unread_draws": ("Int64", [node.draws.count(None) for node in nodes]),
+            "by": ("string", [node.by or None for node in nodes]),
+            "state": (STATES, [node.state for node in nodes]),
+            "reason": ("string", [node.reason or None for node in nodes]),
+            "merged": ("string", [node.merged for node in nodes]),
+            "children": ("Int64", [len(node.children) for node in nodes]),
+            "on_solution_path": ("boolean", [node.id in path for node in nodes]),
+            "calls": ("Int64", [None if lossy else used.calls for used in usage]),
+            "input_tokens": ("Int64", [used.input_tokens for used in usage]),
+            "output_tokens": ("Int64", [used.output_tokens for used in usage]),
+            "cost": ("Float64", [used.cost for used in usage]),
+            "paid": ("Float64", [used.paid for used in usage]),
+            "mark": (MARKS, [mark.verdict for mark in marks]),
+            "note": ("string", [mark.note or None for mark in marks]),
+            "strategy": ("string", [run.name] * len(nodes)),
+            "selected_strategy": ("string", _selected(run, [node.id for node in nodes])),
+            "simulated": ("boolean", [run.simulated] * len(nodes)),
+        }
+    )
+
+
+@in_bulk()
+def calls_df(run: Run) -> pandas.DataFrame:
+    """One row per model call, in live order; refused and open ones included.
+
+    - position: string, place in the program (`0.1.2`), which its reply shares
+    - node: string, id of the thought it was asked for; kind: string (propose, value, …)
+    - draw: Int64; attempt: string, of the strategies around it, outermost first, NA for none;
+      repeat: Int64
+    - prompt: string, all messages, NA when it is not known; reply: string, NA when there is none
+    - thinking: string, what the model thought before its reply, reported by the provider or written in
+      `<think>` tags; NA for none
+    - error: string, why there is no reply, NA when there is one
+    - finish: string, why the model stopped (`length`: the reply was cut off at `max_tokens`), NA when
+      it does not say
+    - made: boolean, False when it was refused, NA while it is open; `made.sum()` is `run.usage.calls`
+    - model: string, that which replied, or was asked for; temperature: Float64, NA = the model's own
+    - input_tokens, output_tokens: Int64; cost: Float64, USD if it were paid; paid: Float64, USD
+      really paid; NA when not known
+    - asked: float64, seconds since the run began; seconds: Float64, until its reply, NA while open; both
+      NA when the record has no times
+    - source: category, where the reply came from: `model`, `cache` (or the record of the run that this
+      one was branched from), or `joined` (an equal call that was under way); NA while open or refused, or
+      when the record does not say
+    - sent: Float64, seconds since the run began when it was sent (the last time); tries: Int64, how
+      often; both NA for what is not sent (a function, a simulated model, a known answer)
+    - simulated: boolean, whether a simulated model replied, NA while open
+    """
+    calls = calls_of(run)
+    replies = [asked.reply for asked in calls]
+    ways = ways_of(run)
+    made = [None if asked.answered is None else bool(usage_of([asked.answered]).calls) for asked in calls]
+    unknown = run.header.unknown
+    return typed_frame(
+        {
+            "position": ("string", [_dotted(asked.line.p) for asked in calls]),
+            "node": ("string", [asked.call.at for asked in calls]),
+            "kind": ("string", [asked.call.kind for asked in calls]),
+            "draw": ("Int64", [asked.call.draw for asked in calls]),
+            "attempt": ("string", [_dotted(asked.call.attempt) or None for asked in calls]),
+            "repeat": ("Int64", [asked.call.repeat for asked in calls]),
+            "prompt": ("string", [asked.call.prompt if asked.call.messages else None for asked in calls]),
+            "reply": (
+                "string",
+                [
+                    reply.text if reply and reply.error is None and "replies" not in unknown else None
+                    for reply in replies
+                ],
+            ),
+            "thinking": ("string", [(reply.thinking or None) if reply else None for reply in replies]),
+            "error": ("string", [reply.error if reply else None for reply in replies]),
+            "finish": ("string", [reply.finish if reply else None for reply in replies]),
+            "made": ("boolean", made),
+            "model": ("string", [(asked.reply and asked.reply.model) or asked.call.model for asked in calls]),
+            "temperature": ("Float64", [asked.call.temperature for asked in calls]),
+            "input_tokens": ("Int64", [reply.input_tokens if reply else None for reply in replies]),
+            "output_tokens": ("Int64", [reply.output_tokens if reply else None for reply in replies]),
+            "cost": ("Float64", [reply.cost if reply else None for reply in replies]),
+            "paid": ("Float64", [asked.answered.paid if asked.answered else None for asked in calls]),
+            "asked": ("float64", [None if "times" in unknown else asked.line.t for asked in calls]),
+            "seconds": (
+                "Float64",
+                [
+                    asked.answered.t - asked.line.t if asked.answered and "times" not in unknown else None
+                    for asked in calls
+                ],
+            ),
+            "source": (
+                SOURCES,
+                [
+                    ways[asked.line.p].source if known and "calls" not in unknown else None
+                    for asked, known in zip(calls, made, strict=True)
+                ],
+            ),
+            "sent": ("Float64", [ways[asked.line.p].sent for asked in calls]),
+            "tries": ("Int64", [ways[asked.line.p].tries for asked in calls]),
+            "simulated": ("boolean", [reply.simulated if reply else None for reply in replies]),
+        }
+    )
+
+
+@in_bulk()
+def tools_df(run: Run) -> pandas.DataFrame:
+    """One row per call of a tool, in live order; refused and open ones included.
+
+    - position: string, place in the program; node: string, id of the thought it was called for
+    - tool: string, its name; arguments: string, JSON as the model or the strategy wrote it
+    - result: string, what it gave, NA when it failed; error: string, why, NA when it did not
+    - asked: float64, seconds since the run began; seconds: Float64, until its result, NA while open
+    - source: category, `model` for one that was really carried out, `cache` or `joined` as in `calls_df`
+    - tries: Int64, how often it was tried
+    """
+    calls = tools_of(run)
+    replies = [asked.reply for asked in calls]
+    ways = ways_of(run)
+    return typed_frame(
+        {
+            "position": ("string", [_dotted(asked.line.p) for asked in calls]),
+            "node": ("string", [asked.call.at for asked in calls]),
+            "tool": ("string", [tool_of(asked.call) for asked in calls]),
+            "arguments": ("string", [asked.call.prompt for asked in calls]),
+            "result": ("string", [r.text if r and r.error is None else None for r in replies]),
+            "error": ("string", [r.error if r else None for r in replies]),
+            "asked": ("float64", [asked.line.t for asked in calls]),
+            "seconds": ("Float64", [a.answered.t - a.line.t if a.answered else None for a in calls]),
+            "source": (SOURCES, [ways[asked.line.p].source if asked.answered else None for asked in calls]),
+            "tries": ("Int64", [ways[asked.line.p].tries for asked in calls]),
+        }
+    )
+
+
+@in_bulk()
+def steps_df(run: Run) -> pandas.DataFrame:
+    """What a run that acts thought, did and saw: one row per action, in program order; a turn that asked for
+    no tool has a row too. Of a run that does not act, such as a plain tree search, the table is empty:
+    `nodes_df` has its thoughts.
+
+    - turn: Int64, number of the turn, from 1. A turn is one reply of a loop's model, or of an analysis step
+      of a plan. NA for a tool that the strategy called itself (a step of a plan, a proposer's look-up)
+    - node: string, id of the turn's thought, NA while there is none or when its call failed; for a tool that
+      the strategy called itself, the thought it was called for
+    - thought: string, what was said besides the calls
+    - action: string, the name of the tool, NA for none; arguments: string, JSON as it was written
+    - observation: string, what the model was shown of the result; error: string, why there was none, or why
+      the turn's own call failed. Both are NA where an action came to nothing: it was the answer, which was
+      taken, or the run ended
+    - thinking: string, what the model thought before it said this, apart from it; NA for none
+    - seconds: Float64, that the turn's call took; input_tokens, output_tokens: Int64 and cost: Float64, USD
+      if it were paid, of that call. These and `thinking` stand in the first row of a turn and are NA in its
+      others, so that sums are right; NA when not known
+    - tool_seconds: Float64, that the tool took, NA where none was called
+    - strategy, selected_strategy: as in `nodes_df`
+    """
+    asked = {asked.line.p: asked for asked in asked_in(run)}
+    steps = list(steps_of(run))
+    calls = [asked.get(step.call or ()) for step in steps]
+    replies = [call.reply if call else None for call in calls]
+    tools = [asked.get(step.tool or ()) for step in steps]
+    timed = "times" not in run.header.unknown
+
+    def seconds(calls: list[Asked | None]) -> list[float | None]:
+        return [a.answered.t - a.line.t if a and a.answered and timed else None for a in calls]
+
+    return typed_frame(
+        {
+            "turn": ("Int64", [step.turn for step in steps]),
+            **{
+                name: ("string", [getattr(step, name) for step in steps])
+                for name in ("node", "thought", "action", "arguments", "observation", "error")
+            },
+            "thinking": ("string", [(reply.thinking or None) if reply else None for reply in replies]),
+            "seconds": ("Float64", seconds(calls)),
+            "input_tokens": ("Int64", [reply.input_tokens if reply else None for reply in replies]),
+            "output_tokens": ("Int64", [reply.output_tokens if reply else None for reply in replies]),
+            "cost": ("Float64", [reply.cost if reply else None for reply in replies]),
+            "tool_seconds": ("Float64", seconds(tools)),
+            "strategy": ("string", [run.name] * len(steps)),
+            "selected_strategy": ("string", _selected(run, [step.node for step in steps])),
+        }
+    )
+
+
+def _selected(run: Run, ids: Sequence[str | None]) -> list[str | None]:
+    """What `tl.Adaptive` selected for the part of the tree that each of these thoughts is in."""
+    selected = selected_strategies(run)
+    if not selected:
+        return [None] * len(ids)
+
+    def of(id: str | None) -> str | None:
+        while id is not None and id not in selected:
+            id = parent_of(id)
+        return None if id is None else selected[id]
+
+    return [of(id) for id in ids]
+
+
+class _Way(NamedTuple):
+    """What the notes beside the record tell of a call's way."""
+
+    source: str = "model"
+    sent: float | None = None
+    tries: int | None = None
+
+
+def ways_of(run: Run) -> defaultdict[Position, _Way]:
+    """The way of each call, by its position."""
+    ways: defaultdict[Position, _Way] = defaultdict(_Way)
+    for line in run.lines:
+        if line.p or not isinstance(note := line.e, Note) or "call" not in note.data:
+            continue
+        place = tuple(note.data["call"])
+        if note.name == "call.sent":
+            ways[place] = ways[place]._replace(sent=line.t, tries=note.data["tries"])
+        elif note.name == "call.cached":
+            ways[place] = ways[place]._replace(source="cache")
+        elif note.name == "call.joined":
+            ways[place] = ways[place]._replace(source="joined")
+    return ways
+
+
+@in_bulk()
+def events_df(run: Run) -> pandas.DataFrame:
+    """One row per record, in the order in which they happened.
+
+    - position: string, place in the program, NA for what stands beside the canonical list
+    - seconds: float64, since the run began
+    - name: string. A note has its own (`tot.pruned`). Thoughts, scores and decisions are named
+      after the innermost strategy that announced itself (`tot.started`) at their id or above:
+      `tot.proposed`, `tot.evaluated`, `tot.decided`; without one `thought`, `scored`, `decided`.
+      The others are `call`, `reply` and `ended`, and what happened to a call on its way to a real
+      model, beside the canonical list and with the call's place as `data["call"]`: `call.cached`
+      (run: the one whose record answered it, where that was not the cache; see `lab.branch`),
+      `call.joined` (an equal one was under way), `call.queued` (strategy: whether by a limit of the
+      strategy itself), `call.sent` (tries, n),
+      `call.retried` (error, status, wait in seconds), `call.dropped` (settings that the provider does
+      not take), `call.refused` (by `spend`: the most it could have cost, and what was left, in USD),
+      `call.answered`, `call.damaged` and `call.unstored` (the cache's troubles)
+    - node: string, id of the thought it is about, NA for none
+    - data: object, the whole record as a dict: `pandas.json_normalize(df.data)` makes columns of
+      it, `df.data.str["depth"]` takes one out; depth counts from the strategy's own
+      root. A proposal has depth, node_id, parent_id, content (and source, depends), an evaluation
+      depth, node_id, score (and raw, draws, by)
+    - simulated: boolean, whether a simulated model took part in the run
+    """
+    started = ((line.e.at, line.e.name) for line in run.lines if isinstance(line.e, Note))
+    prefixes = {at: name.removesuffix(".started") for at, name in started if name.endswith(".started")}
+    asked_for = {line.p: line.e.at for line in run.lines if isinstance(line.e, Call)}
+    nodes = run.tree.nodes
+    # Of each thought: which strategy announced it, and the depth of that strategy's root.
+    scopes: dict[str | None, tuple[str, int]] = {}
+    names: list[str] = []
+    about: list[str | None] = []
+    data: list[dict[str, Any]] = []
+    held: dict[str, Any]
+    for line in run.lines:
+        event = line.e
+        node: str | None
+        if isinstance(event, Thought):
+            announced = prefixes.get(event.id)
+            above = scopes.get(event.parent, ("", 0))
+            scopes[event.id] = (announced, nodes[event.id].depth) if announced else above
+            name, node = _named(scopes, event.id, "proposed", "thought"), event.id
+            held = {
+                **_place(nodes, scopes, node),
+                "parent_id": event.parent,
+                "content": event.text,
+                **({"source": list(event.source)} if event.source else {}),
+                **({"depends": list(event.depends)} if event.depends else {}),
+            }
+        elif isinstance(event, Scored):
+            name, node = _named(scopes, event.id, "evaluated", "scored"), event.id
+            held = {
+                **_place(nodes, scopes, node),
+                "score": event.score,
+                "raw": event.raw,
+                "draws": list(event.draws),
+                "by": event.by,
+            }
+        elif isinstance(event, Decided):
+            name, node = _named(scopes, event.id, "decided", "decided"), event.id
+            held = {
+                **_place(nodes, scopes, node),
+                "what": event.what,
+                "reason": event.reason,
+                "other": event.other,
+            }
+        elif isinstance(event, Note):
+            name, node, held = event.name, event.at, dict(event.data)
+        else:
+            held = msgspec.to_builtins(event)
+            name = held.pop("type")
+            if isinstance(event, Call):
+                node = event.at
+            elif isinstance(event, Ended):
+                node = event.node
+            else:
+                node = asked_for.get(line.p)
+                held["paid"] = line.paid
+        names.append(name)
+        about.append(node)
+        data.append(held)
+    return typed_frame(
+        {
+            "position": ("string", [_dotted(line.p) or None for line in run.lines]),
+            "seconds": (
+                "float64",
+                [None if "times" in run.header.unknown else line.t for line in run.lines],
+            ),
+            "name": ("string", names),
+            "node": ("string", about),
+            "data": ("object", data),
+            "simulated": ("boolean", [run.simulated] * len(run.lines)),
+        }
+    )
+
+
+def _named(scopes: dict[str | None, tuple[str, int]], id: str, within: str, alone: str) -> str:
+    prefix, _ = scopes[id]
+    return f"{prefix}.{within}" if prefix else alone
+
+
+def _place(nodes: dict[str, Node], scopes: dict[str | None, tuple[str, int]], id: str) -> dict[str, Any]:
+    return {"depth": nodes[id].depth - scopes[id][1], "node_id": id}
+
+
+def _dotted(position: Position) -> str:
+    return ".".join(map(str, position))
+
+
+def typed_frame(columns: dict[str, tuple[str | tuple[str, ...], list[Any]]]) -> pandas.DataFrame:
+    """The columns as a frame. A tuple of words for a dtype is a category of these, whichever occur:
+    frames of several runs then concatenate as one category."""
+    import pandas as pd  # noqa: PLC0415  pictures use this file without it
+
+    made = {
+        name: pd.Series(values, dtype=pd.CategoricalDtype(list(dtype)) if isinstance(dtype, tuple) else dtype)
+        for name, (dtype, values) in columns.items()
+    }
+    return pd.DataFrame(made)

@@ -1,0 +1,132 @@
+"""The steps of a run: what a model thought, which tools it asked for, what it was shown of them.
+
+Rule: a fold over the records, and nothing is kept for it. A turn is a call of the kind `act` or `analysis`
+and the thought that was recorded with its reply; its actions are read from that thought as the loop read
+them, and what action k came to is the thought's child k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from tot_lab.core.calls import Call, Reply, ToolCall
+from tot_lab.core.records import Line, Note, Position, Thought
+from tot_lab.core.tools import TOOL, tool_of
+from tot_lab.record.run import Run, replies_of
+from tot_lab.strategies.conversation import MOST_CALLS, Turn, recorded_turn
+from tot_lab.strategies.react import FINAL
+
+TURNS = ("act", "analysis")
+"""The kinds of call that are turns."""
+
+
+class Action(NamedTuple):
+    """An action, or a turn without one; turn, node, thought, action, arguments, observation and error are as
+    in `tot_lab.analysis.frames.steps_df`.
+
+    call: place of the turn's call, None from its second action on. tool: place of the tool's call, None
+    where none was made."""
+
+    turn: int | None
+    node: str | None
+    thought: str | None = None
+    action: str | None = None
+    arguments: str | None = None
+    observation: str | None = None
+    error: str | None = None
+    call: Position | None = None
+    tool: Position | None = None
+
+
+def steps_of(run: Run) -> Iterator[Action]:
+    """The steps of `run`, in program order."""
+    lines = sorted((line for line in run.lines if line.p), key=lambda line: line.p)
+    replies = replies_of(lines)
+    called: dict[str, tuple[Position, Call]] = {}  # by the thought that tells what it came to
+    for line in lines:
+        if isinstance(line.e, Call) and line.e.kind == TOOL:
+            # The calls of a turn are branches of one `every`: their places are (…, step, branch, step).
+            called[".".join([line.e.at, *map(str, line.p[-2:-1])])] = line.p, line.e
+    number, of_turns = 0, set[Position]()
+    for place, line in enumerate(lines):
+        call, reply = line.e, replies.get(line.p)
+        if not isinstance(call, Call):
+            continue
+        if call.kind == TOOL and line.p not in of_turns:
+            result = reply.text if reply and reply.error is None else None
+            error = reply.error if reply else None
+            yield Action(None, call.at, None, tool_of(call), call.prompt, result, error, tool=line.p)
+        elif call.kind in TURNS:
+            number += 1
+            thought, most_calls = _thought_with(lines, place, call)
+            if reply is None or thought is None:
+                yield Action(number, None, error=reply.error if reply else None, call=line.p)
+                continue
+            turn = recorded_turn(thought, reply, _names(run, thought, call), most_calls)
+            step = Action(number, turn.id, turn.said, call=line.p)
+            if not turn.calls:
+                yield step
+            for asked, told in _actions(run, turn):
+                tool, made = called.get(told or "", (None, None))
+                if tool is not None and made is not None and tool_of(made) == asked.name:
+                    of_turns.add(tool)
+                else:
+                    tool = None
+                observation, error = _came_to(run, asked, told)
+                yield step._replace(
+                    action=asked.name,
+                    arguments=asked.arguments,
+                    observation=observation,
+                    error=error,
+                    tool=tool,
+                )
+                step = step._replace(call=None)
+
+
+def _thought_with(lines: Sequence[Line], place: int, call: Call) -> tuple[Thought | None, int]:
+    """The thought that was recorded with the reply to the call at `place`, and how many of the calls that
+    this asked for were taken."""
+    most = MOST_CALLS
+    for line in islice(lines, place + 1, None):
+        if isinstance(line.e, Note) and line.e.name.endswith(".too_many_calls"):
+            most = line.e.data["carried_out"]
+        if not isinstance(line.e, Reply | Note) or line.p[:-1] != lines[place].p[:-1]:
+            thought = line.e if isinstance(line.e, Thought) and line.e.parent == call.at else None
+            return thought, most
+    return None, most
+
+
+def _names(run: Run, thought: Thought, call: Call) -> set[str]:
+    """The tools that the loop knew: those offered, and those that are told of below the turn."""
+    told = (run.tree[id].text.partition(" ")[0] for id in run.tree[thought.id].children)
+    return {*(tool["name"] for tool in call.tools), *told}
+
+
+def _actions(run: Run, turn: Turn) -> Iterator[tuple[ToolCall, str | None]]:
+    """The calls of a turn, each with the thought that tells what it came to: an answer that was taken has
+    none, and is not counted."""
+    first = next((k for k, call in enumerate(turn.calls) if call.name == FINAL.name), None)
+    taken = first is not None and not _text(run, f"{turn.id}.{first}").startswith(f"{FINAL.name} ")
+    counted = 0
+    for call in turn.calls:
+        if taken and call.name == FINAL.name:
+            yield call, None
+        else:
+            yield call, f"{turn.id}.{counted}"
+            counted += 1
+
+
+def _came_to(run: Run, call: ToolCall, told: str | None) -> tuple[str | None, str | None]:
+    """What a model was shown of a call's result, and why there was none."""
+    if told is None or told not in run.tree:
+        return None, None
+    text = _text(run, told).removeprefix(f"{call.name[:80]} ")
+    if text.startswith("failed: "):
+        return None, text.removeprefix("failed: ")
+    return text.removeprefix("→ "), None
+
+
+def _text(run: Run, id: str) -> str:
+    return run.tree[id].text if id in run.tree else ""

@@ -1,0 +1,1 @@
+"""Applications: the command line, the notebook magics, Deep Think."""

@@ -1,0 +1,204 @@
+"""Tasks under hard constraints: short texts and small designs, graded by rules that a program checks.
+
+Rule: a step is a whole draft of the answer, and the next one a better draft. What the rules are is said in
+the question and nowhere else; an answer is worth the share of them that it keeps. The domain never tells a
+search which those are: that is for the model to see.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from tot_lab.core.reading import read_score
+from tot_lab.core.task import Path, Task
+from tot_lab.domains.constrained.constraints import bare, kept_by, read, rules_in
+from tot_lab.domains.constrained.tasks import DESIGNS, EASIEST, HARDEST, Made, made_design, made_text
+from tot_lab.domains.general import General
+
+COUNT = 120
+"""How many tasks there are: 60 of each kind."""
+
+ConstrainedKind: TypeAlias = Literal["writing", "design"]
+
+_KINDS: tuple[ConstrainedKind, ...] = ("writing", "design")
+_LEVELS = HARDEST - EASIEST + 1
+_ALONE = "Write the draft alone."
+_HEADING = re.compile(r"[\s>*_#]{0,9}draft[ \t]+\d{1,3}[ \t*_]{0,6}:?[ \t*_]{0,6}", re.IGNORECASE)
+
+
+class Constrained(General):
+    """Texts and designs under rules. Make its tasks by `constrained`.
+
+    A path is a list of drafts, the last of which is its answer. A value is the share of rules that a draft
+    is believed to keep.
+    """
+
+    kind = "constrained"
+    grading: None = None
+
+    # Prompts.
+
+    def steps(self, path: Path) -> str:
+        return "\n".join(f"<draft>\n{draft}\n</draft>" for draft in path) or "(no drafts yet)"
+
+    def sample_prompt(self, task: Task, path: Path) -> str:
+        return f"{self._position(task, path)}\n\n{self._asked(path, 'one draft')} {_ALONE}"
+
+    def propose_prompt(self, task: Task, path: Path, count: int) -> str:
+        return (
+            f"{self._position(task, path)}\n\n{self._asked(path, f'{count} different drafts')} Begin each "
+            "with its number on a line of its own, as in `Draft 1:`, and write nothing else."
+        )
+
+    def value_prompt(self, task: Task, path: Path) -> str:
+        return (
+            f"{self._position(task, path[:-1])}\n\nGo through the rules one by one, in a few words each: "
+            "does the candidate keep it? Then end with a line `score: K/N`, N being the number of rules and "
+            f"K how many of them it keeps.\n\n{self._candidate(path)}"
+        )
+
+    def judge_prompt(self, task: Task, path: Path) -> str:
+        asked = "Does the candidate keep every rule? Reply with one word, yes or no."
+        return f"{self._position(task, path[:-1])}\n\n{asked}\n\n{self._candidate(path)}"
+
+    def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
+        return (
+            f"Problem:\n{self.statement(task)}\n\n"
+            "Which candidate's last draft keeps the most rules? Compare them in brief, then end with a line "
+            "`best: N`, N being the candidate's number.\n\n"
+            f"{_candidates([self.steps(path) for path in paths])}"
+        )
+
+    def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
+        return (
+            f"{self._position(task, path)}\n\n"
+            "What share of the rules does each candidate keep, from 0 to 1? Reply with a JSON array of the "
+            f"{len(candidates)} scores in that order and nothing else.\n\n"
+            f"{_candidates([self.steps([one]) for one in candidates])}"
+        )
+
+    def answer_prompt(self, task: Task, reasoning: bool) -> str:
+        how = (
+            "Think it through first, rule by rule. Then write the line `Answer:`, and below it the answer "
+            "alone."
+            if reasoning
+            else "Answer at once: the answer is the whole text of your reply."
+        )
+        return f"Problem:\n{self.statement(task)}\n\n{how}"
+
+    def _position(self, task: Task, path: Path) -> str:
+        return f"Problem:\n{self.statement(task)}\n\nDrafts so far:\n{self.steps(path)}"
+
+    def _candidate(self, path: Path) -> str:
+        return f"Candidate\n{self.steps(path[-1:])}"
+
+    @staticmethod
+    def _asked(path: Path, drafts: str) -> str:
+        if not path:
+            return f"Write {drafts} of the whole answer."
+        return f"Hold the last draft against each rule. Write {drafts} of the whole answer that keep more."
+
+    # Reading and grading.
+
+    def read_sample(self, task: Task, path: Path, text: str) -> str | None:
+        """The draft, without a heading and what may stand around it."""
+        drafts = self.read_proposals(task, path, text)
+        return drafts[0] if drafts else None
+
+    def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
+        """The drafts of a reply, each under its heading; a reply without one is one."""
+        parts: list[list[str]] = [[]]
+        for line in text.splitlines():
+            heading = _HEADING.match(line)
+            if heading is not None:
+                parts.append([])
+            parts[-1].append(line[heading.end() :] if heading else line)
+        drafts = [bare("\n".join(lines)) for lines in parts[1:] or parts]
+        return [draft for draft in drafts if draft]
+
+    def read_value(self, text: str) -> float | None:
+        """The score of the last line that states one."""
+        scores = map(read_score, reversed(text.splitlines()))
+        return next((score for score in scores if score is not None), None)
+
+    def read_answer(self, task: Task, text: str) -> str | None:
+        """What follows the last line `Answer:`, or else the whole reply; of that, what a code fence holds."""
+        return bare(text) or None
+
+    def solvable(self, task: Task, path: Path) -> bool | None:
+        """True when the last draft keeps all rules; None of any other, which may still be made better."""
+        return True if path and self.grade(task, path[-1]) == 1.0 else None
+
+    def same(self, task: Task, answer: str) -> Hashable:
+        """Designs that say the same are the same."""
+        rules = rules_in(task.question)
+        family = rules[0].family if rules else "writing"
+        said = None if family == "writing" else read(family, answer)
+        return super().same(task, bare(answer)) if said is None else json.dumps(said, sort_keys=True)
+
+    def grade(self, task: Task, answer: str) -> float | None:
+        """The share of the rules that an answer keeps; 1 = all. None without the reference, as a strategy has
+        the task."""
+        rules = rules_in(task.question)
+        return None if task.reference is None or not rules else sum(kept_by(rules, answer)) / len(rules)
+
+
+def rules_kept(task: Task, answer: str) -> list[tuple[str, bool]]:
+    """The rules of a task of `constrained`, in words and in their order, and whether `answer` keeps each.
+    Forgiving about form (Markdown, bullets, code fences); what cannot be read keeps none. A task of another
+    domain is a ValueError, an answer that is no text a TypeError (of a run it is `run.answer`)."""
+    if not isinstance(task, Task):
+        raise TypeError(
+            f"rules_kept takes a task and an answer; of a run, run.task and run.answer; not {task!r}"
+        )
+    if not isinstance(answer, str):
+        raise TypeError(f"the answer must be a text such as run.answer, not {type(answer).__name__}")
+    if not isinstance(task.domain, Constrained):
+        raise ValueError(
+            f"a task of the domain {task.domain.kind!r} has no rules; make one by `tl.constrained`"
+        )
+    rules = rules_in(task.question)
+    return [(rule.text, kept) for rule, kept in zip(rules, kept_by(rules, answer), strict=True)]
+
+
+def constrained(number: int) -> Task:
+    """Task `number`, from 1 to 120, writing and design in turn, of two rules (easy) to seven (hard), which
+    `rules_kept` checks; any other number is a ValueError."""
+    if number not in range(1, COUNT + 1):
+        raise ValueError(f"number is {number!r}; there are tasks 1 to {COUNT}")
+    made = _made(number)
+    kind = _KINDS[(number - 1) % 2]
+    return Task(
+        domain=Constrained(),
+        question=made.question,
+        reference=made.witness,
+        id=f"constrained-{kind}-{len(made.rules)}-{number}",
+    )
+
+
+def constrained_tasks(count: int, kind: ConstrainedKind | None = None) -> list[Task]:
+    """The first `count` of 120 tasks, writing and design in turn; `kind` takes those of one alone, of which
+    there are 60. Every six of a kind have two to seven rules. Any other count or kind is a ValueError."""
+    if kind is not None and kind not in _KINDS:
+        raise ValueError(f"kind is {kind!r}; there are {' and '.join(map(repr, _KINDS))}")
+    numbers = range(1, COUNT + 1) if kind is None else range(1 + _KINDS.index(kind), COUNT + 1, 2)
+    if count not in range(1, len(numbers) + 1):
+        raise ValueError(f"count is {count!r}; there are 1 to {len(numbers)} such tasks")
+    return [constrained(number) for number in numbers[:count]]
+
+
+@lru_cache(maxsize=COUNT)
+def _made(number: int) -> Made:
+    place = (number - 1) // 2
+    count = EASIEST + place % _LEVELS
+    if number % 2:
+        return made_text(place, count)
+    return made_design(place, DESIGNS[(place + place // _LEVELS) % len(DESIGNS)], count)
+
+
+def _candidates(shown: Sequence[str]) -> str:
+    return "\n\n".join(f"Candidate {k}\n{text}" for k, text in enumerate(shown, 1))

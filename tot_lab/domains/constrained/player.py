@@ -1,0 +1,335 @@
+"""A simulated player of the tasks under hard constraints, in any strategy, Deep Think's three stages too.
+
+Rule: it knows no more than a model would. It reads the rules and the drafts from the prompt's own words,
+keeps a rule as often as `skill` says, and sees that a draft breaks one as often as half of what is missing to
+1 allows. A rule that the prompt speaks of besides, as a critique or an approach does, gets two tries. A
+domain's prompt is told by its closing words, a strategy's by the call's kind.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from random import Random
+from typing import Any
+
+from tot_lab.core.calls import Call, TokenLogprob
+from tot_lab.domains.constrained.answers import Stream, made_answer
+from tot_lab.domains.constrained.constraints import Rule, bare, kept_by, rules_in
+from tot_lab.models.simulated import JUDGING, Share, Simulated, without_candidates
+
+_KINDS = (
+    "branch", "develop", "converge", "act", "critique", "review", "plan", "patch", "augment", "analysis",
+    "reflect", "route", "synthesize",
+)  # fmt: skip
+_FORMS = (  # what a domain's prompt asks for, by its closing words
+    *JUDGING,
+    ("value", re.compile(r"score: K/N")),
+    ("propose", re.compile(r"Write (\d{1,4}) different drafts")),
+    ("sample", re.compile(r"Write the draft alone")),
+    ("aloud", re.compile(r"below it the answer alone")),
+    ("answer", re.compile(r"the answer is the whole text of your reply")),
+)
+_DRAFT = re.compile(r"<(draft|solution|answer)>\n|^ {1,9}result: ", re.M)
+_AFTER_RESULT = re.compile(r"\ns\d{1,4} |\n\n|\Z")
+_APPROACH = re.compile(r"<approach>\nName: ([^\n]*)\n(.*?)\n</approach>", re.S)
+_CANDIDATE = re.compile(r"^Candidate \d+$", re.M)
+_OPEN = re.compile(r"^(s\d+)\b[^\n]*\[(?:failed|skipped|pending)\]", re.M)
+_COUNT = re.compile(r"Find (\d{1,2}) different approaches")
+_GARBLED = ("", "\n", "   ", "\n\n")
+_UNKNOWN = "I am a simulated player of tasks under constraints, and I do not understand this prompt."
+
+
+class SimConstrained(Simulated):
+    """A player of the tasks of `constrained`.
+
+    skill: 0–1, the chance that it keeps a rule. It sees that a rule is broken with a chance of
+        (1 + skill) / 2; what it saw it mends, by another draft that keeps the rule or by a new try.
+    noise: 0–1, the chance that a judgement is made without looking.
+    garble: 0–1, the share of replies that cannot be read: they are empty.
+    latency, latency_spread, seed: see `Simulated`.
+    """
+
+    kind = "sim/constrained"
+    skill: Share = 0.8
+    noise: Share = 0.1
+    garble: Share = 0.0
+
+    def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
+        text = call.prompt
+        rules = rules_in(text)
+        form, count = _form_of(call, text)
+        if not rules or form == "":
+            return _UNKNOWN
+        mind = _Mind(self, rules, text, random)
+        if form == "judge" and call.logprobs:
+            return [mind.verdict()]
+        if random.random() < self.garble:
+            return random.choice(_GARBLED)
+        asked: Mapping[str, Callable[[], str]] = {
+            "sample": mind.draft,
+            "propose": lambda: "\n\n".join(f"Draft {k}:\n{mind.draft()}" for k in range(1, count + 1)),
+            "answer": mind.draft,
+            "analysis": mind.draft,
+            "aloud": lambda: f"I went through the {len(rules)} rules.\nAnswer:\n{mind.draft()}",
+            "value": mind.valued,
+            "judge": lambda: "yes" if all(mind.believed(mind.last)) else "no",
+            "vote": mind.voted,
+            "joint": lambda: json.dumps([round(mind.share(one), 2) for one in mind.candidates]),
+            "branch": mind.branched,
+            "develop": mind.developed,
+            "converge": mind.converged,
+            "act": mind.acted,
+            "critique": mind.criticised,
+            "review": mind.reviewed,
+            "plan": lambda: mind.planned([]),
+            "augment": lambda: mind.planned([]),
+            "patch": lambda: mind.planned(_OPEN.findall(text)),
+            "reflect": lambda: f"The rules have to be held together.\nNext: {mind.any_rule()}",
+            "route": mind.routed,
+            "synthesize": lambda: (
+                f"The last draft:\n{mind.last}" if mind.drafts else "There is no draft yet."
+            ),
+        }
+        return asked[form]()
+
+
+class _Mind:
+    """What the player makes of one prompt."""
+
+    def __init__(self, player: SimConstrained, rules: tuple[Rule, ...], text: str, random: Random) -> None:
+        self.player = player
+        self.rules = rules
+        self.text = text
+        self.random = random
+        self.drafts = [bare(draft) for draft in _drafts(text)]
+        self.told = [text.count(rule.text) > 1 for rule in rules]  # besides the list of rules
+
+    @property
+    def last(self) -> str:
+        """The draft that the prompt ends with."""
+        return self.drafts[-1] if self.drafts else ""
+
+    @cached_property
+    def candidates(self) -> list[str]:
+        """The last draft of each candidate."""
+        parts = [list(_drafts(part)) for part in _CANDIDATE.split(self.text)[1:]]
+        return [bare(found[-1]) if found else "" for found in parts]
+
+    # Writing.
+
+    def draft(self) -> str:
+        """An answer: a first one, or one that is better than the last draft."""
+        return self.mended(self.drafts[-1:])[0]
+
+    def mended(self, drafts: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
+        """One answer made of `drafts`, and what was taken: which rule, from which of the others. It goes on
+        from the one that it believes in most."""
+        tries = [self._tries(told) for told in self.told]
+        if not drafts:
+            return self._made(tries), []
+        seen = [self.believed(draft) for draft in drafts]
+        at = max(range(len(drafts)), key=lambda k: sum(seen[k]))
+        kept = [kept_by(self.rules, draft) for draft in drafts]
+        wanted, taken = list(kept[at]), []
+        for k in range(len(self.rules)):
+            if seen[at][k] or kept[at][k]:
+                continue
+            other = next((n for n, ones in enumerate(seen) if ones[k]), None)
+            if other is None:
+                wanted[k] = tries[k]
+            else:
+                wanted[k] = kept[other][k]  # it may have looked better than it is
+                taken.append((k, other))
+        if wanted == kept[at]:
+            return drafts[at], []
+        made = self._made(wanted)
+        now = kept_by(self.rules, made)
+        worse = sum(map(bool.__eq__, now, wanted)) < sum(map(bool.__eq__, kept[at], wanted))
+        return (drafts[at], []) if worse else (made, taken)
+
+    def _tries(self, told: bool) -> bool:
+        return self.random.random() >= (1 - self.player.skill) ** (2 if told else 1)
+
+    def _made(self, wanted: Sequence[bool]) -> str:
+        return made_answer(self.rules, wanted, Stream(str(self.random.random())))
+
+    # Judging.
+
+    def believed(self, draft: str) -> list[bool]:
+        """Which rules it believes that a draft keeps."""
+        if self.random.random() < self.player.noise:
+            return [self.random.random() < 0.5 for _ in self.rules]
+        sight = (1 + self.player.skill) / 2
+        return [kept or self.random.random() >= sight for kept in kept_by(self.rules, draft)]
+
+    def share(self, draft: str) -> float:
+        """How many of the rules, 0–1."""
+        return sum(self.believed(draft)) / len(self.rules)
+
+    def valued(self) -> str:
+        """Rule by rule, and the score."""
+        seen = self.believed(self.last)
+        lines = [f"- {'kept' if one else 'broken'}: {rule.text}" for rule, one in self._with(seen)]
+        return "\n".join([*lines, f"score: {sum(seen)}/{len(seen)}"])
+
+    def voted(self) -> str:
+        shares = [self.share(one) for one in self.candidates] or [0.0]
+        return f"best: {self.random.choice([k for k, s in enumerate(shares, 1) if s == max(shares)])}"
+
+    def verdict(self) -> TokenLogprob:
+        """Yes or no, with the probabilities of both."""
+        likely = self.random.uniform(0.6, 0.95)
+        yes = likely if all(self.believed(self.last)) else 1 - likely
+        top = {"yes": math.log(yes), "no": math.log(1 - yes)}
+        word = max(top, key=lambda label: top[label])
+        return TokenLogprob(word, top[word], top)
+
+    def _with(self, seen: Sequence[bool]) -> list[tuple[Rule, bool]]:
+        return list(zip(self.rules, seen, strict=True))
+
+    def _broken(self, seen: Sequence[bool]) -> list[str]:
+        return [rule.text for rule, kept in self._with(seen) if not kept]
+
+    # Deep Think.
+
+    def branched(self) -> str:
+        """Approaches, each of which begins with another rule; those first that the prompt speaks of."""
+        count = _COUNT.search(self.text)
+        order = sorted(range(len(self.rules)), key=lambda k: (not self.told[k], self.random.random()))
+        branches = [
+            {
+                "name": f"Rule {k + 1} first" if n < len(order) else f"Rule {k + 1} first, again",
+                "strategy": f"See to this rule first, and to the others after it: {self.rules[k].text}",
+                "rationale": "What is hardest to keep leaves the least room.",
+                "risks": "Another rule may be forgotten.",
+            }
+            for n, k in enumerate([*order, *order][: int(count[1]) if count else 3])
+        ]
+        return json.dumps({"branches": branches})
+
+    def developed(self) -> str:
+        """A solution by one approach, and what a look at it shows."""
+        solution = self.draft()
+        seen = self.believed(solution)
+        return json.dumps(
+            {
+                "plan": "First the rule of the approach, then the others in turn.",
+                "execution": "Done in the solution.",
+                "solution": solution,
+                "observation": f"{sum(seen)} of {len(seen)} rules seem to be kept.",
+                "reflection": "Nothing seems to be wrong." if all(seen) else "Not all rules are kept.",
+                "confidence": round(10 * sum(seen) / len(seen), 1),
+                "strengths": [rule.text for rule, kept in self._with(seen) if kept],
+                "weaknesses": self._broken(seen),
+            }
+        )
+
+    def converged(self) -> str:
+        """Each solution judged, and one made out of all."""
+        shown = [(name, self._solution(rest)) for name, rest in _APPROACH.findall(self.text)]
+        judged = [(name, self.believed(solution)) for name, solution in shown]
+        made, taken = self.mended([solution for _, solution in shown])
+        seen = self.believed(made)
+        missed = [rule.text for k, rule in enumerate(self.rules) if not any(ones[k] for _, ones in judged)]
+        return json.dumps(
+            {
+                "evaluations": [self._evaluation(name, ones) for name, ones in judged],
+                "reflection": {
+                    "patterns": [],
+                    "mistakes": [f"{name}: {text}" for name, ones in judged for text in self._broken(ones)],
+                    "missed": missed,
+                    "insights": ["Rules that pull against each other have to be seen to together."],
+                },
+                "synthesis": {
+                    "solution": made,
+                    "reasoning": "It goes on from the best solution and mends what is broken there.",
+                    "taken": [{"name": shown[n][0], "idea": self.rules[k].text} for k, n in taken],
+                },
+                "confidence": round(10 * sum(seen) / len(seen), 1),
+                "should_continue": not all(seen),
+                "next_focus": " ".join(self._broken(seen)),
+            }
+        )
+
+    @staticmethod
+    def _solution(told: str) -> str:
+        return bare(next(_drafts(told), ""))
+
+    def _evaluation(self, name: str, seen: Sequence[bool]) -> dict[str, Any]:
+        worth = round(10 * sum(seen) / len(seen), 1)
+        verdict = "all rules are kept" if all(seen) else f"{len(seen) - sum(seen)} rules are broken"
+        criteria = ("correctness", "completeness", "elegance", "practicality")
+        return {"name": name, **dict.fromkeys(criteria, worth), "verdict": verdict}
+
+    # The other strategies.
+
+    def acted(self) -> str:
+        """An answer at once, as nothing is to be looked up: by the tool that ends a loop, if there is one."""
+        answer = self.draft()
+        if "final-answer" not in self.text:
+            return f"Answer:\n{answer}"
+        return json.dumps({"name": "final-answer", "arguments": {"answer": answer}})
+
+    def criticised(self) -> str:
+        """SATISFIED or UNSATISFIED, with the rules that it sees broken."""
+        broken = self._broken(self.believed(self.last))
+        if not broken:
+            return "SATISFIED: I held it against each rule, and they are kept."
+        return "\n".join(["UNSATISFIED: see to these rules:", *(f"- {text}" for text in broken)])
+
+    def reviewed(self) -> str:
+        """The same of a plan's result, and the answer after it."""
+        return f"{self.criticised()}\nAnswer:\n{self.last or self.draft()}"
+
+    def planned(self, ids: Sequence[str]) -> str:
+        """A plan of one step, or of one for each of `ids`."""
+        step = {
+            "title": "write the answer",
+            "type": "analysis",
+            "instruction": "Write an answer that keeps all rules.",
+        }
+        return json.dumps({"steps": [{"id": id, **step} for id in ids] or [step]})
+
+    def routed(self) -> str:
+        right = "writing" if self.rules[0].family == "writing" else "steps"
+        kinds = ("simple", "steps", "open", "writing")
+        return json.dumps({"kind": right if self._tries(False) else self.random.choice(kinds)})
+
+    def any_rule(self) -> str:
+        """One of the rules, in words."""
+        return self.random.choice(self.rules).text
+
+
+def _drafts(text: str) -> Iterator[str]:
+    """The drafts that a prompt shows: between tags, or as the result of a step."""
+    at, unclosed = 0, set[str]()
+    while found := _DRAFT.search(text, at):
+        at, tag = found.end(), found[1]
+        closing = f"\n</{tag}>"
+        if tag is None:
+            after = _AFTER_RESULT.search(text, at)
+            end = after.start() if after else len(text)
+            yield text[at:end]
+            at = end
+        elif tag not in unclosed and (end := text.find(closing, at)) >= 0:
+            yield text[at:end]
+            at = end + len(closing)
+        else:
+            unclosed.add(tag)  # nor is a later one
+
+
+def _form_of(call: Call, text: str) -> tuple[str, int]:
+    """What is asked for, and how many of it."""
+    if call.kind in _KINDS:
+        return call.kind, 1
+    asking = without_candidates(text)
+    for paragraph in reversed(asking.split("\n\n")):  # what stands above may quote another prompt
+        for form, words in _FORMS:
+            match = words.search(paragraph)
+            if match is not None:
+                return form, int(match[1]) if match.groups() else 1
+    return "", 1

@@ -1,0 +1,272 @@
+"""Creative writing: a passage of four paragraphs that end in four given sentences (Yao et al. 2023,
+section 4.2).
+
+Rule: the first step is a plan, the second the passage. Whether each paragraph ends in its sentence
+can be counted, and is the grade; how well the passage hangs together cannot, and is asked of a
+model, from 1 to 10.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from tot_lab.core.task import Domain, Path, Task
+from tot_lab.domains.creative_writing.closing_sentences import closing_sentences
+
+_RULES = (
+    "Write a coherent passage of four short paragraphs. The paragraphs must end in these sentences, in this "
+    "order and word for word:"
+)
+_SCALE = (
+    "Rate it from 1 (its parts have nothing to do with each other) to 10 (it reads as one piece). Give your "
+    "reasons in a line or two, then end with the line\nscore: N/10"
+)
+
+_PLAN = (
+    "in one short sentence for each paragraph, say what happens in it and how it comes to its last sentence."
+)
+_ONLY_THE_PASSAGE = "Write the passage and nothing else, with an empty line between paragraphs."
+_NAMES = ("Plan", "Passage")
+
+_HEADING = re.compile(
+    r"[\s>*_#]{0,9}(plan|passage|answer)(?:[ \t]+\d{1,3})?[ \t*_]{0,6}(?::[ \t*_]{0,6}(.*)|$)", re.IGNORECASE
+)
+_SCORE = re.compile(
+    r"\bscore\b[ \t*_`:=]{0,9}(?:is|of)?[ \t*_`]{0,9}(\d{1,2}(?:\.\d{1,3})?)"
+    r"(?:[ \t]{0,3}(?:/|out of)[ \t]{0,3}10)?(?![\d%]|\.\d|[ \t]{0,3}(?:/|out of|to\b|[-–]))",
+    re.IGNORECASE,
+)
+_PARAGRAPHS = re.compile(r"\n[^\S\n]*\n\s*")
+_QUOTES = str.maketrans("‘’‚‛“”„‟", "''''\"\"\"\"")
+
+
+class CreativeWriting(Domain):
+    """The writing task. Make its tasks by `creative_writing`; their question is the list of sentences.
+
+    A path is complete with its second step, the passage, which is its answer. A value is a
+    coherence of 1 to 10, out of 10.
+    """
+
+    kind = "creative_writing"
+
+    # Prompts.
+
+    def sample_prompt(self, task: Task, path: Path) -> str:
+        if self.complete(task, path):
+            ask = "The passage is written. Reply with the word none."
+        elif path:
+            ask = f"Follow the plan and write the passage. {_ONLY_THE_PASSAGE}"
+        else:
+            ask = f"Write a plan for the passage first: {_PLAN} Write the plan alone, not the passage."
+        return f"{self._position(task, path)}\n\n{ask}"
+
+    def propose_prompt(self, task: Task, path: Path, count: int) -> str:
+        if self.complete(task, path):
+            return self.sample_prompt(task, path)
+        if path:
+            ask = (
+                f"Follow the plan and write {count} different passages. Begin each with its number on a line "
+                "of its own, as in `Passage 1:`, and write nothing else."
+            )
+        else:
+            ask = (
+                f"Write {count} different plans for the passage: {_PLAN} Begin each with its number on a "
+                "line of its own, as in `Plan 1:`, and do not write a passage."
+            )
+        return f"{self._position(task, path)}\n\n{ask}"
+
+    def value_prompt(self, task: Task, path: Path) -> str:
+        asked = "the passage at the end" if self._is_passage(path) else "a passage that follows the plan"
+        return (
+            f"{self._position(task, path[:-1])}\n\nHow coherent is {asked}? {_SCALE}\n\n{self._titled(path)}"
+        )
+
+    def judge_prompt(self, task: Task, path: Path) -> str:
+        asked = (
+            "Is the passage coherent, and does each of its paragraphs end in its sentence?"
+            if self._is_passage(path)
+            else "Does this plan lead to a coherent passage whose paragraphs can end in their sentences?"
+        )
+        return (
+            f"{self._position(task, path[:-1])}\n\n{asked} Reply with one word, yes or no.\n\n"
+            f"{self._titled(path)}"
+        )
+
+    def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
+        before = [list(path[:-1]) for path in paths]
+        shared = before[0] if all(steps == before[0] for steps in before) else []
+        listed = "\n\n".join(
+            f"Candidate {k}\n{self._shown(path[len(shared) :], len(shared))}"
+            for k, path in enumerate(paths, 1)
+        )
+        return (
+            f"{self._position(task, shared)}\n\n"
+            "Which candidate is best: the most coherent, with every paragraph ending in its sentence? Look "
+            f"at each in brief, then end with a line `best: N`, N being its number.\n\n{listed}"
+        )
+
+    def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
+        listed = "\n\n".join(f"Candidate {k}\n{text}" for k, text in enumerate(candidates, 1))
+        return (
+            f"{self._position(task, path)}\n\n"
+            "How good is each candidate: coherent, with every paragraph ending in its sentence? Score each "
+            f"from 0 to 1. Reply with a JSON array of the {len(candidates)} scores in that order and nothing "
+            f"else.\n\n{listed}"
+        )
+
+    def answer_prompt(self, task: Task, reasoning: bool) -> str:
+        if reasoning:
+            ask = (
+                f"Make a plan first: {_PLAN} Then write the passage. Begin the plan with the line `Plan:` "
+                "and the passage with the line `Passage:`."
+            )
+        else:
+            ask = _ONLY_THE_PASSAGE
+        return f"{self._problem(task)}\n\n{ask}"
+
+    def coherence_prompt(self, passage: str) -> str:
+        """Asks how coherent a finished passage is, from 1 to 10, and shows nothing else: the judge of the
+        paper's results. Read the reply with `read_coherence`; the paper takes the mean of five."""
+        return f"How coherent is this passage? {_SCALE}\n\nCandidate\nPassage:\n{passage}"
+
+    def _problem(self, task: Task) -> str:
+        return f"{_RULES}\n{self.statement(task)}"
+
+    def _position(self, task: Task, path: Path) -> str:
+        shown = self._shown(path, 0)
+        return f"{self._problem(task)}\n\n{shown}" if shown else self._problem(task)
+
+    def _shown(self, steps: Path, before: int) -> str:
+        """`steps` under their headings; `before` steps went before them."""
+        return "\n\n".join(f"{_NAMES[min(before + k, 1)]}:\n{step}" for k, step in enumerate(steps))
+
+    def _titled(self, path: Path) -> str:
+        return f"Candidate\n{_NAMES[self._is_passage(path)]}:\n{path[-1]}"
+
+    @staticmethod
+    def _is_passage(path: Path) -> bool:
+        return len(path) > 1 or any(name == "passage" for step in path for name, _ in _parts(step))
+
+    # Reading.
+
+    def read_sample(self, task: Task, path: Path, text: str) -> str | None:
+        """The plan, without a passage that the reply goes on with; or else the passage, without a plan
+        before it. Headings are left out."""
+        if self.complete(task, path):
+            return None
+        parts = _parts(text)
+        wanted = [body for name, body in parts if name == ("passage" if path else "plan")]
+        other = {name for name, _ in parts} - {""}
+        if wanted:
+            return wanted[-1] if path else wanted[0]
+        return None if other else text.strip() or None
+
+    def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
+        """The plans, or the passages, of a reply, each under its heading; a reply without one is one."""
+        if self.complete(task, path):
+            return []
+        parts = _parts(text)
+        if all(name == "" for name, _ in parts):
+            return [text.strip()] if text.strip() else []
+        return [body for name, body in parts if name == ("passage" if path else "plan")]
+
+    def read_value(self, text: str) -> float | None:
+        """A coherence of 1 to 10, out of 10."""
+        coherence = self.read_coherence(text)
+        return None if coherence is None else coherence / 10
+
+    def read_coherence(self, text: str) -> float | None:
+        """The coherence from 1 to 10 in the last `score: N/10` or `score: N` of a reply; None when there
+        is none in that range."""
+        stated = [float(match[1]) for match in _SCORE.finditer(text)]
+        return stated[-1] if stated and 1 <= stated[-1] <= 10 else None
+
+    def read_answer(self, task: Task, text: str) -> str | None:
+        """The passage: what follows `Passage:`, or `Answer:`, or else the whole reply."""
+        passages = [body for name, body in _parts(text) if name == "passage"]
+        return passages[-1] if passages else text.strip() or None
+
+    # Knowledge of states.
+
+    def complete(self, task: Task, path: Path) -> bool:
+        """True when the passage is written."""
+        return self._is_passage(path)
+
+    def answer(self, task: Task, path: Path) -> str | None:
+        """The passage; a plan is none."""
+        return self.read_answer(task, path[-1]) if self._is_passage(path) else None
+
+    def solvable(self, task: Task, path: Path) -> bool | None:
+        """Whether the passage keeps to its sentences; None of a plan, which may still lead to any."""
+        passage = self.answer(task, path)
+        grade = None if passage is None else self.grade(task, passage)
+        return None if grade is None else grade == 1.0
+
+    def is_bounded(self, task: Task) -> bool:
+        return True
+
+    def grade(self, task: Task, answer: str) -> float | None:
+        """The share of paragraphs that end in their sentence: the first in the first, and so on; a
+        paragraph more than there are sentences counts as one that does not. Word for word: only
+        white space and the shape of quotation marks may differ. Empty lines part paragraphs, or
+        line ends where there is no empty line. Coherence is not graded."""
+        sentences = task.data.get("sentences")
+        if not sentences:
+            return None
+        paragraphs = _PARAGRAPHS.split(answer.strip())
+        if len(paragraphs) == 1:
+            paragraphs = answer.strip().split("\n")
+        kept = sum(
+            _ends_in(paragraph, str(last)) for paragraph, last in zip(paragraphs, sentences, strict=False)
+        )
+        return kept / max(len(paragraphs), len(sentences))
+
+
+def creative_writing(sentences: int | Sequence[str]) -> Task:
+    """The task of writing a passage whose four paragraphs end in four sentences.
+
+    sentences: 1 to 20, four of the package's own; or your own four. Anything else is a ValueError.
+    """
+    if isinstance(sentences, int):
+        known = closing_sentences()
+        if not 1 <= sentences <= len(known) or isinstance(sentences, bool):
+            raise ValueError(f"sentences is {sentences}; the package has tasks 1 to {len(known)}")
+        return _task(known[sentences - 1], f"sentences {sentences}")
+    own = [sentences] if isinstance(sentences, str) else list(sentences)
+    if len(own) != 4 or not all(isinstance(sentence, str) and sentence.strip() for sentence in own):
+        raise ValueError(f"a passage has four closing sentences, each with some text; found {len(own)}")
+    return _task(own, "")
+
+
+def creative_writing_tasks(count: int) -> list[Task]:
+    """The package's own tasks 1 to `count` (1 … 20)."""
+    known = len(closing_sentences())
+    if count not in range(1, known + 1):
+        raise ValueError(f"count is {count!r}; there are 1 to {known} tasks")
+    return [creative_writing(number) for number in range(1, count + 1)]
+
+
+def _task(sentences: Sequence[str], id: str) -> Task:
+    plain = [" ".join(sentence.split()) for sentence in sentences]
+    question = "\n".join(f"{k}. {sentence}" for k, sentence in enumerate(plain, 1))
+    return Task(domain=CreativeWriting(), question=question, data={"sentences": plain}, id=id)
+
+
+def _ends_in(paragraph: str, sentence: str) -> bool:
+    text, last = (" ".join(part.translate(_QUOTES).split()) for part in (paragraph, sentence))
+    return text.endswith(last) and not text[: -len(last)][-1:].isalnum()
+
+
+def _parts(text: str) -> list[tuple[str, str]]:
+    """The parts of a reply by their headings: (plan, passage or "", what stands under it). `Answer:`
+    heads a passage."""
+    parts: list[tuple[str, list[str]]] = [("", [])]
+    for line in text.split("\n"):
+        heading = _HEADING.match(line)
+        if heading is None:
+            parts[-1][1].append(line)
+        else:
+            name = "plan" if heading[1].lower() == "plan" else "passage"
+            parts.append((name, [heading[2] or ""]))
+    return [(name, body) for name, lines in parts if (body := "\n".join(lines).strip())]

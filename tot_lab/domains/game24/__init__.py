@@ -1,0 +1,437 @@
+"""The Game of 24: join four numbers with + - * / until 24 is left (Yao et al. 2023, section 4.1).
+
+Rule: the domain does the arithmetic, the model does the choosing. A step counts when it joins two
+numbers that are there and states no wrong result; it is stored in one exact form,
+`4 * 5 = 20 (left: 6 10 20)`, whatever the model wrote around it. How promising a step is, and
+whether a finished path is right, is asked of the evaluator: the domain knows, and does not say
+before `grade`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations_with_replacement
+from math import log2
+from typing import Any, ClassVar, NamedTuple
+
+from tot_lab.core.arithmetic import OPERATORS, TARGET, joined, number, plain, value_of, win_share
+from tot_lab.core.reading import read_json
+from tot_lab.core.task import Domain, Path, Task
+from tot_lab.domains.general import final_answer
+
+_RULES = (
+    "Game of 24: join numbers with + - * / until only 24 is left. "
+    "Every number must be used, and each of them only once."
+)
+_LIKE = (
+    "in the form of this example (it has other numbers; write fractions like 10/3):\n12 / 3 = 4 (left: 2 4 7)"
+)
+
+_N = r"\d{1,9}(?:\.\d{1,9})?"
+_S = r"[ \t]{0,4}"
+_WHOLE = rf"\({_S}(-?{_S}{_N}(?:{_S}/{_S}{_N})?){_S}\)"
+_STEP = re.compile(
+    rf"(?<!\d)(?<!\d\.)(?:{_WHOLE}|(-?{_N}/{_N}|-?{_N}|-?{_N}{_S}/{_S}{_N}))"
+    rf"{_S}([-+*/]){_S}"
+    rf"(?:{_WHOLE}|(-?{_N}/{_N}|-?{_N}))"
+    rf"[ \t*_`]{{0,6}}(?:=>?|->|→)[ \t*_`(]{{0,6}}(-?{_S}{_N}(?:{_S}/{_S}{_N})?)(?!\d|\.\d)",
+    re.ASCII,
+)
+_ATOM, _PRODUCT, _SUM = 3, 2, 1
+
+
+class Hand(NamedTuple):
+    """Four numbers that can make 24. difficulty: -log2 of the share of random play-outs that
+    reach it (`arithmetic.win_share`), so that one more means half the luck."""
+
+    numbers: tuple[int, int, int, int]
+    difficulty: float
+
+
+class Term(NamedTuple):
+    """A number left on a path: its value, and the expression over the hand that makes it."""
+
+    value: Fraction
+    expression: str
+    strength: int
+
+
+class Game24(Domain):
+    """The Game of 24. Make its tasks by `game24`; their question is the hand.
+
+    structured: the model picks `{"a", "op", "b"}` out of the numbers left, under a JSON schema,
+        and the domain computes the result; otherwise it writes steps in plain text.
+
+    A path is complete when 24 alone is left. One that ended elsewhere is a dead end: not complete,
+    and nothing follows from it.
+    """
+
+    kind = "game24"
+    value_labels: ClassVar[dict[str, float]] = {"sure": 20.0, "likely": 1.0, "impossible": 0.001}
+    structured: bool = False
+
+    # Prompts.
+
+    def sample_prompt(self, task: Task, path: Path) -> str:
+        if self.structured:
+            ask = "Choose one next step that keeps 24 within reach. "
+            ask += self._picks('{"a": "12", "op": "/", "b": "3"}')
+        else:
+            ask = (
+                "Write one next step that keeps 24 within reach: join two of the numbers left and list "
+                f"what is left then. Write that one line and nothing else, {_LIKE}"
+            )
+        return self._ask_step(task, path, ask)
+
+    def propose_prompt(self, task: Task, path: Path, count: int) -> str:
+        ask = f"Propose up to {count} different next steps, the most promising first"
+        if self.structured:
+            ask += ". " + self._picks('{"steps": [{"a": "12", "op": "/", "b": "3"}]}')
+        else:
+            ask += (
+                ": each joins two of the numbers left and lists what is left then. Write one line a step "
+                f"and nothing else, {_LIKE}"
+            )
+        return self._ask_step(task, path, ask)
+
+    def value_prompt(self, task: Task, path: Path) -> str:
+        terms = _walk(task, path)
+        claimed = _stated_answer(path)
+        if claimed is None and terms is not None and len(terms) == 1:
+            claimed = terms[0].expression
+        if claimed is not None:
+            ask = (
+                "The candidate is the last step. Check it and the steps before it. Is every result computed "
+                "correctly, is each of the four numbers used once and no other, and is the end result "
+                f"{TARGET}? Give your reasons in a line or two. The last line is one word alone: sure if all "
+                "of it is right, impossible if anything is wrong."
+            )
+            return self._about_last(task, path, ask, f"Together the steps say: {claimed}")
+        return self._about_last(
+            task,
+            path,
+            f"Judge whether the numbers left after the candidate can still make {TARGET}. Try a few ways of "
+            "joining them, in brief. The last line is one word alone: sure if you found a way, likely if you "
+            "found none but their sizes suit, impossible if there is none.",
+        )
+
+    def judge_prompt(self, task: Task, path: Path) -> str:
+        return self._about_last(
+            task,
+            path,
+            f"Is the candidate computed correctly, and can {TARGET} still be made of the numbers left after "
+            "it? Reply with one word, yes or no.",
+        )
+
+    def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
+        listed = "\n\n".join(
+            f"Candidate {k}:\n{self._progress(task, path)}" for k, path in enumerate(paths, 1)
+        )
+        return (
+            f"{self._problem(task)}\n\n"
+            f"Which candidate is the most promising way to {TARGET}? Compare them in brief, then end with "
+            f"a line `best: N`, N being its number.\n\n{listed}"
+        )
+
+    def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
+        return (
+            f"{self._position(task, path)}\n\n"
+            f"Score each candidate from 0 ({TARGET} is out of reach after it) to 1 (it is certain to be "
+            f"reached). Reply with a JSON array of the {len(candidates)} scores in that order and nothing "
+            f"else.\n\nCandidates for the next step:\n{self.steps(candidates)}"
+        )
+
+    def answer_prompt(self, task: Task, reasoning: bool) -> str:
+        ask = (
+            f"Write one expression that equals {TARGET}, using each of the numbers exactly once, with "
+            "+ - * / and parentheses. "
+        )
+        if reasoning:
+            ask += "Think step by step: join two numbers at a time. End with the line\nAnswer: <expression>"
+        else:
+            ask += "Reply with this line and nothing else:\nAnswer: <expression>"
+        return f"{self._problem(task)}\n\n{ask}"
+
+    def response_format(self, kind: str, task: Task, path: Path) -> dict[str, Any] | None:
+        if not self.structured or kind not in ("sample", "propose"):
+            return None
+        terms = _walk(task, path)
+        if terms is None or len(terms) < 2:
+            return None
+        left = list(dict.fromkeys(str(term.value) for term in terms))
+        step = _object(
+            {
+                "a": {"type": "string", "enum": left},
+                "op": {"type": "string", "enum": list(OPERATORS)},
+                "b": {"type": "string", "enum": left},
+            }
+        )
+        return step if kind == "sample" else _object({"steps": {"type": "array", "items": step}})
+
+    def _problem(self, task: Task) -> str:
+        return f"{_RULES}\n\nNumbers: {self.statement(task)}"
+
+    def _progress(self, task: Task, path: Path) -> str:
+        return f"Steps so far:\n{self.steps(path)}\n{self._left(task, path)}"
+
+    @staticmethod
+    def _left(task: Task, path: Path) -> str:
+        terms = _walk(task, path)
+        left = "unclear from the steps" if terms is None else _shown([term.value for term in terms])
+        return f"Numbers left: {left}"
+
+    def _about_last(self, task: Task, path: Path, ask: str, claim: str = "") -> str:
+        """`ask` of the last step, which ends the prompt: all before it is the same for its siblings."""
+        lines = ["Candidate for the next step:", *path[-1:], self._left(task, path), *filter(None, [claim])]
+        return f"{self._position(task, path[:-1])}\n\n{ask}\n\n" + "\n".join(lines)
+
+    def _position(self, task: Task, path: Path) -> str:
+        return f"{self._problem(task)}\n\n{self._progress(task, path)}"
+
+    def _ask_step(self, task: Task, path: Path, ask: str) -> str:
+        terms = _walk(task, path)
+        if terms is not None and len(terms) == 1:
+            ask = "Nothing is left to join. Reply with the word none."
+        return f"{self._position(task, path)}\n\n{ask}"
+
+    @staticmethod
+    def _picks(example: str) -> str:
+        return (
+            "A step joins two of the numbers left, a and b, by op, one of + - * /; its result is computed "
+            f"for you. Reply in JSON like this example (it has other numbers): {example}"
+        )
+
+    # Reading.
+
+    def read_sample(self, task: Task, path: Path, text: str) -> str | None:
+        return next(self._steps_in(task, path, text), None)
+
+    def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
+        """The possible steps in a reply, each in its exact form. Bullets, numbering and all operator
+        signs are read; a `left:` list is computed anew; a step that uses a number that is not
+        there, or states a wrong result (1.67 for 5/3 too), is dropped."""
+        return list(self._steps_in(task, path, text))
+
+    def read_answer(self, task: Task, text: str) -> str | None:
+        """The expression on the last line that begins with `Answer:`, or else the last line that is
+        an expression; without `= 24`."""
+        stated = final_answer(text)
+        if stated is not None:
+            return _expression(stated)
+        lines = (_expression(line) for line in reversed(text.splitlines()) if line.strip())
+        return next((line for line in lines if (read := value_of(line)) and len(read[1]) > 1), None)
+
+    def _steps_in(self, task: Task, path: Path, text: str) -> Iterator[str]:
+        terms = _walk(task, path)
+        if terms is None or len(terms) < 2:
+            return
+        left = [term.value for term in terms]
+        for a, op, b in _moves_in(text, left):
+            value = joined(a, op, b)
+            if value is not None:
+                yield step_line(a, op, b, value, _without(left, a, b))
+
+    # Knowledge of states.
+
+    def complete(self, task: Task, path: Path) -> bool | None:
+        """True when 24 alone is left, or the last step states an answer; None when the path cannot
+        be followed."""
+        if _stated_answer(path) is not None:
+            return True
+        terms = _walk(task, path)
+        return None if terms is None else len(terms) == 1 and terms[0].value == TARGET
+
+    def state(self, task: Task, path: Path) -> Hashable | None:
+        """The numbers left, in ascending order."""
+        terms = _walk(task, path)
+        return None if terms is None else tuple(sorted(term.value for term in terms))
+
+    def answer(self, task: Task, path: Path) -> str | None:
+        """The expression that the path's last step states, or that its steps make up when they reach 24."""
+        stated = _stated_answer(path)
+        if stated is not None:
+            return stated
+        terms = _walk(task, path)
+        done = terms is not None and len(terms) == 1 and terms[0].value == TARGET
+        return terms[0].expression if terms is not None and done else None
+
+    def solvable(self, task: Task, path: Path) -> bool | None:
+        """Whether the numbers left can make 24. Of a path that states an answer: whether it is right."""
+        stated = _stated_answer(path)
+        if stated is not None:
+            return self.grade(task, stated) == 1.0
+        terms = _walk(task, path)
+        return None if terms is None else win_share([term.value for term in terms]) > 0
+
+    def is_bounded(self, task: Task) -> bool:
+        return True
+
+    def grade(self, task: Task, answer: str) -> float:
+        """1.0 when `answer`, with or without `= 24`, uses each number of the hand exactly once and
+        equals 24 exactly; else 0.0. It needs no reference."""
+        text = plain(answer).strip(" \t\r\n`$.")
+        expression, equals, result = text.partition("=")
+        read = value_of(expression)
+        if read is None or (equals and number(result.strip()) != TARGET):
+            return 0.0
+        value, used = read
+        return float(value == TARGET and sorted(used) == sorted(_hand(task.question)))
+
+
+def game24(numbers: str | Sequence[int], *, structured: bool = False) -> Task:
+    """The task of one hand: four whole numbers from 1 to 13, as `"4 5 6 10"` or `[4, 5, 6, 10]`.
+    Anything else is a ValueError; a hand that cannot make 24 is allowed."""
+    shown = numbers if isinstance(numbers, str) else " ".join(str(value) for value in numbers)
+    hand = " ".join(str(value) for value in _hand(shown.replace(",", " ")))
+    return Task(domain=Game24(structured=structured), question=hand, id=hand)
+
+
+def game24_tasks(count: int, *, structured: bool = False) -> list[Task]:
+    """`count` of the 1,362 solvable hands (1 … 1,362), spread evenly from the easiest to the hardest."""
+    known = _hands()
+    if count not in range(1, len(known) + 1):
+        raise ValueError(f"count is {count!r}; there are 1 to {len(known)} solvable hands")
+    last = max(count - 1, 1)
+    picked = [known[k * (len(known) - 1) // last] for k in range(count)]
+    return [game24(hand.numbers, structured=structured) for hand in picked]
+
+
+def hands() -> list[Hand]:
+    """All 1,362 hands of 1 to 13 that can make 24, from the easiest to the hardest."""
+    return list(_hands())
+
+
+def step_line(a: Fraction, op: str, b: Fraction, value: Fraction, rest: Sequence[Fraction]) -> str:
+    """A step in its one exact form; `rest` are the numbers that it leaves alone."""
+    divisor = f"({b})" if op == "/" and b.denominator > 1 else str(b)
+    return f"{a} {op} {divisor} = {value} (left: {_shown([*rest, value])})"
+
+
+@lru_cache(maxsize=1)
+def _hands() -> tuple[Hand, ...]:
+    found = []
+    for a, b, c, d in combinations_with_replacement(range(1, 14), 4):
+        share = win_share((Fraction(a), Fraction(b), Fraction(c), Fraction(d)))
+        if share > 0:
+            found.append(Hand((a, b, c, d), -log2(share)))
+    return tuple(sorted(found, key=lambda hand: (hand.difficulty, hand.numbers)))
+
+
+@lru_cache(maxsize=4096)
+def _hand(question: str) -> tuple[Fraction, ...]:
+    words = question.split()
+    if len(words) == 4 and all(re.fullmatch(r"[0-9]{1,2}", word) and 1 <= int(word) <= 13 for word in words):
+        return tuple(Fraction(int(word)) for word in words)
+    raise ValueError(f"a hand is four whole numbers from 1 to 13, such as '4 5 6 10', not {question[:80]!r}")
+
+
+def _shown(values: Sequence[Fraction]) -> str:
+    return " ".join(str(value) for value in sorted(values))
+
+
+def _without(left: Sequence[Fraction], a: Fraction, b: Fraction) -> list[Fraction]:
+    rest = list(left)
+    rest.remove(a)
+    rest.remove(b)
+    return rest
+
+
+def _there(left: Sequence[Fraction], a: Fraction, b: Fraction) -> bool:
+    return a in left and b in left and (a != b or left.count(a) > 1)
+
+
+def _moves_in(text: str, left: Sequence[Fraction]) -> Iterator[tuple[Fraction, str, Fraction]]:
+    """The moves that `text` states and that are possible with the numbers `left`, in order."""
+    if "{" in text:
+        picks = read_json(text)
+        if isinstance(picks, dict) and "op" not in picks:
+            picks = next((item for item in picks.values() if isinstance(item, list)), None)
+        found = [_picked(pick) for pick in (picks if isinstance(picks, list) else [picks])]
+        if any(found):
+            yield from (move for move in found if move is not None and _there(left, move[0], move[2]))
+            return
+    for line in plain(text).splitlines():
+        for match in _STEP.finditer(line):
+            move = _written(match, left)
+            if move is not None:
+                yield move
+
+
+def _picked(pick: Any) -> tuple[Fraction, str, Fraction] | None:
+    """The move that a JSON object {a, op, b} states."""
+    if not isinstance(pick, dict):
+        return None
+    a, op, b = (plain(str(pick.get(key, "")))[:40].strip(" ()") for key in ("a", "op", "b"))
+    op = "*" if op in ("x", "X") else op
+    first, second = number(a), number(b)
+    if first is None or second is None or op not in tuple(OPERATORS):
+        return None
+    return first, op, second
+
+
+def _written(match: re.Match[str], left: Sequence[Fraction]) -> tuple[Fraction, str, Fraction] | None:
+    """The move that one match of `_STEP` states, if it is possible and its result right."""
+    a, op = number(match[1] or match[2]), match[3]
+    b, stated = number(match[4] or match[5]), number(match[6])
+    if a is None or b is None:
+        return None
+    for first in (a, -a) if a < 0 else (a,):  # "-4 * 5" may be a bullet and a step
+        if _there(left, first, b) and joined(first, op, b) == stated:
+            return first, op, b
+    return None
+
+
+def _stated_answer(path: Path) -> str | None:
+    """The expression of a last step `Answer: …`."""
+    stated = final_answer(path[-1]) if path else None
+    return None if stated is None else _expression(stated)
+
+
+def _expression(text: str) -> str:
+    return text.partition("=")[0].strip(" \t*`$.")
+
+
+def _walk(task: Task, path: Path) -> tuple[Term, ...] | None:
+    """What is left after `path`, a last `Answer:` line aside; None when a step cannot be followed."""
+    return terms_after(task.question, tuple(path))
+
+
+@lru_cache(maxsize=4096)  # a search asks the same of a path about ten times
+def terms_after(question: str, path: tuple[str, ...]) -> tuple[Term, ...] | None:
+    """What is left of the hand `question` after the steps `path`, as `_walk` says."""
+    terms = [Term(value, str(value), _ATOM) for value in _hand(question)]
+    for k, step in enumerate(path, 1):
+        if k == len(path) and final_answer(step) is not None:
+            break
+        move = next(_moves_in(step, [term.value for term in terms]), None)
+        value = None if move is None else joined(*move)
+        if move is None or value is None:
+            return None
+        a, op, b = move
+        first = terms.pop(next(k for k, term in enumerate(terms) if term.value == a))
+        second = terms.pop(next(k for k, term in enumerate(terms) if term.value == b))
+        terms.append(Term(value, *_composed(first, op, second)))
+    return tuple(terms)
+
+
+def _composed(first: Term, op: str, second: Term) -> tuple[str, int]:
+    """The expression `first op second` with the parentheses it needs, and how strongly it binds."""
+    strength = _SUM if op in "+-" else _PRODUCT
+    before, after = first.expression, second.expression
+    if first.strength < strength:
+        before = f"({before})"
+    if second.strength < strength or (op in "-/" and second.strength == strength):
+        after = f"({after})"
+    return f"{before} {op} {after}", strength
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }

@@ -1,0 +1,233 @@
+"""A simulated player of the Game of 24: everything works with no key and no network.
+
+Rule: it knows no more than a model would. It reads the prompt's text and the sampling settings,
+never what the call is for or where it stands in a tree; only its knowledge of the game is perfect,
+and `skill` and `noise` say how much of it shows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+from random import Random
+from typing import NamedTuple
+
+from tot_lab.core.arithmetic import OPERATORS, TARGET, joined, number, value_of, win_share
+from tot_lab.core.calls import Call, TokenLogprob
+from tot_lab.domains.game24 import step_line, terms_after
+from tot_lab.models.simulated import JUDGING, Share, Simulated, without_candidates
+
+_KINDS = (  # what tells the prompts apart, by their closing words
+    ("critique", re.compile(r"`SATISFIED:`")),
+    ("none", re.compile(r"nothing is left to join", re.I)),
+    *JUDGING,
+    ("value", re.compile(r"\A(?>.*?\bsure\b).*\bimpossible\b", re.I | re.S)),
+    ("propose", re.compile(r"(\d{1,4}) different next steps", re.I)),
+    ("sample", re.compile(r"\bone (?:concise )?next step", re.I)),
+    ("answer", re.compile(r"^Answer:", re.M)),
+)
+_LEFT = re.compile(r"numbers left:([-\d/. \t]*)", re.I)
+_STEP_LEFT = re.compile(r"\(left:([-\d/. \t]*)\)", re.I)
+_HAND = re.compile(r"(?<![-\d/.])(\d{1,2}(?:[ \t,]+\d{1,2}){3})(?![ \t]*[-+*/=\d])")
+_GARBLED = ("", "...", "I have lost the thread here.", '{"steps": [{"a": ', "?? ?? ??")
+_UNKNOWN = "I am a simulated player of the Game of 24, and I do not understand this prompt."
+
+_Numbers = tuple[Fraction, ...]
+
+
+class _Move(NamedTuple):
+    a: Fraction
+    op: str
+    b: Fraction
+    line: str
+    left: _Numbers
+
+
+class _Seen(NamedTuple):
+    """What a prompt asks: its kind, how many steps, and the numbers it is about (for `vote` and
+    `joint`, those left after each candidate)."""
+
+    kind: str
+    steps: int = 1
+    left: _Numbers = ()
+    candidates: tuple[_Numbers, ...] = ()
+
+
+class SimGame24(Simulated):
+    """A player of the Game of 24.
+
+    skill: 0–1, the chance that a step is chosen among those that keep 24 reachable, where there
+        are such and others. noise: 0–1, the chance that a judgement says the opposite of the truth.
+    garble: 0–1, the share of replies that cannot be read.
+    latency, latency_spread, seed: see `Simulated`, which tells of settings that cut a reply too.
+
+    One that asks for log-probabilities of a yes or no gets them, as its only token.
+    """
+
+    kind = "sim/game24"
+    skill: Share = 0.8
+    noise: Share = 0.1
+    garble: Share = 0.0
+
+    def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
+        prompt = call.prompt
+        seen = _seen(prompt)
+        if seen.kind == "judge" and call.logprobs:
+            return [self._verdict(seen.left, random)]
+        if seen.kind == "":
+            return _UNKNOWN
+        if random.random() < self.garble:
+            return random.choice(_GARBLED)
+        text = "none"
+        if seen.kind in ("sample", "propose"):
+            text = _shown(self._moves(seen.left, seen.steps, random), call)
+        elif seen.kind == "value":
+            text = self._judgement(seen.left, random)
+        elif seen.kind == "judge":
+            text = "yes" if self._believes(seen.left, random) else "no"
+        elif seen.kind == "joint":
+            text = json.dumps([self._score(left, random) for left in seen.candidates])
+        elif seen.kind == "vote":
+            scores = [self._score(left, random) for left in seen.candidates]
+            text = f"best: {scores.index(max(scores)) + 1}"
+        elif seen.kind == "answer":
+            text = self._played(seen.left, "step by step" in prompt, random)
+        elif seen.kind == "critique":
+            _, found, rest = prompt.rpartition("<answer>\n")
+            text = self._critique(seen.left, rest.partition("\n</answer>")[0] if found else "", random)
+        return text
+
+    def _critique(self, hand: _Numbers, given: str, random: Random) -> str:
+        """What it says of the last answer shown, which is right when it makes 24 of the hand."""
+        answer = given.partition("=")[0].strip()
+        value, used = value_of(answer) or (None, [])
+        right = value == TARGET and tuple(sorted(used)) == hand
+        if right != (random.random() < self.noise):
+            return f"SATISFIED: {answer} makes {TARGET} of the four numbers."
+        made = "cannot be worked out" if value is None else f"makes {value}"
+        return f"UNSATISFIED: {answer} {made}, or not of these numbers. Begin with another pair."
+
+    def _moves(self, left: _Numbers, count: int, random: Random) -> list[_Move]:
+        """Up to `count` different moves from `left`, in no order of merit."""
+        pools = [list(pool) for pool in _possible(left)]
+        chosen: list[_Move] = []
+        while len(chosen) < count and any(pools):
+            first = 0 if random.random() < self.skill else 1
+            pool = pools[first] or pools[1 - first]
+            chosen.append(pool.pop(random.randrange(len(pool))))
+        random.shuffle(chosen)
+        return chosen
+
+    def _believes(self, left: _Numbers, random: Random) -> bool:
+        """Whether it thinks that 24 can be reached from `left`."""
+        return (win_share(left) > 0) != (random.random() < self.noise)
+
+    def _judgement(self, left: _Numbers, random: Random) -> str:
+        believes = self._believes(left, random)
+        if len(left) == 1:
+            return f"The result is {left[0]}.\n{'sure' if believes else 'impossible'}"
+        tried = random.choice([move for pool in _possible(left) for move in pool]).line
+        label = "impossible"
+        if believes:
+            label = "sure" if len(left) == 2 or random.random() < 0.5 else "likely"
+        return f"I tried {tried} and others.\n{label}"
+
+    def _verdict(self, left: _Numbers, random: Random) -> TokenLogprob:
+        """Yes or no, with the probabilities of both."""
+        likely = random.uniform(0.6, 0.95)
+        yes = likely if self._believes(left, random) else 1 - likely
+        top = {"yes": math.log(yes), "no": math.log(1 - yes)}
+        word = max(top, key=lambda label: top[label])
+        return TokenLogprob(word, top[word], top)
+
+    def _score(self, left: _Numbers, random: Random) -> float:
+        believes = bool(left) and self._believes(left, random)
+        if len(left) == 1:
+            return float(believes)
+        return round(random.uniform(0.7, 0.95) if believes else random.uniform(0.0, 0.3), 2)
+
+    def _played(self, hand: _Numbers, aloud: bool, random: Random) -> str:
+        """A whole game in one reply."""
+        left, lines = hand, list[str]()
+        while len(left) > 1:
+            move = self._moves(left, 1, random)[0]
+            lines.append(move.line)
+            left = move.left
+        terms = terms_after(" ".join(map(str, hand)), tuple(lines)) or ()
+        answer = f"Answer: {terms[0].expression}"
+        return "\n".join([*lines, answer]) if aloud else answer
+
+
+def _shown(moves: Sequence[_Move], call: Call) -> str:
+    """`moves` in plain text, or in JSON when the call has a schema: one alone, or a list of them."""
+    if call.response_format is None or not moves:
+        return "\n".join(move.line for move in moves) or "none"
+    picks = [{"a": str(move.a), "op": move.op, "b": str(move.b)} for move in moves]
+    return json.dumps({"steps": picks} if "steps" in call.response_format.get("properties", {}) else picks[0])
+
+
+@lru_cache(maxsize=4096)
+def _seen(prompt: str) -> _Seen:
+    """What `prompt` asks; its kind is "" when that is not understood. The last paragraph before the
+    candidates decides, or else the whole text: a prompt may quote the words of another."""
+    if str(TARGET) not in prompt:
+        return _Seen("")
+    for text in (without_candidates(prompt).rpartition("\n\n")[2], prompt):
+        for kind, words in _KINDS:
+            match = words.search(text)
+            if match is not None:
+                return _read(kind, int(match[1]) if kind == "propose" else 1, prompt)
+    return _Seen("")
+
+
+def _read(kind: str, count: int, prompt: str) -> _Seen:
+    if kind in ("vote", "joint"):
+        if kind == "joint":
+            listed = prompt.rpartition("Candidates")[2]
+            rows = [line for line in listed.split("\n") if re.match(r"\d+\. ", line)]
+        else:
+            rows = re.split(r"^Candidate \d+:", prompt, flags=re.M)[1:]
+        candidates = tuple(_last_left(row) for row in rows)
+        return _Seen(kind, candidates=candidates) if candidates else _Seen("")
+    hand = _HAND.search(prompt)
+    left = _numbers(hand[1].replace(",", " ")) if hand else ()
+    if kind in ("answer", "critique"):
+        playable = all(1 <= value <= 13 for value in left)
+    else:
+        left, playable = _last_left(prompt, left), True
+    return _Seen(kind, count, left) if left and playable else _Seen("")
+
+
+def _last_left(text: str, otherwise: _Numbers = ()) -> _Numbers:
+    """The numbers left that `text` states last; a line of its own goes before those in steps, which
+    may be an example's."""
+    found = _LEFT.findall(text) or _STEP_LEFT.findall(text)
+    return _numbers(found[-1]) if found else otherwise
+
+
+def _numbers(text: str) -> _Numbers:
+    """One to four numbers, in ascending order; none when that is not what `text` holds."""
+    read = [number(word.rstrip(".")) for word in text.split()]
+    values = [value for value in read if value is not None]
+    return tuple(sorted(values)) if len(values) == len(read) <= 4 else ()
+
+
+@lru_cache(maxsize=4096)
+def _possible(left: _Numbers) -> tuple[tuple[_Move, ...], tuple[_Move, ...]]:
+    """All moves from `left`, each once: those after which 24 can be reached, and the others."""
+    moves: dict[str, _Move] = {}
+    for i, a in enumerate(left):
+        for j, b in enumerate(left):
+            for op in OPERATORS:
+                value = joined(a, op, b)
+                if i == j or value is None or (op in "+*" and i < j):
+                    continue
+                rest = [other for k, other in enumerate(left) if k not in (i, j)]
+                line = step_line(a, op, b, value, rest)
+                moves[line] = _Move(a, op, b, line, tuple(sorted([*rest, value])))
+    good = tuple(move for move in moves.values() if win_share(move.left) > 0)
+    return good, tuple(move for move in moves.values() if win_share(move.left) == 0)

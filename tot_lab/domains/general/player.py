@@ -1,0 +1,281 @@
+"""A simulated model for any prompt: replies of the form that was asked for, and of no worth.
+
+Rule: it reads the form, never the meaning. A JSON schema is filled in at random, a prompt's last
+paragraph says what else is wanted; where it writes words, they say that they are simulated. So an
+edited notebook goes on with no model, and nobody takes its numbers for results.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from tot_lab.core.arithmetic import OPERATORS, joined, number
+from tot_lab.core.calls import Call, TokenLogprob
+from tot_lab.domains.game24 import step_line
+from tot_lab.models.simulated import Simulated, without_candidates
+
+_FORMS = (  # what is asked for, by its words
+    ("critique", re.compile(r"`SATISFIED: ?`")),
+    ("none", re.compile(r"reply with the word none", re.I)),
+    ("vote", re.compile(r"best: ?N\b")),
+    ("numbers", re.compile(r"JSON (?:array|list) of (?:the )?(\d{1,4}) (?:numbers|scores)", re.I)),
+    (
+        "labels",
+        re.compile(
+            r"\A(?>.*?\bsure\b).*\bimpossible\b|\byes\b(?:[\W_]++(?:or|and)[\W_]++|[\W_]{2,}+)no\b",
+            re.I | re.S,
+        ),
+    ),
+    ("score", re.compile(r"\bscore\b|\brate\b|\brating\b", re.I)),
+    ("strings", re.compile(r"JSON (?:array|list) of (\d{1,4}) strings", re.I)),
+    ("steps", re.compile(r"(\d{1,4}) different next steps", re.I)),
+    ("step", re.compile(r"\bnext step\b", re.I)),
+    ("answer", re.compile(r"^Answer:", re.M)),
+)
+_LABELS = (re.compile(r"\b(?:sure|likely|impossible)\b", re.I), re.compile(r"\b(?:yes|no)\b", re.I))
+_CANDIDATE = re.compile(r"^(?:Candidate (\d{1,4})\b|(\d{1,4})\.)", re.M)
+_LEFT = re.compile(r"^Numbers(?: left)?:([-\d/ ]+)$", re.M)
+_IDEAS = (
+    "Write down what is known.",
+    "Break the problem into two smaller ones.",
+    "Work out the quantity that is asked for.",
+    "Try the simplest case first.",
+    "Check the last step for mistakes.",
+    "Look at it from the end backwards.",
+    "Compare the two ways that are left.",
+    "State a partial answer.",
+)
+_DEEPEST = 6  # levels of a schema to which more than the least is filled in
+
+
+class SimGeneral(Simulated):
+    """A simulated model for any strategy and any task. Its choices are chance alone.
+
+    A call with a schema gets a random instance of it (`pattern`, `format` and conditions aside). One
+    that asks for log-probabilities gets those of the labels that its prompt offers (yes and no, or
+    sure, likely and impossible), as its only token.
+    """
+
+    kind = "sim/general"
+
+    def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
+        if call.response_format is not None:
+            return json.dumps(instance(call.response_format, random))
+        prompt = call.prompt
+        form, count, text = _asked(prompt)
+        if form == "labels":
+            labels = max((list(dict.fromkeys(words.findall(text))) for words in _LABELS), key=len)
+            if call.logprobs:
+                return [_judged(labels, call, random)]
+            return f"A simulated judgement.\n{random.choice(labels)}"
+        return _reply(form, count, prompt, random)
+
+
+def _asked(prompt: str) -> tuple[str, int, str]:
+    """The form that `prompt` asks for ("" when none is known), of how many, and the text that says
+    so. The last paragraph before the candidates decides, or else the whole: a prompt may quote the words of
+    another."""
+    for text in (without_candidates(prompt).rpartition("\n\n")[2], prompt):
+        for form, words in _FORMS:
+            match = words.search(text)
+            if match is not None:
+                return form, int(match[1]) if match.groups() else 1, text
+    return "", 1, prompt
+
+
+def _reply(form: str, count: int, prompt: str, random: Random) -> str:
+    left = _numbers_left(prompt)
+    if form == "none":
+        text = "none"
+    elif form == "critique":
+        content = random.random() < 0.5
+        text = "SATISFIED: a simulated judgement." if content else f"UNSATISFIED: {_thought(random)}"
+    elif form == "vote":
+        listed = [int(a or b) for a, b in _CANDIDATE.findall(prompt)]
+        text = f"A simulated choice.\nbest: {random.randint(1, max(listed, default=1))}"
+    elif form == "numbers":
+        text = json.dumps([round(random.random(), 2) for _ in range(count)])
+    elif form == "score":
+        text = f"score: {random.random():.2f}\nA simulated score; nobody has looked at the candidate."
+    elif form in ("steps", "step") and len(left) > 1:
+        text = "\n".join(_joining(left, random) for _ in range(count))
+    elif form == "strings":
+        text = json.dumps([_thought(random) for _ in range(count)])
+    elif form == "steps":
+        text = "\n".join(f"{k}. {_thought(random)}" for k in range(1, count + 1))
+    elif form == "answer":
+        made = f" {random.choice('+-*')} ".join(map(str, left)) if left else random.randint(1, 9)
+        text = f"A simulated answer.\nAnswer: {made}"
+    else:
+        text = _thought(random)
+    return text
+
+
+def _thought(random: Random) -> str:
+    return f"(simulated, {random.randrange(1000):03}) {random.choice(_IDEAS)}"
+
+
+def _numbers_left(prompt: str) -> list[Any]:
+    """The numbers that a Game of 24 has left."""
+    stated = _LEFT.findall(prompt)
+    values = [number(word) for word in stated[-1].split()] if stated else []
+    return [] if None in values else values
+
+
+def _joining(left: Sequence[Any], random: Random) -> str:
+    """A step of a Game of 24, by chance."""
+    a, b, *rest = random.sample(left, len(left))
+    op = random.choice(list(OPERATORS))
+    value = joined(a, op, b)
+    if value is None:  # a division by zero
+        op, value = "+", a + b
+    return step_line(a, op, b, value, rest)
+
+
+def _judged(labels: Sequence[str], call: Call, random: Random) -> TokenLogprob:
+    """One of `labels`, with the log-probabilities of all."""
+    weights = [random.expovariate(1) + 0.01 for _ in labels]
+    whole = sum(weights) / 0.95  # a real model spends some on other words
+    top = {label: math.log(weight / whole) for label, weight in zip(labels, weights, strict=True)}
+    ranked = sorted(top, key=lambda label: -top[label])
+    chosen = ranked[0] if call.temperature == 0 else random.choices(labels, weights)[0]
+    return TokenLogprob(chosen, top[chosen], {label: top[label] for label in ranked[: call.logprobs]})
+
+
+# JSON by a schema.
+
+
+def instance(schema: Any, random: Random, root: Any = None, depth: int = 0) -> Any:
+    """A random value that fits `schema`, at `depth` inside `root`."""
+    root = schema if root is None else root
+    schema = _settled(schema, random, root, depth)
+    if "const" in schema:
+        return schema["const"]
+    if "enum" in schema:
+        return random.choice(schema["enum"])
+    kind = schema.get("type") or _implied(schema)
+    if isinstance(kind, list):
+        kind = _one_of(kind, random, depth)
+    if kind == "object":
+        return _object(schema, random, root, depth)
+    if kind == "array":
+        return _array(schema, random, root, depth)
+    if kind in ("integer", "number"):
+        return _number(schema, random, whole=kind == "integer")
+    if kind == "boolean":
+        return random.random() < 0.5
+    return None if kind == "null" else _string(schema, random)
+
+
+def _settled(schema: Any, random: Random, root: Any, depth: int) -> dict[str, Any]:
+    """`schema` with its references followed, and one of its alternatives chosen."""
+    while isinstance(schema, dict) and (words := {"$ref", "allOf", "anyOf", "oneOf"} & schema.keys()):
+        word = min(words)
+        rest = {key: value for key, value in schema.items() if key != word}
+        if word == "$ref":
+            chosen = [_referred(schema["$ref"], root)]
+        elif word == "allOf":
+            chosen = schema["allOf"]
+        else:
+            chosen = [_one_of(schema[word], random, depth)]
+        for part in chosen:
+            rest = _both(rest, part if isinstance(part, dict) else {})
+        schema = rest
+    return schema if isinstance(schema, dict) else {}
+
+
+def _one_of(choices: Sequence[Any], random: Random, depth: int) -> Any:
+    """One at random; deep inside, one that leads no deeper, if there is such."""
+    if depth < _DEEPEST:
+        return random.choice(choices)
+    flat = [part for part in choices if not re.search(r'"\$ref"|"?(?:object|array)"', json.dumps(part))]
+    return (flat or choices)[0]
+
+
+def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """What fits both schemas, as far as their properties, lists and bounds say."""
+    joint = {**one, **other}
+    if "properties" in one and "properties" in other:
+        joint["properties"] = {**one["properties"], **other["properties"]}
+    if "required" in one and "required" in other:
+        joint["required"] = list(dict.fromkeys([*one["required"], *other["required"]]))
+    for word, tighter in (("minimum", max), ("maximum", min), ("minItems", max), ("maxItems", min)):
+        if word in one and word in other:
+            joint[word] = tighter(one[word], other[word])
+    return joint
+
+
+def _referred(reference: str, root: Any) -> Any:
+    """The part of `root` that a reference such as `#/$defs/step` names."""
+    part = root
+    for name in reference.lstrip("#").split("/")[1:]:
+        name = name.replace("~1", "/").replace("~0", "~")
+        part = part[int(name)] if isinstance(part, list) else part[name]
+    return part
+
+
+def _implied(schema: dict[str, Any]) -> str:
+    """The type of a schema that names none."""
+    if schema.keys() & {"properties", "required"}:
+        return "object"
+    if schema.keys() & {"items", "prefixItems", "minItems"}:
+        return "array"
+    return "number" if schema.keys() & {"minimum", "maximum", "multipleOf"} else "string"
+
+
+def _object(schema: dict[str, Any], random: Random, root: Any, depth: int) -> dict[str, Any]:
+    required = schema.get("required", [])
+    properties = schema.get("properties", {})
+    names = [name for name in properties if name in required or (depth < _DEEPEST and random.random() < 0.5)]
+    names += [name for name in required if name not in properties]
+    return {name: instance(properties.get(name, {}), random, root, depth + 1) for name in names}
+
+
+def _array(schema: dict[str, Any], random: Random, root: Any, depth: int) -> list[Any]:
+    least = schema.get("minItems", 0)
+    most = schema.get("maxItems", least + 3)
+    count = least if depth >= _DEEPEST else random.randint(min(max(least, 1), most), min(most, least + 3))
+    first = schema.get("prefixItems", [])
+    if schema.get("items") is False:
+        count = min(count, len(first))
+    items: list[Any] = []
+    for _ in range(20 * count):  # some may be there already
+        if len(items) == count:
+            break
+        place = len(items)
+        part = first[place] if place < len(first) else schema.get("items", {})
+        item = instance(part, random, root, depth + 1)
+        if not schema.get("uniqueItems") or item not in items:
+            items.append(item)
+    return items
+
+
+def _number(schema: dict[str, Any], random: Random, *, whole: bool) -> float | int:
+    step = schema.get("multipleOf", 1 if whole else None)
+    low = max(schema.get("minimum", -math.inf), schema.get("exclusiveMinimum", -math.inf))
+    high = min(schema.get("maximum", math.inf), schema.get("exclusiveMaximum", math.inf))
+    if low == -math.inf:
+        low = 0 if high >= 0 else high - 100
+    if high == math.inf:
+        high = low + 100 * (step or 1)
+    if step is not None:
+        first, last = math.ceil(low / step), math.floor(high / step)
+        first += first * step == schema.get("exclusiveMinimum")
+        last -= last * step == schema.get("exclusiveMaximum")
+        value: float = random.randint(first, max(first, last)) * step
+        return int(value) if whole else value
+    value = float(low + (high - low) * random.uniform(0.01, 0.99))
+    return round(value, 2) if low < round(value, 2) < high else value
+
+
+def _string(schema: dict[str, Any], random: Random) -> str:
+    text = _thought(random)
+    least, most = schema.get("minLength", 0), schema.get("maxLength")
+    while len(text) < least:
+        text += f" {_thought(random)}"
+    return text if most is None else text[:most]

@@ -1,0 +1,526 @@
+"""Mini crosswords: ten clues, five words across and five down (Yao et al. 2023, section 4.3).
+
+Rule: the domain keeps the grid, the model finds the words. A step fills one clue and changes no
+letter that is there; it is stored in one exact form, `h2. other (grid: _____ other _____ _____
+_____)`, whatever the model wrote around it. What a reply proposes against this rule is left out,
+and `MiniCrossword.dropped` tells of it. Whether a word answers its clue is asked of the evaluator:
+the domain knows the solution only where it grades.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+from tot_lab.core.reading import read_json, read_label
+from tot_lab.core.task import Domain, Path, Task
+from tot_lab.domains.general import final_answer
+from tot_lab.domains.mini_crossword.puzzles import puzzles
+
+NAMES = tuple(f"{direction}{number}" for direction in "hv" for number in range(1, 6))
+"""The clues' names: h1 to h5 across, from the top, and v1 to v5 down, from the left."""
+
+CONFIDENCE = {"certain": 1.0, "high": 0.5, "medium": 0.2, "low": 0.1}
+"""What a proposer's confidence is worth; that of a word proposed twice adds up (the published code)."""
+
+EMPTY = "_" * 25
+"""The cells of an empty grid, row by row; `_` is a letter that is missing."""
+
+_RULES = (
+    "Mini crossword: a grid of 5 rows and 5 columns, with a letter in every cell. h1 to h5 are the words "
+    "across, from the top row down; v1 to v5 are the words down, from the left column on. Every word has "
+    "5 letters."
+)
+_LIKE = (
+    "the clue's name, the word, and how sure you are of it (certain, high, medium or low), in the form of "
+    "this example, in which h0 stands for the name:\nh0. plumb (medium)"
+)
+_CELLS = {name: range(5 * k, 5 * k + 5) if k < 5 else range(k - 5, 25, 5) for k, name in enumerate(NAMES)}
+_UNCLEAR = "unclear from the steps"
+
+_LINE = re.compile(r"[^A-Za-z]{0,20}([hv])[ \t]?([1-5])(?!\d)[^A-Za-z]{0,10}(.*)", re.IGNORECASE)
+_BRACKETED = re.compile(r"[(\[]\W{0,4}(certain|high|medium|low)\b", re.IGNORECASE)
+_BARE = re.compile(r"\b(certain|high|medium|low)\b", re.IGNORECASE)
+_SPACED = re.compile(r"[A-Za-z](?:[ \t-][A-Za-z]){4}(?![A-Za-z])")
+_COLON = re.compile(r"[:=→]|->")
+_LETTERS = re.compile(r"[^\W\d]+")
+_WORD = re.compile(r"[A-Za-z]+")
+_CLUE = re.compile(r"^([hv][1-5])\. (.+)$", re.MULTILINE)
+_ANSWER = re.compile(r"\banswer[\s*_`]*[:=]", re.IGNORECASE)
+_GRID = re.compile(r"\(grid:([^()]{0,80})\)", re.IGNORECASE)
+_ROW_NAME = re.compile(r"\A[^A-Za-z_]{0,20}h?[ \t]?[1-5][.:)][*_`]{0,2}(?=[ \t])", re.IGNORECASE)
+
+
+class CrosswordScores(NamedTuple):
+    """How much of a crossword is right. words: the share of its ten words; letters: of its 25
+    letters; game: 1.0 when all are, else 0.0."""
+
+    words: float
+    letters: float
+    game: float
+
+
+class Dropped(NamedTuple):
+    """A proposal that is no step. line: as the model wrote it. reason: why, in words."""
+
+    line: str
+    reason: str
+
+
+class _Fill(NamedTuple):
+    """A word that a text names for a clue."""
+
+    name: str
+    word: str
+    confidence: float
+    line: str
+
+
+class MiniCrossword(Domain):
+    """The mini crossword. Make its tasks by `mini_crossword`; their question is the list of clues.
+
+    structured: the model names a clue, a word and its confidence under a JSON schema; otherwise in
+        lines of text.
+
+    A state is worth its worst clue, so that one which is impossible to answer gives it 0; they are
+    judged in one reply (`value`), or each by itself (`parts`), as the paper does. `sure`
+    and `maybe` are worth the same: the paper's search only asks whether a clue is impossible, and
+    goes in the order of the proposer's confidence.
+
+    A path is complete when the grid is full; it then holds an answer, the five words across.
+    """
+
+    kind = "mini_crossword"
+    value_labels: ClassVar[dict[str, float]] = {"sure": 1.0, "maybe": 1.0, "impossible": 0.0}
+    structured: bool = False
+
+    # Prompts.
+
+    def sample_prompt(self, task: Task, path: Path) -> str:
+        ask = (
+            "Find the word for one clue that is still open, the one that you are surest of. "
+            "It must fit the letters that are there and change none. "
+        )
+        if self.structured:
+            ask += 'Reply in JSON like this example: {"clue": "h0", "word": "plumb", "confidence": "high"}'
+        else:
+            ask += f"Write that one line and nothing else: {_LIKE}"
+        return self._ask_step(task, path, ask)
+
+    def propose_prompt(self, task: Task, path: Path, count: int) -> str:
+        ask = (
+            "Find words for the clues that are still open, and for a clue more than one where you hesitate. "
+            f"The {count} that you are surest of will be tried. "
+            "A word must fit the letters that are there and change none. "
+        )
+        if self.structured:
+            example = '{"words": [{"clue": "h0", "word": "plumb", "confidence": "high"}]}'
+            ask += f"Reply in JSON like this example: {example}"
+        else:
+            ask += f"Write one line for each word and nothing else: {_LIKE}"
+        return self._ask_step(task, path, ask)
+
+    def value_prompt(self, task: Task, path: Path) -> str:
+        grid = _walk(path)
+        judged = NAMES if grid is None else _judged(grid) or NAMES
+        ask = (
+            "Judge whether each of the clues listed after the candidate can be answered by a word that has "
+            "its letters. Think of words for each, in brief. Then end with one line for each clue: its name, "
+            "and sure if you know a word that answers it and has its letters, maybe if there could be one, "
+            "impossible if there is none. A line looks like this: v0: maybe"
+        )
+        return self._about_last(task, path, ask, self._letters(path, judged))
+
+    def part_prompts(self, task: Task, path: Path) -> list[str]:
+        """One for each clue of which two letters are known, as in the published code. It shows that clue
+        alone, so that equal letters ask the same call wherever they come up."""
+        grid = _walk(path) or EMPTY
+        clues = dict.fromkeys(NAMES, "") | dict(_CLUE.findall(task.question))
+        known = f"What is known so far:\n{task.context}\n\n" if task.context else ""
+        return [
+            f"{known}Judge whether this clue of a crossword can be answered by a word of 5 letters that has "
+            "its letters. Think of words for it, in brief. The last line is one word alone: sure if you know "
+            "a word that answers it and has its letters, maybe if there could be one, impossible if there is "
+            f"none.\n\nClue:\n{name}. {clues[name]}\nLetters so far:\n{_patterns(grid, [name])}"
+            for name in _judged(grid)
+        ]
+
+    def most_parts(self, task: Task) -> int:
+        return len(NAMES)
+
+    def judge_prompt(self, task: Task, path: Path) -> str:
+        ask = (
+            "Does the candidate answer its clue, and can every other clue still be answered by a word that "
+            "has the letters after it? Reply with one word, yes or no."
+        )
+        return self._about_last(task, path, ask, self._letters(path))
+
+    def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
+        listed = "\n\n".join(
+            f"Candidate {k}:\n{self._progress(task, path)}" for k, path in enumerate(paths, 1)
+        )
+        return (
+            f"{self._problem(task)}\n\n"
+            "Which candidate is the most likely to become the right grid? Compare them in brief, then end "
+            f"with a line `best: N`, N being its number.\n\n{listed}"
+        )
+
+    def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
+        return (
+            f"{self._position(task, path)}\n\n"
+            "Score each candidate from 0 (its word is wrong, or a crossing clue cannot be answered after it) "
+            f"to 1 (it is certainly right). Reply with a JSON array of the {len(candidates)} scores in that "
+            f"order and nothing else.\n\nCandidates for the next word:\n{self.steps(candidates)}"
+        )
+
+    def answer_prompt(self, task: Task, reasoning: bool) -> str:
+        line = "the line\nAnswer: <the five words across, from the top row down>"
+        if reasoning:
+            ask = f"Think step by step: find one word at a time, and check the crossings. End with {line}"
+        else:
+            ask = f"Reply with nothing but {line}"
+        return f"{self._problem(task)}\n\n{ask}"
+
+    def response_format(self, kind: str, task: Task, path: Path) -> dict[str, Any] | None:
+        grid = _walk(path)
+        if not self.structured or kind not in ("sample", "propose") or grid is None or "_" not in grid:
+            return None
+        word = _object(
+            {
+                "clue": {"type": "string", "enum": _open(grid)},
+                "word": {"type": "string"},
+                "confidence": {"type": "string", "enum": list(CONFIDENCE)},
+            }
+        )
+        return word if kind == "sample" else _object({"words": {"type": "array", "items": word}})
+
+    def _problem(self, task: Task) -> str:
+        return f"{_RULES}\n\nClues:\n{self.statement(task)}"
+
+    def _progress(self, task: Task, path: Path) -> str:
+        return f"Words so far:\n{self.steps(path)}\nLetters so far:{self._letters(path)}"
+
+    @staticmethod
+    def _letters(path: Path, names: Sequence[str] = NAMES) -> str:
+        grid = _walk(path)
+        return f" {_UNCLEAR}" if grid is None else f"\n{_patterns(grid, names)}"
+
+    def _about_last(self, task: Task, path: Path, ask: str, letters: str) -> str:
+        """`ask` of the last word, which ends the prompt: all before it is the same for its siblings."""
+        last = "\n".join(["Candidate for the next word:", *path[-1:], f"Letters after it:{letters}"])
+        return f"{self._position(task, path[:-1])}\n\n{ask}\n\n{last}"
+
+    def _position(self, task: Task, path: Path) -> str:
+        return f"{self._problem(task)}\n\n{self._progress(task, path)}"
+
+    def _ask_step(self, task: Task, path: Path, ask: str) -> str:
+        if "_" not in (_walk(path) or "_"):
+            ask = "The grid is full. Reply with the word none."
+        return f"{self._position(task, path)}\n\n{ask}"
+
+    # Reading.
+
+    def read_sample(self, task: Task, path: Path, text: str) -> str | None:
+        return next(iter(self.read_proposals(task, path, text)), None)
+
+    def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
+        """The possible steps in a reply, each in its exact form and once, the most confident first; of
+        equals the one named first. A step without a confidence comes last."""
+        return self.pool_proposals(task, path, [text])
+
+    def pool_proposals(self, task: Task, path: Path, texts: Sequence[str]) -> list[str]:
+        """The same of several replies: a word is as sure as all that name it are together."""
+        grid = _walk(path)
+        sure: dict[str, float] = {}
+        for fill in (fill for text in texts for fill in _fills_in(text)):
+            if grid is not None and _fault(grid, fill) is None:
+                step = fill_line(grid, fill.name, fill.word)
+                sure[step] = sure.get(step, 0.0) + fill.confidence
+        return sorted(sure, key=lambda step: -sure[step])
+
+    def dropped(self, task: Task, path: Path, text: str) -> list[Dropped]:
+        """What a reply to `propose_prompt` or `sample_prompt` proposes and `read_proposals` leaves out,
+        with the reason: the word has not five letters, it contradicts letters that are there, or
+        nothing is left to fill in its clue. A path that cannot be followed leaves out all."""
+        grid = _walk(path)
+        found = [(fill.line, _UNCLEAR if grid is None else _fault(grid, fill)) for fill in _fills_in(text)]
+        return [Dropped(line, reason) for line, reason in found if reason is not None]
+
+    def read_value(self, text: str) -> float | None:
+        """What the worst clue is worth, by the last line about each. A reply that names none is read as
+        one verdict on the whole; one that calls a clue two things at once cannot be read, unless
+        another is impossible."""
+        verdicts: dict[str, float | None] = {}
+        for line in text.splitlines():
+            match = _LINE.match(line)
+            said = {word.lower() for word in _WORD.findall(match[3])} if match else set()
+            named = said & self.value_labels.keys()
+            if match and named:
+                worth = self.value_labels[named.pop()] if len(named) == 1 else None
+                verdicts[(match[1] + match[2]).lower()] = worth
+        read = [worth for worth in verdicts.values() if worth is not None]
+        if not verdicts:
+            return read_label(text, self.value_labels)
+        return min(read) if len(read) == len(verdicts) or 0.0 in read else None
+
+    def read_part(self, text: str) -> float | None:
+        """What a clue is worth, by the last line that names a verdict."""
+        return read_label(text, self.value_labels)
+
+    def read_answer(self, task: Task, text: str) -> str | None:
+        """The five words across, after the last `Answer:` that begins a line, or else of the last five
+        lines that are a word of five letters or five letters apart."""
+        return rows_of(grid_in(_stated_answer(text) or text))
+
+    # Knowledge of states.
+
+    def complete(self, task: Task, path: Path) -> bool | None:
+        """True when the grid is full, or the last step states an answer; None when the path cannot be
+        followed."""
+        if path and _stated_answer(path[-1]) is not None:
+            return True
+        grid = _walk(path)
+        return None if grid is None else "_" not in grid
+
+    def state(self, task: Task, path: Path) -> Hashable | None:
+        """The grid: its five rows, with `_` for each letter that is missing."""
+        return rows_of(_walk(path))
+
+    def answer(self, task: Task, path: Path) -> str | None:
+        """The five words across, when the grid is full or the last step states an answer."""
+        return rows_of(_walk(path)) if self.complete(task, path) else None
+
+    def solvable(self, task: Task, path: Path) -> bool | None:
+        """Whether all letters so far are those of the solution; None when that is not known, or the
+        path cannot be followed."""
+        solution, grid = _solution(task), _walk(path)
+        if solution is None or grid is None:
+            return None
+        stated = bool(path) and _stated_answer(path[-1]) is not None
+        return all(a in (b, "" if stated else "_") for a, b in zip(grid, solution, strict=True))
+
+    def same(self, task: Task, answer: str) -> Hashable:
+        return grid_in(answer) or super().same(task, answer)
+
+    def is_bounded(self, task: Task) -> bool:
+        return True
+
+    def grade(self, task: Task, answer: str) -> float | None:
+        """The share of the ten words that are right, so that 1.0 is a solved game; None without a
+        solution. For the letters and the game see `mini_crossword_scores`."""
+        scores = mini_crossword_scores(task, answer)
+        return None if scores is None else scores.words
+
+
+def mini_crossword(
+    puzzle: int | Sequence[str], *, answer: str | None = None, structured: bool = False
+) -> Task:
+    """The task of one crossword.
+
+    puzzle: 1 to 24, a puzzle of the package's own; or your own ten clues, those across from the top
+        and then those down from the left, with `answer`, the five words across ("" and None: not known).
+
+    A number that is not there, clues that are not ten, or an answer that is not five words of five
+    letters, is a ValueError.
+    """
+    domain = MiniCrossword(structured=structured)
+    if isinstance(puzzle, int):
+        known = puzzles()
+        if not 1 <= puzzle <= len(known) or isinstance(puzzle, bool):
+            raise ValueError(f"puzzle is {puzzle}; there are puzzles 1 to {len(known)}")
+        if answer is not None:
+            raise ValueError(
+                "`answer` goes with clues of your own; the package knows the answers to its puzzles"
+            )
+        chosen = known[puzzle - 1]
+        return _task(domain, chosen.clues, " ".join(chosen.rows), f"puzzle {puzzle}")
+    clues = [puzzle] if isinstance(puzzle, str) else list(puzzle)
+    if len(clues) != 10 or not all(isinstance(clue, str) and clue.strip() for clue in clues):
+        raise ValueError(f"a mini crossword has ten clues, h1 to h5 and v1 to v5; found {len(clues)}")
+    grid = grid_in(answer) if answer else None
+    if answer and (grid is None or "_" in grid):
+        raise ValueError(f"the answer is five words of five letters, not {answer[:80]!r}")
+    return _task(domain, clues, rows_of(grid), "")
+
+
+def mini_crossword_tasks(count: int, *, structured: bool = False) -> list[Task]:
+    """The package's own puzzles 1 to `count` (1 … 24)."""
+    if count not in range(1, len(puzzles()) + 1):
+        raise ValueError(f"count is {count!r}; there are 1 to {len(puzzles())} puzzles")
+    return [mini_crossword(number, structured=structured) for number in range(1, count + 1)]
+
+
+def mini_crossword_scores(task: Task, answer: str) -> CrosswordScores | None:
+    """How much of `answer` is right: the five words across, `_` for a letter that is missing, or the
+    text of a thought, which holds its grid. None when the task has no solution; what cannot be read
+    as a grid scores 0."""
+    solution = _solution(task)
+    if solution is None:
+        return None
+    grid = grid_in(answer) or EMPTY
+    words = sum(letters_of(grid, name) == letters_of(solution, name) for name in NAMES)
+    letters = sum(a == b for a, b in zip(grid, solution, strict=True))
+    return CrosswordScores(words / 10, letters / 25, float(grid == solution))
+
+
+def fill_line(grid: str, name: str, word: str) -> str:
+    """A step in its one exact form: `word` at the clue `name`, and what the 25 cells of `grid` are then."""
+    return f"{name}. {word} (grid: {rows_of(filled(grid, name, word))})"
+
+
+def letters_of(grid: str, name: str) -> str:
+    """The five letters of a clue, `_` for each that is missing, in the 25 cells of `grid`."""
+    return "".join(grid[cell] for cell in _CELLS[name])
+
+
+def _task(domain: MiniCrossword, clues: Sequence[str], reference: str | None, id: str) -> Task:
+    question = "\n".join(f"{name}. {' '.join(clue.split())}" for name, clue in zip(NAMES, clues, strict=True))
+    return Task(domain=domain, question=question, reference=reference, id=id)
+
+
+def _solution(task: Task) -> str | None:
+    return None if task.reference is None else grid_in(str(task.reference))
+
+
+def rows_of(grid: str | None) -> str | None:
+    """The five rows of a grid as an answer shows them: with a space between."""
+    return None if grid is None else " ".join(grid[k : k + 5] for k in range(0, 25, 5))
+
+
+def _patterns(grid: str, names: Sequence[str]) -> str:
+    # Letters stand apart, so that a model's tokens do not hide them.
+    return "\n".join(f"{name}: {' '.join(letters_of(grid, name))}" for name in names)
+
+
+def _judged(grid: str) -> list[str]:
+    """The clues that have letters enough to be judged by."""
+    return [name for name in NAMES if letters_of(grid, name).count("_") < 4]
+
+
+def _open(grid: str) -> list[str]:
+    return [name for name in NAMES if "_" in letters_of(grid, name)]
+
+
+def filled(grid: str, name: str, word: str) -> str:
+    """The 25 cells once `word` stands at the clue `name`."""
+    cells = list(grid)
+    for cell, letter in zip(_CELLS[name], word, strict=True):
+        cells[cell] = letter
+    return "".join(cells)
+
+
+def _fault(grid: str, fill: _Fill) -> str | None:
+    """Why a word is no possible step, None when it is one."""
+    there = letters_of(grid, fill.name)
+    if len(fill.word) != 5:
+        return f"{fill.word[:20]!r} has not five letters"
+    if "_" not in there:
+        return f"{fill.name} is filled"
+    return None if fits(there, fill.word) else f"{fill.word!r} contradicts {there!r}"
+
+
+def fits(there: str, word: str) -> bool:
+    """Whether `word` has the letters that are there; `_` may be any."""
+    return all(a in ("_", b) for a, b in zip(there, word, strict=True))
+
+
+def _walk(path: Path) -> str | None:
+    """The 25 cells after `path`; a last step that states an answer counts alone. None when a step
+    cannot be followed."""
+    return _grid_after(tuple(path))
+
+
+@lru_cache(maxsize=4096)  # a search asks the same of a path about ten times
+def _grid_after(path: tuple[str, ...]) -> str | None:
+    stated = _stated_answer(path[-1]) if path else None
+    if stated is not None:
+        return grid_in(stated)
+    grid = EMPTY
+    for step in path:
+        fill = next(_fills_in(step), None)
+        if fill is None or len(fill.word) != 5 or not fits(letters_of(grid, fill.name), fill.word):
+            return None
+        grid = filled(grid, fill.name, fill.word)
+    return grid
+
+
+def _stated_answer(text: str) -> str | None:
+    """What follows the last `Answer:`, with the missing letters: `final_answer` takes `_` for a mark."""
+    return None if final_answer(text) is None else _ANSWER.split(text)[-1]
+
+
+def _fills_in(text: str) -> Iterator[_Fill]:
+    """The words that `text` names for clues, possible or not, in order."""
+    if "{" in text:
+        picks = read_json(text)
+        if isinstance(picks, dict) and "clue" not in picks:
+            picks = next((item for item in picks.values() if isinstance(item, list)), None)
+        found = [_picked(pick) for pick in (picks if isinstance(picks, list) else [picks])]
+        if any(found):
+            yield from (fill for fill in found if fill is not None)
+            return
+    for line in text.splitlines():
+        fill = _written(line)
+        if fill is not None:
+            yield fill
+
+
+def _picked(pick: Any) -> _Fill | None:
+    """The word that a JSON object {clue, word, confidence} names."""
+    if not isinstance(pick, dict):
+        return None
+    name, word, sure = (str(pick.get(key, ""))[:40].strip() for key in ("clue", "word", "confidence"))
+    line = f"{name}. {word} ({sure})"
+    if name.lower() not in NAMES or not re.fullmatch("[A-Za-z]+", word):
+        return None
+    return _Fill(name.lower(), word.lower(), CONFIDENCE.get(sure.lower(), 0.0), line)
+
+
+def _written(line: str) -> _Fill | None:
+    """The word that a line such as `h1. apple (high)` names, if it names one clue and one word. The
+    clue may be repeated before it, with a colon."""
+    match = _LINE.match(_GRID.sub("", line))
+    if match is None:
+        return None
+    said = match[3]
+    stated = _BRACKETED.search(said) or next(reversed(list(_BARE.finditer(said))), None)
+    before = said[: stated.start()] if stated else said
+    for part in (before, _COLON.split(before)[-1]):
+        part = part.strip(" \t*_`\"'.,;:|-–—([")
+        spaced = _SPACED.fullmatch(part)
+        words = [re.sub("[^A-Za-z]", "", part)] if spaced else _WORD.findall(part)
+        if len(words) == 1 and words[0].isascii():
+            sure = CONFIDENCE[stated[1].lower()] if stated else 0.0
+            return _Fill((match[1] + match[2]).lower(), words[0].lower(), sure, line.strip())
+    return None
+
+
+def grid_in(text: str) -> str | None:
+    """The 25 cells that `text` shows: five words of five letters, 25 letters apart, or five lines of
+    either; a thought's grid. `_` is a letter that is missing."""
+    shown = _GRID.search(text)
+    text = (shown[1] if shown else text).lower()
+    cells = _cells(text, 25)
+    if cells is not None:
+        return cells
+    rows = [row for line in text.splitlines() if (row := _cells(_ROW_NAME.sub("", line, count=1), 5))]
+    return "".join(rows[-5:]) if len(rows) >= 5 else None
+
+
+def _cells(text: str, count: int) -> str | None:
+    """The `count` cells in `text`, when it holds words of five or single letters and nothing else."""
+    parts = _LETTERS.findall(text)
+    sizes = {len(part) for part in parts}
+    cells = "".join(parts)
+    return cells if len(cells) == count and sizes in ({1}, {5}) and cells.isascii() else None
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }

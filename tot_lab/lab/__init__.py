@@ -1,0 +1,1 @@
+"""What a notebook holds: the lab, sweeps, settings and stores."""

@@ -1,0 +1,349 @@
+"""Plans as they run: folded from the record, and kept in SQLite for whoever asks meanwhile.
+
+Rule: the journal is the one truth. A plan is a fold over a run's lines, so that statuses, times and
+tokens are those of the record; the database holds what the fold gives and can be thrown away. A run
+that goes on with its journal begins with the journal's own lines: no row is newer than the record.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import warnings
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from functools import reduce
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+
+from tot_lab.core.calls import Call, Reply, is_made
+from tot_lab.core.records import Ended, Line, Note, Position, parent_of
+from tot_lab.record.journal import Header
+from tot_lab.strategies.plans import DROPPED, Plan, Step, reopened
+
+_CREATED = ("plan.created", "plan.patched", "plan.augmented")
+
+
+class PlanFold:
+    """The plans of one run, from its lines in the order in which they happened."""
+
+    def __init__(self, header: Header, journal: str = "") -> None:
+        self.header = header
+        self.journal = journal
+        self.plans: dict[str, Plan] = {}  # by the thought that each belongs to
+        self._asked: dict[Position, Call] = {}
+        self._planning: dict[str, list[Reply]] = {}  # what was used for plans that are not made yet
+
+    def add(self, line: Line) -> list[str]:
+        """Take one line in; the thoughts of the plans that it changed."""
+        record = line.e
+        if isinstance(record, Call):
+            self._asked[line.p] = record
+        elif isinstance(record, Reply):
+            call = self._asked.pop(line.p, None)
+            return [] if call is None else self._used(call, record)
+        elif isinstance(record, Ended):
+            return self._run_ended(line)
+        elif isinstance(record, Note) and record.name.startswith("plan."):
+            try:
+                return self._noted(record, line.t)
+            except (KeyError, TypeError, ValueError):  # a note of another's, by a name like ours
+                return []
+        return []
+
+    def _noted(self, note: Note, t: float) -> list[str]:
+        data = note.data
+        if note.name in _CREATED:
+            self._planned(note, t)
+            return [note.at]
+        at = note.at if note.name in ("plan.reflected", "plan.ended") else parent_of(note.at)
+        plan = self.plans.get(at or "")
+        if plan is None or at is None:
+            return []
+        if note.name == "plan.ended":
+            self._change(at, t, status=data["status"], completed_at=t)
+        elif note.name == "plan.step_started":
+            begun = plan[data["step"]].started_at
+            self._change_step(
+                at,
+                t,
+                data["step"],
+                status="in_progress",
+                retries=data["retries"],
+                started_at=t if begun is None else begun,
+            )
+        elif note.name == "plan.step_completed":
+            done = {"status": "completed", "result": data["result"], "error": None, "completed_at": t}
+            self._change_step(at, t, data["step"], **done)
+        elif note.name == "plan.step_failed":
+            failed = {"status": data["status"], "error": data["error"], "completed_at": t}
+            self._change_step(at, t, data["step"], **failed)
+        else:
+            return []
+        return [at]
+
+    def _planned(self, note: Note, t: float) -> None:
+        """A plan, or a new version of it. A step that was not written anew stays what it is."""
+        old = self.plans.get(note.at)
+        before = {step.id: step for step in old.steps} if old else {}
+        steps = []
+        for written in note.data["steps"]:
+            step = Step.model_validate(written)
+            known = before.get(step.id)
+            if known is not None and known.node == step.node:
+                dropped = step.id in note.data.get("dropped", ())
+                known = known.changed(status="skipped", error=DROPPED) if dropped else reopened(known)
+                step = known.changed(completed_at=None) if known.status == "pending" else known
+            steps.append(step)
+        if old is None:
+            header = self.header
+            used = self._planning.pop(note.at, [])
+            old = Plan(
+                id=f"{header.id}:{note.at}",
+                task_id=str(header.task.get("id", "")),
+                agent_id=f"{header.strategy.get('kind', '')} on {_model(header)}",
+                goal=note.data["goal"],
+                mode=note.data["mode"],
+                steps=(),
+                started=header.started,
+                created_at=t,
+                tokens=reduce(_sum, map(_tokens, used), 0),
+                cost=reduce(_sum, (reply.cost for reply in used), 0.0),
+                journal=self.journal,
+            )
+            self.plans[note.at] = old
+        self._change(note.at, t, steps=tuple(steps), version=note.data["version"])
+
+    def _used(self, call: Call, reply: Reply) -> list[str]:
+        """Add what a call used to each step and plan that it was made for."""
+        if not is_made(reply) or (reply.error is not None and reply.input_tokens is None):
+            return []
+        if call.kind == "plan" and call.at not in self.plans:
+            self._planning.setdefault(call.at, []).append(reply)
+        tokens = _tokens(reply)
+        touched = []
+        below, above = "", call.at
+        while above:
+            plan = self.plans.get(above)
+            if plan is not None:
+                steps = tuple(
+                    step.changed(tokens_used=_sum(step.tokens_used, tokens)) if step.node == below else step
+                    for step in plan.steps
+                )
+                totals = {"tokens": _sum(plan.tokens, tokens), "cost": _sum(plan.cost, reply.cost)}
+                self.plans[above] = plan.model_copy(update={"steps": steps, **totals})
+                touched.append(above)
+            below, above = above, parent_of(above) or ""
+        return touched
+
+    def _run_ended(self, line: Line) -> list[str]:
+        """A run that was cut off leaves plans under way."""
+        left = [at for at, plan in self.plans.items() if plan.status == "active"]
+        for at in left:
+            self._change(at, line.t, status="abandoned", completed_at=line.t)
+        return left
+
+    def _change_step(self, at: str, t: float, id: str, **fields: Any) -> None:
+        steps = (step.changed(**fields) if step.id == id else step for step in self.plans[at].steps)
+        self._change(at, t, steps=tuple(steps))
+
+    def _change(self, at: str, t: float, **fields: Any) -> None:
+        self.plans[at] = self.plans[at].model_copy(update={**fields, "updated_at": t})
+
+
+def plans_of(header: Header, lines: Iterable[Line], journal: str = "") -> list[Plan]:
+    """The plans that `lines` tell of, the first made first."""
+    fold = PlanFold(header, journal)
+    for line in lines:
+        fold.add(line)
+    return list(fold.plans.values())
+
+
+def _tokens(reply: Reply) -> int | None:
+    """What it used, None when the model does not count."""
+    counted = reply.input_tokens is not None and reply.output_tokens is not None
+    return (reply.input_tokens or 0) + (reply.output_tokens or 0) if counted else None
+
+
+def _sum(one: Any, other: Any) -> Any:
+    return None if one is None or other is None else one + other
+
+
+def _model(header: Header) -> str:
+    settings = header.model
+    return str(settings.get("model") or settings.get("name") or settings.get("kind", ""))
+
+
+_OURS = 0x746C504C  # of SQLite's application ids: it tells our files from other people's databases
+_SCHEMA = 1
+_TABLES = """
+CREATE TABLE IF NOT EXISTS plans (
+    id TEXT PRIMARY KEY, task_id TEXT NOT NULL, agent_id TEXT NOT NULL, goal TEXT NOT NULL,
+    mode TEXT NOT NULL, status TEXT NOT NULL, version INTEGER NOT NULL, started TEXT NOT NULL,
+    created_at REAL NOT NULL, updated_at REAL NOT NULL, completed_at REAL, tokens INTEGER, cost REAL,
+    journal TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS steps (
+    plan_id TEXT NOT NULL REFERENCES plans (id) ON DELETE CASCADE, id TEXT NOT NULL, seq INTEGER NOT NULL,
+    title TEXT NOT NULL, instruction TEXT NOT NULL, type TEXT NOT NULL, tool_name TEXT,
+    tool_args TEXT NOT NULL, tool_hints TEXT NOT NULL, depends_on TEXT NOT NULL, status TEXT NOT NULL,
+    result TEXT, error TEXT, retries INTEGER NOT NULL, tokens_used INTEGER, started_at REAL,
+    completed_at REAL, node TEXT NOT NULL, PRIMARY KEY (plan_id, id)
+);
+"""
+_PLAN_COLUMNS = [name for name in Plan.model_fields if name != "steps"]
+_STATUSES = get_args(Plan.model_fields["status"].annotation)
+_STEP_COLUMNS = ["plan_id", *Step.model_fields]
+_JSON = ("tool_args", "tool_hints", "depends_on")
+
+
+class Plans:
+    """A database of plans (SQLite). A lab writes each plan there as it runs (`tl.Lab(plans="plans.db")`):
+    when it is made, and with each change of a status. Anybody may read it meanwhile.
+
+    path: of the file; it is made when it is not there. Raises sqlite3.Error for a file that is no database,
+        and for a database that holds anything else; neither is changed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with closing(self._opened()) as database:
+                if not self._is_ours(database):
+                    raise sqlite3.DatabaseError("this is another program's database; it was left as it is")
+                database.executescript(
+                    f"PRAGMA journal_mode = WAL;{_TABLES}PRAGMA application_id = {_OURS};"
+                    f"PRAGMA user_version = {_SCHEMA};"
+                )
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            kind = type(error) if isinstance(error, sqlite3.Error) else sqlite3.DatabaseError
+            raise kind(f"{self.path}: plans cannot be kept here: {error}") from error
+
+    def __repr__(self) -> str:
+        return f"Plans({str(self.path)!r})"
+
+    def all(self, status: str | None = None) -> list[Plan]:
+        """The plans, the latest run's last; those of one status, if given. `journal` says what
+        `lab.resume` goes on with."""
+        if status not in (None, *_STATUSES):
+            raise ValueError(f"the status of a plan is {', '.join(_STATUSES)} or None, not {status!r}")
+        where, values = ("", ()) if status is None else (" WHERE status = ?", (status,))
+        with closing(self._opened()) as database:
+            rows = database.execute(
+                f"SELECT {', '.join(_PLAN_COLUMNS)} FROM plans{where} ORDER BY started, rowid", values
+            ).fetchall()
+            return [self._read(database, dict(zip(_PLAN_COLUMNS, row, strict=True))) for row in rows]
+
+    def following(self, header: Header, lines: Sequence[Line], path: Path | None) -> Following:
+        """A watcher that keeps the plans of a run here. lines: what the run has done before."""
+        follow = Following(self, PlanFold(header, "" if path is None else str(path.absolute())))
+        follow(lines)
+        return follow
+
+    def _is_ours(self, database: sqlite3.Connection) -> bool:
+        """Whether the database is empty, or one of plans; a newer version's is an error."""
+        who, schema = (
+            database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+        )
+        if who == _OURS:
+            if schema > _SCHEMA:
+                raise sqlite3.DatabaseError(
+                    f"these are plans of a newer version of tot_lab (schema {schema})"
+                )
+            return True
+        if who or schema:
+            return False
+        # Earlier versions put no application id in the file, and another process may be making the tables.
+        ours = {"plans": set(_PLAN_COLUMNS), "steps": set(_STEP_COLUMNS)}
+        tables = database.execute(
+            "SELECT name FROM sqlite_master "
+            "WHERE type IN ('table', 'view') AND substr(name, 1, 7) <> 'sqlite_'"
+        ).fetchall()
+        return all(
+            {column[1] for column in database.execute(f"PRAGMA table_info({_quoted(table)})")}
+            == ours.get(table)
+            for (table,) in tables
+        )
+
+    def _opened(self) -> sqlite3.Connection:
+        database = sqlite3.connect(self.path, timeout=10.0, check_same_thread=False)
+        database.execute("PRAGMA foreign_keys = ON")
+        database.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes, the journal gives back
+        return database
+
+    def _read(self, database: sqlite3.Connection, plan: dict[str, Any]) -> Plan:
+        names = _STEP_COLUMNS[1:]
+        rows = database.execute(
+            f"SELECT {', '.join(names)} FROM steps WHERE plan_id = ? ORDER BY seq", (plan["id"],)
+        ).fetchall()
+        steps = []
+        for row in rows:
+            step = dict(zip(names, row, strict=True))
+            step.update({name: msgspec.json.decode(step[name]) for name in _JSON})
+            steps.append(Step.model_validate(step))
+        return Plan.model_validate({**plan, "steps": steps})
+
+
+class Following:
+    """Writes the plans of one run. It keeps its connection until the run has ended: SQLite tidies up when the
+    last one is closed, which takes longer than the writing."""
+
+    def __init__(self, store: Plans, fold: PlanFold) -> None:
+        self.store = store
+        self.fold = fold
+        self.database: sqlite3.Connection | None = None
+        self.written: dict[tuple[str, str], Step] = {}
+        self.broken = False
+
+    def __call__(self, batch: Sequence[Line]) -> None:
+        changed = dict.fromkeys(at for line in batch for at in self.fold.add(line))
+        try:
+            if changed and not self.broken:
+                self._write([self.fold.plans[at] for at in changed])
+        except sqlite3.Error as error:  # the run goes on: its journal holds all of it
+            self.broken = True
+            warnings.warn(
+                f"{self.store.path}: plans are no longer written: {error}", RuntimeWarning, stacklevel=2
+            )
+        if any(isinstance(line.e, Ended) for line in batch):
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the database, until there is something to write."""
+        if self.database is not None:
+            self.database.close()
+            self.database = None
+
+    def _write(self, plans: Sequence[Plan]) -> None:
+        if self.database is None:
+            self.database = self.store._opened()
+        with self.database as database:
+            for plan in plans:
+                _upsert(database, "plans", _PLAN_COLUMNS, 1, [getattr(plan, name) for name in _PLAN_COLUMNS])
+                for step in plan.steps:
+                    if self.written.get((plan.id, step.id)) is step:
+                        continue
+                    values = {"plan_id": plan.id, **step.model_dump()}
+                    values.update({name: msgspec.json.encode(values[name]).decode() for name in _JSON})
+                    _upsert(database, "steps", _STEP_COLUMNS, 2, [values[name] for name in _STEP_COLUMNS])
+                    self.written[plan.id, step.id] = step
+
+
+def _quoted(name: str) -> str:
+    """A name of any table as SQL takes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _upsert(
+    database: sqlite3.Connection, table: str, columns: list[str], keys: int, values: list[Any]
+) -> None:
+    """Write a row, in place of the one of the same key (its first `keys` columns)."""
+    kept = ", ".join(f"{name} = excluded.{name}" for name in columns[keys:])
+    database.execute(
+        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) "
+        f"ON CONFLICT ({', '.join(columns[:keys])}) DO UPDATE SET {kept}",
+        values,
+    )

@@ -1,0 +1,486 @@
+"""What is seen of a sweep: its tables, its files, and how far it has come.
+
+Rule: a table follows from the finished rows alone, in the order in which the sweep was asked for,
+whatever finished first; times, and what was really paid, are all that may differ between two honest
+sweeps. A file says where it comes from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import platform
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tot_lab._version import __version__
+from tot_lab.analysis.frames import typed_frame
+from tot_lab.core.files import write_whole
+from tot_lab.lab.sweeps.axes import differing, flat, said
+from tot_lab.lab.sweeps.sweep import Row, Sweep, mean
+from tot_lab.models.entries import Exported
+from tot_lab.record.journal import Header
+from tot_lab.record.losses import ByRole, columns_of, describe, total, warning_of
+from tot_lab.record.run import Run, money
+
+if TYPE_CHECKING:
+    import pandas
+
+REFRESH = 1.0
+"""Seconds between two looks at a sweep that goes on in a notebook."""
+
+SILENT = 30.0
+"""Seconds after which a sweep that writes to a file or a pipe prints a line, also if no run has finished.
+Later lines come at longer intervals, each a tenth of the time so far."""
+
+
+def df(sweep: Sweep) -> pandas.DataFrame:
+    """One row per finished run, by setting, task and repeat, in the order in which these were given.
+
+    - setting: category, the setting's label, all of the sweep in their order
+    - strategy: category, its kind
+    - a column for each setting that differs between the strategies, by its name (`beam_width`,
+      `traversal.exploration`; one that has a name of this list is called `answer_setting`): Int64,
+      Float64, boolean, or category. NA where a strategy has no such setting, or None there
+    - domain: category; task: category, the question, shortened; task_number: Int64, from 0; repeat: Int64
+    - correct: boolean, NA without ground truth; score: Float64, the answer's grade, 0–1
+    - answer: string, NA for none; stop: category, a stop word, NA when the run could not even begin
+    - error: string, what went wrong with the strategy, the model's set-up or the grading, NA for nothing
+    - calls: Int64, calls made; failed_calls: Int64, those of them without a reply
+    - ROLE_calls, ROLE_failed, ROLE_unreadable, ROLE_truncated: Int64, for each role of which the sweep made
+      calls (`propose`, `evaluate`, `answer`, …): the calls made, and what was lost of them, as
+      `tot_lab.record.losses` defines it
+    - input_tokens, output_tokens: Int64, NA when one of them is not known
+    - cost: Float64, USD if each call were paid; paid: Float64, USD really paid; NA when not known. Of
+      equal calls of several runs, the first that is sent is paid
+    - seconds: Float64, from the run's start to its end; other runs of the sweep went on meanwhile
+    - selected_strategy: string, what `tl.Adaptive` selected, NA where nothing was selected; strategy_used:
+      string, what did the work
+    - simulated: boolean, whether a simulated model took part
+    - run_id: string, follows from what the run asks
+    """
+    cells = [cell for cell in sweep.cells if cell.run_id in sweep.rows]
+    rows = [sweep.rows[cell.run_id] for cell in cells]
+    parts = [sweep.part(cell) for cell in cells]
+    settings, tasks = list(sweep.settings), list(sweep.tasks)
+    domains = [task.domain.kind for _, task in parts]
+    kinds = [strategy.kind for strategy, _ in parts]
+    columns: dict[str, tuple[str | tuple[str, ...], list[Any]]] = {
+        "setting": (tuple(settings), [settings[cell.setting] for cell in cells]),
+        "strategy": (_once(strategy.kind for strategy in sweep.settings.values()), kinds),
+    }
+    fixed: dict[str, tuple[str | tuple[str, ...], list[Any]]] = {
+        "domain": (_once(task.domain.kind for task in sweep.tasks.values()), domains),
+        "task": (tuple(tasks), [tasks[cell.task] for cell in cells]),
+        "task_number": ("Int64", [cell.task for cell in cells]),
+        "repeat": ("Int64", [cell.repeat for cell in cells]),
+        "correct": ("boolean", [row.correct for row in rows]),
+        "score": ("Float64", [row.score for row in rows]),
+        "answer": ("string", [row.answer or None for row in rows]),
+        "stop": (tuple(sorted({row.stop for row in rows if row.stop})), [row.stop for row in rows]),
+        "error": ("string", [row.error for row in rows]),
+        "calls": ("Int64", [row.calls for row in rows]),
+        "failed_calls": ("Int64", [row.failed_calls for row in rows]),
+        **columns_of([row.losses for row in rows]),
+        "input_tokens": ("Int64", [row.input_tokens for row in rows]),
+        "output_tokens": ("Int64", [row.output_tokens for row in rows]),
+        "cost": ("Float64", [row.cost for row in rows]),
+        "paid": ("Float64", [row.paid for row in rows]),
+        "seconds": ("Float64", [row.seconds for row in rows]),
+        "selected_strategy": ("string", [row.selected_strategy for row in rows]),
+        "strategy_used": ("string", [row.strategy_used for row in rows]),
+        "simulated": ("boolean", [row.simulated for row in rows]),
+        "run_id": ("string", [cell.run_id for cell in cells]),
+    }
+    levels = [flat(strategy) for strategy in sweep.settings.values()]
+    for name in differing(sweep.settings.values()):
+        column = f"{name}_setting" if name in {*columns, *fixed} else name
+        columns[column] = _setting([level.get(name) for level in levels], [cell.setting for cell in cells])
+    return typed_frame({**columns, **fixed})
+
+
+def _setting(values: list[Any], places: list[int]) -> tuple[str | tuple[str, ...], list[Any]]:
+    """The column of a setting: `values` has it by setting, `places` the setting of each row."""
+    kinds = {type(value) for value in values if value is not None}
+    if any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in values):
+        kinds.add(str)  # a seed may be longer than a column of numbers holds
+    for dtype, only in (("boolean", {bool}), ("Int64", {int}), ("Float64", {int, float})):
+        if kinds <= only:
+            return dtype, [values[place] for place in places]
+    words = [None if value is None else said(value) for value in values]
+    return _once(word for word in words if word is not None), [words[place] for place in places]
+
+
+def _once(words: Iterator[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(words))
+
+
+def joined_df(sweep: Sweep, frame: Callable[[Run], pandas.DataFrame]) -> pandas.DataFrame:
+    """A frame of each finished run, one below the other: run_id (string), setting and task (category)
+    and repeat (Int64) in front of its own columns."""
+    import pandas as pd  # noqa: PLC0415
+
+    settings, tasks = list(sweep.settings), list(sweep.tasks)
+    frames = [(sweep.by_id[run.id], frame(run)) for run in sweep.runs()]
+    whole = pd.concat([made for _, made in frames] or [frame(Run(Header.now(), []))], ignore_index=True)
+    of = [cell for cell, made in frames for _ in range(len(made))]
+    place = typed_frame(
+        {
+            "run_id": ("string", [cell.run_id for cell in of]),
+            "setting": (tuple(settings), [settings[cell.setting] for cell in of]),
+            "task": (tuple(tasks), [tasks[cell.task] for cell in of]),
+            "repeat": ("Int64", [cell.repeat for cell in of]),
+        }
+    )
+    return pd.concat([place, whole.drop(columns=["repeat"], errors="ignore")], axis=1)
+
+
+class Summary(NamedTuple):
+    """One setting of a sweep. runs: finished ones. success: share of correct answers, score: mean grade,
+    both of the graded runs. calls, tokens, cost: mean of a run, cost in USD if each call were paid.
+    errors: runs that went wrong. losses: of their calls, by role. None = not known."""
+
+    setting: str
+    runs: int
+    success: float | None
+    score: float | None
+    calls: float | None
+    tokens: float | None
+    cost: float | None
+    errors: int
+    losses: ByRole | None
+
+
+def summary(sweep: Sweep) -> list[Summary]:
+    """The settings of a sweep, so far."""
+    by_setting: list[list[Row]] = [[] for _ in sweep.settings]
+    for cell in sweep.cells:
+        if cell.run_id in sweep.rows:
+            by_setting[cell.setting].append(sweep.rows[cell.run_id])
+    return [_summed(label, rows) for label, rows in zip(sweep.settings, by_setting, strict=True)]
+
+
+def _summed(label: str, rows: list[Row]) -> Summary:
+    graded = [row for row in rows if row.correct is not None]
+    tokens = [
+        None
+        if row.input_tokens is None or row.output_tokens is None
+        else row.input_tokens + row.output_tokens
+        for row in rows
+    ]
+    return Summary(
+        label,
+        len(rows),
+        mean([float(row.correct) for row in graded if row.correct is not None]),
+        mean([row.score for row in graded]),
+        mean([row.calls for row in rows]),
+        mean(tokens),
+        mean([row.cost for row in rows]),
+        sum(row.error is not None for row in rows),
+        total(row.losses for row in rows),
+    )
+
+
+def losses_in(sweep: Sweep) -> dict[str, ByRole | None]:
+    """The losses of each setting, so far."""
+    return {line.setting: line.losses for line in summary(sweep)}
+
+
+# In words and in a notebook.
+
+_HEADS = ("setting", "runs", "success", "score", "calls", "tokens", "cost", "errors", "lost calls")
+
+_LOSSES = 3
+"""Losses that a line of the table names."""
+
+
+def _told(sweep: Sweep) -> list[tuple[str, ...]]:
+    """The summary as text."""
+
+    def shown(amount: float | None, form: str) -> str:
+        return "–" if amount is None else format(amount, form)
+
+    return [
+        (
+            line.setting,
+            f"{line.runs:,}",
+            shown(line.success, ".1%"),
+            shown(line.score, ".3f"),
+            shown(line.calls, ",.1f"),
+            shown(line.tokens, ",.0f"),
+            "–" if line.cost is None else money(line.cost),
+            f"{line.errors:,}",
+            describe(line.losses, _LOSSES) or "–",
+        )
+        for line in summary(sweep)
+    ]
+
+
+def warned(sweep: Sweep) -> str:
+    """What stands below the table where many calls were lost; "" else."""
+    text = warning_of(losses_in(sweep))
+    return f"! {text}" if text else ""
+
+
+def _head(sweep: Sweep) -> str:
+    """What stands above the table."""
+    said = [f"{len(sweep.rows):,} of {len(sweep.cells):,} runs"]
+    if sweep.found:
+        said.append(f"{sweep.found:,} of them found on the disk, with the calls that they made then")
+    if any(row.simulated for row in sweep.rows.values()):
+        said.append("a simulated model took part")
+    counts = sweep.counts
+    said.append(
+        f"{counts.asked:,} calls asked, {counts.distinct:,} distinct, {counts.paid:,} sent to the model, "
+        f"{counts.saved:,} saved"
+    )
+    return "Sweep: " + " · ".join(said)
+
+
+def text(sweep: Sweep) -> str:
+    """The sweep as plain text."""
+    lines = [_HEADS, *_told(sweep)]
+    widths = [max(len(line[k]) for line in lines) for k in range(len(_HEADS))]
+    table = [
+        "  ".join(word.rjust(width) if k else word.ljust(width) for k, (word, width) in enumerate(columns))
+        for columns in (list(zip(line, widths, strict=True)) for line in lines)
+    ]
+    return "\n".join([_head(sweep), *table, *filter(None, [warned(sweep)])])
+
+
+def html(sweep: Sweep, under_way: str = "") -> str:
+    """The sweep as an HTML table."""
+    head = "".join(f"<th>{word}</th>" for word in (*_HEADS, ""))
+    rows = "".join(
+        f'<tr><th style="text-align:left">{escape(label)}</th>'
+        + "".join(f"<td>{escape(word)}</td>" for word in words)
+        + ("<td></td>" if line.success is None else f'<td><meter value="{line.success:.3f}"></meter></td>')
+        + "</tr>"
+        for line, (label, *words) in zip(summary(sweep), _told(sweep), strict=True)
+    )
+    progress = f"<pre>{escape(under_way)}</pre>" if under_way else ""
+    below = f"<p><b>{escape(lost)}</b></p>" if (lost := warned(sweep)) else ""
+    return f"<div>{progress}<p>{escape(_head(sweep))}</p><table><tr>{head}</tr>{rows}</table>{below}</div>"
+
+
+@contextmanager
+def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
+    """Shows how far a sweep has come: a bar in a terminal, in a notebook the table so far, and plain lines
+    where stderr is a file or a pipe. Gives what is to be called after each run. Needs a running event
+    loop."""
+    display = _display()
+    if display is None and not sys.stderr.isatty():
+        lines = _Lines(sweep)
+        try:
+            yield lines.tell
+        finally:
+            lines.close()
+        return
+    from tqdm import tqdm  # noqa: PLC0415
+
+    file = sys.stderr if display is None else io.StringIO()
+    bar = tqdm(total=len(sweep.cells), desc=sweep.name, unit="run", file=file)
+    handle = display and display(sweep, display_id=True)
+    looked = time.monotonic()
+    purse = sweep.lab.gateway.purse
+    spent = purse.spent
+
+    def tell() -> None:
+        nonlocal looked
+        bar.initial = sweep.found  # these took no time
+        bar.set_postfix_str(f"paid {money(purse.spent - spent)}", refresh=False)
+        bar.update()
+        if handle and time.monotonic() - looked > REFRESH:
+            looked = time.monotonic()
+            handle.update(_Page(html(sweep, str(bar))))
+
+    try:
+        yield tell
+    finally:
+        bar.close()
+        if handle:
+            handle.update(_Page(f"<p>{escape(_head(sweep))}</p>"))  # the cell may show the table itself
+
+
+class _Lines:
+    """How far a sweep has come, in lines on stderr: at each tenth of its runs, and after a while without."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep = sweep
+        self.spent = sweep.lab.spent
+        self.began = time.monotonic()
+        self.tenths = 0
+        self._write()
+
+    def tell(self) -> None:
+        """A run has finished."""
+        tenths = 10 * len(self.sweep.rows) // len(self.sweep.cells)
+        if tenths > self.tenths:
+            self.tenths = tenths
+            self._timer.cancel()
+            self._write()
+
+    def close(self) -> None:
+        self._timer.cancel()
+
+    def _write(self) -> None:
+        seconds = time.monotonic() - self.began
+        with suppress(OSError, ValueError):  # nobody reads the pipe any more
+            print(self._line(seconds), file=sys.stderr, flush=True)
+        self._timer = asyncio.get_running_loop().call_later(max(SILENT, seconds / 10), self._write)
+
+    def _line(self, seconds: float) -> str:
+        sweep = self.sweep
+        done, cells = len(sweep.rows), len(sweep.cells)
+        made = done - sweep.found  # the others took no time
+        known = made or done == cells
+        left = _clock(seconds / max(made, 1) * (cells - done)) if known else "unknown"
+        return (
+            f"sweep {sweep.name}: {done:,} of {cells:,} runs ({done / max(cells, 1):.0%}) · elapsed "
+            f"{_clock(seconds)} · left {left} · paid {money(sweep.lab.spent - self.spent)}"
+        )
+
+
+def _clock(seconds: float) -> str:
+    """`0:07`, `12:05`, `3:01:59`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class _Page(str):
+    def _repr_html_(self) -> str:
+        return self
+
+
+def _display() -> Any:
+    """IPython's `display` inside a notebook, None elsewhere."""
+    if "ipykernel" not in sys.modules:
+        return None
+    from IPython import get_ipython  # noqa: PLC0415
+    from IPython.display import display  # noqa: PLC0415
+
+    return display if hasattr(get_ipython(), "kernel") else None
+
+
+# Files.
+
+
+def provenance(sweep: Sweep) -> dict[str, Any]:
+    """Where the numbers of a sweep come from, as JSON-ready data."""
+    lab, header = sweep.lab, sweep.lab._header(*sweep.part(sweep.cells[0]), sweep.budget, 0)
+    cache = lab.gateway.opened
+    return {
+        "tot_lab": __version__,
+        "python": platform.python_version(),
+        "recorded_by": sorted({row.version for row in sweep.rows.values() if row.version}),
+        "sweep": sweep.name,
+        "runs": {"finished": len(sweep.rows), "of": len(sweep.cells)},
+        "model": header.model,
+        "roles": header.roles,
+        "draws": header.draws,
+        "budget": header.budget,
+        "settings": {label: strategy.settings() for label, strategy in sweep.settings.items()},
+        "simulated": any(row.simulated for row in sweep.rows.values()),
+        "calls": sweep.counts._asdict(),
+        "lost_calls": {
+            setting: losses and {role: lost._asdict() for role, lost in losses.items()}
+            for setting, losses in losses_in(sweep).items()
+        },
+        "cache": {
+            "mode": lab.gateway.mode,
+            "sha256": [s.manifest.sha256 for s in cache.stores if isinstance(s, Exported)] if cache else [],
+        },
+    }
+
+
+def save(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
+    """Write a sweep in the form that the ending names; a file that is there is replaced.
+
+    .parquet: `df()`, and where it comes from in the schema's metadata (`pandas.read_parquet(path).attrs`);
+    needs pyarrow. .csv: `df()`, and where it comes from in a file beside it (`NAME.csv.json`), since
+    CSV has no comments. A text that a spreadsheet would carry out as a formula has a `'` in front, and
+    so has one that begins with it: `text.str.removeprefix("'")` is what it was. .tex: one line
+    a setting, as a table in the manner of booktabs, and where it comes from in comments above."""
+    target, told = Path(path), provenance(sweep)
+    if target.suffix == ".parquet":
+        frame = df(sweep)
+        frame.attrs.update(told)
+        file = io.BytesIO()
+        frame.to_parquet(file, engine="pyarrow", index=False)
+        return write_whole(target, file.getvalue())
+    if target.suffix == ".csv":
+        write_whole(target.with_name(f"{target.name}.json"), json.dumps(told, indent=1).encode())
+        return write_whole(target, csv(df(sweep)).encode())
+    if target.suffix == ".tex":
+        above = "".join(f"% {line}\n" for line in json.dumps(told, indent=1).splitlines())
+        return write_whole(target, (above + latex(sweep)).encode())
+    raise ValueError(f"{target}: a sweep is saved as .parquet, .csv or .tex")
+
+
+def csv(frame: pandas.DataFrame) -> str:
+    """A frame as CSV in which no text is carried out as a formula: texts are a model's, so anyone's."""
+    texts = frame.select_dtypes(["string", "category", "object"])
+    safe = frame.assign(
+        **{
+            str(name): column.astype(object).map(_no_formula, na_action="ignore")
+            for name, column in texts.items()
+        }
+    )
+    # CRLF, as RFC 4180 has it: then a text with either of the two is quoted.
+    return safe.to_csv(index=False, lineterminator="\r\n")
+
+
+_FORMULA = re.compile(r"['\t\r\n]|\s*[=+\-@＝＋－＠]")  # as OWASP lists them, the wide forms too
+_NUMBER = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?", re.ASCII)
+
+
+def _no_formula(value: Any) -> Any:
+    """A text as a spreadsheet may have it; a number stays one, in words too."""
+    if not isinstance(value, str) or not _FORMULA.match(value) or _NUMBER.fullmatch(value):
+        return value
+    return f"'{value}"
+
+
+def latex(sweep: Sweep) -> str:
+    """One line a setting, for a paper that uses booktabs."""
+    lines = [" & ".join(map(_in_latex, words)) + r" \\" for words in _told(sweep)]
+    head = " & ".join(_HEADS) + r" \\"
+    return "\n".join(
+        [
+            rf"\begin{{tabular}}{{l{'r' * (len(_HEADS) - 1)}}}",
+            r"\toprule",
+            head,
+            r"\midrule",
+            *lines,
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+        ]
+    )
+
+
+_LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "[": "{[}",  # else, first in a line, an option of the one before; so is a star
+    "*": "{*}",
+    "–": "--",
+    "…": r"\dots{}",
+}
+
+
+def _in_latex(text: str) -> str:
+    return "".join(_LATEX.get(letter, letter) for letter in text)

@@ -1,0 +1,303 @@
+"""The worker's side of a sweep on dask workers: it makes the runs of a chunk, and reports while it does.
+
+Rule: a worker decides nothing. What it makes is a part of the client's sweep, in a folder of its own; the
+coordinator says whether a chunk is still wanted, and when a call may be sent.
+
+What travels are the user's own settings and functions, between the user's own machines: cloudpickle
+packs them, as it does all that dask sends. What comes back is data, and is read as such.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import socket
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from tot_lab.core import parts
+from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.core.strategy import Strategy
+from tot_lab.core.task import Task
+from tot_lab.core.thinking import Budget
+from tot_lab.lab.sweeps.coordinator import PACKAGE, Report, encode_report, encode_row, expect_same
+from tot_lab.lab.sweeps.sweep import Sweep, forget_warnings
+from tot_lab.models.cache import Cache
+from tot_lab.models.limits import Gate, Limits, make_gates
+from tot_lab.record.journal import header_text, lines_text
+
+TELL = 0.2
+"""Seconds between two reports of a worker: what it loses at most when it dies."""
+
+QUEUED = 0.05
+"""Seconds that a call waits for its turn before it says so."""
+
+ASKING = 16
+"""Calls of a chunk that ask for a place at a time: each takes a connection to the scheduler."""
+
+
+class SharedCache(NamedTuple):
+    """The lab's cache, for workers: its folder, what tells it from others, and its Redis."""
+
+    folder: Path
+    identity: str
+    redis: str | None
+
+
+class Chunk(NamedTuple):
+    """What a worker needs to make some runs of a sweep.
+
+    sweep: its name at the coordinator. lab: the lab's settings, its cache apart. cache: None without any.
+    host: the client's. journals: by run id, what there is of each run.
+    """
+
+    key: str
+    sweep: str
+    host: str
+    lab: dict[str, Any]
+    cache: SharedCache | None
+    strategies: dict[str, Strategy]
+    tasks: list[Task]
+    repeats: int
+    name: str
+    budget: Budget | None
+    journals: dict[str, bytes]
+    at_once: int
+
+
+class Parcel:
+    """A chunk on its way. dask shows and logs what it carries: this shows nothing of it."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        import cloudpickle  # noqa: PLC0415  dask's own
+
+        self.version = PACKAGE
+        self.runs = len(chunk.journals)
+        try:
+            self.data: bytes = cloudpickle.dumps(chunk)
+        except Exception as error:
+            raise TypeError(
+                f"a model, tool, strategy or task of this sweep cannot be sent to the workers: {error}. "
+                f"What is defined inside a function takes that function's variables along: define it outside"
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"<{self.runs} runs>"
+
+    def opened(self) -> Chunk:
+        """The chunk."""
+        import cloudpickle  # noqa: PLC0415
+
+        expect_same("a dask worker", self.version)
+        chunk: Chunk = cloudpickle.loads(self.data)
+        for part in (chunk.lab["model"], *chunk.lab["tools"]):
+            parts.REGISTRY.setdefault(part.kind, type(part))  # a class that was made in a notebook
+        return chunk
+
+
+def rpc(node: Any, operation: str, **given: Any) -> asyncio.Future[Any]:
+    """Ask the coordinator, as a dask client or worker, from whatever event loop."""
+    asking = getattr(node.scheduler, f"tot_lab_{operation}")(**given)
+    return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, node.loop.asyncio_loop))
+
+
+def this_host() -> str:
+    """The name of this machine."""
+    return socket.gethostname()
+
+
+def work(parcel: Parcel) -> None:
+    """A dask task: makes the runs of a chunk, and reports while it does."""
+    from distributed import get_worker  # noqa: PLC0415
+
+    chunk = parcel.opened()
+    asyncio.run(_made(chunk, get_worker()))
+
+
+async def _made(chunk: Chunk, worker: Any) -> None:
+    """Make a chunk, unless it is not wanted any more."""
+    if not await rpc(worker, "begin", sweep=chunk.sweep, chunk=chunk.key, worker=worker.address):
+        return
+    try:
+        with tempfile.TemporaryDirectory(dir=worker.local_directory) as name:
+            await _Worker(chunk, Path(name), worker).carry_out()
+    finally:
+        await rpc(worker, "end", chunk=chunk.key)
+
+
+class _SharedGate(Gate):
+    """A gate that the coordinator keeps. Few calls of a chunk wait there at a time, in order."""
+
+    def __init__(self, limits: Limits, chunk: str, worker: Any, key_of: Callable[[Call], bytes]) -> None:
+        super().__init__(limits)
+        self.chunk = chunk
+        self.worker = worker
+        self.key_of = key_of
+        self.turn = asyncio.Semaphore(ASKING)
+        self.tickets = count()
+
+    async def enter(self, tokens: int, wire: Wire, **data: Any) -> bool:
+        """Wait for one's turn; `left` must follow."""
+        waited = self.turn.locked()
+        if waited:
+            wire.note("call.queued", **data)
+        async with self.turn:
+            ticket = next(self.tickets)
+            entering = rpc(
+                self.worker, "enter", chunk=self.chunk, ticket=ticket, limits=self.limits, tokens=tokens
+            )
+            try:
+                done, _ = await asyncio.wait([entering], timeout=QUEUED)
+                if not done and not waited:
+                    waited = True
+                    wire.note("call.queued", **data)
+                admitted = await asyncio.shield(entering)
+            except asyncio.CancelledError:
+                rpc(self.worker, "withdraw", chunk=self.chunk, ticket=ticket)
+                entering.add_done_callback(self._give_back)
+                raise
+        if not admitted:
+            await (
+                asyncio.Event().wait()
+            )  # nobody wants the chunk any more: its runs are about to be cancelled
+        return waited
+
+    def _give_back(self, entering: asyncio.Future[bool]) -> None:
+        if not entering.cancelled() and entering.exception() is None and entering.result():
+            self._leave(0.0, [])
+
+    def _leave(self, seconds: float, paid: list[tuple[bytes, float]]) -> asyncio.Future[None]:
+        return rpc(self.worker, "leave", chunk=self.chunk, limits=self.limits, seconds=seconds, paid=paid)
+
+    def count(self, tokens: int) -> None:
+        """A request of so many tokens goes out now."""
+        rpc(self.worker, "count", limits=self.limits, tokens=tokens)
+
+    async def left(self, calls: Sequence[Call], replies: Sequence[Reply], seconds: float) -> None:
+        """Tell the coordinator what was paid, before anybody goes on with the replies."""
+        paid = [(self.key_of(c), r.cost) for c, r in zip(calls, replies, strict=False) if r.cost]
+        await asyncio.shield(self._leave(seconds, paid))
+
+
+class _Worker:
+    """The worker's side of a chunk."""
+
+    def __init__(self, chunk: Chunk, folder: Path, worker: Any) -> None:
+        from tot_lab.lab.lab import Lab  # noqa: PLC0415
+
+        self.chunk = chunk
+        self.worker = worker
+        self.lab = Lab(**chunk.lab, runs=folder, cache=self._cache())
+        self.sweep = Sweep(self.lab, chunk.strategies, chunk.tasks, chunk.repeats, chunk.name, chunk.budget)
+        self.folder = folder / chunk.name
+        self.folder.mkdir()
+        cells = {cell.run_id: cell for cell in self.sweep.cells}
+        if not chunk.journals.keys() <= cells.keys():
+            raise RuntimeError("a setting of this sweep came to the worker as another than it was sent")
+        self.cells = [cells[run_id] for run_id in chunk.journals]
+        self.sent: dict[str, int] = {}
+        """By run id, how much of its journal the client has."""
+        self.whole: set[str] = set()
+        """Runs that were gone on with, and whose journals are to be sent whole."""
+        for run_id, journal in chunk.journals.items():
+            if journal:
+                (self.folder / f"{run_id}.jsonl").write_bytes(journal)
+                self.sent[run_id] = len(journal)
+                self.whole.add(run_id)
+
+    def _cache(self) -> Cache | None:
+        """On another machine the folder may lie on a network disk: there, one beside dask's own space
+        stands before the shared cache, a folder for each cache of each client."""
+        cache = self.chunk.cache
+        if cache is None:
+            return None
+        folder = cache.folder
+        if this_host() != self.chunk.host:
+            parts = "\n".join([self.chunk.host, str(folder), cache.identity, cache.redis or "", this_host()])
+            name = hashlib.sha256(parts.encode()).hexdigest()[:16]
+            folder = Path(self.worker.local_directory).parent / f"tot_lab-calls-{name}"
+        create = self.chunk.lab["mode"] != "replay"
+        return Cache(folder, shared=cache.redis, create=create, may_be_away=True)
+
+    async def carry_out(self) -> None:
+        """Make the runs; stop when nobody wants them any more."""
+        key_of, key = self.sweep.key_of, self.chunk.key
+        make_gates(lambda limits: _SharedGate(limits, key, self.worker, key_of))
+        heard = _hear_warnings()
+        try:
+            self.lab.gateway.open()
+            making = asyncio.create_task(self.sweep.make(self.cells, self.chunk.at_once, lambda: None))
+            over = False
+            while not over:
+                await asyncio.wait([making], timeout=TELL)
+                over = making.done()
+                if not await self._report("done" if over and not making.exception() else "", heard):
+                    making.cancel()
+                    await asyncio.wait([making])
+                    return
+            making.result()
+        finally:
+            if self.lab.gateway.opened is not None:
+                await asyncio.to_thread(self.lab.gateway.opened.close)
+
+    async def _report(self, end: Literal["", "done"], heard: list[str]) -> bool:
+        """Send what is new; whether the chunk is still wanted."""
+        journals = [
+            news for path in sorted(self.folder.glob("*.jsonl")) if (news := self._news(path)) is not None
+        ]
+        rows = [(run_id, encode_row(row)) for run_id, row in self.sweep.rows.items()]
+        self.sweep.rows.clear()
+        said = [f"from a dask worker: {text}" for text in heard]
+        heard.clear()
+        report = Report(self.chunk.key, journals, rows, said, end=end)
+        data = encode_report(report) if journals or rows or said or end else None
+        wanted: bool = await rpc(self.worker, "report", chunk=self.chunk.key, data=data)
+        return wanted
+
+    def _news(self, path: Path) -> tuple[str, int, bytes] | None:
+        """What is new in a journal. One that was gone on with may have been cut first: it is sent whole."""
+        run_id, size = path.stem, path.stat().st_size
+        over = run_id in self.sweep.rows
+        kept = self.sweep.in_memory.pop(run_id, None) if over else None
+        if kept is None and not over and size == self.sent.get(run_id):
+            return None
+        start = 0 if run_id in self.whole else self.sent.get(run_id, 0)
+        self.whole.discard(run_id)
+        if kept is not None:  # it could not be written to the end
+            start, data = 0, header_text(kept.header) + lines_text(kept.header, kept.lines)
+        else:
+            with path.open("rb") as file:
+                file.seek(start)
+                data = file.read()
+        self.sent[run_id] = size
+        if over:
+            path.unlink()
+        return run_id, start, data
+
+
+_HEARD = threading.local()
+
+
+def _hear_warnings() -> list[str]:
+    """From now on, what is warned of in this thread, for the client to say."""
+    forget_warnings()
+    _HEARD.texts = []
+    if not getattr(warnings.showwarning, "of_tot_lab", False):
+        shown = warnings.showwarning
+
+        def show(message: Warning | str, *where: Any, **more: Any) -> None:
+            texts = getattr(_HEARD, "texts", None)
+            if texts is None:
+                shown(message, *where, **more)
+            else:
+                texts.append(str(message))
+
+        show.of_tot_lab = True  # type: ignore[attr-defined]
+        warnings.showwarning = show
+    texts: list[str] = _HEARD.texts
+    return texts

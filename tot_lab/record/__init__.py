@@ -1,0 +1,1 @@
+"""Runs on disk: journal, run, marks, imported logs."""

@@ -1,0 +1,210 @@
+"""The record on disk: one JSON object a line, appended as the run goes.
+
+Rule: the first line is a header that says how the run was made, every other line is a `Line`.
+A line is whole or it is not there: a file that was cut off in mid-line by a kill reads up to the
+last whole line, any other damage is an error that names the file and the line. Nothing that is
+read is executed.
+
+The last field of each object, `crc32`, is the checksum of the text before it: eight hexadecimal
+digits of the CRC-32 of the line up to and without `,"crc32":`. The header's field `checksum` says
+that every line has one. A file of an earlier version has none and is read unverified.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import zlib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from tot_lab._version import __version__
+from tot_lab.core.bulk import in_bulk
+from tot_lab.core.files import write_whole
+from tot_lab.core.records import Line
+from tot_lab.record.edits import Branched
+
+SCHEMA = 1
+
+
+class Header(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a run was made.
+
+    tot_lab: schema of the file. version: of the package that wrote it. started: ISO 8601, UTC.
+    task, strategy, model, budget: their settings; {} where a run has none.
+    roles: the settings of the models that certain calls went to. draws: see `tot_lab.models.keys`. tools:
+        the settings of those that there were, by name; effect_policy: the lab's, {} where it had none.
+    branched: which run this one was branched from, and where; see `tot_lab.record.edits`.
+    unknown: what the record cannot say, of `prompts`, `replies` (what was asked and answered), `times`,
+        and `calls` (it lacks some, so that nobody knows what they used); for other people's logs.
+    counterfactual: ids of the runs whose replies answered this one, in which no model was asked.
+    checksum: the checksum that each line of the file holds; "" in a file of an earlier version.
+    """
+
+    tot_lab: int
+    version: str
+    id: str
+    started: str
+    task: dict[str, Any] = {}
+    strategy: dict[str, Any] = {}
+    model: dict[str, Any] = {}
+    budget: dict[str, Any] = {}
+    repeat: int = 0
+    roles: dict[str, dict[str, Any]] = {}
+    draws: Literal["state", "path"] = "state"
+    branched: dict[str, Any] = {}
+    unknown: tuple[Literal["prompts", "replies", "times", "calls"], ...] = ()
+    counterfactual: tuple[str, ...] = ()
+    tools: dict[str, dict[str, Any]] = {}
+    effect_policy: dict[str, Any] = {}
+    checksum: Literal["", "crc32"] = ""
+
+    @classmethod
+    def now(cls, **settings: Any) -> Header:
+        """A header of this version and moment, with an id of its own."""
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(SCHEMA, __version__, secrets.token_hex(4), started, checksum="crc32", **settings)
+
+    @property
+    def filename(self) -> str:
+        """Where the run is kept inside its folder: date, strategy and id."""
+        date = self.started[:19].replace("-", "").replace(":", "").replace("T", "-")
+        name = str(self.strategy.get("kind", "run")).replace("/", "-")
+        return f"{date}-{name}-{self.id}.jsonl"
+
+
+class _TaskSettings(msgspec.Struct):
+    """What a header holds of a task, whatever its domain."""
+
+    question: str
+    domain: dict[str, Any]
+    data: dict[str, Any] = {}
+    context: str = ""
+    system_prompt: str = ""
+    id: str = ""
+    tools: tuple[dict[str, Any], ...] = ()
+
+
+class JournalError(ValueError):
+    """A journal that cannot be read, or written: the message names the file and the line."""
+
+
+class HeldByAnother(JournalError):
+    """A journal that another process is writing."""
+
+
+def _scalar(value: Any) -> Any:
+    """numpy's numbers are written as the plain ones that they are."""
+    if type(value).__module__ == "numpy" and hasattr(value, "item") and not getattr(value, "ndim", 1):
+        return value.item()
+    raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
+
+
+encoder = msgspec.json.Encoder(enc_hook=_scalar)
+line_decoder = msgspec.json.Decoder(Line)
+_header_decoder = msgspec.json.Decoder(Header)
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+def header_text(header: Header) -> bytes:
+    """The first line of a journal."""
+    return _with_checksums(encoder.encode_lines([header]), header)
+
+
+def lines_text(header: Header, lines: Sequence[Line]) -> bytes:
+    """Further lines of the journal that begins with `header`."""
+    return _with_checksums(encoder.encode_lines(lines), header)
+
+
+def _with_checksums(text: bytes, header: Header) -> bytes:
+    if not header.checksum or not text:
+        return text
+    bodies = text[:-2].split(b"}\n")  # JSON holds no newline
+    return b"".join([b'%b,"crc32":"%08x"}\n' % (body, zlib.crc32(body)) for body in bodies])
+
+
+_FIELD = len(b',"crc32":"00000000"}')
+_ANY_FIELD = re.compile(rb',"crc32":"[0-9a-f]{8}"\}')
+
+
+def _is_verified(line: bytes) -> bool:
+    return line[-_FIELD:] == b',"crc32":"%08x"}' % zlib.crc32(line[:-_FIELD])
+
+
+@in_bulk()
+def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]:
+    """The header and the lines of a journal, and the number of bytes they take.
+
+    Raises OSError when the file cannot be opened, `JournalError` when it is damaged or newer."""
+    data = Path(path).read_bytes()
+    end = data.rfind(b"\n") + 1  # what stands behind it was cut off by a kill
+    first = data.find(b"\n", 0, end) + 1
+    if first == 0:
+        raise JournalError(
+            f"{path}, line 1: no whole header; expected a run's journal, and this is none, or an empty one"
+        )
+    header = _read_header(path, data[: first - 1])
+    texts = data[first : end - 1].split(b"\n") if end > first else []
+    if header.checksum:
+        for number, text in enumerate(texts, 2):
+            if not _is_verified(text):
+                raise _changed(path, number, text)
+        left = data[end:]  # behind a damaged newline stands a whole line, and then something else
+        for found in _ANY_FIELD.finditer(left):
+            if found.end() < len(left) and _is_verified(left[: found.end()]):
+                raise _changed(path, len(texts) + 2, left)
+    try:
+        return header, line_decoder.decode_lines(data[first:end]), end
+    except _UNREADABLE:
+        for number, text in enumerate(texts, 2):
+            try:
+                line_decoder.decode(text)
+            except _UNREADABLE as error:
+                raise JournalError(f"{path}, line {number}: {error}") from None
+        raise
+
+
+def _read_header(path: str | os.PathLike[str], text: bytes) -> Header:
+    """The header in the first line of the file `path`, which begins with `text`."""
+    if _ANY_FIELD.fullmatch(text, max(len(text) - _FIELD, 0)) and not _is_verified(text):
+        raise _changed(path, 1, text)
+    try:
+        schema = msgspec.json.decode(text)
+        if isinstance(schema, dict) and isinstance(schema.get("tot_lab"), int) and schema["tot_lab"] > SCHEMA:
+            raise JournalError(
+                f"{path}, line 1: written by a newer tot_lab ({schema.get('version', 'unknown')}, schema "
+                f"{schema['tot_lab']}); this one ({__version__}) reads up to schema {SCHEMA}"
+            )
+        header = _header_decoder.decode(text)
+        if header.tot_lab < 1:
+            raise ValueError(f"the schema is {header.tot_lab}")
+        if header.started:  # a log of others may not say when it began
+            datetime.fromisoformat(header.started)
+        if header.task:
+            msgspec.convert(header.task, _TaskSettings)
+        Branched.of(header.branched)
+    except (*_UNREADABLE, ValueError) as error:
+        if isinstance(error, JournalError):
+            raise
+        raise JournalError(f"{path}, line 1: no header; expected a run's journal: {error}") from None
+    if header.checksum and not _is_verified(text):
+        raise _changed(path, 1, text)
+    return header
+
+
+def _changed(path: str | os.PathLike[str], number: int, text: bytes) -> JournalError:
+    what = "does not match" if _ANY_FIELD.search(text) else "is missing"
+    return JournalError(
+        f"{path}, line {number}: the checksum {what}. The line changed after it was written: restore the "
+        f"file from a copy."
+    )
+
+
+def write_journal(path: str | os.PathLike[str], header: Header, lines: Sequence[Line]) -> Path:
+    """Write a whole journal; an existing file is replaced at once or not at all."""
+    return write_whole(path, header_text(header) + lines_text(header, lines))

@@ -1,0 +1,301 @@
+"""Calls that failed and replies that brought nothing, by role: what a success rate does not show.
+
+Everything is counted from the records of a run, so a loaded run gives the same counts as a new one. The
+roles are those of `tot_lab.models.roles.ROLES`; the calls of any other purpose belong to `other`. Calls of
+tools are not counted. The three shares, each of one role:
+
+- failed: calls that were made and failed / calls that were made. A call that a budget refused was not made.
+- unreadable: replies from which nothing could be used / replies. A reply that was asked for again counts,
+  also when the next one could be read.
+- truncated: replies that ended at `max_tokens` (finish reason `length`) / replies. A call for a single
+  token, or for log-probabilities, is meant to end there and is not counted.
+
+A published log does not hold the calls: its counts are unknown, never 0.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from tot_lab.core.calls import Call, Reply, is_made
+from tot_lab.core.records import Decided, Note, Position, Scored
+from tot_lab.models.roles import ROLES
+from tot_lab.record.run import UNREADABLE, Run
+
+if TYPE_CHECKING:
+    import pandas
+
+LARGE = 0.05
+"""A larger share than this is worth a warning."""
+
+OTHER = "other"
+"""The role of calls whose purpose belongs to none of `ROLES`."""
+
+NAMED = 3
+"""Losses that a warning names."""
+
+_ROLE_OF = {purpose: role for role, purposes in ROLES.items() for purpose in purposes}
+_KINDS = ("failed", "unreadable", "truncated")
+_COLUMN = re.compile(rf"({'|'.join([*ROLES, OTHER])})_(calls|{'|'.join(_KINDS)})")
+
+_EVALUATED_BY = {
+    **{"value": "value", "judge": "value", "part": "parts"},
+    **{"vote": "vote", "joint": "joint", "logprob": "logprob"},
+}
+"""The evaluators that record each draw, by the purpose of their calls. They add no note for a draw that
+could not be read, unless it is drawn again: `Scored.draws` says it."""
+
+
+class Losses(NamedTuple):
+    """The calls of one role. calls: those that were made; failed: those of them without a reply;
+    unreadable, truncated: replies from which nothing could be used, and that were cut off."""
+
+    calls: int = 0
+    failed: int = 0
+    unreadable: int = 0
+    truncated: int = 0
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of each kind of loss, 0–1. A kind of which there was nothing to lose is left out."""
+        of = {"failed": self.calls, **dict.fromkeys(_KINDS[1:], self.calls - self.failed)}
+        return {kind: getattr(self, kind) / count for kind, count in of.items() if count}
+
+
+ByRole: TypeAlias = dict[str, Losses]
+
+
+# Of a run.
+
+
+def losses_of(run: Run) -> ByRole | None:
+    """The losses of a run by role, roles without a call left out; None when its record lacks calls.
+
+    Of an evaluator that draws several replies for each of several parts, only the parts that could not be
+    read at all are counted."""
+    if {"calls", "replies"} & {*run.header.unknown}:
+        return None
+    calls: dict[Position, Call] = {}
+    counts: dict[str, Counter[str]] = {}
+    rounds = {by: _Round() for by in _EVALUATED_BY.values()}
+    answered: dict[str, bool] = {}  # by purpose, whether the last call got a reply
+
+    def count(purpose: str, kind: str, number: int = 1) -> None:
+        counts.setdefault(_ROLE_OF.get(purpose, OTHER), Counter())[kind] += number
+
+    def settle(by: str) -> None:
+        count(by if by != "parts" else "part", "unreadable", rounds[by].unreadable)
+        rounds[by] = _Round()
+
+    for line in sorted((line for line in run.lines if line.p), key=lambda line: line.p):
+        event = line.e
+        if isinstance(event, Call):
+            calls[line.p] = event
+            by = _EVALUATED_BY.get(event.kind)
+            if by is not None and rounds[by].draws:
+                settle(by)
+        elif isinstance(event, Reply) and event.tool is None and line.p in calls:
+            call = calls[line.p]
+            answered[call.kind] = event.error is None
+            if call.kind in _EVALUATED_BY:
+                rounds[_EVALUATED_BY[call.kind]].take(event)
+            if is_made(event):
+                count(call.kind, "calls")
+                count(call.kind, "failed", event.error is not None)
+                count(call.kind, "truncated", event.error is None and is_truncated(call, event))
+        elif isinstance(event, Note) and (event.name in UNREADABLE or event.name == "json.retried"):
+            purpose = str(event.data.get("kind", ""))
+            # A retry without the schema follows a call that failed: there was nothing to read.
+            if event.name != "json.retried" or answered.get(purpose, False):
+                count(purpose, "unreadable")
+            if purpose in _EVALUATED_BY:
+                rounds[_EVALUATED_BY[purpose]].retries += 1
+        elif isinstance(event, Scored) and event.by in rounds:
+            rounds[event.by].read(event.draws)
+        elif isinstance(event, Decided) and event.what == "failed":
+            for by, held in rounds.items():
+                if not held.draws:  # all of its draws failed
+                    rounds[by] = _Round()
+    for by, held in rounds.items():
+        if held.draws:
+            settle(by)
+    return {role: _clipped(counted) for role, counted in counts.items() if counted["calls"]}
+
+
+def is_truncated(call: Call, reply: Reply) -> bool:
+    """Whether a reply was cut off where it was not meant to be."""
+    return reply.finish == "length" and call.max_tokens != 1 and not call.logprobs
+
+
+@dataclass
+class _Round:
+    """The draws of one evaluation. errors: calls without a reply, also refused ones. draws: whether each
+    could be read; those of several thoughts that were judged together are one."""
+
+    calls: int = 0
+    errors: int = 0
+    retries: int = 0
+    draws: list[bool] = field(default_factory=list)
+
+    def take(self, reply: Reply) -> None:
+        self.calls += 1
+        self.errors += reply.error is not None
+
+    def read(self, draws: Sequence[float | None]) -> None:
+        self.draws += [False] * (len(draws) - len(self.draws))
+        for place, draw in enumerate(draws):
+            self.draws[place] |= draw is not None
+
+    @property
+    def unreadable(self) -> int:
+        """Replies that could not be read and were not drawn again."""
+        for_each = max((self.calls - self.retries) // len(self.draws), 1)
+        return max(self.draws.count(False) * for_each - self.errors, 0) if self.calls else 0
+
+
+def _clipped(counted: Mapping[str, int]) -> Losses:
+    replies = counted["calls"] - counted["failed"]
+    unreadable = min(counted["unreadable"], replies)
+    return Losses(counted["calls"], counted["failed"], unreadable, counted["truncated"])
+
+
+def total(losses: Iterable[ByRole | None]) -> ByRole | None:
+    """The sum over the runs of which it is known; None when it is known of none."""
+    known = [by_role for by_role in losses if by_role is not None]
+    summed: ByRole = {}
+    for by_role in known:
+        for role, lost in by_role.items():
+            summed[role] = Losses(*map(sum, zip(summed.get(role, Losses()), lost, strict=True)))
+    return summed if known else None
+
+
+# Of a table.
+
+
+def columns_of(losses: Sequence[ByRole | None]) -> dict[str, tuple[str, list[int | None]]]:
+    """The columns of a table with a row per run: `ROLE_calls`, `ROLE_failed`, `ROLE_unreadable` and
+    `ROLE_truncated` for each role of which any of the runs made a call."""
+    roles = [role for role in (*ROLES, OTHER) if any(role in held for held in losses if held is not None)]
+    return {
+        f"{role}_{name}": (
+            "Int64",
+            [None if held is None else getattr(held.get(role, Losses()), name) for held in losses],
+        )
+        for role in roles
+        for name in Losses._fields
+    }
+
+
+def is_loss_column(name: object) -> bool:
+    """Whether a column of a table is one of `columns_of`."""
+    return isinstance(name, str) and _COLUMN.fullmatch(name) is not None
+
+
+def without_losses(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """The table without these columns: for a caller that warns of the losses itself."""
+    return frame.drop(columns=[name for name in frame.columns if is_loss_column(name)])
+
+
+def losses_by(frame: pandas.DataFrame, keys: Sequence[str]) -> dict[Any, ByRole | None]:
+    """The losses of each group of runs, by the tuple of its values of `keys`, in the order of the table;
+    None where they are not known."""
+    columns = [name for name in frame.columns if is_loss_column(name) and name not in keys]
+    groups: Any = frame.groupby(list(keys), sort=False, observed=True, dropna=False)
+    if not columns:
+        return dict.fromkeys((names for names, _ in groups), None)
+    rows = groups[columns].sum(min_count=1).astype("Float64").to_numpy(float, na_value=math.nan).tolist()
+    return {names: _of_row(columns, row) for (names, _), row in zip(groups, rows, strict=True)}
+
+
+def _of_row(columns: Sequence[str], row: Sequence[float]) -> ByRole | None:
+    if all(map(math.isnan, row)):
+        return None
+    counts: dict[str, dict[str, int]] = {}
+    for name, number in zip(columns, row, strict=True):
+        role, _, kind = name.rpartition("_")
+        counts.setdefault(role, {})[kind] = 0 if math.isnan(number) else int(number)
+    return {role: Losses(**counted) for role, counted in counts.items() if counted.get("calls")}
+
+
+# In words.
+
+
+class _Loss(NamedTuple):
+    share: float
+    text: str
+    counted: str
+
+
+def _sorted(losses: ByRole) -> list[_Loss]:
+    """Every kind of loss that occurred, the largest share first."""
+    found = []
+    for role, lost in losses.items():
+        for kind, share in lost.shares.items():
+            if share:
+                number, of = getattr(lost, kind), lost.calls - (lost.failed if kind != "failed" else 0)
+                said = f"{role} {'<0.1%' if share < 0.001 else f'{share:.1%}'} {kind}"
+                things = "calls" if kind == "failed" else "replies"
+                found.append(_Loss(share, said, f"{number:,} of {of:,} {role} {things} {kind} ({share:.1%})"))
+    return sorted(found, key=lambda loss: -loss.share)
+
+
+def describe(losses: ByRole | None, most: int | None = None) -> str | None:
+    """The shares in words, largest first: `evaluate 12.5% failed, propose 1.0% truncated`, or `none`; None
+    when they are not known. most: how many of them, None = all."""
+    if losses is None:
+        return None
+    found = [loss.text for loss in _sorted(losses)]
+    more = [f"{len(found) - most} more"] if most is not None and len(found) > most else []
+    return ", ".join([*found[:most], *more]) or "none"
+
+
+def large(groups: Mapping[Any, ByRole | None]) -> list[tuple[str, str, str]]:
+    """The losses above `LARGE`, the largest first: the group, the share, and the counts, in words."""
+    found = [
+        (loss, _name(names))
+        for names, losses in groups.items()
+        for loss in _sorted(losses or {})
+        if loss.share > LARGE
+    ]
+    found.sort(key=lambda pair: -pair[0].share)
+    return [(name, loss.text, loss.counted) for loss, name in found]
+
+
+def warning_of(groups: Mapping[Any, ByRole | None]) -> str:
+    """A sentence on the losses above `LARGE`, with their counts; "" when there are none."""
+    found = [f"{name}: {counted}" if name else counted for name, _, counted in large(groups)]
+    if not found:
+        return ""
+    more = [f"and {len(found) - NAMED} more"] if len(found) > NAMED else []
+    listed = "; ".join([*found[:NAMED], *more])
+    return f"more than {LARGE:.0%} of the calls or replies of a role were lost: {listed}"
+
+
+def warn_of(groups: Mapping[Any, ByRole | None]) -> None:
+    """Give one `UserWarning` on the losses above `LARGE`, at the line that called tot_lab."""
+    if text := warning_of(groups):
+        text = f"{text}. The result measures these losses too: see tl.lost_calls(...) and tl.diagnose(run)."
+        warnings.warn(text[0].upper() + text[1:], UserWarning, stacklevel=_outside())
+
+
+def _outside() -> int:
+    """The stack level of the first caller outside this package, as `warnings.warn` counts it."""
+    package, level, frame = f"{Path(__file__).parents[1]}{os.sep}", 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _name(names: Any) -> str:
+    if isinstance(names, tuple):
+        return " ".join(map(str, names))
+    return str(names)

@@ -1,0 +1,412 @@
+"""The published logs of Tree of Thoughts (Yao et al. 2023, github.com/princeton-nlp/tree-of-thought-llm)
+as runs: Game of 24 and creative writing by breadth-first search, mini crosswords depth-first.
+
+    file → entries (`Entry`, `State`) → the records that they tell of (`_breadth_first`, `_crossword`) → Run
+
+Rule: a run holds what its log says, and marks what it does not say. The logs have no prompts, no times
+and no tokens of a single call, so those are unknown (`Header.unknown`), never 0. What the search kept
+and pruned is the log's own word. Of an evaluation there is only a sum: its draws follow from it, but
+not their order (they stand best first).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from pathlib import Path as FilePath
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import msgspec
+
+from tot_lab._version import __version__
+from tot_lab.core.calls import Call, Reply
+from tot_lab.core.records import Decided, Ended, Line, Note, Record, Scored, Thought
+from tot_lab.core.task import Path, Task
+from tot_lab.domains.creative_writing import CreativeWriting, creative_writing
+from tot_lab.domains.game24 import Game24, game24
+from tot_lab.domains.mini_crossword import MiniCrossword
+from tot_lab.record.journal import SCHEMA, Header, JournalError
+from tot_lab.record.run import Run
+from tot_lab.record.run import load as load_journal
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """The run in a journal, up to its last whole line; of a published log, which holds one task after
+    another, and of a folder with journals, such as a sweep's, a list of runs.
+
+        run = tl.load("runs/a.jsonl")
+        runs = tl.load("runs/sweep")
+        runs = tl.load("gpt-4_0.7_propose1_value3_greedy5_start900_end1000.json")
+
+    Raises OSError when the file cannot be opened, `JournalError` (with file and line, or entry) when it
+    is damaged or written by a newer version. Nothing in it is executed or imported."""
+    if FilePath(path).is_dir():
+        files = sorted(file for file in FilePath(path).glob("*.jsonl") if file.stat().st_size)
+        if not files:
+            raise FileNotFoundError(f"{path}: a folder without a run (NAME.jsonl)")
+        return [load_journal(file) for file in files]
+    with FilePath(path).open("rb") as file:
+        begins = file.read(1024).lstrip()[:1]
+    return published(path) if begins == b"[" else load_journal(path)
+
+
+# The files.
+
+
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+MOST_DRAWS = 1000
+"""Evaluations of one thought, or votes on one level, that a log is believed: memory is kept for each."""
+
+
+class Step(msgspec.Struct):
+    """One round of a breadth-first search. x: the problem. ys: the paths that were expanded. new_ys: what
+    they became. values: of each of these. select_new_ys: which of them went on, best first."""
+
+    x: str
+    ys: list[str]
+    new_ys: list[str]
+    values: list[float]
+    select_new_ys: list[str]
+
+
+class Entry(msgspec.Struct):
+    """One task of a breadth-first log. ys: the paths that it ended with, best first."""
+
+    steps: list[Step]
+    ys: list[str]
+
+
+class Judged(msgspec.Struct):
+    """How many clues of a crossword the evaluator called so."""
+
+    sure: Count
+    maybe: Count
+    impossible: Count
+
+
+class Rates(msgspec.Struct):
+    """Which share of a crossword's 25 letters and 10 words is right."""
+
+    r_letter: Share
+    r_word: Share
+
+
+class State(msgspec.Struct):
+    """One state of a depth-first search over a crossword: the words that lead to it, as `h2. motor`."""
+
+    actions: list[str]
+    info: Rates
+    count: Judged
+
+
+def published(path: str | os.PathLike[str]) -> list[Run]:
+    """The runs of a published log, in its order."""
+    data = FilePath(path).read_bytes()
+    try:
+        entries = msgspec.json.decode(data, type=list[Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise JournalError(f"{path}, line 1: no header of a journal, and no published log: {error}") from None
+    if not entries:
+        raise JournalError(f"{path}, line 1: no header of a journal, and no published log: an empty list")
+    read: list[tuple[int, Any, Entry | list[State]]] = []
+    draws = 0
+    for number, raw in enumerate(entries):
+        kind: Any = list[State] if isinstance(raw, list) else Entry
+        try:
+            read.append((number, raw, entry := msgspec.convert(raw, kind)))
+            draws = max(draws, _draws_in(entry) if isinstance(entry, Entry) else 0)
+        except (msgspec.ValidationError, ValueError) as error:
+            raise JournalError(f"{path}, entry {number}: no entry of a published log: {error}") from None
+    runs = []
+    for number, raw, entry in read:
+        try:
+            told = _crossword(entry, number) if isinstance(entry, list) else _breadth_first(entry, raw, draws)
+        except ValueError as error:
+            raise JournalError(f"{path}, entry {number}: {error}") from None
+        # The same entry is the same run, wherever its file lies.
+        id = hashlib.sha256(msgspec.json.encode(raw)).hexdigest()[:8]
+        strategy = {"kind": "recorded", "name": told.name}
+        header = Header(SCHEMA, __version__, id, "", told.task.settings(), strategy, unknown=told.unknown)
+        runs.append(Run(header, _lines(told.records)))
+    return runs
+
+
+class _Told(NamedTuple):
+    """What an entry tells."""
+
+    name: str
+    task: Task
+    records: list[Record]
+    unknown: tuple[Any, ...]
+
+
+def _lines(records: Sequence[Record]) -> list[Line]:
+    """The records in their order; a reply stands where its call does. There are no times: all are 0."""
+    lines: list[Line] = []
+    for record in records:
+        place = len(lines) - isinstance(record, Reply)
+        lines.append(Line((place,), 0.0, record))
+    return lines
+
+
+# Breadth-first: the Game of 24 and creative writing.
+
+
+def _breadth_first(entry: Entry, raw: dict[str, Any], draws: int) -> _Told:
+    if not entry.steps:
+        raise ValueError("it has no steps: a log of single answers, which holds no search")
+    task = _task_of(entry.steps[0].x)
+    arithmetic = isinstance(task.domain, Game24)
+    said = {name: value for name, value in raw.items() if name not in ("steps", "ys")}
+    records: list[Record] = [Thought("0", None, task.question), Note("tot.started", "0")]
+    records.append(Note("published.entry", "0", said))
+    ids = {"": "0"}
+    paths: dict[str, list[str]] = {"0": []}
+    scores: dict[str, float | None] = {}
+    for depth, step in enumerate(entry.steps, 1):
+        if step.x != entry.steps[0].x:
+            raise ValueError(f"step {depth - 1} is about another problem, {step.x[:80]!r}")
+        if len(step.values) != len(step.new_ys):
+            raise ValueError(
+                f"step {depth - 1} has {len(step.new_ys)} candidates and {len(step.values)} values"
+            )
+        grown = _grown(step, depth - 1, lines_only=arithmetic)
+        fresh: list[tuple[str, float]] = []
+        for y, children in grown.items():
+            at = _known(ids, y, depth - 1)
+            if arithmetic and children:
+                records += [Call(at, "propose", ()), Reply("\n".join(text for text, _, _ in children))]
+            for k, (text, whole, value) in enumerate(children):
+                if not arithmetic:
+                    records += [Call(at, "sample", (), draw=k), Reply(text)]
+                    text = task.domain.read_sample(task, paths[at], text) or text
+                id = f"{at}.{k}"
+                paths[id] = [*paths[at], text]
+                records.append(Thought(id, at, text))
+                if whole in ids:
+                    records.append(Decided(id, "duplicate", f"repeats {ids[whole]}"))
+                else:
+                    ids[whole] = id
+                    fresh.append((id, value))
+        votes = sum(value for _, value in fresh)
+        for id, value in fresh:
+            scored = valued(id, value, draws) if arithmetic else _voted(id, value, votes, draws)
+            scores[id] = scored.score
+            records.append(scored)
+        kept = list(dict.fromkeys(_known(ids, y, depth - 1) for y in step.select_new_ys))
+        records += [Decided(id, "pruned", "not selected") for id, _ in fresh if id not in kept]
+        records += [Decided(id, "kept") for id in kept]
+        data = {"depth": depth, "kept": kept, "kept_scores": [scores[id] for id in kept]}
+        records.append(Note("tot.pruned", "0", data))
+    ranked = tuple(_known(ids, y, len(entry.steps)) for y in entry.ys)
+    best = ranked[0] if ranked else None
+    answer = task.domain.answer(task, paths[best]) or "" if best is not None else ""
+    if best is not None:
+        records.append(Decided(best, "solution", "the best of the last level"))
+    # The published search stops at its last level, whatever stands there.
+    records.append(Ended("limit:depth", answer, best, scores.get(best or ""), ranked))
+    name = "published ToT-BFS, Game of 24" if arithmetic else "published ToT-BFS, creative writing"
+    return _Told(name, task, records, ("prompts", "times", "calls"))
+
+
+def _grown(step: Step, number: int, *, lines_only: bool) -> dict[str, list[tuple[str, str, float]]]:
+    """By the path that was expanded, its children: their text, their whole path, and their value."""
+    grown: dict[str, list[tuple[str, str, float]]] = {y: [] for y in step.ys}
+    for whole, value in zip(step.new_ys, step.values, strict=True):
+        parents = [y for y in grown if whole.startswith(y)]
+        if not parents:
+            raise ValueError(f"step {number}: {whole[:80]!r} goes on from none of the paths in `ys`")
+        parent = max(parents, key=len)
+        text = whole[len(parent) :]
+        grown[parent].append((text.removesuffix("\n") if lines_only else text, whole, value))
+    return grown
+
+
+def _known(ids: dict[str, str], y: str, number: int) -> str:
+    if y not in ids:
+        raise ValueError(f"step {number}: the path {y[:80]!r} was never proposed")
+    return ids[y]
+
+
+def _task_of(x: str) -> Task:
+    """A hand of the Game of 24, or else the closing sentences of four paragraphs. Where these cannot be
+    told apart (one has no full stop), nothing can be graded."""
+    try:
+        return game24(x).model_copy(update={"domain": PublishedGame24(), "question": x})
+    except ValueError:
+        sentences = _SENTENCE_END.split(x.strip())
+        if len(sentences) == 4:
+            return creative_writing(sentences)
+        return Task(domain=CreativeWriting(), question=x.strip())
+
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][\"”])\s+")
+
+
+def _draws_in(entry: Entry) -> int:
+    """How often the evaluator was asked about one thought, or about one level: the logs do not say it, so
+    as many as the most that could be read."""
+    most = 0
+    for step in entry.steps:
+        arithmetic = isinstance(_task_of(step.x).domain, Game24)
+        read = [len(verdicts(value)) for value in step.values] if arithmetic else [_votes(step.values)]
+        most = max([most, *read])
+    return most
+
+
+def _votes(values: Sequence[float]) -> int:
+    """How many votes these are, for all candidates of a level."""
+    if not all(value >= 0 and value.is_integer() for value in values):
+        raise ValueError(f"the votes {list(values)[:20]} are not whole numbers from 0 on")
+    if sum(values) > MOST_DRAWS:
+        raise ValueError(f"{sum(values):g} votes are more than {MOST_DRAWS:,}")
+    return round(sum(values))
+
+
+def verdicts(total: float) -> list[float]:
+    """The values that add up to `total`, 20 / 1 / 0.001 for sure / likely / impossible, best first. A
+    total that they cannot make is a ValueError, and so is one of more than `MOST_DRAWS`."""
+    if total > 20 * MOST_DRAWS:
+        raise ValueError(f"{total} is the sum of more than {MOST_DRAWS:,} values")
+    sure, rest = divmod(total, 20)
+    likely = int(rest + 1e-6)
+    impossible = round((rest - likely) * 1000)
+    if total < 0 or abs(20 * sure + likely + impossible / 1000 - total) > 1e-6:
+        raise ValueError(f"{total} is no sum of the values 20, 1 and 0.001")
+    return [20.0] * int(sure) + [1.0] * likely + [0.001] * impossible
+
+
+def valued(id: str, total: float, draws: int) -> Scored:
+    """An evaluation that is known by the sum of its `draws`; those that could not be read add nothing."""
+    read = verdicts(total)
+    unread = (None,) * (draws - len(read))
+    if not read:
+        return Scored(id, None, None, unread, "value")
+    return Scored(id, min(total / (20.0 * draws), 1.0), total, (*read, *unread), "value")
+
+
+def _voted(id: str, votes: float, of: float, draws: int) -> Scored:
+    """Votes for one of the candidates of a level, `of` in all; a vote that could not be read counts for
+    nobody."""
+    mine, read = round(votes), round(of)
+    against = (1.0,) * mine + (0.0,) * (read - mine) + (None,) * (draws - read)
+    return Scored(id, mine / read if read else None, float(mine) if read else None, against, "vote")
+
+
+MARK = "\n--- "
+
+
+class PublishedGame24(Game24):
+    """The Game of 24 as the published search read it: each line of a reply is a proposal, kept to the
+    letter, and nothing but the last line says where a path stands.
+
+    Its prompts are not those that were sent, which no log holds. They name what decided the answer: a
+    path for proposals, the numbers left (or the final answer) for a value; so they are what a recorded
+    reply is found by (`tl.counterfactual`)."""
+
+    kind: ClassVar[str] = "published/game24"
+
+    def propose_prompt(self, task: Task, path: Path, count: int) -> str:
+        return f"propose{MARK}{task.question}{MARK}{written(path)}"
+
+    def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
+        return text.split("\n") if text else []
+
+    def value_prompt(self, task: Task, path: Path) -> str:
+        return f"value{MARK}{standing(task.question, path)}"
+
+    def complete(self, task: Task, path: Path) -> bool | None:
+        return None  # the published search goes through every level, whatever stands there
+
+    def state(self, task: Task, path: Path) -> Hashable | None:
+        return None
+
+
+def written(path: Path) -> str:
+    """A path as the Game of 24 logs write it."""
+    return "".join(f"{step}\n" for step in path)
+
+
+def standing(question: str, path: Path) -> str:
+    """What the published value prompt showed of a path: the numbers left, or the answer."""
+    last = written(path).strip().split("\n")[-1]
+    if "left: " not in last:
+        return f"{question} | {last.lower().replace('answer: ', '')}"
+    return last.split("left: ")[-1].split(")")[0]
+
+
+# Depth-first: mini crosswords.
+
+
+class PublishedCrossword(MiniCrossword):
+    """A mini crossword out of a published log, which holds neither clues nor solution. Its answer is a
+    grid, full or not; how right that is only the log can say, for the states that it came to."""
+
+    kind: ClassVar[str] = "published/crossword"
+
+    def answer(self, task: Task, path: Path) -> str | None:
+        grid = self.state(task, path)
+        return None if grid is None else str(grid)
+
+    def solvable(self, task: Task, path: Path) -> bool | None:
+        """Whether all letters so far are right; None unless the log came to the solution."""
+        solution = next((grid for grid, share in (task.reference or {}).items() if share == 1.0), None)
+        return super().solvable(task.model_copy(update={"reference": solution}), path)
+
+    def grade(self, task: Task, answer: str) -> float | None:
+        """The share of the ten words that are right, where the log says it."""
+        shares: dict[str, float] = task.reference or {}
+        return shares.get(answer)
+
+
+LONGEST_SEARCH = 100
+"""States after which the published depth-first search ends (section 4.3)."""
+
+
+def _crossword(states: Sequence[State], number: int) -> _Told:
+    """Each state is below the one with a word less, and is worth its worst clue (`MiniCrossword`). One with
+    an impossible clue was not entered, where the search pruned; the answer is the deepest state, of
+    equals the first (section 4.3)."""
+    domain = PublishedCrossword()
+    question = f"mini crossword {number} of the log, which does not hold its clues"
+    task = Task(domain=domain, question=question, id=str(number))
+    entered = {tuple(state.actions[:-1]) for state in states}
+    prunes = not any(state.count.impossible and tuple(state.actions) in entered for state in states)
+    records: list[Record] = [Thought("0", None, question), Note("tot.started", "0")]
+    ids: dict[tuple[str, ...], str] = {(): "0"}
+    grids: dict[str, str] = {}
+    scores: dict[str, float | None] = {}
+    shares: dict[str, float] = {}
+    born: Counter[str] = Counter()
+    for place, state in enumerate(states):
+        path = tuple(state.actions)
+        at, grid = ids.get(path[:-1]), domain.answer(task, path)
+        if not path or at is None or path in ids or grid is None:
+            raise ValueError(f"state {place}: the words {list(path)} go on from no state, or fit no grid")
+        if not born[at]:  # it was asked what comes next; the reply is not in the log
+            records += [Call(at, "propose", ()), Reply()]
+        id = ids[path] = f"{at}.{born[at]}"
+        born[at] += 1
+        worst = float(not state.count.impossible) if any(msgspec.structs.astuple(state.count)) else None
+        grids[id], scores[id], shares[grid] = grid, worst, state.info.r_word
+        records.append(Thought(id, at, path[-1]))
+        records.append(Scored(id, worst, worst, (worst,), "value"))
+        records.append(Note("published.judged", id, msgspec.to_builtins(state.count)))
+        records.append(Note("published.right", id, msgspec.to_builtins(state.info)))
+        pruned = prunes and state.count.impossible > 0
+        records.append(Decided(id, "pruned", "impossible") if pruned else Decided(id, "kept"))
+    stop = "limit:states" if len(states) >= LONGEST_SEARCH else "exhausted"
+    best = ids[max((tuple(state.actions) for state in states), key=len)] if states else None
+    if best is None:
+        records.append(Ended(stop))
+    else:
+        records.append(Decided(best, "solution", "the first of the deepest"))
+        records.append(Ended(stop, grids[best], best, scores[best]))
+    task = task.model_copy(update={"reference": shares})
+    unknown = ("prompts", "replies", "times", "calls")
+    return _Told("published ToT-DFS, mini crosswords", task, records, unknown)

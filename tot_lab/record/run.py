@@ -1,0 +1,660 @@
+"""A run: what a person holds after a search.
+
+Rule: a run is its records. Everything here is a fold over them, computed when it is asked for, so
+a run that was loaded, recorded by a person's own code or cut off by a kill shows the same way.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from math import nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from tot_lab.core.calls import Call, Reply, Wire, halts, is_made, refused
+from tot_lab.core.parts import UserFunction, needs_functions, part_of
+from tot_lab.core.records import Ended, Line, Note, Position, Record, Thought, canonical
+from tot_lab.core.strategy import Strategy
+from tot_lab.core.task import Answer, Domain, Task
+from tot_lab.core.thinking import Budget
+from tot_lab.core.tools import TOOL
+from tot_lab.core.tree import Node, Tree
+from tot_lab.lab.plan_store import plans_of
+from tot_lab.models import Cache, model_named
+from tot_lab.models.keys import Request, in_order, key_of, request_of
+from tot_lab.models.roles import roles_from, thinking_of
+from tot_lab.models.stack import Endpoint
+from tot_lab.record.edits import Edits
+from tot_lab.record.grading import Ungraded, found_in, pattern_of
+from tot_lab.record.journal import Header, JournalError, read_journal, write_journal
+from tot_lab.record.marks import Mark, Verdict, changed, made, read_marks, write_marks
+from tot_lab.runtime.driver import Driver
+from tot_lab.runtime.gateway import identity_of, settings_of
+from tot_lab.runtime.recorder import Divergence, Recorder
+from tot_lab.strategies.adaptive import Routed, routed_in, selected_in
+from tot_lab.strategies.plans import Plan
+
+if TYPE_CHECKING:
+    import networkx
+    import pandas
+
+
+Status: TypeAlias = Literal["completed", "partial", "failed"]
+"""What came of a run that has ended."""
+LONG = 5_000
+"""Records of a run up to which going through them takes some milliseconds."""
+
+UNREADABLE = ("parse.unreadable", "json.failed")
+"""What notes of a reply of which nothing could be used are called; the latter after its retries."""
+
+
+class Usage(NamedTuple):
+    """What calls used. cost: USD if each call were paid, paid: USD really paid; None when the
+    price of a call is not known. Tokens are None when a model does not count them."""
+
+    calls: int
+    errors: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cost: float | None
+    paid: float | None
+
+
+def money(amount: float | None) -> str:
+    """USD with the digits that matter; unknown is said, never 0."""
+    if amount is None:
+        return "unknown"
+    if amount == 0:
+        return "$0"
+    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.2g}" if amount < 0.01 else f"${amount:.4f}"
+
+
+class Replay(NamedTuple):
+    """identical: whether the run, made again from its own replies, gave the same canonical
+    record. records: how many there are. divergence: the first difference, None without one."""
+
+    identical: bool
+    records: int
+    divergence: str | None
+
+
+class Run:
+    """One run, finished or not. `path` is its journal, None when it is in memory only.
+
+    What a strategy gives back: its output is `answer`, its status `status` and the reason for it `stopped`
+    (`interrupted` tells whether a budget cut it short), how sure it is `score`, the thought that holds it
+    `best`; `steps_df()` has what was thought, done and observed, as many rows as there are steps, and `tree`
+    every thought. What it took: `seconds`, `turns`, and `usage` with calls, tokens and cost."""
+
+    def __init__(
+        self, header: Header, lines: list[Line], path: Path | None = None, *, loaded: bool = False
+    ) -> None:
+        self.header = header
+        self.lines = lines
+        self.path = path
+        self.cache: Cache | None = None
+        """The answers known to the lab that made it; None when it was loaded."""
+        self.loaded = loaded
+        """Whether its task came from a file, which anybody may have written."""
+        self.ungraded: str | None = None
+        """Why the answer has no grade although it was asked for; None when it has one."""
+        self._marks: dict[str, Mark] = {}  # of a run in memory
+
+    # What was asked.
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self.header.id
+
+    @cached_property
+    def task(self) -> Task | None:
+        """What it worked on; None for a recorded search that has no task of this project."""
+        return task_of(self.header.task) if self.header.task else None
+
+    @cached_property
+    def strategy(self) -> Strategy | None:
+        """How it searched; None for a recorded search of your own."""
+        part = part_of(self.header.strategy) if self.header.strategy.get("kind") != "recorded" else None
+        return part if isinstance(part, Strategy) else None
+
+    @property
+    def parent(self) -> dict[str, Any] | None:
+        """What it was branched from by `lab.branch`: `run` (its id), `node`, and the `content`, `score`
+        or `strategy` that was changed there; None for a run that is no branch."""
+        return self.header.branched or None
+
+    @property
+    def verified(self) -> bool:
+        """Whether each line of its file holds a checksum, which is compared whenever the file is read.
+        False for a file of an earlier version: damage to it may go unnoticed."""
+        return bool(self.header.checksum)
+
+    @property
+    def question(self) -> str:
+        """The problem in words."""
+        if self.header.task:
+            return str(self.header.task.get("question", ""))
+        thoughts = (line.e for line in self.lines if isinstance(line.e, Thought))
+        return next((thought.text for thought in thoughts), "")
+
+    @property
+    def name(self) -> str:
+        """What the search is called."""
+        name = str(self.header.strategy.get("name") or self.header.strategy.get("kind", "run"))
+        return f"{name} (counterfactual)" if self.header.counterfactual else name
+
+    @property
+    def model(self) -> str:
+        """The name of the model that it asked, "" for a search of your own; roles may have had others."""
+        settings = self.header.model
+        if settings.get("kind") == "local":
+            return f"local/{str(settings.get('weights', '')).rpartition('/')[2].removesuffix('.gguf')}"
+        return str(settings.get("model") or settings.get("name") or settings.get("kind", ""))
+
+    # What came of it.
+
+    @cached_property
+    def _routed(self) -> Routed | None:
+        return routed_in(self.events)
+
+    @property
+    def selected_strategy(self) -> str | None:
+        """The strategy that `tl.Adaptive` selected; None when nothing was selected."""
+        return self._routed.selected if self._routed else None
+
+    @property
+    def strategy_used(self) -> str:
+        """The strategy that did the work: `name`, or what `tl.Adaptive` selected, or its default if the
+        selected one gave a partial result."""
+        return self._routed.used if self._routed else self.name
+
+    @cached_property
+    def events(self) -> list[Record]:
+        """The canonical list: every record in program order."""
+        return canonical(self.lines)
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The tree of thoughts."""
+        return Tree.of(self.events)
+
+    @cached_property
+    def plans(self) -> list[Plan]:
+        """The plans of `tl.PlanExecute`, the first made first; several where it was tried or nested."""
+        return plans_of(self.header, self.lines, "" if self.path is None else str(self.path.absolute()))
+
+    @cached_property
+    def _ended(self) -> Ended | None:
+        return next((line.e for line in reversed(self.lines) if isinstance(line.e, Ended)), None)
+
+    @property
+    def result(self) -> Answer | None:
+        """The strategy's answer; None before the end."""
+        end = self._ended
+        return None if end is None else Answer(end.answer, end.stop, end.node, end.score, end.ranked)
+
+    @property
+    def answer(self) -> str:
+        """The answer's text, "" when there is none."""
+        return self._ended.answer if self._ended else ""
+
+    @property
+    def stopped(self) -> str | None:
+        """Why it ended, a stop word; None when it has not (it runs, or was killed)."""
+        return self._ended.stop if self._ended else None
+
+    @property
+    def status(self) -> Status | None:
+        """What came of it; `None` before the end. `completed`: it ended by itself and has an answer.
+        `partial`: a budget, a limit, a cancellation or stagnation ended it with an answer in hand. `failed`:
+        an error ended it, or it has no answer."""
+        if self._ended is None:
+            return None
+        if self.error is not None or self.stopped == "error" or not self.answer:
+            return "failed"
+        cut = self.interrupted or self.stopped == "stagnated" or str(self.stopped).startswith("limit:")
+        return "partial" if cut else "completed"
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a budget or a cancellation ended it, whatever answer it had in hand by then."""
+        return self.interruption_reason is not None
+
+    @property
+    def interruption_reason(self) -> str | None:
+        """The cap that ended it (`budget:calls`), or `cancelled`; `None` if it was not interrupted."""
+        return self.stopped if self.stopped is not None and halts(self.stopped) else None
+
+    @property
+    def error(self) -> str | None:
+        """The bug that ended it, if one did."""
+        return self._ended.error if self._ended else None
+
+    @property
+    def score(self) -> float | None:
+        """The score of the answer's thought, 0–1."""
+        return self._ended.score if self._ended else None
+
+    @cached_property
+    def grade(self) -> float | None:
+        """How right the answer is, 0–1; None when the task has nothing to hold it against, or the
+        function that grades it was not stored with the run.
+
+        A pattern (`grade="regex"`) that came with a loaded run is matched in another process. When that
+        takes longer than 5 s, it is stopped with a warning, the grade is None, and `ungraded` says why.
+        Until it is asked for, whatever shows such a run says that it is not graded yet."""
+        return None if self._ended is None else self.grades([self.answer])[0]
+
+    def grades(self, answers: Sequence[str]) -> list[float | None]:
+        """How right each of `answers` is, in the same way as `grade`."""
+        task = self.task
+        if task is None or needs_functions(task.domain) or self.ungraded:
+            return [None] * len(answers)
+        pattern = pattern_of(task) if self.loaded else None
+        if pattern is None:
+            return [task.grade(answer) for answer in answers]
+        try:
+            return [float(found) for found in found_in(pattern, answers)]
+        except Ungraded as why:
+            self.ungraded = str(why)
+            warnings.warn(f"run {self.id} is not graded: {why}", RuntimeWarning, stacklevel=3)
+            return [None] * len(answers)
+
+    @property
+    def waits_for_grading(self) -> bool:
+        """Whether nothing that shows the run may grade it: it was loaded, grading may take any time (see
+        `Domain.is_bounded`), and nobody has asked for `grade` yet."""
+        if not self.loaded or "grade" in self.__dict__ or self.task is None or self._ended is None:
+            return False
+        return not (self.task.domain.is_bounded(self.task) or needs_functions(self.task.domain))
+
+    @property
+    def correct(self) -> bool | None:
+        """Whether the answer is right; None when that is not known."""
+        return None if self.grade is None else self.grade == 1.0
+
+    @cached_property
+    def reachable(self) -> float | None:
+        """The best grade of any leaf: what a perfect choice among them would have got."""
+        if self.task is None or needs_functions(self.task.domain):
+            return None
+        held = [self.task.domain.answer(self.task, self.steps(leaf.id)) for leaf in self.tree.leaves()]
+        answers = [text for text in held if text is not None]
+        grades = [grade for grade in self.grades(answers) if grade is not None]
+        return max(grades, default=None if self.grade is None else 0.0)
+
+    def steps(self, id: str) -> list[str]:
+        """What a domain calls the path to a thought: the texts from the first step on. A thought that
+        only holds the question, the root of a strategy inside another, is no step."""
+        return [text for text in self.tree.texts(id) if text != self.question]
+
+    @property
+    def best(self) -> Node | None:
+        """The thought that holds the answer."""
+        return self.tree[self._ended.node] if self._ended and self._ended.node is not None else None
+
+    @property
+    def candidates(self) -> list[Node]:
+        """The ranked leaves, best first."""
+        return [self.tree[id] for id in self._ended.ranked] if self._ended else []
+
+    @cached_property
+    def solution_path(self) -> list[str]:
+        """Ids from the root to the thought that holds the answer; [] without one."""
+        return [node.id for node in self.tree.path(self.best.id)] if self.best else []
+
+    # What it took.
+
+    @cached_property
+    def usage(self) -> Usage:
+        """What all its model calls used; where the record lacks some, only how many it holds."""
+        used = usage_of(self.lines)
+        return Usage(used.calls, used.errors, *[None] * 4) if "calls" in self.header.unknown else used
+
+    @property
+    def turns(self) -> int:
+        """Turns of the model: each model call that was made is one, also before an interruption."""
+        return self.usage.calls
+
+    @property
+    def seconds(self) -> float:
+        """Wall time from start to last record, NaN when the record has no times."""
+        if "times" in self.header.unknown:
+            return nan
+        return self.lines[-1].t if self.lines else 0.0
+
+    @cached_property
+    def simulated(self) -> bool:
+        """True when a simulated model wrote any of its replies."""
+        return any(isinstance(line.e, Reply) and line.e.simulated for line in self.lines)
+
+    @cached_property
+    def diagnostics(self) -> dict[str, int]:
+        """How many of each: replies of which nothing could be used, thoughts whose evaluation could not
+        be read, failed thoughts, repeats, replies cut off at `max_tokens`, replies that reported usage which
+        cannot be true, failed and refused calls, and calls of tools that failed."""
+        states = Counter(node.state for node in self.tree)
+        errors = [line.e for line in self.lines if isinstance(line.e, Reply) and line.e.error]
+        not_made = sum(refused(reply.error) for reply in errors)
+        failed = sum(map(is_made, errors))
+        return {
+            "unreadable_replies": sum(isinstance(e, Note) and e.name in UNREADABLE for e in self.events),
+            "unread_thoughts": sum(node.unread for node in self.tree),
+            "failed_thoughts": states["failed"],
+            "duplicates": states["duplicate"],
+            "cut_off_replies": sum(
+                isinstance(line.e, Reply) and line.e.finish == "length" for line in self.lines
+            ),
+            "disbelieved_usage": sum(
+                isinstance(line.e, Reply) and line.e.reported_usage != "" for line in self.lines
+            ),
+            "failed_calls": failed,
+            "refused_calls": not_made,
+            "failed_tools": len(errors) - not_made - failed,
+        }
+
+    # What can be done with it.
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the whole record to `path`, and the marks beside it; an existing file is replaced at
+        once or not at all."""
+        marks = self.marks
+        saved = write_journal(path, self.header, self.lines)
+        write_marks(saved, self.id, marks)
+        return saved
+
+    @property
+    def marks(self) -> dict[str, Mark]:
+        """What people said of its thoughts, by id. They lie beside the journal (`a.marks.json` beside
+        `a.jsonl`), and are read anew each time. Raises `JournalError` when the file is damaged."""
+        return dict(self._marks) if self.path is None else read_marks(self.path, self.id, self.tree)
+
+    def mark(self, id: str, verdict: Verdict | None, note: str = "") -> None:
+        """Say that a thought is `right` or `wrong`, or only a note; it replaces what was said of it, and
+        None without a note takes it back. It is kept at once, in memory for a run that has no file, and
+        seen in an explorer of the run. An unknown thought is a ValueError."""
+        mark, marks = made(self.tree, id, verdict, note), self.marks
+        marks.pop(id, None)
+        if mark != Mark():
+            marks = {known: marks.get(known, mark) for known in self.tree.nodes if known in {*marks, id}}
+        if self.path is None:
+            self._marks = marks
+        else:
+            write_marks(self.path, self.id, marks)
+        changed(self.id)
+
+    def save_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write it as one HTML file that opens anywhere, offline: the explorer over its record. An
+        existing file is replaced at once or not at all."""
+        from tot_lab.views.explorer.page import save_html  # noqa: PLC0415
+
+        return save_html(self, path)
+
+    async def replay(
+        self, strategy: Strategy | None = None, task: Task | None = None, *, cache: Cache | None = None
+    ) -> Replay:
+        """Make the run again with no model, and compare every record. Replies come from the cache,
+        where the run had one or `cache` names one; errors and refusals, and all else, from its own
+        record. Pass the strategy or the task if they hold functions of your own and the run was
+        loaded."""
+        replies = replies_of(self.lines)
+        if (cache := cache or self.cache) is not None:
+            inherited = _inherited(self.lines)
+            for position, request, real in requests_of(self):
+                known = list(cache.replies(key_of(request)))
+                if not known and (not real or position in inherited):
+                    continue  # it costs nothing to ask, and is not always kept; or another run asked it
+                if not known:
+                    place = ".".join(map(str, position))
+                    lacking = f"at position {place}: a call that {cache.path} does not hold"
+                    return Replay(False, len(self.events), lacking)
+                if replies[position] not in known:
+                    replies[position] = known[0]
+        strategy, task = runnable(self.header, strategy or self.strategy, task or self.task)
+        recorder = Recorder(header=self.header)
+        # A bug ends a run in the middle of its other branches: what they did last is not compared.
+        recorder.expect(self.lines, only=self.error is None)
+        driver = Driver(
+            _no_model,
+            recorder,
+            budget=budget_of(self.header),
+            repeat=self.header.repeat,
+            replies=replies,
+            in_order=self.error is None,
+            edits=Edits.of(self.header.branched),
+        )
+        roles = roles_from(self.header.roles)
+        try:
+            try:
+                await driver.drive(thinking_of(strategy, task, roles))
+            except Exception as error:
+                if isinstance(error, Divergence) or self.error is None:
+                    raise
+                # The bug that ended the run, again: the driver has compared its record.
+            missing = recorder.missing(Ended if driver.failed else object)
+            divergence = None if missing is None else f"the record goes on with {missing!r}"
+        except Divergence as error:
+            divergence = (
+                f"{error}{'' if self.stopped else '; the run is unfinished: lab.resume(path) finishes it'}"
+            )
+        return Replay(divergence is None, len(self.events), divergence)
+
+    def graph(self) -> networkx.DiGraph[str]:
+        """The tree and its links as a networkx DiGraph; for the attributes see `tl.graph_of`."""
+        from tot_lab.views.figures.graph import graph_of  # noqa: PLC0415
+
+        return graph_of(self)
+
+    def nodes_df(self) -> pandas.DataFrame:
+        """One row per thought; for the columns see `tot_lab.analysis.frames.nodes_df`."""
+        from tot_lab.analysis.frames import nodes_df  # noqa: PLC0415
+
+        return nodes_df(self)
+
+    def calls_df(self) -> pandas.DataFrame:
+        """One row per model call; for the columns see `tot_lab.analysis.frames.calls_df`."""
+        from tot_lab.analysis.frames import calls_df  # noqa: PLC0415
+
+        return calls_df(self)
+
+    def tools_df(self) -> pandas.DataFrame:
+        """One row per call of a tool; for the columns see `tot_lab.analysis.frames.tools_df`."""
+        from tot_lab.analysis.frames import tools_df  # noqa: PLC0415
+
+        return tools_df(self)
+
+    def steps_df(self) -> pandas.DataFrame:
+        """One row per action of a run that acts; for the columns see `tot_lab.analysis.frames.steps_df`."""
+        from tot_lab.analysis.frames import steps_df  # noqa: PLC0415
+
+        return steps_df(self)
+
+    def events_df(self) -> pandas.DataFrame:
+        """One row per record, live order; for the columns see `tot_lab.analysis.frames.events_df`."""
+        from tot_lab.analysis.frames import events_df  # noqa: PLC0415
+
+        return events_df(self)
+
+    def prepare(self) -> Run:
+        """Go through the records of a long run now, so that showing it takes no longer than showing a short
+        one. A short one is left alone: many of them are never shown."""
+        if len(self.lines) > LONG:
+            from tot_lab.views.report import prepare  # noqa: PLC0415
+
+            prepare(self)
+        return self
+
+    def __repr__(self) -> str:
+        from tot_lab.views.report import run_text  # noqa: PLC0415
+
+        return run_text(self)
+
+    def _repr_html_(self) -> str:
+        from tot_lab.views.report import run_html  # noqa: PLC0415
+
+        return run_html(self)
+
+
+def expect_run(run: object, taker: str) -> None:
+    """A TypeError unless `run` is a run."""
+    if not isinstance(run, Run):
+        raise TypeError(f"{taker} takes a run, not {type(run).__name__}; was `await` forgotten?")
+
+
+def load(path: str | os.PathLike[str]) -> Run:
+    """The run in a journal, up to its last whole line.
+
+    Raises OSError when the file cannot be opened, `JournalError` (with file and line) when it is
+    damaged or written by a newer version. Nothing in it is executed or imported."""
+    header, lines, _ = read_journal(path)
+    run = Run(header, lines, Path(path), loaded=True)
+    try:
+        run.tree  # noqa: B018  a record that names an unknown thought shows here, not later
+        for id in (run._ended.node, *run._ended.ranked) if run._ended else ():
+            if id is not None:
+                run.tree[id]
+    except (KeyError, ValueError) as error:
+        raise JournalError(f"{path}, {_line_of(lines)}: {error.args[0]}") from None
+    asked = set()
+    for number, line in enumerate(lines, 2):
+        if isinstance(line.e, Call):
+            asked.add(line.p)
+        elif isinstance(line.e, Reply) and line.p not in asked:
+            raise JournalError(f"{path}, line {number}: a reply to a call that is not there")
+        elif isinstance(line.e, Note) and not line.p:
+            try:
+                msgspec.convert(line.e.data, _Beside)
+            except msgspec.ValidationError as error:
+                raise JournalError(f"{path}, line {number}: {line.e.name}: {error}") from None
+    return run.prepare()
+
+
+class _Beside(msgspec.Struct):
+    """What a note beside the record says of a call, where it is about one."""
+
+    call: Position = ()
+    tries: int = 0
+
+
+def _line_of(lines: Sequence[Line]) -> str:
+    """Which line of the file is the first that the tree cannot take in."""
+    tree = Tree()
+    for number, line in sorted(enumerate(lines, 2), key=lambda pair: pair[1].p):
+        try:
+            tree.add(line.e)
+        except (KeyError, ValueError):
+            return f"line {number}"
+    return f"line {max(number for number, line in enumerate(lines, 2) if isinstance(line.e, Ended))}"
+
+
+def selected_strategies(run: Run) -> dict[str, str]:
+    """What `tl.Adaptive` selected, by the id of the thought that the selected strategy began at."""
+    return selected_in(run.events)
+
+
+def usage_of(lines: Sequence[Line]) -> Usage:
+    """What the model calls in `lines` used; refused calls were not made and are not counted."""
+    replies = [(line.e, line.paid) for line in lines if isinstance(line.e, Reply) and is_made(line.e)]
+    # A call that failed used nothing, unless the model says what it used.
+    counted = [(r, paid) for r, paid in replies if r.error is None or r.input_tokens is not None]
+    return Usage(
+        len(replies),
+        sum(reply.error is not None for reply, _ in replies),
+        _total([reply.input_tokens for reply, _ in counted]),
+        _total([reply.output_tokens for reply, _ in counted]),
+        _total([reply.cost for reply, _ in counted]),
+        _total([paid for _, paid in counted]),
+    )
+
+
+def _total(amounts: list[Any]) -> Any:
+    return None if None in amounts else sum(amounts)
+
+
+def replies_of(lines: Sequence[Line]) -> dict[Position, Reply]:
+    """The reply to each call, by its position."""
+    return {line.p: line.e for line in lines if isinstance(line.e, Reply)}
+
+
+def _inherited(lines: Sequence[Line]) -> set[Position]:
+    """The calls that the record of the run answered which this one was branched from."""
+    notes = [line.e for line in lines if isinstance(line.e, Note) and line.e.name == "call.cached"]
+    return {tuple(note.data["call"]) for note in notes if "run" in note.data}
+
+
+def requests_of(run: Run) -> Iterator[tuple[Position, Request, bool]]:
+    """Each call of `run` that was answered, as the cache knows it, by its position, and whether a real
+    model was asked. A search of a person's own has none."""
+    models: dict[str | None, tuple[dict[str, Any], bool]] = {}
+    answered = {position for position, reply in replies_of(run.lines).items() if reply.error is None}
+    for line in run.lines if run.header.model else ():
+        if isinstance(call := line.e, Call) and line.p in answered:
+            if call.model not in models:
+                models[call.model] = asked_model(run.header, call.model)
+            identity, real = models[call.model]
+            yield line.p, request_of(call, identity, run.header.draws), real
+
+
+def asked_model(header: Header, name: str | None) -> tuple[dict[str, Any], bool]:
+    """The identity of the model that a call of that run names, and whether it is a real one."""
+    settings = _settings(header, name)
+    part = None if settings["kind"] == UserFunction.kind else part_of(settings)
+    return in_order(settings) if part is None else identity_of(part), isinstance(part, Endpoint)
+
+
+def _settings(header: Header, name: str | None) -> dict[str, Any]:
+    """Those of the model that a call names."""
+    if name is None:
+        return header.model
+    if name.startswith(f"{TOOL}:"):
+        return header.tools[name.removeprefix(f"{TOOL}:")]
+    if name.startswith("@"):
+        settings: dict[str, Any] = header.roles[name[1:]]["model"]
+        return settings
+    return settings_of(model_named(name))
+
+
+def budget_of(header: Header) -> Budget | None:
+    """The caps a run was made under."""
+    return Budget(**header.budget) if header.budget else None
+
+
+def task_of(settings: dict[str, Any]) -> Task:
+    """The task that a header tells of."""
+    domain = part_of(settings["domain"])
+    if not isinstance(domain, Domain):
+        raise ValueError(f"{domain.kind!r} is no domain")
+    return Task(**{**settings, "domain": domain})
+
+
+def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tuple[Strategy, Task]:
+    """The strategy and the task to make a recorded run again with. Raises LookupError when they
+    need a function that files do not hold."""
+    if strategy is None:
+        recorded = header.strategy.get("kind") in (None, "recorded")
+        part = None if recorded else part_of(header.strategy)
+        if not isinstance(part, Strategy):
+            raise LookupError("this record was not made by a strategy; it can be shown, not run again")
+        strategy = part
+    if task is None:
+        task = task_of(header.task)
+    if not task.tools and "tools" in header.task:
+        task = task.model_copy(update={"tools": task_of(header.task).tools})
+    missing = [*needs_functions(strategy), *needs_functions(task.domain)]
+    if missing:
+        raise LookupError(
+            f"this run was made with functions that files do not hold ({', '.join(missing)}): pass "
+            f"strategy= or task= with them"
+        )
+    return strategy, task
+
+
+def _no_model(call: Call, wire: Wire) -> Any:
+    raise Divergence(f"thought {call.at}: a call that the record does not answer")

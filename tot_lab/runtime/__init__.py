@@ -1,0 +1,1 @@
+"""Carrying a run out: driver, budget, recorder, replay, branches and the gateway to models and tools."""

@@ -1,0 +1,755 @@
+"""The driver: carries a strategy's thinking out.
+
+Rule: the strategy says what, the driver says when. It advances every branch as far as it can go,
+asks the model for what they wait for, and stamps each record with its position in the program
+(step, branch, step, …), so that the canonical record is the same whatever the latencies were.
+A queue of branches that can go on stands in for recursion: nesting may be as deep as it likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from tot_lab.core.calls import Bounds, Call, Halt, Need, Reply, Wire, readable, refused, told
+from tot_lab.core.records import (
+    STOP_WORDS,
+    Decided,
+    Ended,
+    Note,
+    Position,
+    Scored,
+    Thought,
+    is_stop_word,
+)
+from tot_lab.core.task import Answer
+from tot_lab.core.thinking import Budget, Every, Thinking, Within
+from tot_lab.core.tools import TOOL, tool_of
+from tot_lab.record.edits import Edits
+from tot_lab.runtime.budget import TIMEOUT, WITHIN, Claims, Scope
+from tot_lab.runtime.recorder import Divergence, Recorder
+
+DEEPEST = 1000
+"""Steps from a root that a run may go: an id holds its whole path."""
+
+PATIENCE = 100
+"""Refusals in a row after which a strategy that goes on asking is closed."""
+
+LONG = 10_000
+"""Events of a strategy in one turn, after which it lets others go on."""
+
+PULSE = 0.2
+"""Seconds after which a waiting loop is woken: ipykernel cancels an interrupted cell in a signal
+handler, which a loop that sleeps does not notice (seen with 7.4: it slept to its end)."""
+
+
+class Branch:
+    """One generator under way, and where in the program it is.
+
+    held_since: when limits of the lab began to hold its call back, `None` while they do not. held: seconds
+    that they have done so since its group's time began.
+    """
+
+    __slots__ = (
+        "answered",
+        "held",
+        "held_since",
+        "index",
+        "join",
+        "prefix",
+        "refusals",
+        "scope",
+        "step",
+        "thinking",
+    )
+
+    def __init__(
+        self, thinking: Thinking[Any], prefix: Position, scope: Scope, join: Join | None, index: int
+    ):
+        self.thinking = thinking
+        self.prefix = prefix
+        self.scope = scope
+        self.join = join
+        self.index = index
+        self.step = -1
+        self.refusals = 0
+        self.answered = False
+        self.held_since: float | None = None
+        same_group = join is not None and join.parent.scope.group is scope.group
+        self.held: float = join.parent.held if join is not None and same_group else 0.0
+
+
+class Join:
+    """An `every` (or `within`) under way: who waits for it, what is still to start, what has come."""
+
+    __slots__ = ("answered", "left", "parent", "refused", "results", "single", "waiting")
+
+    def __init__(self, parent: Branch, count: int, single: bool):
+        self.parent = parent
+        self.results: list[Any] = [None] * count
+        self.left = count
+        self.single = single
+        self.waiting: Iterator[Branch] = iter(())
+        self.answered = self.refused = False
+
+
+class Group:
+    """Calls that have a time together. began: when the first of them was sent, `None` before that."""
+
+    __slots__ = ("answered", "began", "seconds")
+
+    def __init__(self, seconds: float):
+        self.seconds = seconds
+        self.began: float | None = None
+        self.answered = False
+
+    def ends(self, branch: Branch) -> float | None:
+        """When the time is up for the call of one of its branches: seconds in which limits of the lab held
+        back the branch's calls do not count. `None` while that time is not counted."""
+        if self.began is None or branch.held_since is not None:
+            return None
+        return self.began + self.seconds + branch.held
+
+
+class Asked:
+    """A call that was admitted and has no reply yet; for the model it is the call's wire.
+
+    worker: None until one takes it. ends: when its time is up, None while that is not counted.
+    queued: whether it waits for its turn.
+    """
+
+    __slots__ = ("branch", "call", "claims", "driver", "ends", "paid", "position", "queued", "worker")
+
+    def __init__(self, driver: Driver, branch: Branch, position: Position, call: Call, claims: Claims):
+        self.driver = driver
+        self.branch = branch
+        self.position = position
+        self.call = call
+        self.claims = claims
+        self.paid: float | None = None
+        self.ends: float | None = None
+        self.queued = False
+        self.worker: asyncio.Task[None] | None = None
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody wants its text so far."""
+        return bool(self.driver.recorder.text_watchers)
+
+    def note(self, name: str, **data: Any) -> None:
+        """Something happened to the call on its way."""
+        self.driver.on_its_way(self, name, data)
+
+    def partial(self, text: str) -> None:
+        """Its reply's text so far."""
+        self.driver.recorder.partial(self.position, self.call, text)
+
+    def cancel(self) -> None:
+        """Stop the model's work on it."""
+        if self.worker is not None:
+            self.worker.cancel()
+
+
+class Driver:
+    """Carries out one run. `drive` does it; the recorder then holds everything that happened."""
+
+    def __init__(
+        self,
+        ask: Callable[[Call, Wire], Awaitable[Reply]],
+        recorder: Recorder,
+        *,
+        budget: Budget | None = None,
+        timeout: float | None = None,
+        repeat: int = 0,
+        replies: dict[Position, Reply] | None = None,
+        in_order: bool = False,
+        edits: Edits | None = None,
+        bounds: Bounds | None = None,
+    ) -> None:
+        self.ask = ask
+        self.recorder = recorder
+        self.timeout = timeout
+        self.repeat = repeat
+        self.replies = replies or {}
+        self.in_order = in_order
+        self.edits = edits
+        self.bounds = bounds
+        self.readied: dict[str | None, bool] = {}
+        self.readying: list[asyncio.Task[None]] = []
+        self.needs: dict[Position, Need | None] = {}
+        self.root = Scope(None, budget, 0.0)
+        self.ready: deque[tuple[Branch, Any]] = deque()
+        self.paused: list[tuple[Branch, Any]] = []
+        self.open: dict[Branch, None] = {}
+        self.asked: dict[Branch, Asked] = {}
+        self.untaken: deque[Asked] = deque()
+        self.hiring = False
+        self.workers: set[asyncio.Task[None]] = set()  # the loop itself holds tasks only weakly
+        self.held: deque[tuple[Branch, Position, Call]] = deque()
+        self.thoughts: set[str] = set()
+        self.draws: set[tuple[Any, ...]] = set()
+        self.cancelled = False
+        self.cut_short = False
+        self.failed = False  # ended by an error; a replay asks
+        self.spent: tuple[Position, str] | None = None
+        self.woken = False
+        self.late: BaseException | None = None
+        self.timers: list[asyncio.TimerHandle] = []
+        self.overdue: deque[tuple[float, Asked]] = deque()
+        self.overdue_timer: asyncio.TimerHandle | None = None
+        self.pulse: asyncio.TimerHandle | None = None
+
+    async def drive(self, thinking: Thinking[Answer]) -> Answer:
+        """Think to the end. Raises what the strategy raises, and CancelledError when cancelled;
+        either way the recorder holds a valid run."""
+        self.loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[Answer] = self.loop.create_future()
+        if not hasattr(thinking, "send") or inspect.iscoroutine(thinking):
+            thinking = _no_thinking(thinking)
+        root = Branch(thinking, (), self.root, None, 0)
+        self.branch = root
+        self._watch_deadline(self.root)
+        self._start(root)
+        self._wake()
+        self._beat()
+        try:
+            answer = await self.done
+            if self.late is not None:
+                raise self.late
+        except asyncio.CancelledError:
+            self._end(self._cancel())
+            raise
+        except BaseException as error:
+            self.failed = True
+            if self.cancelled and not isinstance(error, Divergence):  # a cancelled run, made again
+                self._end(answer := Answer("", "cancelled"))
+                return answer
+            self._end_with_error(error)
+            raise
+        finally:
+            self._close()
+        self._end(answer)
+        return answer
+
+    # Branches.
+
+    def _start(self, branch: Branch) -> None:
+        self.open[branch] = None
+        self.ready.append((branch, None))
+
+    def _wake(self) -> None:
+        """Go on when the loop has handed out every reply that has come: they share one turn."""
+        if not self.woken:
+            self.woken = True
+            self.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Advance every branch that can go on until all of them wait for the world, and write."""
+        self.woken = False
+        self.ready.extend(self.paused)
+        self.paused.clear()
+        try:
+            while self.ready and not self.done.done():
+                self._advance(*self.ready.popleft())
+            self.recorder.flush()
+        except BaseException as error:
+            if self.done.done():
+                self.late = error  # in writing what the last turn brought
+            self._fail(error)
+
+    def _advance(self, branch: Branch, value: Any) -> None:
+        send = branch.thinking.send
+        for _ in range(LONG):
+            try:
+                step = send(value)
+            except StopIteration as end:
+                self._finish(branch, end.value)
+                return
+            branch.step += 1
+            position = (*branch.prefix, branch.step)
+            if type(step) is Call:
+                self._ask(branch, position, step)
+                return
+            if type(step) is Every:
+                if step.branches:
+                    self._fork(branch, position, step)
+                    return
+                value = []
+            elif type(step) is Within:
+                scope = Scope(branch.scope, step.budget, self.recorder.now, call_seconds=step.call_seconds)
+                self._watch_deadline(scope)
+                join = Join(branch, 1, single=True)
+                self._start(Branch(step.thinking, (*position, 0), scope, join, 0))
+                return
+            else:
+                value = step if self.edits is None else self.edits.applied(step)
+                self._happened(position, value)
+        self.paused.append((branch, value))
+        self._wake()
+
+    def _happened(self, position: Position, event: Any) -> None:
+        kind = type(event)
+        if kind is Thought:
+            if event.id in self.thoughts:
+                raise ValueError(f"thought {event.id!r} is recorded twice")
+            if event.parent is not None and event.parent not in self.thoughts:
+                raise ValueError(f"thought {event.id!r} names an unknown parent {event.parent!r}")
+            if event.id.count(".") > DEEPEST:
+                raise ValueError(f"thought {event.id[:40]}… lies deeper than {DEEPEST} steps")
+            self.thoughts.add(event.id)
+        elif kind is Scored or kind is Decided:
+            if event.id not in self.thoughts:
+                raise ValueError(f"{kind.__name__} names an unknown thought {event.id!r}")
+            if kind is Scored and event.score is not None and not 0 <= event.score <= 1:
+                raise ValueError(f"thought {event.id} was scored {event.score}; a score lies in 0–1")
+        elif kind is not Note:
+            raise TypeError(
+                f"a strategy yielded a {kind.__name__}: it may yield calls and events; was a "
+                f"`yield from` forgotten?"
+            )
+        self.recorder.record(position, event)
+
+    def _fork(self, branch: Branch, position: Position, step: Every) -> None:
+        if not isinstance(step.branches, Sequence):
+            raise TypeError(f"every takes a list of branches, not a {type(step.branches).__name__}")
+        count = len(step.branches)
+        for thinking in step.branches:
+            if not hasattr(thinking, "send"):
+                raise TypeError(
+                    f"every was given a {type(thinking).__name__}, which is no thinking (a generator)"
+                )
+        if step.at_once is not None and step.at_once < 1:
+            raise ValueError(f"at_once must be 1 or more, not {step.at_once}")
+        join = Join(branch, count, single=False)
+        left = branch.scope.calls_left()
+        fits = left is None or (step.at_most is not None and count * step.at_most <= left)
+        at_once = step.at_once if fits and not self.in_order else 1
+        around = branch.scope
+        if step.seconds is not None:
+            around = Scope(around, None, 0.0)
+            around.group = Group(step.seconds)
+
+        def branches() -> Iterator[Branch]:
+            for index, thinking in enumerate(step.branches):
+                scope = around
+                if left is not None and step.at_most is not None:
+                    scope = Scope(scope, None, 0.0, at_most=step.at_most)
+                yield Branch(thinking, (*position, index), scope, join, index)
+
+        join.waiting = branches()
+        for _ in range(count if at_once is None else min(at_once, count)):
+            self._start(next(join.waiting))
+
+    def _finish(self, branch: Branch, result: Any) -> None:
+        self.open.pop(branch, None)
+        join = branch.join
+        if join is None:
+            if not isinstance(result, Answer) or not isinstance(result.text, str):
+                got = f"an Answer of {result.text!r}" if isinstance(result, Answer) else type(result).__name__
+                raise TypeError(
+                    f"think returned {got}, not an Answer of a str; was a `yield from` forgotten?"
+                )
+            if not is_stop_word(result.stop):
+                raise ValueError(f"the answer's stop is {result.stop!r}; known are {', '.join(STOP_WORDS)}")
+            for id in (result.node, *result.ranked):
+                if id is not None and id not in self.thoughts:
+                    raise ValueError(f"the answer names an unknown thought {id!r}")
+            if result.score is not None and not 0 <= result.score <= 1:
+                raise ValueError(f"the answer's score is {result.score}; a score lies in 0–1")
+            self.done.set_result(result)
+            return
+        join.results[branch.index] = result
+        join.left -= 1
+        join.answered = join.answered or branch.answered
+        join.refused = join.refused or branch.refusals > 0
+        following = next(join.waiting, None)
+        if following is not None:
+            following.held = branch.held  # it had to wait for this one
+            self._start(following)
+        elif join.left == 0:
+            if join.parent.scope.group is branch.scope.group:
+                join.parent.held = branch.held
+            self.ready.append((join.parent, join.results[0] if join.single else join.results))
+            if join.answered:
+                join.parent.answered, join.parent.refusals = True, 0
+            elif join.refused:
+                self._lose_patience(join.parent, "in all branches")
+
+    # Calls.
+
+    def _ask(self, branch: Branch, position: Position, call: Call) -> None:
+        if call.at not in self.thoughts:
+            raise ValueError(
+                f"call of kind {call.kind!r}: it names an unknown thought {call.at!r}; a thought is recorded "
+                f"first (`yield Thought(…)`)"
+            )
+        key = (call.at, call.kind, call.draw, call.messages, call.attempt, call.model)
+        if key in self.draws:
+            raise ValueError(
+                f"draw {call.draw} of one {call.kind} prompt was asked twice for thought {call.at}: "
+                f"a further sample takes a new draw"
+            )
+        self.draws.add(key)
+        if self.repeat:
+            call = msgspec.structs.replace(call, repeat=self.repeat)
+        self.recorder.record(position, call)
+        known = self.replies.get(position)
+        if known is not None:
+            told_all = known.cost is not None and not known.reported_usage
+            need = self._need(call) if branch.scope.counts_amounts and not told_all else None
+            branch.scope.replayed(call, known, need)
+            self.cancelled = self.cancelled or known.error == "cancelled"
+            if refused(known.error):
+                self._refuse(branch, position, known)
+            else:
+                self._answer(branch, position, known, paid=0.0)
+        elif self._admit(branch, position, call) is not None:
+            branch.held_since = self.loop.time()
+            self.held.append((branch, position, call))
+
+    def _admit(self, branch: Branch, position: Position, call: Call) -> Scope | None:
+        """Make the call or refuse it. Returns the scope that holds it back for now, if one does."""
+        if self.cancelled:
+            self._refuse(branch, position, Reply(error="cancelled"))
+            return None
+        scope = branch.scope
+        claims: Claims = []
+        if scope.chain:
+            ready = not scope.counts_amounts or call.kind == TOOL or self._is_ready(call.model)
+            if ready and scope.counts_amounts and position not in self.needs:
+                self.needs[position] = self._need(call)
+            verdict, claims = scope.admit(call, self.recorder.now, self.needs.get(position), ready=ready)
+            if isinstance(verdict, Scope):
+                return verdict
+            self.needs.pop(position, None)
+            if verdict is not None:
+                self._beside("budget.exceeded", call.at, cap=str(verdict.error).partition(":")[2])
+                self._refuse(branch, position, verdict)
+                return None
+            self._warn(scope, call.at)
+        asked = self.asked[branch] = Asked(self, branch, position, call, claims)
+        self._count_time(asked)
+        ends = None if scope.group is None else scope.group.ends(branch)
+        if ends is None or ends > self.loop.time():  # else its timer ends it
+            self.untaken.append(asked)
+            self._hire()
+        return None
+
+    def _need(self, call: Call) -> Need | None:
+        """The most that `call` can use, where that is known."""
+        return None if self.bounds is None or call.kind == TOOL else self.bounds.need(call)
+
+    def _is_ready(self, model: str | None) -> bool:
+        """Whether the bounds of calls to `model` can be told; if not, it is seen to, and they wait."""
+        if self.bounds is None:
+            return True
+        if model not in self.readied:
+            self.readied[model] = False
+            self.readying.append(self.loop.create_task(self._make_ready(self.bounds, model)))
+        return self.readied[model]
+
+    async def _make_ready(self, bounds: Bounds, model: str | None) -> None:
+        try:
+            await bounds.ready(model)
+        except Exception as error:  # the call itself will fail, and tell why
+            self._beside("budget.unbounded", "", error=told(error))
+        self.readied[model] = True
+        self._let_go()
+        self._wake()
+
+    def on_its_way(self, asked: Asked, name: str, data: dict[str, Any]) -> None:
+        """What stands between here and the model tells of a call."""
+        if self.asked.get(asked.branch) is not asked:
+            return  # nobody waits for it any more
+        self._beside(name, asked.call.at, call=list(asked.position), **data)
+        if name in ("call.queued", "call.retried", "call.answered"):
+            asked.ends = None
+            if name == "call.queued":
+                self._hold_group(asked, by_lab=not data.get("strategy"))
+        elif name == "call.sent":
+            self._count_time(asked)
+        if self.recorder.watchers:
+            self._wake()  # else it is written with the next reply, or at the pulse
+
+    def _hire(self) -> None:
+        """See that a worker is on its way. It hires the next before it takes a call that may wait:
+        so each call that waits has a task of its own, and those that do not share one."""
+        if not self.hiring:
+            self.hiring = True
+            self.workers.add(worker := self.loop.create_task(self._work()))
+            worker.add_done_callback(self.workers.discard)
+
+    async def _work(self) -> None:
+        self.hiring = False
+        while self.untaken:
+            asked = self.untaken.popleft()
+            if self.asked.get(asked.branch) is not asked:
+                continue  # its time was up before anybody took it
+            asked.worker = asyncio.current_task()
+            if self.untaken:
+                self._hire()
+            try:
+                reply = await self.ask(asked.call, asked)
+            except Halt as error:
+                self._fail(error)
+                return
+            except (Exception, asyncio.CancelledError) as error:  # whatever a model does is an answer
+                if self.asked.get(asked.branch) is not asked:
+                    return  # cancelled from here
+                reply = Reply(error=told(error))
+            except (SystemExit, KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException as error:
+                self._fail(error)  # such as a failed test inside a model: nobody else would hear of it
+                return
+            self._receive(asked, reply)
+
+    def _receive(self, asked: Asked, reply: Reply) -> None:
+        branch = asked.branch
+        if asked.call.kind == TOOL:
+            reply = msgspec.structs.replace(reply, tool=tool_of(asked.call))
+        if self.asked.get(branch) is not asked or (self.done.done() and not self.done.cancelled()):
+            return  # its time was up, or the run is over
+        del self.asked[branch]
+        if branch.scope.group is not None:
+            branch.scope.group.answered = True
+        if branch.scope.chain:
+            branch.scope.settle(asked.call, reply, asked.claims)
+            self._warn(branch.scope, asked.call.at)
+        if refused(reply.error):
+            self._refuse(branch, asked.position, reply)
+        else:
+            paid = reply.cost if asked.paid is None else asked.paid
+            self._answer(branch, asked.position, reply, paid)
+        if self.held:
+            self._let_go()
+        self._wake()
+
+    def _count_time(self, asked: Asked) -> None:
+        """The time of a call begins: it is asked, or after it had to wait it is sent. A strategy's own limit
+        takes the place of the lab's."""
+        self._count_group(asked)
+        seconds = asked.branch.scope.call_seconds
+        if asked.call.kind == TOOL and seconds is None:
+            return  # a tool has a time of its own
+        if seconds is not None:
+            asked.ends = self.loop.time() + seconds
+            self.timers.append(self.loop.call_at(asked.ends, self._end_late, asked, asked.ends, seconds))
+        elif self.timeout is not None:
+            asked.ends = self.loop.time() + self.timeout
+            self.overdue.append((asked.ends, asked))
+            self._watch_overdue()
+
+    def _end_late(self, asked: Asked, end: float, seconds: float) -> None:
+        """A call that has a time of its own has had it, unless it was answered, or began anew."""
+        if self.asked.get(asked.branch) is asked and asked.ends == end and not self.done.done():
+            asked.cancel()
+            limit = "the strategy's limit for one call"
+            self._receive(asked, Reply(error=f"{TIMEOUT} {seconds:g} s, {limit}"))
+
+    def _count_group(self, asked: Asked) -> None:
+        """The time of a group begins with its first call; what is asked after its end ends at once."""
+        asked.queued = False
+        branch, group = asked.branch, asked.branch.scope.group
+        if group is None:
+            return
+        now = self.loop.time()
+        if group.began is None:
+            group.began = now
+        if branch.held_since is not None:
+            branch.held += now - max(branch.held_since, group.began)
+            branch.held_since = None
+        self.timers.append(
+            self.loop.call_at(group.ends(branch), self._end_in_group, asked, group.ends(branch))
+        )
+
+    def _hold_group(self, asked: Asked, *, by_lab: bool) -> None:
+        """A call has to wait for its turn. The time of its group has not begun while all of its calls do, the
+        first too. by_lab: whether a limit of the lab holds it back, not one of the strategy."""
+        asked.queued = True
+        branch, group = asked.branch, asked.branch.scope.group
+        if group is None:
+            return
+        if by_lab and branch.held_since is None:
+            branch.held_since = self.loop.time()
+        if not group.answered and all(
+            one.queued for one in self.asked.values() if one.branch.scope.group is group
+        ):
+            group.began = None
+
+    def _end_in_group(self, asked: Asked, end: float) -> None:
+        """The time of the call's group is up, unless the call was answered or had to wait since."""
+        branch, group = asked.branch, asked.branch.scope.group
+        if self.asked.get(branch) is not asked or self.done.done() or group.ends(branch) != end:
+            return
+        asked.cancel()
+        limit = "the strategy's limit for the group of calls"
+        self._receive(asked, Reply(error=f"{TIMEOUT} {group.seconds:g} s, {limit}"))
+
+    def _watch_overdue(self) -> None:
+        """One timer serves all calls: they have the same time, so they end in the order they began."""
+        if self.overdue_timer is None and self.overdue:
+            self.overdue_timer = self.loop.call_at(self.overdue[0][0], self._end_overdue)
+
+    def _end_overdue(self) -> None:
+        self.overdue_timer = None
+        while self.overdue and not self.done.done():
+            end, asked = self.overdue[0]
+            if self.asked.get(asked.branch) is asked and asked.ends == end:
+                if end > self.loop.time():
+                    break
+                asked.cancel()
+                self._receive(asked, Reply(error=f"{TIMEOUT} {self.timeout:g} s"))
+            self.overdue.popleft()
+        self._watch_overdue()
+
+    def _let_go(self, *, all: bool = False) -> None:
+        """Try the calls that were held back again, first come first: behind one that a scope goes on holding
+        back, the others of that scope wait their turn. all: none of them does."""
+        waiting, self.held = self.held, deque()
+        holding: set[Scope] = set()
+        while waiting:
+            branch, position, call = waiting.popleft()
+            if not all and not holding.isdisjoint(branch.scope.chain):
+                self.held.append((branch, position, call))
+            elif (scope := self._admit(branch, position, call)) is not None:
+                self.held.append((branch, position, call))
+                holding.add(scope)
+                if scope is self.root and not all:
+                    self.held.extend(waiting)
+                    return
+
+    def _answer(self, branch: Branch, position: Position, reply: Reply, paid: float | None = None) -> None:
+        self.recorder.record(position, reply, paid)
+        branch.answered, branch.refusals = True, 0
+        self.ready.append((branch, reply))
+
+    def _refuse(self, branch: Branch, position: Position, refusal: Reply) -> None:
+        self.recorder.record(position, refusal)
+        self.ready.append((branch, refusal))
+        error = str(refusal.error)
+        self.cut_short = self.cut_short or error == "cancelled"
+        if error.startswith("budget:") and refusal.finish != WITHIN:
+            self.spent = min(self.spent or (position, error), (position, error))
+        self._lose_patience(branch, refusal.error)
+
+    def _lose_patience(self, branch: Branch, why: str | None) -> None:
+        branch.refusals += 1
+        if branch.refusals >= PATIENCE:
+            self._fail(
+                RuntimeError(f"the strategy goes on asking after {PATIENCE} refusals ({why}); it was closed")
+            )
+
+    def _fail(self, error: BaseException) -> None:
+        """End the run: no branch goes on, and no call that was not yet made is made."""
+        self.ready.clear()
+        self._stop_working()
+        if not self.done.done():
+            self.done.set_exception(error)
+
+    def _warn(self, scope: Scope, at: str) -> None:
+        for cap, used, of in scope.warnings(self.recorder.now):
+            self._beside("budget.warning", at, cap=cap, used=used, of=of)
+
+    def _beside(self, name: str, at: str, **data: Any) -> None:
+        """A note that depends on when things happened: outside the canonical record."""
+        self.recorder.record((), Note(name, at, data))
+
+    # Ends.
+
+    def _beat(self) -> None:
+        self._wake()
+        self.pulse = self.loop.call_later(PULSE, self._beat)
+
+    def _watch_deadline(self, scope: Scope) -> None:
+        if scope.deadline is not None:
+            delay = max(scope.deadline - self.recorder.now, 0.0)
+            self.timers.append(self.loop.call_later(delay, self._time_is_up, scope))
+
+    def _time_is_up(self, scope: Scope) -> None:
+        """Calls in flight or held back in `scope` end now."""
+        if self.done.done():
+            return
+        for asked in [asked for asked in self.asked.values() if scope in asked.branch.scope.chain]:
+            del self.asked[asked.branch]
+            asked.cancel()
+            refusal = scope.refusal("seconds")
+            asked.branch.scope.settle(asked.call, refusal, asked.claims)
+            self._beside("budget.exceeded", asked.call.at, cap="seconds")
+            self._refuse(asked.branch, asked.position, refusal)
+        self._let_go(all=True)
+        self._wake()
+
+    def _cancel(self) -> Answer:
+        """Answer everything with `cancelled` and let the strategy say what it has."""
+        if not self.done.cancelled() and self.done.exception() is None:
+            return self.done.result()  # it had just come to its end
+        self.done = self.loop.create_future()
+        self._turn()  # replies that had come are taken in first
+        if self.done.done():
+            return self._reached()
+        self.cancelled = True
+        waiting = [(asked.position, asked.branch) for asked in self.asked.values()]
+        waiting += [(position, branch) for branch, position, _ in self.held]
+        self._stop_working()
+        self.held.clear()
+        for position, branch in sorted(waiting, key=lambda pair: pair[0]):
+            self._refuse(branch, position, Reply(error="cancelled"))
+        self._turn()
+        return self._reached()
+
+    def _reached(self) -> Answer:
+        """The answer that a cancelled run came to all the same, or none."""
+        if self.done.done() and self.done.exception() is None:
+            return self.done.result()
+        return Answer("", "cancelled")
+
+    def _stop_working(self) -> None:
+        working = list(self.asked.values())
+        self.asked.clear()
+        self.untaken.clear()
+        for asked in working:
+            asked.cancel()
+
+    def _end(self, answer: Answer) -> None:
+        stop = answer.stop
+        if self.cut_short:  # else it had what it needed when it was cancelled
+            stop = "cancelled"
+        elif self.spent is not None and stop != "solved":
+            stop = self.spent[1]
+        ended = Ended(stop, readable(answer.text), answer.node, answer.score, answer.ranked)
+        self.recorder.record((self.branch.step + 1,), ended)
+
+    def _end_with_error(self, error: BaseException) -> None:
+        if not isinstance(error, Divergence):  # then the record stands as it was
+            ended = Ended("error", error=told(error))
+            self.recorder.record((self.branch.step + 1,), ended)
+
+    def _close(self) -> None:
+        for timer in [*self.timers, self.overdue_timer, self.pulse]:
+            if timer is not None:
+                timer.cancel()
+        for task in self.readying:
+            task.cancel()
+        self._stop_working()
+        self.ready.clear()
+        self.paused.clear()
+        self.overdue.clear()  # its calls know the driver: the circle would wait for the collector
+        for branch in reversed(self.open):
+            try:
+                branch.thinking.close()
+            except Exception as error:  # the run is over: what ended it is what counts
+                self._beside("close.failed", "", error=told(error))
+
+
+def _no_thinking(got: Any) -> Thinking[Answer]:
+    if inspect.iscoroutine(got):
+        got.close()
+        raise TypeError("think must be a generator (it yields), without `async` and `await`")
+    raise TypeError(f"think must be a generator (it yields); it returned {type(got).__name__} at once")
+    yield  # which makes this one

@@ -1,0 +1,1 @@
+"""What shows runs: explorer, figures, reports."""

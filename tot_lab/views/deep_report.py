@@ -1,0 +1,268 @@
+"""What Deep Think came to, as Markdown, as a panel and in a few lines.
+
+Rule: the panel is the Markdown, rendered, so that both say the same. What was clamped, assumed or failed is
+said where it happened. It is one document: what a model wrote stays within its place in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import isnan
+from typing import NamedTuple
+
+from tot_lab.analysis.deep_thought import DeepThought
+from tot_lab.analysis.gathering import Gathering
+from tot_lab.strategies.deep_think_replies import IterationResult, ThoughtBranch
+from tot_lab.views.figures.theme import FONT, PATH, short
+from tot_lab.views.markdown import literal, one_line, rendered, tamed
+
+_CHOSEN = {"keywords": "the words of the task", "model": "the model", "default": "default"}
+"""What chose a category, in words."""
+
+NAME = 80
+LINE = 500
+"""Characters of a name, and of a verdict, lesson or insight, that are shown; the solution is shown whole."""
+
+
+def markdown_of(of: DeepThought, *, answer_first: bool = False) -> str:
+    """The report. answer_first: the iterations stand behind the final solution, for a reader who is shown the
+    beginning alone."""
+    head, *rest = _sections(of)
+    if answer_first:
+        rest.sort(key=lambda section: section.folds)
+    parts = [f"# {head.title}", head.body, *(f"{one.head} {one.title}\n\n{one.body}" for one in rest)]
+    return _joined(*parts, f"---\n\n*{literal(_closing(of), LINE)}*\n")
+
+
+def html_of(of: DeepThought) -> str:
+    """The report as a panel."""
+    head, *rest = _sections(of)
+    parts = [f'<div class="title">{_in_line(head.title)}</div>{rendered(head.body)}']
+    for one in rest:
+        title, body = _in_line(one.title), rendered(one.body)
+        if one.folds:
+            shown = " open" if one.shown else ""
+            parts.append(f"<details{shown}><summary>{title}</summary>{body}</details>")
+        else:
+            kind = "part" if one.head == "##" else "sub"
+            parts.append(f'<div class="{kind}">{title}</div>{body}')
+    parts.append(f'<div class="closing">{_in_line(literal(_closing(of), LINE))}</div>')
+    style = _STYLE.replace("FONT", FONT).replace("PATH", PATH)
+    return f'<div class="tot-lab-deep-thought"><style>{style}</style>{"".join(parts)}</div>'
+
+
+def text_of(of: DeepThought) -> str:
+    """A few lines."""
+    label = ", simulated model" if of.simulated else ""
+    rows = [_title(of) + label, f"  task      {short(of.task, 90)}"]
+    if of.gathering is not None:
+        nothing, calls = of.gathering.nothing, _count(len(of.gathering.uses), "tool call")
+        found = f"nothing: {nothing}" if nothing else calls
+        rows.append(f"  gathered  {found} · category {of.gathering.category}")
+    for result in of.iterations:
+        answers = " ← answer" if result.iteration == of.answer_iteration else ""
+        best = short(result.branches[0].name, 40)
+        rows.append(f"  {result.iteration:<9} {_confidence(result)}, best approach: {best}{answers}")
+    if of.unfinished or of.failed:
+        why = f": {short(of.failed, 70)}" if of.failed else ""
+        rows.append(f"  {len(of.iterations) + 1:<9} not finished{why}")
+    return "\n".join([*rows, f"  solution  {short(of.answer, 90) or 'none'}", f"  {_closing(of)}"])
+
+
+class _Section(NamedTuple):
+    """A part of the report, in Markdown. head: the sign of its heading. folds: in a panel; shown: unfolded at
+    first."""
+
+    title: str
+    body: str
+    head: str = "##"
+    folds: bool = False
+    shown: bool = False
+
+
+def _sections(of: DeepThought) -> list[_Section]:
+    """The head, each iteration, and the final solution."""
+    told = tamed(of.task.expandtabs(4))  # a tab is narrower behind the sign of a quotation
+    task = "\n".join(f"> {line}".rstrip() for line in told.split("\n"))
+    clamped = ", ".join(f"`{one.field}` {one.given} → {one.used}" for one in of.clamped)
+    label = " *simulated model*" if of.simulated else ""
+    sections = [_Section(_title(of) + label, _joined(task, f"*Clamped:* {clamped}" if clamped else ""))]
+    if of.gathering is not None:
+        nothing = " · nothing" if of.gathering.nothing else ""
+        title = f"Gathered · {of.gathering.category}{nothing}"
+        sections.append(_Section(title, _gathered(of.gathering), folds=True))
+    for result in of.iterations:
+        title = f"Iteration {result.iteration} · {_confidence(result)}"
+        shown = result.iteration == of.answer_iteration
+        sections.append(_Section(title, _iteration(of, result), folds=True, shown=shown))
+    if of.unfinished or of.failed:
+        number = len(of.iterations) + 1
+        failed = f"*Failed:* {literal(of.failed, LINE)}" if of.failed else ""
+        body = _joined(_fell_back(of, number), _approaches(of.unfinished), failed)
+        sections.append(_Section(f"Iteration {number} · not finished", body, folds=True, shown=True))
+    return [*sections, *_final(of)]
+
+
+def _gathered(of: Gathering) -> str:
+    """Of which category the task is and what chose it, the tool calls, and what they read."""
+    calls = []
+    for use in of.uses:
+        sign, failed = ("✗ ", f": failed, {literal(use.error, LINE)}") if use.error else ("", "")
+        calls.append(f"{sign}`{use.tool}` {literal(short(use.arguments, 200), LINE)}{failed}")
+    nothing = of.nothing and f"*Nothing was gathered: {of.nothing}.*"
+    unaided = "" if of.uses or nothing else "*No tool was called: the notes are the model's own.*"
+    return _joined(
+        f"*Category:* {of.category}, chosen by {_CHOSEN[of.by]} ({literal(of.why, LINE)})",
+        nothing or unaided,
+        "\n".join(f"{k}. {line}" for k, line in enumerate(calls, 1)),
+        f"**Sources**\n\n{_bullets(of.sources)}" if of.sources else "",
+    )
+
+
+def _iteration(of: DeepThought, result: IterationResult) -> str:
+    reflection = _bullets(result.reflection_summary.splitlines())
+    focus = one_line(result.next_focus, LINE)
+    return _joined(
+        _fell_back(of, result.iteration, result),
+        _approaches(result.branches, result.beam),
+        f"**Reflection**\n\n{reflection}" if reflection else "",
+        f"**Next focus:** {focus}" if focus else "",
+    )
+
+
+def _fell_back(of: DeepThought, number: int, result: IterationResult | None = None) -> str:
+    """What of an iteration is not what was asked for. result: what it came to, if it was finished."""
+    what = {one.what: one for one in of.fallbacks if one.iteration == number}
+    said = ["The approaches could not be read; their text became one."] if "branch" in what else []
+    if any(one.what == "branch" and one.iteration == number for one in of.cut_off):
+        said.append("The reply that names the approaches is truncated.")
+    said += [
+        f"Of {one.given} approaches the first {one.used} were taken."
+        for one in of.left_out
+        if one.iteration == number
+    ]
+    said += [literal(one.why, LINE) for one in of.unsure if one.iteration == number]
+    if result is not None and result.from_branch:
+        name = next(literal(one.name, NAME) for one in result.branches if one.id == result.from_branch)
+        why = literal(what["converge"].error, LINE) if "converge" in what else ""
+        said.append(f"There is no synthesis: the solution of “{name}” stands in its place. {why}".strip())
+    elif "converge" in what:  # as runs of earlier versions have it
+        said.append("The synthesis could not be read: its text is the solution, and no approach was judged.")
+    if result is not None and result.assumed:
+        said.append("Its confidence is assumed and decides nothing.")
+    return f"*{' '.join(said)}*" if said else ""
+
+
+def _approaches(branches: Sequence[ThoughtBranch], beam: Sequence[str] = ()) -> str:
+    """A line for each: the best with a star, those that the next iteration builds on in bold."""
+    lines = []
+    for place, branch in enumerate(branches):
+        name = literal(branch.name, NAME) or "(without a name)"
+        if branch.error is not None:
+            lines.append(f"✗ {name}: failed, {literal(branch.error, LINE)}")
+            continue
+        star = "★ " if place == 0 and branch.score is not None else ""
+        shown = f"**{name}**" if branch.id in beam else name
+        score = "" if not beam else " `[no score]`" if branch.score is None else f" `[{branch.score:.1f}/10]`"
+        said = one_line(branch.verdict or branch.solution or branch.strategy, LINE if branch.verdict else 200)
+        raw = " *(not in the form that was asked for: taken as it is)*" if branch.assumed else ""
+        raw = " *(truncated: its confidence is assumed)*" if branch.truncated else raw
+        lines.append(f"{star}{shown}{score}{f' {said}' if said else ''}{raw}")
+    return "\n".join(f"{k}. {line}" for k, line in enumerate(lines, 1))
+
+
+def _final(of: DeepThought) -> list[_Section]:
+    """The solution, and what it rests on."""
+    title = "Final solution"
+    if of.node is None:
+        return [_Section(title, "*None as yet.*" if of.stop is None else "*There is none.*")]
+    result = next((one for one in of.iterations if one.iteration == of.answer_iteration), None)
+    if result is None:
+        why = "No iteration was finished: this is the solution of which its own approach was surest."
+        if any(one.solution_node == of.node and one.truncated for one in of.unfinished):
+            why += " It is truncated."
+        return [_Section(title, f"*{why}*\n\n{tamed(of.answer)}")]
+    why = f"From iteration {result.iteration} of {len(of.iterations)}, the most confident."
+    if result.assumed:
+        why = f"From iteration {result.iteration}, the last one: no confidence could be read."
+    elif len(of.iterations) == 1:
+        why = "From iteration 1, the only one."
+    names = {branch.id: literal(branch.name, NAME) for branch in result.branches}
+    if result.from_branch:
+        cut = any(one.id == result.from_branch and one.truncated for one in result.branches)
+        why += f" It is the solution of “{names[result.from_branch]}”{', truncated' if cut else ''}."
+    taken = _bullets(f"From **{names[one.branch]}**: {one.idea}" for one in result.taken)
+    insights = dict.fromkeys(text for one in of.iterations for text in one.insights)
+    parts = [
+        ("Reasoning", _joined(tamed(result.synthesis_reasoning), taken)),
+        ("Key insights", _bullets(insights)),
+    ]
+    solution = _Section(f"{title} · {_confidence(result)}", f"*{why}*\n\n{tamed(of.answer)}")
+    return [solution, *(_Section(name, body, head="###") for name, body in parts if body)]
+
+
+def _title(of: DeepThought) -> str:
+    return "Deep Think" if of.total == 1 else f"Deep Think {of.number} of {of.total}"
+
+
+def _confidence(result: IterationResult) -> str:
+    marks = f"{', assumed' if result.assumed else ''}{', truncated' if result.truncated else ''}"
+    return f"confidence {result.confidence:.1f}/10{marks}"
+
+
+def _closing(of: DeepThought) -> str:
+    """How much it was, and how it ended."""
+    branches = [*(branch for result in of.iterations for branch in result.branches), *of.unfinished]
+    failed = sum(branch.error is not None for branch in branches)
+    said = [
+        _count(len(of.iterations), "iteration"),
+        _count(of.branches_explored, "branch") + " explored" + (f" ({failed} failed)" if failed else ""),
+        "time unknown" if isnan(of.seconds) else f"{of.seconds:.1f} seconds",
+        "not finished" if of.stop is None else f"stopped: {of.stop}",
+        of.model,
+        f"context window unknown: {of.assumed_window:,} tokens assumed" if of.assumed_window else "",
+    ]
+    return " · ".join(filter(None, said))
+
+
+def _count(number: int, noun: str) -> str:
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def _in_line(markdown: str) -> str:
+    return rendered(markdown).removeprefix("<p>").removesuffix("</p>\n")
+
+
+def _joined(*parts: str) -> str:
+    return "\n\n".join(filter(None, parts))
+
+
+def _bullets(texts: Iterable[str]) -> str:
+    return "\n".join(f"- {one_line(text, LINE)}" for text in texts)
+
+
+_STYLE = """
+.tot-lab-deep-thought { font: 13px/1.5 FONT; color: inherit; border: 1px solid rgba(128, 128, 128, .35);
+  border-radius: 8px; padding: 12px 16px; max-width: 880px; overflow-wrap: anywhere }
+.tot-lab-deep-thought .title { font-size: 18px; font-weight: 600 }
+.tot-lab-deep-thought .title em { margin-left: .4em; padding: 1px 8px; border: 1px solid PATH;
+  border-radius: 9px; color: PATH; font-size: 11px; font-style: normal }
+.tot-lab-deep-thought :is(.part, .sub, details) { border-top: 1px solid rgba(128, 128, 128, .25) }
+.tot-lab-deep-thought .part { font-size: 16px; font-weight: 600; margin-top: 8px; padding-top: 10px }
+.tot-lab-deep-thought .sub { font-weight: 600; margin-top: 10px; padding-top: 8px }
+.tot-lab-deep-thought summary { cursor: pointer; font-weight: 600; padding: 4px 0 }
+.tot-lab-deep-thought :is(p, ul, ol, pre, table) { margin: 6px 0 }
+.tot-lab-deep-thought :is(ul, ol) { padding-left: 24px }
+.tot-lab-deep-thought blockquote { margin: 6px 0 10px; padding: 0 12px; border-left: 3px solid
+  rgba(128, 128, 128, .45); font-size: 14px; color: inherit }
+.tot-lab-deep-thought :is(pre, code) { font-size: 12px; color: inherit; background: rgba(128, 128, 128, .14);
+  border-radius: 4px }
+.tot-lab-deep-thought code { padding: 1px 4px }
+.tot-lab-deep-thought pre { padding: 8px 10px; overflow-x: auto }
+.tot-lab-deep-thought pre code { padding: 0; background: none }
+.tot-lab-deep-thought table { border-collapse: collapse; color: inherit }
+.tot-lab-deep-thought :is(th, td) { border: 1px solid rgba(128, 128, 128, .35); padding: 3px 8px;
+  text-align: left; background: none }
+.tot-lab-deep-thought .closing { font-size: 11px; opacity: .65; margin-top: 10px }
+"""

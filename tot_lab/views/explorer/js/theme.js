@@ -1,0 +1,144 @@
+/**
+ * How the picture of a search looks: colours and shapes.
+ *
+ * Rule: the same palette as tot_lab/views/figures/theme.py, so that a static figure and the explorer tell
+ * the same thing the same way. Scores are viridis, even to any colour vision and without grey; grey
+ * is what has no score; shape alone always tells the state. Only surfaces, ink and what would
+ * vanish on a dark ground differ between light and dark.
+ */
+
+import { PI, cos, floor, min, round, sin } from "./numbers.js";
+
+/** Viridis (Smith and van der Walt 2015) from score 0 to score 1, equally spaced. */
+export const SCORES = [
+  "#440154", "#482878", "#3e4989", "#31688e", "#26828e",
+  "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725",
+];
+
+/** How many colours a picture is painted with: one step is too small to be seen. */
+export const STEPS = 37;
+
+/** What a thought can be, in the order of the legend, and the shape of each. */
+export const SHAPES = [
+  ["question", "circle"],
+  ["solution", "star"],
+  ["complete", "diamond"],
+  ["kept", "circle"],
+  ["pruned", "x"],
+  ["unread", "square"],
+  ["failed", "triangle-down"],
+  ["duplicate or merged", "triangle-up"],
+  ["not decided", "hexagon"],
+];
+
+/** Corners at equal angles, for radius 1. @param {number} corners @param {number} turn @param {number} radius
+ * @param {number} [inner] of a star */
+const regular = (corners, turn, radius, inner = radius) =>
+  Array.from({ length: corners }, (_, k) => {
+    const angle = ((k + turn) * 2 * PI) / corners;
+    const reach = k % 2 ? inner : radius;
+    return [reach * sin(angle), -reach * cos(angle)];
+  });
+
+/** The corners of each of SHAPES for radius 1; a circle has none. */
+export const CORNERS = [
+  [],
+  regular(10, 0, 1.55, 0.68),
+  regular(4, 0, 1.25),
+  [],
+  // A cross as large as a circle would look larger. Its four arms are one, turned.
+  [[1, 0], [0, 1], [-1, 0], [0, -1]].flatMap(([c, s]) =>
+    [[0.34, 0], [0.81, 0.47], [0.47, 0.81]].map(([x, y]) => [c * x - s * y, s * x + c * y])),
+  regular(4, 0.5, 1.25),
+  regular(3, 1.5, 1.3),
+  regular(3, 0, 1.3),
+  regular(6, 0.5, 1.08),
+];
+
+/** How two compared runs can differ at a thought, in the order of their codes; 0 is no difference. */
+export const DIFFERENCES = ["", "only here", "other text", "other score", "other fate"];
+
+/**
+ * @typedef {object} Theme
+ * @property {boolean} dark
+ * @property {string} paper the ground
+ * @property {string} raised the ground of a box on it
+ * @property {string} ink
+ * @property {string} faint text that matters less
+ * @property {string} edge
+ * @property {string} line the outline of a shape
+ * @property {string} path the way to the best thought
+ * @property {string} chosen what is selected and the way to it
+ * @property {string} unscored
+ * @property {string} waiting a call is open
+ * @property {Record<string, string>} links by kind
+ * @property {string[]} differences by code (DIFFERENCES)
+ * @property {Record<string, string>} verdicts of a person's marks
+ * @property {string} font
+ */
+
+const FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, sans-serif";
+
+/** @type {Theme} */
+export const LIGHT = {
+  dark: false,
+  paper: "#ffffff",
+  raised: "#ffffff",
+  ink: "#1f2933",
+  faint: "#5f6b78",
+  edge: "#b8c0ca",
+  line: "#1f2933",
+  path: "#d55e00",
+  chosen: "#0072b2",
+  unscored: "#d5d9de",
+  waiting: "#56b4e9",
+  links: { merged: "#0072b2", source: "#009e73", depends: "#cc79a7" },
+  differences: ["", "#cc79a7", "#56b4e9", "#e69f00", "#d55e00"],
+  verdicts: { right: "#009e73", wrong: "#d55e00" },
+  font: FONT,
+};
+
+/** @type {Theme} */
+export const DARK = {
+  ...LIGHT,
+  dark: true,
+  paper: "#111418",
+  raised: "#1b2027",
+  ink: "#e6eaee",
+  faint: "#9aa5b1",
+  edge: "#4a5460",
+  line: "#d3dae1",
+  path: "#f0742a",
+  chosen: "#56b4e9",
+  unscored: "#5b6570",
+  links: { merged: "#56b4e9", source: "#2bbd92", depends: "#d993bb" },
+  verdicts: { right: "#2bbd92", wrong: "#f0742a" },
+};
+
+/** The colours of the steps from score 0 to score 1. */
+export const SCALE = Array.from({ length: STEPS }, (_, step) => {
+  const place = (step / (STEPS - 1)) * (SCORES.length - 1);
+  const low = min(floor(place), SCORES.length - 2);
+  const mixed = [1, 3, 5].map((at) => {
+    const [from, to] = [SCORES[low], SCORES[low + 1]].map((colour) => parseInt(colour.slice(at, at + 2), 16));
+    return round(from + (to - from) * (place - low));
+  });
+  return `rgb(${mixed})`;
+});
+
+/** The theme of the page that `element` stands in: of Jupyter's CSS variables, and without them of
+ * what the person's system prefers.
+ * @param {Element} element @returns {Theme} */
+export function themeOf(element) {
+  const style = getComputedStyle(element);
+  const [paper, raised, ink] = ["layout-color0", "layout-color1", "ui-font-color0"].map((name) =>
+    style.getPropertyValue(`--jp-${name}`).trim());
+  if (!paper) return matchMedia("(prefers-color-scheme: dark)").matches ? DARK : LIGHT;
+  // The canvas knows every way to write a colour.
+  const brush = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
+  brush.fillStyle = paper;
+  brush.fillRect(0, 0, 1, 1);
+  const [red, green, blue] = brush.getImageData(0, 0, 1, 1).data;
+  const base = red + green + blue < 384 ? DARK : LIGHT;
+  return { ...base, paper, raised: raised || base.raised, ink: ink || base.ink };
+}

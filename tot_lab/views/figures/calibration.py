@@ -1,0 +1,179 @@
+"""Whether an evaluator's scores can be taken at their word.
+
+Rule: only thoughts of which somebody knows whether they were solvable are drawn; how many are not is said.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tot_lab.analysis.judging import BINS, EvaluatorDiagnosis, bins_of, judge_evaluator, with_interval
+from tot_lab.views.figures.points import IDS, note_losses, runs_named
+from tot_lab.views.figures.theme import KINDS, empty, ground, headed, legend_at, template
+
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
+
+_Numbers = NDArray[np.float64]
+
+
+class CalibrationInfo(NamedTuple):
+    """Per bin of the score, equally wide: its ends, how many labelled thoughts it holds and how many of
+    them were solvable, their mean score, the share solvable with its 95% interval (nan in an empty bin), and
+    the runs they are of, as `run_id node`, the first 100. The rest as in `EvaluatorDiagnosis`; intervals: low
+    and high of a measure; unlabelled: thoughts with a score that nobody can label."""
+
+    low: _Numbers
+    high: _Numbers
+    thoughts: NDArray[np.intp]
+    solvable: NDArray[np.intp]
+    score: _Numbers
+    share: _Numbers
+    lower: _Numbers
+    upper: _Numbers
+    run_ids: list[list[str]]
+    nodes: list[list[str]]
+    measures: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+    unlabelled: int
+    runs: pandas.DataFrame
+    simulated: bool
+
+
+def calibration_info(runs: Any, bins: int = BINS) -> CalibrationInfo:
+    """What `plot_calibration` draws."""
+    if not isinstance(bins, int) or bins < 1:
+        raise ValueError(f"bins is a whole number, 1 or more, not {bins!r}")
+    found = runs if isinstance(runs, EvaluatorDiagnosis) else judge_evaluator(runs)
+    curve = found.calibration(bins)
+    known = found.thoughts[found.thoughts["score"].notna() & found.thoughts["solvable"].notna()]
+    place = bins_of(known["score"].to_numpy(float), bins)
+    inside = [known[place == k] for k in range(bins)]
+    numbers = {name: curve[name].to_numpy(float, na_value=math.nan) for name in curve.columns}
+    return CalibrationInfo(
+        numbers["low"],
+        numbers["high"],
+        curve["thoughts"].to_numpy(int),
+        curve["solvable"].to_numpy(int),
+        numbers["score"],
+        numbers["share"],
+        numbers["lower"],
+        numbers["upper"],
+        [list(some["run_id"].drop_duplicates().iloc[:IDS]) for some in inside],
+        [[f"{row.run_id} {row.node}" for row in some.iloc[:IDS].itertuples()] for some in inside],
+        {str(name): float(value) for name, value in found.measures.items()},
+        {str(name): (float(low), float(high)) for name, low, high in found.intervals.itertuples()},
+        int(found.thoughts["score"].notna().sum()) - len(known),
+        found.runs,
+        found.simulated,
+    )
+
+
+def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool = False) -> go.Figure:
+    """The share of thoughts that could lead to a right answer against the score they got, with 95%
+    intervals over tasks; on the diagonal a score is what it says. Below, how many thoughts got such a score.
+
+    runs: what `tl.judge_evaluator` gives or takes. bins: of the score, equally wide. However many the
+        thoughts, a bin is one point. dark: for a dark page.
+
+    The hover names runs and thoughts; `sweep.run(figure.data[1].customdata[n][0])` is a run of a point.
+    """
+    from plotly.subplots import make_subplots  # noqa: PLC0415
+
+    info = calibration_info(runs, bins)
+    shades = ground(dark)
+    figure = make_subplots(rows=2, shared_xaxes=True, row_heights=[0.72, 0.28], vertical_spacing=0.06)
+    figure.add_scatter(
+        x=[0, 1],
+        y=[0, 1],
+        mode="lines",
+        line={"color": shades.faint, "width": 1.3, "dash": "dot"},
+        name="calibrated",
+        hoverinfo="skip",
+        row=1,
+        col=1,
+    )
+    held = np.flatnonzero(info.thoughts).tolist()
+    most = max(info.thoughts.max(initial=1), 1)
+    hover = [_hover(info, k) for k in held]
+    figure.add_scatter(
+        x=info.score[held],
+        y=info.share[held],
+        mode="lines+markers",
+        line={"color": KINDS[0], "width": 1.5},
+        marker={"color": KINDS[0], "opacity": 1, "size": 7 + 11 * np.sqrt(info.thoughts[held] / most)},
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": np.maximum(info.upper - info.share, 0)[held],
+            "arrayminus": np.maximum(info.share - info.lower, 0)[held],
+            "color": KINDS[0],
+            "thickness": 1.3,
+            "width": 4,
+        },
+        name="evaluator",
+        customdata=[info.run_ids[k] for k in held],
+        hoverinfo="text",
+        hovertext=hover,
+        row=1,
+        col=1,
+    )
+    middle, width = (info.low + info.high) / 2, 0.92 / len(info.low)
+    for counts, words, shade in (
+        (info.solvable, "solvable", KINDS[2]),
+        (info.thoughts - info.solvable, "not solvable", KINDS[1]),
+    ):
+        figure.add_bar(
+            x=middle,
+            y=counts,
+            width=width,
+            marker={"color": shade},
+            name=words,
+            customdata=info.run_ids,
+            hoverinfo="text",
+            hovertext=[_hover(info, k) for k in range(len(middle))],
+            row=2,
+            col=1,
+        )
+    if not held:
+        empty(figure, "no judged thought has a label: nothing knows what is solvable")
+    m = info.measures
+    said = {name: with_interval(m[name], *ends) for name, ends in info.intervals.items()}
+    lines = [
+        f"{len(info.runs):,} runs  ·  {info.thoughts.sum():,} labelled thoughts"
+        + (f", {info.unlabelled:,} more that nobody can label" if info.unlabelled else "")
+        + (f"  ·  {m['unread']:.0%} unread" if m["unread"] > 0 else ""),
+        f"AUC {said['auc']}  ·  calibration error {said['calibration_error']}"
+        f"  ·  Brier score {said['brier']}",
+    ]
+    lost = note_losses(info.runs)
+    title, top = headed(
+        ["Calibration of the evaluator"], [*lines, lost.line], info.simulated, dark, lost.warning
+    )
+    figure.update_layout(
+        template=template(dark),
+        title=title,
+        height=top + 520,
+        margin={"t": top + 4, "l": 10, "r": 10, "b": 56},
+        barmode="stack",
+        legend=legend_at(-0.12),
+        hovermode="closest",
+    )
+    figure.update_xaxes(range=[-0.02, 1.02])
+    figure.update_xaxes(title="score (0–1)", row=2, col=1)
+    figure.update_yaxes(title="solvable (% of thoughts)", range=[-0.03, 1.03], tickformat=".0%", row=1, col=1)
+    figure.update_yaxes(title="thoughts (count)", rangemode="tozero", row=2, col=1)
+    return figure
+
+
+def _hover(info: CalibrationInfo, k: int) -> str:
+    lines = [f"<b>score {info.low[k]:.2f} to {info.high[k]:.2f}</b>"]
+    lines.append(f"{info.solvable[k]:,} of {info.thoughts[k]:,} thoughts solvable")
+    if info.thoughts[k]:
+        lines.append(f"{info.share[k]:.1%}, 95% interval {info.lower[k]:.1%} to {info.upper[k]:.1%}")
+    return "<br>".join([*lines, *runs_named(info.nodes[k], int(info.thoughts[k]))])

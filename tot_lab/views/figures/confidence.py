@@ -1,0 +1,137 @@
+"""How the confidence of Deep Think went, iteration by iteration, over the scores of its branches.
+
+Rule: an assumed confidence is no measurement. It is drawn hollow, and no line leads through it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tot_lab.analysis.deep_thought import deep_thought
+from tot_lab.record.run import Run, expect_run
+from tot_lab.views.figures.theme import KINDS, empty, ground, headed, legend_at, plain, short, template
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_APART = 0.08  # of an iteration, between two branches
+
+
+class ConfidenceInfo(NamedTuple):
+    """Per iteration: its number, the confidence in its synthesis (0–10), whether that is assumed, and whether
+    it answered. Per branch with a score: place (to the left of its iteration's number), score (0–10), name,
+    and whether the next iteration builds on it (kept). unscored: branches without a score."""
+
+    iteration: NDArray[np.intp]
+    confidence: NDArray[np.float64]
+    assumed: NDArray[np.bool_]
+    answered: NDArray[np.bool_]
+    place: NDArray[np.float64]
+    score: NDArray[np.float64]
+    names: list[str]
+    kept: NDArray[np.bool_]
+    unscored: int
+
+
+def confidence_info(run: Run) -> ConfidenceInfo:
+    """What `plot_confidence` draws."""
+    expect_run(run, "plot_confidence")
+    told = deep_thought(run)
+    branches = [
+        (result.iteration - (len(result.branches) - k) * _APART, branch, branch.id in result.beam)
+        for result in told.iterations
+        for k, branch in enumerate(result.branches)
+    ]
+    scored = [(place, branch, kept) for place, branch, kept in branches if branch.score is not None]
+    return ConfidenceInfo(
+        np.array([result.iteration for result in told.iterations], dtype=np.intp),
+        np.array([result.confidence for result in told.iterations], dtype=np.float64),
+        np.array([result.assumed for result in told.iterations], dtype=np.bool_),
+        np.array([result.iteration == told.answer_iteration for result in told.iterations], dtype=np.bool_),
+        np.array([place for place, _, _ in scored], dtype=np.float64),
+        np.array([branch.score for _, branch, _ in scored], dtype=np.float64),
+        [branch.name for _, branch, _ in scored],
+        np.array([kept for *_, kept in scored], dtype=np.bool_),
+        len(branches) - len(scored),
+    )
+
+
+def plot_confidence(run: Run, *, dark: bool = False) -> go.Figure:
+    """The confidence in each iteration's synthesis, and to its left the scores of the branches that it was
+    made from, best first. A star marks the iteration that answered, a hollow mark an assumed confidence.
+
+    run: of `tl.DeepThink`, or of a strategy that holds one; finished or not. Of several it is the one that
+        `tl.deep_thought` tells of. dark: for a dark page. Raises ValueError when there is none.
+    """
+    import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses the theme without it
+
+    info = confidence_info(run)
+    shades = ground(dark)
+    figure = go.Figure()
+    for kept, name, symbol, shade in (
+        (True, "branch, kept", "circle", KINDS[2]),
+        (False, "branch, pruned", "x", KINDS[1]),
+    ):
+        some = np.flatnonzero(info.kept == kept)
+        marker = {"symbol": symbol, "color": shade, "size": 8, "line": {"width": 0.7, "color": shades.paper}}
+        hover = [f"{plain(short(info.names[k], 90))}<br>score {info.score[k]:.3g} of 10" for k in some]
+        figure.add_scatter(x=info.place[some], y=info.score[some], marker=marker, **_marks(name, hover))
+    figure.add_scatter(
+        x=info.iteration,
+        y=np.where(info.assumed, np.nan, info.confidence),
+        mode="lines",
+        line={"color": KINDS[0], "width": 2},
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    for marked, name, symbol, shade, size in (
+        (~info.assumed & ~info.answered, "confidence", "diamond", KINDS[0], 12),
+        (info.assumed & ~info.answered, "confidence, assumed", "diamond-open", KINDS[0], 12),
+        (~info.assumed & info.answered, "confidence of the answer", "star", shades.path, 18),
+        (info.assumed & info.answered, "confidence of the answer, assumed", "star-open", shades.path, 18),
+    ):
+        line = {"width": 2} if symbol.endswith("open") else {"width": 1, "color": shades.paper}
+        hover = [
+            f"<b>iteration {number}</b><br>{name}: {confidence:.3g} of 10"
+            for number, confidence in zip(info.iteration[marked], info.confidence[marked], strict=True)
+        ]
+        figure.add_scatter(
+            x=info.iteration[marked],
+            y=info.confidence[marked],
+            marker={"symbol": symbol, "color": shade, "size": size, "line": line},
+            **_marks(name, hover),
+        )
+    if not info.iteration.size:
+        empty(figure, "no iteration came to a synthesis")
+    said = [short(f"{run.name}  ·  {run.question}", 120)]
+    if info.unscored:
+        said.append(f"{info.unscored} of {info.unscored + len(info.names)} branches have no score")
+    title, top = headed(["Confidence by iteration"], said, run.simulated, dark)
+    figure.update_layout(
+        template=template(dark),
+        title=title,
+        height=top + 380,
+        margin={"t": top + 4, "l": 10, "r": 10, "b": 56},
+        legend=legend_at(-0.18),
+        hovermode="closest",
+        showlegend=bool(info.iteration.size),
+    )
+    last = max(int(info.iteration.max(initial=1)), 1)
+    figure.update_xaxes(
+        title="iteration (number)", tickvals=list(range(1, last + 1)), range=[0.4, last + 0.4], showgrid=False
+    )
+    figure.update_yaxes(title="confidence, score (0–10)", range=[-0.4, 10.6], dtick=2)
+    return figure
+
+
+def _marks(name: str, hover: list[str]) -> dict[str, Any]:
+    return {
+        "mode": "markers",
+        "name": name,
+        "hoverinfo": "text",
+        "hovertext": hover,
+        "showlegend": bool(hover),
+    }

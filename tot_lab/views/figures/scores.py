@@ -1,0 +1,220 @@
+"""Scores by depth: what was kept against what was pruned.
+
+Rule: a thought without a score has no place on the axis, and is counted and said instead. The root is
+left out: it is where the search stands, not what it found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tot_lab.record.run import Run, expect_run
+from tot_lab.views.figures.theme import (
+    KINDS,
+    empty,
+    ending,
+    ground,
+    headed,
+    legend_at,
+    plain,
+    short,
+    template,
+)
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+MOST = 2000
+"""Thoughts of which each is a point; of more, only their quartiles are drawn."""
+
+COLUMNS = 24
+"""Depths that stand beside each other; of more, several share a column."""
+
+FATES = {"kept": ("circle", KINDS[2]), "pruned": ("x", KINDS[1]), "undecided": ("hexagon", KINDS[3])}
+"""What became of a thought, its mark and its colour. kept: kept, complete or the solution. undecided:
+no decision was made about it, or it is a duplicate, merged or failed."""
+
+
+class ScoresInfo(NamedTuple):
+    """Over the thoughts below the root that have a score, in the order of the record: ids, texts,
+    depth (steps), score (0–1), fate (of `FATES`) and column. unread: by depth, how many evaluations could
+    not be read; not_evaluated: by depth, how many thoughts nobody evaluated. columns: how many there are;
+    each: depths that share one."""
+
+    ids: list[str]
+    texts: list[str]
+    depth: NDArray[np.intp]
+    score: NDArray[np.float64]
+    fate: list[str]
+    column: NDArray[np.intp]
+    unread: dict[int, int]
+    not_evaluated: dict[int, int]
+    columns: int
+    each: int
+
+
+def scores_info(run: Run) -> ScoresInfo:
+    """What `plot_scores` draws."""
+    expect_run(run, "plot_scores")
+    below = [node for node in run.tree if node.parent is not None]
+    scored = [node for node in below if node.score is not None]
+    deepest = max((node.depth for node in below), default=1)
+    each = -(-deepest // COLUMNS)
+    depth = np.array([node.depth for node in scored], dtype=np.intp)
+    return ScoresInfo(
+        [node.id for node in scored],
+        [node.text for node in scored],
+        depth,
+        np.array([node.score for node in scored], dtype=np.float64),
+        [_fate(node.state) for node in scored],
+        (depth - 1) // each,
+        dict(Counter(node.depth for node in below if node.unread)),
+        dict(Counter(node.depth for node in below if node.score is None and not node.unread)),
+        (deepest - 1) // each + 1,
+        each,
+    )
+
+
+def plot_scores(run: Run, *, dark: bool = False) -> go.Figure:
+    """The scores of a run's thoughts by depth, each a mark: kept, pruned or undecided; a line is the
+    median of each. Thoughts whose evaluation could not be read, or that nobody evaluated, have no
+    score: they are counted above their depth.
+
+    run: finished or not. Of more than 2,000 scored thoughts boxes show the quartiles, and it is said;
+        of more than 24 depths several share a column.
+    dark: for a dark page.
+    """
+    import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it
+
+    info = scores_info(run)
+    figure = go.Figure()
+    _draw_scores(figure, info, ground(dark).paper)
+    for column, missing in _missing(info):
+        font = {"size": 11, "color": ground(dark).faint}
+        figure.add_annotation(x=column, y=1.06, yanchor="bottom", showarrow=False, text=missing, font=font)
+    if not info.ids:
+        empty(figure, "no thought below the root has a score")
+    said = [short(f"{run.name}  ·  {run.question}", 120), *_notes(info)]
+    title, top = headed(["Scores by depth"], said, run.simulated, dark)
+    figure.update_layout(
+        template=template(dark),
+        title=title,
+        height=top + 400,
+        margin={"t": top + 4, "l": 10, "r": 10, "b": 56},
+        legend=legend_at(-0.16),
+        hovermode="closest",
+        showlegend=bool(info.ids),
+    )
+    named = range(0, info.columns, -(-info.columns // 12))
+    starts = [1 + column * info.each for column in named]
+    figure.update_xaxes(
+        title="depth (steps)",
+        tickvals=list(named),
+        ticktext=[str(k) if info.each == 1 else f"{k}–{k + info.each - 1}" for k in starts],
+        tickangle=0,
+        range=[-0.6, info.columns - 0.4],
+        showgrid=False,
+    )
+    outside = [0.0, 1.0, *info.score.tolist()]  # a person's own evaluator may leave 0–1
+    figure.update_yaxes(title="score (0–1)", range=[min(outside) - 0.05, max(outside) + 0.2])
+    if max(outside) == 1:
+        figure.update_yaxes(tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1])
+    return figure
+
+
+def _draw_scores(figure: go.Figure, info: ScoresInfo, paper: str) -> None:
+    """In each column the thoughts of one fate beside those of the others."""
+    here = np.array(info.fate)
+    fates = [fate for fate in FATES if fate in info.fate]
+    step = 0.8 / max(len(fates), 1)
+    for place, fate in enumerate(fates):
+        shade = FATES[fate][1]
+        for first, column in enumerate(np.unique(info.column[here == fate]).tolist()):
+            some = np.flatnonzero((here == fate) & (info.column == column))
+            middle = column + (place - (len(fates) - 1) / 2) * step
+            legend = {"legendgroup": fate, "showlegend": first == 0, "name": fate}
+            if len(info.ids) > MOST:
+                figure.add_box(
+                    x=[middle], width=step * 0.8, line_color=shade, **_quartiles(info.score[some]), **legend
+                )
+                continue
+            aside, median = step * 0.42, float(np.median(info.score[some]))
+            x = middle + aside * _spread(info.score[some])
+            figure.add_scatter(x=x, marker_line_color=paper, **_points(info, some), **legend)
+            line = {"type": "line", "x0": middle - aside, "x1": middle + aside, "y0": median, "y1": median}
+            figure.add_shape(**line, line={"color": shade, "width": 2.5}, layer="below", opacity=0.75)
+
+
+def _quartiles(score: NDArray[np.float64]) -> dict[str, list[float]]:
+    names = ("lowerfence", "q1", "median", "q3", "upperfence")
+    return {name: [np.quantile(score, share / 4)] for share, name in enumerate(names)}
+
+
+def _points(info: ScoresInfo, some: NDArray[np.intp]) -> dict[str, Any]:
+    fate = info.fate[some[0]]
+    symbol, shade = FATES[fate]
+    size = 9 if len(info.ids) <= 300 else 6
+    return {
+        "y": info.score[some],
+        "mode": "markers",
+        "marker": {"symbol": symbol, "color": shade, "size": size, "line": {"width": 0.7}},
+        "hoverinfo": "text",
+        "hovertext": [
+            f"<b>{plain(ending(info.ids[k]))} · {fate}</b><br>{plain(short(info.texts[k], 90))}<br>"
+            f"score {info.score[k]:.3g}"
+            for k in some
+        ],
+    }
+
+
+def _missing(info: ScoresInfo) -> Iterator[tuple[int, str]]:
+    """The columns in which thoughts have no score, and how many."""
+    for column in range(info.columns):
+        said = []
+        for counts, what in ((info.unread, "unread"), (info.not_evaluated, "not evaluated")):
+            if count := sum(n for depth, n in counts.items() if (depth - 1) // info.each == column):
+                said.append(f"{count:,} {what}" if info.columns <= 12 else f"{count:,}{what[0]}")
+        if said:
+            yield column, "<br>".join(said)
+
+
+def _fate(state: str) -> str:
+    if state in ("kept", "complete", "solution"):
+        return "kept"
+    return "pruned" if state == "pruned" else "undecided"
+
+
+def _spread(score: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sideways places from -1 to 1 that keep thoughts of nearly equal scores apart."""
+    height = np.round(score * 33).astype(int)
+    places = np.zeros(len(score))
+    counts = Counter(height.tolist())
+    widest = max(*counts.values(), 9)
+    seen: Counter[int] = Counter()
+    for k, level in enumerate(height.tolist()):
+        places[k] = (2 * seen[level] - counts[level] + 1) / widest
+        seen[level] += 1
+    return places
+
+
+def _notes(info: ScoresInfo) -> list[str]:
+    fates = Counter(info.fate)
+    said = [f"{fates[fate]:,} {fate}" for fate in FATES if fates[fate]]
+    unread, not_evaluated = sum(info.unread.values()), sum(info.not_evaluated.values())
+    if unread:
+        said.append(f"{unread:,} unread")
+    if not_evaluated:
+        said.append(f"{not_evaluated:,} not evaluated")
+    notes = ["  ·  ".join(said)]
+    if (unread or not_evaluated) and info.columns > 12:
+        notes.append("above a depth: u = unread, n = not evaluated")
+    if len(info.ids) > MOST:
+        notes.append(f"{len(info.ids):,} thoughts: boxes show quartiles and range; run.nodes_df() lists all")
+    if info.each > 1:
+        notes.append(f"{info.each} depths share a column")
+    return notes

@@ -1,0 +1,421 @@
+"""The calls of a run over time, of models and of tools: how many at once, what waited, and what the run
+waited for.
+
+Rule: lanes, concurrency and the critical path follow from the order of the lines in the journal, which
+is exact where two times are equal, and are the same in the explorer (explorer/js/timeline.js). A
+refused call was never made: it is marked, and counts nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tot_lab.analysis.frames import asked_in, ways_of
+from tot_lab.core.bulk import in_bulk
+from tot_lab.core.calls import Call, Reply, refused
+from tot_lab.core.tools import named
+from tot_lab.record.run import Run, expect_run
+from tot_lab.views.figures.theme import (
+    KINDS,
+    Ground,
+    empty,
+    ending,
+    ground,
+    headed,
+    legend_at,
+    plain,
+    short,
+    template,
+)
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+MOST = 4000
+"""Calls of which each is a bar; of more, it is drawn how many are under way, by kind."""
+
+READABLE = 0.01
+"""Seconds: where no call took that long (a simulated model), there is an order to see, and no time."""
+
+BINS = 800
+"""Spans of time that then stand beside each other."""
+
+
+class TimelineInfo(NamedTuple):
+    """Over the calls in the order of asking. Times are seconds since the run began, or lines of the
+    journal where no call took 10 ms (`by_order`).
+
+    node: the thought it was asked for. kind: of a tool's call `tool:NAME`. draw: which sample. start, end:
+    asked and answered; an open call ends where the record does. sent: when it went out (the last time), nan
+    where nothing is sent. source: model, cache or joined; "open" or "refused" for what has no answer.
+    error: "" for none. lane: no two calls of a lane overlap. critical: the calls that the run waited for,
+    first to last: the call answered last; before it the one answered last of those answered no later than
+    it was asked; and so on. changes, under_way: when how many calls are under way, from that moment on.
+    """
+
+    node: list[str]
+    kind: list[str]
+    draw: list[int]
+    start: NDArray[np.float64]
+    sent: NDArray[np.float64]
+    end: NDArray[np.float64]
+    source: list[str]
+    error: list[str]
+    tries: list[int | None]
+    lane: NDArray[np.intp]
+    critical: list[int]
+    changes: NDArray[np.float64]
+    under_way: NDArray[np.intp]
+    by_order: bool
+
+    @property
+    def most(self) -> int:
+        """The most calls that were under way at once."""
+        return int(self.under_way.max(initial=0))
+
+
+@in_bulk()
+def timeline_info(run: Run) -> TimelineInfo:
+    """What `plot_timeline` draws."""
+    expect_run(run, "plot_timeline")
+    calls = asked_in(run)
+    ways = ways_of(run)
+    line_of: dict[tuple[Any, type], int] = {
+        (line.p, type(line.e)): number
+        for number, line in enumerate(run.lines)
+        if line.p and isinstance(line.e, Call | Reply)
+    }
+    asked = [line_of[call.line.p, Call] for call in calls]
+    answered = [line_of[call.line.p, Reply] if call.answered else -1 for call in calls]
+    source = [
+        "open" if call.reply is None else "refused" if refused(call.reply.error) else ways[call.line.p].source
+        for call in calls
+    ]
+    seconds = [call.answered.t - call.line.t if call.answered else np.inf for call in calls]
+    by_order = max(seconds, default=0.0) < READABLE
+    last = float(len(run.lines)) if by_order else run.seconds
+
+    def when(line: int) -> float:
+        return last if line == -1 else float(line) if by_order else run.lines[line].t
+
+    sent = [None if by_order else ways[call.line.p].sent for call in calls]
+    made = [word != "refused" for word in source]
+    lane, critical, moments = order_of(asked, answered, made)
+    return TimelineInfo(
+        [call.call.at for call in calls],
+        [named(call.call) for call in calls],
+        [call.call.draw for call in calls],
+        np.array([when(line) for line in asked], dtype=np.float64),
+        np.array([np.nan if moment is None else moment for moment in sent], dtype=np.float64),
+        np.array([when(line) for line in answered], dtype=np.float64),
+        source,
+        [(call.reply and call.reply.error) or "" for call in calls],
+        [ways[call.line.p].tries for call in calls],
+        np.array(lane, dtype=np.intp),
+        critical,
+        np.array([when(line) for line, _ in moments], dtype=np.float64),
+        np.array([level for _, level in moments], dtype=np.intp),
+        by_order,
+    )
+
+
+def order_of(
+    asked: Sequence[int], answered: Sequence[int], made: Sequence[bool]
+) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+    """Lanes, critical path and concurrency (line, calls under way from there on) of calls, by the
+    lines in which they were asked, ascending, and answered (-1: not), and whether they were made."""
+    lane = [0] * len(asked)
+    before = [-1] * len(asked)
+    moments: list[tuple[int, int]] = []
+    free: list[int] = []
+    lanes = level = 0
+    last = -1
+    for call, asks in _in_order(asked, answered):
+        if not asks:
+            heappush(free, lane[call])
+        elif free:
+            lane[call] = heappop(free)
+        else:
+            lane[call], lanes = lanes, lanes + 1
+        if asks:
+            before[call] = last
+        elif made[call]:
+            last = call
+        if made[call]:
+            level += 1 if asks else -1
+            moments.append((asked[call] if asks else answered[call], level))
+    critical = []
+    while last != -1:
+        critical.append(last)
+        last = before[last]
+    return lane, critical[::-1], moments
+
+
+def plot_timeline(run: Run, *, dark: bool = False) -> go.Figure:
+    """The calls of a run over time, those of tools among them, each a bar: pale while it waited to be sent,
+    outlined where it failed, a mark where the answer was known; the thick line is the critical path. Above
+    it, how many calls were under way at once.
+
+    run: finished or not. Of more than 4,000 calls it is drawn how many of each kind were under way, and
+        it is said. Where no call took 10 ms (a simulated model without latency), the order is shown
+        instead of time.
+    dark: for a dark page.
+    """
+    from plotly.subplots import make_subplots  # noqa: PLC0415  a run's repr uses this file without it
+
+    info = timeline_info(run)
+    shades = ground(dark)
+    binned = len(info.kind) > MOST
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.04, row_heights=[0.22, 0.78])
+    if not info.kind:
+        empty(figure, "no call was made")
+    colours = {
+        kind: KINDS[k] if k < len(KINDS) else shades.faint for k, kind in enumerate(dict.fromkeys(info.kind))
+    }
+    _concurrency(figure, info, shades)
+    if binned:
+        _under_way(figure, info, colours)
+    else:
+        _bars(figure, info, colours, shades)
+        _critical(figure, info, shades)
+    said = [short(f"{run.name}  ·  {run.question}", 120), in_words(info) if info.kind else ""]
+    if binned:
+        width = (info.end.max() - info.start.min()) / BINS
+        unit = "lines" if info.by_order else "s"
+        said.append(
+            f"{len(info.kind):,} calls: drawn is how many of each kind were under way, in spans of "
+            f"{width:.2g} {unit}; run.calls_df() lists all"
+        )
+    if info.by_order and info.kind:
+        said.append("no call took 10 ms: this is their order, not time")
+    title, top = headed(["Calls over time"], said, run.simulated, dark)
+    lanes = int(info.lane.max(initial=0)) + 1
+    tall = 170 + (380 if binned else min(max(26 * lanes, 130), 560))
+    figure.update_layout(
+        template=template(dark),
+        title=title,
+        height=top + tall + 70,
+        margin={"t": top + 4, "l": 10, "r": 10, "b": 56},
+        barmode="overlay",
+        bargap=0.18,
+        legend=legend_at(-56 / tall),
+        hovermode="closest",
+    )
+    figure.update_yaxes(title="at once<br>(calls)", rangemode="tozero", row=1, col=1)
+    axis = "order (line of the record)" if info.by_order else "time since the run began (s)"
+    figure.update_xaxes(title=axis, row=2, col=1)
+    if info.kind:
+        end = float(info.end.max())
+        figure.update_xaxes(range=[-0.01 * end, 1.01 * end])
+    if binned:
+        figure.update_yaxes(title="under way (calls)", rangemode="tozero", row=2, col=1)
+    else:
+        lane = {"title": "lane (one call at a time)", "showticklabels": False, "showgrid": False}
+        figure.update_yaxes(range=[lanes - 0.4, -0.6], **lane, row=2, col=1)
+    return figure
+
+
+def in_words(info: TimelineInfo) -> str:
+    """The numbers of a timeline in one line."""
+    counts = {word: info.source.count(word) for word in ("refused", "cache", "joined", "open")}
+    failed = sum(
+        bool(error) and word != "refused" for error, word in zip(info.error, info.source, strict=True)
+    )
+    said = [f"{len(info.kind) - counts['refused']:,} calls, at most {info.most:,} at once"]
+    for count, what in (
+        (counts["cache"], "from the cache"),
+        (counts["joined"], "joined an equal one"),
+        (failed, "failed"),
+        (counts["open"], "open"),
+        (counts["refused"], "refused"),
+    ):
+        if count:
+            said.append(f"{count:,} {what}")
+    took = float((info.end - info.start)[info.critical].sum())
+    length = "" if info.by_order else f", {float(f'{took:.3g}'):,g} s"
+    said.append(f"critical path: {len(info.critical):,} calls{length}")
+    return "  ·  ".join(said)
+
+
+def _in_order(asked: Sequence[int], answered: Sequence[int]) -> Iterator[tuple[int, bool]]:
+    """(call, whether it is asked here, else answered) in the order of the lines."""
+    moments = [(line, call, True) for call, line in enumerate(asked)]
+    moments += [(line, call, False) for call, line in enumerate(answered) if line != -1]
+    for _, call, asks in sorted(moments):
+        yield call, asks
+
+
+def _concurrency(figure: go.Figure, info: TimelineInfo, shades: Ground) -> None:
+    x, y = info.changes, info.under_way
+    if len(x) > 2 * MOST:  # of each span the most
+        edges = np.linspace(x[0], x[-1], BINS + 1)
+        place = np.clip(np.searchsorted(edges, x, "right") - 1, 0, BINS - 1)
+        high = np.zeros(BINS, dtype=np.intp)
+        np.maximum.at(high, place, y)
+        held = y[np.maximum(np.searchsorted(x, edges[:-1], "right") - 1, 0)]
+        x, y = edges[:-1], np.maximum(high, held)
+    figure.add_scatter(
+        x=x,
+        y=y,
+        mode="lines",
+        line={"shape": "hv", "color": shades.faint, "width": 0},
+        fill="tozeroy",
+        name="calls at once",
+        showlegend=False,
+        hovertemplate="%{y} calls at once<extra></extra>",
+        row=1,
+        col=1,
+    )
+
+
+def _bars(figure: go.Figure, info: TimelineInfo, colours: dict[str, str], shades: Ground) -> None:
+    kinds = np.array(info.kind, dtype=object)
+    source = np.array(info.source, dtype=object)
+    failed = np.array([bool(error) for error in info.error], dtype=bool)
+    marks = (source == "cache") | (source == "refused")
+    between = shades.paper if len(kinds) <= 500 else None  # sets calls apart; of many, it would cover them
+    sent = np.where(np.isnan(info.sent), info.start, np.clip(info.sent, info.start, info.end))
+    for kind, shade in colours.items():
+        here = np.flatnonzero((kinds == kind) & ~marks)
+        if here.size:
+            figure.add_bar(
+                orientation="h",
+                base=sent[here],
+                x=(info.end - sent)[here],
+                y=info.lane[here],
+                name=plain(short(kind, 30)),
+                marker={
+                    "color": shade,
+                    "opacity": np.where(np.isin(source[here], ("open", "joined")), 0.45, 1.0),
+                    "line": {
+                        "color": np.where(failed[here], shades.ink, between or shade),
+                        "width": np.where(failed[here], 1.8, 0.5),
+                    },
+                },
+                hoverinfo="text",
+                hovertext=_hover(info, here),
+                row=2,
+                col=1,
+            )
+        waited = here[sent[here] > info.start[here]]
+        if waited.size:
+            figure.add_bar(
+                orientation="h",
+                base=info.start[waited],
+                x=(sent - info.start)[waited],
+                y=info.lane[waited],
+                marker={"color": shade, "opacity": 0.3, "line": {"width": 0}},
+                showlegend=False,
+                hoverinfo="text",
+                hovertext=_hover(info, waited),
+                row=2,
+                col=1,
+            )
+    for word, name, symbol in (("cache", "from the cache", "line-ns"), ("refused", "refused", "x-thin")):
+        here = np.flatnonzero(source == word)
+        if here.size:
+            shades_of = [colours[kind] if word == "cache" else shades.ink for kind in kinds[here]]
+            figure.add_scatter(
+                x=info.start[here],
+                y=info.lane[here],
+                mode="markers",
+                name=name,
+                marker={
+                    "symbol": symbol,
+                    "size": 9,
+                    "line": {"width": 2, "color": shades_of},
+                    "color": shades_of,
+                },
+                hoverinfo="text",
+                hovertext=_hover(info, here),
+                row=2,
+                col=1,
+            )
+    swatch = {"symbol": "square", "size": 11}
+    if (sent > info.start).any():
+        shown = {**swatch, "color": KINDS[0], "opacity": 0.3}
+        figure.add_scatter(
+            x=[None], y=[None], mode="markers", name="waiting to be sent", marker=shown, row=2, col=1
+        )
+    if (failed & ~marks).any():
+        shown = {**swatch, "color": shades.paper, "line": {"color": shades.ink, "width": 1.8}}
+        figure.add_scatter(x=[None], y=[None], mode="markers", name="failed", marker=shown, row=2, col=1)
+
+
+def _critical(figure: go.Figure, info: TimelineInfo, shades: Ground) -> None:
+    """Along the foot of its bars, and from each to the next."""
+    path = info.critical
+    figure.add_scatter(
+        x=np.stack([info.start[path], info.end[path]], axis=1).ravel(),
+        y=np.repeat(info.lane[path] + 0.42, 2),
+        mode="lines",
+        line={"color": shades.path, "width": 3, "shape": "hv"},
+        name="critical path",
+        showlegend=bool(path),
+        hoverinfo="skip",
+        row=2,
+        col=1,
+    )
+
+
+def _under_way(figure: go.Figure, info: TimelineInfo, colours: dict[str, str]) -> None:
+    """How many calls of each kind are under way, on the average of each span."""
+    edges = np.linspace(info.start.min(), max(info.end.max(), info.start.min() + 1e-9), BINS + 1)
+    kinds = np.array(info.kind, dtype=object)
+    made = np.array(info.source) != "refused"
+    other = "other kinds"
+    groups: dict[str, list[str]] = {}
+    for place, kind in enumerate(colours):
+        groups.setdefault(kind if place < len(KINDS) else other, []).append(kind)
+    for group, its in groups.items():
+        here = made & np.isin(kinds, its)
+        # The time spent in calls up to each edge: each call adds what lies between its start and its end.
+        spent = np.zeros(BINS + 1)
+        for moments, sign in ((info.start[here], 1.0), (info.end[here], -1.0)):
+            ordered = np.sort(moments)
+            count = np.searchsorted(ordered, edges, "right")
+            summed = np.concatenate([[0.0], np.cumsum(ordered)])
+            spent += sign * (count * edges - summed[count])
+        figure.add_scatter(
+            x=edges[:-1],
+            y=np.diff(spent) / np.diff(edges),
+            mode="lines",
+            stackgroup="calls",
+            line={"width": 0, "shape": "hv"},
+            fillcolor=colours[its[0]],
+            name=plain(short(group, 30)),
+            hovertemplate="%{y:.1f} calls<extra>" + plain(short(group, 30)) + "</extra>",
+            row=2,
+            col=1,
+        )
+
+
+def _hover(info: TimelineInfo, calls: NDArray[np.intp]) -> list[str]:
+    return [_said(info, call) for call in calls.tolist()]
+
+
+def _said(info: TimelineInfo, call: int) -> str:
+    rows = [
+        f"<b>{plain(short(info.kind[call], 40))} for {plain(ending(info.node[call]))}, "
+        f"draw {info.draw[call]}</b>"
+    ]
+    start, sent, end = info.start[call], info.sent[call], info.end[call]
+    if info.by_order:
+        rows.append(f"lines {start:.0f} to {end:.0f}")
+    else:
+        took = "open" if info.source[call] == "open" else f"took {end - start:.3f} s"
+        rows.append(f"asked at {start:.3f} s, {took}")
+        if sent > start:
+            rows.append(f"waited {sent - start:.3f} s before it was sent")
+    if (info.tries[call] or 1) > 1:
+        rows.append(f"sent {info.tries[call]} times")
+    if info.source[call] in ("cache", "joined"):
+        rows.append("from the cache" if info.source[call] == "cache" else "joined an equal call")
+    if info.error[call]:
+        rows.append(plain(short(info.error[call], 120)))
+    return "<br>".join(rows)

@@ -1,0 +1,393 @@
+"""The tree of thoughts as a picture one can explore.
+
+Rule: `tree_info` says what is drawn and where, from anything that is a tree of thoughts; `plot_tree`
+and the SVG of reports draw it and decide nothing about it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tot_lab.core.bulk import in_bulk
+from tot_lab.core.tree import Tree
+from tot_lab.record.run import Run, money
+from tot_lab.views.figures.graph import LINKS, Parts, parts_of
+from tot_lab.views.figures.layout import tidy
+from tot_lab.views.figures.theme import (
+    FAINT,
+    Ground,
+    ending,
+    ground,
+    headed,
+    label,
+    legend_at,
+    number,
+    plain,
+    score_axis,
+    template,
+    wrapped,
+)
+from tot_lab.views.figures.theme import LINKS as LINK_COLOURS
+
+if TYPE_CHECKING:
+    import networkx
+    import plotly.graph_objects as go
+
+MOST = 2000
+"""Thoughts that one figure draws, those that tell most: neither eye nor browser follows more."""
+
+LABELLED = 40
+"""Thoughts up to which a picture writes each one's text beside it."""
+
+SHAPES = {
+    "question": "circle",
+    "solution": "star",
+    "complete": "diamond",
+    "kept": "circle",
+    "pruned": "x",
+    "unread": "square",
+    "failed": "triangle-down",
+    "duplicate or merged": "triangle-up",
+    "not decided": "hexagon",
+}
+"""What a thought can be, in the order of the legend, and its shape: shape never needs colour."""
+
+
+class TreeInfo(NamedTuple):
+    """What is drawn. Arrays and lists run over the thoughts in the order of the record.
+
+    parents: index of each one's parent, -1 for a root. x: in sibling distances, leftmost 0.
+    depth: steps below the root. score: 0–1, nan where there is none. shape: key of `SHAPES`.
+    on_path: whether it leads to the answer. links: (from, to, kind) besides parent and child.
+    details: what hover says, line by line. left_out: thoughts of the run that are not drawn.
+    """
+
+    ids: list[Any]
+    texts: list[str]
+    parents: NDArray[np.intp]
+    x: NDArray[np.float64]
+    depth: NDArray[np.float64]
+    score: NDArray[np.float64]
+    shape: list[str]
+    on_path: NDArray[np.bool_]
+    links: list[tuple[int, int, str]]
+    details: list[list[str]]
+    question: str
+    strategy: str
+    answer: str | None
+    stopped: str | None
+    simulated: bool
+    left_out: int
+
+
+@in_bulk()
+def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
+    """What `plot_tree` draws. Raises ValueError for no thought at all, and for a graph that is no tree."""
+    if not isinstance(run, Run | Tree) and not hasattr(run, "edges"):
+        raise TypeError(
+            f"a tree is drawn of a run, a Tree or a networkx graph, not {type(run).__name__}; "
+            f"was `await` forgotten?"
+        )
+    whole = parts_of(run) if isinstance(run, Run | Tree) else _parts_of_graph(run)
+    if not whole.nodes:
+        raise ValueError("there is no thought to draw: this run or tree is empty")
+    parts = telling(whole)
+    ids = list(parts.nodes)
+    ids.sort(key=lambda id: parts.nodes[id].get("order", 0))  # stable: without `order`, as they came
+    index = {id: place for place, id in enumerate(ids)}
+    parents = np.full(len(ids), -1)
+    links = []
+    for start, end, kind in parts.edges:
+        if kind == "child" and parents[index[end]] == -1:
+            parents[index[end]] = index[start]
+        else:  # a second parent is drawn, but places nothing
+            links.append((index[start], index[end], "source" if kind == "child" else kind))
+    x, depth = tidy(parents.tolist())
+    known = [parts.nodes[id] for id in ids]
+    on_path = np.array([bool(node.get("on_solution_path", False)) for node in known])
+    shape = [_shape(node, parent == -1) for node, parent in zip(known, parents, strict=True)]
+    score = np.array([_score(node) for node in known])
+    rows = 12 if len(ids) <= 500 else 3  # lines of text that hover shows
+    return TreeInfo(
+        ids,
+        [str(node.get("text", id)) for id, node in zip(ids, known, strict=True)],
+        parents,
+        x,
+        depth,
+        score,
+        shape,
+        on_path,
+        links,
+        [_details(id, node, int(step), rows) for id, node, step in zip(ids, known, depth, strict=True)],
+        str(parts.about.get("question", "")),
+        str(parts.about.get("strategy", "")),
+        parts.about.get("answer"),
+        parts.about.get("stopped"),
+        bool(parts.about.get("simulated", False)),
+        len(whole.nodes) - len(parts.nodes),
+    )
+
+
+def telling(parts: Parts, most: int = MOST) -> Parts:
+    """The `most` thoughts that tell most, each with all that lead to it: first those on the way to the
+    answer, then what stayed in the search, then the highest scores, then the first proposed. A way that
+    does not fit is cut off at its end."""
+    if len(parts.nodes) <= most:
+        return parts
+    above: dict[Any, Any] = {}
+    for start, end, kind in parts.edges:
+        if kind == "child":
+            above.setdefault(end, start)
+
+    def rank(id: Any) -> tuple[bool, bool, float]:
+        node = parts.nodes[id]
+        score = _score(node)
+        stayed = node.get("state") in ("kept", "complete", "solution")
+        return not node.get("on_solution_path", False), not stayed, math.inf if math.isnan(score) else -score
+
+    chosen: set[Any] = set()
+    for id in sorted(parts.nodes, key=rank):  # stable: the record's order
+        way: dict[Any, None] = {}
+        while id is not None and id not in chosen and id not in way:
+            way[id] = None
+            id = above.get(id)
+        chosen.update(list(way)[::-1][: most - len(chosen)])
+        if len(chosen) == most:
+            break
+    return Parts(
+        {id: node for id, node in parts.nodes.items() if id in chosen},
+        [edge for edge in parts.edges if edge[0] in chosen and edge[1] in chosen],
+        parts.about,
+    )
+
+
+def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) -> go.Figure:
+    """A tree of thoughts, the root on top: colour is the score, shape what became of a thought, the
+    thick line leads to the answer, dashed lines are links besides parent and child. Hover shows of
+    a thought its text (of long ones the beginning), score, decision, calls, tokens and cost.
+
+    run: a run (also an unfinished one, or your own recorder's), a `Tree`, or a DiGraph with the
+        attributes of `graph_of`, of which each may be missing. Of more than 2,000 thoughts those are
+        drawn that tell most (the way to the answer, what was kept, the highest scores), and it is said.
+    dark: for a dark page.
+    Raises ValueError when there is no thought, or a graph is no tree.
+    """
+    import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it
+
+    info = tree_info(run)
+    shades = ground(dark)
+    count = len(info.ids)
+    figure = go.Figure()
+    levels = int(info.depth.max()) + 1
+    labels = label_width(info, 840)
+    figure.add_trace(
+        _lines(info, np.flatnonzero(info.parents >= 0), shades.edge, 1.2 if count < 300 else 0.7)
+    )
+    below_root = np.flatnonzero(info.on_path & (info.parents >= 0))
+    if below_root.size:
+        width = 4.0 if count < 300 else 2.5
+        figure.add_trace(_lines(info, below_root, shades.path, width, "way to the answer"))
+    for kind in dict.fromkeys(kind for *_, kind in info.links):
+        figure.add_trace(_arcs(info, kind))
+    size = 18 if count <= LABELLED else 13 if count <= 150 else 9 if count <= 500 else 6
+    for what, symbol in SHAPES.items():
+        here = np.array([shape == what for shape in info.shape])
+        for some in (here & ~np.isnan(info.score), here & np.isnan(info.score)):
+            if some.any():
+                figure.add_trace(_thoughts(info, what, np.flatnonzero(some), size, shades))
+        if here.any():  # the legend shows the shape in one colour, whatever the scores are
+            mark = {"symbol": symbol, "color": _fill(what, shades) or shades.faint, "size": 11}
+            mark["line"] = {"color": shades.ink, "width": 1}
+            figure.add_trace(
+                go.Scatter(x=[None], y=[None], mode="markers", name=what, legendgroup=what, marker=mark)
+            )
+    if labels:
+        for place, text in enumerate(info.texts):
+            figure.add_annotation(
+                x=info.x[place],
+                y=info.depth[place],
+                text="<br>".join(plain(line) for line in label(text, labels)),
+                showarrow=False,
+                yanchor="top",
+                yshift=-size * (0.8 if info.shape[place] == "solution" else 0.5) - 3,
+                font={"size": 11, "color": shades.ink},
+                bgcolor="rgba(17,20,24,0.82)" if dark else "rgba(255,255,255,0.82)",
+                borderpad=1,
+            )
+    title, top = headed(*heading_of(info), info.simulated, dark)
+    each = 118 if labels else 84
+    figure.update_layout(
+        template=template(dark),
+        title=title,
+        height=top + 90 + min(max(each * levels, 240), 1000),
+        margin={"t": top, "l": 10, "r": 10, "b": 56},
+        coloraxis=score_axis(),
+        legend=legend_at(0),
+        hovermode="closest",
+    )
+    pad = max(0.75, 0.015 * float(info.x.max()))
+    figure.update_xaxes(visible=False, range=[-pad, float(info.x.max()) + pad])
+    figure.update_yaxes(
+        title="depth (steps)",
+        range=[levels - 1 + (0.85 if labels else 0.5), -0.4],
+        tickvals=list(range(0, levels, max(1, math.ceil(levels / 12)))),
+    )
+    return figure
+
+
+def label_width(info: TreeInfo, pixels: float) -> int:
+    """How many characters a label has room for, 0 for none, when the picture is that wide."""
+    if len(info.ids) > LABELLED or info.depth.max() > 7:  # deeper, one level's labels reach the next
+        return 0
+    room = int(pixels / (float(info.x.max()) + 1.5) / 6.4)
+    return min(room, 24) if room >= 7 else 0
+
+
+def arc(info: TreeInfo, start: int, end: int, points: int = 13) -> tuple[NDArray[Any], NDArray[Any]]:
+    """A bow from one thought to another: it passes beside the thoughts that stand between them."""
+    share = np.linspace(0.0, 1.0, points)
+    x0, x1, y0, y1 = info.x[start], info.x[end], info.depth[start], info.depth[end]
+    bow = 4 * share * (1 - share)
+    sideways = 0.35 if x0 == x1 else 0.0
+    return x0 + (x1 - x0) * share + sideways * bow, y0 + (y1 - y0) * share - 0.28 * bow
+
+
+def _lines(info: TreeInfo, ends: NDArray[np.intp], colour: str, width: float, name: str = "") -> go.Scatter:
+    import plotly.graph_objects as go  # noqa: PLC0415
+
+    starts = info.parents[ends]
+    gap = np.full(len(ends), np.nan)
+    return go.Scatter(
+        x=np.stack([info.x[starts], info.x[ends], gap], axis=1).ravel(),
+        y=np.stack([info.depth[starts], info.depth[ends], gap], axis=1).ravel(),
+        mode="lines",
+        line={"color": colour, "width": width},
+        name=name or "step",
+        showlegend=bool(name),
+        hoverinfo="skip",
+    )
+
+
+def _arcs(info: TreeInfo, kind: str) -> go.Scatter:
+    import plotly.graph_objects as go  # noqa: PLC0415
+
+    bows = [arc(info, start, end) for start, end, its_kind in info.links if its_kind == kind]
+    return go.Scatter(
+        x=np.concatenate([np.append(x, np.nan) for x, _ in bows]),
+        y=np.concatenate([np.append(y, np.nan) for _, y in bows]),
+        mode="lines",
+        line={"color": LINK_COLOURS.get(kind, FAINT), "width": 1.6, "dash": "dash"},
+        name={"merged": "merged with", "source": "made from", "depends": "depends on"}.get(kind, plain(kind)),
+        hoverinfo="skip",
+    )
+
+
+def _thoughts(info: TreeInfo, what: str, places: NDArray[np.intp], size: float, shades: Ground) -> go.Scatter:
+    import plotly.graph_objects as go  # noqa: PLC0415
+
+    scored = not np.isnan(info.score[places[0]])
+    fill = _fill(what, shades) or (None if scored else shades.unscored)
+    on_path = info.on_path[places]
+    return go.Scatter(
+        x=info.x[places],
+        y=info.depth[places],
+        mode="markers",
+        name=what,
+        legendgroup=what,
+        showlegend=False,
+        hoverinfo="text",
+        hovertext=np.array([_hover(info.details[place]) for place in places], dtype=object),
+        marker={
+            "symbol": SHAPES[what],
+            "size": size * (1.45 if what == "solution" else 1.0),
+            **({"color": info.score[places], "coloraxis": "coloraxis"} if fill is None else {"color": fill}),
+            "opacity": 1.0,
+            "line": {
+                "color": np.where(on_path, shades.path, shades.ink if size > 8 else shades.paper),
+                "width": np.where(on_path, 2.2, 0.9 if size > 8 else 0.4),
+            },
+        },
+    )
+
+
+def _fill(what: str, shades: Ground) -> str | None:
+    """The root is where the search stands, not what it found: its score says nothing."""
+    return shades.paper if what == "question" else None
+
+
+def _hover(details: list[str]) -> str:
+    first, *others = details
+    return "<br>".join([f"<b>{plain(first)}</b>", *map(plain, others)])
+
+
+def heading_of(info: TreeInfo) -> tuple[list[str], list[str]]:
+    """The lines of title and subtitle."""
+    title = wrapped(info.question, 88, 2) or [info.strategy or "a tree of thoughts"]
+    said = [info.strategy] if info.strategy and info.question else []
+    if info.answer is not None:
+        said.append(f"answer: {' '.join(info.answer.split()) or 'none'}")
+    if info.stopped is not None:
+        said.append(f"stopped: {info.stopped}")
+    elif info.strategy:
+        said.append("unfinished")
+    lines = wrapped("  ·  ".join(said), 120, 2)
+    if info.left_out:
+        lines.append(
+            f"{len(info.ids):,} of {len(info.ids) + info.left_out:,} thoughts are drawn: the way to the "
+            f"answer, what was kept, the highest scores; run.nodes_df() lists all"
+        )
+    return title, lines
+
+
+def _details(id: Any, node: Any, depth: int, most: int) -> list[str]:
+    rows = [f"{ending(id)} · depth {depth}", *wrapped(str(node.get("text", "")), 70, most)]
+    read = ""
+    if "draws" in node:
+        read = f", {node['draws'] - node.get('unread_draws', 0)} of {node['draws']} draws read"
+    by = f" by {node['by']}" if "by" in node else ""
+    if "score" in node:
+        rows.append(f"score {_shown(node['score'])}{by}{read}")
+    elif by:
+        rows.append(f"score unread{by}{read}")
+    else:
+        rows.append("not evaluated")
+    if "state" in node:
+        reason = f": {node['reason']}" if "reason" in node else ""
+        rows += wrapped(f"{node['state']}{reason}", 70, 3)
+    if "calls" in node:
+        tokens = f"{number(node.get('input_tokens'))} tokens in, {number(node.get('output_tokens'))} out"
+        cost = f"cost {money(node.get('cost'))}"
+        if node.get("paid") != node.get("cost"):
+            cost += f", paid {money(node.get('paid'))}"
+        rows.append(f"{node['calls']} calls, {tokens}, {cost}" if node["calls"] else "no calls")
+    return rows
+
+
+def _shown(score: Any) -> str:
+    return f"{score:.3g}" if isinstance(score, int | float) else str(score)
+
+
+def _score(node: Any) -> float:
+    score = node.get("score")
+    return float(score) if isinstance(score, int | float) and math.isfinite(score) else math.nan
+
+
+def _shape(node: Any, root: bool) -> str:
+    state = str(node.get("state", "proposed"))
+    if state in SHAPES:
+        return state
+    if state in ("duplicate", "merged"):
+        return "duplicate or merged"
+    return "question" if root else "not decided"
+
+
+def _parts_of_graph(graph: networkx.DiGraph[Any]) -> Parts:
+    edges = [(start, end, str(kind)) for start, end, kind in graph.edges(data="kind", default="child")]
+    return Parts(dict(graph.nodes(data=True)), edges, graph.graph)
+
+
+assert set(LINK_COLOURS) == set(LINKS)

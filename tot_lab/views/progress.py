@@ -1,0 +1,149 @@
+"""How far a thought has come, as it is being thought.
+
+Rule: a fold over the lines that a run has told so far, for a page that is painted anew and for a terminal
+that is written to line by line. What was clamped or stands for itself is said when it happens.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any
+
+from tot_lab.core.calls import Call, Reply, is_made
+from tot_lab.core.records import Ended, Line, Note, Position
+from tot_lab.core.tools import named
+from tot_lab.core.tree import Tree
+from tot_lab.views.figures.theme import FONT, printable, short
+from tot_lab.views.report import tree_rows
+
+_WIDTH = 90
+_ROUTES = ("adaptive.chosen", "adaptive.fell_back")
+
+
+class Progress:
+    """A run under way. `take` is a `watch` for `tl.think` and `lab.run`. about: who is asked."""
+
+    def __init__(self, about: str) -> None:
+        self.about = about
+        self.changes = 0
+        """How often it was told something."""
+        self.stop: str | None = None
+        """Why it ended, a stop word; None while it is under way."""
+        self._tree = Tree()
+        self._open: dict[Position, Call] = {}
+        self._calls = 0
+        self._tokens: int | None = 0
+        self._route = ""
+        self._seconds = 0.0
+        self._said = [f"asking {about}"]
+        self._noted: list[str] = []
+
+    def take(self, lines: Sequence[Line]) -> None:
+        """Go on with what has just happened."""
+        lines = [line for line in lines if not (isinstance(line.e, Note) and line.e.name == "call.partial")]
+        self.changes += bool(lines)
+        for line in lines:
+            self._seconds = line.t
+            self._said += [f"{line.t:7.1f} s  {said}" for said in self._heard(line)]
+
+    def _heard(self, line: Line) -> Iterator[str]:
+        event = line.e
+        self._tree.add(event)
+        if isinstance(event, Call):
+            self._open[line.p] = event
+        elif isinstance(event, Reply):
+            call = self._open.pop(line.p, None)
+            if call is not None:
+                if is_made(event):
+                    self._calls += 1
+                    used = (event.input_tokens, event.output_tokens)
+                    known = None not in (*used, self._tokens)
+                    self._tokens = sum(filter(None, (*used, self._tokens))) if known else None
+                about = self._tree.nodes.get(call.at)
+                text = event.error or (about.text.partition("\n")[0] if about else "")
+                yield f"{named(call)}: {short(text, _WIDTH)}"
+        elif isinstance(event, Note):
+            self._route = event.data.get("progress", "") if event.name in _ROUTES else self._route
+            noted = list(_noted(event))
+            self._noted += noted
+            yield from noted
+        elif isinstance(event, Ended):
+            self.stop = event.stop
+
+    def tick(self, seconds: float) -> None:
+        """Say how long it has been under way; a second is worth a painting."""
+        if int(seconds) > int(self._seconds):
+            self._seconds = seconds
+            self.changes += 1
+
+    def said(self) -> list[str]:
+        """What is new since this was last asked, in lines."""
+        said, self._said = self._said, []
+        return said
+
+    @property
+    def head(self) -> str:
+        """What is under way, and what it took so far."""
+        under_way = Counter(map(named, self._open.values()))
+        now = ", ".join(f"{name} × {count}" if count > 1 else name for name, count in under_way.items())
+        ended = {None: f"{now or 'begins'} …", "cancelled": "interrupted", "error": "failed"}
+        state = ended.get(self.stop, "done")
+        used = [counted(self._calls, "call"), *([f"{self._tokens:,} tokens"] if self._tokens else [])]
+        route = f" ({self._route})" if self._route else ""
+        return f"{state} · {' · '.join(used)} · {self._seconds:.0f} s{route} · {self.about}"
+
+    def rows(self) -> list[str]:
+        """The tree so far, and what was noted, in lines."""
+        return [*tree_rows(self._tree, []), *self._noted]
+
+    def __str__(self) -> str:
+        return "\n".join([self.head, *self.rows()])
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        tree = escape(printable("\n".join(self.rows())))
+        style = "background:none;color:inherit;font-size:12px;line-height:1.4;overflow-x:auto;margin:4px 0"
+        head = f'<div style="font-family:{FONT};font-size:13px">{escape(printable(self.head))}</div>'
+        html = f'{head}<pre style="{style}">{tree}</pre>'
+        return {"text/plain": str(self), "text/html": html}
+
+
+def counted(number: int, name: str) -> str:
+    """`1 call`, `2 calls`."""
+    return f"{number:,} {name}" + "s" * (number != 1)
+
+
+def _noted(note: Note) -> Iterator[str]:
+    data = note.data
+    if note.name == "adaptive.chosen":
+        yield f"{data['progress']} ({data['by']}: {data['why']})"
+    elif note.name == "adaptive.fell_back":
+        yield f"{data['progress']} (the first choice came to {data['stop']})"
+    elif note.name == "deep_think.clamped":
+        yield f"{data['field']}={data['given']} is out of range: {data['used']} is used"
+    elif note.name == "deep_think.left_out":
+        yield f"of {data['given']} approaches the first {data['used']} are taken"
+    elif note.name == "deep_think.assumed" and "branch" in data:
+        yield "there is no synthesis: the best solution stands in its place"
+    elif note.name == "deep_think.truncated":
+        yield f"the reply of {data['what']} is truncated"
+    elif note.name == "deep_think.matched":
+        yield data["why"]
+    elif note.name == "deep_think.assumed":
+        yield f"the reply of {data['what']} could not be read, and stands as it is"
+    elif note.name == "deep_think.iteration":
+        confidence = "unknown" if data.get("assumed") else f"{data['confidence']:g} of 10"
+        yield f"iteration {data['iteration']}: confidence {confidence}"
+    elif note.name == "think.gathered":
+        yield f"gathered: {data['results']} of {counted(data['tool_calls'], 'tool call')} gave something"
+    elif note.name == "think.nothing_gathered":
+        yield "nothing was gathered"
+    elif note.name == "research.window":
+        yield f"context window unknown: {data['assumed']:,} tokens assumed (context_window sets it)"
+    elif note.name == "research.cut":
+        yield f"{data['url']} is cut: its first {data['characters']:,} characters are read"
+    elif note.name == "research.left_out":
+        yield f"{counted(len(data['urls']), 'page')} not read: {data['most_pages']} are the most"
+    elif note.name == "research.failed":
+        yield f"{data['url']} could not be read: {short(data['error'], _WIDTH)}"

@@ -1,0 +1,581 @@
+"""A run in words and in one page.
+
+Rule: all faces of a run say the same facts, and what a model or a person wrote is escaped in each.
+What differs between two equal runs (id, seconds, paid) stands in the last line alone. A page needs
+nothing but itself: no network, no file beside it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from html import escape
+from math import cos, isnan, pi, sin
+from pathlib import Path
+from typing import NamedTuple
+
+from tot_lab.analysis.frames import Asked, tools_of
+from tot_lab.core.bulk import in_bulk
+from tot_lab.core.calls import Reply, is_made, refused
+from tot_lab.core.files import write_whole
+from tot_lab.core.records import Note
+from tot_lab.core.tools import tool_of
+from tot_lab.core.tree import Node, Tree
+from tot_lab.record.losses import describe, losses_of, total, warning_of
+from tot_lab.record.run import Run, money
+from tot_lab.views.figures.theme import (
+    EDGE,
+    FAINT,
+    FONT,
+    INK,
+    LINKS,
+    PATH,
+    colour,
+    label,
+    number,
+    printable,
+    short,
+)
+from tot_lab.views.figures.tree import MOST, SHAPES, TreeInfo, arc, label_width, plot_tree, tree_info
+
+DRAWN = 150
+"""Thoughts up to which a notebook card draws the tree: beyond it, `plot_tree` does better."""
+
+ROWS = 12
+"""Lines of the tree in a run's text."""
+
+
+class Facts(NamedTuple):
+    """What every face of a run says, as text. verdict: "" when it is not known. tools: "" when none was
+    called."""
+
+    strategy: str
+    question: str
+    answer: str
+    verdict: str
+    score: str
+    stopped: str
+    thoughts: str
+    calls: str
+    failed: str
+    tools: str
+    tokens: str
+    cost: str
+    apart: str
+    model: str
+    simulated: bool
+
+
+def facts_of(run: Run) -> Facts:
+    """The facts of a run, finished or not."""
+    usage, counted = run.usage, counted_in(run)
+    errors = f" ({usage.errors:,} failed)" if usage.errors else ""
+    known = f" · {counted.cached:,} calls known from the cache" if counted.cached else ""
+    adaptive = run.header.strategy.get("kind") == "adaptive" and run.selected_strategy is not None
+    routed = f"→{run.strategy_used}" if adaptive else ""
+    return Facts(
+        printable(run.name + routed),
+        printable(run.question),
+        printable(run.answer),
+        _verdict(run),
+        "none" if run.score is None else f"{run.score:.3g}",
+        (run.stopped or "unfinished") + (f": {printable(run.error)}" if run.error else ""),
+        f"{len(run.tree):,}",
+        f"{'at least ' if 'calls' in run.header.unknown else ''}{usage.calls:,}{errors}",
+        counted.failed,
+        counted.tools,
+        f"{number(usage.input_tokens)} in, {number(usage.output_tokens)} out",
+        money(usage.cost),
+        f"run {run.id} · {_seconds(run, ' s')}{counted.in_tools} · paid {money(usage.paid)}{known}"
+        + ("" if run.verified else " · unverified: no checksums"),
+        printable(run.model),
+        run.simulated,
+    )
+
+
+class Counted(NamedTuple):
+    """What takes a look at every record of a run. failed: why calls failed, in most cases. cached: calls
+    known from the cache. tools: as in `Facts`; carried_out: how often they were called, and in_tools, the
+    seconds that took."""
+
+    failed: str
+    cached: int
+    tools: str
+    carried_out: int
+    in_tools: str
+
+
+def counted_in(run: Run) -> Counted:
+    """What is counted in a run, once: its records do not change."""
+    known = run.__dict__.get("_counted")
+    if isinstance(known, Counted):
+        return known
+    replies = [line.e for line in run.lines if isinstance(line.e, Reply) and is_made(line.e)]
+    reasons = Counter(reply.error for reply in replies if reply.error)
+    carried_out = _carried_out(run)
+    counted = Counted(
+        printable(reasons.most_common(1)[0][0]) if reasons else "",
+        sum(isinstance(line.e, Note) and line.e.name == "call.cached" for line in run.lines),
+        _tools(carried_out),
+        len(carried_out),
+        _in_tools(run, carried_out),
+    )
+    run.__dict__["_counted"] = counted
+    return counted
+
+
+@in_bulk()
+def prepare(run: Run) -> None:
+    """Look through a run's records now, so that to show it takes no longer for many thoughts than for few."""
+    counted_in(run)
+    _ = run.tree, run.usage, run.simulated, run.solution_path
+
+
+def run_text(run: Run) -> str:
+    """A run's repr: the facts, and a small tree."""
+    facts = facts_of(run)
+    rows = [
+        f"{facts.strategy} · {facts.model}" + (" · simulated model" if facts.simulated else ""),
+        f"  question  {short(facts.question, 90)}",
+        f"  answer    {short(facts.answer, 90) or 'none'}" + (f"  {facts.verdict}" if facts.verdict else ""),
+        f"  score     {facts.score} · stopped: {short(facts.stopped, 90)}",
+        f"  calls     {facts.calls} · tokens {facts.tokens} · cost {facts.cost}",
+        *([f"  failed    {short(facts.failed, 400)}"] if facts.failed else []),
+        *([f"  tools     {short(facts.tools, 90)}"] if facts.tools else []),
+        f"  thoughts  {facts.thoughts}",
+        *(f"    {row}" for row in tree_rows(run.tree, run.solution_path)),
+        f"  {facts.apart}",
+    ]
+    return "\n".join(row.rstrip() for row in rows)
+
+
+def tree_rows(tree: Tree, path: Sequence[str], most: int = ROWS) -> list[str]:
+    """A tree in at most `most` lines: the way to the answer (in thick lines), then what stands
+    highest; the last line says how many thoughts are not shown."""
+    if not tree.roots:
+        return []
+    way = path or [tree.root.id]
+    skipped, gap = 0, ""  # thoughts in the middle of a long way, and the first of them
+    if len(way) > most - 4:
+        head, tail = most // 2 - 1, most // 2 - 3
+        skipped, gap = len(way) - head - tail, way[head]
+        way = [*way[:head], *way[-tail:]]
+    shown = {id: tree[id] for id in way}
+    room = most - 1 - len(shown) - bool(skipped)
+    # The thoughts below those that are shown, the highest and then the first proposed ones first.
+    below = [_following(tree, tree.roots), *(_following(tree, node.children) for node in shown.values())]
+    waiting = [(*first, rest) for rest in below if (first := next(rest, None)) is not None]
+    heapq.heapify(waiting)
+    while waiting and room > 0:
+        _, _, node, rest = waiting[0]
+        following = next(rest, None)
+        if following is None:
+            heapq.heappop(waiting)
+        else:
+            heapq.heapreplace(waiting, (*following, rest))
+        if node.id not in shown and node.id != gap:
+            shown[node.id] = node
+            room -= 1
+            children = _following(tree, node.children)
+            if (first := next(children, None)) is not None:
+                heapq.heappush(waiting, (*first, children))
+    drawn: dict[str | None, list[Node]] = {}
+    for node in sorted([*shown.values(), *([tree[gap]] if gap else [])], key=lambda node: node.order):
+        drawn.setdefault(node.parent, []).append(node)
+    on_way = {*way, gap}
+    rows: list[str] = []
+    stack = [(node, "", "", "") for node in reversed(drawn[None])]
+    while stack:
+        node, lead, branch, after = stack.pop()
+        rows.append(f"{lead}{branch}{_row(node, len(lead + branch))}")
+        under = drawn.get(node.id, [])
+        for place, child in reversed(list(enumerate(under))):
+            last = place == len(under) - 1
+            thick = child.id in on_way
+            bar = "   " if last else "│  "
+            turn = ("┗━ " if last else "┣━ ") if thick else ("└─ " if last else "├─ ")
+            if child.id == gap:
+                deeper = next(id for id in way if tree[id].depth == child.depth + skipped)
+                stack.append((tree[deeper], lead + after, f"{turn}⋮ {skipped:,} steps ⋮ ", bar))
+            else:
+                stack.append((child, lead + after, turn, bar))
+    hidden = len(tree) - len(shown) - skipped
+    return rows + ([f"… {hidden:,} more thoughts"] if hidden else [])
+
+
+def _following(tree: Tree, ids: Sequence[str]) -> Iterator[tuple[int, int, Node]]:
+    """Thoughts that are next to each other, each behind what it is sorted by."""
+    return ((node.depth, node.order, node) for node in map(tree.__getitem__, ids))
+
+
+def run_html(run: Run) -> str:
+    """A run's card in a notebook. Its colours follow the page, light or dark."""
+    facts = facts_of(run)
+    good = "#1a9850" if facts.verdict.startswith("✓") else PATH
+    verdict = f'<b style="color:{good};margin-left:.7em">{escape(facts.verdict)}</b>' if facts.verdict else ""
+    cells = [
+        ("score", facts.score),
+        ("stopped", facts.stopped),
+        ("thoughts", facts.thoughts),
+        ("calls", facts.calls),
+        *([("tools", facts.tools)] if facts.tools else []),
+        ("tokens", facts.tokens),
+        ("cost", facts.cost),
+    ]
+    table = "".join(
+        f'<div style="min-width:4em"><div style="font-size:11px;opacity:.65">{name}</div>'
+        f"<div>{escape(short(value, 60))}</div></div>"
+        for name, value in cells
+    )
+    return (
+        f'<div style="font-family:{FONT};font-size:13px;line-height:1.45;color:inherit;background:none;'
+        f'border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:12px 16px;max-width:880px">'
+        f'<div style="opacity:.75">{escape(facts.strategy)} · {escape(facts.model)}'
+        f"{_badge(facts.simulated)}</div>"
+        f'<div style="font-size:15px;margin:2px 0 6px">{escape(short(facts.question, 300))}</div>'
+        f'<div style="margin-bottom:8px"><span style="opacity:.65">answer</span> '
+        f"<b>{escape(short(facts.answer, 300)) or 'none'}</b>{verdict}</div>"
+        f'<div style="display:flex;flex-wrap:wrap;gap:6px 26px;margin-bottom:8px">{table}</div>'
+        f"{_failed(facts)}{_small_tree(run)}"
+        f'<div style="font-size:11px;opacity:.65;margin-top:6px">{escape(facts.apart)}</div></div>'
+    )
+
+
+def tree_svg(run: Run, *, background: str | None = None) -> str:
+    """The tree as a standalone SVG image, with labels where they have room.
+
+    background: a CSS colour behind it, for a picture in a page; None = see-through, in the colours
+        of the text around it.
+    Raises ValueError when there is no thought.
+    """
+    info = tree_info(run)
+    widest = float(info.x.max())
+    labels = label_width(info, 840)
+    step = min(840 / (widest + 1), 130 if labels else 44)
+    rise = min(96.0 if labels else 62.0, 700 / max(float(info.depth.max()), 1.0))
+    radius = min(8.0, max(step / 2.6, 1.5))
+    side, top, bottom = (step / 2 + 6, 16.0, 58.0 if labels else 16.0)
+    width = widest * step + 2 * side
+    height = float(info.depth.max()) * rise + top + bottom
+    ink = "currentColor" if background is None else INK
+    line = "rgba(128,128,128,.7)" if background is None else EDGE
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return side + x * step, top + y * rise
+
+    texts = [label(text, labels) if labels else [] for text in info.texts]
+    places = [at(x, y) for x, y in zip(info.x.tolist(), info.depth.tolist(), strict=True)]
+    drawn = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
+        f'width="{width:.0f}" height="{height:.0f}" role="img" '
+        f'style="max-width:100%;height:auto;font:11px {escape(FONT)}">'
+    ]
+    if background is not None:
+        drawn.append(f'<rect width="100%" height="100%" fill="{escape(background)}"/>')
+    joined = [(int(parent), child) for child, parent in enumerate(info.parents) if parent >= 0]
+    for chosen, shade, thick in ((False, line, 1.2), (True, PATH, 3.2)):
+        ways = "".join(
+            # From below the label: on a page whose colour is not known, nothing can be put behind it.
+            "M{:.1f} {:.1f}L{:.1f} {:.1f}".format(
+                places[parent][0],
+                places[parent][1] + (radius + 7 + 13 * len(texts[parent]) if labels else 0),
+                *places[child],
+            )
+            for parent, child in joined
+            if bool(info.on_path[child]) is chosen
+        )
+        if ways:
+            drawn.append(f'<path d="{ways}" fill="none" stroke="{shade}" stroke-width="{thick}"/>')
+    for start, end, kind in info.links:
+        points = " ".join(
+            "{:.1f},{:.1f}".format(*at(x, y)) for x, y in zip(*arc(info, start, end), strict=True)
+        )
+        shade = LINKS.get(kind, line)
+        drawn.append(
+            f'<polyline points="{points}" fill="none" stroke="{shade}" stroke-width="1.4" '
+            f'stroke-dasharray="5 4"/>'
+        )
+    for place, spot in enumerate(places):
+        drawn.append(_mark(info, place, spot, radius, ink))
+        drawn.append(_label(texts[place], spot[0], spot[1] + radius + 14, ink))
+    drawn.append("</svg>")
+    return "".join(drawn)
+
+
+def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = "Runs of tot_lab") -> Path:
+    """One HTML file that tells of all `runs` and opens anywhere, offline: a table, the sums, the shares of
+    lost calls by role (see `tot_lab.record.losses`), and each run's tree to explore. An existing file is
+    replaced at once or not at all.
+
+    Runs of more than 2,000 thoughts are told of without a figure. Returns the path.
+    """
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415  a run's repr uses this file without it
+
+    facts = [facts_of(run) for run in runs]
+    rows = "".join(_table_row(k, run, fact) for k, (run, fact) in enumerate(zip(runs, facts, strict=True), 1))
+    sections = "".join(
+        _section(k, run, fact) for k, (run, fact) in enumerate(zip(runs, facts, strict=True), 1)
+    )
+    tiles = "".join(f"<div><b>{escape(value)}</b>{escape(name)}</div>" for name, value in _sums(runs))
+    heads = "".join(
+        f"<th{' class=n' if name in _NUMBERS else ''}>{name}</th>"
+        for name in (
+            "",
+            "question",
+            "strategy",
+            "model",
+            "answer",
+            "correct",
+            "score",
+            "stopped",
+            *_NUMBERS[1:],
+        )
+    )
+    page = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(printable(title))}</title><style>{_STYLE}</style>"
+        f"<script>{get_plotlyjs()}</script></head><body>"
+        f"<h1>{escape(printable(title))}{_badge(any(fact.simulated for fact in facts))}</h1>"
+        f"<div class=tiles>{tiles}</div>{_lost(runs)}"
+        f"<div class=wide><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
+        f"<h2>Trees</h2>{sections}<script>{_SCRIPT}</script></body></html>\n"
+    )
+    return write_whole(path, page.encode())
+
+
+def _verdict(run: Run) -> str:
+    """Right, wrong or neither; a run whose task cannot be graded here is still shown."""
+    try:
+        if run.waits_for_grading:
+            return "not graded yet: run.grade does it"
+        if run.grade is None:
+            return f"not graded: {printable(run.ungraded)}" if run.ungraded else ""
+        if run.correct:
+            return "✓ correct"
+        return "✗ wrong" if run.grade == 0 else f"✗ graded {run.grade:.3g}"
+    except Exception as error:
+        return f"not graded ({type(error).__name__}: {short(str(error), 80)})"
+
+
+def _carried_out(run: Run) -> list[Asked]:
+    """The calls of tools that were answered; a refused one was not."""
+    return [asked for asked in tools_of(run) if asked.reply is not None and not refused(asked.reply.error)]
+
+
+def _tools(carried_out: Sequence[Asked]) -> str:
+    """Which tools were called, how often, and how many of these calls failed."""
+    called: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    for asked in carried_out:
+        name = printable(tool_of(asked.call) or "")
+        called[name] += 1
+        failed[name] += bool(asked.reply and asked.reply.error)
+    return ", ".join(
+        f"{count:,} × {name}" + (f" ({failed[name]:,} failed)" if failed[name] else "")
+        for name, count in sorted(called.items(), key=lambda pair: (-pair[1], pair[0]))
+    )
+
+
+def _in_tools(run: Run, carried_out: Sequence[Asked]) -> str:
+    """The seconds that these took, one after another."""
+    took = [asked.answered.t - asked.line.t for asked in carried_out if asked.answered]
+    return f", {sum(took):.2f} s in tools" if took and "times" not in run.header.unknown else ""
+
+
+def _row(node: Node, used: int) -> str:
+    none = "?" if node.unread else "–"
+    score = "" if node.parent is None else f"{none:>4} " if node.score is None else f"{node.score:.2f} "
+    state = "" if node.parent is None or node.state in ("proposed", "kept") else f"[{node.state}] "
+    return f"{score}{state}{short(node.text, max(92 - used - len(score + state), 20))}"
+
+
+def _seconds(run: Run, unit: str = "") -> str:
+    return "time unknown" if isnan(run.seconds) else f"{run.seconds:.2f}{unit}"
+
+
+def _badge(simulated: bool) -> str:
+    if not simulated:
+        return ""
+    return (
+        f'<span style="margin-left:.7em;padding:1px 8px;border:1px solid {PATH};border-radius:9px;'
+        f'color:{PATH};font-size:11px;font-weight:600;white-space:nowrap">simulated model</span>'
+    )
+
+
+def _small_tree(run: Run) -> str:
+    count = len(run.tree)
+    if count == 0:
+        return '<div style="opacity:.65">no thought yet</div>'
+    if count > DRAWN:
+        hint = "tl.plot_tree(run) draws them" if count <= MOST else "run.nodes_df() lists them"
+        return f'<div style="opacity:.65">{count:,} thoughts: {hint}</div>'
+    return tree_svg(run)
+
+
+def _mark(info: TreeInfo, place: int, spot: tuple[float, float], radius: float, ink: str) -> str:
+    shape = SHAPES[info.shape[place]]
+    fill = FAINT if info.shape[place] == "question" else colour(float(info.score[place]))
+    on_path = bool(info.on_path[place])
+    pen = f'stroke="{PATH if on_path else ink}" stroke-width="{2 if on_path else 0.8}"'
+    hover = f"<title>{escape(chr(10).join(info.details[place]))}</title>"
+    x, y = spot
+    if shape == "circle":
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{fill}" {pen}>{hover}</circle>'
+    size = radius * (1.6 if shape == "star" else 1.15)
+    points = " ".join(f"{x + size * dx:.1f},{y + size * dy:.1f}" for dx, dy in _OUTLINES[shape])
+    return f'<polygon points="{points}" fill="{fill}" {pen}>{hover}</polygon>'
+
+
+def _label(rows: list[str], x: float, y: float, ink: str) -> str:
+    spans = "".join(
+        f'<tspan x="{x:.1f}" dy="{13 if k else 0}">{escape(row)}</tspan>' for k, row in enumerate(rows)
+    )
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{ink}">{spans}</text>' if rows else ""
+
+
+def _turning(points: int, first: float, inner: float = 1.0) -> list[tuple[float, float]]:
+    """Corners on a circle from the angle `first` on, every other one at the radius `inner`."""
+    angles = [first + 2 * pi * k / points for k in range(points)]
+    return [
+        (cos(angle) * (inner if k % 2 else 1), sin(angle) * (inner if k % 2 else 1))
+        for k, angle in enumerate(angles)
+    ]
+
+
+_OUTLINES = {
+    "star": _turning(10, -pi / 2, 0.42),
+    "diamond": _turning(4, -pi / 2),
+    "square": _turning(4, -pi / 4),
+    "triangle-up": _turning(3, -pi / 2),
+    "triangle-down": _turning(3, pi / 2),
+    "hexagon": _turning(6, -pi / 2),
+    "x": [
+        (0, -0.35), (0.5, -0.85), (0.85, -0.5), (0.35, 0), (0.85, 0.5), (0.5, 0.85),
+        (0, 0.35), (-0.5, 0.85), (-0.85, 0.5), (-0.35, 0), (-0.85, -0.5), (-0.5, -0.85),
+    ],
+}  # fmt: skip
+
+_NUMBERS = ("score", "calls", "tokens in", "tokens out", "cost", "seconds")
+
+
+def _sums(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    """What all runs together come to; a sum with an unknown part is unknown."""
+    graded = [fact for run in runs if (fact := _verdict(run)).startswith(("✓", "✗"))]
+    right = sum(fact.startswith("✓") for fact in graded)
+    usage = [run.usage for run in runs]
+    tools = sum(counted_in(run).carried_out for run in runs)
+
+    def total(name: str) -> float | None:
+        amounts = [getattr(used, name) for used in usage]
+        return None if None in amounts else sum(amounts)
+
+    return [
+        ("runs", f"{len(runs):,}"),
+        *([("correct", f"{right:,} of {len(graded):,} ({right / len(graded):.0%})")] if graded else []),
+        ("calls", number(total("calls"))),
+        *([("tool calls", number(tools))] if tools else []),
+        ("tokens in", number(total("input_tokens"))),
+        ("tokens out", number(total("output_tokens"))),
+        ("cost", money(total("cost"))),
+        ("paid", money(total("paid"))),
+        ("seconds", f"{sum(run.seconds for run in runs):,.2f}".replace("nan", "unknown")),
+    ]
+
+
+def _lost(runs: Sequence[Run]) -> str:
+    """The shares of calls that all runs together lost; where they are large, in the colour of a warning."""
+    losses = total(map(losses_of, runs))
+    if warning := warning_of({"": losses}):
+        return f'<p><b style="color:{PATH}">{escape(warning[0].upper() + warning[1:])}</b></p>'
+    return f"<p>lost calls: {escape(describe(losses) or 'unknown')}</p>"
+
+
+def _failed(facts: Facts) -> str:
+    """Why calls failed, in the model's own words."""
+    if not facts.failed:
+        return ""
+    return f'<div style="margin-bottom:8px">failed: {escape(short(facts.failed, 400))}</div>'
+
+
+def _table_row(place: int, run: Run, facts: Facts) -> str:
+    usage = run.usage
+    texts = [
+        f"<a href=#run-{place}>{place}</a>",
+        escape(short(facts.question, 120)),
+        escape(facts.strategy),
+        escape(facts.model),
+        escape(short(facts.answer, 120)) or "none",
+        escape(facts.verdict) or "unknown",
+    ]
+    numbers = [facts.calls, number(usage.input_tokens), number(usage.output_tokens), facts.cost]
+    return (
+        "<tr>"
+        + "".join(
+            f"<td class=t>{text}</td>" if k in (1, 4) else f"<td>{text}</td>" for k, text in enumerate(texts)
+        )
+        + f"<td class=n>{facts.score}</td><td>{escape(short(facts.stopped, 80))}</td>"
+        + "".join(f"<td class=n>{escape(text)}</td>" for text in [*numbers, _seconds(run)])
+        + "</tr>"
+    )
+
+
+def _section(place: int, run: Run, facts: Facts) -> str:
+    count = len(run.tree)
+    if 0 < count <= MOST:
+        # JSON in a script element: with these escapes no text in it can end the element or begin a comment.
+        data = plot_tree(run).to_json()
+        for sign in "<>&\u2028\u2029":
+            data = data.replace(sign, f"\\u{ord(sign):04x}")
+        body = f'<div class=figure><script type="application/json">{data}</script></div>'
+    else:
+        many = f"{count:,} thoughts: too many for a figure, run.nodes_df() lists them"
+        body = f"<p>{many if count else 'no thought to draw'}</p>"
+    return (
+        f"<details id=run-{place}{' open' if place == 1 else ''}><summary>{place} · "
+        f"{escape(short(facts.question, 100))} <span>{escape(facts.strategy)} · {escape(facts.stopped)} · "
+        f"{facts.thoughts} thoughts {escape(facts.verdict)}</span>{_badge(facts.simulated)}</summary>"
+        f"{_failed(facts)}{f'<p>tools: {escape(facts.tools)}</p>' if facts.tools else ''}{body}"
+        f"<p class=apart>{escape(facts.apart)}</p></details>"
+    )
+
+
+_STYLE = (
+    f"body{{font:14px/1.5 {FONT};color:{INK};background:#fff;max-width:1180px;margin:32px auto;"
+    "padding:0 24px}"
+    "h1{font-size:24px;font-weight:600}h2{font-size:18px;font-weight:600;margin:28px 0 8px}"
+    ".tiles{display:flex;flex-wrap:wrap;gap:10px;margin:16px 0}"
+    ".tiles div{background:#f5f7f9;border-radius:8px;padding:8px 16px;color:#5b6672;font-size:12px}"
+    f".tiles b{{display:block;color:{INK};font-size:18px;font-weight:600}}"
+    ".wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:13px}"
+    "th{text-align:left;font-weight:600;color:#5b6672;border-bottom:2px solid #dfe4e9}"
+    "th,td{padding:6px 10px 6px 0;vertical-align:top}td{border-bottom:1px solid #edf0f3}"
+    ".t{overflow-wrap:anywhere}"
+    ".n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}a{color:#0072b2}"
+    "details{border:1px solid #dfe4e9;border-radius:8px;margin:10px 0;padding:0 16px}"
+    "summary{cursor:pointer;padding:10px 0;font-weight:600;overflow-wrap:anywhere}"
+    "summary span{font-weight:400;color:#5b6672}p.apart{color:#5b6672;font-size:12px}"
+)
+
+# A figure is drawn when it is first seen: a page of hundreds of runs opens at once.
+_SCRIPT = """
+const draw = (details) => {
+  const box = details.querySelector('.figure'), held = box && box.querySelector('script');
+  if (!details.open || !held) return;
+  const figure = JSON.parse(held.textContent);
+  held.remove();
+  Plotly.newPlot(box, figure.data, figure.layout, {responsive: true, displaylogo: false});
+};
+const reveal = () => {
+  const aim = location.hash && document.getElementById(location.hash.slice(1));
+  if (aim && aim.tagName === 'DETAILS') aim.open = true;
+};
+document.querySelectorAll('details').forEach((details) => {
+  details.addEventListener('toggle', () => draw(details));
+  draw(details);
+});
+addEventListener('hashchange', reveal);
+reveal();
+"""
