@@ -31,8 +31,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tot_lab import analysis, lab, runtime, views  # noqa: F401  each attaches what it implements
 from tot_lab._version import __version__
 from tot_lab.apps.deep_thinking import think
+from tot_lab.core.attach import lazy_names
 from tot_lab.core.calls import Call, Message, Reply, TokenLogprob, ToolCall, halts, stop_of
 from tot_lab.core.parts import Part, part_of
 from tot_lab.core.records import Decided, Ended, Note, Scored, Thought, parent_of
@@ -49,6 +51,12 @@ from tot_lab.domains import (
     MiniCrossword,
     MultiHop,
     OpenEnded,
+    SimAgent,
+    SimConstrained,
+    SimCreativeWriting,
+    SimGame24,
+    SimGeneral,
+    SimMiniCrossword,
     WordSums,
     constrained,
     constrained_tasks,
@@ -64,6 +72,7 @@ from tot_lab.domains import (
     multi_hop,
     multi_hop_documents,
     multi_hop_tasks,
+    multi_hop_tools,
     open_ended,
     oracle,
     rules_kept,
@@ -85,20 +94,16 @@ from tot_lab.models import (
     CacheMiss,
     LiteLLM,
     Local,
-    Role,
-    SimAgent,
-    SimConstrained,
-    SimCreativeWriting,
-    SimGame24,
-    SimGeneral,
-    SimMiniCrossword,
 )
 from tot_lab.models.reachable import NoModel
 from tot_lab.record.journal import JournalError
 from tot_lab.record.marks import Mark
 from tot_lab.record.published import load
-from tot_lab.record.run import Replay, Run, Usage
+from tot_lab.record.routed import Routed
+from tot_lab.record.run import Run, Usage
 from tot_lab.runtime.recorder import Divergence, Recorder
+from tot_lab.runtime.replay import Replay
+from tot_lab.runtime.roles import Role
 from tot_lab.strategies import (
     Adaptive,
     Beam,
@@ -134,8 +139,7 @@ from tot_lab.strategies import (
     ranked,
     traversal,
 )
-from tot_lab.strategies.adaptive import Routed
-from tot_lab.tools import EffectPolicy, Tool, multi_hop_tools, tool
+from tot_lab.tools import EffectPolicy, Tool, tool
 
 if TYPE_CHECKING:
     from tot_lab.analysis.counterfactuals import Counterfactual, counterfactual
@@ -216,14 +220,12 @@ _SHOWN = {
 }
 
 
+_find = lazy_names(__name__, {**_SHOWN, "load_magics": "tot_lab.apps.magics"})
+
+
 def __getattr__(name: str) -> Any:
     """What shows runs is imported at its first use: `import tot_lab` stays fast."""
-    if name not in _SHOWN:
-        raise AttributeError(f"module 'tot_lab' has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415
-
-    value = globals()[name] = getattr(import_module(_SHOWN[name]), name)
-    return value
+    return _find(name)
 
 
 def __dir__() -> list[str]:
@@ -232,9 +234,7 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext tot_lab`: the magics `%think` and `%%think`."""
-    from tot_lab.apps.magics import load  # noqa: PLC0415
-
-    load(shell)
+    _find("load_magics")(shell)
 
 
 __all__ = [

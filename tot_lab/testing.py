@@ -36,11 +36,12 @@ from tot_lab.core.tools import TOOL
 from tot_lab.core.tree import Tree
 from tot_lab.domains import general
 from tot_lab.lab.lab import Lab
-from tot_lab.models.roles import thinking_of
 from tot_lab.record.published import load
 from tot_lab.record.run import Run
+from tot_lab.runtime.roles import thinking_of
 from tot_lab.strategies import OneAnswer, TreeOfThoughts
 from tot_lab.tools import Tool, Toolbox, tool
+from tot_lab.views.figures import FIGURES
 
 T = TypeVar("T")
 
@@ -607,8 +608,6 @@ def is_drawn(trial: Trial) -> None:
     """Every figure draws it, the frames and the graph have every thought and every event, and what it notes
     is JSON."""
     import plotly.graph_objects as go  # noqa: PLC0415
-
-    from tot_lab.views.figures import FIGURES  # noqa: PLC0415
 
     run = trial.run()
     for figure in FIGURES:

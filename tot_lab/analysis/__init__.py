@@ -1,5 +1,18 @@
-"""What runs and sweeps say: rates and tests (statistics.py), success with less (matched_cost.py), how good
-the evaluator is (judging.py), what another setting would have done (counterfactuals.py), and what went
-wrong in one run (diagnosis.py). All are folds over records, and ask no model; what several of them need to
-know of a run is in known.py.
-"""
+"""What runs come to: frames, statistics, diagnosis, counterfactuals, the metrics of evaluators."""
+
+from tot_lab.core.attach import attach
+from tot_lab.lab.sweeps.methods import SweepMethods
+from tot_lab.record.methods import RunMethods
+
+attach(RunMethods, "tot_lab.analysis.frames", "nodes_df", "calls_df", "tools_df", "steps_df", "events_df")
+attach(
+    SweepMethods,
+    "tot_lab.analysis.sweep_tables",
+    "df",
+    "nodes_df",
+    "calls_df",
+    "save",
+    "headline",
+    __repr__="text",
+    _repr_html_="html",
+)

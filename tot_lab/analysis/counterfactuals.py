@@ -25,11 +25,12 @@ from tot_lab.core.thinking import Thinking, Within, editing
 from tot_lab.core.tree import Node, Tree
 from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.keys import key_of, request_of
-from tot_lab.models.roles import roles_from, thinking_of
 from tot_lab.record.journal import Header, encoder
-from tot_lab.record.run import Run, asked_model, expect_run, replies_of, requests_of
+from tot_lab.record.run import Run, expect_run, replies_of
 from tot_lab.runtime.driver import Driver
 from tot_lab.runtime.recorder import Recorder
+from tot_lab.runtime.replay import asked_model, requests_of
+from tot_lab.runtime.roles import roles_from, thinking_of
 
 LACKING = "lacking: no record holds this call"
 
@@ -192,9 +193,8 @@ async def _made(runs: list[Run], strategy: Strategy) -> Counterfactual:
         bug = error
     if others := sorted(caps - {"calls"}):
         raise ValueError(f"no record tells when a cap on {', '.join(others)} ends a search: cap its calls")
-    made = Run(header, [Line(line.p, 0.0, line.e, line.paid) for line in recorder.lines])
-    made.__dict__.update(task=task, strategy=strategy)  # with their functions
-    made.loaded = first.loaded
+    lines = [Line(line.p, 0.0, line.e, line.paid) for line in recorder.lines]
+    made = Run(header, lines, loaded=first.loaded, task=task, strategy=strategy)
     lacking = tuple(_lacking(made, bool(caps)))
     if bug is not None and not lacking:
         raise bug

@@ -7,7 +7,7 @@ part of its own, is told of in the same way.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -64,7 +64,8 @@ class LeftOut(NamedTuple):
     used: int
 
 
-class DeepThought(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class DeepThought:
     """A search of `tl.DeepThink`, finished or not.
 
     task: the question. iterations: those that came to a synthesis. answer_iteration: the number of the one
@@ -101,27 +102,15 @@ class DeepThought(NamedTuple):
     cut_off: tuple[CutOff, ...] = ()
     unsure: tuple[Unsure, ...] = ()
 
-    def report(self) -> str:
-        """It in Markdown: the task, what each iteration tried and learnt, and the final solution. A star
-        marks an iteration's best approach; those in bold are what the next one builds on."""
-        from tot_lab.views.deep_report import markdown_of  # noqa: PLC0415
+    if TYPE_CHECKING:  # attached by `tot_lab.views`
 
-        return markdown_of(self)
+        def report(self) -> str:
+            """It in Markdown: the task, what each iteration tried and learnt, and the final solution. A star
+            marks an iteration's best approach; those in bold are what the next one builds on."""
 
-    def report_html(self) -> str:
-        """The same as a panel of HTML, with the iterations to unfold. Its colours follow the page, light or
-        dark; it needs no other file, and has no script."""
-        from tot_lab.views.deep_report import html_of  # noqa: PLC0415
-
-        return html_of(self)
-
-    def _repr_html_(self) -> str:
-        return self.report_html()
-
-    def __repr__(self) -> str:
-        from tot_lab.views.deep_report import text_of  # noqa: PLC0415
-
-        return text_of(self)
+        def report_html(self) -> str:
+            """The same as a panel of HTML, with the iterations to unfold. Its colours follow the page,
+            light or dark; it needs no other file, and has no script."""
 
 
 def deep_thought(run: Run) -> DeepThought:

@@ -23,8 +23,9 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from tot_lab.analysis.frames import calls_of
-from tot_lab.analysis.known import Known, judged, placed, wins
+from tot_lab.analysis.known import Known, judged, wins
 from tot_lab.analysis.statistics import SEED, wilson
+from tot_lab.analysis.tables import placed
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.tree import Node
 from tot_lab.record.losses import ByRole, columns_of, losses_of

@@ -17,19 +17,20 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from tot_lab.analysis.counterfactuals import result_of
-from tot_lab.analysis.known import Placed, is_sweep, placed
-from tot_lab.analysis.statistics import success, table
+from tot_lab.analysis.statistics import success
+from tot_lab.analysis.tables import Placed, is_sweep, placed, table
 from tot_lab.core.calls import Call, Reply, is_made, refused
 from tot_lab.core.records import Line
 from tot_lab.core.thinking import Budget
-from tot_lab.models.roles import roles_from, thinking_of
 from tot_lab.models.spending import REFUSED
 from tot_lab.record.edits import Edits
 from tot_lab.record.losses import ByRole, columns_of, losses_of
-from tot_lab.record.run import Run, Usage, replies_of, runnable
+from tot_lab.record.run import Run, Usage, replies_of
 from tot_lab.runtime.budget import used_by
 from tot_lab.runtime.driver import Driver
 from tot_lab.runtime.recorder import Divergence, Recorder
+from tot_lab.runtime.replay import runnable
+from tot_lab.runtime.roles import roles_from, thinking_of
 
 if TYPE_CHECKING:
     import pandas

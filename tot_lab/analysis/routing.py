@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tot_lab.analysis.statistics import Numbers, compare, compare_all, solved, success, table
+from tot_lab.analysis.statistics import Numbers, compare, compare_all, success
+from tot_lab.analysis.tables import solved, table
 from tot_lab.record.losses import losses_by, warn_of, without_losses
+from tot_lab.record.routed import Routed, routed_in
 from tot_lab.record.run import Run, expect_run
-from tot_lab.strategies.adaptive import Adaptive, Routed, kind_of, routed_in
+from tot_lab.strategies.adaptive import Adaptive, kind_of
 
 if TYPE_CHECKING:
     import pandas

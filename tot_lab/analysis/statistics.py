@@ -22,11 +22,12 @@ above 5% is a `UserWarning`.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from math import ceil, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from tot_lab.analysis.tables import expect_runs_once, failed, solved, table
 from tot_lab.record.losses import ByRole, describe, losses_by, warn_of
 
 if TYPE_CHECKING:
@@ -232,72 +233,6 @@ def difference_seen(tasks: int, *, discordant: float = 0.5, power: float = 0.8, 
     return float(
         brentq(lambda difference: _power(tasks, difference, discordant, alpha) - power, 0.0, discordant)
     )
-
-
-# The table.
-
-
-def table(df: Any, needs: Sequence[str] = ()) -> pandas.DataFrame:
-    """`df` itself, what its `.df()` gives, or a row for each of several runs; an error names the columns
-    that it lacks."""
-    import pandas  # noqa: PLC0415
-
-    if hasattr(df, "df"):
-        df = df.df()
-    elif isinstance(df, Iterable) and not isinstance(df, pandas.DataFrame | str):
-        from tot_lab.analysis.known import runs_df  # noqa: PLC0415  which needs this
-
-        df = runs_df(df, "a table")
-    if not isinstance(df, pandas.DataFrame):
-        raise TypeError(
-            f"a sweep, a DataFrame or several runs are needed, not {type(df).__name__}; was `await` "
-            f"forgotten?"
-        )
-    lacking = [name for name in dict.fromkeys(needs) if name not in df.columns]
-    if lacking:
-        raise ValueError(
-            f"the table has no column {', '.join(map(repr, lacking))}; "
-            f"it has {', '.join(map(str, df.columns))}"
-        )
-    if df.empty:
-        raise ValueError("the table has no row")
-    for name in {"setting", "task"} & set(df.columns):
-        if (missing := df[name].isna()).any():
-            raise ValueError(f"the column {name!r} is empty in {missing.sum():,} of {len(df):,} rows")
-    return df
-
-
-def expect_runs_once(df: pandas.DataFrame, keys: Sequence[str]) -> None:
-    """A ValueError when a group has two rows of one run: these are no repeats."""
-    if "run_id" in df:
-        twice = df.duplicated([*dict.fromkeys([*keys, "run_id"])]) & df["run_id"].notna()
-    elif "repeat" in df:
-        twice = df.duplicated()
-    else:
-        return
-    if twice.any():
-        which = f"run {df.loc[twice, 'run_id'].iloc[0]!r}" if "run_id" in df else "one run"
-        raise ValueError(
-            f"the table has more than one row of {which}: keep one, or tell them apart (of tl.anytime take "
-            f"the rows of one amount, or by=['setting', 'at'], in a figure x='at')"
-        )
-
-
-def failed(df: pandas.DataFrame) -> pandas.Series[bool]:
-    """Which runs ended with an error; no text is none."""
-    import pandas  # noqa: PLC0415
-
-    if "error" not in df:
-        return pandas.Series(False, df.index)
-    return df["error"].notna() & (df["error"].astype("string").fillna("") != "")
-
-
-def solved(df: pandas.DataFrame) -> pandas.Series[bool]:
-    """Which runs solved their task, NA without a grade; one that ended with an error did not."""
-    try:
-        return df["correct"].astype("boolean").mask(failed(df), False)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"the column 'correct' must hold true, false or nothing: {error}") from None
 
 
 def _keys(by: str | Sequence[str]) -> list[str]:

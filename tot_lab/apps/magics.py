@@ -38,11 +38,11 @@ from tot_lab.core.thinking import Budget
 from tot_lab.lab.context import SessionMemory, joined, told_by_files, told_of
 from tot_lab.lab.lab import Lab
 from tot_lab.lab.settings import Settings
-from tot_lab.models import MODELS
+from tot_lab.models import simulated
 from tot_lab.models.reachable import NoModel
 from tot_lab.record.run import Run
 from tot_lab.tools import TOOLS
-from tot_lab.tools.named import OF_DOMAINS
+from tot_lab.tools.named import domain_tools
 from tot_lab.views.progress import Progress, counted
 
 PERIOD = 0.2
@@ -336,11 +336,11 @@ def complete(shell: InteractiveShell, event: Any) -> list[str]:
     elif option == "--preset":
         known = list(PRESETS)
     elif option == "--model":
-        known = [model.kind for model in MODELS if model.kind.startswith("sim/")]
+        known = [model.kind for model in simulated()]
         with suppress(ValueError, OSError):
             known += Settings.read().models
     elif option == "--tools":
-        known = [*(kind.kind for kind in TOOLS), *OF_DOMAINS]
+        known = [*(kind.kind for kind in TOOLS), *domain_tools()]
     elif option == "--budget":
         known = [f"{name}=" for name in Budget.model_fields]
     elif option in ("--context", "--out"):
@@ -350,7 +350,7 @@ def complete(shell: InteractiveShell, event: Any) -> list[str]:
     return [name for name in known if name.startswith(begun)]
 
 
-def load(shell: InteractiveShell) -> None:
+def load_magics(shell: InteractiveShell) -> None:
     """Give `shell` the magics; a second time changes nothing."""
     if awaited in shell.input_transformers_post:
         return

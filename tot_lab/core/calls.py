@@ -40,7 +40,7 @@ class Call(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="call"
 
     at: id of the thought it is asked for (the parent when proposing, the thought when scoring).
     kind: its role in the strategy: propose, sample, value, vote, joint, answer, act (a turn that may ask
-        for tools), plan, critique, route, …; `tot_lab.models.roles.ROLES` has them all. `tool` is the call
+        for tools), plan, critique, route, …; `tot_lab.core.purposes.ROLES` has them all. `tool` is the call
         of a tool, which is no model call (`tot_lab.core.tools`).
     draw: which of several samples of one prompt this is (0, 1, …). The k-th draw of a prompt is
         a call of its own; a parse retry takes a new draw.

@@ -8,7 +8,7 @@ the first step to a node; the root is not a step.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -24,6 +24,7 @@ from tot_lab.core.reading import (
     read_score,
     read_scores,
 )
+from tot_lab.core.tool import Tool
 from tot_lab.core.tools import ToolSpec
 
 Path = Sequence[str]
@@ -61,6 +62,24 @@ class Domain(Part):
     def value_top(self) -> float:
         """The most that one draw of a value can be worth."""
         return max(self.value_labels.values(), default=1.0)
+
+    # What a domain brings.
+
+    @classmethod
+    def task_factory(cls) -> Callable[..., Task] | None:
+        """Makes a task of a problem: a function of the problem and of settings by name. `None` makes one of
+        any question, with the settings of the domain."""
+        return None
+
+    @classmethod
+    def example_tasks(cls) -> Callable[..., list[Task]] | None:
+        """Makes the first `count` tasks that the domain comes with, if it comes with any."""
+        return None
+
+    @classmethod
+    def tools(cls) -> tuple[Tool, ...]:
+        """The tools for its tasks, which a lab takes by the domain's name."""
+        return ()
 
     # Prompts. Each shows `task.context` when there is any: `statement` does it. An evaluator's prompt ends
     # with the candidate, so that a server reads once what siblings share.
@@ -213,6 +232,10 @@ class Domain(Part):
         """Whether `grade` and `solvable` take little time whatever a file says of `task`. If not, a run
         that was loaded from a file is graded only when its grade is asked for."""
         return False
+
+    def answer_pattern(self, task: Task) -> str | None:
+        """The regular expression that decides which answers are right; `None` where another rule does."""
+        return None
 
 
 class Task(BaseModel):

@@ -4,10 +4,15 @@ Add one: a file with a `Domain`, and its name here. The contract tests take it f
 """
 
 from tot_lab.core.task import Domain
+from tot_lab.domains.agent_player import SimAgent
 from tot_lab.domains.constrained import Constrained, constrained, constrained_tasks, rules_kept
+from tot_lab.domains.constrained.player import SimConstrained
 from tot_lab.domains.creative_writing import CreativeWriting, creative_writing, creative_writing_tasks
+from tot_lab.domains.creative_writing.player import SimCreativeWriting
 from tot_lab.domains.game24 import Game24, game24, game24_tasks, hands
+from tot_lab.domains.game24.player import SimGame24
 from tot_lab.domains.general import General, general
+from tot_lab.domains.general.player import SimGeneral
 from tot_lab.domains.loading import tasks
 from tot_lab.domains.mini_crossword import (
     CrosswordScores,
@@ -16,10 +21,19 @@ from tot_lab.domains.mini_crossword import (
     mini_crossword_scores,
     mini_crossword_tasks,
 )
-from tot_lab.domains.multi_hop import MultiHop, multi_hop, multi_hop_documents, multi_hop_tasks
+from tot_lab.domains.mini_crossword.player import SimMiniCrossword
+from tot_lab.domains.multi_hop import (
+    MultiHop,
+    multi_hop,
+    multi_hop_documents,
+    multi_hop_tasks,
+    multi_hop_tools,
+)
 from tot_lab.domains.open_ended import OpenEnded, open_ended
 from tot_lab.domains.oracle import oracle
+from tot_lab.domains.published import PublishedCrossword, PublishedGame24
 from tot_lab.domains.word_sums import WordSums, word_sums, word_sums_tasks
+from tot_lab.models.simulated import Simulated
 
 DOMAINS: tuple[type[Domain], ...] = (
     Game24,
@@ -32,8 +46,19 @@ DOMAINS: tuple[type[Domain], ...] = (
     Constrained,
 )
 
+PLAYERS: tuple[type[Simulated], ...] = (
+    SimGame24,
+    SimMiniCrossword,
+    SimCreativeWriting,
+    SimConstrained,
+    SimAgent,
+    SimGeneral,
+)
+"""Simulated models, each of one domain or a few."""
+
 __all__ = [
     "DOMAINS",
+    "PLAYERS",
     "Constrained",
     "CreativeWriting",
     "CrosswordScores",
@@ -42,6 +67,14 @@ __all__ = [
     "MiniCrossword",
     "MultiHop",
     "OpenEnded",
+    "PublishedCrossword",
+    "PublishedGame24",
+    "SimAgent",
+    "SimConstrained",
+    "SimCreativeWriting",
+    "SimGame24",
+    "SimGeneral",
+    "SimMiniCrossword",
     "WordSums",
     "constrained",
     "constrained_tasks",
@@ -57,6 +90,7 @@ __all__ = [
     "multi_hop",
     "multi_hop_documents",
     "multi_hop_tasks",
+    "multi_hop_tools",
     "open_ended",
     "oracle",
     "rules_kept",

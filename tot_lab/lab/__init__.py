@@ -1,1 +1,6 @@
 """What a notebook holds: the lab, sweeps, settings and stores."""
+
+from tot_lab.core.attach import attach
+from tot_lab.record.methods import RunMethods
+
+attach(RunMethods, "tot_lab.lab.plan_store", properties=("plans",))

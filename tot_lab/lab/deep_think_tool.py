@@ -8,7 +8,7 @@ own, in the lab that it was made with, and counts there.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, PrivateAttr
 from pydantic.json_schema import SkipJsonSchema
@@ -16,10 +16,8 @@ from pydantic.json_schema import SkipJsonSchema
 from tot_lab.core.tool import Arguments, Effects, Name, Tool, fitting, schema_of
 from tot_lab.core.tools import MODEL, ToolSpec
 from tot_lab.domains.open_ended import open_ended
+from tot_lab.lab.lab import Lab, expect_lab
 from tot_lab.strategies.deep_think import DeepThink
-
-if TYPE_CHECKING:
-    from tot_lab.lab.lab import Lab
 
 MemoryMode = Literal["conversation", "reasoning"]
 
@@ -103,9 +101,6 @@ class DeepThinkTool(Tool):
         return self._thought(fitting(arguments, _Question))
 
     async def _thought(self, question: _Question) -> str:
-        from tot_lab.analysis.deep_thought import deep_thought  # noqa: PLC0415
-        from tot_lab.views.deep_report import markdown_of  # noqa: PLC0415
-
         if self._lab is None:
             raise RuntimeError("it came from a file: make it anew, with tl.tools.deep_think(lab)")
         sizes = question.model_dump(exclude={"task", "context"}, exclude_none=True)
@@ -116,7 +111,7 @@ class DeepThinkTool(Tool):
         if run.stopped == "error" or str(run.stopped).startswith(("limit:timeout", "budget:")):
             # As an error, since a result would be kept for good.
             raise RuntimeError(f"it was not finished ({run.stopped}); so far: {run.answer}")
-        return markdown_of(deep_thought(run), answer_first=True)
+        return run.deep_report(answer_first=True)
 
 
 def deep_think(
@@ -127,8 +122,6 @@ def deep_think(
     lab: what thinks. Its runs are kept and cached there, and count there: the budget of the agent does
     not cap them. strategy: None = the defaults. memory_mode: see `DeepThinkTool`. Raises TypeError where
     `lab` is none."""
-    from tot_lab.lab.lab import expect_lab  # noqa: PLC0415
-
     expect_lab(lab)
     roles = {name: role.settings() for name, role in lab.gateway.roles.items()}
     model = {**lab.gateway.settings, **({"roles": roles} if roles else {})}

@@ -7,52 +7,39 @@ be seen, loaded and resumed.
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from tot_lab.core.calls import Call, Model, Reply, Wire, is_cost, is_made
-from tot_lab.core.parts import UserFunction, part_of
-from tot_lab.core.records import Ended, Line, Record
+from tot_lab.core.calls import Model
+from tot_lab.core.records import Line, Record
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
-from tot_lab.core.tools import TOOL
 from tot_lab.lab.lessons import Lessons, LessonsError
 from tot_lab.lab.plan_store import Plans
 from tot_lab.lab.sweeps.axes import Strategies
-from tot_lab.lab.sweeps.sweep import Sweep, SweepEstimate
-from tot_lab.models import Cache, Gateway, Role, model_named
+from tot_lab.lab.sweeps.sweep import ByWorkers, Sweep, SweepEstimate
+from tot_lab.models import Cache, model_named
 from tot_lab.models.cache import Mode
 from tot_lab.models.checking import Check, check
 from tot_lab.models.keys import DrawScope
-from tot_lab.models.roles import roles_of, thinking_of
-from tot_lab.models.spending import REFUSED
 from tot_lab.models.stack import Endpoint
-from tot_lab.record.edits import Edits
-from tot_lab.record.journal import Header, read_journal
-from tot_lab.record.run import Run, budget_of, replies_of, runnable
-from tot_lab.runtime.branching import answering, doubts_of, parent_of, source_of, told_of
-from tot_lab.runtime.budget import AMOUNTS
-from tot_lab.runtime.driver import Driver
-from tot_lab.runtime.gateway import identity_of
+from tot_lab.record.journal import Header
+from tot_lab.record.run import Run
+from tot_lab.runtime.branching import doubts_of, source_of, told_of
+from tot_lab.runtime.gateway import Gateway
 from tot_lab.runtime.recorder import Recorder
-from tot_lab.tools import EffectPolicy, Tool, Toolbox
-
-
-class Estimate(NamedTuple):
-    """What a run would ask. calls: at most, None without a bound. cached: how many the cache answers,
-    as far as the search can be followed. whole: whether these are all, so that it would pay nothing."""
-
-    calls: int | None
-    cached: int
-    whole: bool
+from tot_lab.runtime.replay import budget_of
+from tot_lab.runtime.roles import Role, roles_of
+from tot_lab.runtime.runner import Estimate, Execution, Runner, RunnerSettings, check_arguments
+from tot_lab.tools import EffectPolicy, Tool
 
 
 class Lab:
@@ -107,20 +94,22 @@ class Lab:
     ) -> None:
         if timeout is not None and (isinstance(timeout, str) or not timeout > 0):
             raise ValueError(f"timeout must be above 0 seconds or None, not {timeout!r}")
-        self.gateway = Gateway(
+        self.plans = plans if plans is None or isinstance(plans, Plans) else Plans(plans)
+        settings = RunnerSettings(
             self._resolve(model),
             roles=roles_of(roles),
             cache=cache,
             mode=mode,
             draws=draws,
             spend=spend,
-            toolbox=Toolbox(tools, effect_policy, tool_context or {}),
+            timeout=timeout,
+            tools=tools,
+            effect_policy=effect_policy,
+            tool_context=tool_context or {},
         )
+        self.runner = Runner(settings, self.plans)
+        """What carries its runs out."""
         self.runs = None if runs is None else Path(runs)
-        self.timeout = timeout
-        self.plans = plans if plans is None or isinstance(plans, Plans) else Plans(plans)
-        self._counted: set[str] = set()
-        """Ids of the runs whose payments `spent` holds."""
         if not isinstance(memory, str | os.PathLike | Lessons | None):
             raise TypeError(f"memory must be a path or tl.Lessons(path): got {memory!r}.")
         self.memory = Lessons(memory) if isinstance(memory, str | os.PathLike) else memory
@@ -137,6 +126,22 @@ class Lab:
             shown = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
             raise TypeError(f"model must be a name, a model part or an async callable, not {shown}")
         return model
+
+    @classmethod
+    def of(cls, settings: RunnerSettings, *, runs: Path | None, plans: Plans | None) -> Lab:
+        """The lab with these settings."""
+        given = {one.name: getattr(settings, one.name) for one in fields(settings)}
+        return cls(**given, runs=runs, plans=plans)
+
+    @property
+    def gateway(self) -> Gateway:
+        """The way from a call to the model or tool that answers it."""
+        return self.runner.gateway
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that one call may take."""
+        return self.runner.timeout
 
     @property
     def model(self) -> Model | Endpoint:
@@ -158,19 +163,7 @@ class Lab:
     def replaying(self) -> Lab:
         """This lab with no network: each call is answered from the cache, and one that it does not
         know ends the run with `CacheMiss`. It has no memory, which would change what is asked."""
-        lab = Lab(
-            self.model,
-            roles=self.gateway.roles,
-            runs=self.runs,
-            cache=self.gateway.given_cache,
-            mode="replay",
-            draws=self.gateway.draws,
-            timeout=self.timeout,
-            tools=self.gateway.toolbox.tools.values(),
-            effect_policy=self.gateway.toolbox.policy,
-            tool_context=self.gateway.toolbox.context,
-            plans=self.plans,
-        )
+        lab = Lab.of(self.runner.settings.replaying(), runs=self.runs, plans=self.plans)
         lab.gateway.checked_window = self.gateway.checked_window
         return lab
 
@@ -188,23 +181,8 @@ class Lab:
     async def estimate(self, strategy: Strategy, task: Task, *, repeat: int = 0) -> Estimate:
         """What `strategy` would ask about `task`: nothing is sent, and nothing is recorded. Of its tools
         those that only compute are carried out."""
-        self._check(strategy, task, None, repeat)
-        strategy, task = self._reminded(strategy, task)
-        known = Recorder(header=self._header(strategy, task, None, repeat))
-        cached = unknown = 0
-
-        async def look(call: Call, wire: Wire) -> Reply:
-            nonlocal cached, unknown
-            reply = self.gateway.known(call)
-            if reply is None and (tool := self.gateway.computing(call)) is not None:
-                return await tool.reply(call, wire)
-            cached += reply is not None and call.kind != TOOL
-            unknown += reply is None
-            return reply or Reply(error="budget:calls")
-
-        driver = Driver(look, known, repeat=repeat, in_order=True)
-        await driver.drive(thinking_of(strategy, self._equipped(task), self.gateway.roles))
-        return Estimate(strategy.max_calls(self._equipped(task)), cached, unknown == 0)
+        check_arguments(strategy, task, None, repeat)
+        return await self.runner.estimate(*self._reminded(strategy, task), repeat=repeat)
 
     async def run(
         self,
@@ -223,10 +201,10 @@ class Lab:
 
         Raises what a bug in the strategy raises, and CancelledError when it is cancelled; the run
         up to then is at `last` either way. A model that fails raises nothing: see `run.usage`."""
-        self._check(strategy, task, budget, repeat)
+        check_arguments(strategy, task, budget, repeat)
         strategy, task = self._reminded(strategy, task)
-        recorder = self._recorder(strategy, task, budget, repeat)
-        run = await self._drive(recorder, strategy, task, budget, watch=watch)
+        execution = self._start(strategy, task, budget, self.runner.header(strategy, task, budget, repeat))
+        run = await self._carry_out(execution, watch)
         self._remember(run)
         return run.prepare()
 
@@ -257,57 +235,37 @@ class Lab:
         if sum(given is not None for given in (content, score, strategy)) != 1:
             raise ValueError("a branch changes one thing: give content=, score= or strategy=")
         by, task = source_of(run, node, strategy)
-        self._check(by, task, budget, 0)
+        check_arguments(by, task, budget, 0)
         if strategy is None:
-            self._check_same(run.path or f"run {run.id}", run.header)
+            self.runner.check_same(run.path or f"run {run.id}", run.header)
         budget = budget or budget_of(run.header)
-        told = told_of(run, node, content, score, strategy)
-        recorder = self._recorder(by, task, budget, run.header.repeat, told)
-        parent = run if strategy is None else None
-        made = await self._drive(recorder, by, task, budget, watch=watch, parent=parent)
+        changed = told_of(run, node, content, score, strategy)
+        header = self.runner.header(by, task, budget, run.header.repeat)
+        header = msgspec.structs.replace(header, branched=changed)
+        execution = self._start(by, task, budget, header, parent=run if strategy is None else None)
+        made = await self._carry_out(execution, watch)
         made.prepare().loaded = run.loaded
         for doubt in doubts_of(run, made):
             warnings.warn(doubt, RuntimeWarning, stacklevel=2)
         return made
 
-    def _recorder(
-        self,
-        strategy: Strategy,
-        task: Task,
-        budget: Budget | None,
-        repeat: int,
-        branched: dict[str, Any] | None = None,
-    ) -> Recorder:
-        """That of a new run, with its journal open."""
+    def _start(
+        self, strategy: Strategy, task: Task, budget: Budget | None, header: Header, parent: Run | None = None
+    ) -> Execution:
+        """A new run, with its journal open."""
         self.gateway.open()
-        header = msgspec.structs.replace(
-            self._header(strategy, task, budget, repeat), branched=branched or {}
-        )
-        return Recorder(header=header, path=None if self.runs is None else self.runs / header.filename)
+        path = None if self.runs is None else self.runs / header.filename
+        return self.runner.start(strategy, task, header=header, path=path, budget=budget, parent=parent)
 
-    def _header(self, strategy: Strategy, task: Task, budget: Budget | None, repeat: int) -> Header:
-        return Header.now(
-            task=self._equipped(task).settings(),
-            strategy=strategy.settings(),
-            model=self.gateway.settings,
-            budget=budget.model_dump(exclude_none=True) if budget else {},
-            repeat=repeat,
-            roles={name: role.settings() for name, role in self.gateway.roles.items()},
-            draws=self.gateway.draws,
-            tools={name: tool.settings() for name, tool in self.gateway.toolbox.tools.items()},
-            effect_policy=self.gateway.toolbox.policy_settings,
-        )
-
-    def _equipped(self, task: Task) -> Task:
-        """The task with the tools that this lab has, and with the context window of the model that is to read
-        what they give."""
-        specs = tuple(tool.spec for tool in self.gateway.toolbox.tools.values())
-        window = task.context_window
-        if window is None and specs:
-            window = self.gateway.window
-        if (task.tools, task.context_window) == (specs, window):
-            return task
-        return task.model_copy(update={"tools": specs, "context_window": window})
+    async def _carry_out(
+        self, execution: Execution, watch: Callable[[Sequence[Line]], None] | None = None
+    ) -> Run:
+        if watch is not None:
+            execution.watch(watch)
+        try:
+            return await execution.carry_out()
+        finally:
+            self.last = execution.run
 
     async def sweep(
         self,
@@ -336,8 +294,8 @@ class Lab:
         What goes wrong in a run is in its row (`error`). One that another process is just making is
         waited for, and read.
         Raises CancelledError when it is cancelled; what is finished by then is at `last_sweep`."""
-        self.last_sweep = Sweep(self, strategies, tasks, repeats, name, budget)
-        await self.last_sweep.carry_out(at_once, client)
+        self.last_sweep = Sweep(self.runner, strategies, tasks, repeats, name, budget, runs=self.runs)
+        await self.last_sweep.carry_out(at_once, client and _by_workers(client))
         return self.last_sweep
 
     async def estimate_sweep(
@@ -350,7 +308,8 @@ class Lab:
         budget: Budget | None = None,
     ) -> SweepEstimate:
         """What the same `sweep` would still ask: nothing is sent, and nothing is recorded."""
-        return await Sweep(self, strategies, tasks, repeats, name, budget).estimate()
+        sweep = Sweep(self.runner, strategies, tasks, repeats, name, budget, runs=self.runs)
+        return await sweep.estimate()
 
     def stream(
         self, strategy: Strategy, task: Task, *, budget: Budget | None = None, repeat: int = 0
@@ -359,7 +318,7 @@ class Lab:
         holds it. Where a model streams, the text so far of each open call comes as a note
         `call.partial`, which is not recorded. Leaving the loop cancels the run: at your next
         `await`, `.run` and `last` hold what there is."""
-        self._check(strategy, task, budget, repeat)
+        check_arguments(strategy, task, budget, repeat)
         return Stream(self, strategy, task, budget, repeat)
 
     async def resume(
@@ -378,56 +337,12 @@ class Lab:
         parent: the run that this one was branched from, needed when its file is not beside this one."""
         if isinstance(path, Run):
             raise TypeError(f"path must be the file of a run, such as run.path ({path.path}), not the run")
-        made: list[Run] = []
-        if await self._resume(Path(path), strategy, task, parent, made) and made[0].parent is None:
-            self._remember(made[0])
-        return made[0].prepare()
-
-    async def _resume(
-        self, path: Path, strategy: Strategy | None, task: Task | None, parent: Run | None, made: list[Run]
-    ) -> bool:
-        """Finish the run, which is in `made` from then on, also when it fails; whether anything was
-        left to do."""
-        read = path.stat().st_size
-        header, lines, size = read_journal(path)
-        kept = resumable(lines, asking=self.gateway.mode != "replay")
-        if kept is None:
-            self.count_payments(header, lines)
-            self.last = Run(header, lines, path, loaded=True)
-            made.append(self.last)
-            return False
-        from_file = task is None
-        strategy, task = runnable(header, strategy, task)
-        self._check_same(path, header)
-        self.count_payments(header, lines)
-        parent = parent_of(path, header, parent)
-        self.gateway.open()
-        budget = budget_of(header)
-        if budget is not None and any(getattr(budget, name) is not None for name in AMOUNTS):
-            models = {line.e.model for line in kept if isinstance(line.e, Call) and line.e.kind != TOOL}
-            for name in models:  # what its calls reserved is counted anew, and must not hold up the loop
-                with suppress(Exception):  # a call that is made will tell why
-                    await self.gateway.ready(name)
-        if len(kept) < len(lines):
-            with path.open("rb") as file:
-                for _ in range(len(kept) + 1):
-                    file.readline()
-                size = file.tell()
-        recorder = Recorder.resuming(path, header, kept, size, read)
-        replies = replies_of(kept)
-        try:
-            await self._drive(recorder, strategy, task, budget, replies=replies, parent=parent, kept=made)
-        finally:
-            for run in made:
-                run.loaded = from_file
-        return True
-
-    def count_payments(self, header: Header, lines: Sequence[Line]) -> None:
-        """Count what the journal of a run paid against `spend`, once, unless this lab paid it itself."""
-        if header.id not in self._counted:
-            self._counted.add(header.id)
-            paid = (line.paid for line in lines if line.paid is not None and is_cost(line.paid))
-            self.gateway.purse.earlier += math.fsum(paid)
+        execution = self.runner.resume(Path(path), strategy, task, parent)
+        was_over = execution.is_over
+        run = await self._carry_out(execution)
+        if not was_over and run.parent is None:
+            self._remember(run)
+        return run.prepare()
 
     def _reminded(self, strategy: Strategy, task: Task) -> tuple[Strategy, Task]:
         """The strategy and the task with what the lab's memory recalls for them."""
@@ -442,78 +357,12 @@ class Lab:
         except LessonsError as error:
             warnings.warn(f"{error}. The run is complete, but not remembered.", RuntimeWarning, stacklevel=3)
 
-    def _check(self, strategy: object, task: object, budget: object, repeat: int) -> None:
-        if not isinstance(strategy, Strategy):
-            raise TypeError(f"strategy must be a Strategy such as tl.TreeOfThoughts(), not {strategy!r}")
-        if not isinstance(task, Task):
-            several = "; several tasks go to lab.sweep" if isinstance(task, list | tuple) else ""
-            raise TypeError(f'task must be a Task such as tl.general("…"), not {task!r}{several}')
-        if budget is not None and not isinstance(budget, Budget):
-            raise TypeError(f"budget must be a Budget such as tl.Budget(calls=60), not {budget!r}")
-        if isinstance(repeat, str | float) or repeat < 0:
-            raise ValueError(f"repeat must be 0 or more, not {repeat!r}")
 
-    def _check_same(self, path: Path | str, header: Header) -> None:
-        """A ValueError unless this lab asks what the run's lab asked. A function of your own may have
-        changed: then the record, which must come again, tells."""
-        roles = {name: role.settings() for name, role in self.gateway.roles.items()}
-        for what, then, now in (
-            ("model", _who(header.model), _who(self.gateway.settings)),
-            ("roles", header.roles, roles),
-            ("draws", header.draws, self.gateway.draws),
-            ("tools", sorted(header.tools), sorted(self.gateway.toolbox.tools)),
-            ("effect_policy", header.effect_policy, self.gateway.toolbox.policy_settings),
-        ):
-            if then != now:
-                raise ValueError(f"{path}: this run was made with {what}={then!r}; this lab has {now!r}")
+def _by_workers(client: Any) -> ByWorkers:
+    """Makes runs by the workers of a dask client."""
+    from tot_lab.lab.sweeps.distributed import made_by_workers  # noqa: PLC0415  dask is an extra
 
-    async def _drive(
-        self,
-        recorder: Recorder,
-        strategy: Strategy,
-        task: Task,
-        budget: Budget | None,
-        *,
-        replies: dict[Any, Reply] | None = None,
-        parent: Run | None = None,
-        watch: Callable[[Sequence[Line]], None] | None = None,
-        kept: list[Run] | None = None,
-    ) -> Run:
-        recorder.logs = True
-        if watch is not None:
-            recorder.watchers.append(watch)
-            recorder.text_watchers.append(lambda note: watch([Line((), recorder.now, note)]))
-        if self.plans is not None:
-            recorder.watchers.append(self.plans.following(recorder.header, recorder.lines, recorder.path))
-        task = self._equipped(task)
-        driver = Driver(
-            self.gateway.ask if parent is None else answering(parent.lines, parent.id, self.gateway.ask),
-            recorder,
-            budget=budget,
-            timeout=self.timeout,
-            repeat=recorder.header.repeat,
-            replies=replies,
-            edits=Edits.of(recorder.header.branched),
-            bounds=self.gateway,
-        )
-        self._counted.add(recorder.header.id)
-        try:
-            await driver.drive(thinking_of(strategy, task, self.gateway.roles))
-        finally:
-            run = self.last = Run(recorder.header, recorder.lines, recorder.path)
-            run.__dict__.update(task=task, strategy=strategy)  # with their functions
-            run.cache = self.gateway.opened
-            if kept is not None:
-                kept.append(run)
-            recorder.close()
-            run.path = recorder.path
-        if budget is not None and budget.usd is not None and driver.root.use.unpriced:
-            warnings.warn(
-                "the cap on usd could not be kept: the model does not say what its calls cost",
-                RuntimeWarning,
-                stacklevel=3,
-            )
-        return run
+    return partial(made_by_workers, client)
 
 
 def expect_lab(lab: object) -> None:
@@ -553,23 +402,22 @@ class Stream:
     def _start(self) -> tuple[Recorder, asyncio.Task[Run]]:
         loop = asyncio.get_running_loop()
         strategy, task, budget, repeat = self._asked
-        strategy, task = self.lab._reminded(strategy, task)
-        recorder = self.lab._recorder(strategy, task, budget, repeat)
-        kept: list[Run] = []
+        lab = self.lab
+        strategy, task = lab._reminded(strategy, task)
+        execution = lab._start(strategy, task, budget, lab.runner.header(strategy, task, budget, repeat))
 
         def ended(_: object) -> None:
-            recorder.close()  # still open when it was cancelled before it began
-            run = kept[0] if kept else Run(recorder.header, recorder.lines, recorder.path)
-            self.run = run.prepare()
+            execution.recorder.close()  # still open when it was cancelled before it began
+            self.run = execution.run.prepare()
 
         async def drive() -> Run:
-            run = await self.lab._drive(recorder, strategy, task, budget, kept=kept)
-            self.lab._remember(run)
+            run = await lab._carry_out(execution)
+            lab._remember(run)
             return run
 
         running = loop.create_task(drive())
         running.add_done_callback(ended)
-        return recorder, running
+        return execution.recorder, running
 
     async def _records(self) -> AsyncIterator[Record]:
         queue: asyncio.Queue[Sequence[Line] | None] = asyncio.Queue()
@@ -586,29 +434,3 @@ class Stream:
             if not running.done():
                 running.cancel()
                 await asyncio.wait([running])
-
-
-def _who(model: dict[str, Any]) -> Any:
-    """Which model these settings are of, as far as a resumed run must have the same."""
-    return "a function" if model.get("kind") == UserFunction.kind else identity_of(part_of(model))
-
-
-def resumable(lines: list[Line], *, asking: bool) -> list[Line] | None:
-    """The lines to go on from; None when the run is finished. What a run did after it was cancelled
-    or refused money, and a bug's end, are not gone on from; nor, where the model may be asked again
-    (`asking`), is what a run did after the first failed call if calls that failed are why it ended."""
-    for number, line in enumerate(lines):
-        if isinstance(line.e, Reply) and line.e.error in ("cancelled", REFUSED):
-            return lines[:number]
-        if isinstance(line.e, Ended):
-            if line.e.stop == "cancelled" or line.e.error is not None:
-                return lines[:number]
-            return next(_before_failures(lines), None) if line.e.stop == "error" and asking else None
-    return lines
-
-
-def _before_failures(lines: list[Line]) -> Iterator[list[Line]]:
-    """The lines before each call that a model did not answer."""
-    for number, line in enumerate(lines):
-        if isinstance(line.e, Reply) and line.e.error is not None and is_made(line.e):
-            yield lines[:number]

@@ -21,6 +21,7 @@ import msgspec
 from tot_lab.core.calls import Call, Reply, is_made
 from tot_lab.core.records import Ended, Line, Note, Position, parent_of
 from tot_lab.record.journal import Header
+from tot_lab.record.run import Run
 from tot_lab.strategies.plans import DROPPED, Plan, Step, reopened
 
 _CREATED = ("plan.created", "plan.patched", "plan.augmented")
@@ -347,3 +348,8 @@ def _upsert(
         f"ON CONFLICT ({', '.join(columns[:keys])}) DO UPDATE SET {kept}",
         values,
     )
+
+
+def plans(run: Run) -> list[Plan]:
+    """The plans of `tl.PlanExecute`, the first made first; several where it was tried or nested."""
+    return plans_of(run.header, run.lines, "" if run.path is None else str(run.path.absolute()))

@@ -16,7 +16,8 @@ from tot_lab.models.cache import Cache
 from tot_lab.models.entries import DamagedEntry, Entry, export, packed, reply_in
 from tot_lab.models.keys import key_of
 from tot_lab.models.store import CacheError, Foreign, Store
-from tot_lab.record.run import Run, replies_of, requests_of
+from tot_lab.record.run import Run, replies_of
+from tot_lab.runtime.replay import requests_of
 
 
 class Held(NamedTuple):

@@ -7,28 +7,16 @@ an installed package offers is its model, and any other name is litellm's to kno
 from __future__ import annotations
 
 from tot_lab.core.calls import Model
-from tot_lab.core.parts import Part, known_names, part_of
+from tot_lab.core.parts import REGISTRY, Part, known_names, part_of
 from tot_lab.core.plugins import offered
-from tot_lab.domains.agent_player import SimAgent
-from tot_lab.domains.constrained.player import SimConstrained
-from tot_lab.domains.creative_writing.player import SimCreativeWriting
-from tot_lab.domains.game24.player import SimGame24
-from tot_lab.domains.general.player import SimGeneral
-from tot_lab.domains.mini_crossword.player import SimMiniCrossword
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.local import Local
 from tot_lab.models.stack import Endpoint
 
-MODELS: tuple[type[Part], ...] = (
-    SimGame24,
-    SimMiniCrossword,
-    SimCreativeWriting,
-    SimConstrained,
-    SimAgent,
-    SimGeneral,
-    LiteLLM,
-    Local,
-)
+
+def simulated() -> list[type[Part]]:
+    """The simulated models that there are."""
+    return [part for name, part in REGISTRY.items() if name.startswith("sim/")]
 
 
 def model_named(name: str) -> Model | Endpoint:
@@ -37,7 +25,7 @@ def model_named(name: str) -> Model | Endpoint:
     if name in offered():
         return _brought(name)
     if name.startswith("sim/"):
-        known = [model.kind for model in MODELS if model.kind.startswith("sim/")]
+        known = [model.kind for model in simulated()]
         if name not in known:
             raise ValueError(f"unknown simulated model {name!r}; {known_names(name, known)}")
         return _brought(name)

@@ -11,9 +11,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from tot_lab.core.task import Task
-from tot_lab.domains.general import General
-
 LIMIT = 5.0
 """Seconds after which the matching is stopped."""
 
@@ -27,14 +24,6 @@ json.dump([search(text) is not None for text in texts], sys.stdout)
 
 class Ungraded(Exception):
     """Why answers have no grade."""
-
-
-def pattern_of(task: Task) -> str | None:
-    """The pattern that decides which answers are right, None for a task that is graded in another way."""
-    domain = task.domain
-    if not isinstance(domain, General) or type(domain).grade is not General.grade:
-        return None
-    return None if domain.grading != "regex" or task.reference is None else str(task.reference)
 
 
 def found_in(pattern: str, texts: Sequence[str]) -> list[bool]:

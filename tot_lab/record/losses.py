@@ -1,7 +1,7 @@
 """Calls that failed and replies that brought nothing, by role: what a success rate does not show.
 
 Everything is counted from the records of a run, so a loaded run gives the same counts as a new one. The
-roles are those of `tot_lab.models.roles.ROLES`; the calls of any other purpose belong to `other`. Calls of
+roles are those of `tot_lab.core.purposes.ROLES`; the calls of any other purpose belong to `other`. Calls of
 tools are not counted. The three shares, each of one role:
 
 - failed: calls that were made and failed / calls that were made. A call that a budget refused was not made.
@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tot_lab.core.calls import Call, Reply, is_made
+from tot_lab.core.purposes import ROLE_OF, ROLES
 from tot_lab.core.records import Decided, Note, Position, Scored
-from tot_lab.models.roles import ROLES
 from tot_lab.record.run import UNREADABLE, Run
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ OTHER = "other"
 NAMED = 3
 """Losses that a warning names."""
 
-_ROLE_OF = {purpose: role for role, purposes in ROLES.items() for purpose in purposes}
 _KINDS = ("failed", "unreadable", "truncated")
 _COLUMN = re.compile(rf"({'|'.join([*ROLES, OTHER])})_(calls|{'|'.join(_KINDS)})")
 
@@ -90,7 +89,7 @@ def losses_of(run: Run) -> ByRole | None:
     answered: dict[str, bool] = {}  # by purpose, whether the last call got a reply
 
     def count(purpose: str, kind: str, number: int = 1) -> None:
-        counts.setdefault(_ROLE_OF.get(purpose, OTHER), Counter())[kind] += number
+        counts.setdefault(ROLE_OF.get(purpose, OTHER), Counter())[kind] += number
 
     def settle(by: str) -> None:
         count(by if by != "parts" else "part", "unreadable", rounds[by].unreadable)

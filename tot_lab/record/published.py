@@ -13,21 +13,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from pathlib import Path as FilePath
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from tot_lab._version import __version__
 from tot_lab.core.calls import Call, Reply
+from tot_lab.core.parts import class_of
 from tot_lab.core.records import Decided, Ended, Line, Note, Record, Scored, Thought
-from tot_lab.core.task import Path, Task
-from tot_lab.domains.creative_writing import CreativeWriting, creative_writing
-from tot_lab.domains.game24 import Game24, game24
-from tot_lab.domains.mini_crossword import MiniCrossword
+from tot_lab.core.task import Domain, Task
 from tot_lab.record.journal import SCHEMA, Header, JournalError
 from tot_lab.record.run import Run
 from tot_lab.record.run import load as load_journal
@@ -51,6 +48,16 @@ def load(path: str | os.PathLike[str]) -> Any:
     with FilePath(path).open("rb") as file:
         begins = file.read(1024).lstrip()[:1]
     return published(path) if begins == b"[" else load_journal(path)
+
+
+GAME24, CROSSWORD = "published/game24", "published/crossword"
+"""The kinds of the logs' domains (`tot_lab.domains.published`)."""
+
+
+def _published_task(problem: str) -> Task:
+    make = class_of(GAME24, Domain).task_factory()
+    assert make is not None
+    return make(problem)
 
 
 # The files.
@@ -160,8 +167,8 @@ def _lines(records: Sequence[Record]) -> list[Line]:
 def _breadth_first(entry: Entry, raw: dict[str, Any], draws: int) -> _Told:
     if not entry.steps:
         raise ValueError("it has no steps: a log of single answers, which holds no search")
-    task = _task_of(entry.steps[0].x)
-    arithmetic = isinstance(task.domain, Game24)
+    task = _published_task(entry.steps[0].x)
+    arithmetic = task.domain.kind == GAME24
     said = {name: value for name, value in raw.items() if name not in ("steps", "ys")}
     records: list[Record] = [Thought("0", None, task.question), Note("tot.started", "0")]
     records.append(Note("published.entry", "0", said))
@@ -233,27 +240,12 @@ def _known(ids: dict[str, str], y: str, number: int) -> str:
     return ids[y]
 
 
-def _task_of(x: str) -> Task:
-    """A hand of the Game of 24, or else the closing sentences of four paragraphs. Where these cannot be
-    told apart (one has no full stop), nothing can be graded."""
-    try:
-        return game24(x).model_copy(update={"domain": PublishedGame24(), "question": x})
-    except ValueError:
-        sentences = _SENTENCE_END.split(x.strip())
-        if len(sentences) == 4:
-            return creative_writing(sentences)
-        return Task(domain=CreativeWriting(), question=x.strip())
-
-
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][\"”])\s+")
-
-
 def _draws_in(entry: Entry) -> int:
     """How often the evaluator was asked about one thought, or about one level: the logs do not say it, so
     as many as the most that could be read."""
     most = 0
     for step in entry.steps:
-        arithmetic = isinstance(_task_of(step.x).domain, Game24)
+        arithmetic = _published_task(step.x).domain.kind == GAME24
         read = [len(verdicts(value)) for value in step.values] if arithmetic else [_votes(step.values)]
         most = max([most, *read])
     return most
@@ -298,70 +290,7 @@ def _voted(id: str, votes: float, of: float, draws: int) -> Scored:
     return Scored(id, mine / read if read else None, float(mine) if read else None, against, "vote")
 
 
-MARK = "\n--- "
-
-
-class PublishedGame24(Game24):
-    """The Game of 24 as the published search read it: each line of a reply is a proposal, kept to the
-    letter, and nothing but the last line says where a path stands.
-
-    Its prompts are not those that were sent, which no log holds. They name what decided the answer: a
-    path for proposals, the numbers left (or the final answer) for a value; so they are what a recorded
-    reply is found by (`tl.counterfactual`)."""
-
-    kind: ClassVar[str] = "published/game24"
-
-    def propose_prompt(self, task: Task, path: Path, count: int) -> str:
-        return f"propose{MARK}{task.question}{MARK}{written(path)}"
-
-    def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
-        return text.split("\n") if text else []
-
-    def value_prompt(self, task: Task, path: Path) -> str:
-        return f"value{MARK}{standing(task.question, path)}"
-
-    def complete(self, task: Task, path: Path) -> bool | None:
-        return None  # the published search goes through every level, whatever stands there
-
-    def state(self, task: Task, path: Path) -> Hashable | None:
-        return None
-
-
-def written(path: Path) -> str:
-    """A path as the Game of 24 logs write it."""
-    return "".join(f"{step}\n" for step in path)
-
-
-def standing(question: str, path: Path) -> str:
-    """What the published value prompt showed of a path: the numbers left, or the answer."""
-    last = written(path).strip().split("\n")[-1]
-    if "left: " not in last:
-        return f"{question} | {last.lower().replace('answer: ', '')}"
-    return last.split("left: ")[-1].split(")")[0]
-
-
 # Depth-first: mini crosswords.
-
-
-class PublishedCrossword(MiniCrossword):
-    """A mini crossword out of a published log, which holds neither clues nor solution. Its answer is a
-    grid, full or not; how right that is only the log can say, for the states that it came to."""
-
-    kind: ClassVar[str] = "published/crossword"
-
-    def answer(self, task: Task, path: Path) -> str | None:
-        grid = self.state(task, path)
-        return None if grid is None else str(grid)
-
-    def solvable(self, task: Task, path: Path) -> bool | None:
-        """Whether all letters so far are right; None unless the log came to the solution."""
-        solution = next((grid for grid, share in (task.reference or {}).items() if share == 1.0), None)
-        return super().solvable(task.model_copy(update={"reference": solution}), path)
-
-    def grade(self, task: Task, answer: str) -> float | None:
-        """The share of the ten words that are right, where the log says it."""
-        shares: dict[str, float] = task.reference or {}
-        return shares.get(answer)
 
 
 LONGEST_SEARCH = 100
@@ -372,7 +301,7 @@ def _crossword(states: Sequence[State], number: int) -> _Told:
     """Each state is below the one with a word less, and is worth its worst clue (`MiniCrossword`). One with
     an impossible clue was not entered, where the search pruned; the answer is the deepest state, of
     equals the first (section 4.3)."""
-    domain = PublishedCrossword()
+    domain = class_of(CROSSWORD, Domain)()
     question = f"mini crossword {number} of the log, which does not hold its clues"
     task = Task(domain=domain, question=question, id=str(number))
     entered = {tuple(state.actions[:-1]) for state in states}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from math import nan
 from pathlib import Path
@@ -17,39 +17,24 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from tot_lab.core.calls import Call, Reply, Wire, halts, is_made, refused
-from tot_lab.core.parts import UserFunction, needs_functions, part_of
+from tot_lab.core.calls import Call, Reply, halts, is_made, refused
+from tot_lab.core.parts import needs_functions, part_of
 from tot_lab.core.records import Ended, Line, Note, Position, Record, Thought, canonical
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task
-from tot_lab.core.thinking import Budget
-from tot_lab.core.tools import TOOL
 from tot_lab.core.tree import Node, Tree
-from tot_lab.lab.plan_store import plans_of
-from tot_lab.models import Cache, model_named
-from tot_lab.models.keys import Request, in_order, key_of, request_of
-from tot_lab.models.roles import roles_from, thinking_of
-from tot_lab.models.stack import Endpoint
-from tot_lab.record.edits import Edits
-from tot_lab.record.grading import Ungraded, found_in, pattern_of
+from tot_lab.record.grading import Ungraded, found_in
 from tot_lab.record.journal import Header, JournalError, read_journal, write_journal
 from tot_lab.record.marks import Mark, Verdict, changed, made, read_marks, write_marks
-from tot_lab.runtime.driver import Driver
-from tot_lab.runtime.gateway import identity_of, settings_of
-from tot_lab.runtime.recorder import Divergence, Recorder
-from tot_lab.strategies.adaptive import Routed, routed_in, selected_in
-from tot_lab.strategies.plans import Plan
+from tot_lab.record.methods import RunMethods
+from tot_lab.record.routed import Routed, routed_in, selected_in
 
 if TYPE_CHECKING:
-    import networkx
-    import pandas
+    from tot_lab.models import Cache
 
 
 Status: TypeAlias = Literal["completed", "partial", "failed"]
 """What came of a run that has ended."""
-LONG = 5_000
-"""Records of a run up to which going through them takes some milliseconds."""
-
 UNREADABLE = ("parse.unreadable", "json.failed")
 """What notes of a reply of which nothing could be used are called; the latter after its retries."""
 
@@ -75,16 +60,7 @@ def money(amount: float | None) -> str:
     return f"${amount:,.2f}" if amount >= 1 else f"${amount:.2g}" if amount < 0.01 else f"${amount:.4f}"
 
 
-class Replay(NamedTuple):
-    """identical: whether the run, made again from its own replies, gave the same canonical
-    record. records: how many there are. divergence: the first difference, None without one."""
-
-    identical: bool
-    records: int
-    divergence: str | None
-
-
-class Run:
+class Run(RunMethods):
     """One run, finished or not. `path` is its journal, None when it is in memory only.
 
     What a strategy gives back: its output is `answer`, its status `status` and the reason for it `stopped`
@@ -93,15 +69,27 @@ class Run:
     every thought. What it took: `seconds`, `turns`, and `usage` with calls, tokens and cost."""
 
     def __init__(
-        self, header: Header, lines: list[Line], path: Path | None = None, *, loaded: bool = False
+        self,
+        header: Header,
+        lines: list[Line],
+        path: Path | None = None,
+        *,
+        loaded: bool = False,
+        task: Task | None = None,
+        strategy: Strategy | None = None,
+        cache: Cache | None = None,
     ) -> None:
         self.header = header
         self.lines = lines
         self.path = path
-        self.cache: Cache | None = None
+        self.cache = cache
         """The answers known to the lab that made it; None when it was loaded."""
         self.loaded = loaded
         """Whether its task came from a file, which anybody may have written."""
+        if task is not None:
+            self.task = task
+        if strategy is not None:
+            self.strategy = strategy
         self.ungraded: str | None = None
         """Why the answer has no grade although it was asked for; None when it has one."""
         self._marks: dict[str, Mark] = {}  # of a run in memory
@@ -186,11 +174,6 @@ class Run:
         return Tree.of(self.events)
 
     @cached_property
-    def plans(self) -> list[Plan]:
-        """The plans of `tl.PlanExecute`, the first made first; several where it was tried or nested."""
-        return plans_of(self.header, self.lines, "" if self.path is None else str(self.path.absolute()))
-
-    @cached_property
     def _ended(self) -> Ended | None:
         return next((line.e for line in reversed(self.lines) if isinstance(line.e, Ended)), None)
 
@@ -257,7 +240,7 @@ class Run:
         task = self.task
         if task is None or needs_functions(task.domain) or self.ungraded:
             return [None] * len(answers)
-        pattern = pattern_of(task) if self.loaded else None
+        pattern = task.domain.answer_pattern(task) if self.loaded else None
         if pattern is None:
             return [task.grade(answer) for answer in answers]
         try:
@@ -390,117 +373,6 @@ class Run:
             write_marks(self.path, self.id, marks)
         changed(self.id)
 
-    def save_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write it as one HTML file that opens anywhere, offline: the explorer over its record. An
-        existing file is replaced at once or not at all."""
-        from tot_lab.views.explorer.page import save_html  # noqa: PLC0415
-
-        return save_html(self, path)
-
-    async def replay(
-        self, strategy: Strategy | None = None, task: Task | None = None, *, cache: Cache | None = None
-    ) -> Replay:
-        """Make the run again with no model, and compare every record. Replies come from the cache,
-        where the run had one or `cache` names one; errors and refusals, and all else, from its own
-        record. Pass the strategy or the task if they hold functions of your own and the run was
-        loaded."""
-        replies = replies_of(self.lines)
-        if (cache := cache or self.cache) is not None:
-            inherited = _inherited(self.lines)
-            for position, request, real in requests_of(self):
-                known = list(cache.replies(key_of(request)))
-                if not known and (not real or position in inherited):
-                    continue  # it costs nothing to ask, and is not always kept; or another run asked it
-                if not known:
-                    place = ".".join(map(str, position))
-                    lacking = f"at position {place}: a call that {cache.path} does not hold"
-                    return Replay(False, len(self.events), lacking)
-                if replies[position] not in known:
-                    replies[position] = known[0]
-        strategy, task = runnable(self.header, strategy or self.strategy, task or self.task)
-        recorder = Recorder(header=self.header)
-        # A bug ends a run in the middle of its other branches: what they did last is not compared.
-        recorder.expect(self.lines, only=self.error is None)
-        driver = Driver(
-            _no_model,
-            recorder,
-            budget=budget_of(self.header),
-            repeat=self.header.repeat,
-            replies=replies,
-            in_order=self.error is None,
-            edits=Edits.of(self.header.branched),
-        )
-        roles = roles_from(self.header.roles)
-        try:
-            try:
-                await driver.drive(thinking_of(strategy, task, roles))
-            except Exception as error:
-                if isinstance(error, Divergence) or self.error is None:
-                    raise
-                # The bug that ended the run, again: the driver has compared its record.
-            missing = recorder.missing(Ended if driver.failed else object)
-            divergence = None if missing is None else f"the record goes on with {missing!r}"
-        except Divergence as error:
-            divergence = (
-                f"{error}{'' if self.stopped else '; the run is unfinished: lab.resume(path) finishes it'}"
-            )
-        return Replay(divergence is None, len(self.events), divergence)
-
-    def graph(self) -> networkx.DiGraph[str]:
-        """The tree and its links as a networkx DiGraph; for the attributes see `tl.graph_of`."""
-        from tot_lab.views.figures.graph import graph_of  # noqa: PLC0415
-
-        return graph_of(self)
-
-    def nodes_df(self) -> pandas.DataFrame:
-        """One row per thought; for the columns see `tot_lab.analysis.frames.nodes_df`."""
-        from tot_lab.analysis.frames import nodes_df  # noqa: PLC0415
-
-        return nodes_df(self)
-
-    def calls_df(self) -> pandas.DataFrame:
-        """One row per model call; for the columns see `tot_lab.analysis.frames.calls_df`."""
-        from tot_lab.analysis.frames import calls_df  # noqa: PLC0415
-
-        return calls_df(self)
-
-    def tools_df(self) -> pandas.DataFrame:
-        """One row per call of a tool; for the columns see `tot_lab.analysis.frames.tools_df`."""
-        from tot_lab.analysis.frames import tools_df  # noqa: PLC0415
-
-        return tools_df(self)
-
-    def steps_df(self) -> pandas.DataFrame:
-        """One row per action of a run that acts; for the columns see `tot_lab.analysis.frames.steps_df`."""
-        from tot_lab.analysis.frames import steps_df  # noqa: PLC0415
-
-        return steps_df(self)
-
-    def events_df(self) -> pandas.DataFrame:
-        """One row per record, live order; for the columns see `tot_lab.analysis.frames.events_df`."""
-        from tot_lab.analysis.frames import events_df  # noqa: PLC0415
-
-        return events_df(self)
-
-    def prepare(self) -> Run:
-        """Go through the records of a long run now, so that showing it takes no longer than showing a short
-        one. A short one is left alone: many of them are never shown."""
-        if len(self.lines) > LONG:
-            from tot_lab.views.report import prepare  # noqa: PLC0415
-
-            prepare(self)
-        return self
-
-    def __repr__(self) -> str:
-        from tot_lab.views.report import run_text  # noqa: PLC0415
-
-        return run_text(self)
-
-    def _repr_html_(self) -> str:
-        from tot_lab.views.report import run_html  # noqa: PLC0415
-
-        return run_html(self)
-
 
 def expect_run(run: object, taker: str) -> None:
     """A TypeError unless `run` is a run."""
@@ -583,78 +455,9 @@ def replies_of(lines: Sequence[Line]) -> dict[Position, Reply]:
     return {line.p: line.e for line in lines if isinstance(line.e, Reply)}
 
 
-def _inherited(lines: Sequence[Line]) -> set[Position]:
-    """The calls that the record of the run answered which this one was branched from."""
-    notes = [line.e for line in lines if isinstance(line.e, Note) and line.e.name == "call.cached"]
-    return {tuple(note.data["call"]) for note in notes if "run" in note.data}
-
-
-def requests_of(run: Run) -> Iterator[tuple[Position, Request, bool]]:
-    """Each call of `run` that was answered, as the cache knows it, by its position, and whether a real
-    model was asked. A search of a person's own has none."""
-    models: dict[str | None, tuple[dict[str, Any], bool]] = {}
-    answered = {position for position, reply in replies_of(run.lines).items() if reply.error is None}
-    for line in run.lines if run.header.model else ():
-        if isinstance(call := line.e, Call) and line.p in answered:
-            if call.model not in models:
-                models[call.model] = asked_model(run.header, call.model)
-            identity, real = models[call.model]
-            yield line.p, request_of(call, identity, run.header.draws), real
-
-
-def asked_model(header: Header, name: str | None) -> tuple[dict[str, Any], bool]:
-    """The identity of the model that a call of that run names, and whether it is a real one."""
-    settings = _settings(header, name)
-    part = None if settings["kind"] == UserFunction.kind else part_of(settings)
-    return in_order(settings) if part is None else identity_of(part), isinstance(part, Endpoint)
-
-
-def _settings(header: Header, name: str | None) -> dict[str, Any]:
-    """Those of the model that a call names."""
-    if name is None:
-        return header.model
-    if name.startswith(f"{TOOL}:"):
-        return header.tools[name.removeprefix(f"{TOOL}:")]
-    if name.startswith("@"):
-        settings: dict[str, Any] = header.roles[name[1:]]["model"]
-        return settings
-    return settings_of(model_named(name))
-
-
-def budget_of(header: Header) -> Budget | None:
-    """The caps a run was made under."""
-    return Budget(**header.budget) if header.budget else None
-
-
 def task_of(settings: dict[str, Any]) -> Task:
     """The task that a header tells of."""
     domain = part_of(settings["domain"])
     if not isinstance(domain, Domain):
         raise ValueError(f"{domain.kind!r} is no domain")
     return Task(**{**settings, "domain": domain})
-
-
-def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tuple[Strategy, Task]:
-    """The strategy and the task to make a recorded run again with. Raises LookupError when they
-    need a function that files do not hold."""
-    if strategy is None:
-        recorded = header.strategy.get("kind") in (None, "recorded")
-        part = None if recorded else part_of(header.strategy)
-        if not isinstance(part, Strategy):
-            raise LookupError("this record was not made by a strategy; it can be shown, not run again")
-        strategy = part
-    if task is None:
-        task = task_of(header.task)
-    if not task.tools and "tools" in header.task:
-        task = task.model_copy(update={"tools": task_of(header.task).tools})
-    missing = [*needs_functions(strategy), *needs_functions(task.domain)]
-    if missing:
-        raise LookupError(
-            f"this run was made with functions that files do not hold ({', '.join(missing)}): pass "
-            f"strategy= or task= with them"
-        )
-    return strategy, task
-
-
-def _no_model(call: Call, wire: Wire) -> Any:
-    raise Divergence(f"thought {call.at}: a call that the record does not answer")

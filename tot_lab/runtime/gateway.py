@@ -29,10 +29,10 @@ from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.named import model_named
 from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
-from tot_lab.models.roles import Role
 from tot_lab.models.samples import Samples
 from tot_lab.models.spending import Costed, Purse, Spending
 from tot_lab.models.stack import Backend, Endpoint
+from tot_lab.runtime.roles import Role
 from tot_lab.tools import Carrying, Tool, Toolbox
 
 

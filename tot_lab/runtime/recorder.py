@@ -33,6 +33,7 @@ from tot_lab.core.records import (
 )
 from tot_lab.core.task import Task
 from tot_lab.record.journal import Header, HeldByAnother, encoder, header_text, line_decoder, lines_text
+from tot_lab.record.run import Run
 
 try:
     import fcntl
@@ -145,7 +146,7 @@ class Recorder:
         self._only_expected = False
         self._resumed = False
         self._children: dict[str, int] = {}
-        self._run: Any = None
+        self._run: Run | None = None
         self._file: int | None = None
         self._size = 0
         if self.path is not None:
@@ -388,10 +389,8 @@ class Recorder:
                 raise ValueError(f"no thought {id!r} in this run")
 
     @property
-    def run(self) -> Any:
+    def run(self) -> Run:
         """The run so far, with its tree, frames and figures (`tl.Run`)."""
-        from tot_lab.record.run import Run  # noqa: PLC0415  a recorder offers what it has recorded
-
         if self._run is None or len(self._run.lines) != len(self.lines) or self._run.path != self.path:
             self._run = Run(self.header, list(self.lines), self.path)
             if self._ended:

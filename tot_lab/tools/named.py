@@ -8,24 +8,26 @@ several of these. A tool that needs more than its name (a folder, a provider) sa
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from tot_lab.core.parts import known_names
+from tot_lab.core.parts import REGISTRY, known_names
 from tot_lab.core.plugins import bring, offered
+from tot_lab.core.task import Domain
 from tot_lab.core.tool import Tool, tool
 from tot_lab.core.tools import tool_name
-from tot_lab.domains.multi_hop import MultiHop
 from tot_lab.tools.calculator import Calculator
-from tot_lab.tools.documents import multi_hop_tools
 from tot_lab.tools.files import ListFiles, ReadFile, WriteFile
 from tot_lab.tools.python import Python
 from tot_lab.tools.web import WebFetch, WebSearch
 
 TOOLS: tuple[type[Tool], ...] = (Calculator, Python, WebFetch, WebSearch, ReadFile, WriteFile, ListFiles)
 
-OF_DOMAINS: Mapping[str, Callable[[], tuple[Tool, ...]]] = {MultiHop.kind: multi_hop_tools}
-"""The tools that a domain has of its own."""
+
+def domain_tools() -> dict[str, tuple[Tool, ...]]:
+    """The tools that domains bring, by the domain's name."""
+    domains = {part.kind: part for part in REGISTRY.values() if issubclass(part, Domain)}
+    return {kind: tools for kind, domain in domains.items() if (tools := domain.tools())}
 
 
 def tools_named(name: str, settings: Mapping[str, Any] | None = None) -> tuple[Tool, ...]:
@@ -36,9 +38,9 @@ def tools_named(name: str, settings: Mapping[str, Any] | None = None) -> tuple[T
     for kind in TOOLS:
         if asked in map(tool_name, (kind.kind, *kind.aliases)):
             return (_made(kind, given),)
-    for domain, tools in OF_DOMAINS.items():
+    for domain, tools in domain_tools().items():
         if asked == tool_name(domain):
-            return _as_they_are(name, tools(), given)
+            return _as_they_are(name, tools, given)
     brought = bring(name)
     if brought is None:
         raise ValueError(_unknown(name))
@@ -71,5 +73,5 @@ def _as_they_are(name: str, tools: tuple[Tool, ...], given: dict[str, Any]) -> t
 
 
 def _unknown(name: str) -> str:
-    known = [*(kind.kind for kind in TOOLS), *OF_DOMAINS, *sorted(offered())]
+    known = [*(kind.kind for kind in TOOLS), *domain_tools(), *sorted(offered())]
     return f"unknown tool {name!r}; {known_names(name, known)}"

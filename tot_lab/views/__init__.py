@@ -1,1 +1,18 @@
 """What shows runs: explorer, figures, reports."""
+
+from tot_lab.analysis.deep_thought import DeepThought
+from tot_lab.core.attach import attach
+from tot_lab.record.methods import RunMethods
+
+attach(RunMethods, "tot_lab.views.report", "prepare", __repr__="run_text", _repr_html_="run_html")
+attach(RunMethods, "tot_lab.views.figures.graph", graph="graph_of")
+attach(RunMethods, "tot_lab.views.explorer.page", "save_html")
+attach(RunMethods, "tot_lab.views.deep_report", "deep_report")
+attach(
+    DeepThought,
+    "tot_lab.views.deep_report",
+    report="markdown_of",
+    report_html="html_of",
+    _repr_html_="html_of",
+    __repr__="text_of",
+)

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from math import isnan
 from typing import NamedTuple
 
-from tot_lab.analysis.deep_thought import DeepThought
+from tot_lab.analysis.deep_thought import DeepThought, deep_thought
 from tot_lab.analysis.gathering import Gathering
+from tot_lab.record.run import Run
 from tot_lab.strategies.deep_think_replies import IterationResult, ThoughtBranch
 from tot_lab.views.figures.theme import FONT, PATH, short
 from tot_lab.views.markdown import literal, one_line, rendered, tamed
@@ -266,3 +267,8 @@ _STYLE = """
   text-align: left; background: none }
 .tot-lab-deep-thought .closing { font-size: 11px; opacity: .65; margin-top: 10px }
 """
+
+
+def deep_report(run: Run, *, answer_first: bool = False) -> str:
+    """What Deep Think came to in `run`, in Markdown; see `DeepThought.report`."""
+    return markdown_of(deep_thought(run), answer_first=answer_first)

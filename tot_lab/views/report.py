@@ -126,11 +126,22 @@ def counted_in(run: Run) -> Counted:
     return counted
 
 
+LONG = 5_000
+"""Records of a run up to which going through them takes some milliseconds."""
+
+
 @in_bulk()
-def prepare(run: Run) -> None:
-    """Look through a run's records now, so that to show it takes no longer for many thoughts than for few."""
+def _look_through(run: Run) -> None:
     counted_in(run)
     _ = run.tree, run.usage, run.simulated, run.solution_path
+
+
+def prepare(run: Run) -> Run:
+    """Go through the records of a long run now, so that showing it takes no longer than showing a short
+    one. A short one is left alone: many of them are never shown."""
+    if len(run.lines) > LONG:
+        _look_through(run)
+    return run
 
 
 def run_text(run: Run) -> str:

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import tot_lab
 from tot_lab.apps.cli.words import command
 from tot_lab.domains import game24_tasks
+from tot_lab.domains.game24.player import SimGame24
 from tot_lab.lab.lab import Lab
-from tot_lab.models import SimGame24
 from tot_lab.record.losses import describe, losses_of, total, warning_of
 from tot_lab.strategies import TreeOfThoughts
+from tot_lab.views.report import report_html
 
 if TYPE_CHECKING:
     from tot_lab.record.run import Run
@@ -47,8 +48,6 @@ def _notebooks(asked: argparse.Namespace) -> None:
 async def run_demo(folder: Path) -> None:
     """20 Games of 24 by Tree of Thoughts: a table, the runs, and one HTML report."""
     from tqdm import tqdm  # noqa: PLC0415
-
-    from tot_lab.views.report import report_html  # noqa: PLC0415
 
     kept = folder / "runs" / datetime.now().strftime("%Y%m%d-%H%M%S")  # a folder for each demo's runs
     lab = Lab(PLAYER, runs=kept)

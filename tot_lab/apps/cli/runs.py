@@ -14,12 +14,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tot_lab.analysis.sweep_tables import csv
 from tot_lab.apps.cli.words import Unusable, add_cache, add_runs, command, existing_cache
 from tot_lab.core.files import write_whole
-from tot_lab.lab.sweeps.tables import csv
 from tot_lab.models import CacheError
 from tot_lab.record.journal import JournalError
 from tot_lab.record.published import load
+from tot_lab.views.explorer.page import save_html
+from tot_lab.views.report import tree_svg
 
 if TYPE_CHECKING:
     from tot_lab.record.run import Run
@@ -63,8 +65,6 @@ def _replay(asked: argparse.Namespace) -> int:
 
 
 def _show(asked: argparse.Namespace) -> None:
-    from tot_lab.views.explorer.page import save_html  # noqa: PLC0415
-
     run, other = run_in(asked.run), run_in(asked.other) if asked.other else None
     out = asked.out or Path(tempfile.mkdtemp(prefix="tot-lab-")) / f"{asked.run.stem}.html"
     page = save_html(run, out, other).resolve()
@@ -82,8 +82,6 @@ def _export(asked: argparse.Namespace) -> None:
 
 
 def _to_svg(run: Run, path: Path) -> None:
-    from tot_lab.views.report import tree_svg  # noqa: PLC0415
-
     write_whole(path, tree_svg(run, background="white").encode())
 
 

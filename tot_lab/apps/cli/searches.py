@@ -14,6 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tot_lab.analysis.statistics import success
+from tot_lab.analysis.sweep_tables import summary, warned, write
 from tot_lab.apps.cli.words import (
     Unusable,
     add_cache,
@@ -37,12 +39,12 @@ from tot_lab.core.thinking import Budget
 from tot_lab.lab.lab import Lab
 from tot_lab.lab.sweeps.axes import in_a_line
 from tot_lab.lab.sweeps.sweep import Sweep
-from tot_lab.lab.sweeps.tables import save, summary, warned
 from tot_lab.models.cache import MODES
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.losses import describe, without_losses
 from tot_lab.record.run import money
+from tot_lab.runtime.gateway import Gateway
 
 _RUN = """
 examples:
@@ -208,7 +210,7 @@ def _run(asked: argparse.Namespace) -> int:
         raise Unusable(f"{out} is there already; name another file")
     lab = _lab(asked, "runs" if out is None else out.parent)
     with naming():
-        most = found[0].max_calls(lab._equipped(task))  # a domain may lack what the strategy needs
+        most = found[0].max_calls(lab.runner.equipped(task))  # a domain may lack what the strategy needs
     interrupted = False
     try:
         asyncio.run(_watched(lab, found[0], task, budget, asked.repeat, most))
@@ -257,7 +259,9 @@ def _sweep(asked: argparse.Namespace) -> int:
         raise Unusable('name tasks: --tasks FILE, --tasks game24 count=40, or --task game24 "4 5 6 10"')
     lab = _lab(asked)
     with naming():
-        sweep = Sweep(lab, strategies, given, asked.repeats, asked.name, budget_in(asked.budget))
+        sweep = Sweep(
+            lab.runner, strategies, given, asked.repeats, asked.name, budget_in(asked.budget), runs=lab.runs
+        )
     if asked.estimate:
         print(asyncio.run(estimated(sweep)))
         return 0
@@ -285,7 +289,7 @@ def _sweep(asked: argparse.Namespace) -> int:
     if interrupted:
         return 130
     if asked.out is not None:
-        print(f"table:    {save(sweep, asked.out)}")  # the table above has said what was lost
+        print(f"table:    {write(sweep, asked.out)}")  # the table above has said what was lost
     return int(len(wrong) == len(sweep.cells) or bool(sweep.in_memory))
 
 
@@ -302,8 +306,6 @@ def _expect_writable(out: Path, tasks: Sequence[str] | None) -> None:
 def table(sweep: Sweep) -> str:
     """One line a setting: success with Wilson's interval over tasks, mean calls and cost of a run, and the
     shares of calls that were lost."""
-    from tot_lab.analysis.statistics import success  # noqa: PLC0415
-
     known = success(without_losses(sweep.df())).dropna(subset="rate")
     bounds = zip(known["rate"], known["low"], known["high"], strict=True)
     rates = dict(zip(known["setting"], bounds, strict=True))
@@ -328,15 +330,15 @@ def table(sweep: Sweep) -> str:
     return "\n".join([head, *lines, *filter(None, [warned(sweep)])])
 
 
-def _name(lab: Lab) -> str:
-    return lab.model.name if isinstance(lab.model, Endpoint) else str(lab.gateway.settings["kind"])
+def _name(gateway: Gateway) -> str:
+    return gateway.model.name if isinstance(gateway.model, Endpoint) else str(gateway.settings["kind"])
 
 
 async def estimated(sweep: Sweep) -> str:
     """What a sweep would still ask, in words."""
     left = await sweep.estimate()
     calls = "an unknown number of calls" if left.calls is None else f"at most {left.calls:,} calls"
-    simulated = ", a simulated model: free" if isinstance(sweep.lab.model, Simulated) else ""
+    simulated = ", a simulated model: free" if isinstance(sweep.runner.gateway.model, Simulated) else ""
     cost = (
         "not known before a run of each setting is finished"
         if left.cost is None
@@ -346,7 +348,7 @@ async def estimated(sweep: Sweep) -> str:
         [
             f"{left.runs:,} runs: {len(sweep.settings):,} settings, {len(sweep.tasks):,} tasks; "
             f"{left.finished:,} are finished",
-            f"left: {calls} of {_name(sweep.lab)}{simulated}",
+            f"left: {calls} of {_name(sweep.runner.gateway)}{simulated}",
             f"known from the cache: {left.cached:,} of them, as far as the searches can be followed",
             *([] if simulated else [f"cost, if each call were paid: {cost}"]),
         ]

@@ -43,11 +43,11 @@ from tot_lab.domains import (
 )
 from tot_lab.lab.settings import allowed_by_user
 from tot_lab.lab.sweeps.axes import grid
-from tot_lab.models import MODELS, Cache, model_named
+from tot_lab.models import Cache, model_named, simulated
 from tot_lab.models.cache import default_folder
 from tot_lab.strategies import STRATEGIES, TRAVERSALS, Traversal, baselines, presets
 from tot_lab.tools import TOOLS, EffectPolicy, Tool, WebSearch, tools_named
-from tot_lab.tools.named import OF_DOMAINS, needed
+from tot_lab.tools.named import domain_tools, needed
 
 T = TypeVar("T")
 
@@ -314,14 +314,14 @@ def described() -> str:
         "  baselines: what a search is to be held against; four strategies, attempts=5",
         "",
         "models:",
-        *(f"  {model.kind}: {_first_line(model)}" for model in MODELS if model.kind.startswith("sim/")),
+        *(f"  {model.kind}: {_first_line(model)}" for model in simulated()),
         "  local/NAME, or any litellm name such as gpt-4.1-mini (its key: OPENAI_API_KEY in the environment)",
         "",
         f"domains: {', '.join(_TASKS)}",
         "",
         "tools, with what they need and have to be allowed:",
         *(f"  {_tool_in_words(kind)}: {_first_line(kind)}" for kind in TOOLS if kind is not WebSearch),
-        *(f"  {domain}: {_listed(tool.name for tool in make())}" for domain, make in OF_DOMAINS.items()),
+        *(f"  {domain}: {_listed(tool.name for tool in made)}" for domain, made in domain_tools().items()),
         "",
         *([f"from installed packages: {', '.join(sorted(offered()))}"] if offered() else []),
     ]

@@ -146,6 +146,11 @@ class General(Domain):
     def is_bounded(self, task: Task) -> bool:
         return self.grading != "regex" or task.reference is None
 
+    def answer_pattern(self, task: Task) -> str | None:
+        if self.is_bounded(task) or type(self).grade is not General.grade:
+            return None
+        return str(task.reference)
+
 
 def general(
     question: str,

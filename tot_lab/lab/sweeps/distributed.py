@@ -23,14 +23,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from tot_lab.core.calls import Reply
-from tot_lab.core.parts import Part, UserFunction
 from tot_lab.core.records import Note
-from tot_lab.lab.plan_store import Following
 from tot_lab.lab.sweeps.coordinator import PACKAGE, Coordinator, Report, decode_report, decode_row
 from tot_lab.lab.sweeps.sweep import AGAIN, Cell, Row, Sweep, begun, not_sent
 from tot_lab.lab.sweeps.workers import Chunk, Parcel, SharedCache, rpc, this_host, work
@@ -38,15 +36,14 @@ from tot_lab.models.cache import Cache, default_folder
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.journal import Header, HeldByAnother, JournalError, line_decoder, lines_text
 from tot_lab.record.run import Run, load
+from tot_lab.runtime.gateway import Gateway
 from tot_lab.runtime.recorder import hold, let_go
+from tot_lab.runtime.runner import Following
 
 try:
     import resource
 except ImportError:  # not on Windows, where no journal is locked
     resource = None  # type: ignore[assignment]
-
-if TYPE_CHECKING:
-    from tot_lab.lab.lab import Lab
 
 FEW = 32
 """Runs that keep a worker busy, since most ask several calls at once; fewer are handed out at the end."""
@@ -59,42 +56,42 @@ DEATHS = 3
 
 
 async def made_by_workers(
-    sweep: Sweep, cells: Sequence[Cell], client: Any, at_once: int | None, tell: Callable[[], None]
+    client: Any, sweep: Sweep, cells: Sequence[Cell], at_once: int | None, tell: Callable[[], None]
 ) -> None:
     """Make `cells` of `sweep`, in this order, with the workers of `client`."""
     from distributed import Client  # noqa: PLC0415  slow to load
 
     if not isinstance(client, Client):
         raise TypeError(f"client must be a dask.distributed.Client, not {client!r}")
-    _refuse(sweep.lab)
+    _refuse(sweep.runner.gateway)
     left = [cell for cell in cells if not await _is_known(sweep, cell, tell)]
     if not left:
         return
     threads = sum((await _ask(client, client.nthreads)).values())
     if not threads:
         raise ValueError("the dask cluster has no worker; start some, such as with cluster.scale(2)")
-    cached = any(map(sweep.lab.gateway.is_cached, _models(sweep)))
+    cached = any(map(sweep.runner.gateway.is_cached, _models(sweep)))
     if cached:
-        await _expect_one_cache(sweep.lab, client)
+        await _expect_one_cache(sweep.runner.gateway, client)
     await _ask(client, client.register_plugin, Coordinator())
     await _Client(sweep, left, client, threads, at_once, tell).carry_out()
 
 
-def _refuse(lab: Lab) -> None:
+def _refuse(gateway: Gateway) -> None:
     """A ValueError for what does not hold across workers."""
-    if lab.gateway.purse.cap is not None:
+    if gateway.purse.cap is not None:
         raise ValueError(
             "spend= is kept in one process and not across workers: leave it out with client=, and cap each "
             "run by budget=tl.Budget(usd=…)"
         )
-    if lab.gateway.mode == "refresh":
+    if gateway.mode == "refresh":
         raise ValueError("mode='refresh' goes with one process; with client=, take a new folder for cache=")
 
 
-async def _expect_one_cache(lab: Lab, client: Any) -> None:
+async def _expect_one_cache(gateway: Gateway, client: Any) -> None:
     """A ValueError when some workers could not know what the others were answered."""
     hosts = set((await _ask(client, client.run, this_host)).values())
-    given = lab.gateway.given_cache
+    given = gateway.given_cache
     if hosts - {this_host()} and not (isinstance(given, Cache) and given.shared is not None):
         raise ValueError(
             f"the workers run on other machines ({', '.join(sorted(hosts)[:3])}) and would not share their "
@@ -108,7 +105,7 @@ async def _is_known(sweep: Sweep, cell: Cell, tell: Callable[[], None]) -> bool:
         run = sweep.finished(cell)
         if run is None:
             return False
-        sweep.rows[cell.run_id] = sweep.row_of(run, *sweep.part(cell), None)
+        sweep.rows[cell.run_id] = sweep.row_of(run, None)
         sweep.found += 1
     except (JournalError, OSError):
         await sweep.finish(cell)  # its row says why not
@@ -126,7 +123,7 @@ async def _ask(client: Any, method: Callable[..., Any], *given: Any) -> Any:
 
 def _models(sweep: Sweep) -> list[Any]:
     """The models that a sweep is known to ask."""
-    gateway = sweep.lab.gateway
+    gateway = sweep.runner.gateway
     named = {name for strategy in sweep.settings.values() if (name := getattr(strategy, "model", None))}
     roles = [sweep.model_of(role) for role in gateway.roles]
     return [gateway.model, *roles, *map(gateway.model_of, sorted(named))]
@@ -203,7 +200,7 @@ class _Client:
                 follow.close()
             with suppress(Exception):  # a cluster that was closed
                 spent = await rpc(self.client, "close_sweep", sweep=self.name)
-                self.sweep.lab.gateway.purse.spend(spent)
+                self.sweep.runner.gateway.purse.spend(spent)
                 if self.at_work:
                     futures = [future for *_, future in self.at_work.values()]
                     await _ask(self.client, self.client.cancel, futures)
@@ -223,7 +220,7 @@ class _Client:
     async def _listen(self) -> None:
         try:
             while (heard := await rpc(self.client, "hear", sweep=self.name)) is not None:
-                self.sweep.lab.gateway.purse.spend(heard[0])
+                self.sweep.runner.gateway.purse.spend(heard[0])
                 for data in heard[1]:
                     self.inbox.put_nowait(decode_report(data))
             self.inbox.put_nowait(RuntimeError("the dask scheduler has lost its client"))
@@ -286,22 +283,12 @@ class _Client:
         labels = list(sweep.settings)
         used = {labels[place]: sweep.settings[labels[place]] for place in sorted({c.setting for c in cells})}
         tasks = list(sweep.tasks.values())
-        lab, model = sweep.lab, sweep.lab.model
         chunk = Chunk(
             key,
             self.name,
             this_host(),
-            {
-                "model": model if isinstance(model, Part) else UserFunction.of(model),
-                "roles": lab.gateway.roles,
-                "mode": lab.gateway.mode,
-                "draws": lab.gateway.draws,
-                "timeout": lab.timeout,
-                "tools": list(lab.gateway.toolbox.tools.values()),
-                "effect_policy": lab.gateway.toolbox.policy,
-                "tool_context": lab.gateway.toolbox.context,
-            },
-            _cache_of(lab, _models(sweep)),
+            sweep.runner.settings.portable(),
+            _cache_of(sweep.runner.gateway, _models(sweep)),
             used,
             [tasks[place] for place in sorted({cell.task for cell in cells})],
             max(cell.repeat for cell in cells) + 1,
@@ -384,12 +371,12 @@ class _Client:
         """The row of a run that its workers could not end."""
         run = _run_in(bytes(self.journals.get(cell.run_id, b"")))
         if run is not None:
-            row = self.sweep.row_of(run, *self.sweep.part(cell), row.error)
+            row = self.sweep.row_of(self.sweep.whole(run, cell), row.error)
         return msgspec.structs.replace(row, paid=(row.paid or 0.0) + lost) if lost else row
 
     def _write_plans(self, run_id: str, start: int) -> None:
         """Keep the plans of a run, of whose journal something came that begins at `start`."""
-        plans, journal = self.sweep.lab.plans, self.journals[run_id]
+        plans, journal = self.sweep.runner.follower, self.journals[run_id]
         first, end = journal.find(b"\n") + 1, journal.rfind(b"\n") + 1
         if plans is None or not first:
             return
@@ -415,7 +402,7 @@ class _Client:
             if run is not None:
                 self.sweep.in_memory[run_id] = run
         self._let_go(run_id)
-        self.sweep.lab._counted.add(run_id)
+        self.sweep.runner.expect_payments(run_id)
         self.sweep.rows[run_id] = row
         self.tell()
 
@@ -438,7 +425,7 @@ class _Client:
         start = journal.find(b"\n") + 1
         journal[start:] = lines_text(run.header, lines)
         self._write(cell.run_id, start)
-        return self.sweep.row_of(Run(run.header, lines), *self.sweep.part(cell), row.error)
+        return self.sweep.row_of(self.sweep.whole(Run(run.header, lines), cell), row.error)
 
     def _write(self, run_id: str, start: int) -> None:
         """Write the journal of a run to its file, from `start` on."""
@@ -502,10 +489,10 @@ def _run_in(journal: bytes) -> Run | None:
     return run
 
 
-def _cache_of(lab: Lab, models: list[Any]) -> SharedCache | None:
+def _cache_of(gateway: Gateway, models: list[Any]) -> SharedCache | None:
     """Where the workers find the lab's cache; `None` when it has none of its own."""
-    given = lab.gateway.given_cache
-    if given is None and (lab.gateway.mode == "off" or not all(isinstance(m, Endpoint) for m in models)):
+    given = gateway.given_cache
+    if given is None and (gateway.mode == "off" or not all(isinstance(m, Endpoint) for m in models)):
         return None
     shared = given.shared if isinstance(given, Cache) else None
     path = given.path if isinstance(given, Cache) else Path(given or default_folder())

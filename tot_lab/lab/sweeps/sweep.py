@@ -13,11 +13,11 @@ import hashlib
 import math
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -29,20 +29,19 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.lab.sweeps.axes import Strategies, by_question, labelled
+from tot_lab.lab.sweeps.methods import SweepMethods
+from tot_lab.lab.sweeps.progress import progress
 from tot_lab.models.keys import in_order, key_of, request_of
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.journal import HeldByAnother, JournalError, encoder, read_journal
-from tot_lab.record.losses import ByRole, losses_of, warn_of
+from tot_lab.record.losses import ByRole, losses_of
 from tot_lab.record.run import Run, Usage, load
 from tot_lab.runtime.gateway import identity_of
-from tot_lab.runtime.recorder import Recorder, take_away
+from tot_lab.runtime.recorder import take_away
+from tot_lab.runtime.runner import Estimate, Execution, Runner, check_arguments, resumable
 
-if TYPE_CHECKING:
-    import os
-
-    import pandas
-
-    from tot_lab.lab.lab import Lab
+ByWorkers: TypeAlias = Callable[["Sweep", Sequence["Cell"], int | None, Callable[[], None]], Awaitable[None]]
+"""Makes the cells of a sweep, so many runs at a time, and calls the function after each."""
 
 UNDER_WAY = 64
 """Runs under way at a time for a model that has no limit of calls. Each waits for one call at least:
@@ -116,35 +115,38 @@ class SweepEstimate(NamedTuple):
     cost: float | None
 
 
-class Sweep:
+class Sweep(SweepMethods):
     """Runs over settings × tasks × repeats, as `lab.sweep` makes them. It can be looked at while it goes
     on, and after it was cut off (`lab.last_sweep`): it shows the runs that are finished."""
 
     def __init__(
         self,
-        lab: Lab,
+        runner: Runner,
         strategies: Strategies,
         tasks: Task | Iterable[Task],
         repeats: int,
         name: str,
         budget: Budget | None,
+        *,
+        runs: Path | None,
     ) -> None:
         if name in ("", "..") or Path(name).name != name or not name.isprintable():
             raise ValueError(f"name must be the name of a folder, not {name!r}")
         if isinstance(repeats, str | float) or repeats < 1:
             raise ValueError(f"repeats must be 1 or more, not {repeats!r}")
-        self.lab = lab
+        self.runner = runner
+        """What carries its runs out."""
         self.name = name
         self.budget = budget
         self.settings = labelled(strategies)
         """The strategy of each setting, by its label."""
         self.tasks = by_question(tasks)
         """The tasks by their labels."""
-        self.folder = None if lab.runs is None else lab.runs / name
+        self.folder = None if runs is None else runs / name
         """Where the journals lie, `RUN_ID.jsonl`; None = runs stay in memory."""
         self._strategies, self._tasks = list(self.settings.values()), list(self.tasks.values())
         for strategy, task in product(self._strategies, self._tasks):
-            lab._check(strategy, task, budget, 0)
+            check_arguments(strategy, task, budget, 0)
         self.cells = self._cells(repeats)
         """All runs, in the order of the table: by setting, task and repeat."""
         self.by_id = {cell.run_id: cell for cell in self.cells}
@@ -161,12 +163,12 @@ class Sweep:
         lab = _digest(
             "the lab",
             [
-                identity_of(self.lab.model),
+                identity_of(self.runner.gateway.model),
                 {
                     name: [role.settings(), identity_of(self.model_of(name))]
-                    for name, role in self.lab.gateway.roles.items()
+                    for name, role in self.runner.gateway.roles.items()
                 },
-                self.lab.gateway.draws,
+                self.runner.gateway.draws,
                 self.budget.model_dump(exclude_none=True) if self.budget else {},
                 *self._equipment(),
             ],
@@ -182,7 +184,7 @@ class Sweep:
 
     def _equipment(self) -> list[Any]:
         """What the lab's tools are, if there are any: each as models see it too, and the policy."""
-        toolbox = self.lab.gateway.toolbox
+        toolbox = self.runner.gateway.toolbox
         if not toolbox.tools:
             return []
         tools = [[tool.identity(), tool.spec.model_dump()] for tool in toolbox.tools.values()]
@@ -198,26 +200,22 @@ class Sweep:
 
     # Running.
 
-    async def carry_out(self, at_once: int | None, client: Any = None) -> None:
-        """Run what is not finished, `at_once` runs at a time; here, or with the workers of a dask client."""
-        from tot_lab.lab.sweeps.tables import progress  # noqa: PLC0415  a sweep offers what shows it
-
+    async def carry_out(self, at_once: int | None, by_workers: ByWorkers | None = None) -> None:
+        """Run what is not finished, `at_once` runs at a time; here, or by the workers of a cluster."""
         if at_once is not None and at_once < 1:
             raise ValueError(f"at_once must be 1 or more, or None, not {at_once}")
         forget_warnings()
-        self.lab.gateway.open()
+        self.runner.gateway.open()
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
-        if self.lab.gateway.purse.cap is not None:
+        if self.runner.gateway.purse.cap is not None:
             self._count_payments()
         cells = sorted(self.cells, key=self._turn)
         with progress(self) as tell:
-            if client is None:
+            if by_workers is None:
                 await self.make(cells, at_once or self.window(), tell)
             else:
-                from tot_lab.lab.sweeps.distributed import made_by_workers  # noqa: PLC0415  an extra
-
-                await made_by_workers(self, cells, client, at_once, tell)
+                await by_workers(self, cells, at_once, tell)
 
     def _count_payments(self) -> None:
         """Count what the runs that were begun before paid, before anything more is paid: a cap on real
@@ -225,7 +223,7 @@ class Sweep:
         for path in filter(None, map(self.path, self.cells)):
             with suppress(JournalError, OSError):  # the row of the run says so
                 header, lines, _ = read_journal(path)
-                self.lab.count_payments(header, lines)
+                self.runner.count_payments(header, lines)
 
     async def make(self, cells: Sequence[Cell], at_once: int, tell: Callable[[], None]) -> None:
         """Run `cells` in this process, as far as they are not finished; `tell` is called after each."""
@@ -251,14 +249,14 @@ class Sweep:
         calls first, since its calls serve the others."""
         strategy, task = self.part(cell)
         try:
-            most = strategy.max_calls(self.lab._equipped(task))
+            most = strategy.max_calls(self.runner.equipped(task))
         except Exception:  # a strategy's bug is for its run to tell
             most = None
         return cell.repeat, cell.task, -math.inf if most is None else -most
 
     def window(self) -> int:
         """Runs under way at a time that keep the models busy."""
-        models = (self.lab.model, *(self.model_of(name) for name in self.lab.gateway.roles))
+        models = (self.runner.gateway.model, *(self.model_of(name) for name in self.runner.gateway.roles))
         limits = [model.concurrency if isinstance(model, Endpoint) else UNDER_WAY for model in models]
         return min(max(limits), MOST_UNDER_WAY)
 
@@ -267,20 +265,12 @@ class Sweep:
         process is making it."""
         strategy, task = self.part(cell)
         path = self.path(cell)
-        kept: list[Run] = []
+        execution: Execution | None = None
         error = None
-        found = False
         try:
-            if path is not None and _left_behind(path):
-                found = not await self.lab._resume(path, strategy, task, None, kept)
-                await asyncio.sleep(0)  # many that are only read leave room for a cancel
-            else:
-                header = self.lab._header(strategy, task, self.budget, cell.repeat)
-                try:
-                    recorder = Recorder(header=msgspec.structs.replace(header, id=cell.run_id), path=path)
-                except FileExistsError as begun_there:  # in this very moment
-                    raise HeldByAnother(str(begun_there)) from None
-                await self.lab._drive(recorder, strategy, task, self.budget, kept=kept)
+            execution = self._execution(cell, strategy, task, path)
+            await execution.carry_out()
+            await asyncio.sleep(0)  # many that are only read leave room for a cancel
         except HeldByAnother:
             raise
         except (Exception, asyncio.CancelledError) as failed:
@@ -288,15 +278,34 @@ class Sweep:
             if isinstance(failed, asyncio.CancelledError) and task_here and task_here.cancelling():
                 raise  # else a strategy's own
             error = _told(failed)
-        self.found += found
-        self.rows[cell.run_id] = self.row_of(kept[0], strategy, task, error) if kept else Row(error=error)
-        if kept and kept[0].path is None:
-            self.in_memory[cell.run_id] = kept[0]
+        if execution is None:
+            self.rows[cell.run_id] = Row(error=error)
+            return
+        self.found += execution.is_over
+        run = self.whole(execution.run, cell)
+        self.rows[cell.run_id] = self.row_of(run, error)
+        if run.path is None:
+            self.in_memory[cell.run_id] = run
 
-    def row_of(self, run: Run, strategy: Strategy, task: Task, error: str | None) -> Row:
+    def _execution(self, cell: Cell, strategy: Strategy, task: Task, path: Path | None) -> Execution:
+        """The run of a cell, new or begun before."""
+        if path is not None and _left_behind(path):
+            return self.runner.resume(path, strategy, task)
+        header = self.runner.header(strategy, task, self.budget, cell.repeat)
+        header = msgspec.structs.replace(header, id=cell.run_id)
+        try:
+            return self.runner.start(strategy, task, header=header, path=path, budget=self.budget)
+        except FileExistsError as begun_there:  # in this very moment
+            raise HeldByAnother(str(begun_there)) from None
+
+    def whole(self, run: Run, cell: Cell) -> Run:
+        """The run of a cell, with the functions of its strategy and task, which no file holds."""
+        strategy, task = self.part(cell)
+        cache = self.runner.gateway.opened
+        return Run(run.header, run.lines, run.path, strategy=strategy, task=task, cache=cache)
+
+    def row_of(self, run: Run, error: str | None) -> Row:
         """What is kept of a run that is over."""
-        run.__dict__.update(task=task, strategy=strategy)  # with their functions
-        run.loaded = False
         try:
             score = None if run.grade is None else float(run.grade)  # of a domain of your own: True, too
             if score is not None and not 0 <= score <= 1:
@@ -339,33 +348,29 @@ class Sweep:
         try:
             who = self._identities.get(call.model)
             if who is None:
-                who = self._identities[call.model] = identity_of(self.lab.gateway.model_of(call.model))
-            key = key_of(request_of(call, who, self.lab.gateway.draws))
+                who = self._identities[call.model] = identity_of(self.runner.gateway.model_of(call.model))
+            key = key_of(request_of(call, who, self.runner.gateway.draws))
         except Exception:  # no such model, or a setting that no key can hold; the call was made all the same
             key = hashlib.sha256(repr(call).encode()).hexdigest()
         return bytes.fromhex(key[: 2 * KEY])
 
     def model_of(self, role: str) -> Any:
         """The model of a role."""
-        model = self.lab.gateway.roles[role].model
-        return model if isinstance(model, Part) else self.lab.gateway.model_of(model)
+        model = self.runner.gateway.roles[role].model
+        return model if isinstance(model, Part) else self.runner.gateway.model_of(model)
 
     def finished(self, cell: Cell) -> Run | None:
         """The run of a cell as its journal has it, None when something is left to do. Raises OSError or
         `JournalError` when it cannot be read."""
-        from tot_lab.lab.lab import resumable  # noqa: PLC0415  a lab offers sweeps
-
         path = self.path(cell)
         if path is None or not begun(path):
             return None
         header, lines, _ = read_journal(path)
-        kept = resumable(lines, asking=self.lab.gateway.mode != "replay")
-        return Run(header, lines, path) if kept is None else None
+        kept = resumable(lines, asking=self.runner.gateway.mode != "replay")
+        return self.whole(Run(header, lines, path), cell) if kept is None else None
 
     async def estimate(self) -> SweepEstimate:
         """What it would still ask: nothing is sent, and nothing is recorded."""
-        from tot_lab.lab.lab import Estimate  # noqa: PLC0415  a lab offers sweeps
-
         costs: dict[int, list[float | None]] = {}
         left: list[Cell] = []
         for cell in self.cells:
@@ -380,7 +385,7 @@ class Sweep:
         for cell in left:
             caps = [] if self.budget is None or self.budget.calls is None else [self.budget.calls]
             try:
-                asked = await self.lab.estimate(*self.part(cell), repeat=cell.repeat)
+                asked = await self.runner.estimate(*self.part(cell), repeat=cell.repeat)
             except Halt:  # a cache that cannot be read
                 raise
             except Exception:  # a strategy's bug is for its run to tell
@@ -435,50 +440,8 @@ class Sweep:
             if path is None or not path.exists():
                 why = self.rows[cell.run_id].error or f"{path} is gone"
                 raise LookupError(f"there is no record of the run {cell.run_id}: {why}")
-            run = load(path)
-            strategy, task = self.part(cell)
-            run.__dict__.update(task=task, strategy=strategy)
-            run.cache = self.lab.gateway.opened
+            run = self.whole(load(path), cell)
         return run
-
-    def df(self) -> pandas.DataFrame:
-        """One row per finished run; for the columns see `tot_lab.lab.sweeps.tables.df`."""
-        from tot_lab.lab.sweeps.tables import df  # noqa: PLC0415
-
-        return df(self)
-
-    def nodes_df(self) -> pandas.DataFrame:
-        """One row per thought of each finished run: run_id, setting, task, repeat, and the columns of
-        `run.nodes_df()`."""
-        from tot_lab.lab.sweeps.tables import joined_df  # noqa: PLC0415
-
-        return joined_df(self, Run.nodes_df)
-
-    def calls_df(self) -> pandas.DataFrame:
-        """One row per model call of each finished run: run_id, setting, task, repeat, and the columns
-        of `run.calls_df()`."""
-        from tot_lab.lab.sweeps.tables import joined_df  # noqa: PLC0415
-
-        return joined_df(self, Run.calls_df)
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write a table, with where it comes from: `df()` as .parquet or .csv, one line a setting as
-        .tex; see `tot_lab.lab.sweeps.tables.save`. Warns when more than 5% of a role's calls were lost."""
-        from tot_lab.lab.sweeps.tables import losses_in, save  # noqa: PLC0415
-
-        saved = save(self, path)
-        warn_of(losses_in(self))
-        return saved
-
-    def __repr__(self) -> str:
-        from tot_lab.lab.sweeps.tables import text  # noqa: PLC0415
-
-        return text(self)
-
-    def _repr_html_(self) -> str:
-        from tot_lab.lab.sweeps.tables import html  # noqa: PLC0415
-
-        return html(self)
 
 
 def not_sent(lines: Sequence[Line]) -> set[Position]:

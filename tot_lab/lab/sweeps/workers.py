@@ -16,6 +16,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -30,6 +31,7 @@ from tot_lab.lab.sweeps.sweep import Sweep, forget_warnings
 from tot_lab.models.cache import Cache
 from tot_lab.models.limits import Gate, Limits, make_gates
 from tot_lab.record.journal import header_text, lines_text
+from tot_lab.runtime.runner import Runner, RunnerSettings
 
 TELL = 0.2
 """Seconds between two reports of a worker: what it loses at most when it dies."""
@@ -59,7 +61,7 @@ class Chunk(NamedTuple):
     key: str
     sweep: str
     host: str
-    lab: dict[str, Any]
+    lab: RunnerSettings
     cache: SharedCache | None
     strategies: dict[str, Strategy]
     tasks: list[Task]
@@ -95,8 +97,9 @@ class Parcel:
 
         expect_same("a dask worker", self.version)
         chunk: Chunk = cloudpickle.loads(self.data)
-        for part in (chunk.lab["model"], *chunk.lab["tools"]):
-            parts.REGISTRY.setdefault(part.kind, type(part))  # a class that was made in a notebook
+        for part in (chunk.lab.model, *chunk.lab.tools):
+            if isinstance(part, parts.Part):
+                parts.REGISTRY.setdefault(part.kind, type(part))  # a class that was made in a notebook
         return chunk
 
 
@@ -188,12 +191,13 @@ class _Worker:
     """The worker's side of a chunk."""
 
     def __init__(self, chunk: Chunk, folder: Path, worker: Any) -> None:
-        from tot_lab.lab.lab import Lab  # noqa: PLC0415
-
         self.chunk = chunk
         self.worker = worker
-        self.lab = Lab(**chunk.lab, runs=folder, cache=self._cache())
-        self.sweep = Sweep(self.lab, chunk.strategies, chunk.tasks, chunk.repeats, chunk.name, chunk.budget)
+        runner = Runner(replace(chunk.lab, cache=self._cache()))
+        self.gateway = runner.gateway
+        self.sweep = Sweep(
+            runner, chunk.strategies, chunk.tasks, chunk.repeats, chunk.name, chunk.budget, runs=folder
+        )
         self.folder = folder / chunk.name
         self.folder.mkdir()
         cells = {cell.run_id: cell for cell in self.sweep.cells}
@@ -221,7 +225,7 @@ class _Worker:
             parts = "\n".join([self.chunk.host, str(folder), cache.identity, cache.redis or "", this_host()])
             name = hashlib.sha256(parts.encode()).hexdigest()[:16]
             folder = Path(self.worker.local_directory).parent / f"tot_lab-calls-{name}"
-        create = self.chunk.lab["mode"] != "replay"
+        create = self.chunk.lab.mode != "replay"
         return Cache(folder, shared=cache.redis, create=create, may_be_away=True)
 
     async def carry_out(self) -> None:
@@ -230,7 +234,7 @@ class _Worker:
         make_gates(lambda limits: _SharedGate(limits, key, self.worker, key_of))
         heard = _hear_warnings()
         try:
-            self.lab.gateway.open()
+            self.gateway.open()
             making = asyncio.create_task(self.sweep.make(self.cells, self.chunk.at_once, lambda: None))
             over = False
             while not over:
@@ -242,8 +246,8 @@ class _Worker:
                     return
             making.result()
         finally:
-            if self.lab.gateway.opened is not None:
-                await asyncio.to_thread(self.lab.gateway.opened.close)
+            if self.gateway.opened is not None:
+                await asyncio.to_thread(self.gateway.opened.close)
 
     async def _report(self, end: Literal["", "done"], heard: list[str]) -> bool:
         """Send what is new; whether the chunk is still wanted."""

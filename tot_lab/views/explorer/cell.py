@@ -20,11 +20,12 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.domains import Game24, General, OpenEnded, game24
+from tot_lab.domains.multi_hop.documents import OpenDocument, SearchDocuments
 from tot_lab.lab.lab import Lab
-from tot_lab.models import Cache, Role, model_named
+from tot_lab.models import Cache, model_named
+from tot_lab.runtime.roles import Role
 from tot_lab.tools import TOOLS, Tool, tools_named
-from tot_lab.tools.documents import OpenDocument, SearchDocuments
-from tot_lab.tools.named import OF_DOMAINS, needed
+from tot_lab.tools.named import domain_tools, needed
 
 _WIDTH = 88
 
@@ -97,7 +98,7 @@ def _lab(lab: Lab, imports: set[str]) -> str:
 def _by_name(tools: list[Tool]) -> list[Tool | str]:
     """Those that are what their name stands for, as the name."""
     named = {
-        name: list(tools_named(name)) for name in (*(k.kind for k in TOOLS if not needed(k)), *OF_DOMAINS)
+        name: list(tools_named(name)) for name in (*(k.kind for k in TOOLS if not needed(k)), *domain_tools())
     }
     shown: list[Tool | str] = []
     while tools:

@@ -24,8 +24,8 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.domains import game24, game24_tasks, general, hands, open_ended
+from tot_lab.domains.general.player import SimGeneral
 from tot_lab.lab.lab import Lab, expect_lab
-from tot_lab.models import SimGeneral
 from tot_lab.record.run import Run, Usage, money, usage_of
 from tot_lab.strategies import STRATEGIES
 from tot_lab.views.explorer.cell import cell

@@ -34,6 +34,7 @@ import msgspec
 import traitlets
 from ipywidgets.widgets.widget import _instances
 
+from tot_lab.analysis.diagnosis import Diagnosis, diagnose, seen_at_once
 from tot_lab.core.calls import Reply
 from tot_lab.core.records import Ended, Line, Note, Position, Thought
 from tot_lab.lab.lab import Lab, Stream
@@ -45,7 +46,6 @@ from tot_lab.views.explorer.recording import Recording, about_of
 if TYPE_CHECKING:
     import pandas
 
-    from tot_lab.analysis.diagnosis import Diagnosis
 
 RATE = 30
 """Batches a second, at most."""
@@ -348,8 +348,6 @@ class Explorer(anywidget.AnyWidget):
     @property
     def findings(self) -> Diagnosis:
         """What `tl.diagnose` finds in the run."""
-        from tot_lab.analysis.diagnosis import diagnose  # noqa: PLC0415
-
         return diagnose(self.run)
 
     @property
@@ -500,8 +498,6 @@ class Explorer(anywidget.AnyWidget):
         return {"kind": "state"}, json.dumps(state).encode()
 
     def _facts(self) -> tuple[dict[str, Any], bytes]:
-        from tot_lab.analysis.diagnosis import seen_at_once  # noqa: PLC0415
-
         facts = {
             "findings": [finding._asdict() for finding in seen_at_once(self.run)],
             "marks": [msgspec.to_builtins(shown.run.marks) for shown in self._shown],

@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.matched_cost import frontier
-from tot_lab.analysis.statistics import table
+from tot_lab.analysis.tables import table
 from tot_lab.record.losses import without_losses
 from tot_lab.views.figures.points import (
     MEASURED,

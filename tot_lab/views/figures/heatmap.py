@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tot_lab.analysis.statistics import table
+from tot_lab.analysis.tables import table
 from tot_lab.views.figures.points import (
     CAPPED,
     MEASURED,

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tot_lab.analysis.statistics import SEED, expect_runs_once, table
+from tot_lab.analysis.statistics import SEED
+from tot_lab.analysis.tables import expect_runs_once, table
 from tot_lab.views.figures.points import (
     expect_figure,
     is_simulated,

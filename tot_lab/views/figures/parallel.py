@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tot_lab.analysis.statistics import expect_runs_once, table
+from tot_lab.analysis.tables import expect_runs_once, table
 from tot_lab.views.figures.points import (
     axis_of,
     expect_figure,

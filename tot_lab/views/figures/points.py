@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tot_lab.analysis.statistics import SEED, expect_runs_once, solved, success
+from tot_lab.analysis.statistics import SEED, success
+from tot_lab.analysis.tables import expect_runs_once, solved
 from tot_lab.record.losses import LARGE, describe, is_loss_column, large, losses_by, total, warn_of
 from tot_lab.views.figures.theme import plain, short
 

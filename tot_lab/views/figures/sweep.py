@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tot_lab.analysis.statistics import table
+from tot_lab.analysis.tables import table
 from tot_lab.views.figures.points import (
     CAPPED,
     MEASURED,

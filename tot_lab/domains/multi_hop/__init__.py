@@ -16,7 +16,9 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeVar
 
 from tot_lab.core.task import Task
+from tot_lab.core.tool import Tool
 from tot_lab.domains.general import final_answer
+from tot_lab.domains.multi_hop.documents import document_tools
 from tot_lab.domains.stated import Stated
 
 T = TypeVar("T")
@@ -107,6 +109,10 @@ class MultiHop(Stated):
         "asked for is known, the step is `Answer: ` and the name."
     )
 
+    @classmethod
+    def tools(cls) -> tuple[Tool, ...]:
+        return multi_hop_tools()
+
     def holds(self, step: str) -> bool | None:
         """Whether the facts that `step` tells in the words of the documents are those of the world."""
         found = facts_in(step)
@@ -152,6 +158,11 @@ def multi_hop_documents() -> Mapping[str, str]:
 
 
 # The world.
+
+
+def multi_hop_tools() -> tuple[Tool, Tool]:
+    """`search` and `open` over the documents of `tl.multi_hop_tasks`, for a lab's `tools`."""
+    return document_tools(multi_hop_documents())
 
 
 class World(NamedTuple):

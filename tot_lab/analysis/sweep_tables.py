@@ -7,39 +7,29 @@ sweeps. A file says where it comes from.
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import os
 import platform
 import re
-import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab._version import __version__
+from tot_lab.analysis import frames
 from tot_lab.analysis.frames import typed_frame
 from tot_lab.core.files import write_whole
 from tot_lab.lab.sweeps.axes import differing, flat, said
 from tot_lab.lab.sweeps.sweep import Row, Sweep, mean
 from tot_lab.models.entries import Exported
 from tot_lab.record.journal import Header
-from tot_lab.record.losses import ByRole, columns_of, describe, total, warning_of
+from tot_lab.record.losses import ByRole, columns_of, describe, total, warn_of, warning_of
 from tot_lab.record.run import Run, money
 
 if TYPE_CHECKING:
     import pandas
-
-REFRESH = 1.0
-"""Seconds between two looks at a sweep that goes on in a notebook."""
-
-SILENT = 30.0
-"""Seconds after which a sweep that writes to a file or a pipe prints a line, also if no run has finished.
-Later lines come at longer intervals, each a tenth of the time so far."""
 
 
 def df(sweep: Sweep) -> pandas.DataFrame:
@@ -230,7 +220,7 @@ def warned(sweep: Sweep) -> str:
     return f"! {text}" if text else ""
 
 
-def _head(sweep: Sweep) -> str:
+def headline(sweep: Sweep) -> str:
     """What stands above the table."""
     said = [f"{len(sweep.rows):,} of {len(sweep.cells):,} runs"]
     if sweep.found:
@@ -253,7 +243,7 @@ def text(sweep: Sweep) -> str:
         "  ".join(word.rjust(width) if k else word.ljust(width) for k, (word, width) in enumerate(columns))
         for columns in (list(zip(line, widths, strict=True)) for line in lines)
     ]
-    return "\n".join([_head(sweep), *table, *filter(None, [warned(sweep)])])
+    return "\n".join([headline(sweep), *table, *filter(None, [warned(sweep)])])
 
 
 def html(sweep: Sweep, under_way: str = "") -> str:
@@ -268,107 +258,7 @@ def html(sweep: Sweep, under_way: str = "") -> str:
     )
     progress = f"<pre>{escape(under_way)}</pre>" if under_way else ""
     below = f"<p><b>{escape(lost)}</b></p>" if (lost := warned(sweep)) else ""
-    return f"<div>{progress}<p>{escape(_head(sweep))}</p><table><tr>{head}</tr>{rows}</table>{below}</div>"
-
-
-@contextmanager
-def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
-    """Shows how far a sweep has come: a bar in a terminal, in a notebook the table so far, and plain lines
-    where stderr is a file or a pipe. Gives what is to be called after each run. Needs a running event
-    loop."""
-    display = _display()
-    if display is None and not sys.stderr.isatty():
-        lines = _Lines(sweep)
-        try:
-            yield lines.tell
-        finally:
-            lines.close()
-        return
-    from tqdm import tqdm  # noqa: PLC0415
-
-    file = sys.stderr if display is None else io.StringIO()
-    bar = tqdm(total=len(sweep.cells), desc=sweep.name, unit="run", file=file)
-    handle = display and display(sweep, display_id=True)
-    looked = time.monotonic()
-    purse = sweep.lab.gateway.purse
-    spent = purse.spent
-
-    def tell() -> None:
-        nonlocal looked
-        bar.initial = sweep.found  # these took no time
-        bar.set_postfix_str(f"paid {money(purse.spent - spent)}", refresh=False)
-        bar.update()
-        if handle and time.monotonic() - looked > REFRESH:
-            looked = time.monotonic()
-            handle.update(_Page(html(sweep, str(bar))))
-
-    try:
-        yield tell
-    finally:
-        bar.close()
-        if handle:
-            handle.update(_Page(f"<p>{escape(_head(sweep))}</p>"))  # the cell may show the table itself
-
-
-class _Lines:
-    """How far a sweep has come, in lines on stderr: at each tenth of its runs, and after a while without."""
-
-    def __init__(self, sweep: Sweep) -> None:
-        self.sweep = sweep
-        self.spent = sweep.lab.spent
-        self.began = time.monotonic()
-        self.tenths = 0
-        self._write()
-
-    def tell(self) -> None:
-        """A run has finished."""
-        tenths = 10 * len(self.sweep.rows) // len(self.sweep.cells)
-        if tenths > self.tenths:
-            self.tenths = tenths
-            self._timer.cancel()
-            self._write()
-
-    def close(self) -> None:
-        self._timer.cancel()
-
-    def _write(self) -> None:
-        seconds = time.monotonic() - self.began
-        with suppress(OSError, ValueError):  # nobody reads the pipe any more
-            print(self._line(seconds), file=sys.stderr, flush=True)
-        self._timer = asyncio.get_running_loop().call_later(max(SILENT, seconds / 10), self._write)
-
-    def _line(self, seconds: float) -> str:
-        sweep = self.sweep
-        done, cells = len(sweep.rows), len(sweep.cells)
-        made = done - sweep.found  # the others took no time
-        known = made or done == cells
-        left = _clock(seconds / max(made, 1) * (cells - done)) if known else "unknown"
-        return (
-            f"sweep {sweep.name}: {done:,} of {cells:,} runs ({done / max(cells, 1):.0%}) · elapsed "
-            f"{_clock(seconds)} · left {left} · paid {money(sweep.lab.spent - self.spent)}"
-        )
-
-
-def _clock(seconds: float) -> str:
-    """`0:07`, `12:05`, `3:01:59`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-class _Page(str):
-    def _repr_html_(self) -> str:
-        return self
-
-
-def _display() -> Any:
-    """IPython's `display` inside a notebook, None elsewhere."""
-    if "ipykernel" not in sys.modules:
-        return None
-    from IPython import get_ipython  # noqa: PLC0415
-    from IPython.display import display  # noqa: PLC0415
-
-    return display if hasattr(get_ipython(), "kernel") else None
+    return f"<div>{progress}<p>{escape(headline(sweep))}</p><table><tr>{head}</tr>{rows}</table>{below}</div>"
 
 
 # Files.
@@ -376,8 +266,9 @@ def _display() -> Any:
 
 def provenance(sweep: Sweep) -> dict[str, Any]:
     """Where the numbers of a sweep come from, as JSON-ready data."""
-    lab, header = sweep.lab, sweep.lab._header(*sweep.part(sweep.cells[0]), sweep.budget, 0)
-    cache = lab.gateway.opened
+    header = sweep.runner.header(*sweep.part(sweep.cells[0]), sweep.budget)
+    gateway = sweep.runner.gateway
+    cache = gateway.opened
     return {
         "tot_lab": __version__,
         "python": platform.python_version(),
@@ -396,13 +287,33 @@ def provenance(sweep: Sweep) -> dict[str, Any]:
             for setting, losses in losses_in(sweep).items()
         },
         "cache": {
-            "mode": lab.gateway.mode,
+            "mode": gateway.mode,
             "sha256": [s.manifest.sha256 for s in cache.stores if isinstance(s, Exported)] if cache else [],
         },
     }
 
 
+def nodes_df(sweep: Sweep) -> pandas.DataFrame:
+    """One row per thought of each finished run: run_id, setting, task, repeat, and the columns of
+    `run.nodes_df()`."""
+    return joined_df(sweep, frames.nodes_df)
+
+
+def calls_df(sweep: Sweep) -> pandas.DataFrame:
+    """One row per model call of each finished run: run_id, setting, task, repeat, and the columns
+    of `run.calls_df()`."""
+    return joined_df(sweep, frames.calls_df)
+
+
 def save(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
+    """Write a table, with where it comes from; see `write`. Warns when more than 5% of a role's calls were
+    lost."""
+    saved = write(sweep, path)
+    warn_of(losses_in(sweep))
+    return saved
+
+
+def write(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
     """Write a sweep in the form that the ending names; a file that is there is replaced.
 
     .parquet: `df()`, and where it comes from in the schema's metadata (`pandas.read_parquet(path).attrs`);

@@ -15,26 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from tot_lab.core.calls import Call, Message
 from tot_lab.core.parts import Part, known_names, part_of
+from tot_lab.core.purposes import ROLE_OF, ROLES
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, editing
 from tot_lab.core.tools import TOOL
 from tot_lab.models.stack import Endpoint
-
-ROLES = {
-    "propose": ("propose", "sample", "branch"),
-    "evaluate": ("value", "part", "vote", "joint", "logprob", "judge"),
-    "answer": ("answer", "develop"),
-    "act": ("act", "analysis"),
-    "plan": ("plan", "patch", "augment"),
-    "critique": ("critique", "review", "reflect"),
-    "synthesize": ("synthesize", "converge", "extract"),
-    "route": ("route", "classify"),
-}
-"""The roles, and the kinds of call that belong to each. A call of any other kind, as a strategy of one's own
-makes them, belongs to none."""
-
-_ROLE_OF = {kind: role for role, kinds in ROLES.items() for kind in kinds}
 
 
 class Role(BaseModel):
@@ -129,7 +115,7 @@ def _assigned(roles: Mapping[str, Role], thinking: Thinking[Answer]) -> Thinking
     }
 
     def fill(call: Call) -> Call:
-        role = _ROLE_OF.get(call.kind)
+        role = ROLE_OF.get(call.kind)
         if role not in settings:
             return call
         missing = {

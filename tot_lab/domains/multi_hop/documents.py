@@ -19,7 +19,6 @@ from typing import Annotated, Any
 from pydantic import Field, PrivateAttr
 
 from tot_lab.core.tool import Arguments, Name, Tool, fitting, schema_of
-from tot_lab.domains.multi_hop import multi_hop_documents
 
 _WORD = re.compile(r"\w+")
 
@@ -114,8 +113,3 @@ def document_tools(documents: Mapping[str, str]) -> tuple[Tool, Tool]:
     for tool in made:
         tool._documents = held
     return made
-
-
-def multi_hop_tools() -> tuple[Tool, Tool]:
-    """`search` and `open` over the documents of `tl.multi_hop_tasks`, for a lab's `tools`."""
-    return document_tools(multi_hop_documents())

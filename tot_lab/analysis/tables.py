@@ -1,0 +1,164 @@
+"""Tables with a row per run: of a sweep, of several runs, or a DataFrame of your own.
+
+What nobody knows is NA, never False. Runs are labelled as a sweep labels them: by what differs in their
+strategies, and by their questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tot_lab.analysis.frames import typed_frame
+from tot_lab.core.strategy import Strategy
+from tot_lab.lab.sweeps.axes import labelled
+from tot_lab.record.losses import columns_of, losses_of
+from tot_lab.record.run import Run
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class Placed(NamedTuple):
+    """A run among others. run is None when it could not begin: `error` says why."""
+
+    setting: str
+    task: str
+    repeat: int
+    run_id: str
+    run: Run | None
+    error: str | None = None
+
+
+def is_sweep(runs: Any) -> bool:
+    """Whether `runs` has a table and gives the runs of its rows."""
+    return hasattr(runs, "df") and hasattr(runs, "run")
+
+
+def placed(runs: Any, taker: str) -> Iterator[Placed]:
+    """The runs of a sweep, each read when its turn comes; or those of an iterable, or the one given.
+    Anything else is a TypeError."""
+    if is_sweep(runs):
+        frame = table(runs, ["setting", "task", "repeat", "run_id", "stop", "error"])
+        columns = [frame[name] for name in ("setting", "task", "repeat", "run_id", "error")]
+        for setting, task, repeat, id, error, ran in zip(*columns, frame["stop"].notna(), strict=True):
+            run = runs.run(id) if ran else None
+            yield Placed(str(setting), str(task), int(repeat), id, run, None if ran else str(error))
+        return
+    listed = [runs] if isinstance(runs, Run) or not isinstance(runs, Iterable) else list(runs)
+    for run in listed:
+        if not isinstance(run, Run):
+            given = runs if isinstance(runs, str) or hasattr(runs, "columns") else run
+            raise TypeError(
+                f"{taker} takes a sweep, a run or several runs, not {type(given).__name__}; was `await` "
+                f"forgotten?"
+            )
+    known = {repr(run.header.strategy): _strategy_of(run) for run in listed}
+    ours = {kind: strategy for kind, strategy in known.items() if strategy is not None}
+    labels = dict(zip(ours, labelled(list(ours.values())), strict=True)) if ours else {}
+    tasks: dict[str, dict[str, str]] = {}
+    for run in listed:
+        setting = labels.get(repr(run.header.strategy), run.name)
+        alike = tasks.setdefault(run.question, {})  # tasks with one question
+        number = f" #{len(alike) + 1}" if alike else ""
+        task = alike.setdefault(repr(run.header.task), run.question + number)
+        yield Placed(setting, task, run.header.repeat, run.id, run)
+
+
+def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
+    """One row per run of an iterable, with the columns of `sweep.df()` that runs of any kind have."""
+    rows = [(place, place.run) for place in placed(runs, taker) if place.run is not None]
+    settings, tasks = [place.setting for place, _ in rows], [place.task for place, _ in rows]
+    usages = [run.usage for _, run in rows]
+    return typed_frame(
+        {
+            "setting": (tuple(dict.fromkeys(settings)), settings),
+            "task": (tuple(dict.fromkeys(tasks)), tasks),
+            "repeat": ("Int64", [place.repeat for place, _ in rows]),
+            "correct": ("boolean", [run.correct for _, run in rows]),
+            "score": ("Float64", [run.grade for _, run in rows]),
+            "answer": ("string", [run.answer or None for _, run in rows]),
+            "stop": ("category", [run.stopped for _, run in rows]),
+            "error": ("string", [run.error for _, run in rows]),
+            "calls": (
+                "Int64",
+                [None if "calls" in run.header.unknown else run.usage.calls for _, run in rows],
+            ),
+            **columns_of([losses_of(run) for _, run in rows]),
+            "input_tokens": ("Int64", [used.input_tokens for used in usages]),
+            "output_tokens": ("Int64", [used.output_tokens for used in usages]),
+            "cost": ("Float64", [used.cost for used in usages]),
+            "paid": ("Float64", [used.paid for used in usages]),
+            "seconds": ("Float64", [run.seconds for _, run in rows]),
+            "simulated": ("boolean", [run.simulated for _, run in rows]),
+            "run_id": ("string", [run.id for _, run in rows]),
+        }
+    )
+
+
+def _strategy_of(run: Run) -> Strategy | None:
+    try:
+        return run.strategy
+    except ValueError:  # a person's own, of a module that was not imported here
+        return None
+
+
+def table(df: Any, needs: Sequence[str] = ()) -> pandas.DataFrame:
+    """`df` itself, what its `.df()` gives, or a row for each of several runs; an error names the columns
+    that it lacks."""
+    import pandas  # noqa: PLC0415
+
+    if hasattr(df, "df"):
+        df = df.df()
+    elif isinstance(df, Iterable) and not isinstance(df, pandas.DataFrame | str):
+        df = runs_df(df, "a table")
+    if not isinstance(df, pandas.DataFrame):
+        raise TypeError(
+            f"a sweep, a DataFrame or several runs are needed, not {type(df).__name__}; was `await` "
+            f"forgotten?"
+        )
+    lacking = [name for name in dict.fromkeys(needs) if name not in df.columns]
+    if lacking:
+        raise ValueError(
+            f"the table has no column {', '.join(map(repr, lacking))}; "
+            f"it has {', '.join(map(str, df.columns))}"
+        )
+    if df.empty:
+        raise ValueError("the table has no row")
+    for name in {"setting", "task"} & set(df.columns):
+        if (missing := df[name].isna()).any():
+            raise ValueError(f"the column {name!r} is empty in {missing.sum():,} of {len(df):,} rows")
+    return df
+
+
+def expect_runs_once(df: pandas.DataFrame, keys: Sequence[str]) -> None:
+    """A ValueError when a group has two rows of one run: these are no repeats."""
+    if "run_id" in df:
+        twice = df.duplicated([*dict.fromkeys([*keys, "run_id"])]) & df["run_id"].notna()
+    elif "repeat" in df:
+        twice = df.duplicated()
+    else:
+        return
+    if twice.any():
+        which = f"run {df.loc[twice, 'run_id'].iloc[0]!r}" if "run_id" in df else "one run"
+        raise ValueError(
+            f"the table has more than one row of {which}: keep one, or tell them apart (of tl.anytime take "
+            f"the rows of one amount, or by=['setting', 'at'], in a figure x='at')"
+        )
+
+
+def failed(df: pandas.DataFrame) -> pandas.Series[bool]:
+    """Which runs ended with an error; no text is none."""
+    import pandas  # noqa: PLC0415
+
+    if "error" not in df:
+        return pandas.Series(False, df.index)
+    return df["error"].notna() & (df["error"].astype("string").fillna("") != "")
+
+
+def solved(df: pandas.DataFrame) -> pandas.Series[bool]:
+    """Which runs solved their task, NA without a grade; one that ended with an error did not."""
+    try:
+        return df["correct"].astype("boolean").mask(failed(df), False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the column 'correct' must hold true, false or nothing: {error}") from None

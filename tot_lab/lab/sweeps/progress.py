@@ -1,0 +1,124 @@
+"""How far a sweep has come: a bar in a terminal, the table so far in a notebook, lines in a file or pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from tot_lab.record.run import money
+
+if TYPE_CHECKING:
+    from tot_lab.lab.sweeps.sweep import Sweep
+
+REFRESH = 1.0
+"""Seconds between two looks at a sweep that goes on in a notebook."""
+
+SILENT = 30.0
+"""Seconds after which a sweep that writes to a file or a pipe prints a line, also if no run has finished.
+Later lines come at longer intervals, each a tenth of the time so far."""
+
+
+@contextmanager
+def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
+    """Shows how far a sweep has come: a bar in a terminal, in a notebook the table so far, and plain lines
+    where stderr is a file or a pipe. Gives what is to be called after each run. Needs a running event
+    loop."""
+    display = _display()
+    if display is None and not sys.stderr.isatty():
+        lines = _Lines(sweep)
+        try:
+            yield lines.tell
+        finally:
+            lines.close()
+        return
+    from tqdm import tqdm  # noqa: PLC0415
+
+    file = sys.stderr if display is None else io.StringIO()
+    bar = tqdm(total=len(sweep.cells), desc=sweep.name, unit="run", file=file)
+    handle = display and display(sweep, display_id=True)
+    looked = time.monotonic()
+    purse = sweep.runner.gateway.purse
+    spent = purse.spent
+
+    def tell() -> None:
+        nonlocal looked
+        bar.initial = sweep.found  # these took no time
+        bar.set_postfix_str(f"paid {money(purse.spent - spent)}", refresh=False)
+        bar.update()
+        if handle and time.monotonic() - looked > REFRESH:
+            looked = time.monotonic()
+            handle.update(_Page(sweep._repr_html_(str(bar))))
+
+    try:
+        yield tell
+    finally:
+        bar.close()
+        if handle:
+            handle.update(_Page(f"<p>{escape(sweep.headline())}</p>"))  # the cell may show the table itself
+
+
+class _Lines:
+    """How far a sweep has come, in lines on stderr: at each tenth of its runs, and after a while without."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep = sweep
+        self.spent = sweep.runner.spent
+        self.began = time.monotonic()
+        self.tenths = 0
+        self._write()
+
+    def tell(self) -> None:
+        """A run has finished."""
+        tenths = 10 * len(self.sweep.rows) // len(self.sweep.cells)
+        if tenths > self.tenths:
+            self.tenths = tenths
+            self._timer.cancel()
+            self._write()
+
+    def close(self) -> None:
+        self._timer.cancel()
+
+    def _write(self) -> None:
+        seconds = time.monotonic() - self.began
+        with suppress(OSError, ValueError):  # nobody reads the pipe any more
+            print(self._line(seconds), file=sys.stderr, flush=True)
+        self._timer = asyncio.get_running_loop().call_later(max(SILENT, seconds / 10), self._write)
+
+    def _line(self, seconds: float) -> str:
+        sweep = self.sweep
+        done, cells = len(sweep.rows), len(sweep.cells)
+        made = done - sweep.found  # the others took no time
+        known = made or done == cells
+        left = _clock(seconds / max(made, 1) * (cells - done)) if known else "unknown"
+        return (
+            f"sweep {sweep.name}: {done:,} of {cells:,} runs ({done / max(cells, 1):.0%}) · elapsed "
+            f"{_clock(seconds)} · left {left} · paid {money(sweep.runner.spent - self.spent)}"
+        )
+
+
+def _clock(seconds: float) -> str:
+    """`0:07`, `12:05`, `3:01:59`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class _Page(str):
+    def _repr_html_(self) -> str:
+        return self
+
+
+def _display() -> Any:
+    """IPython's `display` inside a notebook, None elsewhere."""
+    if "ipykernel" not in sys.modules:
+        return None
+    from IPython import get_ipython  # noqa: PLC0415
+    from IPython.display import display  # noqa: PLC0415
+
+    return display if hasattr(get_ipython(), "kernel") else None

@@ -1,0 +1,50 @@
+"""What `tl.Adaptive` chose in a run, folded from its notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, TypeGuard
+
+from tot_lab.core.records import Note, Record
+
+
+class Routed(NamedTuple):
+    """What `tl.Adaptive` did. selected: the strategy that was chosen; used: the one that did the work, which
+    is another after a partial result. kind: of the task, None where nobody could tell. by: `table`,
+    `rule`, `model` or `default`. why: in words."""
+
+    selected: str
+    used: str
+    kind: str | None
+    by: str
+    why: str
+
+
+def routed_in(events: Iterable[Record]) -> Routed | None:
+    """What the first `Adaptive` in a record chose; None when it chose nothing."""
+    choices = [event for event in events if _is_choice(event)]
+    chosen = next((note for note in choices if note.name == "adaptive.chosen"), None)
+    if chosen is None:
+        return None
+    used = [note.data["strategyUsed"] for note in choices if note.at == chosen.at][-1]
+    told = chosen.data
+    selected, by, why = (str(told.get(name, "")) for name in ("selectedStrategy", "by", "why"))
+    return Routed(selected, used, told.get("kind"), by, why)
+
+
+def selected_in(events: Iterable[Record]) -> dict[str, str]:
+    """The strategies that each `Adaptive` in a record selected, by the id of the thought they began at."""
+    choices = [event for event in events if _is_choice(event)]
+    return {f"{note.at}.{_CHOICES[note.name]}": note.data["strategyUsed"] for note in choices}
+
+
+_CHOICES = {"adaptive.chosen": 0, "adaptive.fell_back": 1}
+"""The notes of a choice, with the number of the branch that the chosen strategy works in."""
+
+
+def _is_choice(event: Record) -> TypeGuard[Note]:
+    return (
+        isinstance(event, Note)
+        and event.name in _CHOICES
+        and isinstance(event.data.get("strategyUsed"), str)  # a record may be a stranger's
+    )
