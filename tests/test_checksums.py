@@ -10,7 +10,7 @@ from support import TASK, Scripted, answer_to, lines_of, resealed, wait
 import tot_lab as tl
 from tot_lab.core.calls import Reply
 from tot_lab.core.records import Ended
-from tot_lab.lab.lab import resumable
+from tot_lab.runtime.runner import resumable
 
 GOLDEN = Path(__file__).parent / "golden" / "journal-0.1.0.jsonl"
 

@@ -14,10 +14,11 @@ from support import TASK, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
+from tot_lab.core.purposes import ROLES
 from tot_lab.core.records import parent_of
+from tot_lab.core.registry import built_in
 from tot_lab.core.tools import TOOL
 from tot_lab.domains import DOMAINS
-from tot_lab.models import MODELS, ROLES
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
 from tot_lab.strategies import STRATEGIES, TRAVERSALS
@@ -233,6 +234,7 @@ def test_a_domain_comes_back(domain):
 
 # Models.
 
+MODELS = list(dict.fromkeys(built_in("models").values()))
 SIMULATED = [model for model in MODELS if issubclass(model, Simulated)]
 ENDPOINTS = [
     tl.LiteLLM(model="gpt-4.1-mini"),

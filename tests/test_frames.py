@@ -70,7 +70,7 @@ def test_columns_have_their_types(made):
     assert dtypes(made.events_df()) == EVENTS
     for frame, columns in ((made.nodes_df, NODES), (made.calls_df, CALLS), (made.events_df, EVENTS)):
         for name in columns:
-            assert name in getattr(tl.frames, frame.__name__).__doc__
+            assert name in getattr(tl.analysis.frames, frame.__name__).__doc__
 
 
 def test_nodes_are_the_trees(made):

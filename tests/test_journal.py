@@ -765,5 +765,5 @@ def test_a_payment_that_cannot_be_true_moves_no_cap(tmp_path):
     for paid in (-1000.0, 1e308):
         lines = [msgspec.structs.replace(line, paid=paid if line.paid else line.paid) for line in made.lines]
         lab = tl.Lab(scripted(), runs=tmp_path, mode="off", spend=5.0)
-        lab.count_payments(made.header, lines)
+        lab.runner.count_payments(made.header, lines)
         assert lab.spent == 0

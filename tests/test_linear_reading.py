@@ -28,8 +28,8 @@ from tot_lab.core import reading, repair, tools
 from tot_lab.core.arithmetic import value_of
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Thought
+from tot_lab.core.registry import built_in
 from tot_lab.domains import DOMAINS
-from tot_lab.models import MODELS
 from tot_lab.models.simulated import Simulated
 from tot_lab.strategies import categories, conversation, plan_execute, plans, react, reflexion, research
 from tot_lab.strategies.deep_think_replies import Approaches, Convergence, Development
@@ -44,6 +44,8 @@ MOST = 2.0
 """Seconds after which a try is broken off: a linear reader takes an eighth of that."""
 ENOUGH = 0.5
 """Seconds after which the short text is not tried again: what takes so long is measured well."""
+
+MODELS = list(dict.fromkeys(built_in("models").values()))
 
 METHODS = {"search", "match", "fullmatch", "finditer", "findall", "sub", "subn", "split"}
 

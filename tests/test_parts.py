@@ -10,9 +10,11 @@ from pydantic import ValidationError
 
 import tot_lab as tl
 from tot_lab.core.parts import REGISTRY, Part, UserFunction, needs_functions, part_of
+from tot_lab.core.registry import built_in
 from tot_lab.domains import DOMAINS
-from tot_lab.models import MODELS
 from tot_lab.strategies import STRATEGIES, TRAVERSALS, FunctionTraversal
+
+MODELS = list(dict.fromkeys(built_in("models").values()))
 
 NEEDED = {
     tl.BestOf: {"strategy": tl.OneAnswer()},

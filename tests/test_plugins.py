@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import tot_lab as tl
-from tot_lab.core import plugins
+from tot_lab.core import registry
 from tot_lab.core.parts import REGISTRY, class_of
 
 ROOT = Path(__file__).parent.parent
@@ -106,11 +106,17 @@ build-backend = "hatchling.build"
 name = "acme-lab"
 version = "1.2.3"
 
-[project.entry-points.tot_lab]
+[project.entry-points."tot_lab.strategies"]
 acme_twice = "acme_lab:Twice"
 acme-again = "acme_lab:Twice"
+
+[project.entry-points."tot_lab.domains"]
 acme_echo = "acme_lab:Echo"
+
+[project.entry-points."tot_lab.models"]
 "acme/parrot" = "acme_lab:Parrot"
+
+[project.entry-points."tot_lab.tools"]
 acme_reverse = "acme_lab:Reverse"
 search_of_acme = "acme_lab:search_of_acme"
 acme_legs = "acme_lab:legs"
@@ -237,17 +243,17 @@ def packages(tmp_path, monkeypatch):
     before = dict(REGISTRY)
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    def add(name, code, entries):
+    def add(name, code, entries, group="strategies"):
         (tmp_path / f"{name}.py").write_text(textwrap.dedent(code))
         told = tmp_path / f"{name}-0.9.dist-info"
         told.mkdir()
         (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.9\n")
         lines = "\n".join(f"{kind} = {value}" for kind, value in entries.items())
-        (told / "entry_points.txt").write_text(f"[tot_lab]\n{lines}\n")
-        plugins._offered.cache_clear()
+        (told / "entry_points.txt").write_text(f"[tot_lab.{group}]\n{lines}\n")
+        registry._offered.cache_clear()
 
     yield add
-    plugins._offered.cache_clear()
+    registry._offered.cache_clear()
     REGISTRY.clear()
     REGISTRY.update(before)
     for name in [name for name in sys.modules if name.startswith("plug_")]:
@@ -309,7 +315,7 @@ def test_no_package_replaces_what_is_there(packages):
 
 
 def test_a_part_of_another_sort_is_no_strategy_and_no_model(packages):
-    packages("plug_good", GOOD, {"plug_fine": "plug_good:Fine"})
+    packages("plug_good", GOOD, {"plug_fine": "plug_good:Fine"}, "models")
     with pytest.raises(ValueError, match="'plug_fine' is a Fine, which is no model"):
         tl.Lab("plug_fine")
     with pytest.raises(ValueError, match="unknown kind 'plug_fine'"):
@@ -317,7 +323,8 @@ def test_a_part_of_another_sort_is_no_strategy_and_no_model(packages):
 
 
 def test_what_is_no_tool_is_not_taken_for_one(packages):
-    packages("plug_good", GOOD, {"plug_fine": "plug_good:Fine", "plug_text": "plug_good:__name__"})
+    brought = {"plug_fine": "plug_good:Fine", "plug_text": "plug_good:__name__"}
+    packages("plug_good", GOOD, brought, "tools")
     for name in ("plug_fine", "plug_text"):
         with pytest.raises(ValueError, match=rf"'{name}' comes from plug_good 0\.9 .*, which is no tool"):
             tl.Lab("sim/agent", tools=[name])

@@ -69,7 +69,7 @@ def imports_of(path: Path) -> list[tuple[str, int]]:
 
 
 def room_of(module: str) -> str:
-    return (module.split(".") + ["__init__"])[1]
+    return [*module.split("."), "__init__"][1]
 
 
 def test_imports_point_down():

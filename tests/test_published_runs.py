@@ -14,7 +14,8 @@ from support import wait
 import tot_lab as tl
 from tot_lab.core.records import Note, Scored
 from tot_lab.domains import MiniCrossword, mini_crossword_scores
-from tot_lab.record.published import standing, verdicts, written
+from tot_lab.domains.published import standing, written
+from tot_lab.record.published import verdicts
 from tot_lab.views.explorer.recording import Recording
 from tot_lab.views.figures import FIGURES
 

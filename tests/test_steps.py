@@ -178,7 +178,7 @@ def test_a_run_that_was_cut_off_anywhere_is_told_as_far_as_it_went():
 
 
 def test_the_columns_are_documented():
-    assert [name for name in STEPS if name not in tl.frames.steps_df.__doc__] == []
+    assert [name for name in STEPS if name not in tl.analysis.frames.steps_df.__doc__] == []
 
 
 def test_thinking_stands_in_the_first_row_of_its_turn():

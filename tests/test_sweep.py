@@ -24,10 +24,10 @@ from endpoint import ScriptedEndpoint, scripted
 from support import Scripted, answer_to, dice, wait
 
 import tot_lab as tl
+from tot_lab.analysis.sweep_tables import csv
 from tot_lab.core.calls import Call
 from tot_lab.lab.sweeps.axes import labelled
 from tot_lab.lab.sweeps.sweep import Counts
-from tot_lab.lab.sweeps.tables import csv
 from tot_lab.models.stack import Failure
 from tot_lab.record.journal import JournalError
 from tot_lab.record.losses import Losses
@@ -202,7 +202,7 @@ def test_a_run_id_is_the_same_in_every_process():
     code = "import tot_lab as tl; from tot_lab.lab.sweeps.sweep import Sweep; "
     code += "task = tl.general('x').model_copy(update={'data': {'words': {'a', 'b', 'c', 'd', 'e'}}}); "
     code += "lab = tl.Lab('sim/general', runs=None); "
-    code += "print(Sweep(lab, tl.OneAnswer(), task, 1, 'x', None).cells[0].run_id)"
+    code += "print(Sweep(lab.runner, tl.OneAnswer(), task, 1, 'x', None, runs=None).cells[0].run_id)"
     ids = {
         subprocess.run(
             [sys.executable, "-c", code],
@@ -355,7 +355,9 @@ def test_a_budget_is_each_runs_own_and_spend_is_over_all(tmp_path):
     assert "budget:spend" in set(poor.df().stop)
     rich = swept(tl.Lab(scripted(), runs=tmp_path, cache=tmp_path / "cache"), GRID, TASKS)
     assert table(rich) == table(swept(tl.Lab(scripted(), runs=None, mode="off"), GRID, TASKS))
-    assert rich.lab.spent == rich.counts.distinct, "no call was paid twice, and what was paid before counts"
+    assert rich.runner.spent == rich.counts.distinct, (
+        "no call was paid twice, and what was paid before counts"
+    )
 
 
 def test_an_estimate_says_what_is_left_and_invents_no_price(tmp_path):
@@ -761,9 +763,9 @@ IN_A_PIPE = """
 import asyncio, sys
 from pathlib import Path
 import tot_lab as tl
-from tot_lab.lab.sweeps import tables
+from tot_lab.lab.sweeps import progress
 
-tables.SILENT = 0.05
+progress.SILENT = 0.05
 gate, strategies = Path(sys.argv[1]), {"a": tl.OneAnswer(), "b": tl.ChainOfThought()}
 
 async def player(call):

@@ -522,7 +522,7 @@ every_figure = pytest.mark.parametrize(("plot", "options"), EACH, ids=NAMES)
 
 
 def test_no_figure_is_left_out():
-    named = {name for name in tl.figures.__all__ if name.startswith("plot_")}
+    named = {name for name in tl.views.figures.__all__ if name.startswith("plot_")}
     assert named == {plot.__name__ for plot in (*FIGURES, *TABLE_FIGURES, plot_calibration, plot_confidence)}
 
 

@@ -35,6 +35,7 @@ from support import Scripted, wait
 import tot_lab as tl
 from tot_lab.analysis.frames import usage_by_node
 from tot_lab.core.parts import part_of
+from tot_lab.core.registry import built_in
 from tot_lab.core.scrubbing import scrubbed
 from tot_lab.core.tools import ToolSpec
 from tot_lab.tools.toolbox import Toolbox
@@ -485,7 +486,7 @@ def test_a_name_that_stands_for_no_tool_is_told_of(name, why):
 def test_every_tool_that_is_here_has_a_name():
     kinds = {kind for kind in vars(tl.tools).values() if isinstance(kind, type) and issubclass(kind, tl.Tool)}
     made = {tl.tools.FunctionTool, tl.tools.DeepThinkTool}  # of a function, and of a lab
-    assert kinds - {tl.Tool, *made} == {*tl.tools.TOOLS}
+    assert kinds - {tl.Tool, *made} == {*built_in("tools").values()}
 
 
 # The effect policy.

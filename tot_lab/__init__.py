@@ -96,9 +96,9 @@ from tot_lab.models import (
     Local,
 )
 from tot_lab.models.reachable import NoModel
+from tot_lab.record.importers import load
 from tot_lab.record.journal import JournalError
 from tot_lab.record.marks import Mark
-from tot_lab.record.published import load
 from tot_lab.record.routed import Routed
 from tot_lab.record.run import Run, Usage
 from tot_lab.runtime.recorder import Divergence, Recorder

@@ -36,7 +36,7 @@ from tot_lab.core.tools import TOOL
 from tot_lab.core.tree import Tree
 from tot_lab.domains import general
 from tot_lab.lab.lab import Lab
-from tot_lab.record.published import load
+from tot_lab.record.importers import load
 from tot_lab.record.run import Run
 from tot_lab.runtime.roles import thinking_of
 from tot_lab.strategies import OneAnswer, TreeOfThoughts

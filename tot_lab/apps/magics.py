@@ -34,14 +34,14 @@ from tot_lab.apps.cli.thinking import OPTIONS, SIZES, equipped
 from tot_lab.apps.cli.words import TOOL_OPTIONS, Unusable, budget_in, naming
 from tot_lab.apps.deep_thinking import PRESETS, think
 from tot_lab.core.records import Line
+from tot_lab.core.registry import names
 from tot_lab.core.thinking import Budget
 from tot_lab.lab.context import SessionMemory, joined, told_by_files, told_of
 from tot_lab.lab.lab import Lab
 from tot_lab.lab.settings import Settings
-from tot_lab.models import simulated
+from tot_lab.models import simulated_models
 from tot_lab.models.reachable import NoModel
 from tot_lab.record.run import Run
-from tot_lab.tools import TOOLS
 from tot_lab.tools.named import domain_tools
 from tot_lab.views.progress import Progress, counted
 
@@ -336,11 +336,11 @@ def complete(shell: InteractiveShell, event: Any) -> list[str]:
     elif option == "--preset":
         known = list(PRESETS)
     elif option == "--model":
-        known = [model.kind for model in simulated()]
+        known = [model.kind for model in simulated_models()]
         with suppress(ValueError, OSError):
             known += Settings.read().models
     elif option == "--tools":
-        known = [*(kind.kind for kind in TOOLS), *domain_tools()]
+        known = [*names("tools"), *domain_tools()]
     elif option == "--budget":
         known = [f"{name}=" for name in Budget.model_fields]
     elif option in ("--context", "--out"):

@@ -13,6 +13,12 @@ from importlib import import_module
 from typing import Any
 
 
+def imported(place: str) -> Any:
+    """What stands at `MODULE:NAME`."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
 class Attached:
     """A method (or a cached property) whose function stands in a module that is not imported yet."""
 
@@ -26,7 +32,7 @@ class Attached:
         self.name = name
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        function = getattr(import_module(self.module), self.function)
+        function = imported(f"{self.module}:{self.function}")
         if instance is None:
             return function
         if not self.is_property:
@@ -67,7 +73,7 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]
     def find(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(modules[name]), name)
+        value = imported(f"{modules[name]}:{name}")
         setattr(sys.modules[package], name, value)
         return value
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
 
-from tot_lab.core.plugins import bring, offered
+from tot_lab.core.registry import find, offered
 
 P = TypeVar("P", bound="Part")
 
@@ -119,10 +119,10 @@ def class_of(kind: Any, base: type[P]) -> type[P]:
     """The class of the parts of that kind, one of `base`; an installed package may bring it. An unknown
     kind is a ValueError, and so is one of a package that cannot be imported."""
     if isinstance(kind, str) and kind not in REGISTRY:
-        brought = bring(kind)
-        if brought is not None and kind not in REGISTRY:
+        found = find(kind)
+        if found is not None and kind not in REGISTRY:
             raise ValueError(
-                f"the kind {kind!r} should come from {brought.told}, which has no such part: no "
+                f"the kind {kind!r} should come from {found.source}, which has no such part: no "
                 f"class there has `kind = {kind!r}`"
             )
     part = REGISTRY.get(kind) if isinstance(kind, str) else None

@@ -5,6 +5,7 @@ Rule: nothing is cut out of a reply, so that a solution of many lines stays whol
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tot_lab.core.task import Task
@@ -15,6 +16,10 @@ class OpenEnded(General):
     """Any question in words, answered in as many words as it takes. grading: as in `General`."""
 
     kind = "open_ended"
+
+    @classmethod
+    def task_factory(cls) -> Callable[..., Task]:
+        return open_ended
 
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
         how = "Think it through first." if reasoning else "Answer at once."

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -126,6 +126,14 @@ class WordSums(Stated):
         "A step is one calculation with its result, such as `612 * 48 = 29376`. Once the number that is "
         "asked for is known, the step is `Answer: ` and the number."
     )
+
+    @classmethod
+    def task_factory(cls) -> Callable[..., Task]:
+        return word_sums
+
+    @classmethod
+    def example_tasks(cls) -> Callable[..., list[Task]]:
+        return word_sums_tasks
 
     def read_answer(self, task: Task, text: str) -> str | None:
         """What follows the last `Answer:` that begins a line, or else the last number."""

@@ -7,7 +7,7 @@ reaches the outside world. A simulated player stands with its domain.
 from tot_lab.models.cache import Cache, CacheMiss
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.local import Local
-from tot_lab.models.named import model_named, simulated
+from tot_lab.models.named import model_named, simulated_models
 from tot_lab.models.store import CacheError
 
 __all__ = [
@@ -17,5 +17,5 @@ __all__ = [
     "LiteLLM",
     "Local",
     "model_named",
-    "simulated",
+    "simulated_models",
 ]

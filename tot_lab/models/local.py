@@ -76,6 +76,11 @@ class Local(Endpoint):
             )
         return weights
 
+    @classmethod
+    def named(cls, rest: str) -> Local:
+        """The model that `local/REST` names."""
+        return cls(weights=rest)
+
     @property
     def name(self) -> str:
         return f"local/{self.weights if self.weights in KNOWN else Path(self.weights).stem}"

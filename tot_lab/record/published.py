@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path as FilePath
@@ -27,28 +28,6 @@ from tot_lab.core.records import Decided, Ended, Line, Note, Record, Scored, Tho
 from tot_lab.core.task import Domain, Task
 from tot_lab.record.journal import SCHEMA, Header, JournalError
 from tot_lab.record.run import Run
-from tot_lab.record.run import load as load_journal
-
-
-def load(path: str | os.PathLike[str]) -> Any:
-    """The run in a journal, up to its last whole line; of a published log, which holds one task after
-    another, and of a folder with journals, such as a sweep's, a list of runs.
-
-        run = tl.load("runs/a.jsonl")
-        runs = tl.load("runs/sweep")
-        runs = tl.load("gpt-4_0.7_propose1_value3_greedy5_start900_end1000.json")
-
-    Raises OSError when the file cannot be opened, `JournalError` (with file and line, or entry) when it
-    is damaged or written by a newer version. Nothing in it is executed or imported."""
-    if FilePath(path).is_dir():
-        files = sorted(file for file in FilePath(path).glob("*.jsonl") if file.stat().st_size)
-        if not files:
-            raise FileNotFoundError(f"{path}: a folder without a run (NAME.jsonl)")
-        return [load_journal(file) for file in files]
-    with FilePath(path).open("rb") as file:
-        begins = file.read(1024).lstrip()[:1]
-    return published(path) if begins == b"[" else load_journal(path)
-
 
 GAME24, CROSSWORD = "published/game24", "published/crossword"
 """The kinds of the logs' domains (`tot_lab.domains.published`)."""
@@ -109,6 +88,23 @@ class State(msgspec.Struct):
     actions: list[str]
     info: Rates
     count: Judged
+
+
+class PublishedLog:
+    """Importer of these logs: a JSON list with an entry for each task."""
+
+    @staticmethod
+    def recognises(head: bytes) -> bool:
+        """Whether a file begins like such a log."""
+        return _BEGINS.match(head) is not None
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> list[Run]:
+        """The runs of a log, in its order."""
+        return published(path)
+
+
+_BEGINS = re.compile(rb'\s*\[\s*(?:\{\s*"(?:steps|idx|ys)"|\[\s*\{\s*"(?:actions|total_step)")')
 
 
 def published(path: str | os.PathLike[str]) -> list[Run]:

@@ -10,7 +10,7 @@ from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.tool import FunctionTool, Tool, tool
 from tot_lab.tools.calculator import Calculator
 from tot_lab.tools.files import ListFiles, ReadFile, WriteFile
-from tot_lab.tools.named import TOOLS, tools_named
+from tot_lab.tools.named import tools_named
 from tot_lab.tools.python import Python
 from tot_lab.tools.toolbox import Carrying, NotReplayed, Toolbox
 from tot_lab.tools.web import Found, SearchProvider, WebFetch, WebSearch
@@ -31,7 +31,6 @@ __getattr__ = lazy_names(
 )
 
 __all__ = [
-    "TOOLS",
     "Calculator",
     "Carrying",
     "DeepThinkTool",

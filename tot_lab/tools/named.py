@@ -11,21 +11,15 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from tot_lab.core.parts import REGISTRY, known_names
-from tot_lab.core.plugins import bring, offered
+from tot_lab.core.parts import REGISTRY, class_of, known_names
+from tot_lab.core.registry import bring, built_in, names, offered
 from tot_lab.core.task import Domain
 from tot_lab.core.tool import Tool, tool
 from tot_lab.core.tools import tool_name
-from tot_lab.tools.calculator import Calculator
-from tot_lab.tools.files import ListFiles, ReadFile, WriteFile
-from tot_lab.tools.python import Python
-from tot_lab.tools.web import WebFetch, WebSearch
-
-TOOLS: tuple[type[Tool], ...] = (Calculator, Python, WebFetch, WebSearch, ReadFile, WriteFile, ListFiles)
 
 
 def domain_tools() -> dict[str, tuple[Tool, ...]]:
-    """The tools that domains bring, by the domain's name."""
+    """The tools that domains bring, by the domain's name; those of packages that are not imported apart."""
     domains = {part.kind: part for part in REGISTRY.values() if issubclass(part, Domain)}
     return {kind: tools for kind, domain in domains.items() if (tools := domain.tools())}
 
@@ -35,21 +29,23 @@ def tools_named(name: str, settings: Mapping[str, Any] | None = None) -> tuple[T
     name is a ValueError, and so are settings that are lacking or do not fit."""
     given = dict(settings or {})
     asked = tool_name(name)
-    for kind in TOOLS:
-        if asked in map(tool_name, (kind.kind, *kind.aliases)):
+    for known, kind in built_in("tools").items():
+        if asked in map(tool_name, (known, *kind.aliases)):
             return (_made(kind, given),)
+    if name in offered("domains") and (tools := class_of(name, Domain).tools()):
+        return _as_they_are(name, tools, given)
     for domain, tools in domain_tools().items():
         if asked == tool_name(domain):
             return _as_they_are(name, tools, given)
-    brought = bring(name)
-    if brought is None:
+    found = bring(name)
+    if found is None:
         raise ValueError(_unknown(name))
-    value = brought.value
+    value = found.value
     if isinstance(value, type) and issubclass(value, Tool):
         return (_made(value, given),)
     several = value if isinstance(value, list | tuple) else (value,)
     if not all(isinstance(one, Tool) or inspect.isfunction(one) for one in several):
-        raise ValueError(f"{name!r} comes from {brought.told}, which is no tool")
+        raise ValueError(f"{name!r} comes from {found.source}, which is no tool")
     return _as_they_are(name, tuple(one if isinstance(one, Tool) else tool(one) for one in several), given)
 
 
@@ -73,5 +69,5 @@ def _as_they_are(name: str, tools: tuple[Tool, ...], given: dict[str, Any]) -> t
 
 
 def _unknown(name: str) -> str:
-    known = [*(kind.kind for kind in TOOLS), *domain_tools(), *sorted(offered())]
+    known = [*names("tools"), *domain_tools()]
     return f"unknown tool {name!r}; {known_names(name, known)}"

@@ -18,8 +18,8 @@ from tot_lab.analysis.sweep_tables import csv
 from tot_lab.apps.cli.words import Unusable, add_cache, add_runs, command, existing_cache
 from tot_lab.core.files import write_whole
 from tot_lab.models import CacheError
+from tot_lab.record.importers import load
 from tot_lab.record.journal import JournalError
-from tot_lab.record.published import load
 from tot_lab.views.explorer.page import save_html
 from tot_lab.views.report import tree_svg
 

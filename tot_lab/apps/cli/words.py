@@ -15,38 +15,22 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from tot_lab.core.parts import REGISTRY, Part, class_of, known_names
-from tot_lab.core.plugins import offered
+from tot_lab.core.registry import built_in, names, offered
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Domain, Task
 from tot_lab.core.thinking import Budget
-from tot_lab.domains import (
-    constrained,
-    constrained_tasks,
-    creative_writing,
-    creative_writing_tasks,
-    game24,
-    game24_tasks,
-    general,
-    mini_crossword,
-    mini_crossword_tasks,
-    multi_hop,
-    multi_hop_tasks,
-    open_ended,
-    tasks,
-    word_sums,
-    word_sums_tasks,
-)
+from tot_lab.domains import tasks
 from tot_lab.lab.settings import allowed_by_user
 from tot_lab.lab.sweeps.axes import grid
-from tot_lab.models import Cache, model_named, simulated
+from tot_lab.models import Cache, model_named, simulated_models
 from tot_lab.models.cache import default_folder
 from tot_lab.strategies import STRATEGIES, TRAVERSALS, Traversal, baselines, presets
-from tot_lab.tools import TOOLS, EffectPolicy, Tool, WebSearch, tools_named
+from tot_lab.tools import EffectPolicy, Tool, WebSearch, tools_named
 from tot_lab.tools.named import domain_tools, needed
 
 T = TypeVar("T")
@@ -203,40 +187,27 @@ def _number(text: str) -> Any:
     return value
 
 
-_TASKS: dict[str, tuple[Callable[[str], Any], Callable[..., Task]]] = {
-    "game24": (str, game24),
-    "general": (str, general),
-    "open_ended": (str, open_ended),
-    "mini_crossword": (_number, mini_crossword),
-    "creative_writing": (_number, creative_writing),
-    "word_sums": (_number, word_sums),
-    "multi_hop": (_number, multi_hop),
-    "constrained": (_number, constrained),
-}
-_FIRST: dict[str, Callable[..., list[Task]]] = {
-    "game24": game24_tasks,
-    "mini_crossword": mini_crossword_tasks,
-    "creative_writing": creative_writing_tasks,
-    "word_sums": word_sums_tasks,
-    "multi_hop": multi_hop_tasks,
-    "constrained": constrained_tasks,
-}
-
-
 def task_in(words: Sequence[str]) -> Task:
     """The task in `DOMAIN PROBLEM FIELD=VALUE …`."""
-    domain, *rest = words
-    if domain not in _TASKS and domain not in offered():
-        raise Unusable(f"unknown domain {domain!r}; {known_names(domain, _TASKS)}")
+    name, *rest = words
+    known = _domains()
+    if name not in known:
+        raise Unusable(f"unknown domain {name!r}; {known_names(name, known)}")
     if not rest:
-        raise Unusable(f"--task {domain} needs a problem too")
-    read, make = _TASKS[domain] if domain in _TASKS else (str, _task_of(domain))
-    with naming(f"task {domain}"):
-        return _called(make, read(rest[0]), **settings_in(rest[1:]))
+        raise Unusable(f"--task {name} needs a problem too")
+    with naming(f"task {name}"):
+        make = class_of(name, Domain).task_factory() or _task_of(name)
+        takes = next(iter(get_type_hints(make).values()), str)
+        is_text = str in (takes, *get_args(takes))
+        return _called(make, rest[0] if is_text else _number(rest[0]), **settings_in(rest[1:]))
+
+
+def _domains() -> list[str]:
+    return [name for name in names("domains") if not name.startswith("published/")]
 
 
 def _task_of(domain: str) -> Callable[..., Task]:
-    """Makes tasks of a domain that an installed package brings; its fields are the domain's settings."""
+    """Makes tasks of a domain that has no other way; its fields are the domain's settings."""
 
     def made(question: str, answer: Any = None, **settings: Any) -> Task:
         return Task(domain=class_of(domain, Domain)(**settings), question=question, reference=answer)
@@ -248,10 +219,11 @@ def tasks_in(words: Sequence[str]) -> list[Task]:
     """The tasks in `FILE FIELD=VALUE …`, or the package's own in `DOMAIN count=N`."""
     name, *rest = words
     with naming(f"tasks {name}"):
-        if name in _FIRST:
-            return _called(_FIRST[name], **settings_in(rest))
+        if name in _domains() and (examples := class_of(name, Domain).example_tasks()) is not None:
+            return _called(examples, **settings_in(rest))
         if not Path(name).exists():
-            raise Unusable(f"no file {name!r}, nor is it one of {', '.join(_FIRST)}")
+            known = [one for one in built_in("domains") if class_of(one, Domain).example_tasks()]
+            raise Unusable(f"no file {name!r}, nor is it one of {', '.join(known)}")
         return _called(tasks, name, **settings_in(rest))
 
 
@@ -314,13 +286,17 @@ def described() -> str:
         "  baselines: what a search is to be held against; four strategies, attempts=5",
         "",
         "models:",
-        *(f"  {model.kind}: {_first_line(model)}" for model in simulated()),
+        *(f"  {model.kind}: {_first_line(model)}" for model in simulated_models()),
         "  local/NAME, or any litellm name such as gpt-4.1-mini (its key: OPENAI_API_KEY in the environment)",
         "",
-        f"domains: {', '.join(_TASKS)}",
+        f"domains: {', '.join(_domains())}",
         "",
         "tools, with what they need and have to be allowed:",
-        *(f"  {_tool_in_words(kind)}: {_first_line(kind)}" for kind in TOOLS if kind is not WebSearch),
+        *(
+            f"  {_tool_in_words(kind)}: {_first_line(kind)}"
+            for kind in built_in("tools").values()
+            if kind is not WebSearch
+        ),
         *(f"  {domain}: {_listed(tool.name for tool in made)}" for domain, made in domain_tools().items()),
         "",
         *([f"from installed packages: {', '.join(sorted(offered()))}"] if offered() else []),

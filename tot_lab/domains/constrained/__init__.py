@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -41,6 +41,14 @@ class Constrained(General):
     grading: None = None
 
     # Prompts.
+
+    @classmethod
+    def task_factory(cls) -> Callable[..., Task]:
+        return constrained
+
+    @classmethod
+    def example_tasks(cls) -> Callable[..., list[Task]]:
+        return constrained_tasks
 
     def steps(self, path: Path) -> str:
         return "\n".join(f"<draft>\n{draft}\n</draft>" for draft in path) or "(no drafts yet)"

@@ -9,7 +9,7 @@ model, from 1 to 10.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tot_lab.core.task import Domain, Path, Task
 from tot_lab.domains.creative_writing.closing_sentences import closing_sentences
@@ -51,6 +51,14 @@ class CreativeWriting(Domain):
     kind = "creative_writing"
 
     # Prompts.
+
+    @classmethod
+    def task_factory(cls) -> Callable[..., Task]:
+        return creative_writing
+
+    @classmethod
+    def example_tasks(cls) -> Callable[..., list[Task]]:
+        return creative_writing_tasks
 
     def sample_prompt(self, task: Task, path: Path) -> str:
         if self.complete(task, path):

@@ -10,7 +10,7 @@ before `grade`.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations_with_replacement
@@ -74,6 +74,14 @@ class Game24(Domain):
     structured: bool = False
 
     # Prompts.
+
+    @classmethod
+    def task_factory(cls) -> Callable[..., Task]:
+        return game24
+
+    @classmethod
+    def example_tasks(cls) -> Callable[..., list[Task]]:
+        return game24_tasks
 
     def sample_prompt(self, task: Task, path: Path) -> str:
         if self.structured:

@@ -54,6 +54,10 @@ class General(Domain):
 
     # Prompts.
 
+    @classmethod
+    def task_factory(cls) -> Callable[..., Task] | None:
+        return general if cls is General else None  # a domain made of this one has other settings
+
     def sample_prompt(self, task: Task, path: Path) -> str:
         return (
             f"{self._position(task, path)}\n\n"

@@ -10,7 +10,7 @@ the domain knows the solution only where it grades.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -97,6 +97,14 @@ class MiniCrossword(Domain):
     structured: bool = False
 
     # Prompts.
+
+    @classmethod
+    def task_factory(cls) -> Callable[..., Task]:
+        return mini_crossword
+
+    @classmethod
+    def example_tasks(cls) -> Callable[..., list[Task]]:
+        return mini_crossword_tasks
 
     def sample_prompt(self, task: Task, path: Path) -> str:
         ask = (

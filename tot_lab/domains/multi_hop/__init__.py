@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeVar
@@ -108,6 +108,14 @@ class MultiHop(Stated):
         "A step is one fact in a sentence of its own, which names what it speaks of. Once the name that is "
         "asked for is known, the step is `Answer: ` and the name."
     )
+
+    @classmethod
+    def task_factory(cls) -> Callable[..., Task]:
+        return multi_hop
+
+    @classmethod
+    def example_tasks(cls) -> Callable[..., list[Task]]:
+        return multi_hop_tasks
 
     @classmethod
     def tools(cls) -> tuple[Tool, ...]:

@@ -105,6 +105,11 @@ class LiteLLM(Endpoint):
 
     # Who is asked.
 
+    @classmethod
+    def named(cls, name: str) -> LiteLLM:
+        """The model of that name, of any provider that litellm knows."""
+        return cls(model=name)
+
     @property
     def name(self) -> str:
         """The model's whole name, with its provider where one was named."""

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 import tot_lab
 from tot_lab.core.parts import Part, UserFunction
+from tot_lab.core.registry import built_in
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
@@ -24,7 +25,7 @@ from tot_lab.domains.multi_hop.documents import OpenDocument, SearchDocuments
 from tot_lab.lab.lab import Lab
 from tot_lab.models import Cache, model_named
 from tot_lab.runtime.roles import Role
-from tot_lab.tools import TOOLS, Tool, tools_named
+from tot_lab.tools import Tool, tools_named
 from tot_lab.tools.named import domain_tools, needed
 
 _WIDTH = 88
@@ -98,7 +99,8 @@ def _lab(lab: Lab, imports: set[str]) -> str:
 def _by_name(tools: list[Tool]) -> list[Tool | str]:
     """Those that are what their name stands for, as the name."""
     named = {
-        name: list(tools_named(name)) for name in (*(k.kind for k in TOOLS if not needed(k)), *domain_tools())
+        name: list(tools_named(name))
+        for name in (*(name for name, kind in built_in("tools").items() if not needed(kind)), *domain_tools())
     }
     shown: list[Tool | str] = []
     while tools:

@@ -1,0 +1,148 @@
+"""The registry: every component by its group and name, built in or brought by an installed package.
+
+Nothing is imported because it is there. A built-in component is a line of `BUILT_IN`; a package names each of
+its own in its metadata, as an entry point of the group `tot_lab.GROUP`:
+
+    [project.entry-points."tot_lab.searches"]
+    countdown_search = "countdown_lab:CountdownSearch"
+
+A name is looked up among the built-in ones first, so that no package replaces what is there. A package that
+is broken harms nobody who does not ask for its components, and who does is told which package it is. A file
+that names a component can have it imported; it can bring no code of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from tot_lab.core.attach import imported
+
+_FIGURES = (
+    *("tree", "icicle", "scores", "timeline", "cost", "confidence"),
+    *("sweep", "frontier", "parallel", "heatmap", "importance", "calibration"),
+)
+
+BUILT_IN: Mapping[str, Mapping[str, str]] = {
+    "domains": {
+        "game24": "tot_lab.domains.game24:Game24",
+        "general": "tot_lab.domains.general:General",
+        "open_ended": "tot_lab.domains.open_ended:OpenEnded",
+        "mini_crossword": "tot_lab.domains.mini_crossword:MiniCrossword",
+        "creative_writing": "tot_lab.domains.creative_writing:CreativeWriting",
+        "word_sums": "tot_lab.domains.word_sums:WordSums",
+        "multi_hop": "tot_lab.domains.multi_hop:MultiHop",
+        "constrained": "tot_lab.domains.constrained:Constrained",
+        "published/game24": "tot_lab.domains.published:PublishedGame24",
+        "published/crossword": "tot_lab.domains.published:PublishedCrossword",
+    },
+    "models": {
+        "sim/game24": "tot_lab.domains.game24.player:SimGame24",
+        "sim/mini_crossword": "tot_lab.domains.mini_crossword.player:SimMiniCrossword",
+        "sim/creative_writing": "tot_lab.domains.creative_writing.player:SimCreativeWriting",
+        "sim/constrained": "tot_lab.domains.constrained.player:SimConstrained",
+        "sim/agent": "tot_lab.domains.agent_player:SimAgent",
+        "sim/general": "tot_lab.domains.general.player:SimGeneral",
+        "local/": "tot_lab.models.local:Local",
+        "local:": "tot_lab.models.local:Local",
+        "": "tot_lab.models.lite_llm:LiteLLM",  # any other name is litellm's to know
+    },
+    "tools": {
+        "calculator": "tot_lab.tools.calculator:Calculator",
+        "python": "tot_lab.tools.python:Python",
+        "web_fetch": "tot_lab.tools.web:WebFetch",
+        "web_search": "tot_lab.tools.web:WebSearch",
+        "read_file": "tot_lab.tools.files:ReadFile",
+        "write_file": "tot_lab.tools.files:WriteFile",
+        "list_files": "tot_lab.tools.files:ListFiles",
+    },
+    "figures": {name: f"tot_lab.views.figures.{name}:plot_{name}" for name in _FIGURES},
+    "importers": {
+        "journal": "tot_lab.record.importers:Journal",
+        "princeton_tot": "tot_lab.record.published:PublishedLog",
+    },
+}
+"""By group and name, where each built-in component stands. A model whose name ends with `/` or `:` takes the
+rest of the name."""
+
+GROUPS = ("strategies", "proposers", "evaluators", "searches", "answers", *BUILT_IN)
+"""The groups of components."""
+
+
+class Component(NamedTuple):
+    """A component. source: which package brings it, and where in it that is, as an error names them."""
+
+    value: Any
+    source: str
+
+
+def names(group: str) -> list[str]:
+    """The names of a group's components; nothing is imported."""
+    return [*BUILT_IN.get(group, ()), *(name for name in sorted(offered(group)) if name not in _built_in())]
+
+
+def built_in(group: str) -> dict[str, Any]:
+    """The built-in components of a group by name, imported."""
+    return {name: imported(place) for name, place in BUILT_IN[group].items()}
+
+
+def find(name: str, group: str | None = None) -> Component | None:
+    """The component of that name, imported; `None` if there is none.
+
+    Args:
+        name: Its name, such as a kind.
+        group: Its group; `None` looks in all of them.
+
+    Raises:
+        ValueError: It belongs to a package that cannot be used.
+    """
+    for known in BUILT_IN.values() if group is None else [BUILT_IN.get(group, {})]:
+        if name in known:
+            return Component(imported(known[name]), f"tot_lab ({known[name]})")
+    return bring(name, group)
+
+
+def bring(name: str, group: str | None = None) -> Component | None:
+    """Import what an installed package offers by that name; `None` if none does. Raises ValueError for a
+    package that cannot be used."""
+    entries = offered(group).get(name, ())
+    if not entries:
+        return None
+    source = " and ".join(f"{_package(entry)} ({entry.value})" for entry in entries)
+    if len(entries) > 1:
+        raise ValueError(f"the kind {name!r} is offered by {source}; uninstall one")
+    try:
+        return Component(entries[0].load(), source)
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise ValueError(f"the kind {name!r} comes from {source}, which cannot be imported: {why}") from error
+
+
+def offered(group: str | None = None) -> Mapping[str, tuple[EntryPoint, ...]]:
+    """What the installed packages offer, by name; nothing is imported. One that is installed while this
+    process runs is seen in the next."""
+    return _offered(tuple(sys.path), group)
+
+
+@lru_cache(maxsize=32)
+def _offered(path: tuple[str, ...], group: str | None) -> Mapping[str, tuple[EntryPoint, ...]]:
+    found: dict[str, tuple[EntryPoint, ...]] = {}
+    for each in GROUPS if group is None else (group,):
+        for entry in entry_points(group=f"tot_lab.{each}"):
+            others = found.get(entry.name, ())
+            if entry.value not in {other.value for other in others if other.dist == entry.dist}:
+                found[entry.name] = (*others, entry)
+    return MappingProxyType(found)
+
+
+@lru_cache(maxsize=1)
+def _built_in() -> frozenset[str]:
+    return frozenset(name for known in BUILT_IN.values() for name in known)
+
+
+def _package(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "a package without a name"

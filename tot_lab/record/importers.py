@@ -1,0 +1,82 @@
+"""Loading runs: journals, and the logs of other people's searches.
+
+An importer is a class with two static methods: `recognises(head)`, whether a file that begins with these
+bytes is one of its own, and `read(path)`, its run or runs. Importers are components of the group `importers`
+(`tot_lab.core.registry`); those of installed packages are asked only about files that no built-in one
+recognises.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from tot_lab.core.registry import bring, built_in, offered
+from tot_lab.record.published import PublishedLog
+from tot_lab.record.run import Run
+from tot_lab.record.run import load as load_journal
+
+HEAD = 4096
+"""Bytes from the beginning of a file by which it is recognised."""
+
+
+class Importer(Protocol):
+    """Reads the files of one kind of log."""
+
+    @staticmethod
+    def recognises(head: bytes) -> bool:
+        """Whether a file that begins with `head` is such a log."""
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Run | list[Run]:
+        """The run in a file, or its runs. Raises `JournalError` for a damaged file."""
+
+
+class Journal:
+    """Importer of journals."""
+
+    @staticmethod
+    def recognises(head: bytes) -> bool:
+        """Whether a file begins with the header of a journal."""
+        return head.startswith(b'{"tot_lab":')
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Run:
+        """The run, up to its last whole line."""
+        return load_journal(path)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """The run in a journal, up to its last whole line; of a published log, which holds one task after
+    another, and of a folder with journals, such as a sweep's, a list of runs.
+
+        run = tl.load("runs/a.jsonl")
+        runs = tl.load("runs/sweep")
+        runs = tl.load("gpt-4_0.7_propose1_value3_greedy5_start900_end1000.json")
+
+    An installed package may bring importers of other logs.
+
+    Raises OSError when the file cannot be opened, `JournalError` (with file and line, or entry) when it
+    is damaged or written by a newer version. Nothing in it is executed or imported."""
+    if Path(path).is_dir():
+        files = sorted(file for file in Path(path).glob("*.jsonl") if file.stat().st_size)
+        if not files:
+            raise FileNotFoundError(f"{path}: a folder without a run (NAME.jsonl)")
+        return [load_journal(file) for file in files]
+    with Path(path).open("rb") as file:
+        head = file.read(HEAD)
+    for importer in _importers():
+        if importer.recognises(head):
+            return importer.read(path)
+    # Their errors say what is wrong with the file.
+    return (PublishedLog if head.lstrip()[:1] == b"[" else Journal).read(path)
+
+
+def _importers() -> Iterator[Importer]:
+    """The built-in ones, then those of packages, each imported when its turn comes."""
+    yield from built_in("importers").values()
+    for name in offered("importers"):
+        if (component := bring(name, "importers")) is not None:
+            yield component.value
