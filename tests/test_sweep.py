@@ -356,7 +356,7 @@ def test_a_budget_is_each_runs_own_and_spend_is_over_all(tmp_path):
     rich = swept(tl.Lab(scripted(), runs=tmp_path, cache=tmp_path / "cache"), GRID, TASKS)
     assert table(rich) == table(swept(tl.Lab(scripted(), runs=None, mode="off"), GRID, TASKS))
     assert rich.runner.spent == rich.counts.distinct, (
-        "no call was paid twice, and what was paid before counts"
+        "no call was paid twice; earlier payments count"
     )
 
 
