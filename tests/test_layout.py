@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layered import SPREAD, layered
 
-from tot_lab.views.figures.layout import SPREAD, layered, tidy
+from tot_lab.views.figures.layout import tidy
 
 ALMOST = 1e-9
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "layouts.json").read_text())

@@ -355,9 +355,7 @@ def test_a_budget_is_each_runs_own_and_spend_is_over_all(tmp_path):
     assert "budget:spend" in set(poor.df().stop)
     rich = swept(tl.Lab(scripted(), runs=tmp_path, cache=tmp_path / "cache"), GRID, TASKS)
     assert table(rich) == table(swept(tl.Lab(scripted(), runs=None, mode="off"), GRID, TASKS))
-    assert rich.runner.spent == rich.counts.distinct, (
-        "no call was paid twice; earlier payments count"
-    )
+    assert rich.runner.spent == rich.counts.distinct, "no call was paid twice; earlier payments count"
 
 
 def test_an_estimate_says_what_is_left_and_invents_no_price(tmp_path):

@@ -36,6 +36,7 @@ def test_the_wheel_holds_everything_and_no_more(installed):
     source = {str(path.relative_to(ROOT)) for path in (ROOT / "tot_lab").rglob("*.py")}
     assert source <= names
     assert {"tot_lab/py.typed", "tot_lab/views/explorer/static/explorer.js"} < names
+    assert any(name.endswith("/constrained/tasks.jsonl") for name in names)
     shipped = {
         "notebooks/01_first_search.ipynb",
         "notebooks/02_exploring_a_search.ipynb",

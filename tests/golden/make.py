@@ -15,10 +15,11 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent))
 
+from layered import layered  # noqa: E402
 from support import TASK, Scripted  # noqa: E402
 
 import tot_lab as tl  # noqa: E402
-from tot_lab.views.figures.layout import layered, tidy  # noqa: E402
+from tot_lab.views.figures.layout import tidy  # noqa: E402
 
 
 def newest_first(tree, frontier):

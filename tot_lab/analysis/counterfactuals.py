@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, overload
 
+from tot_lab.core.bulk import seldom_collecting
 from tot_lab.core.calls import Call, Reply, Wire, refused
 from tot_lab.core.parts import needs_functions
 from tot_lab.core.records import Line, Position, canonical
@@ -160,7 +161,7 @@ def _alike(run: Run) -> bytes:
 def result_of(thinking: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine that waits for nothing: on an event loop of its own, since a notebook
     has one under way that cannot be entered again."""
-    with ThreadPoolExecutor(1) as pool:
+    with seldom_collecting(), ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, thinking).result()
 
 

@@ -8,7 +8,7 @@ in the records. What is not known is NA, never 0. Calls belong to the thought th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import msgspec
@@ -16,9 +16,8 @@ import msgspec
 from tot_lab.analysis.turns import steps_of
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.calls import Call, Reply
-from tot_lab.core.records import Decided, Decision, Ended, Line, Note, Position, Scored, Thought, parent_of
+from tot_lab.core.records import Decided, Decision, Line, Note, Position, Scored, Thought, parent_of
 from tot_lab.core.tools import TOOL, tool_of
-from tot_lab.core.tree import Node
 from tot_lab.record.marks import Mark, Verdict
 from tot_lab.record.run import Run, Usage, selected_strategies, usage_of
 
@@ -149,14 +148,9 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     marks = [said.get(node.id, nothing) for node in nodes]
     return typed_frame(
         {
-            "id": ("string", [node.id for node in nodes]),
-            "parent": ("string", [node.parent for node in nodes]),
-            "depth": ("Int64", [node.depth for node in nodes]),
-            "text": ("string", [node.text for node in nodes]),
+            **each(nodes, id="string", parent="string", depth="Int64", text="string"),
             "thinking": ("string", [thinking.get(node.id) for node in nodes]),
-            "score": ("Float64", [node.score for node in nodes]),
-            "raw": ("Float64", [node.raw for node in nodes]),
-            "unread": ("boolean", [node.unread for node in nodes]),
+            **each(nodes, score="Float64", raw="Float64", unread="boolean"),
             "draws": ("Int64", [len(node.draws) for node in nodes]),
             "unread_draws": ("Int64", [node.draws.count(None) for node in nodes]),
             "by": ("string", [node.by or None for node in nodes]),
@@ -166,10 +160,7 @@ def nodes_df(run: Run) -> pandas.DataFrame:
             "children": ("Int64", [len(node.children) for node in nodes]),
             "on_solution_path": ("boolean", [node.id in path for node in nodes]),
             "calls": ("Int64", [None if lossy else used.calls for used in usage]),
-            "input_tokens": ("Int64", [used.input_tokens for used in usage]),
-            "output_tokens": ("Int64", [used.output_tokens for used in usage]),
-            "cost": ("Float64", [used.cost for used in usage]),
-            "paid": ("Float64", [used.paid for used in usage]),
+            **each(usage, input_tokens="Int64", output_tokens="Int64", cost="Float64", paid="Float64"),
             "mark": (MARKS, [mark.verdict for mark in marks]),
             "note": ("string", [mark.note or None for mark in marks]),
             "strategy": ("string", [run.name] * len(nodes)),
@@ -208,53 +199,35 @@ def calls_df(run: Run) -> pandas.DataFrame:
     """
     calls = calls_of(run)
     replies = [asked.reply for asked in calls]
-    ways = ways_of(run)
+    by_place = ways_of(run)
+    ways = [by_place[asked.line.p] for asked in calls]
     made = [None if asked.answered is None else bool(usage_of([asked.answered]).calls) for asked in calls]
     unknown = run.header.unknown
+    came = [bool(known) and "calls" not in unknown for known in made]
     return typed_frame(
         {
             "position": ("string", [_dotted(asked.line.p) for asked in calls]),
             "node": ("string", [asked.call.at for asked in calls]),
-            "kind": ("string", [asked.call.kind for asked in calls]),
-            "draw": ("Int64", [asked.call.draw for asked in calls]),
+            **each([asked.call for asked in calls], kind="string", draw="Int64"),
             "attempt": ("string", [_dotted(asked.call.attempt) or None for asked in calls]),
             "repeat": ("Int64", [asked.call.repeat for asked in calls]),
             "prompt": ("string", [asked.call.prompt if asked.call.messages else None for asked in calls]),
             "reply": (
                 "string",
-                [
-                    reply.text if reply and reply.error is None and "replies" not in unknown else None
-                    for reply in replies
-                ],
+                [r.text if r and r.error is None and "replies" not in unknown else None for r in replies],
             ),
             "thinking": ("string", [(reply.thinking or None) if reply else None for reply in replies]),
-            "error": ("string", [reply.error if reply else None for reply in replies]),
-            "finish": ("string", [reply.finish if reply else None for reply in replies]),
+            **each(replies, error="string", finish="string"),
             "made": ("boolean", made),
             "model": ("string", [(asked.reply and asked.reply.model) or asked.call.model for asked in calls]),
             "temperature": ("Float64", [asked.call.temperature for asked in calls]),
-            "input_tokens": ("Int64", [reply.input_tokens if reply else None for reply in replies]),
-            "output_tokens": ("Int64", [reply.output_tokens if reply else None for reply in replies]),
-            "cost": ("Float64", [reply.cost if reply else None for reply in replies]),
-            "paid": ("Float64", [asked.answered.paid if asked.answered else None for asked in calls]),
+            **each(replies, input_tokens="Int64", output_tokens="Int64", cost="Float64"),
+            **each([asked.answered for asked in calls], paid="Float64"),
             "asked": ("float64", [None if "times" in unknown else asked.line.t for asked in calls]),
-            "seconds": (
-                "Float64",
-                [
-                    asked.answered.t - asked.line.t if asked.answered and "times" not in unknown else None
-                    for asked in calls
-                ],
-            ),
-            "source": (
-                SOURCES,
-                [
-                    ways[asked.line.p].source if known and "calls" not in unknown else None
-                    for asked, known in zip(calls, made, strict=True)
-                ],
-            ),
-            "sent": ("Float64", [ways[asked.line.p].sent for asked in calls]),
-            "tries": ("Int64", [ways[asked.line.p].tries for asked in calls]),
-            "simulated": ("boolean", [reply.simulated if reply else None for reply in replies]),
+            "seconds": ("Float64", _seconds(run, calls)),
+            "source": (SOURCES, [w.source if told else None for w, told in zip(ways, came, strict=True)]),
+            **each(ways, sent="Float64", tries="Int64"),
+            **each(replies, simulated="boolean"),
         }
     )
 
@@ -316,28 +289,25 @@ def steps_df(run: Run) -> pandas.DataFrame:
     calls = [asked.get(step.call or ()) for step in steps]
     replies = [call.reply if call else None for call in calls]
     tools = [asked.get(step.tool or ()) for step in steps]
-    timed = "times" not in run.header.unknown
-
-    def seconds(calls: list[Asked | None]) -> list[float | None]:
-        return [a.answered.t - a.line.t if a and a.answered and timed else None for a in calls]
-
     return typed_frame(
         {
-            "turn": ("Int64", [step.turn for step in steps]),
-            **{
-                name: ("string", [getattr(step, name) for step in steps])
-                for name in ("node", "thought", "action", "arguments", "observation", "error")
-            },
+            **each(steps, turn="Int64"),
+            **each(steps, node="string", thought="string", action="string", arguments="string"),
+            **each(steps, observation="string", error="string"),
             "thinking": ("string", [(reply.thinking or None) if reply else None for reply in replies]),
-            "seconds": ("Float64", seconds(calls)),
-            "input_tokens": ("Int64", [reply.input_tokens if reply else None for reply in replies]),
-            "output_tokens": ("Int64", [reply.output_tokens if reply else None for reply in replies]),
-            "cost": ("Float64", [reply.cost if reply else None for reply in replies]),
-            "tool_seconds": ("Float64", seconds(tools)),
+            "seconds": ("Float64", _seconds(run, calls)),
+            **each(replies, input_tokens="Int64", output_tokens="Int64", cost="Float64"),
+            "tool_seconds": ("Float64", _seconds(run, tools)),
             "strategy": ("string", [run.name] * len(steps)),
             "selected_strategy": ("string", _selected(run, [step.node for step in steps])),
         }
     )
+
+
+def _seconds(run: Run, calls: Sequence[Asked | None]) -> list[float | None]:
+    """How long each call took until its reply; `None` where that is not known."""
+    timed = "times" not in run.header.unknown
+    return [call.answered.t - call.line.t if call and call.answered and timed else None for call in calls]
 
 
 def _selected(run: Run, ids: Sequence[str | None]) -> list[str | None]:
@@ -402,89 +372,79 @@ def events_df(run: Run) -> pandas.DataFrame:
       depth, node_id, score (and raw, draws, by)
     - simulated: boolean, whether a simulated model took part in the run
     """
+    rows = list(_events(run))
+    timed = "times" not in run.header.unknown
+    return typed_frame(
+        {
+            "position": ("string", [_dotted(line.p) or None for line in run.lines]),
+            "seconds": ("float64", [line.t if timed else None for line in run.lines]),
+            **each(rows, name="string", node="string", data="object"),
+            "simulated": ("boolean", [run.simulated] * len(run.lines)),
+        }
+    )
+
+
+class _Event(NamedTuple):
+    """A record by name, the thought it is about, and what it holds."""
+
+    name: str
+    node: str | None
+    data: dict[str, Any]
+
+
+def _events(run: Run) -> Iterator[_Event]:
+    """The records of a run in the words of `events_df`."""
     started = ((line.e.at, line.e.name) for line in run.lines if isinstance(line.e, Note))
     prefixes = {at: name.removesuffix(".started") for at, name in started if name.endswith(".started")}
     asked_for = {line.p: line.e.at for line in run.lines if isinstance(line.e, Call)}
     nodes = run.tree.nodes
     # Of each thought: which strategy announced it, and the depth of that strategy's root.
     scopes: dict[str | None, tuple[str, int]] = {}
-    names: list[str] = []
-    about: list[str | None] = []
-    data: list[dict[str, Any]] = []
-    held: dict[str, Any]
     for line in run.lines:
         event = line.e
-        node: str | None
         if isinstance(event, Thought):
             announced = prefixes.get(event.id)
             above = scopes.get(event.parent, ("", 0))
             scopes[event.id] = (announced, nodes[event.id].depth) if announced else above
-            name, node = _named(scopes, event.id, "proposed", "thought"), event.id
-            held = {
-                **_place(nodes, scopes, node),
-                "parent_id": event.parent,
-                "content": event.text,
-                **({"source": list(event.source)} if event.source else {}),
-                **({"depends": list(event.depends)} if event.depends else {}),
-            }
-        elif isinstance(event, Scored):
-            name, node = _named(scopes, event.id, "evaluated", "scored"), event.id
-            held = {
-                **_place(nodes, scopes, node),
-                "score": event.score,
-                "raw": event.raw,
-                "draws": list(event.draws),
-                "by": event.by,
-            }
-        elif isinstance(event, Decided):
-            name, node = _named(scopes, event.id, "decided", "decided"), event.id
-            held = {
-                **_place(nodes, scopes, node),
-                "what": event.what,
-                "reason": event.reason,
-                "other": event.other,
-            }
+        if isinstance(event, Thought | Scored | Decided):
+            prefix, root = scopes[event.id]
+            within, alone, held = _of_thought(event)
+            place = {"depth": nodes[event.id].depth - root, "node_id": event.id}
+            yield _Event(f"{prefix}.{within}" if prefix else alone, event.id, {**place, **held})
         elif isinstance(event, Note):
-            name, node, held = event.name, event.at, dict(event.data)
+            yield _Event(event.name, event.at, dict(event.data))
         else:
             held = msgspec.to_builtins(event)
             name = held.pop("type")
-            if isinstance(event, Call):
-                node = event.at
-            elif isinstance(event, Ended):
-                node = event.node
-            else:
-                node = asked_for.get(line.p)
+            if isinstance(event, Reply):
                 held["paid"] = line.paid
-        names.append(name)
-        about.append(node)
-        data.append(held)
-    return typed_frame(
-        {
-            "position": ("string", [_dotted(line.p) or None for line in run.lines]),
-            "seconds": (
-                "float64",
-                [None if "times" in run.header.unknown else line.t for line in run.lines],
-            ),
-            "name": ("string", names),
-            "node": ("string", about),
-            "data": ("object", data),
-            "simulated": ("boolean", [run.simulated] * len(run.lines)),
-        }
-    )
+                yield _Event(name, asked_for.get(line.p), held)
+            else:
+                yield _Event(name, event.at if isinstance(event, Call) else event.node, held)
 
 
-def _named(scopes: dict[str | None, tuple[str, int]], id: str, within: str, alone: str) -> str:
-    prefix, _ = scopes[id]
-    return f"{prefix}.{within}" if prefix else alone
-
-
-def _place(nodes: dict[str, Node], scopes: dict[str | None, tuple[str, int]], id: str) -> dict[str, Any]:
-    return {"depth": nodes[id].depth - scopes[id][1], "node_id": id}
+def _of_thought(event: Thought | Scored | Decided) -> tuple[str, str, dict[str, Any]]:
+    """What a record about a thought is called inside a strategy and alone, and what it holds besides."""
+    if isinstance(event, Thought):
+        links = {"source": list(event.source), "depends": list(event.depends)}
+        known = {name: ids for name, ids in links.items() if ids}
+        return "proposed", "thought", {"parent_id": event.parent, "content": event.text, **known}
+    if isinstance(event, Scored):
+        held = {"score": event.score, "raw": event.raw, "draws": list(event.draws), "by": event.by}
+        return "evaluated", "scored", held
+    return "decided", "decided", {"what": event.what, "reason": event.reason, "other": event.other}
 
 
 def _dotted(position: Position) -> str:
     return ".".join(map(str, position))
+
+
+def each(things: Sequence[Any], **dtypes: str) -> dict[str, tuple[str, list[Any]]]:
+    """A column of `typed_frame` for each named attribute of some things, `None` where there is no thing."""
+    return {
+        name: (dtype, [None if thing is None else getattr(thing, name) for thing in things])
+        for name, dtype in dtypes.items()
+    }
 
 
 def typed_frame(columns: dict[str, tuple[str | tuple[str, ...], list[Any]]]) -> pandas.DataFrame:

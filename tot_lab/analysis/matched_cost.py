@@ -17,9 +17,10 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from tot_lab.analysis.counterfactuals import result_of
+from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.statistics import success
 from tot_lab.analysis.tables import Placed, is_sweep, placed, table
-from tot_lab.core.calls import Call, Reply, is_made, refused
+from tot_lab.core.calls import Call, Reply, believed, is_made, refused
 from tot_lab.core.records import Line
 from tot_lab.core.thinking import Budget
 from tot_lab.models.spending import REFUSED
@@ -82,8 +83,6 @@ def anytime(runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls
     Raises LookupError, by name, for a run with functions of your own that was loaded from a file, and
     for a search that no strategy made, such as a published log: `counterfactual` tells of these what a
     strategy would have done."""
-    import pandas  # noqa: PLC0415
-
     if unit not in get_args(Unit):
         raise ValueError(f"unit must be one of {', '.join(get_args(Unit))}, not {unit!r}")
     places: Iterable[Placed] = placed(runs, "anytime")
@@ -95,44 +94,39 @@ def anytime(runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls
             _expect_strategy(place.run)
     amounts = _grid(runs if is_sweep(runs) else places, unit) if at is None else _amounts(at, unit)
     rows = [
-        (*place[:4], simulated, amount, point)
+        (*place[:4], place.run is not None and place.run.simulated, amount, point)
         for place in places
-        for simulated in [place.run is not None and place.run.simulated]
         for amount, point in zip(amounts, result_of(_points(place, amounts, unit)), strict=True)
     ]
-    setting, task, repeat, run_id, simulated, ats, points = (
+    return _frame_of(rows, unit, len(amounts))
+
+
+def _frame_of(rows: Sequence[tuple[Any, ...]], unit: Unit, amounts: int) -> pandas.DataFrame:
+    """The table of `anytime`. amounts: how many rows each run has."""
+    setting, task, repeat, run_id, simulated, at, points = (
         list(column) for column in zip(*rows, strict=True)
     )
     answers = [point.answer for point in points]
-    before = [None if k % len(amounts) == 0 else answers[k - 1] for k in range(len(answers))]
-    columns: dict[str, tuple[Any, list[Any]]] = {
-        "setting": (pandas.CategoricalDtype(list(dict.fromkeys(setting))), setting),
-        "task": (pandas.CategoricalDtype(list(dict.fromkeys(task))), task),
-        "repeat": ("Int64", repeat),
-        "run_id": ("string", run_id),
-        "at": ("Float64" if unit == "cost" else "Int64", ats),
-        "unit": ("category", [unit] * len(ats)),
-        **{
-            name: (
-                "Float64" if name == "cost" else "Int64",
-                [point.used and getattr(point.used, name) for point in points],
-            )
-            for name in ("calls", "input_tokens", "output_tokens", "cost")
-        },
-        **columns_of([point.losses for point in points]),
-        "answer": ("string", answers),
-        "score": ("Float64", [point.score for point in points]),
-        "correct": ("boolean", [None if point.score is None else point.score == 1.0 for point in points]),
-        "stop": ("category", [point.stop for point in points]),
-        "error": ("string", [point.error for point in points]),
-        "changed": (
-            "boolean",
-            [None if now is None else now != (then or "") for now, then in zip(answers, before, strict=True)],
-        ),
-        "simulated": ("boolean", simulated),
-    }
-    return pandas.DataFrame(
-        {name: pandas.Series(values, dtype=dtype) for name, (dtype, values) in columns.items()}
+    before = ["" if k % amounts == 0 else answers[k - 1] or "" for k in range(len(answers))]
+    pairs = zip(answers, before, strict=True)
+    used = [point.used for point in points]
+    return typed_frame(
+        {
+            "setting": (tuple(dict.fromkeys(setting)), setting),
+            "task": (tuple(dict.fromkeys(task)), task),
+            "repeat": ("Int64", repeat),
+            "run_id": ("string", run_id),
+            "at": ("Float64" if unit == "cost" else "Int64", at),
+            "unit": ("category", [unit] * len(at)),
+            **each(used, calls="Int64", input_tokens="Int64", output_tokens="Int64", cost="Float64"),
+            **columns_of([point.losses for point in points]),
+            "answer": ("string", answers),
+            "score": ("Float64", [point.score for point in points]),
+            "correct": ("boolean", [None if point.score is None else point.score == 1.0 for point in points]),
+            **each(points, stop="category", error="string"),
+            "changed": ("boolean", [None if now is None else now != then for now, then in pairs]),
+            "simulated": ("boolean", simulated),
+        }
     )
 
 
@@ -242,7 +236,7 @@ def _spent(lines: Sequence[Line], unit: Unit) -> list[float]:
     if unit == "cost" and any(reply.cost is None and reply.error is None for _, reply in made):
         raise ValueError("the price of some calls is not known; take unit='tokens' or 'calls'")
     amount = "usd" if unit == "cost" else unit
-    return [used_by(asked[position], reply)[amount] for position, reply in made]
+    return [used_by(asked[position], believed(reply))[amount] for position, reply in made]
 
 
 # One run.

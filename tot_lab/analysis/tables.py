@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tot_lab.analysis.frames import typed_frame
+from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.core.strategy import Strategy
 from tot_lab.lab.sweeps.axes import labelled
 from tot_lab.record.losses import columns_of, losses_of
@@ -85,10 +85,7 @@ def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
                 [None if "calls" in run.header.unknown else run.usage.calls for _, run in rows],
             ),
             **columns_of([losses_of(run) for _, run in rows]),
-            "input_tokens": ("Int64", [used.input_tokens for used in usages]),
-            "output_tokens": ("Int64", [used.output_tokens for used in usages]),
-            "cost": ("Float64", [used.cost for used in usages]),
-            "paid": ("Float64", [used.paid for used in usages]),
+            **each(usages, input_tokens="Int64", output_tokens="Int64", cost="Float64", paid="Float64"),
             "seconds": ("Float64", [run.seconds for _, run in rows]),
             "simulated": ("boolean", [run.simulated for _, run in rows]),
             "run_id": ("string", [run.id for _, run in rows]),

@@ -227,10 +227,12 @@ def is_cost(value: object) -> bool:
 
 def believed(reply: Reply) -> Reply:
     """`reply` with `None` for each usage that cannot be true; `reported_usage` holds what was reported."""
-    counts = {"input_tokens": reply.input_tokens, "output_tokens": reply.output_tokens}
-    wrong: dict[str, Any] = {name: n for name, n in counts.items() if n is not None and not is_token_count(n)}
-    if reply.cost is not None and not is_cost(reply.cost):
-        wrong["cost"] = reply.cost
+    reported: tuple[tuple[str, Any, Callable[[object], bool]], ...] = (
+        ("input_tokens", reply.input_tokens, is_token_count),
+        ("output_tokens", reply.output_tokens, is_token_count),
+        ("cost", reply.cost, is_cost),
+    )
+    wrong = {name: value for name, value, possible in reported if not (value is None or possible(value))}
     if not wrong:
         return reply
     told = ", ".join(filter(None, [reply.reported_usage, usage_text(wrong)]))

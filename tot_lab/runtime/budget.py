@@ -205,7 +205,7 @@ class Scope:
 
     def _count(self, call: Call, reply: Reply, claims: dict[str, Claim]) -> None:
         """Count what a call used; where the model reports the impossible, its whole reservation."""
-        amounts = used_by(call, reply)
+        amounts = used_by(call, reply) if self.caps else {}
         for name, cap in self.caps.items():
             amount, claim = amounts[name], claims[name]
             whole = self.use.size(name, claim)
@@ -263,8 +263,12 @@ class Scope:
 
 
 def used_by(call: Call, reply: Reply) -> dict[str, float]:
-    """What a call used, by amount; tokens are estimated where the model does not count them."""
-    reply = believed(reply)
+    """What a call used, by amount; tokens are estimated where the model does not count them.
+
+    Args:
+        call: The call.
+        reply: Its reply, as `believed` returns it.
+    """
     if reply.error is not None and reply.input_tokens is None:
         return dict.fromkeys(AMOUNTS, 0.0)
     sent = reply.input_tokens if reply.input_tokens is not None else estimated_tokens(call.prompt)

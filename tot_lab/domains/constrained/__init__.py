@@ -8,15 +8,15 @@ search which those are: that is for the model to see.
 from __future__ import annotations
 
 import json
+import pathlib
 import re
 from collections.abc import Callable, Hashable, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Literal, TypeAlias
 
 from tot_lab.core.reading import read_score
 from tot_lab.core.task import Path, Task
 from tot_lab.domains.constrained.constraints import bare, kept_by, read, rules_in
-from tot_lab.domains.constrained.tasks import DESIGNS, EASIEST, HARDEST, Made, made_design, made_text
 from tot_lab.domains.general import General
 
 COUNT = 120
@@ -25,7 +25,6 @@ COUNT = 120
 ConstrainedKind: TypeAlias = Literal["writing", "design"]
 
 _KINDS: tuple[ConstrainedKind, ...] = ("writing", "design")
-_LEVELS = HARDEST - EASIEST + 1
 _ALONE = "Write the draft alone."
 _HEADING = re.compile(r"[\s>*_#]{0,9}draft[ \t]+\d{1,3}[ \t*_]{0,6}:?[ \t*_]{0,6}", re.IGNORECASE)
 
@@ -178,14 +177,9 @@ def constrained(number: int) -> Task:
     `rules_kept` checks; any other number is a ValueError."""
     if number not in range(1, COUNT + 1):
         raise ValueError(f"number is {number!r}; there are tasks 1 to {COUNT}")
-    made = _made(number)
-    kind = _KINDS[(number - 1) % 2]
-    return Task(
-        domain=Constrained(),
-        question=made.question,
-        reference=made.witness,
-        id=f"constrained-{kind}-{len(made.rules)}-{number}",
-    )
+    kind, told = _KINDS[(number - 1) % 2], _tasks()[number - 1]
+    id = f"constrained-{kind}-{len(rules_in(told['question']))}-{number}"
+    return Task(domain=Constrained(), id=id, **told)
 
 
 def constrained_tasks(count: int, kind: ConstrainedKind | None = None) -> list[Task]:
@@ -199,13 +193,11 @@ def constrained_tasks(count: int, kind: ConstrainedKind | None = None) -> list[T
     return [constrained(number) for number in numbers[:count]]
 
 
-@lru_cache(maxsize=COUNT)
-def _made(number: int) -> Made:
-    place = (number - 1) // 2
-    count = EASIEST + place % _LEVELS
-    if number % 2:
-        return made_text(place, count)
-    return made_design(place, DESIGNS[(place + place // _LEVELS) % len(DESIGNS)], count)
+@cache
+def _tasks() -> list[dict[str, str]]:
+    """Question and reference of each task; `tests/golden/constrained_tasks.py` made them."""
+    text = pathlib.Path(__file__).with_name("tasks.jsonl").read_text("utf-8")
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def _candidates(shown: Sequence[str]) -> str:

@@ -278,19 +278,6 @@ class _Choice(Design):
         return {name: values for name, values in super().begun(stream).items() if stream.below(2)}
 
 
-class _Columns(_Choice):
-    """A design whose lines grow and shrink by one value."""
-
-    def changed(self, plan: Plan, stream: Stream) -> Plan:
-        name = stream.pick(self.names)
-        if name not in plan or stream.below(5) == 0:
-            return super().changed(plan, stream)
-        column, columns = self.values(stream)[-1], plan[name]
-        if column in columns and len(columns) > 1:
-            return {**plan, name: tuple(one for one in columns if one != column)}
-        return {**plan, name: tuple(dict.fromkeys([*columns, column]))}
-
-
 def _given(rules: Sequence[Rule], *slots: str) -> list[str]:
     """What the rules fill `slots` with, each once."""
     return list(dict.fromkeys(r.given[slot] for r in rules for slot in slots if slot in r.given))
@@ -318,19 +305,10 @@ def _packing(rules: Sequence[Rule]) -> Design:
     return _Choice([*names, "anchor"], lambda s: (str(s.pick((1, 1, 1, 2, 3))),))
 
 
-def _schema(rules: Sequence[Rule]) -> Design:
-    known = _given(rules, "x", "y")
-    tables = list(dict.fromkeys([*known, "archive", "notes", "events", "labels"][: max(len(known) + 1, 5)]))
-    columns = ["id", *_given(rules, "column"), "name", "created_on"]
-    columns += [f"{table}_id -> {table}" for table in tables[: max(len(known), 3)]]
-    return _Columns(tables, lambda s: tuple(dict.fromkeys(["id", s.pick(columns)])))
-
-
 _DESIGNS: Mapping[str, Callable[[Sequence[Rule]], Design]] = {
     "timetable": _timetable,
     "seating": _seating,
     "packing": _packing,
-    "schema": _schema,
 }
 
 

@@ -1,5 +1,4 @@
-"""Rules that a program can check exactly: of a short text, a timetable, a seating plan, a packing list and
-a database schema.
+"""Rules that a program can check exactly: of a short text, a timetable, a seating plan and a packing list.
 
 Rule: a rule is its sentence. There is one sentence for each form, with slots; whoever grades an answer and
 whoever plays a model read the rules out of the task's own words, so that none of them can know another rule
@@ -56,8 +55,6 @@ Timetable: TypeAlias = Mapping[str, tuple[int, str]]
 """The day (0–4) and the room of each course."""
 Counts: TypeAlias = Mapping[str, int]
 """The seat of each person, or how many of each thing."""
-Schema: TypeAlias = Mapping[str, Mapping[str, str]]
-"""The columns of each table, each with the table that it refers to, "" for none."""
 Given: TypeAlias = Mapping[str, str]
 
 
@@ -257,53 +254,11 @@ _PACKING = {
 }
 
 
-# A database schema.
-
-
-def _refers(schema: Schema, table: str, to: str) -> bool:
-    return to in schema and to in schema.get(table, {}).values()
-
-
-def _alone(schema: Schema, given: Given) -> bool:
-    return [table for table, columns in schema.items() if given["column"] in columns] == [given["x"]]
-
-
-def _joined(schema: Schema, given: Given) -> bool:
-    x, y = given["x"], given["y"]
-    return any(_refers(schema, t, x) and _refers(schema, t, y) for t in schema if t not in (x, y))
-
-
-def _whole(schema: Schema, given: Given) -> bool:
-    targets = [target for columns in schema.values() for target in columns.values() if target]
-    return len(targets) >= int(given["n"]) and all(target in schema for target in targets)
-
-
-_SCHEMA = {
-    "tables": Form("There are exactly {n} tables.", lambda s, g: len(s) == int(g["n"])),
-    "key": Form("Every table has the column id.", lambda s, g: all("id" in cs for cs in s.values())),
-    "has": Form("The table {x} has the column {column}.", lambda s, g: g["column"] in s.get(g["x"], {})),
-    "alone": Form("The table {x} has the column {column}, and no other table has.", _alone),
-    "refers": Form("The table {x} refers to the table {y}.", lambda s, g: _refers(s, g["x"], g["y"])),
-    "no_reference": Form(
-        "There is a table {x}, and it refers to no table.",
-        lambda s, g: g["x"] in s and not any(s[g["x"]].values()),
-    ),
-    "joined": Form("A third table refers to both {x} and {y}.", _joined),
-    "wide": Form(
-        "No table has more than {n} columns.", lambda s, g: max(map(len, s.values())) <= int(g["n"])
-    ),
-    "narrow": Form(
-        "Every table has at least {n} columns.", lambda s, g: min(map(len, s.values())) >= int(g["n"])
-    ),
-    "whole": Form("There are at least {n} references, and each leads to a table that there is.", _whole),
-}
-
 FORMS: Mapping[str, Mapping[str, Form]] = {
     "writing": _WRITING,
     "timetable": _TIMETABLE,
     "seating": _SEATING,
     "packing": _PACKING,
-    "schema": _SCHEMA,
 }
 """All forms of rules, by what they are about."""
 
@@ -375,11 +330,6 @@ _PLACE = re.compile(r"\(?\d{1,2}[.)][ \t]+")
 _WORD = r"[^\W_]+(?:['’-][^\W_]+)*"
 _TOKEN = re.compile(rf"(?P<word>{_WORD})|(?<![.!?…])(?P<mark>[.!?…]++)(?=[\"'”’)\]]{{0,4}}(?:\s|$))")
 _COUNT = re.compile(r"(?:seat|x|×)?\s*(\d{1,3})\s*(?:x|×|pieces?)?")
-_TABLE = re.compile(r"\w{1,60}")
-_CALLED = re.compile(r"^(\w{1,60}) ?\((.*)\);?$")
-_COLUMN = re.compile(
-    r"(\w{1,60})(?: ?\(?(?:pk|primary key)\)?)?(?:\s*(?:->|→|references)\s*(\w{1,60})(?:[.(]\w{1,60}\)?)?)?"
-)
 
 
 def bare(answer: str) -> str:
@@ -402,9 +352,9 @@ def bare(answer: str) -> str:
     return "\n".join(fences[-1] if fences else lines).strip()
 
 
-def _plain(answer: str, marks: str = "*_`") -> list[str]:
-    """The lines with something in them, without bullets and `marks`."""
-    unmarked = str.maketrans("", "", marks)
+def _plain(answer: str) -> list[str]:
+    """The lines with something in them, without bullets and Markdown's marks."""
+    unmarked = str.maketrans("", "", "*_`")
     lines = [_BULLET.sub("", line, count=1).translate(unmarked).strip() for line in answer.splitlines()]
     return [line for line in lines if line]
 
@@ -466,23 +416,11 @@ def _counts(answer: str) -> Counts:
     return found
 
 
-def _schema(answer: str) -> Schema:
-    """`table(column, …)` is read too."""
-    found = {}
-    lines = [_CALLED.sub(r"\1: \2", line, count=1) for line in _unnumbered(_plain(answer.lower(), "*`"))]
-    for table, values in _entries(lines).items():
-        columns = [_COLUMN.fullmatch(value) for value in values]
-        if _TABLE.fullmatch(table) and None not in columns:
-            found[table] = {column[1]: column[2] or "" for column in columns if column is not None}
-    return found
-
-
 _READERS: Mapping[str, Callable[[str], Any]] = {
     "writing": _text,
     "timetable": _timetable,
     "seating": _counts,
     "packing": _counts,
-    "schema": _schema,
 }
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tot_lab.analysis.judging import BINS, EvaluatorDiagnosis, bins_of, judge_evaluator, with_interval
 from tot_lab.views.figures.points import IDS, note_losses, runs_named
-from tot_lab.views.figures.theme import KINDS, empty, ground, headed, legend_at, template
+from tot_lab.views.figures.theme import KINDS, dress, empty, error_bars, ground, legend_at
 
 if TYPE_CHECKING:
     import pandas
@@ -86,13 +86,38 @@ def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool = False) -> go.F
     from plotly.subplots import make_subplots  # noqa: PLC0415
 
     info = calibration_info(runs, bins)
-    shades = ground(dark)
     figure = make_subplots(rows=2, shared_xaxes=True, row_heights=[0.72, 0.28], vertical_spacing=0.06)
+    _draw_curve(figure, info, ground(dark).faint)
+    _draw_counts(figure, info)
+    if not info.thoughts.any():
+        empty(figure, "no judged thought has a label: nothing knows what is solvable")
+    lost = note_losses(info.runs)
+    dress(
+        figure,
+        ["Calibration of the evaluator"],
+        [*_notes(info), lost.line],
+        info.simulated,
+        dark,
+        height=520,
+        warning=lost.warning,
+        barmode="stack",
+        legend=legend_at(-0.12),
+        hovermode="closest",
+    )
+    figure.update_xaxes(range=[-0.02, 1.02])
+    figure.update_xaxes(title="score (0–1)", row=2, col=1)
+    figure.update_yaxes(title="solvable (% of thoughts)", range=[-0.03, 1.03], tickformat=".0%", row=1, col=1)
+    figure.update_yaxes(title="thoughts (count)", rangemode="tozero", row=2, col=1)
+    return figure
+
+
+def _draw_curve(figure: go.Figure, info: CalibrationInfo, faint: str) -> None:
+    """The diagonal, and the share of solvable thoughts in each bin."""
     figure.add_scatter(
         x=[0, 1],
         y=[0, 1],
         mode="lines",
-        line={"color": shades.faint, "width": 1.3, "dash": "dot"},
+        line={"color": faint, "width": 1.3, "dash": "dot"},
         name="calibrated",
         hoverinfo="skip",
         row=1,
@@ -100,29 +125,25 @@ def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool = False) -> go.F
     )
     held = np.flatnonzero(info.thoughts).tolist()
     most = max(info.thoughts.max(initial=1), 1)
-    hover = [_hover(info, k) for k in held]
+    above, below = np.maximum(info.upper - info.share, 0), np.maximum(info.share - info.lower, 0)
     figure.add_scatter(
         x=info.score[held],
         y=info.share[held],
         mode="lines+markers",
         line={"color": KINDS[0], "width": 1.5},
         marker={"color": KINDS[0], "opacity": 1, "size": 7 + 11 * np.sqrt(info.thoughts[held] / most)},
-        error_y={
-            "type": "data",
-            "symmetric": False,
-            "array": np.maximum(info.upper - info.share, 0)[held],
-            "arrayminus": np.maximum(info.share - info.lower, 0)[held],
-            "color": KINDS[0],
-            "thickness": 1.3,
-            "width": 4,
-        },
+        error_y=error_bars(above[held], below[held], KINDS[0]),
         name="evaluator",
         customdata=[info.run_ids[k] for k in held],
         hoverinfo="text",
-        hovertext=hover,
+        hovertext=[_hover(info, k) for k in held],
         row=1,
         col=1,
     )
+
+
+def _draw_counts(figure: go.Figure, info: CalibrationInfo) -> None:
+    """How many thoughts each bin holds."""
     middle, width = (info.low + info.high) / 2, 0.92 / len(info.low)
     for counts, words, shade in (
         (info.solvable, "solvable", KINDS[2]),
@@ -140,35 +161,19 @@ def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool = False) -> go.F
             row=2,
             col=1,
         )
-    if not held:
-        empty(figure, "no judged thought has a label: nothing knows what is solvable")
+
+
+def _notes(info: CalibrationInfo) -> list[str]:
+    """The lines of the heading."""
     m = info.measures
     said = {name: with_interval(m[name], *ends) for name, ends in info.intervals.items()}
-    lines = [
+    return [
         f"{len(info.runs):,} runs  ·  {info.thoughts.sum():,} labelled thoughts"
         + (f", {info.unlabelled:,} more that nobody can label" if info.unlabelled else "")
         + (f"  ·  {m['unread']:.0%} unread" if m["unread"] > 0 else ""),
         f"AUC {said['auc']}  ·  calibration error {said['calibration_error']}"
         f"  ·  Brier score {said['brier']}",
     ]
-    lost = note_losses(info.runs)
-    title, top = headed(
-        ["Calibration of the evaluator"], [*lines, lost.line], info.simulated, dark, lost.warning
-    )
-    figure.update_layout(
-        template=template(dark),
-        title=title,
-        height=top + 520,
-        margin={"t": top + 4, "l": 10, "r": 10, "b": 56},
-        barmode="stack",
-        legend=legend_at(-0.12),
-        hovermode="closest",
-    )
-    figure.update_xaxes(range=[-0.02, 1.02])
-    figure.update_xaxes(title="score (0–1)", row=2, col=1)
-    figure.update_yaxes(title="solvable (% of thoughts)", range=[-0.03, 1.03], tickformat=".0%", row=1, col=1)
-    figure.update_yaxes(title="thoughts (count)", rangemode="tozero", row=2, col=1)
-    return figure
 
 
 def _hover(info: CalibrationInfo, k: int) -> str:

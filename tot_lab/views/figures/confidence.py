@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tot_lab.analysis.deep_thought import deep_thought
 from tot_lab.record.run import Run, expect_run
-from tot_lab.views.figures.theme import KINDS, empty, ground, headed, legend_at, plain, short, template
+from tot_lab.views.figures.theme import KINDS, Ground, dress_run, empty, ground, legend_at, plain, short
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -71,14 +71,35 @@ def plot_confidence(run: Run, *, dark: bool = False) -> go.Figure:
     info = confidence_info(run)
     shades = ground(dark)
     figure = go.Figure()
+    _draw_branches(figure, info, shades.paper)
+    _draw_confidence(figure, info, shades)
+    if not info.iteration.size:
+        empty(figure, "no iteration came to a synthesis")
+    unscored = f"{info.unscored} of {info.unscored + len(info.names)} branches have no score"
+    layout = {"height": 380, "legend": legend_at(-0.18), "showlegend": bool(info.iteration.size)}
+    dress_run(figure, run, "Confidence by iteration", [unscored] if info.unscored else [], dark, **layout)
+    last = max(int(info.iteration.max(initial=1)), 1)
+    figure.update_xaxes(
+        title="iteration (number)", tickvals=list(range(1, last + 1)), range=[0.4, last + 0.4], showgrid=False
+    )
+    figure.update_yaxes(title="confidence, score (0–10)", range=[-0.4, 10.6], dtick=2)
+    return figure
+
+
+def _draw_branches(figure: go.Figure, info: ConfidenceInfo, paper: str) -> None:
+    """The scores of the branches, those that were kept and those that were not."""
     for kept, name, symbol, shade in (
         (True, "branch, kept", "circle", KINDS[2]),
         (False, "branch, pruned", "x", KINDS[1]),
     ):
         some = np.flatnonzero(info.kept == kept)
-        marker = {"symbol": symbol, "color": shade, "size": 8, "line": {"width": 0.7, "color": shades.paper}}
+        marker = {"symbol": symbol, "color": shade, "size": 8, "line": {"width": 0.7, "color": paper}}
         hover = [f"{plain(short(info.names[k], 90))}<br>score {info.score[k]:.3g} of 10" for k in some]
         figure.add_scatter(x=info.place[some], y=info.score[some], marker=marker, **_marks(name, hover))
+
+
+def _draw_confidence(figure: go.Figure, info: ConfidenceInfo, shades: Ground) -> None:
+    """A line through the measured ones, and a mark for each iteration."""
     figure.add_scatter(
         x=info.iteration,
         y=np.where(info.assumed, np.nan, info.confidence),
@@ -104,27 +125,6 @@ def plot_confidence(run: Run, *, dark: bool = False) -> go.Figure:
             marker={"symbol": symbol, "color": shade, "size": size, "line": line},
             **_marks(name, hover),
         )
-    if not info.iteration.size:
-        empty(figure, "no iteration came to a synthesis")
-    said = [short(f"{run.name}  ·  {run.question}", 120)]
-    if info.unscored:
-        said.append(f"{info.unscored} of {info.unscored + len(info.names)} branches have no score")
-    title, top = headed(["Confidence by iteration"], said, run.simulated, dark)
-    figure.update_layout(
-        template=template(dark),
-        title=title,
-        height=top + 380,
-        margin={"t": top + 4, "l": 10, "r": 10, "b": 56},
-        legend=legend_at(-0.18),
-        hovermode="closest",
-        showlegend=bool(info.iteration.size),
-    )
-    last = max(int(info.iteration.max(initial=1)), 1)
-    figure.update_xaxes(
-        title="iteration (number)", tickvals=list(range(1, last + 1)), range=[0.4, last + 0.4], showgrid=False
-    )
-    figure.update_yaxes(title="confidence, score (0–10)", range=[-0.4, 10.6], dtick=2)
-    return figure
 
 
 def _marks(name: str, hover: list[str]) -> dict[str, Any]:

@@ -18,17 +18,7 @@ from tot_lab.analysis.frames import Asked, calls_of
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.records import Line
 from tot_lab.record.run import Run, Usage, expect_run, money, usage_of
-from tot_lab.views.figures.theme import (
-    KINDS,
-    empty,
-    ground,
-    headed,
-    legend_at,
-    number,
-    plain,
-    short,
-    template,
-)
+from tot_lab.views.figures.theme import KINDS, dress_run, empty, ground, legend_at, number, plain, short
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -141,18 +131,8 @@ def plot_cost(run: Run, *, by: Literal["kind", "depth"] = "kind", dark: bool = F
     _unknown(figure, info, labels, groups, ground(dark).faint)
     if not info.groups:
         empty(figure, "no call was answered")
-    said = [short(f"{run.name}  ·  {run.question}", 120), *_notes(info, curves)]
-    title, top = headed(["Tokens and cost"], said, run.simulated, dark)
-    figure.update_layout(
-        template=template(dark),
-        title=title,
-        height=top + 500,
-        margin={"t": top + 4, "l": 10, "r": 10, "b": 56},
-        barmode="group",
-        bargap=0.3,
-        legend=legend_at(-0.16),
-        hovermode="closest",
-    )
+    layout = {"height": 500, "barmode": "group", "bargap": 0.3, "legend": legend_at(-0.16)}
+    dress_run(figure, run, "Tokens and cost", _notes(info, curves), dark, **layout)
     figure.update_xaxes(title="time since the run began (s)", rangemode="tozero", row=2, col=1)
     figure.update_xaxes(type="category", showgrid=False, col=2)
     what = "depth of the thought asked for (steps)" if by == "depth" else "kind of call"

@@ -17,19 +17,18 @@ from tot_lab.views.figures.points import (
     Point,
     amount,
     axis_of,
+    dress_table,
     expect_figure,
     is_rate,
-    is_simulated,
     named,
     names_on_axis,
-    note_losses,
     points,
     runs_in,
     some_of,
     told,
     whisker,
 )
-from tot_lab.views.figures.theme import KINDS, ground, headed, legend_at, template
+from tot_lab.views.figures.theme import KINDS, ground, legend_at
 
 if TYPE_CHECKING:
     import pandas
@@ -104,16 +103,14 @@ def plot_frontier(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Fig
 
     info = frontier_info(df, cost)
     frame = _with_tokens(df) if cost == "tokens" else table(df)
-    shades = ground(dark)
+    rate = is_rate(frame, cost)
     figure = go.Figure()
     front = [k for k, on in enumerate(info.on_frontier) if on]
     rest = [k for k, on in enumerate(info.on_frontier) if not on]
     hidden = max(len(info.names) - MOST, 0)
     rest = rest[: max(MOST - len(front), 0)]
     wide, span = _span(info)
-    labels = dict(zip(front, names_on_axis([info.names[k] for k in front], NAME), strict=True))
-    sides = name_sides(info, labels, wide, span) if len(front) <= LABELLED else {}
-    looks = (("dominated", rest, shades.faint, "circle-open"), ("not dominated", front, KINDS[0], "circle"))
+    shades = ground(dark)
     if len(front) > 1:
         figure.add_scatter(
             x=[info.cost[k].value for k in front],
@@ -124,48 +121,56 @@ def plot_frontier(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Fig
             hoverinfo="skip",
             showlegend=False,
         )
-    for words, held, shade, symbol in looks:
-        if not held:
-            continue
-        labelled = bool(sides) and words == "not dominated"
-        figure.add_scatter(
-            x=[info.cost[k].value for k in held],
-            y=[info.success[k].value for k in held],
-            mode="markers+text" if labelled else "markers",
-            text=[labels[k] if k in sides else "" for k in held] if labelled else None,
-            textposition=[sides.get(k, "top left") for k in held] if labelled else None,
-            textfont={"size": 11, "color": shades.ink},
-            cliponaxis=False,
-            marker={"size": 10, "color": shade, "symbol": symbol},
-            name=words,
-            customdata=[info.success[k].run_ids for k in held],
-            hoverinfo="text",
-            hovertext=[_hover(info, k, cost, is_rate(frame, cost)) for k in held],
-            **whisker([info.success[k] for k in held], shade),
-            **whisker([info.cost[k] for k in held], shade, "x"),
-        )
+    for name, held, shade, symbol, texts in (
+        ("dominated", rest, shades.faint, "circle-open", {}),
+        ("not dominated", front, KINDS[0], "circle", _names(info, front, wide, span)),
+    ):
+        if held:
+            look = {"name": name, "marker": {"size": 10, "color": shade, "symbol": symbol}}
+            hover = [_hover(info, k, cost, rate) for k in held]
+            font = {"size": 11, "color": shades.ink}
+            figure.add_scatter(
+                **look, **{**_points(info, held, shade), **texts}, textfont=font, hovertext=hover
+            )
     lines = [
         f"{runs_in(frame)}  ·  {len(front):,} of {len(info.names):,} settings are not dominated",
         "mean and 95% interval of both",
         f"not known, left out: {some_of(info.unknown)}" if info.unknown else "",
         f"{hidden:,} more settings are dominated and not drawn" if hidden else "",
     ]
-    lost = note_losses(frame)
-    title, top = headed(
-        ["Success against cost"], [*lines, lost.line], is_simulated(frame), dark, lost.warning
-    )
-    figure.update_layout(
-        template=template(dark),
-        title=title,
-        height=top + 420,
-        margin={"t": top + 4, "l": 10, "r": 24, "b": 56},
-        legend=legend_at(-0.16),
-        hovermode="closest",
-    )
+    layout = {"height": 420, "margin": {"r": 24}, "legend": legend_at(-0.16), "hovermode": "closest"}
+    dress_table(figure, frame, "Success against cost", lines, dark, **layout)
     figure.update_xaxes(title=axis_of(cost) if cost in MEASURED else f"{named(cost)} (a run)", range=span)
     figure.update_xaxes(**({"type": "log", "dtick": 1} if wide else {}))
     figure.update_yaxes(title=axis_of("correct"), range=_RANGE, tickformat=".0%", dtick=0.2)
     return figure
+
+
+def _points(info: FrontierInfo, held: list[int], shade: str) -> dict[str, Any]:
+    """Where some settings stand, with their intervals and their runs."""
+    return {
+        "x": [info.cost[k].value for k in held],
+        "y": [info.success[k].value for k in held],
+        "mode": "markers",
+        "cliponaxis": False,
+        "customdata": [info.success[k].run_ids for k in held],
+        "hoverinfo": "text",
+        **whisker([info.success[k] for k in held], shade),
+        **whisker([info.cost[k] for k in held], shade, "x"),
+    }
+
+
+def _names(info: FrontierInfo, front: list[int], wide: bool, span: tuple[float, float]) -> dict[str, Any]:
+    """The names beside the points of the frontier, where there is room for any."""
+    labels = dict(zip(front, names_on_axis([info.names[k] for k in front], NAME), strict=True))
+    sides = name_sides(info, labels, wide, span) if len(front) <= LABELLED else {}
+    if not sides:
+        return {}
+    return {
+        "mode": "markers+text",
+        "text": [labels[k] if k in sides else "" for k in front],
+        "textposition": [sides.get(k, "top left") for k in front],
+    }
 
 
 def _span(info: FrontierInfo) -> tuple[bool, tuple[float, float]]:

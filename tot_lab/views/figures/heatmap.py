@@ -7,6 +7,7 @@ grade is unknown: both are grey, which the scale of colours does not hold.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.tables import table
@@ -16,21 +17,20 @@ from tot_lab.views.figures.points import (
     Point,
     amount,
     axis_of,
+    dress_table,
     expect_figure,
     heading_of,
     is_rate,
-    is_simulated,
     named,
     named_ticks,
     names_on_axis,
-    note_losses,
     ordered,
     points,
     runs_in,
     told,
     unit_of,
 )
-from tot_lab.views.figures.theme import SCORES, ground, headed, template
+from tot_lab.views.figures.theme import SCORES, colour_bar, ground, scale_of
 
 if TYPE_CHECKING:
     import pandas
@@ -83,49 +83,9 @@ def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool = Fa
 
     frame = table(df)
     info = heatmap_info(frame, x, y, z)
-    rate, shades = is_rate(frame, z), ground(dark)
-    places = {"x": list(range(len(info.x))), "y": list(range(len(info.y)))}
-    gaps = {"xgap": 2, "ygap": 2}
-    known = [
-        [None if cell is None or math.isnan(cell.value) else cell.value for cell in row] for row in info.cells
-    ]
-    hover = [
-        [_hover(cell, x, y, z, rate, column, row) for column, cell in zip(info.x, cells, strict=True)]
-        for row, cells in zip(info.y, info.cells, strict=True)
-    ]
     figure = go.Figure()
-    figure.add_heatmap(
-        **places,
-        **gaps,
-        z=[[0 if value is None else None for value in row] for row in known],
-        text=[["" if cell is None else "?" for cell in row] for row in info.cells],
-        texttemplate="%{text}",
-        hovertext=hover,
-        hoverinfo="text",
-        colorscale=[(0, shades.unscored), (1, shades.unscored)],
-        showscale=False,
-    )
-    written = len(info.x) * len(info.y) <= WRITTEN
-    scale = {"zmin": 0, "zmax": 1} if rate or z == "score" else {}
-    figure.add_heatmap(
-        **places,
-        **gaps,
-        **scale,
-        z=known,
-        text=[["" if cell is None else amount(cell.value, z, rate) for cell in row] for row in info.cells],
-        texttemplate="%{text}" if written else None,
-        customdata=[[[] if cell is None else cell.run_ids for cell in row] for row in info.cells],
-        hovertext=hover,
-        hoverinfo="text",
-        colorscale=[(k / (len(SCORES) - 1), shade) for k, shade in enumerate(SCORES)],
-        colorbar={
-            "title": {"text": axis_of(z) if z in MEASURED else named(z), "side": "right"},
-            "thickness": 12,
-            "len": 0.8,
-            "outlinewidth": 0,
-            "tickformat": ".0%" if rate else None,
-        },
-    )
+    for cells in _traces(info, x, y, z, is_rate(frame, z), dark):
+        figure.add_heatmap(**cells)
     holes = sum(cell is None for row in info.cells for cell in row)
     lines = [
         f"{runs_in(frame)}  ·  {len(info.x)} × {len(info.y)} pairs"
@@ -136,23 +96,51 @@ def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool = Fa
             if more
         ),
     ]
-    lost = note_losses(frame)
-    heading = [heading_of(frame, z, x, y)]
-    title, top = headed(heading, [*lines, lost.line], is_simulated(frame), dark, lost.warning)
-    figure.update_layout(
-        template=template(dark),
-        title=title,
-        height=top + 90 + min(max(46 * len(info.y), 200), 800),
-        margin={"t": top + 4, "l": 10, "r": 10, "b": 24},
-    )
+    height = 90 + min(max(46 * len(info.y), 200), 800)
+    dress_table(figure, frame, heading_of(frame, z, x, y), lines, dark, height=height, margin={"b": 24})
     # Plotly puts a title over the labels unless it is told how far from them it stands.
     for axis, column in ((figure.update_xaxes, x), (figure.update_yaxes, y)):
         unit = unit_of(frame, column)
         said = CAPPED[unit][1] if unit else axis_of(column)
         axis(title={"text": said, "standoff": 14}, showgrid=False)
     figure.update_xaxes(**named_ticks(info.x))
-    figure.update_yaxes(tickvals=places["y"], ticktext=names_on_axis(info.y, 32))
+    figure.update_yaxes(tickvals=list(range(len(info.y))), ticktext=names_on_axis(info.y, 32))
     return figure
+
+
+def _traces(info: HeatmapInfo, x: str, y: str, z: str, rate: bool, dark: bool) -> Iterator[dict[str, Any]]:
+    """The grey cells, and over them those with a colour."""
+    cells, unscored = info.cells, ground(dark).unscored
+    known = [
+        [None if cell is None or math.isnan(cell.value) else cell.value for cell in row] for row in cells
+    ]
+    both = {
+        **{"x": list(range(len(info.x))), "y": list(range(len(info.y))), "xgap": 2, "ygap": 2},
+        "hoverinfo": "text",
+        "hovertext": [
+            [_hover(cell, x, y, z, rate, column, row) for column, cell in zip(info.x, held, strict=True)]
+            for row, held in zip(info.y, cells, strict=True)
+        ],
+    }
+    yield {
+        **both,
+        "z": [[0 if value is None else None for value in row] for row in known],
+        "text": [["" if cell is None else "?" for cell in row] for row in cells],
+        "texttemplate": "%{text}",
+        "colorscale": [(0, unscored), (1, unscored)],
+        "showscale": False,
+    }
+    title = axis_of(z) if z in MEASURED else named(z)
+    yield {
+        **both,
+        **({"zmin": 0, "zmax": 1} if rate or z == "score" else {}),
+        "z": known,
+        "text": [["" if cell is None else amount(cell.value, z, rate) for cell in row] for row in cells],
+        "texttemplate": "%{text}" if len(info.x) * len(info.y) <= WRITTEN else None,
+        "customdata": [[[] if cell is None else cell.run_ids for cell in row] for row in cells],
+        "colorscale": scale_of(SCORES),
+        "colorbar": colour_bar(title, len=0.8, tickformat=".0%" if rate else None),
+    }
 
 
 def _values(frame: pandas.DataFrame, column: str) -> list[Any]:

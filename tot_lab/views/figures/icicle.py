@@ -18,12 +18,11 @@ from tot_lab.views.figures.theme import (
     LIGHT,
     Ground,
     colour,
+    dress,
     ground,
-    headed,
     plain,
     score_axis,
     short,
-    template,
 )
 from tot_lab.views.figures.tree import TreeInfo, heading_of, tree_info
 
@@ -97,13 +96,15 @@ def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) 
     figure.add_scatter(x=[None], y=[None], mode="markers", showlegend=False, marker=scale)
     title, lines = heading_of(tree)
     rows = min(int(tree.depth.max()) + 1, LEVELS)
-    heading, top = headed(title, [*lines, _explained(info)], tree.simulated, dark)
-    figure.update_layout(
-        template=template(dark),
-        title=heading,
+    dress(
+        figure,
+        title,
+        [*lines, _explained(info)],
+        tree.simulated,
+        dark,
+        height=24 + max(62 * rows, 180),
+        margin={"t": 6, "b": 14},
         uniformtext={"minsize": 9, "mode": "hide"},
-        height=top + 24 + max(62 * rows, 180),
-        margin={"t": top + 6, "l": 10, "r": 10, "b": 14},
         coloraxis=score_axis(),
     )
     figure.update_xaxes(visible=False)

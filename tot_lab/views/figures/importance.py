@@ -17,16 +17,8 @@ from numpy.typing import NDArray
 
 from tot_lab.analysis.statistics import SEED
 from tot_lab.analysis.tables import expect_runs_once, table
-from tot_lab.views.figures.points import (
-    expect_figure,
-    is_simulated,
-    named,
-    note_losses,
-    numbers,
-    settings_in,
-    some_of,
-)
-from tot_lab.views.figures.theme import KINDS, empty, ground, headed, legend_at, template
+from tot_lab.views.figures.points import dress_table, expect_figure, named, numbers, settings_in, some_of
+from tot_lab.views.figures.theme import KINDS, empty, error_bars, ground, legend_at
 
 if TYPE_CHECKING:
     import pandas
@@ -144,69 +136,20 @@ def plot_importance(df: Any, of: str = "correct", *, dark: bool = False) -> go.F
 
     frame = table(df)
     info = importance_info(frame, of)
-    shades = ground(dark)
     figure = go.Figure()
-    shown = range(min(len(info.names), MOST))
-    places = list(shown)
+    places = list(range(min(len(info.names), MOST)))
     if not len(info.names) or math.isnan(info.rest):
         empty(figure, "the settings do not differ" if info.names else "no value occurs twice")
     else:
-        figure.add_bar(
-            x=info.alone[places],
-            y=places,
-            orientation="h",
-            marker={"color": KINDS[4]},
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": np.maximum(info.high - info.alone, 0)[places],
-                "arrayminus": np.maximum(info.alone - info.low, 0)[places],
-                "color": shades.ink,
-                "thickness": 1.3,
-                "width": 4,
-            },
-            name="alone",
-            hoverinfo="text",
-            hovertext=[_hover(info, k) for k in places],
-        )
-        marks = (
-            ("beyond all others", info.beyond, "diamond", KINDS[0], 10),
-            ("by chance", info.chance, "line-ns-open", shades.ink, 14),
-        )
-        for words, shares, symbol, shade, size in marks:
-            figure.add_scatter(
-                x=shares[places],
-                y=places,
-                mode="markers",
-                marker={"symbol": symbol, "color": shade, "size": size, "line": {"width": 1.5}},
-                name=words,
-                hoverinfo="text",
-                hovertext=[_hover(info, k) for k in places],
-            )
-    unpaired = (
-        "no task is common to all: each mean is of its own tasks"
-        if info.unpaired is None
-        else f"{info.unpaired:,} tasks that some lack are left out"
-    )
-    lines = [
-        f"{info.combinations:,} combinations over {info.tasks:,} tasks"
-        + ("" if math.isnan(info.rest) else f"  ·  {info.rest:.0%} left to interactions and noise"),
-        f"{info.lacking[0]:,} runs lack some of these settings, left out: {some_of(info.lacking[1])}"
-        if info.lacking[0]
-        else "",
-        unpaired if info.unpaired != 0 else "",
-        f"no value occurs twice, left out: {', '.join(info.once)}" if info.once else "",
-        f"{len(info.names) - MOST} more settings explain less" if len(info.names) > MOST else "",
-    ]
-    lost = note_losses(frame)
-    title, top = headed(
-        [f"What {of} depends on"], [*lines, lost.line], is_simulated(frame), dark, lost.warning
-    )
-    figure.update_layout(
-        template=template(dark),
-        title=title,
-        height=top + 130 + 40 * max(len(places), 4),
-        margin={"t": top + 4, "l": 10, "r": 10, "b": 70},
+        _draw_shares(figure, info, places, ground(dark).ink)
+    dress_table(
+        figure,
+        frame,
+        f"What {of} depends on",
+        _notes(info),
+        dark,
+        height=130 + 40 * max(len(places), 4),
+        margin={"b": 70},
         legend=legend_at(-0.3),
         bargap=0.45,
         hovermode="closest",
@@ -222,6 +165,44 @@ def plot_importance(df: Any, of: str = "correct", *, dark: bool = False) -> go.F
         showgrid=False,
     )
     return figure
+
+
+def _draw_shares(figure: go.Figure, info: ImportanceInfo, places: list[int], ink: str) -> None:
+    both = {"y": places, "hoverinfo": "text", "hovertext": [_hover(info, k) for k in places]}
+    above, below = np.maximum(info.high - info.alone, 0), np.maximum(info.alone - info.low, 0)
+    figure.add_bar(
+        x=info.alone[places],
+        orientation="h",
+        marker={"color": KINDS[4]},
+        error_x=error_bars(above[places], below[places], ink),
+        name="alone",
+        **both,
+    )
+    for words, shares, symbol, shade, size in (
+        ("beyond all others", info.beyond, "diamond", KINDS[0], 10),
+        ("by chance", info.chance, "line-ns-open", ink, 14),
+    ):
+        marker = {"symbol": symbol, "color": shade, "size": size, "line": {"width": 1.5}}
+        figure.add_scatter(x=shares[places], mode="markers", marker=marker, name=words, **both)
+
+
+def _notes(info: ImportanceInfo) -> list[str]:
+    """The lines of the heading."""
+    unpaired = (
+        "no task is common to all: each mean is of its own tasks"
+        if info.unpaired is None
+        else f"{info.unpaired:,} tasks that some lack are left out"
+    )
+    return [
+        f"{info.combinations:,} combinations over {info.tasks:,} tasks"
+        + ("" if math.isnan(info.rest) else f"  ·  {info.rest:.0%} left to interactions and noise"),
+        f"{info.lacking[0]:,} runs lack some of these settings, left out: {some_of(info.lacking[1])}"
+        if info.lacking[0]
+        else "",
+        unpaired if info.unpaired != 0 else "",
+        f"no value occurs twice, left out: {', '.join(info.once)}" if info.once else "",
+        f"{len(info.names) - MOST} more settings explain less" if len(info.names) > MOST else "",
+    ]
 
 
 def _with_the_same_settings(frame: pandas.DataFrame, columns: list[str]) -> pandas.DataFrame:

@@ -1,20 +1,14 @@
 """Where each thought of a tree is drawn.
 
-Rule: two drawings of the same parent array, in both of which siblings stand in order, nodes of a
-level at least 1 apart, and no lines cross. Time is linear, and nothing recurses: a chain may be as
-long as it likes. The browser has the same functions (`explorer/js/layout.js`), and golden files hold
-the two together.
+Rule: siblings stand in order, nodes of a level at least 1 apart, and no lines cross. Time is linear, and
+nothing recurses: a chain may be as long as it likes. The browser has the same function
+(`explorer/js/layout.js`), and a golden file holds the two together.
 
 `tidy` (Buchheim, Jünger and Leipert 2002, "Improving Walker's algorithm to run in linear time")
 centres parents over their first and last child and draws equal subtrees equal. The published
 algorithm packs to the left; drawing the mirrored tree too and taking the middle of both makes the
 mirror image of a tree the mirror image of its drawing, and keeps every other property, since each
 is linear in x.
-
-`layered` is at most twice as wide as its widest level, where `tidy` grows with every level of a beam
-of which only some thoughts go on. Within that it makes the squares of the sideways lengths of the
-lines small, level by level: for one level, the others held, the best places are a weighted isotonic
-regression, which pooling adjacent violators finds in linear time (Barlow et al. 1972).
 """
 
 from __future__ import annotations
@@ -24,16 +18,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-GOES_ON = 4.0
-"""How much a line weighs in `layered` that leads to a thought with children, against one to a leaf: what
-a search followed is drawn straight."""
-
-SPREAD = 2.0
-"""How wide `layered` may be, in widths of the widest level: with no room at all, lines get long."""
-
-ROUNDS = 4
-"""How often `layered` goes up and down the levels. Further rounds hardly move a node."""
 
 
 def tidy(parents: Sequence[int] | NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -58,76 +42,6 @@ def tidy(parents: Sequence[int] | NDArray[Any]) -> tuple[NDArray[np.float64], ND
     return (x - x.min() if count else x), depth[:count] - 1
 
 
-def layered(parents: Sequence[int] | NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Places as `tidy` gives them, at most twice as wide as the widest level: for wide beams and
-    deep paths."""
-    count = len(parents)
-    children, order = _family(parents)
-    # From here on nodes are named by their place in `order`: a level, and the children of a node,
-    # are then ranges. The root above all roots is 0 and stays in the middle, at x = 0.
-    place = [0] * (count + 1)
-    for at, node in enumerate(order):
-        place[node] = at
-    above = [0] * (count + 1)
-    weight = [1.0] * (count + 1)
-    below: list[range] = []
-    levels = [range(1)]
-    first = 1
-    for at, node in enumerate(order):
-        below.append(range(first, first + len(children[node])))
-        first += len(children[node])
-        for child in below[at]:
-            above[child] = at
-        if children[node]:
-            weight[at] = GOES_ON
-        if at == levels[-1][-1] and first > at + 1:
-            levels.append(range(at + 1, first))
-    room = SPREAD * max(map(len, levels))
-    # The tidy drawing, made narrow enough, is where it starts from: lines are short there.
-    start, y = tidy(parents)
-    scale = min(1.0, room / (start.max(initial=0.0) + 1.0))
-    start = (start - start.max(initial=0.0) / 2) * scale
-    x = [0.0, *(float(start[node]) for node in order[1:])]
-
-    def settle(level: range) -> None:
-        """Give a level its best places between the levels above and below."""
-        wanted: list[float] = []
-        weights: list[float] = []
-        lengths: list[int] = []
-        for number, node in enumerate(level):
-            total = weight[node]
-            sum_x = total * x[above[node]]
-            for child in below[node]:
-                total += weight[child]
-                sum_x += weight[child] * x[child]
-            # Without their numbers, places 1 apart are places in order.
-            pooled, length = sum_x - total * number, 1
-            while wanted and wanted[-1] * total > pooled * weights[-1]:
-                pooled += wanted.pop()
-                total += weights.pop()
-                length += lengths.pop()
-            wanted.append(pooled)
-            weights.append(total)
-            lengths.append(length)
-        lowest, highest = (1 - room) / 2, (room + 1) / 2 - len(level)
-        number = 0
-        for pooled, total, length in zip(wanted, weights, lengths, strict=True):
-            middle = min(max(pooled / total, lowest), highest)
-            for _ in range(length):
-                x[level[number]] = middle + number
-                number += 1
-
-    for _ in range(ROUNDS):
-        for level in reversed(levels[1:]):
-            settle(level)
-        for level in levels[1:]:
-            settle(level)
-    if not count:
-        return start, y
-    drawn = np.array(x)[place[:count]]
-    return drawn - drawn.min(), y
-
-
 def _family(parents: Sequence[int] | NDArray[Any]) -> tuple[list[list[int]], list[int]]:
     """The children of each node, and all nodes breadth first; the last one is a root above all roots."""
     count = len(parents)
@@ -146,90 +60,106 @@ def _family(parents: Sequence[int] | NDArray[Any]) -> tuple[list[list[int]], lis
 
 
 def _packed(children: list[list[int]], parent_of: list[int], order: list[int]) -> NDArray[np.float64]:
-    """x of every node, packed to the left, the root at 0. The names are those of the paper."""
-    count = len(parent_of)
-    prelim = [0.0] * count
-    mod = [0.0] * count
-    change = [0.0] * count
-    shift = [0.0] * count
-    thread = [-1] * count
-    ancestor = list(range(count))
-    number = [0] * count
+    """x of every node, packed to the left, the root at 0."""
+    packing = _Packing(children, parent_of)
+    for parent in reversed(order):  # every child's own subtree is laid out before its parent's
+        packing.place_children(parent)
+    root = order[0]
+    x = np.zeros(len(order))
+    above = [0.0] * len(order)
+    above[root] = -packing.middle_of_children(root)
+    for node in order[1:]:
+        parent = parent_of[node]
+        x[node] = packing.prelim[node] + above[parent]
+        above[node] = above[parent] + packing.mod[node]
+    return x
 
-    def next_left(node: int) -> int:
-        return children[node][0] if children[node] else thread[node]
 
-    def next_right(node: int) -> int:
-        return children[node][-1] if children[node] else thread[node]
+class _Packing:
+    """The first walk of the algorithm. The names are those of the paper."""
 
-    def apportion(node: int, left: int, first: int, default: int) -> int:
-        """Push the subtree of `node` off those of its left siblings, of which `left` is the next
-        and `first` the outermost."""
+    def __init__(self, children: list[list[int]], parent_of: list[int]) -> None:
+        count = len(parent_of)
+        self.children = children
+        self.parent_of = parent_of
+        self.prelim = [0.0] * count
+        self.mod = [0.0] * count
+        self.change = [0.0] * count
+        self.shift = [0.0] * count
+        self.thread = [-1] * count
+        self.ancestor = list(range(count))
+        self.number = [0] * count
+
+    def middle_of_children(self, node: int) -> float:
+        """The place halfway between the first and the last child, 0 for a leaf."""
+        below = self.children[node]
+        return (self.prelim[below[0]] + self.prelim[below[-1]]) / 2 if below else 0.0
+
+    def place_children(self, parent: int) -> None:
+        """Place the subtrees of siblings, which are laid out themselves, beside each other."""
+        siblings = self.children[parent]
+        default = siblings[0] if siblings else -1
+        for place, node in enumerate(siblings):
+            self.number[node] = place
+            middle = self.middle_of_children(node)
+            if place == 0:
+                self.prelim[node] = middle
+                continue
+            left = siblings[place - 1]
+            self.prelim[node] = self.prelim[left] + 1.0
+            if self.children[node]:
+                self.mod[node] = self.prelim[node] - middle
+            default = self._apportion(node, left, siblings[0], default)
+        shifted = changed = 0.0
+        for node in reversed(siblings):
+            self.prelim[node] += shifted
+            self.mod[node] += shifted
+            changed += self.change[node]
+            shifted += self.shift[node] + changed
+
+    def _apportion(self, node: int, left: int, first: int, default: int) -> int:
+        """Push the subtree of `node` off those of its left siblings, of which `left` is the next and `first`
+        the outermost."""
+        prelim, mod = self.prelim, self.mod
         inside_right, outside_right, inside_left, outside_left = node, node, left, first
         sum_ir, sum_or, sum_il, sum_ol = mod[node], mod[node], mod[left], mod[first]
-        below_left, below_right = next_right(inside_left), next_left(inside_right)
+        below_left, below_right = self._next_right(inside_left), self._next_left(inside_right)
         while below_left != -1 and below_right != -1:
             inside_left, inside_right = below_left, below_right
-            outside_left, outside_right = next_left(outside_left), next_right(outside_right)
-            ancestor[outside_right] = node
+            outside_left, outside_right = self._next_left(outside_left), self._next_right(outside_right)
+            self.ancestor[outside_right] = node
             push = prelim[inside_left] + sum_il - prelim[inside_right] - sum_ir + 1.0
             if push > 0.0:
-                pushing = ancestor[inside_left]
-                if parent_of[pushing] != parent_of[node]:
+                pushing = self.ancestor[inside_left]
+                if self.parent_of[pushing] != self.parent_of[node]:
                     pushing = default
-                share = push / (number[node] - number[pushing])
-                change[node] -= share
-                shift[node] += push
-                change[pushing] += share
-                prelim[node] += push
-                mod[node] += push
+                self._move_subtree(pushing, node, push)
                 sum_ir += push
                 sum_or += push
             sum_il += mod[inside_left]
             sum_ir += mod[inside_right]
             sum_ol += mod[outside_left]
             sum_or += mod[outside_right]
-            below_left, below_right = next_right(inside_left), next_left(inside_right)
-        if below_left != -1 and next_right(outside_right) == -1:
-            thread[outside_right] = below_left
+            below_left, below_right = self._next_right(inside_left), self._next_left(inside_right)
+        if below_left != -1 and self._next_right(outside_right) == -1:
+            self.thread[outside_right] = below_left
             mod[outside_right] += sum_il - sum_or
-        if below_right != -1 and next_left(outside_left) == -1:
-            thread[outside_left] = below_right
+        if below_right != -1 and self._next_left(outside_left) == -1:
+            self.thread[outside_left] = below_right
             mod[outside_left] += sum_ir - sum_ol
             default = node
         return default
 
-    for parent in reversed(order):  # every child's own subtree is laid out before its parent's
-        siblings = children[parent]
-        if not siblings:
-            continue
-        default = siblings[0]
-        for place, node in enumerate(siblings):
-            number[node] = place
-            below = children[node]
-            middle = (prelim[below[0]] + prelim[below[-1]]) / 2 if below else 0.0
-            if place == 0:
-                prelim[node] = middle
-                continue
-            left = siblings[place - 1]
-            prelim[node] = prelim[left] + 1.0
-            if below:
-                mod[node] = prelim[node] - middle
-            default = apportion(node, left, siblings[0], default)
-        shifted = changed = 0.0
-        for node in reversed(siblings):
-            prelim[node] += shifted
-            mod[node] += shifted
-            changed += change[node]
-            shifted += shift[node] + changed
-    root = order[0]
-    below = children[root]
-    middle = (prelim[below[0]] + prelim[below[-1]]) / 2 if below else 0.0
-    x = np.zeros(count)
-    above = [0.0] * count
-    above[root] = -middle
-    for node in order[1:]:
-        parent = parent_of[node]
-        x[node] = prelim[node] + above[parent]
-        above[node] = above[parent] + mod[node]
-    return x
+    def _move_subtree(self, pushing: int, node: int, push: float) -> None:
+        share = push / (self.number[node] - self.number[pushing])
+        self.change[node] -= share
+        self.shift[node] += push
+        self.change[pushing] += share
+        self.prelim[node] += push
+        self.mod[node] += push
+
+    def _next_left(self, node: int) -> int:
+        return self.children[node][0] if self.children[node] else self.thread[node]
+
+    def _next_right(self, node: int) -> int:
+        return self.children[node][-1] if self.children[node] else self.thread[node]

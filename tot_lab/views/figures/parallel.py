@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tot_lab.analysis.tables import expect_runs_once, table
 from tot_lab.views.figures.points import (
     axis_of,
+    dress_table,
     expect_figure,
     ids_of,
     is_amount,
     is_rate,
-    is_simulated,
     names_on_axis,
-    note_losses,
     numbers,
     runs_in,
     settings_in,
     some_of,
     varies,
 )
-from tot_lab.views.figures.theme import SCORES, empty, ground, headed, plain, short, template
+from tot_lab.views.figures.theme import SCORES, colour_bar, empty, ground, plain, scale_of, short
 
 if TYPE_CHECKING:
     import pandas
@@ -149,16 +148,11 @@ def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
             customdata=info.run_ids,
             line={
                 "color": info.success,
-                "colorscale": [(k / (len(shown) - 1), shade) for k, shade in enumerate(shown)],
+                "colorscale": scale_of(shown),
                 "cmin": 0,
                 "cmax": 1,
                 "showscale": True,
-                "colorbar": {
-                    "title": {"text": axis_of("correct"), "side": "right"},
-                    "thickness": 12,
-                    "tickformat": ".0%",
-                    "outlinewidth": 0,
-                },
+                "colorbar": colour_bar(axis_of("correct"), tickformat=".0%"),
             },
             unselected={"line": {"color": shades.edge, "opacity": 0.15}},
             labelfont={"size": 12 if len(info.dimensions) <= 8 else 10, "color": shades.ink},
@@ -167,43 +161,39 @@ def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
         )
     else:
         empty(figure, "of no setting all figures are known")
+    first = info.dimensions[0].names if info.dimensions and info.dimensions[0].column == "setting" else []
+    beside = max(map(len, names_on_axis(first, SETTING)), default=0)
+    dress_table(
+        figure,
+        frame,
+        "Settings and outcomes",
+        [f"{runs_in(frame)}  ·  {len(info.settings):,} settings, each the mean of its runs", *_notes(info)],
+        dark,
+        height=460,
+        margin={"t": 70, "l": 40 + 6 * beside, "r": 40, "b": 36},
+        shapes=_axes(len(info.dimensions), shades.edge),
+    )
+    return figure
+
+
+def _notes(info: ParallelInfo) -> list[str]:
+    """What the heading says is left out."""
     more, unnamed = info.left_out
-    lines = [
-        f"{runs_in(frame)}  ·  {len(info.settings):,} settings, each the mean of its runs",
+    return [
         f"not known, left out: {some_of(info.unknown)}" if info.unknown else "",
         f"{more:,} more settings are not drawn" if more else "",
         f"left out, too many values or not the same in a setting: {', '.join(unnamed)}" if unnamed else "",
         f"the same in all settings, left out: {', '.join(info.same)}" if info.same else "",
     ]
-    first = info.dimensions[0].names if info.dimensions and info.dimensions[0].column == "setting" else []
-    beside = max(map(len, names_on_axis(first, SETTING)), default=0)
-    # Plotly draws the axes in black, whatever the ground: these lie over them.
-    last = max(len(info.dimensions) - 1, 1)
-    axes = [
-        {
-            "type": "line",
-            "xref": "paper",
-            "yref": "paper",
-            "x0": k / last,
-            "x1": k / last,
-            "y0": 0,
-            "y1": 1,
-            "line": {"color": shades.edge, "width": 1},
-        }
-        for k in range(len(info.dimensions))
+
+
+def _axes(count: int, edge: str) -> list[dict[str, Any]]:
+    """Lines over the axes, which Plotly draws in black, whatever the ground."""
+    line = {"type": "line", "xref": "paper", "yref": "paper", "y0": 0, "y1": 1}
+    last = max(count - 1, 1)
+    return [
+        {**line, "x0": k / last, "x1": k / last, "line": {"color": edge, "width": 1}} for k in range(count)
     ]
-    lost = note_losses(frame)
-    title, top = headed(
-        ["Settings and outcomes"], [*lines, lost.line], is_simulated(frame), dark, lost.warning
-    )
-    figure.update_layout(
-        template=template(dark),
-        title=title,
-        height=top + 460,
-        margin={"t": top + 70, "l": 40 + 6 * beside, "r": 40, "b": 36},
-        shapes=axes,
-    )
-    return figure
 
 
 def _repeats_success(frame: pandas.DataFrame, column: str) -> bool:

@@ -18,10 +18,11 @@ import numpy as np
 from tot_lab.analysis.statistics import SEED, success
 from tot_lab.analysis.tables import expect_runs_once, solved
 from tot_lab.record.losses import LARGE, describe, is_loss_column, large, losses_by, total, warn_of
-from tot_lab.views.figures.theme import plain, short
+from tot_lab.views.figures.theme import dress, error_bars, plain, short
 
 if TYPE_CHECKING:
     import pandas
+    import plotly.graph_objects as go
 
 IDS = 100
 """Ids of runs that a point carries; of more, the first."""
@@ -315,9 +316,9 @@ def note_losses(frame: pandas.DataFrame) -> LossNote:
     return LossNote("", f"lost calls above {LARGE:.0%}: {share}{where}{more}")
 
 
-def some_of(names: Sequence[str], most: int = 5) -> str:
-    """The first of several names."""
-    return ", ".join(names[:most]) + (" …" if len(names) > most else "")
+def some_of(names: Sequence[str]) -> str:
+    """The first five of several names."""
+    return ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
 
 
 def is_simulated(frame: pandas.DataFrame) -> bool:
@@ -327,14 +328,16 @@ def is_simulated(frame: pandas.DataFrame) -> bool:
 
 def whisker(values: Sequence[Point], shade: str, along: str = "y") -> dict[str, Any]:
     """Plotly's error bars of the intervals; where one is not known there is none."""
-    return {
-        f"error_{along}": {
-            "type": "data",
-            "symmetric": False,
-            "array": [None if math.isnan(p.high) else p.high - p.value for p in values],
-            "arrayminus": [None if math.isnan(p.low) else p.value - p.low for p in values],
-            "color": shade,
-            "thickness": 1.3,
-            "width": 4,
-        }
-    }
+    above = [None if math.isnan(p.high) else p.high - p.value for p in values]
+    below = [None if math.isnan(p.low) else p.value - p.low for p in values]
+    return {f"error_{along}": error_bars(above, below, shade)}
+
+
+def dress_table(
+    figure: go.Figure, frame: pandas.DataFrame, title: str, lines: list[str], dark: bool, **layout: Any
+) -> None:
+    """`theme.dress` for a figure of a table: the heading also says which calls were lost, and whether a model
+    was simulated."""
+    lost = note_losses(frame)
+    said = [*lines, lost.line]
+    dress(figure, [title], said, is_simulated(frame), dark, warning=lost.warning, **layout)

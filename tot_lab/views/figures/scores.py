@@ -14,17 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tot_lab.record.run import Run, expect_run
-from tot_lab.views.figures.theme import (
-    KINDS,
-    empty,
-    ending,
-    ground,
-    headed,
-    legend_at,
-    plain,
-    short,
-    template,
-)
+from tot_lab.views.figures.theme import KINDS, dress_run, empty, ending, ground, legend_at, plain, short
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -99,17 +89,8 @@ def plot_scores(run: Run, *, dark: bool = False) -> go.Figure:
         figure.add_annotation(x=column, y=1.06, yanchor="bottom", showarrow=False, text=missing, font=font)
     if not info.ids:
         empty(figure, "no thought below the root has a score")
-    said = [short(f"{run.name}  ·  {run.question}", 120), *_notes(info)]
-    title, top = headed(["Scores by depth"], said, run.simulated, dark)
-    figure.update_layout(
-        template=template(dark),
-        title=title,
-        height=top + 400,
-        margin={"t": top + 4, "l": 10, "r": 10, "b": 56},
-        legend=legend_at(-0.16),
-        hovermode="closest",
-        showlegend=bool(info.ids),
-    )
+    layout = {"height": 400, "legend": legend_at(-0.16), "showlegend": bool(info.ids)}
+    dress_run(figure, run, "Scores by depth", _notes(info), dark, **layout)
     named = range(0, info.columns, -(-info.columns // 12))
     starts = [1 + column * info.each for column in named]
     figure.update_xaxes(

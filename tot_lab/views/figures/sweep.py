@@ -19,14 +19,13 @@ from tot_lab.views.figures.points import (
     Point,
     amount,
     axis_of,
+    dress_table,
     expect_figure,
     heading_of,
     is_amount,
     is_rate,
-    is_simulated,
     named,
     named_ticks,
-    note_losses,
     ordered,
     points,
     runs_in,
@@ -36,7 +35,7 @@ from tot_lab.views.figures.points import (
     varies,
     whisker,
 )
-from tot_lab.views.figures.theme import ground, headed, plain, template
+from tot_lab.views.figures.theme import COLOURS, plain
 
 if TYPE_CHECKING:
     import pandas
@@ -150,35 +149,18 @@ def plot_sweep(
 
     frame = table(df)
     info = sweep_info(frame, x, y, color)
-    rate, shades, look = is_rate(frame, y), ground(dark), template(dark)
+    rate, rate_x = is_rate(frame, y), is_rate(frame, x)
     figure = go.Figure()
-    colours = look.layout.colorway
-    step = 0.7 / max(len(info.curves), 1)
     for k, curve in enumerate(info.curves):
-        shade = colours[k % len(colours)]
-        aside = (k - (len(info.curves) - 1) / 2) * step if info.places else 0.0
-        joined = not info.places and x not in MEASURED
         figure.add_scatter(
-            x=[value + aside for value in curve.x],
-            y=[None if math.isnan(point.value) else point.value for point in curve.points],
-            mode="lines+markers" if joined else "markers",
-            cliponaxis=False,
-            marker={
-                "size": 9 if len(info.places) <= 24 else 6,
-                "symbol": _SYMBOLS[k // len(colours) % 2],
-                "color": shade,
-            },
-            line={"color": shade, "width": 2},
+            mode="lines+markers" if not info.places and x not in MEASURED else "markers",
             name="" if color is None else named(curve.name),
             showlegend=color is not None,
-            customdata=[point.run_ids for point in curve.points],
-            hoverinfo="text",
-            hovertext=[_hover(curve, n, x, y, color, rate, is_rate(frame, x)) for n in range(len(curve.x))],
-            **whisker(curve.points, shade),
-            **(whisker(curve.across, shade, "x") if curve.across else {}),
+            hovertext=[_hover(curve, n, x, y, color, rate, rate_x) for n in range(len(curve.x))],
+            **_drawn(info, k),
         )
-    for k, (name, point) in enumerate(info.baselines.items()):
-        _across(figure, name, point, y, rate, colours[(len(info.curves) + k) % len(colours)])
+    for k, (name, point) in enumerate(info.baselines.items(), len(info.curves)):
+        _across(figure, name, point, y, rate, COLOURS[k % len(COLOURS)])
     notes = [
         f"points pool {', '.join(info.pooled)}" if info.pooled else "",
         f"{info.left_out[0]:,} more {'settings' if x in MEASURED else f'values of {x}'} are not drawn"
@@ -187,19 +169,41 @@ def plot_sweep(
         f"{info.left_out[1]:,} more curves are not drawn" if info.left_out[1] else "",
     ]
     counted = f"{runs_in(frame)}  ·  mean and 95% interval"
-    lost = note_losses(frame)
-    lines = [counted, "  ·  ".join(filter(None, notes)), lost.line]
-    title, top = headed([heading_of(frame, y, x)], lines, is_simulated(frame), dark, lost.warning)
-    figure.update_layout(
-        template=look,
-        title=title,
-        height=top + 420,
-        margin={"t": top + 4, "l": 10, "r": 24, "b": 24},
+    dress_table(
+        figure,
+        frame,
+        heading_of(frame, y, x),
+        [counted, "  ·  ".join(filter(None, notes))],
+        dark,
+        height=420,
+        margin={"r": 24, "b": 24},
         legend={"title": {"text": "" if color is None else axis_of(color)}},
         hovermode="closest",
     )
-    _axes(figure, info, frame, x, y, shades.grid)
+    _axes(figure, info, frame, x, y)
     return figure
+
+
+def _drawn(info: SweepInfo, k: int) -> dict[str, Any]:
+    """What the k-th curve looks like; over names the curves stand beside each other."""
+    curve, shade = info.curves[k], COLOURS[k % len(COLOURS)]
+    step = 0.7 / len(info.curves)
+    aside = (k - (len(info.curves) - 1) / 2) * step if info.places else 0.0
+    return {
+        "x": [value + aside for value in curve.x],
+        "y": [None if math.isnan(point.value) else point.value for point in curve.points],
+        "cliponaxis": False,
+        "marker": {
+            "size": 9 if len(info.places) <= 24 else 6,
+            "symbol": _SYMBOLS[k // len(COLOURS) % 2],
+            "color": shade,
+        },
+        "line": {"color": shade, "width": 2},
+        "customdata": [point.run_ids for point in curve.points],
+        "hoverinfo": "text",
+        **whisker(curve.points, shade),
+        **(whisker(curve.across, shade, "x") if curve.across else {}),
+    }
 
 
 def _of_settings(frame: pandas.DataFrame, x: str, y: str, color: str | None) -> SweepInfo:
@@ -252,7 +256,7 @@ def _across(figure: go.Figure, name: str, point: Point, y: str, rate: bool, shad
     )
 
 
-def _axes(figure: go.Figure, info: SweepInfo, frame: pandas.DataFrame, x: str, y: str, edge: str) -> None:
+def _axes(figure: go.Figure, info: SweepInfo, frame: pandas.DataFrame, x: str, y: str) -> None:
     unit = unit_of(frame, x)
     figure.update_xaxes(title={"text": CAPPED[unit][1] if unit else axis_of(x), "standoff": 12})
     values = sorted({value for curve in info.curves for value in curve.x})

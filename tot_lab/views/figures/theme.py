@@ -10,7 +10,11 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from tot_lab.record.run import Run
 
 INK = "#1f2933"
 FAINT = "#8a94a0"
@@ -25,6 +29,10 @@ FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, sans-serif"
 KINDS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9")
 """Of kinds of calls, in the order of their first occurrence; further ones are `FAINT`. Vermilion is the
 path's, and yellow drowns in white."""
+
+
+COLOURS = (*KINDS, PATH, "#f0e442")
+"""Of curves, in their order."""
 
 
 class Ground(NamedTuple):
@@ -63,10 +71,10 @@ def short(text: str, most: int) -> str:
     return line if len(line) <= most else line[: max(most - 1, 0)].rstrip() + "…"
 
 
-def ending(id: Any, most: int = 60) -> str:
-    """An id in at most `most` characters: of one deep in a tree, the end."""
+def ending(id: Any) -> str:
+    """An id in at most 60 characters: of one deep in a tree, the end."""
     text = printable(str(id))
-    return text if len(text) <= most else "…" + text[1 - most :]
+    return text if len(text) <= 60 else "…" + text[-59:]
 
 
 def wrapped(text: str, width: int, lines: int) -> list[str]:
@@ -148,6 +156,42 @@ def headed(
     return said, 34 + 21 * len(title) + 17 * len(below)
 
 
+def dress(
+    figure: Any,
+    title: list[str],
+    lines: list[str],
+    simulated: bool,
+    dark: bool,
+    *,
+    height: float,
+    warning: str = "",
+    **layout: Any,
+) -> None:
+    """Give a figure its heading, its template and its size.
+
+    Args:
+        figure: A Plotly figure, whose traces are drawn already.
+        title: See `headed`.
+        lines: See `headed`.
+        simulated: See `headed`.
+        dark: Whether the page is dark.
+        height: Pixels that the figure takes below its heading.
+        warning: See `headed`.
+        layout: Further properties of the layout. `margin` needs only the sides that differ from the usual
+            ones; its `t` is the distance from the heading.
+    """
+    heading, top = headed(title, lines, simulated, dark, warning)
+    margin = {"t": 4, "l": 10, "r": 10, "b": 56, **layout.pop("margin", {})}
+    margin["t"] += top
+    figure.update_layout(template=template(dark), title=heading, height=top + height, margin=margin, **layout)
+
+
+def dress_run(figure: Any, run: Run, title: str, notes: list[str], dark: bool, **layout: Any) -> None:
+    """`dress` for a figure of one run: the heading names its strategy and its question."""
+    named = short(f"{run.name}  ·  {run.question}", 120)
+    dress(figure, [title], [named, *notes], run.simulated, dark, hovermode="closest", **layout)
+
+
 def empty(figure: Any, why: str) -> None:
     """Say in the middle of a figure that there is nothing to draw, and why."""
     figure.add_scatter(x=[], y=[], showlegend=False)
@@ -161,14 +205,31 @@ def score_axis() -> dict[str, Any]:
     return {
         "cmin": 0,
         "cmax": 1,
-        "colorscale": [(k / (len(SCORES) - 1), shade) for k, shade in enumerate(SCORES)],
-        "colorbar": {
-            "title": {"text": "score (0–1)", "side": "right"},
-            "thickness": 12,
-            "len": 0.7,
-            "outlinewidth": 0,
-            "tickvals": [0, 0.25, 0.5, 0.75, 1],
-        },
+        "colorscale": scale_of(SCORES),
+        "colorbar": colour_bar("score (0–1)", len=0.7, tickvals=[0, 0.25, 0.5, 0.75, 1]),
+    }
+
+
+def scale_of(shades: Sequence[str]) -> list[tuple[float, str]]:
+    """Plotly's `colorscale` of equally spaced colours."""
+    return [(k / (len(shades) - 1), shade) for k, shade in enumerate(shades)]
+
+
+def colour_bar(title: str, **more: Any) -> dict[str, Any]:
+    """Plotly's `colorbar`, narrow and without a frame."""
+    return {"title": {"text": title, "side": "right"}, "thickness": 12, "outlinewidth": 0, **more}
+
+
+def error_bars(above: Any, below: Any, shade: str) -> dict[str, Any]:
+    """Plotly's error bars that reach so far to either side; `None` draws none."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": above,
+        "arrayminus": below,
+        "color": shade,
+        "thickness": 1.3,
+        "width": 4,
     }
 
 
@@ -188,7 +249,7 @@ def template(dark: bool = False) -> Any:
             "font": {"family": FONT, "size": 12, "color": ink},
             "paper_bgcolor": paper,
             "plot_bgcolor": paper,
-            "colorway": ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"],
+            "colorway": list(COLOURS),
             "title": {"x": 0.0, "xref": "paper", "xanchor": "left", "font": {"size": 16}},
             "hoverlabel": {
                 "bgcolor": paper,

@@ -23,14 +23,13 @@ from tot_lab.record.run import Run, expect_run
 from tot_lab.views.figures.theme import (
     KINDS,
     Ground,
+    dress_run,
     empty,
     ending,
     ground,
-    headed,
     legend_at,
     plain,
     short,
-    template,
 )
 
 if TYPE_CHECKING:
@@ -183,29 +182,10 @@ def plot_timeline(run: Run, *, dark: bool = False) -> go.Figure:
     else:
         _bars(figure, info, colours, shades)
         _critical(figure, info, shades)
-    said = [short(f"{run.name}  ·  {run.question}", 120), in_words(info) if info.kind else ""]
-    if binned:
-        width = (info.end.max() - info.start.min()) / BINS
-        unit = "lines" if info.by_order else "s"
-        said.append(
-            f"{len(info.kind):,} calls: drawn is how many of each kind were under way, in spans of "
-            f"{width:.2g} {unit}; run.calls_df() lists all"
-        )
-    if info.by_order and info.kind:
-        said.append("no call took 10 ms: this is their order, not time")
-    title, top = headed(["Calls over time"], said, run.simulated, dark)
     lanes = int(info.lane.max(initial=0)) + 1
     tall = 170 + (380 if binned else min(max(26 * lanes, 130), 560))
-    figure.update_layout(
-        template=template(dark),
-        title=title,
-        height=top + tall + 70,
-        margin={"t": top + 4, "l": 10, "r": 10, "b": 56},
-        barmode="overlay",
-        bargap=0.18,
-        legend=legend_at(-56 / tall),
-        hovermode="closest",
-    )
+    layout = {"height": tall + 70, "barmode": "overlay", "bargap": 0.18, "legend": legend_at(-56 / tall)}
+    dress_run(figure, run, "Calls over time", _notes(info) if info.kind else [""], dark, **layout)
     figure.update_yaxes(title="at once<br>(calls)", rangemode="tozero", row=1, col=1)
     axis = "order (line of the record)" if info.by_order else "time since the run began (s)"
     figure.update_xaxes(title=axis, row=2, col=1)
@@ -218,6 +198,21 @@ def plot_timeline(run: Run, *, dark: bool = False) -> go.Figure:
         lane = {"title": "lane (one call at a time)", "showticklabels": False, "showgrid": False}
         figure.update_yaxes(range=[lanes - 0.4, -0.6], **lane, row=2, col=1)
     return figure
+
+
+def _notes(info: TimelineInfo) -> list[str]:
+    """The lines of the heading."""
+    notes = [in_words(info)]
+    if len(info.kind) > MOST:
+        width = (info.end.max() - info.start.min()) / BINS
+        unit = "lines" if info.by_order else "s"
+        notes.append(
+            f"{len(info.kind):,} calls: drawn is how many of each kind were under way, in spans of "
+            f"{width:.2g} {unit}; run.calls_df() lists all"
+        )
+    if info.by_order:
+        notes.append("no call took 10 ms: this is their order, not time")
+    return notes
 
 
 def in_words(info: TimelineInfo) -> str:
@@ -274,6 +269,7 @@ def _concurrency(figure: go.Figure, info: TimelineInfo, shades: Ground) -> None:
 
 
 def _bars(figure: go.Figure, info: TimelineInfo, colours: dict[str, str], shades: Ground) -> None:
+    """A bar for each call that was made, and a mark for each whose answer was known or that was refused."""
     kinds = np.array(info.kind, dtype=object)
     source = np.array(info.source, dtype=object)
     failed = np.array([bool(error) for error in info.error], dtype=bool)
@@ -282,69 +278,53 @@ def _bars(figure: go.Figure, info: TimelineInfo, colours: dict[str, str], shades
     sent = np.where(np.isnan(info.sent), info.start, np.clip(info.sent, info.start, info.end))
     for kind, shade in colours.items():
         here = np.flatnonzero((kinds == kind) & ~marks)
+        outline = np.where(failed[here], shades.ink, between or shade)
+        look = {
+            "color": shade,
+            "opacity": np.where(np.isin(source[here], ("open", "joined")), 0.45, 1.0),
+            "line": {"color": outline, "width": np.where(failed[here], 1.8, 0.5)},
+        }
         if here.size:
-            figure.add_bar(
-                orientation="h",
-                base=sent[here],
-                x=(info.end - sent)[here],
-                y=info.lane[here],
-                name=plain(short(kind, 30)),
-                marker={
-                    "color": shade,
-                    "opacity": np.where(np.isin(source[here], ("open", "joined")), 0.45, 1.0),
-                    "line": {
-                        "color": np.where(failed[here], shades.ink, between or shade),
-                        "width": np.where(failed[here], 1.8, 0.5),
-                    },
-                },
-                hoverinfo="text",
-                hovertext=_hover(info, here),
-                row=2,
-                col=1,
-            )
+            _spans(figure, info, here, sent, info.end, marker=look, name=plain(short(kind, 30)))
         waited = here[sent[here] > info.start[here]]
+        pale = {"color": shade, "opacity": 0.3, "line": {"width": 0}}
         if waited.size:
-            figure.add_bar(
-                orientation="h",
-                base=info.start[waited],
-                x=(sent - info.start)[waited],
-                y=info.lane[waited],
-                marker={"color": shade, "opacity": 0.3, "line": {"width": 0}},
-                showlegend=False,
-                hoverinfo="text",
-                hovertext=_hover(info, waited),
-                row=2,
-                col=1,
-            )
+            _spans(figure, info, waited, info.start, sent, marker=pale, showlegend=False)
     for word, name, symbol in (("cache", "from the cache", "line-ns"), ("refused", "refused", "x-thin")):
         here = np.flatnonzero(source == word)
+        inks = [colours[kind] if word == "cache" else shades.ink for kind in kinds[here]]
+        marker = {"symbol": symbol, "size": 9, "line": {"width": 2, "color": inks}, "color": inks}
         if here.size:
-            shades_of = [colours[kind] if word == "cache" else shades.ink for kind in kinds[here]]
-            figure.add_scatter(
-                x=info.start[here],
-                y=info.lane[here],
-                mode="markers",
-                name=name,
-                marker={
-                    "symbol": symbol,
-                    "size": 9,
-                    "line": {"width": 2, "color": shades_of},
-                    "color": shades_of,
-                },
-                hoverinfo="text",
-                hovertext=_hover(info, here),
-                row=2,
-                col=1,
-            )
-    swatch = {"symbol": "square", "size": 11}
+            where = {"x": info.start[here], "y": info.lane[here], "row": 2, "col": 1}
+            hover = {"hoverinfo": "text", "hovertext": _hover(info, here)}
+            figure.add_scatter(**where, **hover, mode="markers", name=name, marker=marker)
     if (sent > info.start).any():
-        shown = {**swatch, "color": KINDS[0], "opacity": 0.3}
-        figure.add_scatter(
-            x=[None], y=[None], mode="markers", name="waiting to be sent", marker=shown, row=2, col=1
-        )
+        _swatch(figure, "waiting to be sent", color=KINDS[0], opacity=0.3)
     if (failed & ~marks).any():
-        shown = {**swatch, "color": shades.paper, "line": {"color": shades.ink, "width": 1.8}}
-        figure.add_scatter(x=[None], y=[None], mode="markers", name="failed", marker=shown, row=2, col=1)
+        _swatch(figure, "failed", color=shades.paper, line={"color": shades.ink, "width": 1.8})
+
+
+def _spans(
+    figure: go.Figure, info: TimelineInfo, calls: NDArray[np.intp], start: Any, end: Any, **look: Any
+) -> None:
+    """A bar for each of these calls, from one moment to another."""
+    figure.add_bar(
+        orientation="h",
+        base=start[calls],
+        x=(end - start)[calls],
+        y=info.lane[calls],
+        hoverinfo="text",
+        hovertext=_hover(info, calls),
+        row=2,
+        col=1,
+        **look,
+    )
+
+
+def _swatch(figure: go.Figure, name: str, **look: Any) -> None:
+    """An entry of the legend."""
+    marker = {"symbol": "square", "size": 11, **look}
+    figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker=marker, row=2, col=1)
 
 
 def _critical(figure: go.Figure, info: TimelineInfo, shades: Ground) -> None:

@@ -20,15 +20,14 @@ from tot_lab.views.figures.layout import tidy
 from tot_lab.views.figures.theme import (
     FAINT,
     Ground,
+    dress,
     ending,
     ground,
-    headed,
     label,
     legend_at,
     number,
     plain,
     score_axis,
-    template,
     wrapped,
 )
 from tot_lab.views.figures.theme import LINKS as LINK_COLOURS
@@ -132,11 +131,11 @@ def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
     )
 
 
-def telling(parts: Parts, most: int = MOST) -> Parts:
-    """The `most` thoughts that tell most, each with all that lead to it: first those on the way to the
+def telling(parts: Parts) -> Parts:
+    """The `MOST` thoughts that tell most, each with all that lead to it: first those on the way to the
     answer, then what stayed in the search, then the highest scores, then the first proposed. A way that
     does not fit is cut off at its end."""
-    if len(parts.nodes) <= most:
+    if len(parts.nodes) <= MOST:
         return parts
     above: dict[Any, Any] = {}
     for start, end, kind in parts.edges:
@@ -155,8 +154,8 @@ def telling(parts: Parts, most: int = MOST) -> Parts:
         while id is not None and id not in chosen and id not in way:
             way[id] = None
             id = above.get(id)
-        chosen.update(list(way)[::-1][: most - len(chosen)])
-        if len(chosen) == most:
+        chosen.update(list(way)[::-1][: MOST - len(chosen)])
+        if len(chosen) == MOST:
             break
     return Parts(
         {id: node for id, node in parts.nodes.items() if id in chosen},
@@ -182,8 +181,6 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) ->
     shades = ground(dark)
     count = len(info.ids)
     figure = go.Figure()
-    levels = int(info.depth.max()) + 1
-    labels = label_width(info, 840)
     figure.add_trace(
         _lines(info, np.flatnonzero(info.parents >= 0), shades.edge, 1.2 if count < 300 else 0.7)
     )
@@ -194,37 +191,19 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) ->
     for kind in dict.fromkeys(kind for *_, kind in info.links):
         figure.add_trace(_arcs(info, kind))
     size = 18 if count <= LABELLED else 13 if count <= 150 else 9 if count <= 500 else 6
-    for what, symbol in SHAPES.items():
-        here = np.array([shape == what for shape in info.shape])
-        for some in (here & ~np.isnan(info.score), here & np.isnan(info.score)):
-            if some.any():
-                figure.add_trace(_thoughts(info, what, np.flatnonzero(some), size, shades))
-        if here.any():  # the legend shows the shape in one colour, whatever the scores are
-            mark = {"symbol": symbol, "color": _fill(what, shades) or shades.faint, "size": 11}
-            mark["line"] = {"color": shades.ink, "width": 1}
-            figure.add_trace(
-                go.Scatter(x=[None], y=[None], mode="markers", name=what, legendgroup=what, marker=mark)
-            )
+    for what in SHAPES:
+        figure.add_traces(_of_shape(info, what, size, shades))
+    labels = label_width(info, 840)
     if labels:
-        for place, text in enumerate(info.texts):
-            figure.add_annotation(
-                x=info.x[place],
-                y=info.depth[place],
-                text="<br>".join(plain(line) for line in label(text, labels)),
-                showarrow=False,
-                yanchor="top",
-                yshift=-size * (0.8 if info.shape[place] == "solution" else 0.5) - 3,
-                font={"size": 11, "color": shades.ink},
-                bgcolor="rgba(17,20,24,0.82)" if dark else "rgba(255,255,255,0.82)",
-                borderpad=1,
-            )
-    title, top = headed(*heading_of(info), info.simulated, dark)
-    each = 118 if labels else 84
-    figure.update_layout(
-        template=template(dark),
-        title=title,
-        height=top + 90 + min(max(each * levels, 240), 1000),
-        margin={"t": top, "l": 10, "r": 10, "b": 56},
+        _write_labels(figure, info, labels, size, dark)
+    levels = int(info.depth.max()) + 1
+    dress(
+        figure,
+        *heading_of(info),
+        info.simulated,
+        dark,
+        height=90 + min(max((118 if labels else 84) * levels, 240), 1000),
+        margin={"t": 0},
         coloraxis=score_axis(),
         legend=legend_at(0),
         hovermode="closest",
@@ -247,9 +226,9 @@ def label_width(info: TreeInfo, pixels: float) -> int:
     return min(room, 24) if room >= 7 else 0
 
 
-def arc(info: TreeInfo, start: int, end: int, points: int = 13) -> tuple[NDArray[Any], NDArray[Any]]:
+def arc(info: TreeInfo, start: int, end: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """A bow from one thought to another: it passes beside the thoughts that stand between them."""
-    share = np.linspace(0.0, 1.0, points)
+    share = np.linspace(0.0, 1.0, 13)
     x0, x1, y0, y1 = info.x[start], info.x[end], info.depth[start], info.depth[end]
     bow = 4 * share * (1 - share)
     sideways = 0.35 if x0 == x1 else 0.0
@@ -284,6 +263,37 @@ def _arcs(info: TreeInfo, kind: str) -> go.Scatter:
         name={"merged": "merged with", "source": "made from", "depends": "depends on"}.get(kind, plain(kind)),
         hoverinfo="skip",
     )
+
+
+def _of_shape(info: TreeInfo, what: str, size: float, shades: Ground) -> list[go.Scatter]:
+    """The thoughts of one shape with a score, those without, and the shape's entry in the legend."""
+    import plotly.graph_objects as go  # noqa: PLC0415
+
+    here = np.array([shape == what for shape in info.shape])
+    if not here.any():
+        return []
+    groups = (np.flatnonzero(here & ~np.isnan(info.score)), np.flatnonzero(here & np.isnan(info.score)))
+    # The legend shows the shape in one colour, whatever the scores are.
+    mark = {"symbol": SHAPES[what], "color": _fill(what, shades) or shades.faint, "size": 11}
+    mark["line"] = {"color": shades.ink, "width": 1}
+    legend = go.Scatter(x=[None], y=[None], mode="markers", name=what, legendgroup=what, marker=mark)
+    return [*(_thoughts(info, what, some, size, shades) for some in groups if some.size), legend]
+
+
+def _write_labels(figure: go.Figure, info: TreeInfo, width: int, size: float, dark: bool) -> None:
+    """The text of each thought, below it."""
+    for place, text in enumerate(info.texts):
+        figure.add_annotation(
+            x=info.x[place],
+            y=info.depth[place],
+            text="<br>".join(plain(line) for line in label(text, width)),
+            showarrow=False,
+            yanchor="top",
+            yshift=-size * (0.8 if info.shape[place] == "solution" else 0.5) - 3,
+            font={"size": 11, "color": ground(dark).ink},
+            bgcolor="rgba(17,20,24,0.82)" if dark else "rgba(255,255,255,0.82)",
+            borderpad=1,
+        )
 
 
 def _thoughts(info: TreeInfo, what: str, places: NDArray[np.intp], size: float, shades: Ground) -> go.Scatter:

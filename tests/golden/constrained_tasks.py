@@ -1,4 +1,7 @@
-"""The package's own tasks under hard constraints: their rules, from a fixed stream of numbers.
+"""Writes the tasks of the constrained domain anew: `python tests/golden/constrained_tasks.py`.
+
+The 120 tasks are data (`tot_lab/domains/constrained/tasks.jsonl`); this is how they came about, from a fixed
+stream of numbers.
 
 Rule: no task without a solution. A text is written by the rules until one keeps them all; a design is drawn
 first, and only rules that it keeps are asked for, each of which most designs by chance break. What keeps
@@ -7,18 +10,26 @@ them all is the task's reference, and stands in no prompt.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
+from tot_lab.domains import constraints
 from tot_lab.domains.constrained.answers import Plan, Stream, made_answer
 from tot_lab.domains.constrained.constraints import DAYS, FORMS, GRAMS, SORTS, Rule, kept_by, made_rule
+
+COUNT = 120
+"""Tasks, writing and design in turn."""
 
 EASIEST, HARDEST = 2, 7
 """The fewest and the most rules of a task."""
 
-DESIGNS = ("timetable", "seating", "packing", "schema")
+TARGET = Path(constraints.__file__).with_name("tasks.jsonl")
+
+DESIGNS = ("timetable", "seating", "packing")
 
 
 class Made(NamedTuple):
@@ -105,48 +116,6 @@ _COURSES = ("Pottery", "Chess", "Choir", "Yoga", "Drawing", "Spanish", "Cooking"
 _ROOMS = ("Red", "Blue", "Green", "White")
 _PEOPLE = ("Ada", "Bruno", "Celia", "Dario", "Elsa", "Fabio", "Greta", "Hugo", "Ines", "Jonas")
 _PLACES = ("a village hall", "an evening school", "a club house", "a community centre")
-_TABLES: tuple[tuple[str, Mapping[str, tuple[str, str]]], ...] = (
-    (
-        "a library",
-        {
-            "members": ("name", "email"),
-            "books": ("title", "year"),
-            "loans": ("due_on", "taken_on"),
-            "authors": ("name", "born_in"),
-            "branches": ("city", "phone"),
-        },
-    ),
-    (
-        "a bakery",
-        {
-            "customers": ("name", "phone"),
-            "products": ("name", "price"),
-            "orders": ("placed_on", "paid"),
-            "suppliers": ("name", "city"),
-            "recipes": ("title", "minutes"),
-        },
-    ),
-    (
-        "a music school",
-        {
-            "pupils": ("name", "age"),
-            "teachers": ("name", "phone"),
-            "lessons": ("starts_at", "room"),
-            "instruments": ("name", "price"),
-            "concerts": ("held_on", "hall"),
-        },
-    ),
-    (
-        "a clinic for animals",
-        {
-            "owners": ("name", "email"),
-            "animals": ("name", "species"),
-            "visits": ("seen_on", "fee"),
-            "doctors": ("name", "room"),
-            "vaccines": ("name", "dose"),
-        },
-    ),
-)
 
 
 class _Draft(NamedTuple):
@@ -277,43 +246,10 @@ def _packing(stream: Stream, count: int) -> _Draft:
     )
 
 
-def _schema(stream: Stream, count: int) -> _Draft:
-    place, known = stream.pick(_TABLES)
-    tables = stream.shuffled(sorted(known))[: 3 + count // 3]
-    columns = sorted({column for table in tables for column in known[table]})
-
-    def lines(among: Sequence[str], key: int) -> Plan:
-        """key: how often a table has its id, of five times."""
-        plan = {}
-        for table in among:
-            own = stream.shuffled(known[table])[: stream.between(1, 2)]
-            to = stream.shuffled([other for other in tables if other != table])[: stream.between(0, 2)]
-            ids = ["id"] if stream.below(5) < key else []
-            plan[table] = (*ids, *own, *(f"{other}_id -> {other}" for other in to))
-        return plan
-
-    def numbers(form: str, plan: Plan) -> list[int]:
-        widths = [len(columns) for columns in plan.values()]
-        references = sum("->" in column for columns in plan.values() for column in columns)
-        return {"wide": [max(widths)], "narrow": [min(widths)], "whole": [references]}[form]
-
-    return _Draft(
-        f"Design the database of {place}.",
-        "The answer is one line for each table, `table: column, column, …`, and nothing else. A column that "
-        "refers to a table is written `column -> table`. Names are in lower case, without spaces.",
-        made_rule("schema", "tables", n=len(tables)),
-        lines(tables, 5),
-        lambda: lines(stream.shuffled(sorted(known))[: len(tables)], 4),
-        {"x": tables, "y": tables, "column": columns},
-        numbers,
-    )
-
-
 _DRAFTS: Mapping[str, Callable[[Stream, int], _Draft]] = {
     "timetable": _timetable,
     "seating": _seating,
     "packing": _packing,
-    "schema": _schema,
 }
 
 
@@ -324,3 +260,22 @@ def shown(plan: Plan) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def made(number: int) -> Made:
+    """Task `number`, from 1 on: six levels in turn, and every design at every level."""
+    place, levels = (number - 1) // 2, HARDEST - EASIEST + 1
+    count = EASIEST + place % levels
+    if number % 2:
+        return made_text(place, count)
+    return made_design(place, DESIGNS[(place + place // levels) % len(DESIGNS)], count)
+
+
+def told(number: int) -> str:
+    """Task `number` as a line of the file."""
+    task = made(number)
+    return json.dumps({"question": task.question, "reference": task.witness}, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    TARGET.write_text("".join(f"{told(number)}\n" for number in range(1, COUNT + 1)), "utf-8")
