@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from tot_lab.domains import constraints
+from tot_lab.domains.constrained import constraints
 from tot_lab.domains.constrained.answers import Plan, Stream, made_answer
 from tot_lab.domains.constrained.constraints import DAYS, FORMS, GRAMS, SORTS, Rule, kept_by, made_rule
 
