@@ -23,7 +23,7 @@ from tot_lab.core.records import Ended, Line, Record
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
-from tot_lab.core.tools import TOOL
+from tot_lab.core.tools import asks_no_model
 from tot_lab.lab.lessons import Lessons, LessonsError
 from tot_lab.lab.plan_store import Plans
 from tot_lab.lab.sweeps.axes import Strategies
@@ -198,7 +198,7 @@ class Lab:
             reply = self.gateway.known(call)
             if reply is None and (tool := self.gateway.computing(call)) is not None:
                 return await tool.reply(call, wire)
-            cached += reply is not None and call.kind != TOOL
+            cached += reply is not None and not asks_no_model(call)
             unknown += reply is None
             return reply or Reply(error="budget:calls")
 
@@ -404,7 +404,7 @@ class Lab:
         self.gateway.open()
         budget = budget_of(header)
         if budget is not None and any(getattr(budget, name) is not None for name in AMOUNTS):
-            models = {line.e.model for line in kept if isinstance(line.e, Call) and line.e.kind != TOOL}
+            models = {line.e.model for line in kept if isinstance(line.e, Call) and not asks_no_model(line.e)}
             for name in models:  # what its calls reserved is counted anew, and must not hold up the loop
                 with suppress(Exception):  # a call that is made will tell why
                     await self.gateway.ready(name)
