@@ -200,7 +200,7 @@ async def counted(call: Call) -> Reply:
 
 def rerun(folder: Path, rounds: int) -> None:
     """Part 4."""
-    search = tl.TreeOfThoughts(generate="propose", branch_factor=5, beam_width=3)
+    search = tl.TreeOfThoughts(propose=tl.Propose(count=5), search=tl.BeamSearch(width=3))
     puzzles = tl.game24_tasks(PUZZLES)
 
     async def all_of_them(lab: tl.Lab) -> int:

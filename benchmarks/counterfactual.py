@@ -22,7 +22,7 @@ def main(folder: str) -> None:
     logs = recorded(folder)
     print(f"{'beam':>4}{'solved':>9}{'not':>6}{'unknown':>9}{'answered':>11}{'lacking':>9}")
     for width in range(1, 6):
-        setting = tl.presets.game24().model_copy(update={"beam_width": width})
+        setting = tl.presets.game24().model_copy(update={"search.width": width})
         made = tl.counterfactual(logs, setting)
         known = Counter(again.solved for again in made)
         lacking = sum(len(again.lacking) for again in made)

@@ -52,7 +52,7 @@ from tot_lab.strategies import STRATEGIES
 from tot_lab.testing import TASK as ASKED
 from tot_lab.testing import Scripted, legs
 
-SEARCH = tl.TreeOfThoughts(branch_factor=5, beam_width=5, max_depth=4)
+SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=5), search=tl.BeamSearch(width=5), stop=tl.Stop(depth=4))
 TASK = tl.general("What is six times seven?")
 LEVELS = (5, 25, 25, 25)
 NODES, CALLS = sum(LEVELS), 2 * sum(LEVELS)

@@ -99,7 +99,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured (default: 3)")
     rounds = parser.parse_args().rounds
-    search = tl.TreeOfThoughts(branch_factor=10, beam_width=100, max_depth=11, solved_threshold=None)
+    search = tl.TreeOfThoughts(
+        propose=tl.Sample(count=10), search=tl.BeamSearch(width=100), stop=tl.Stop(depth=11, solved=None)
+    )
     run = asyncio.run(tl.Lab("sim/general", runs=None).run(search, tl.general("How far?")))
     with browsing() as browser:
         lab = JupyterLab()

@@ -1,4 +1,4 @@
-"""What each traversal would have needed on the recorded Game of 24 replies.
+"""What each search would have needed on the recorded Game of 24 replies.
 
     python benchmarks/published_efficiency.py DIR
 
@@ -18,15 +18,12 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.records import Scored, Thought
 
-TRAVERSALS = ("beam", "depth_first", "best_first", "mcts")
+SEARCHES = (tl.BeamSearch(width=5), tl.DepthFirst(), tl.BestFirst(), tl.MCTS())
 
 
-def settings(traversal: str) -> tl.TreeOfThoughts:
-    """The paper's settings under another traversal; only the beam drops any thought."""
-    width = 5 if traversal == "beam" else None
-    made = tl.presets.game24().settings() | {"traversal": traversal, "beam_width": width}
-    del made["kind"]
-    return tl.TreeOfThoughts(**made)
+def settings(search: tl.Search) -> tl.TreeOfThoughts:
+    """The paper's settings under another search; only the beam drops any thought."""
+    return tl.presets.game24(search=search)
 
 
 def solved(log: tl.Run) -> bool:
@@ -68,12 +65,12 @@ def main(folder: str) -> None:
         f"published beam: {len(logs)} puzzles solved with {spent[0]} propose calls, {spent[1]} value prompts"
     )
     print(f"{'until the first correct answer':32}{'solved':>7}{'propose':>15}{'value':>15}{'lacking':>10}")
-    for traversal in TRAVERSALS:
-        made = tl.counterfactual(logs, settings(traversal))
+    for search in SEARCHES:
+        made = tl.counterfactual(logs, settings(search))
         costs = [cost for again in made if (cost := cost_to_first(again.run)) is not None]
         proposals, prompts, lacking = map(sum, zip(*costs, strict=True))
         print(
-            f"{traversal:32}{len(costs):>4}/{len(logs):<2}{proposals:>7} ({proposals / spent[0]:4.0%}) "
+            f"{search.kind:32}{len(costs):>4}/{len(logs):<2}{proposals:>7} ({proposals / spent[0]:4.0%}) "
             f"{prompts:>7} ({prompts / spent[1]:4.0%}) {lacking:>9}"
         )
     print("target, best_first: all solved, propose <= 36 %, value <= 40 %")

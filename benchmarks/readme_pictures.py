@@ -24,14 +24,14 @@ DATA = Path(__file__).parent.parent / "data"
 
 async def first_search() -> tl.Run:
     """The run of the README's first code."""
-    search = tl.TreeOfThoughts(generate="propose", branch_factor=4, beam_width=2)
+    search = tl.TreeOfThoughts(propose=tl.Propose(count=4))
     return await tl.Lab("sim/game24", runs=None).run(search, tl.game24("4 9 10 13"))
 
 
 async def exploring() -> tuple[tl.Run, tl.Run]:
     """The run of notebook 02, in which the judge threw a good thought away, and its branch."""
     lab = tl.Lab(tl.SimGame24(skill=0.6, noise=0.2, garble=0.03, seed=366, latency=0.02), runs=None)
-    search = tl.TreeOfThoughts(generate="propose", branch_factor=5, beam_width=2)
+    search = tl.TreeOfThoughts(propose=tl.Propose(count=5))
     run = await lab.run(search, tl.game24("4 8 8 11"))
     return run, await lab.branch(run, "0.1", score=1.0)
 
@@ -39,7 +39,8 @@ async def exploring() -> tuple[tl.Run, tl.Run]:
 async def swept() -> tl.Sweep:
     """The sweep of notebook 03: baselines, and beams with one draw of the judge or three."""
     trees = tl.grid(
-        tl.TreeOfThoughts(generate="propose", branch_factor=5), beam_width=[1, 2, 5], evaluation_draws=[1, 3]
+        tl.TreeOfThoughts(propose=tl.Propose(count=5)),
+        {"search.width": [1, 2, 5], "evaluate.samples": [1, 3]},
     )
     settings: dict[str, Any] = {**tl.baselines(), "ToT": trees}
     lab = tl.Lab(tl.SimGame24(skill=0.35, noise=0.2), runs=None)

@@ -38,7 +38,7 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Need, Reply
 from tot_lab.models.stack import Endpoint
 
-SEARCH = tl.TreeOfThoughts(branch_factor=5, beam_width=5, max_depth=4)
+SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=5), search=tl.BeamSearch(width=5), stop=tl.Stop(depth=4))
 RUNS, MORE, CALLS = 256, 2048, 160
 OFF = 10**6
 

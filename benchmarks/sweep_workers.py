@@ -34,7 +34,7 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Reply
 
 WORKERS = 2
-SMALL = tl.TreeOfThoughts(max_depth=1)
+SMALL = tl.TreeOfThoughts(stop=tl.Stop(depth=1))
 HANDS = 96
 ROUNDS = 3
 

@@ -20,12 +20,21 @@ WHOLE = [
     *SMALL,
     tl.OneAnswer(),
     tl.BestOf(strategy=tl.ChainOfThought(), attempts=3),
-    tl.TreeOfThoughts(branch_factor=3, max_depth=3, traversal="mcts", max_nodes=12),
-    tl.TreeOfThoughts(branch_factor=2, max_depth=3, traversal="best_first", merge=True, parallel=False),
-    tl.TreeOfThoughts(branch_factor=3, max_depth=2, answer="leaf", convergence_window=2),
-    tl.TreeOfThoughts(branch_factor=3, max_depth=2, budget=tl.Budget(calls=9)),
+    tl.TreeOfThoughts(propose=tl.Sample(count=3), search=tl.MCTS(width=2), stop=tl.Stop(depth=3, nodes=12)),
+    tl.TreeOfThoughts(
+        propose=tl.Sample(count=2),
+        search=tl.BestFirst(width=2),
+        stop=tl.Stop(depth=3),
+        merge=True,
+        parallel=False,
+    ),
+    tl.TreeOfThoughts(propose=tl.Sample(count=3), answer="best_leaf", stop=tl.Stop(depth=2, patience=1)),
+    tl.TreeOfThoughts(propose=tl.Sample(count=3), stop=tl.Stop(depth=2), budget=tl.Budget(calls=9)),
     tl.SelfConsistency(
-        strategy=tl.TreeOfThoughts(branch_factor=2, max_depth=2, budget=tl.Budget(calls=5)), attempts=3
+        strategy=tl.TreeOfThoughts(
+            propose=tl.Sample(count=2), stop=tl.Stop(depth=2), budget=tl.Budget(calls=5)
+        ),
+        attempts=3,
     ),
     tl.SelfConsistency(strategy=tl.SelfConsistency(attempts=2), attempts=3),
 ]
@@ -87,10 +96,10 @@ def test_so_it_is_with_failing_models_own_caps_and_files(
     expect_the_same(row, run(strategy, model=Scripted(reply), repeat=repeat, budget=tl.Budget(calls=cap)))
 
 
-@pytest.mark.parametrize("traversal", ["beam", "depth_first", "best_first", "mcts"])
-def test_so_it_is_on_the_game_of_24(traversal):
+@pytest.mark.parametrize("search", [tl.BeamSearch, tl.DepthFirst, tl.BestFirst, tl.MCTS])
+def test_so_it_is_on_the_game_of_24(search):
     strategy = tl.TreeOfThoughts(
-        branch_factor=6, beam_width=3, max_depth=4, max_nodes=60, generate="propose", traversal=traversal
+        propose=tl.Propose(count=6), search=search(width=3), stop=tl.Stop(depth=4, nodes=60)
     )
     lab = tl.Lab(tl.SimGame24(), runs=None, roles={"evaluate": {"temperature": 0.3}})
     tasks = [tl.game24("4 5 6 10"), tl.game24("3 3 8 8")]
@@ -104,7 +113,7 @@ def test_so_it_is_on_the_game_of_24(traversal):
 
 def test_a_branch_of_a_run_is_cut_with_what_was_changed_in_it():
     lab = tl.Lab(Scripted(), runs=None)
-    parent = wait(lab.run(tl.TreeOfThoughts(branch_factor=2, max_depth=3), TASK))
+    parent = wait(lab.run(tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3)), TASK))
     made = wait(lab.branch(parent, "0.0", score=1.0))
     caps = range(0, made.usage.calls + 1)
     rows = points(made, caps).itertuples()
@@ -181,7 +190,7 @@ def test_a_strategy_that_raises_when_it_is_closed_is_cut_all_the_same():
 
 
 def test_a_run_that_was_killed_tells_as_much_as_it_holds(tmp_path):
-    strategy = tl.TreeOfThoughts(branch_factor=2, max_depth=3, parallel=False)
+    strategy = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3), parallel=False)
     whole = wait(tl.Lab(Scripted(), runs=tmp_path).run(strategy, TASK))
     lines = whole.path.read_bytes().splitlines(keepends=True)
     for kept in range(1, len(lines), 4):
@@ -222,8 +231,17 @@ def test_a_cancelled_run_is_known_up_to_its_cancel():
 
 
 def test_a_counterfactual_run_is_known_up_to_the_first_call_that_no_record_holds():
-    wider = tl.TreeOfThoughts(branch_factor=3, beam_width=3, max_depth=3)
-    would = tl.counterfactual(run(tl.TreeOfThoughts(branch_factor=3, beam_width=1, max_depth=3)), wider)
+    wider = tl.TreeOfThoughts(
+        propose=tl.Sample(count=3), search=tl.BeamSearch(width=3), stop=tl.Stop(depth=3)
+    )
+    would = tl.counterfactual(
+        run(
+            tl.TreeOfThoughts(
+                propose=tl.Sample(count=3), search=tl.BeamSearch(width=1), stop=tl.Stop(depth=3)
+            )
+        ),
+        wider,
+    )
     assert not would.whole
     rows = list(points(would.run, range(40)).itertuples())
     known = [row for row in rows if not pandas.isna(row.stop)]
@@ -290,7 +308,9 @@ def test_the_grid_doubles_in_two_steps_and_holds_the_largest_run():
 
 
 def test_the_work_of_all_points_is_a_few_times_the_record():
-    whole = run(tl.TreeOfThoughts(branch_factor=4, beam_width=4, max_depth=6))
+    whole = run(
+        tl.TreeOfThoughts(propose=tl.Sample(count=4), search=tl.BeamSearch(width=4), stop=tl.Stop(depth=6))
+    )
     cut, driven = _Cut(whole), []
 
     async def counted(prefix, calls):
@@ -311,7 +331,10 @@ def test_the_work_of_all_points_is_a_few_times_the_record():
 def test_a_sweep_gives_its_own_settings_and_order(tmp_path):
     tasks = [tl.game24("4 5 6 10"), tl.game24("1 2 4 7")]
     lab = tl.Lab(tl.SimGame24(), runs=tmp_path)
-    strategies = {**tl.baselines(attempts=3, temperature=0.7), "ToT": tl.TreeOfThoughts(max_depth=4)}
+    strategies = {
+        **tl.baselines(attempts=3, temperature=0.7),
+        "ToT": tl.TreeOfThoughts(stop=tl.Stop(depth=4)),
+    }
     sweep = wait(lab.sweep(strategies, tasks, repeats=2))
     df, shown = sweep.df(), points(sweep, [1, 5, 1000])
     last = shown[shown["at"] == 1000].reset_index(drop=True)
@@ -368,7 +391,9 @@ def test_tasks_that_share_a_question_are_two():
 
 
 def test_functions_of_ones_own_are_needed_again(tmp_path):
-    strategy = tl.TreeOfThoughts(branch_factor=2, max_depth=2, evaluate=lambda task, path: 0.5)
+    strategy = tl.TreeOfThoughts(
+        propose=tl.Sample(count=2), evaluate=lambda task, path: 0.5, stop=tl.Stop(depth=2)
+    )
     whole = run(strategy)
     assert points(whole, [1])["stop"].tolist() == ["budget:calls"]
     with pytest.raises(LookupError, match="lambda"):

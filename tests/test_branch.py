@@ -15,7 +15,7 @@ from tot_lab.core.task import Domain
 from tot_lab.core.thinking import editing
 from tot_lab.strategies.continued import Continued, _After
 
-SEARCH = tl.TreeOfThoughts(branch_factor=2, max_depth=3, solved_threshold=None)
+SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3, solved=None))
 HAND = tl.game24("4 5 6 10")
 
 
@@ -273,7 +273,9 @@ def test_an_answer_of_a_game_may_be_any_expression():
 def test_another_strategy_goes_on_from_a_thought(parent):
     node = next(node for node in parent.tree if node.depth == 2 and node.state == "pruned")
     model = Scripted(priced)
-    made = branched(parent, node.id, model, strategy=tl.TreeOfThoughts(branch_factor=3, max_depth=2))
+    made = branched(
+        parent, node.id, model, strategy=tl.TreeOfThoughts(propose=tl.Sample(count=3), stop=tl.Stop(depth=2))
+    )
     path = [above.id for above in parent.tree.path(node.id)]
     assert [n.id for n in made.tree][: len(path)] == path
     for id in path:
@@ -285,7 +287,10 @@ def test_another_strategy_goes_on_from_a_thought(parent):
     for call in model.calls:
         assert all(text in call.prompt for text in parent.tree.texts(node.id))
     assert made.best.id.startswith(node.id)
-    assert made.parent["strategy"] == tl.TreeOfThoughts(branch_factor=3, max_depth=2).settings()
+    assert (
+        made.parent["strategy"]
+        == tl.TreeOfThoughts(propose=tl.Sample(count=3), stop=tl.Stop(depth=2)).settings()
+    )
     assert wait(made.replay()).identical
 
 
@@ -293,11 +298,18 @@ def test_a_game_goes_on_with_the_numbers_that_are_left():
     lab = tl.Lab("sim/game24", runs=None)
     made = wait(lab.run(SEARCH, HAND))
     step = wait(lab.branch(made, "0.0", content="10 - 6 = 4"))
-    for strategy in (tl.TreeOfThoughts(branch_factor=4, beam_width=4), tl.ChainOfThought()):
+    for strategy in (
+        tl.TreeOfThoughts(propose=tl.Sample(count=4), search=tl.BeamSearch(width=4)),
+        tl.ChainOfThought(),
+    ):
         on = wait(lab.branch(step, "0.0", strategy=strategy))
         assert all("4 5 6 10" in call.prompt and "(left: 4 4 5)" in call.prompt for call in calls_of(on))
         assert on.stopped in ("solved", "answered", "exhausted", "limit:depth")
-    assert wait(lab.branch(step, "0.0", strategy=tl.TreeOfThoughts(branch_factor=6, beam_width=6))).correct
+    assert wait(
+        lab.branch(
+            step, "0.0", strategy=tl.TreeOfThoughts(propose=tl.Sample(count=6), search=tl.BeamSearch(width=6))
+        )
+    ).correct
 
 
 def test_r11_a_route_by_domain_holds_where_adaptive_goes_on_from_a_thought():
@@ -318,7 +330,7 @@ def test_r11_a_route_by_domain_holds_where_adaptive_goes_on_from_a_thought():
 
 def test_nothing_follows_from_a_complete_path():
     lab = tl.Lab("sim/game24", runs=None)
-    made = wait(lab.run(tl.TreeOfThoughts(branch_factor=6, beam_width=6), HAND))
+    made = wait(lab.run(tl.TreeOfThoughts(propose=tl.Sample(count=6), search=tl.BeamSearch(width=6)), HAND))
     assert made.correct
     with pytest.raises(ValueError, match=rf"the path to thought {made.best.id} is complete"):
         wait(lab.branch(made, made.best.id, strategy=SEARCH))
@@ -333,7 +345,7 @@ def test_an_evaluator_of_a_persons_own_sees_the_whole_path_and_the_task_itself(p
 
     node = parent.best.id
     for strategy in (
-        tl.TreeOfThoughts(evaluate=judge, max_depth=1),
+        tl.TreeOfThoughts(evaluate=judge, stop=tl.Stop(depth=1)),
         tl.BestOf(strategy=tl.OneAnswer(), evaluate=judge),
     ):
         branched(parent, node, strategy=strategy)
@@ -380,7 +392,7 @@ def test_a_record_that_is_no_path_is_refused(record):
 
 
 def test_a_search_with_a_budget_of_its_own_goes_on(parent):
-    capped = tl.TreeOfThoughts(budget=tl.Budget(calls=5), branch_factor=2)
+    capped = tl.TreeOfThoughts(propose=tl.Sample(count=2), budget=tl.Budget(calls=5))
     made = branched(parent, "0.1", strategy=capped)
     assert made.usage.calls == 5
     assert made.tree["0.1"].score == parent.tree["0.1"].score
@@ -389,9 +401,9 @@ def test_a_search_with_a_budget_of_its_own_goes_on(parent):
 
 def test_a_game_that_goes_on_knows_its_states_its_scale_and_its_end():
     lab = tl.Lab("sim/game24", runs=None)
-    begun = wait(lab.run(tl.TreeOfThoughts(generate="propose", branch_factor=8, max_depth=1), HAND))
+    begun = wait(lab.run(tl.TreeOfThoughts(propose=tl.Propose(count=8), stop=tl.Stop(depth=1)), HAND))
     search = tl.TreeOfThoughts(
-        generate="propose", branch_factor=8, beam_width=8, merge=True, solved_threshold=None
+        propose=tl.Propose(count=8), search=tl.BeamSearch(width=8), stop=tl.Stop(solved=None), merge=True
     )
     node = next(id for id in begun.tree.root.children if HAND.domain.solvable(HAND, begun.steps(id)))
     made = wait(lab.branch(begun, node, strategy=search))
@@ -441,7 +453,7 @@ def test_a_repeat_that_was_given_a_text_of_its_own_is_scored():
     def twice(call):
         return "1. the same\n2. the same" if call.kind == "propose" else "score: 0.5"
 
-    made = run(tl.TreeOfThoughts(generate="propose", max_depth=1), model=Scripted(twice))
+    made = run(tl.TreeOfThoughts(propose="propose", stop=tl.Stop(depth=1)), model=Scripted(twice))
     assert made.tree["0.1"].state == "duplicate"
     changed = branched(made, "0.1", Scripted(twice), content="another")
     assert (changed.tree["0.1"].score, changed.tree["0.1"].state) == (0.5, "kept")
@@ -453,7 +465,7 @@ def test_a_repeat_that_was_given_a_text_of_its_own_is_scored():
 CHANGES = {
     "content": {"content": "another first step"},
     "score": {"score": 0.125},
-    "strategy": {"strategy": tl.TreeOfThoughts(branch_factor=2, max_depth=2)},
+    "strategy": {"strategy": tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2))},
 }
 
 

@@ -16,15 +16,19 @@ from tot_lab.core.calls import Call, Message, Reply, estimated_tokens
 from tot_lab.core.records import Note, Thought
 
 SMALL = [
-    tl.TreeOfThoughts(branch_factor=2, max_depth=2),
-    tl.TreeOfThoughts(branch_factor=2, max_depth=2, evaluation_draws=2, max_parse_retries=1),
-    tl.TreeOfThoughts(branch_factor=3, max_depth=2, generate="propose", evaluate="joint"),
-    tl.TreeOfThoughts(branch_factor=2, max_depth=2, evaluate="vote", evaluation_draws=2),
-    tl.TreeOfThoughts(branch_factor=2, max_depth=2, traversal="depth_first"),
+    tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2)),
     tl.TreeOfThoughts(
-        branch_factor=2, max_depth=2, traversal=tl.BestFirst(batch=2), beam_width=None, max_nodes=7
+        propose=tl.Sample(count=2, max_parse_retries=1),
+        evaluate=tl.Value(samples=2, max_parse_retries=1),
+        stop=tl.Stop(depth=2),
     ),
-    tl.BestOf(strategy=tl.TreeOfThoughts(branch_factor=2, max_depth=1), attempts=2),
+    tl.TreeOfThoughts(propose=tl.Propose(count=3), evaluate="joint", stop=tl.Stop(depth=2)),
+    tl.TreeOfThoughts(propose=tl.Sample(count=2), evaluate=tl.Vote(samples=2), stop=tl.Stop(depth=2)),
+    tl.TreeOfThoughts(propose=tl.Sample(count=2), search=tl.DepthFirst(width=2), stop=tl.Stop(depth=2)),
+    tl.TreeOfThoughts(
+        propose=tl.Sample(count=2), search=tl.BestFirst(batch=2), stop=tl.Stop(depth=2, nodes=7)
+    ),
+    tl.BestOf(strategy=tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=1)), attempts=2),
     tl.SelfConsistency(attempts=4),
     tl.SelfConsistency(strategy=tl.BestOf(strategy=tl.OneAnswer(), attempts=2), attempts=2),
 ]
@@ -512,7 +516,7 @@ def test_solved_beats_the_cap_that_was_met():
     def certain(call):
         return "score: 1.0" if call.kind == "value" else answer_to(call)
 
-    strategy = tl.TreeOfThoughts(branch_factor=3, max_depth=2, solved_threshold=1.0)
+    strategy = tl.TreeOfThoughts(propose=tl.Sample(count=3), stop=tl.Stop(depth=2, solved=1.0))
     made = run(strategy, model=Scripted(certain), budget=tl.Budget(calls=5))
     assert any(isinstance(e, Reply) and e.error == "budget:calls" for e in made.events)
     assert made.stopped == "solved"
@@ -534,27 +538,27 @@ def take_all(tree, frontier):
     return frontier
 
 
-@pytest.mark.parametrize("answer", ["path", "best", "leaf", "deepest"])
+@pytest.mark.parametrize("answer", ["best_path", "best", "best_leaf", "deepest"])
 @pytest.mark.parametrize(
     "settings",
     [
-        {"traversal": "beam"},
-        {"traversal": "depth_first"},
-        {"traversal": "best_first"},
-        {"traversal": tl.BestFirst(batch=3)},
-        {"traversal": "mcts"},
-        {"traversal": tl.traversal(take_all)},
-        {"generate": "propose"},
-        {"generate": "propose", "evaluate": "joint"},
+        {"search": "beam_search"},
+        {"search": tl.DepthFirst(width=2)},
+        {"search": tl.BestFirst(width=2)},
+        {"search": tl.BestFirst(batch=3, width=2)},
+        {"search": tl.MCTS(width=2)},
+        {"search": tl.FunctionSearch(function=take_all, width=2)},
+        {"propose": "propose"},
+        {"propose": "propose", "evaluate": "joint"},
         {"evaluate": "vote"},
         {"evaluate": "logprob"},
-        {"evaluation_draws": 3},
-        {"min_score": 0.5},
+        {"evaluate.samples": 3},
+        {"stop.min_score": 0.5},
     ],
     ids=str,
 )
 def test_before_any_score_the_first_unscored_thought_answers(settings, answer):
-    search = tl.TreeOfThoughts(branch_factor=3, answer=answer, max_depth=2, **settings)
+    search = tl.TreeOfThoughts(answer=answer, stop=tl.Stop(depth=2)).with_(settings)
     made = run(search, budget=tl.Budget(calls=1))
     thoughts = list(made.tree)[1:]
     assert thoughts
@@ -574,7 +578,7 @@ def test_no_score_arrives_and_time_or_money_ends_it(evaluator):
         return f"a step {call.draw}"
 
     cap = tl.Budget(calls=4) if evaluator == "unreadable" else tl.Budget(seconds=0.1)
-    made = run(tl.TreeOfThoughts(branch_factor=3), model=model, budget=cap)
+    made = run(tl.TreeOfThoughts(propose=tl.Sample(count=3)), model=model, budget=cap)
     assert made.stopped.startswith("budget:")
     assert (made.answer, made.score) == ("a step 0", None)
 
@@ -585,7 +589,7 @@ def test_also_where_a_path_is_no_answer_yet_something_answers(generate):
     task, lab = tl.game24("4 9 10 13"), tl.Lab("sim/game24", runs=None)
     unscored = 0
     for cap in range(1, 8):
-        made = wait(lab.run(tl.TreeOfThoughts(generate=generate), task, budget=tl.Budget(calls=cap)))
+        made = wait(lab.run(tl.TreeOfThoughts(propose=generate), task, budget=tl.Budget(calls=cap)))
         thoughts = list(made.tree)[1:]
         if thoughts and all(node.score is None for node in thoughts):
             unscored += 1
@@ -595,7 +599,9 @@ def test_also_where_a_path_is_no_answer_yet_something_answers(generate):
 
 def test_a_scored_thought_still_beats_an_unscored_one():
     for cap in range(2, 30):
-        made = run(tl.TreeOfThoughts(branch_factor=3, max_depth=2), budget=tl.Budget(calls=cap))
+        made = run(
+            tl.TreeOfThoughts(propose=tl.Sample(count=3), stop=tl.Stop(depth=2)), budget=tl.Budget(calls=cap)
+        )
         scores = [node.score for node in list(made.tree)[1:] if node.score is not None]
         if scores:
             assert made.score == max(scores)
@@ -683,7 +689,7 @@ def test_the_outer_budget_holds_inside_and_names_the_stop(outer):
 
 
 def test_budgets_nest():
-    inside = tl.TreeOfThoughts(branch_factor=2, max_depth=2, budget=tl.Budget(calls=3))
+    inside = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2), budget=tl.Budget(calls=3))
     made = run(tl.SelfConsistency(strategy=inside, attempts=3), budget=tl.Budget(calls=8))
     assert made.usage.calls == 8
     assert made.stopped == "budget:calls"
@@ -744,7 +750,9 @@ def test_a_budget_is_frozen():
 
 @pytest.mark.parametrize("budget", [{"calls": 7}, {"tokens": 900}, {"output_tokens": 40}], ids=str)
 def test_a_capped_run_that_was_cut_off_resumes_to_the_same_record(tmp_path, budget):
-    strategy = tl.TreeOfThoughts(branch_factor=3, max_depth=3, max_tokens=20, parallel=False)
+    strategy = tl.TreeOfThoughts(
+        propose=tl.Sample(count=3), stop=tl.Stop(depth=3), max_tokens=20, parallel=False
+    )
     whole = wait(tl.Lab(Scripted(), runs=tmp_path).run(strategy, TASK, budget=tl.Budget(**budget)))
     name = next(iter(budget))
     assert whole.stopped == f"budget:{name}"

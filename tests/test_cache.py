@@ -32,7 +32,7 @@ from tot_lab.models.entries import Entry, packed, unpacked
 from tot_lab.models.keys import SCHEMA, Request, in_order, key_of, request_of
 from tot_lab.models.store import CacheError, Store
 
-SEARCH = tl.TreeOfThoughts(evaluation_draws=2)
+SEARCH = tl.TreeOfThoughts(evaluate=tl.Value(samples=2))
 ROOT = Path(__file__).parent.parent
 
 
@@ -74,7 +74,7 @@ def test_a_repeat_is_asked_anew_and_is_cached_too(tmp_path):
 
 def test_two_paths_to_one_prompt_share_draws_or_not(tmp_path):
     constant = lambda call: "the same step" if call.kind == "sample" else answer_to(call)  # noqa: E731
-    search = tl.TreeOfThoughts(generate="sample", branch_factor=2, beam_width=2, max_depth=2)
+    search = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2))
     task = tl.general("?")
 
     class Blind(tl.General):

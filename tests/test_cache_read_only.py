@@ -21,7 +21,7 @@ from tot_lab.models.store import CacheError, Store
 
 TESTS = str(Path(__file__).parent)
 ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(tl.__file__).parent.parent), TESTS])}
-SEARCH = tl.TreeOfThoughts(evaluation_draws=2)
+SEARCH = tl.TreeOfThoughts(evaluate=tl.Value(samples=2))
 
 KILLED = """
 import os, sys

@@ -28,7 +28,7 @@ def small(folder):
 
 
 def test_every_line_holds_the_checksum_of_its_text_and_is_still_json(tmp_path):
-    run = wait(tl.Lab(Scripted(), runs=tmp_path).run(tl.TreeOfThoughts(max_depth=2), TASK))
+    run = wait(tl.Lab(Scripted(), runs=tmp_path).run(tl.TreeOfThoughts(stop=tl.Stop(depth=2)), TASK))
     for path in (run.path, run.save(tmp_path / "saved.jsonl"), small(tmp_path)):
         for line in lines_of(path):
             assert list(json.loads(line))[-1] == "crc32"
@@ -84,7 +84,7 @@ def test_a_flip_in_a_killed_run_never_loses_a_whole_line(tmp_path):
 
 
 def test_a_damaged_run_is_not_resumed(tmp_path):
-    whole = wait(tl.Lab(Scripted(), runs=tmp_path).run(tl.TreeOfThoughts(max_depth=2), TASK))
+    whole = wait(tl.Lab(Scripted(), runs=tmp_path).run(tl.TreeOfThoughts(stop=tl.Stop(depth=2)), TASK))
     lines = lines_of(whole.path)
     data = b"".join(lines[:20])
     bad = tmp_path / "bad.jsonl"
@@ -97,7 +97,7 @@ def test_a_damaged_run_is_not_resumed(tmp_path):
 
 
 def test_what_a_resumed_run_appends_has_checksums_too(tmp_path):
-    whole = wait(tl.Lab(Scripted(), runs=tmp_path).run(tl.TreeOfThoughts(max_depth=2), TASK))
+    whole = wait(tl.Lab(Scripted(), runs=tmp_path).run(tl.TreeOfThoughts(stop=tl.Stop(depth=2)), TASK))
     lines = lines_of(whole.path)
     cut = tmp_path / "cut.jsonl"
     cut.write_bytes(b"".join(lines[:20]) + lines[20][:-1])
@@ -119,7 +119,7 @@ def test_an_old_journal_loads_and_says_that_it_is_unverified(tmp_path):
 
 
 def test_an_old_run_that_was_killed_goes_on_as_it_began(tmp_path):
-    whole = wait(tl.Lab(Scripted(), runs=tmp_path).run(tl.TreeOfThoughts(max_depth=2), TASK))
+    whole = wait(tl.Lab(Scripted(), runs=tmp_path).run(tl.TreeOfThoughts(stop=tl.Stop(depth=2)), TASK))
     old = [{k: v for k, v in json.loads(line).items() if k != "crc32"} for line in lines_of(whole.path)]
     del old[0]["checksum"]
     cut = tmp_path / "cut.jsonl"

@@ -102,7 +102,7 @@ def test_help_and_mistakes(tmp_path):
 
 @pytest.fixture
 def journal(tmp_path):
-    return run(tl.TreeOfThoughts(branch_factor=3, beam_width=2)).save(tmp_path / "a.jsonl")
+    return run(tl.TreeOfThoughts(propose=tl.Sample(count=3))).save(tmp_path / "a.jsonl")
 
 
 def test_show_writes_a_page_and_says_where(journal, tmp_path):
@@ -196,11 +196,20 @@ SIM = ("--model", "sim/game24")
 
 
 def test_run_says_what_came_of_it_and_where_it_lies(tmp_path):
-    words = ("run", "tree_of_thoughts", "beam_width=5", "generate=propose", *HAND, *SIM, "--out", "a/b.jsonl")
+    words = (
+        "run",
+        "tree_of_thoughts",
+        "search.width=5",
+        "propose=propose",
+        *HAND,
+        *SIM,
+        "--out",
+        "a/b.jsonl",
+    )
     done = tot_lab(*words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     made = tl.load(tmp_path / "a" / "b.jsonl")
-    assert made.strategy == tl.TreeOfThoughts(beam_width=5, generate="propose")
+    assert made.strategy == tl.TreeOfThoughts(propose="propose", search=tl.BeamSearch(width=5))
     assert made.task == tl.game24("4 5 6 10")
     assert made.correct
     for said in (
@@ -222,13 +231,13 @@ def test_run_says_what_came_of_it_and_where_it_lies(tmp_path):
 
 
 def test_run_takes_a_preset_a_model_with_settings_a_budget_and_a_repeat(tmp_path):
-    words = ("run", "presets.game24", "beam_width=3", *HAND, *SIM, "skill=0.5", "garble=0.1")
+    words = ("run", "presets.game24", "search.width=3", *HAND, *SIM, "skill=0.5", "garble=0.1")
     done = tot_lab(*words, "--budget", "calls=7", "usd=0.5", "--repeat", "2", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     (path,) = (tmp_path / "runs").glob("*.jsonl")
     assert f"runs/{path.name}" in done.stdout
     made = tl.load(path)
-    assert made.strategy == tl.presets.game24().model_copy(update={"beam_width": 3})
+    assert made.strategy == tl.presets.game24().model_copy(update={"search.width": 3})
     assert made.header.model == tl.SimGame24(skill=0.5, garble=0.1).settings()
     assert (made.header.budget, made.header.repeat) == ({"calls": 7, "usd": 0.5}, 2)
     assert (made.stopped, made.usage.calls) == ("budget:calls", 7)
@@ -306,21 +315,24 @@ TREE = ("tree_of_thoughts", *HAND)
     [
         (("run",), "arguments are required: --model, --task"),
         (("run", *HAND, *SIM), "name a strategy first: tree_of_thoughts, "),
-        (("run", "beam_width=2", *HAND, *SIM), "name a strategy first: tree_of_thoughts, "),
+        (("run", "search.width=2", *HAND, *SIM), "name a strategy first: tree_of_thoughts, "),
         (("run", "tree", *HAND, *SIM), "unknown strategy 'tree'; known are tree_of_thoughts"),
         (("run", "raect", *HAND, *SIM), "unknown strategy 'raect'; did you mean 'react'?"),
         (("run", "presets.chess", *HAND, *SIM), "presets.game24"),
-        (("run", "tree_of_thoughts", "beam_widht=2", *HAND, *SIM), "did you mean 'beam_width'?"),
-        (("run", "tree_of_thoughts", "beam_width=0", *HAND, *SIM), "beam_width: Input should be greater"),
-        (("run", "tree_of_thoughts", "beam_width=x", *HAND, *SIM), "beam_width: Input should be a valid int"),
-        (("run", "tree_of_thoughts", "generate=guess", *HAND, *SIM), "generate: Input should be 'sample' or"),
-        (("run", "tree_of_thoughts", "traversal=walk", *HAND, *SIM), "traversal: unknown kind 'walk'; known"),
+        (("run", "tree_of_thoughts", "search.widht=2", *HAND, *SIM), "did you mean 'search.width'?"),
+        (("run", "tree_of_thoughts", "search.width=0", *HAND, *SIM), "search.width: Input should be greater"),
         (
-            ("run", "tree_of_thoughts", 'traversal={"kind":"mcts","exploration":-1}', *HAND, *SIM),
+            ("run", "tree_of_thoughts", "search.width=x", *HAND, *SIM),
+            "search.width: Input should be a valid int",
+        ),
+        (("run", "tree_of_thoughts", "propose=guess", *HAND, *SIM), "propose: unknown kind 'guess'; known"),
+        (("run", "tree_of_thoughts", "search=walk", *HAND, *SIM), "search: unknown kind 'walk'; known"),
+        (
+            ("run", "tree_of_thoughts", 'search={"kind":"mcts","exploration":-1}', *HAND, *SIM),
             "exploration",
         ),
-        (("run", "tree_of_thoughts", "beam_width=1,2", *HAND, *SIM), "2 settings, and a run has one"),
-        (("run", "tree_of_thoughts", "beam_width=1", "beam_width=2", *HAND, *SIM), "given twice"),
+        (("run", "tree_of_thoughts", "search.width=1,2", *HAND, *SIM), "2 settings, and a run has one"),
+        (("run", "tree_of_thoughts", "search.width=1", "search.width=2", *HAND, *SIM), "given twice"),
         (("run", "best_of", *HAND, *SIM), "best_of: strategy: Field required"),
         (("run", "baselines", *HAND, *SIM), "`tot-lab sweep` takes several"),
         (("run", "one_answer", "--task", "game24", "4", "5", *SIM), "'5': expected FIELD=VALUE"),
@@ -374,7 +386,7 @@ def test_bad_words_are_named_in_one_line_and_nothing_is_asked(words, says, tmp_p
 
 
 SWEEP = (
-    *("sweep", "tree_of_thoughts", "beam_width=1,2", "generate=sample,propose", "baselines", "attempts=3"),
+    *("sweep", "tree_of_thoughts", "propose=sample,propose", "search.width=1,2", "baselines", "attempts=3"),
     *("--tasks", "game24", "count=4", *SIM, "skill=0.5", "--repeats", "2", "--name", "hands"),
 )
 
@@ -412,7 +424,7 @@ def test_sweep_is_that_of_a_notebook(tmp_path, monkeypatch):
     done = tot_lab(*SWEEP, "--out", "hands.csv", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     monkeypatch.chdir(tmp_path)
-    trees = tl.grid(tl.TreeOfThoughts, beam_width=[1, 2], generate=["sample", "propose"])
+    trees = tl.grid(tl.TreeOfThoughts, {"propose": ["sample", "propose"], "search.width": [1, 2]})
     settings = {"tree_of_thoughts": trees, **tl.baselines(3)}
     lab = tl.Lab(tl.SimGame24(skill=0.5))
     sweep = asyncio.run(lab.sweep(settings, tl.game24_tasks(4), repeats=2, name="hands"))
@@ -496,7 +508,7 @@ def test_sweep_interrupted_says_how_to_go_on_and_does(tmp_path):
     )
     assert f"64 of 64 runs · {finished} of them found on the disk" in on.stdout
     assert {path: path.read_bytes() for path in ended} == kept
-    trees = tl.grid(tl.TreeOfThoughts, beam_width=[1, 2], generate=["sample", "propose"])
+    trees = tl.grid(tl.TreeOfThoughts, {"propose": ["sample", "propose"], "search.width": [1, 2]})
     settings = {"tree_of_thoughts": trees, **tl.baselines(3)}
     lab = tl.Lab(tl.SimGame24(), runs=None)  # with no latency, which changes no reply
     asyncio.run(lab.sweep(settings, tl.game24_tasks(4), repeats=2)).save(tmp_path / "whole.csv")

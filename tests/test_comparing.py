@@ -117,7 +117,9 @@ def test_a_chain_of_any_depth():
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
-@pytest.mark.parametrize("other", [tl.TreeOfThoughts(branch_factor=4), tl.TreeOfThoughts(beam_width=1)])
+@pytest.mark.parametrize(
+    "other", [tl.TreeOfThoughts(propose=tl.Sample(count=4)), tl.TreeOfThoughts(search=tl.BeamSearch(width=1))]
+)
 def test_the_browser_aligns_alike(other):
     def moved(call):
         """The same replies in another order, some others, and scores of its own."""
@@ -130,7 +132,7 @@ def test_the_browser_aligns_alike(other):
             else answer_to(call).replace("step 9", "step 8").replace("score: 0.1", "score: 0.2")
         )
 
-    first = run(tl.TreeOfThoughts(generate="propose"))
+    first = run(tl.TreeOfThoughts(propose="propose"))
     second = run(other, model=Scripted(moved))
     for a, b in ((first, second), (second, first), (first, first)):
         assert in_the_browser(a, b) == aligned(a, b)

@@ -25,8 +25,8 @@ SUMS = tl.word_sums_tasks(10)
 HOPS = tl.multi_hop_tasks(12)
 HANDS = tl.game24_tasks(10)
 
-SEARCH = tl.TreeOfThoughts(generate="propose", max_depth=6)
-WITH_TOOLS = SEARCH.model_copy(update={"tools": None})
+SEARCH = tl.TreeOfThoughts(propose="propose", stop=tl.Stop(depth=6))
+WITH_TOOLS = SEARCH.with_(propose=tl.WithTools(proposer=SEARCH.propose))
 
 
 def runs_of(strategy: tl.Strategy, tasks: Sequence[Task], model: object = AGENT) -> list[tl.Run]:
@@ -91,7 +91,7 @@ def test_reflexion_over_a_tree_search(search: tl.Strategy, tasks: Sequence[Task]
 
 
 def test_a_plan_step_solved_by_a_tree_search(tmp_path: Path) -> None:
-    step = tl.TreeOfThoughts(generate="propose", max_depth=2, tools=None)
+    step = tl.TreeOfThoughts(propose=tl.WithTools(proposer=tl.Propose()), stop=tl.Stop(depth=2))
     strategy = tl.PlanExecute(strategy=step)
     made = runs_of(strategy, HOPS)
     assert rate(made) >= rate(runs_of(tl.ChainOfThought(), HOPS)) + 0.3
@@ -161,7 +161,7 @@ def test_adaptive_asks_the_agent_where_no_rule_decides(tmp_path: Path) -> None:
 
 def test_three_deep(tmp_path: Path) -> None:
     """Adaptive → Reflexion → Plan–Execute → tree search with tools, in one tree."""
-    step = tl.TreeOfThoughts(generate="propose", max_depth=2, tools=None)
+    step = tl.TreeOfThoughts(propose=tl.WithTools(proposer=tl.Propose()), stop=tl.Stop(depth=2))
     strategy = tl.Adaptive(
         strategies={"reactive": tl.ReAct(), "all": tl.Reflexion(strategy=tl.PlanExecute(strategy=step))},
         routes={"multi_hop": "all"},

@@ -1,4 +1,4 @@
-"""What every strategy, traversal, domain, model and figure keeps, taken from the exports.
+"""What every strategy, value of a search, domain, model and figure keeps, taken from the exports.
 
 To add one, write its file, name it in its package's list, and run this file. What a strategy keeps is in
 `tot_lab.testing`, for anybody's own too; one that cannot be made without settings (it wraps another) gets a
@@ -21,7 +21,7 @@ from tot_lab.core.tools import TOOL
 from tot_lab.domains import DOMAINS
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
-from tot_lab.strategies import STRATEGIES, TRAVERSALS
+from tot_lab.strategies import ANSWERS, EVALUATORS, PROPOSERS, SEARCHES, STRATEGIES
 from tot_lab.testing import (
     PROMISES,
     Trial,
@@ -31,7 +31,7 @@ from tot_lab.testing import (
 )
 from tot_lab.views.figures import FIGURES
 
-SEARCH = tl.TreeOfThoughts(branch_factor=2, max_depth=2)
+SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2))
 SETTINGS = {tl.BestOf: {"strategy": SEARCH, "attempts": 2}, tl.SelfConsistency: {"attempts": 3}}
 
 SETTINGS |= {tl.Reflexion: {"strategy": tl.ChainOfThought(), "max_retries": 2}}
@@ -45,15 +45,28 @@ SETTINGS |= {tl.WithThinking: {"strategy": SEARCH, "level": "medium", "reflect_e
 SETTINGS |= {tl.WithSynthesis: {"strategy": tl.ReAct(), "synthesis": "deep", "above": 0}}
 
 MADE = [kind(**SETTINGS.get(kind, {})) for kind in STRATEGIES]
-MADE += [tl.TreeOfThoughts(traversal=kind(), beam_width=None) for kind in TRAVERSALS]
+MADE += [tl.TreeOfThoughts(search=kind()) for kind in SEARCHES]
+MADE += [tl.TreeOfThoughts(propose=kind(), stop=tl.Stop(depth=2)) for kind in PROPOSERS]
 MADE += [
-    tl.TreeOfThoughts(generate="propose", evaluate="joint", max_parse_retries=1),
-    tl.TreeOfThoughts(evaluate="vote", evaluation_draws=3, traversal="depth_first"),
+    tl.TreeOfThoughts(evaluate=kind(), stop=tl.Stop(depth=2)) for kind in EVALUATORS if kind is not tl.Parts
+]
+MADE += [tl.TreeOfThoughts(answer=kind(), stop=tl.Stop(depth=2)) for kind in ANSWERS]
+MADE += [
+    tl.TreeOfThoughts(propose=tl.Propose(max_parse_retries=1), evaluate=tl.Joint(max_parse_retries=1)),
+    tl.TreeOfThoughts(evaluate=tl.Vote(samples=3), search=tl.DepthFirst(width=2)),
     tl.TreeOfThoughts(evaluate="logprob"),
     tl.TreeOfThoughts(
-        generate="propose", proposal_draws=2, branch_factor=6, max_depth=2, max_parse_retries=1
+        propose=tl.Propose(count=6, samples=2, max_parse_retries=1),
+        evaluate=tl.Value(max_parse_retries=1),
+        stop=tl.Stop(depth=2),
     ),
-    tl.TreeOfThoughts(traversal="best_first", max_nodes=9, merge=True, answer="leaf", evaluation_draws=2),
+    tl.TreeOfThoughts(
+        evaluate=tl.Value(samples=2),
+        search=tl.BestFirst(width=2),
+        answer="best_leaf",
+        stop=tl.Stop(nodes=9),
+        merge=True,
+    ),
     tl.BestOf(strategy=tl.SelfConsistency(attempts=2), attempts=2, evaluate="score"),
 ]
 NAMES = [f"{made.kind}-{k}" for k, made in enumerate(MADE)]
@@ -90,10 +103,14 @@ def test_each_of_its_calls_belongs_to_a_role(strategy):
     assert kinds <= {kind for kinds in ROLES.values() for kind in kinds}
 
 
-SEARCHES = [made for made in MADE if isinstance(made, tl.TreeOfThoughts | tl.BestOf)]
+BY_SCORE = [
+    made
+    for made in MADE
+    if isinstance(made, tl.TreeOfThoughts | tl.BestOf) and getattr(made, "answer", None) != tl.Deepest()
+]
 
 
-@pytest.mark.parametrize("strategy", SEARCHES, ids=lambda made: made.kind)
+@pytest.mark.parametrize("strategy", BY_SCORE, ids=lambda made: made.kind)
 def test_where_the_answer_is_chosen_by_score_one_of_1_is_not_passed_over(strategy):
     trial = Trial(strategy)
     whole = trial.run()
@@ -214,9 +231,9 @@ def test_a_search_goes_on_in_the_middle_as_it_would_from_the_root(domain, genera
     """Every prompt, reading and answer is that of the whole path."""
     task = HANDS[domain.kind]
     lab = tl.Lab(PLAYED_BY.get(domain.kind, f"sim/{domain.kind}"), runs=None)
-    whole = wait(lab.run(tl.TreeOfThoughts(generate=generate, solved_threshold=None), task))
+    whole = wait(lab.run(tl.TreeOfThoughts(propose=generate, stop=tl.Stop(solved=None)), task))
     first = next(child for child in whole.tree.root.children if whole.tree[child].children)
-    further = tl.TreeOfThoughts(generate=generate, max_depth=2, solved_threshold=None)
+    further = tl.TreeOfThoughts(propose=generate, stop=tl.Stop(depth=2, solved=None))
     made = wait(lab.branch(whole, first, strategy=further))
     assert len(made.tree) > 3
     known = {call.prompt for call in whole.events if isinstance(call, Call) and call.at == first}

@@ -15,22 +15,28 @@ RECORDS = Path(__file__).parent.parent.parent / "shared" / "data" / "princeton_t
 needs_records = pytest.mark.skipif(not RECORDS.is_dir(), reason=f"the published records are not at {RECORDS}")
 
 HAND = tl.game24("4 5 6 10")
-PROPOSE = {"generate": "propose", "branch_factor": 4, "max_depth": 3, "solved_threshold": None}
 WIDE = {
-    "sample": tl.TreeOfThoughts(beam_width=None, solved_threshold=None, evaluation_draws=2),
-    "propose": tl.TreeOfThoughts(beam_width=None, evaluation_draws=2, **PROPOSE),
+    "sample": tl.TreeOfThoughts(
+        evaluate=tl.Value(samples=2), search=tl.BeamSearch(width=None), stop=tl.Stop(solved=None)
+    ),
+    "propose": tl.TreeOfThoughts(
+        propose=tl.Propose(count=4),
+        evaluate=tl.Value(samples=2),
+        search=tl.BeamSearch(width=None),
+        stop=tl.Stop(solved=None),
+    ),
 }
 OTHERS = {
-    "beam 1": {"beam_width": 1},
-    "beam 2": {"beam_width": 2},
-    "beam 5": {"beam_width": 5},
-    "best-first": {"traversal": "best_first", "beam_width": None},
-    "depth-first": {"traversal": "depth_first", "beam_width": 2},
-    "threshold": {"min_score": 0.7, "beam_width": None},
-    "mcts": {"traversal": "mcts", "beam_width": None},
-    "stops": {"solved_threshold": 0.7},
-    "one draw": {"evaluation_draws": 1},
-    "shallow": {"max_depth": 2},
+    "beam 1": {"search.width": 1},
+    "beam 2": {"search.width": 2},
+    "beam 5": {"search.width": 5},
+    "best-first": {"search": "best_first"},
+    "depth-first": {"search": tl.DepthFirst(width=2)},
+    "threshold": {"stop.min_score": 0.7, "search.width": None},
+    "mcts": {"search": "mcts"},
+    "stops": {"stop.solved": 0.7},
+    "one draw": {"evaluate.samples": 1},
+    "shallow": {"stop.depth": 2},
 }
 MODELS = {"scripted": (Scripted, TASK), "game24": (lambda: tl.SimGame24(skill=0.6, noise=0.3), HAND)}
 
@@ -78,9 +84,8 @@ def which(call):
 @pytest.mark.parametrize("other", [*OTHERS, "more draws"])
 @pytest.mark.parametrize("wide", WIDE)
 def test_from_a_record_that_has_less_it_lacks_what_a_real_run_would_pay(tmp_path, wide, other):
-    settings = {k: v for k, v in WIDE[wide].settings().items() if k != "kind"}
-    narrow = tl.TreeOfThoughts(**settings | {"beam_width": 1, "evaluation_draws": 1})
-    strategy = tl.TreeOfThoughts(**settings | OTHERS.get(other, {"evaluation_draws": 4}))
+    narrow = WIDE[wide].with_({"search.width": 1, "evaluate.samples": 1})
+    strategy = WIDE[wide].with_(OTHERS.get(other, {"evaluate.samples": 4}))
     lab = tl.Lab(tl.SimGame24(skill=0.6, noise=0.3), runs=None, cache=tmp_path)
     would = tl.counterfactual(wait(lab.run(narrow, HAND)), strategy)
     real = wait(lab.run(strategy, HAND))
@@ -137,7 +142,10 @@ def test_it_says_that_it_is_one_and_what_it_would_have_cost():
 
 
 def test_it_is_shown_and_kept_like_any_run(tmp_path):
-    would = tl.counterfactual(run(tl.TreeOfThoughts(beam_width=1)), tl.TreeOfThoughts(beam_width=3))
+    would = tl.counterfactual(
+        run(tl.TreeOfThoughts(search=tl.BeamSearch(width=1))),
+        tl.TreeOfThoughts(search=tl.BeamSearch(width=3)),
+    )
     back = tl.load(would.run.save(tmp_path / "would.jsonl"))
     assert back.events == would.run.events
     assert back.name == "tree_of_thoughts (counterfactual)"
@@ -170,9 +178,12 @@ def test_settings_are_a_part_of_what_was_asked():
 def test_roles_and_the_scope_of_draws_are_those_of_the_runs():
     for options in ({"roles": {"evaluate": {"temperature": 0.0}}}, {"draws": "path"}):
         lab = tl.Lab(tl.SimGame24(), runs=None, **options)
-        recorded = wait(lab.run(tl.TreeOfThoughts(beam_width=None), HAND))
-        real = wait(lab.run(tl.TreeOfThoughts(beam_width=1), HAND))
-        assert tl.counterfactual(recorded, tl.TreeOfThoughts(beam_width=1)).run.events == real.events
+        recorded = wait(lab.run(tl.TreeOfThoughts(search=tl.BeamSearch(width=None)), HAND))
+        real = wait(lab.run(tl.TreeOfThoughts(search=tl.BeamSearch(width=1)), HAND))
+        assert (
+            tl.counterfactual(recorded, tl.TreeOfThoughts(search=tl.BeamSearch(width=1))).run.events
+            == real.events
+        )
 
 
 def test_one_prompt_with_two_answers_is_answered_where_it_was_asked():
@@ -210,16 +221,16 @@ def test_reached_is_known_before_the_end_is():
     model = Scripted(
         lambda call: f"Answer: {26 if call.draw == 0 else 24}" if call.kind == "sample" else "score: 0.5"
     )
-    recorded = run(tl.TreeOfThoughts(max_depth=1, branch_factor=2), model=model)
-    would = tl.counterfactual(recorded, tl.TreeOfThoughts(max_depth=2, branch_factor=2))
+    recorded = run(tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=1)), model=model)
+    would = tl.counterfactual(recorded, tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2)))
     assert {node.text for node in would.certain if node.parent} == right
     assert (would.solved, would.reached) == (None, True)
     wrong = run(
-        tl.TreeOfThoughts(max_depth=1),
+        tl.TreeOfThoughts(stop=tl.Stop(depth=1)),
         model=Scripted(lambda call: "Answer: 1" if call.kind == "sample" else "score: 0.5"),
     )
-    assert tl.counterfactual(wrong, tl.TreeOfThoughts(max_depth=1)).reached is False
-    assert tl.counterfactual(wrong, tl.TreeOfThoughts(max_depth=2)).reached is None
+    assert tl.counterfactual(wrong, tl.TreeOfThoughts(stop=tl.Stop(depth=1))).reached is False
+    assert tl.counterfactual(wrong, tl.TreeOfThoughts(stop=tl.Stop(depth=2))).reached is None
 
 
 def test_it_works_where_an_event_loop_is_running():
@@ -231,9 +242,11 @@ def test_it_works_where_an_event_loop_is_running():
 
 
 def test_a_loaded_run_answers_too(tmp_path):
-    recorded = wait(tl.Lab(Scripted(), runs=tmp_path).run(tl.TreeOfThoughts(beam_width=None), TASK))
+    recorded = wait(
+        tl.Lab(Scripted(), runs=tmp_path).run(tl.TreeOfThoughts(search=tl.BeamSearch(width=None)), TASK)
+    )
     loaded = tl.load(recorded.path)
-    assert tl.counterfactual(loaded, tl.TreeOfThoughts(beam_width=1)).whole
+    assert tl.counterfactual(loaded, tl.TreeOfThoughts(search=tl.BeamSearch(width=1))).whole
 
 
 def test_a_search_of_ones_own_answers_too():
@@ -255,8 +268,8 @@ def test_a_model_that_made_no_record_answers_nothing():
 
 
 def test_a_budget_of_the_strategy_is_no_lack():
-    recorded = run(tl.TreeOfThoughts(beam_width=None))
-    capped = tl.TreeOfThoughts(beam_width=None, budget=tl.Budget(calls=7))
+    recorded = run(tl.TreeOfThoughts(search=tl.BeamSearch(width=None)))
+    capped = tl.TreeOfThoughts(search=tl.BeamSearch(width=None), budget=tl.Budget(calls=7))
     would = tl.counterfactual(recorded, capped)
     assert would.whole
     assert would.run.events == run(capped).events
@@ -265,8 +278,11 @@ def test_a_budget_of_the_strategy_is_no_lack():
 
 def test_under_a_cap_only_the_first_lack_is_certain():
     """What a lacking call leaves of a cap, a real one would have used."""
-    capped = tl.TreeOfThoughts(beam_width=3, budget=tl.Budget(calls=26))
-    would, real = tl.counterfactual(run(tl.TreeOfThoughts(beam_width=1)), capped), run(capped)
+    capped = tl.TreeOfThoughts(search=tl.BeamSearch(width=3), budget=tl.Budget(calls=26))
+    would, real = (
+        tl.counterfactual(run(tl.TreeOfThoughts(search=tl.BeamSearch(width=1))), capped),
+        run(capped),
+    )
     asked = {which(event) for event in real.events if isinstance(event, Call)}
     made = {p for p, reply in zip(*answered(real), strict=True) if reply.error is None}
     certain = [lack for lack in would.lacking if lack.certain]
@@ -352,7 +368,7 @@ def game24():
 
 
 def beam(width, **more):
-    return tl.presets.game24().model_copy(update={"beam_width": width, **more})
+    return tl.presets.game24().with_({"search.width": width, **more})
 
 
 @needs_records
@@ -380,7 +396,7 @@ def test_a_narrower_beam_leaves_the_record_only_where_it_keeps_what_was_pruned(g
 @needs_records
 def test_fewer_draws_are_known_only_where_all_are_the_same(game24):
     """The order of the verdicts is not known."""
-    would = tl.counterfactual(game24[0], beam(5, evaluation_draws=1))
+    would = tl.counterfactual(game24[0], beam(5, **{"evaluate.samples": 1}))
     mixed = {node.id for node in game24[0].tree if len(set(node.draws)) > 1}
     certain = {lack.node for lack in would.lacking if lack.certain}
     assert certain
@@ -392,23 +408,21 @@ def test_fewer_draws_are_known_only_where_all_are_the_same(game24):
 def test_the_published_votes_choose_what_they_chose():
     logs = tl.load(RECORDS / "writing_vote_gpt4_first20.json")
     voting = tl.TreeOfThoughts(
-        branch_factor=5,
-        beam_width=1,
-        max_depth=2,
-        evaluate="vote",
-        evaluation_draws=5,
-        solved_threshold=None,
+        propose=tl.Sample(count=5),
+        evaluate=tl.Vote(samples=5),
+        search=tl.BeamSearch(width=1),
+        stop=tl.Stop(depth=2, solved=None),
     )
     made = tl.counterfactual(logs, voting)
     assert all(would.whole for would in made)
     assert [would.run.answer for would in made] == [log.answer for log in logs]
-    wider = tl.counterfactual(logs, voting.model_copy(update={"beam_width": 2}))
+    wider = tl.counterfactual(logs, voting.model_copy(update={"search.width": 2}))
     assert {lack.kind for would in wider for lack in would.lacking if lack.certain} == {"sample"}
 
 
 @needs_records
 def test_a_crossword_log_holds_no_reply_and_says_so():
     log = tl.load(RECORDS / "crosswords_dfs_gpt4_even.json")[0]
-    would = tl.counterfactual(log, tl.TreeOfThoughts(generate="propose"))
+    would = tl.counterfactual(log, tl.TreeOfThoughts(propose="propose"))
     assert [(lack.node, lack.kind) for lack in would.lacking] == [("0", "propose")]
     assert isinstance(would.run.events[-1], Ended)

@@ -122,7 +122,7 @@ def test_inside_reflexion_it_is_the_attempt_that_was_chosen():
 
 
 def test_gone_on_with_from_a_thought_of_another_run():
-    begun = run(tl.TreeOfThoughts(beam_width=1, max_depth=1), TASK)
+    begun = run(tl.TreeOfThoughts(search=tl.BeamSearch(width=1), stop=tl.Stop(depth=1)), TASK)
     lab = tl.Lab(Scripted(play), runs=None)
     told = tl.deep_thought(wait(lab.branch(begun, "0.0", strategy=tl.DeepThink(max_iterations=1))))
     assert told.task == TASK.question, "and not the thought that it began at"

@@ -131,7 +131,7 @@ def test_an_answer_on_a_thought_that_is_marked_wrong():
 
 
 def test_a_search_that_a_budget_cut_short():
-    search = tl.TreeOfThoughts(branch_factor=2, max_depth=3, solved_threshold=None)
+    search = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3, solved=None))
     cut = run(search, budget=tl.Budget(calls=7))
     (finding,) = diagnose(cut).of("cut_short")
     assert finding.text.startswith("The search ended at budget:calls with ")
@@ -139,7 +139,7 @@ def test_a_search_that_a_budget_cut_short():
     assert all(not cut.tree[id].children and cut.tree[id].state != "pruned" for id in finding.nodes)
     assert diagnose(run(search)).of("cut_short") == []  # at limit:depth, as it should
     assert diagnose(run(search, budget=tl.Budget(calls=1000))).of("cut_short") == []
-    capped = run(tl.TreeOfThoughts(branch_factor=2, max_depth=3, solved_threshold=None, max_nodes=4))
+    capped = run(tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3, nodes=4, solved=None)))
     assert capped.stopped == "limit:nodes"
     assert len(diagnose(capped).of("cut_short")) == 1
 
@@ -306,12 +306,12 @@ def test_what_could_not_be_read():
     def mute(call):
         return "???" if call.kind == "value" and call.draw == 0 else answer_to(call)
 
-    made = run(tl.TreeOfThoughts(generate="propose"), model=Scripted(mute))
+    made = run(tl.TreeOfThoughts(propose="propose"), model=Scripted(mute))
     (finding,) = diagnose(made).of("unread_scores")
     judged = [node.id for node in made.tree if node.by == "value"]
     assert finding.text == f"The evaluation of {len(judged)} of {len(judged)} thoughts could not be read."
     assert finding.nodes == tuple(judged)
-    made = run(tl.TreeOfThoughts(evaluation_draws=2), model=Scripted(mute))
+    made = run(tl.TreeOfThoughts(evaluate=tl.Value(samples=2)), model=Scripted(mute))
     (finding,) = diagnose(made).of("unread_scores")
     partly = [node.id for node in made.tree if node.draws.count(None) == 1]
     assert finding.text.endswith(f"could not be read, of {len(partly)} in part.")
@@ -501,8 +501,8 @@ def test_a_diagnosis_reads_as_text_and_as_html_and_is_escaped():
 @pytest.mark.parametrize(
     "strategy",
     [
-        tl.TreeOfThoughts(evaluation_draws=2),
-        tl.BestOf(strategy=tl.TreeOfThoughts(beam_width=1), attempts=2),
+        tl.TreeOfThoughts(evaluate=tl.Value(samples=2)),
+        tl.BestOf(strategy=tl.TreeOfThoughts(search=tl.BeamSearch(width=1)), attempts=2),
         tl.SelfConsistency(),
         tl.OneAnswer(),
     ],
@@ -516,7 +516,9 @@ def test_every_node_of_every_finding_is_in_the_tree(strategy, hand):
 
 
 def test_the_steps_of_a_nested_search_do_not_hold_the_question():
-    strategy = tl.BestOf(strategy=tl.TreeOfThoughts(branch_factor=6, beam_width=6), attempts=2)
+    strategy = tl.BestOf(
+        strategy=tl.TreeOfThoughts(propose=tl.Sample(count=6), search=tl.BeamSearch(width=6)), attempts=2
+    )
     made = wait(tl.Lab("sim/game24", runs=None).run(strategy, HAND))
     assert made.correct
     assert made.steps(made.best.id) == [node.text for node in made.tree.path(made.best.id)[2:]]

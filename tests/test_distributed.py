@@ -37,7 +37,7 @@ from tot_lab.lab.sweeps.workers import Parcel  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:a dask worker died while it waited")
 
-SETTINGS = {"ToT": tl.grid(tl.TreeOfThoughts, beam_width=[1, 2]), "IO": tl.OneAnswer()}
+SETTINGS = {"ToT": tl.grid(tl.TreeOfThoughts, {"search.width": [1, 2]}), "IO": tl.OneAnswer()}
 HAND = tl.game24("4 5 6 10")
 TASKS = [tl.general(f"What is {k} and {k + 1}?", answer=26, grade="number") for k in range(8)]
 
@@ -253,7 +253,7 @@ def test_a_client_of_the_users_own_loop_does_as_well(tmp_path):
 def test_workers_share_the_limit_of_an_endpoint(tmp_path, client):
     end = Logged(log=str(tmp_path / "log"), concurrency=5, seconds=0.05)
     lab = tl.Lab(end, runs=tmp_path / "runs", mode="off")
-    wait(lab.sweep(tl.TreeOfThoughts(max_depth=2), TASKS, 2, client=client))
+    wait(lab.sweep(tl.TreeOfThoughts(stop=tl.Stop(depth=2)), TASKS, 2, client=client))
     calls = logged(end.log)
     moments = sorted([(sent, 1) for _, sent, _, _ in calls] + [(answered, -1) for _, _, answered, _ in calls])
     under_way = most = 0
@@ -479,7 +479,7 @@ def test_a_worker_that_dies_loses_nothing(tmp_path, client):
 def test_what_a_dead_worker_paid_is_counted(tmp_path, client):
     end = Logged(log=str(tmp_path / "log"), concurrency=1, deadly=r"What is 3 and 4\?.*\n2\. ")
     lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
-    search = tl.TreeOfThoughts(max_depth=3, beam_width=1)
+    search = tl.TreeOfThoughts(search=tl.BeamSearch(width=1), stop=tl.Stop(depth=3))
     sweep = wait(lab.sweep(search, TASKS[:4], client=client))
     assert Path(end.log + ".dead").exists()
     paid = 0.25 * len(logged(end.log))
@@ -498,7 +498,7 @@ def test_two_clients_and_a_process_on_one_folder_make_each_run_once(tmp_path, cl
             labs = [tl.Lab(end, runs=tmp_path / "runs", mode="off") for _ in range(3)]
             return await asyncio.gather(
                 *(
-                    lab.sweep(tl.TreeOfThoughts(max_depth=2), TASKS, 2, client=each)
+                    lab.sweep(tl.TreeOfThoughts(stop=tl.Stop(depth=2)), TASKS, 2, client=each)
                     for lab, each in zip(labs, (client, other, None), strict=True)
                 )
             )
@@ -560,7 +560,7 @@ def expect_nothing_on(client):
 
 def test_without_a_cache_the_journals_hold_what_was_answered(tmp_path, client):
     end = Logged(log=str(tmp_path / "log"), deadly=r"What is 1 and 2\?.*\n2\. ", seconds=0.5)
-    search = tl.TreeOfThoughts(max_depth=3, beam_width=1)
+    search = tl.TreeOfThoughts(search=tl.BeamSearch(width=1), stop=tl.Stop(depth=3))
     sweep = wait(tl.Lab(end, runs=tmp_path / "runs", mode="off").sweep(search, TASKS, client=client))
     assert Path(end.log + ".dead").exists()
     assert len(sweep.rows) == 8
@@ -649,7 +649,7 @@ asyncio.run(main())
 def test_what_one_process_began_the_workers_go_on_with(tmp_path, client):
     end = Logged(log=str(tmp_path / "log"), seconds=0.03)
     lab = tl.Lab(end, runs=tmp_path / "runs", mode="off")
-    search = tl.TreeOfThoughts(max_depth=4)
+    search = tl.TreeOfThoughts(stop=tl.Stop(depth=4))
 
     async def cut():
         running = asyncio.create_task(lab.sweep(search, TASKS))

@@ -117,7 +117,7 @@ def test_the_domain_in_the_recipe_is_searchable():
     def reply(call):
         return f"score: {0.9 if call.draw else 0.5}" if call.kind == "value" else str(call.draw + 1)
 
-    got = run(tl.TreeOfThoughts(max_depth=4, solved_threshold=0.5, merge=True), task, Scripted(reply))
+    got = run(tl.TreeOfThoughts(stop=tl.Stop(depth=4, solved=0.5), merge=True), task, Scripted(reply))
     assert got.stopped == "solved"
     assert got.correct
     assert any(node.state == "merged" for node in got.tree)

@@ -28,17 +28,19 @@ ENVIRON = {
     **os.environ,
     "PYTHONPATH": os.pathsep.join([str(Path(tl.__file__).parent.parent), str(Path(__file__).parent)]),
 }
-SEARCH = tl.TreeOfThoughts(branch_factor=2, max_depth=3)
+SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3))
 SEVERAL = [
     SEARCH,
-    tl.TreeOfThoughts(branch_factor=3, generate="propose", evaluate="joint", max_parse_retries=2),
-    tl.TreeOfThoughts(evaluate="vote", evaluation_draws=3, max_depth=2),
     tl.TreeOfThoughts(
-        traversal=tl.BestFirst(batch=3), beam_width=None, max_nodes=15, evaluation_draws=2, merge=True
+        propose=tl.Propose(count=3, max_parse_retries=2), evaluate=tl.Joint(max_parse_retries=2)
     ),
-    tl.TreeOfThoughts(traversal=tl.MonteCarloTreeSearch(batch=2, iterations=5), beam_width=None),
-    tl.TreeOfThoughts(traversal="depth_first", max_depth=2, parallel=False),
-    tl.BestOf(strategy=tl.TreeOfThoughts(branch_factor=2, max_depth=2), attempts=3),
+    tl.TreeOfThoughts(evaluate=tl.Vote(samples=3), stop=tl.Stop(depth=2)),
+    tl.TreeOfThoughts(
+        evaluate=tl.Value(samples=2), search=tl.BestFirst(batch=3), stop=tl.Stop(nodes=15), merge=True
+    ),
+    tl.TreeOfThoughts(search=tl.MCTS(batch=2, iterations=5)),
+    tl.TreeOfThoughts(search=tl.DepthFirst(width=2), stop=tl.Stop(depth=2), parallel=False),
+    tl.BestOf(strategy=tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2)), attempts=3),
     tl.SelfConsistency(strategy=tl.BestOf(strategy=tl.ChainOfThought(), attempts=2), attempts=3),
 ]
 several = pytest.mark.parametrize("strategy", SEVERAL, ids=[f"{s.kind}-{k}" for k, s in enumerate(SEVERAL)])
@@ -643,7 +645,11 @@ def test_cancelling_at_any_moment_leaves_a_valid_run(strategy, tmp_path):
 
 def test_a_cancelled_search_answers_with_what_it_has():
     lab = tl.Lab(Scripted(latency=lambda call: 0 if call.at == "0" else 100), runs=None)
-    wait(cancelled_after(0.025, tl.TreeOfThoughts(branch_factor=3, evaluate=lambda task, path: 0.5), lab))
+    wait(
+        cancelled_after(
+            0.025, tl.TreeOfThoughts(propose=tl.Sample(count=3), evaluate=lambda task, path: 0.5), lab
+        )
+    )
     assert lab.last.stopped == "cancelled"
     assert lab.last.answer.startswith("step")
     assert lab.last.best is not None
@@ -703,7 +709,7 @@ import asyncio, sys
 from support import *
 import tot_lab as tl
 lab = tl.Lab(Scripted(latency=lambda call: 0.02), runs=sys.argv[1])
-strategy = tl.TreeOfThoughts(branch_factor=5, max_depth=200, parallel=False, solved_threshold=None)
+strategy = tl.TreeOfThoughts(propose=tl.Sample(count=5), stop=tl.Stop(depth=200, solved=None), parallel=False)
 print("begun", flush=True)
 try:
     asyncio.run(lab.run(strategy, TASK))

@@ -16,7 +16,7 @@ import asyncio, pathlib, time
 import tot_lab as tl
 from tot_lab.core.records import Line, Thought, Scored, Decided
 lab = tl.Lab("sim/game24", runs=None)
-search = tl.TreeOfThoughts(generate="propose", branch_factor=5, beam_width=2)
+search = tl.TreeOfThoughts(propose=tl.Propose(count=5))
 task = tl.game24("4 5 6 10")
 run = await lab.run(search, task)
 """
@@ -163,7 +163,7 @@ async def slow(call):
     await asyncio.sleep(0.2)
     return f"score: {random.random() / 2:.2f}" if call.kind == "value" else f"step {random.randrange(10**6)}"
 live = tl.Lab(slow, runs=None)
-deep = tl.TreeOfThoughts(branch_factor=3, beam_width=2, max_depth=6, convergence_window=9)
+deep = tl.TreeOfThoughts(stop=tl.Stop(depth=6, patience=8))
 explorer = tl.Explorer(live.stream(deep, tl.general("?")))
 explorer"""
     book = notebook(RUN, watch, "run = await explorer.finished()")
@@ -187,7 +187,7 @@ async def speaker(call):
     if call.kind == "value":
         await go_on.wait()
     yield " and ended. score: 0.5"
-words = tl.TreeOfThoughts(max_depth=1, branch_factor=2)
+words = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=1))
 explorer = tl.Explorer(tl.Lab(speaker, runs=None).stream(words, tl.general("How many legs?")))
 explorer"""
     book = notebook(RUN, own, "go_on.set()\nspoken = await explorer.finished()")
@@ -208,7 +208,7 @@ async def slow(call):
     await asyncio.sleep(0.2)
     return "score: 0.5" if call.kind == "value" else f"step {time.time()}"
 live = tl.Lab(slow, runs=None)
-explorer = tl.Explorer(live.stream(tl.TreeOfThoughts(max_depth=50), tl.general("?")))
+explorer = tl.Explorer(live.stream(tl.TreeOfThoughts(stop=tl.Stop(depth=50)), tl.general("?")))
 explorer"""
     book = notebook(RUN, watch)
     book.run_all()
@@ -312,7 +312,7 @@ def test_two_views_of_one_widget_follow_its_step(notebook):
 
 def test_two_runs_are_compared(notebook):
     other = """
-other = await lab.run(search.model_copy(update={"beam_width": 1}), task)
+other = await lab.run(search.with_({"search.width": 1}), task)
 explorer = tl.Compare(run, other)
 explorer"""
     book = notebook(RUN, other)

@@ -13,7 +13,7 @@ import tot_lab as tl
 from tot_lab.core.calls import Reply
 from tot_lab.views.explorer.page import save_html
 
-SEARCH = tl.TreeOfThoughts(branch_factor=3, beam_width=2)
+SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=3))
 
 
 def run(strategy: tl.Strategy = SEARCH) -> tl.Run:
@@ -76,7 +76,7 @@ def test_it_shows_the_run_and_what_was_asked(opened):
 
 
 def test_two_runs_are_compared(opened):
-    one, other = run(), run(tl.TreeOfThoughts(branch_factor=2, beam_width=1))
+    one, other = run(), run(tl.TreeOfThoughts(propose=tl.Sample(count=2), search=tl.BeamSearch(width=1)))
     page = opened(one, other)
     soon(lambda: drawn(page, 1) == {node.id: node.text for node in other.tree})
     assert drawn(page) == {node.id: node.text for node in one.tree}

@@ -149,7 +149,7 @@ def failing(call):
 
 def on_its_way():
     """A run as a real model's looks, where a call was sent twice, one was known and one joined."""
-    lines = game(tl.TreeOfThoughts(branch_factor=2, max_depth=2))
+    lines = game(tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2)))
     told = []
     for line in lines:
         told.append(line)
@@ -167,18 +167,23 @@ def on_its_way():
 def runs():
     """Journals of many kinds, by name."""
     capped = run(tl.TreeOfThoughts(), budget=tl.Budget(calls=7)).lines
-    whole = run(tl.TreeOfThoughts(branch_factor=4), model=Scripted(failing, latency=shuffled(4))).lines
+    whole = run(
+        tl.TreeOfThoughts(propose=tl.Sample(count=4)), model=Scripted(failing, latency=shuffled(4))
+    ).lines
     return {
         "nothing": [],
-        "beam": game(tl.TreeOfThoughts(branch_factor=3, beam_width=2)),
+        "beam": game(tl.TreeOfThoughts(propose=tl.Sample(count=3))),
         "propose, merged": game(
             tl.TreeOfThoughts(
-                branch_factor=6, beam_width=5, generate="propose", merge=True, evaluation_draws=2
+                propose=tl.Propose(count=6),
+                evaluate=tl.Value(samples=2),
+                search=tl.BeamSearch(width=5),
+                merge=True,
             )
         ),
-        "mcts": game(tl.TreeOfThoughts(traversal=tl.MonteCarloTreeSearch(iterations=4), beam_width=None)),
+        "mcts": game(tl.TreeOfThoughts(search=tl.MCTS(iterations=4))),
         "best of": game(tl.BestOf(strategy=tl.TreeOfThoughts(), attempts=3)),
-        "vote": game(tl.TreeOfThoughts(evaluate="vote", evaluation_draws=3)),
+        "vote": game(tl.TreeOfThoughts(evaluate=tl.Vote(samples=3))),
         "failed calls": whole,
         "killed": whole[: len(whole) * 2 // 3],
         "refused calls": capped,
@@ -463,7 +468,7 @@ def test_texts_come_in_batches():
 def test_a_big_run_is_told_in_little():
     """The figure for 10,000 thoughts is printed by benchmarks/explorer.py; it is linear."""
     search = tl.TreeOfThoughts(
-        generate="propose", branch_factor=21, beam_width=None, max_depth=2, solved_threshold=None
+        propose=tl.Propose(count=21), search=tl.BeamSearch(width=None), stop=tl.Stop(depth=2, solved=None)
     )
     lines = game(search)
     thoughts = sum(isinstance(line.e, Thought) for line in lines)
@@ -472,11 +477,13 @@ def test_a_big_run_is_told_in_little():
 
 
 def test_what_is_said_of_a_run():
-    one = run(tl.TreeOfThoughts(branch_factor=2, max_depth=1), budget=tl.Budget(calls=50))
+    one = run(
+        tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=1)), budget=tl.Budget(calls=50)
+    )
     told = json.loads(json.dumps(about_of(one)))
     assert told["question"].startswith("How many legs")
     assert (told["id"], told["budget"]["calls"]) == (one.id, 50)
-    assert told["strategy"]["branch_factor"] == 2
+    assert told["strategy"]["propose"]["count"] == 2
 
 
 def test_a_repeated_id_and_an_unknown_parent_are_errors():

@@ -15,7 +15,7 @@ import tot_lab as tl
 from tot_lab.record.marks import _watchers
 from tot_lab.views.explorer.widget import RATE
 
-SEARCH = tl.TreeOfThoughts(branch_factor=3, beam_width=2)
+SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=3))
 TASK = tl.general("How many legs?")
 
 
@@ -254,7 +254,7 @@ def test_cancelling_the_wait_stops_the_search_and_shielding_it_does_not():
             return "a step" if call.kind == "sample" else "score: 0.5"
 
         lab = tl.Lab(slow, runs=None)
-        explorer = tl.Explorer(lab.stream(tl.TreeOfThoughts(max_depth=2), tl.general("How long?")))
+        explorer = tl.Explorer(lab.stream(tl.TreeOfThoughts(stop=tl.Stop(depth=2)), tl.general("How long?")))
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(explorer.finished()), 0.01)
         with pytest.raises(ValueError, match="under way"):
@@ -274,7 +274,7 @@ def test_cancelling_the_wait_stops_the_search_and_shielding_it_does_not():
             return "a step" if call.kind == "sample" else "score: 0.5"
 
         lab = tl.Lab(slow, runs=None)
-        explorer = tl.Explorer(lab.stream(tl.TreeOfThoughts(max_depth=9), tl.general("How long?")))
+        explorer = tl.Explorer(lab.stream(tl.TreeOfThoughts(stop=tl.Stop(depth=9)), tl.general("How long?")))
         waiting = asyncio.create_task(explorer.finished())
         while not calls:
             await asyncio.sleep(0.01)

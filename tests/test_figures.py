@@ -31,7 +31,7 @@ HOSTILE = "</script><script>alert(1)</script> <b>&amp; $x$ %{x} \x00\x0b\ud800 \
 
 @pytest.fixture(scope="module")
 def search():
-    return run(tl.TreeOfThoughts(evaluation_draws=2))
+    return run(tl.TreeOfThoughts(evaluate=tl.Value(samples=2)))
 
 
 @pytest.fixture
@@ -333,7 +333,9 @@ def test_large_input_is_reduced_and_it_is_said(plot):
 
 
 def test_scores_are_those_of_the_run():
-    search = run(tl.TreeOfThoughts(branch_factor=5, beam_width=4, max_depth=4))
+    search = run(
+        tl.TreeOfThoughts(propose=tl.Sample(count=5), search=tl.BeamSearch(width=4), stop=tl.Stop(depth=4))
+    )
     info = scores_info(search)
     below = [node for node in search.tree if node.parent is not None]
     assert info.ids == [node.id for node in below if node.score is not None]
@@ -512,7 +514,7 @@ def test_the_browser_makes_the_same_timeline():
     for made in (
         a_run_of_calls(),
         with_tools(),
-        run(tl.TreeOfThoughts(evaluation_draws=2), model=slow, budget=tl.Budget(calls=30)),
+        run(tl.TreeOfThoughts(evaluate=tl.Value(samples=2)), model=slow, budget=tl.Budget(calls=30)),
         run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), model="sim/game24"),
     ):
         done = subprocess.run(

@@ -47,14 +47,14 @@ def dtypes(frame):
     return {name: str(dtype) for name, dtype in frame.dtypes.items()}
 
 
-SEARCH = tl.TreeOfThoughts(evaluation_draws=2)
+SEARCH = tl.TreeOfThoughts(evaluate=tl.Value(samples=2))
 RUNS = {
     "search": lambda: run(SEARCH, model=Scripted(counted)),
     "uncounted": lambda: run(SEARCH),
     "flaky": lambda: run(SEARCH, model=Scripted(flaky)),
     "capped": lambda: run(SEARCH, model=Scripted(counted), budget=tl.Budget(calls=7)),
     "nested": lambda: run(tl.BestOf(strategy=SEARCH, attempts=2), model=Scripted(counted)),
-    "merged": lambda: run(tl.TreeOfThoughts(merge=True, generate="propose", branch_factor=4)),
+    "merged": lambda: run(tl.TreeOfThoughts(propose=tl.Propose(count=4), merge=True)),
     "empty": lambda: tl.Recorder().run,
 }
 
@@ -121,7 +121,7 @@ def test_refused_and_open_calls():
 
 
 def test_any_beginning_of_a_run_has_frames():
-    made = run(tl.TreeOfThoughts(max_depth=2), model=Scripted(counted))
+    made = run(tl.TreeOfThoughts(stop=tl.Stop(depth=2)), model=Scripted(counted))
     for length in range(0, len(made.lines), 7):
         part = tl.Run(made.header, made.lines[:length])
         assert len(part.events_df()) == length
@@ -210,7 +210,11 @@ def test_thoughts_whose_score_could_not_be_read_stay_known_once_they_are_decided
             return f"step {call.draw}"
         return "no idea" if "step 1" in call.prompt else "score: 0.5"
 
-    search = tl.TreeOfThoughts(branch_factor=3, max_depth=1, beam_width=2, max_parse_retries=0)
+    search = tl.TreeOfThoughts(
+        propose=tl.Sample(count=3, max_parse_retries=0),
+        evaluate=tl.Value(max_parse_retries=0),
+        stop=tl.Stop(depth=1),
+    )
     nodes = run(search, model=Scripted(reply)).nodes_df()
     assert nodes[nodes.unread].text.tolist() == ["step 1"]
     assert nodes[nodes.unread].state.tolist() == ["pruned"]
@@ -227,7 +231,9 @@ def test_thinking_stands_beside_what_it_led_to():
             return f"<THINK>three ways from {call.at}</THINK>\n1. add\n2. double\n3. halve"
         return f"score: 0.5 <think>of {call.at}</think>"
 
-    search = tl.TreeOfThoughts(generate="propose", branch_factor=3, max_depth=2, beam_width=1)
+    search = tl.TreeOfThoughts(
+        propose=tl.Propose(count=3), search=tl.BeamSearch(width=1), stop=tl.Stop(depth=2)
+    )
     made = run(search, model=Scripted(reply))
     nodes = made.nodes_df().set_index("id")
     assert nodes.thinking["0.1"] == "three ways from 0"
@@ -253,9 +259,11 @@ def test_each_sample_has_its_own_thinking_and_pooled_draws_have_all():
             f"step {call.draw}" if call.kind == "sample" else f"1. a{call.draw}\n2. b{call.draw}"
         )
 
-    nodes = run(tl.TreeOfThoughts(branch_factor=3, max_depth=1), model=Scripted(reply)).nodes_df()
+    nodes = run(
+        tl.TreeOfThoughts(propose=tl.Sample(count=3), stop=tl.Stop(depth=1)), model=Scripted(reply)
+    ).nodes_df()
     assert [None if pd.isna(cell) else cell for cell in nodes.thinking] == [None, "draw 0", None, "draw 2"]
-    pooled = tl.TreeOfThoughts(generate="propose", proposal_draws=3, branch_factor=4, max_depth=1)
+    pooled = tl.TreeOfThoughts(propose=tl.Propose(count=4, samples=3), stop=tl.Stop(depth=1))
     nodes = run(pooled, model=Scripted(reply)).nodes_df()
     assert nodes.thinking.dropna().unique().tolist() == ["draw 0\n\ndraw 2"]
     assert len(nodes.thinking.dropna()) == len(nodes) - 1

@@ -19,7 +19,7 @@ from tot_lab.models import retries
 from tot_lab.views.report import report_html
 
 KEY = "sk-MARKED-e2e-0123456789"
-SEARCH = tl.TreeOfThoughts(branch_factor=2, beam_width=1, max_depth=2)
+SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=2), search=tl.BeamSearch(width=1), stop=tl.Stop(depth=2))
 each_family = pytest.mark.parametrize("family", FAMILIES)
 
 
@@ -110,7 +110,9 @@ def test_a_provider_that_hangs_costs_the_call_alone(server, tmp_path):
 
 
 def test_samples_travel_as_one_request_with_n(server, tmp_path):
-    search = tl.TreeOfThoughts(branch_factor=4, beam_width=1, max_depth=1)
+    search = tl.TreeOfThoughts(
+        propose=tl.Sample(count=4), search=tl.BeamSearch(width=1), stop=tl.Stop(depth=1)
+    )
     made = wait(lab(server, "openai", tmp_path).run(search, TASK))
     proposing = [asked for asked in server.calls if "score" not in str(asked.json)]
     assert [asked.n for asked in proposing] == [4]
@@ -181,7 +183,7 @@ def test_a_watched_run_hears_the_text_so_far(server, tmp_path):
 def test_calls_that_are_open_at_once_are_watched_apart(server, tmp_path):
     server.otherwise = lambda asked: Said(f"score: 0.{len(str(asked.json)) % 9}\nsince it is so", pause=0.005)
     end = lab(server, "anthropic", tmp_path)
-    search = tl.TreeOfThoughts(proposer_prompt="{problem} {steps}", branch_factor=2, max_depth=1)
+    search = tl.TreeOfThoughts(propose=tl.Sample(count=2, prompt="{problem} {steps}"), stop=tl.Stop(depth=1))
     seen = {}
 
     async def watched():
@@ -214,7 +216,7 @@ def test_a_prompt_that_does_not_fit_is_never_sent(server, tmp_path):
 
 
 def test_real_money_is_capped_before_it_is_spent(server, tmp_path):
-    search = tl.TreeOfThoughts(branch_factor=3, max_tokens=1000, seed=1)
+    search = tl.TreeOfThoughts(propose=tl.Sample(count=3), max_tokens=1000, seed=1)
     dear = tl.LiteLLM(model="openai/x", api_base=server.base("openai"), api_key=KEY, price=(0.0, 100.0))
     end = tl.Lab(dear, runs=None, mode="off", spend=0.25)  # a call reserves 0.1 and uses 0.0005
     made = wait(end.run(search, TASK))

@@ -1,4 +1,4 @@
-"""Small exact trees per traversal, and one journal per released version that stays loadable."""
+"""Small exact trees per search, and one journal per released version that stays loadable."""
 
 import json
 import sys

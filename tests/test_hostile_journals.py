@@ -50,7 +50,9 @@ def good(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     made = wait(
         tl.Lab(Scripted(), runs=folder).run(
-            tl.TreeOfThoughts(branch_factor=2, max_depth=2), TASK, budget=tl.Budget(calls=100)
+            tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2)),
+            TASK,
+            budget=tl.Budget(calls=100),
         )
     )
     return lines_of(wait(tl.Lab(Scripted(), runs=folder).branch(made, "0.0", content="a")).path)
@@ -177,7 +179,7 @@ class Endless(Scripted):
 @pytest.fixture
 def endless(tmp_path):
     """A run whose journal holds such a pattern, as a stranger sends it."""
-    made = wait(tl.Lab(Endless(), runs=tmp_path).run(tl.TreeOfThoughts(max_depth=1), HARMLESS))
+    made = wait(tl.Lab(Endless(), runs=tmp_path).run(tl.TreeOfThoughts(stop=tl.Stop(depth=1)), HARMLESS))
     made.path.write_bytes(resealed(made.path.read_bytes().replace(b'"reference":"none"', REFERENCE)))
     return tl.load(made.path)
 

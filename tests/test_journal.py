@@ -25,7 +25,11 @@ from tot_lab.core.records import Ended, Note, Scored, Thought
 PACKAGE = str(Path(tl.__file__).parent.parent)
 TESTS = str(Path(__file__).parent)
 ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join([PACKAGE, TESTS])}
-SEARCH = tl.TreeOfThoughts(branch_factor=2, max_depth=3, evaluation_draws=2, max_parse_retries=1)
+SEARCH = tl.TreeOfThoughts(
+    propose=tl.Sample(count=2, max_parse_retries=1),
+    evaluate=tl.Value(samples=2, max_parse_retries=1),
+    stop=tl.Stop(depth=3),
+)
 
 
 class Saying(tl.Strategy):
@@ -198,9 +202,15 @@ def test_a_changed_strategy_is_told_where_it_differs_and_harms_nothing(tmp_path,
     path.write_bytes(b"".join(lines_of(whole.path)[:kept]) + b'{"cut off')
     before = path.read_bytes()
     for changed in (
-        tl.TreeOfThoughts(branch_factor=3, max_depth=3, evaluation_draws=2, max_parse_retries=1),
         tl.TreeOfThoughts(
-            branch_factor=2, max_depth=3, evaluation_draws=2, evaluator_prompt="{problem} {candidate}?"
+            propose=tl.Sample(count=3, max_parse_retries=1),
+            evaluate=tl.Value(samples=2, max_parse_retries=1),
+            stop=tl.Stop(depth=3),
+        ),
+        tl.TreeOfThoughts(
+            propose=tl.Sample(count=2),
+            evaluate=tl.Value(samples=2, prompt="{problem} {candidate}?"),
+            stop=tl.Stop(depth=3),
         ),
         tl.OneAnswer(),
         Saying.of(lambda at: iter(())),
@@ -589,7 +599,7 @@ def test_nothing_is_imported_or_executed_on_load(tmp_path):
         "import asyncio; import tot_lab as tl; from support import *; from evil_journal import judge\n"
         "import os; os.remove('imported')\n"
         "task = tl.general('q', answer='a', grade=judge)\n"
-        "strategy = tl.TreeOfThoughts(evaluate=judge, branch_factor=2, max_depth=1)\n"
+        "strategy = tl.TreeOfThoughts(propose=tl.Sample(count=2), evaluate=judge, stop=tl.Stop(depth=1))\n"
         "run = asyncio.run(tl.Lab(Scripted(), runs=None).run(strategy, task)); run.save('run.jsonl')\n"
         "os.remove('executed')"
     )

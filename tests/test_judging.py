@@ -477,7 +477,7 @@ def test_an_unfinished_run_has_not_failed():
 # Simulated models of known skill.
 
 HANDS = [tl.game24(hand) for hand in ("1 1 4 6", "4 5 6 10", "1 2 3 4", "3 3 8 8", "2 5 8 11", "6 6 6 6")]
-SEARCH = tl.TreeOfThoughts(branch_factor=5, beam_width=2, max_depth=3, generate="propose")
+SEARCH = tl.TreeOfThoughts(propose=tl.Propose(count=5), stop=tl.Stop(depth=3))
 
 
 def judged(strategy=SEARCH, **skill):
@@ -518,9 +518,7 @@ def test_baselines_have_no_evaluator_and_still_a_blame():
 
 
 def test_every_failure_has_one_blame():
-    for options in [{"traversal": name} for name in ("depth_first", "best_first", "mcts")] + [
-        {"merge": True}
-    ]:
+    for options in [{"search": name} for name in ("depth_first", "best_first", "mcts")] + [{"merge": True}]:
         runs = judged(tl.TreeOfThoughts(**options)).runs
         assert (runs["blame"].notna() == runs["failed"]).all()
         assert set(runs["failed"]) <= {True, False}
@@ -548,10 +546,10 @@ def test_a_sweep_is_read_run_by_run():
 
 
 def test_runs_are_called_as_a_sweep_calls_them():
-    made = [run(tl.TreeOfThoughts(beam_width=b)) for b in (1, 2)] + [labelled(PAIRS)]
+    made = [run(tl.TreeOfThoughts(search=tl.BeamSearch(width=b))) for b in (1, 2)] + [labelled(PAIRS)]
     elsewhere = msgspec.structs.replace(made[0].header, strategy={"kind": "of a module that is not here"})
     made.append(tl.Run(elsewhere, made[0].lines))
-    settings = ["TreeOfThoughts beam_width=1", "TreeOfThoughts beam_width=2", "by hand"]
+    settings = ["TreeOfThoughts search.width=1", "TreeOfThoughts search.width=2", "by hand"]
     settings.append("of a module that is not here")
     assert judge_evaluator(made).runs["setting"].tolist() == settings
 
@@ -579,7 +577,7 @@ def test_it_takes_runs(wrong):
 
 
 def test_the_tables_say_what_they_hold():
-    found = judge_evaluator(run(tl.TreeOfThoughts(evaluation_draws=2), model=Scripted()))
+    found = judge_evaluator(run(tl.TreeOfThoughts(evaluate=tl.Value(samples=2)), model=Scripted()))
     assert {name: str(kind) for name, kind in found.thoughts.dtypes.items()} == {
         **{"run_id": "string", "setting": "category", "task": "category", "node": "string"},
         **{"depth": "Int64", "by": "category", "score": "Float64", "solvable": "boolean"},

@@ -37,7 +37,7 @@ async def slow(call):
     return "a step" if call.kind == "sample" else "score: 0.5"
 
 lab = tl.Lab(slow, runs=None)
-search = tl.TreeOfThoughts(max_depth=900, parallel=False, solved_threshold=1.0)
+search = tl.TreeOfThoughts(stop=tl.Stop(depth=900), parallel=False)
 explorer = tl.Explorer(lab.stream(search, tl.general("How long?")))
 print("ready", flush=True)
 run = await explorer.finished()

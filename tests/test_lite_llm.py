@@ -145,7 +145,7 @@ lab = tl.Lab(
     model, runs=None if what == "replay" else folder, cache=folder + "/calls",
     mode="replay" if what == "replay" else "auto",
 )
-search = tl.TreeOfThoughts(branch_factor=2, max_depth=2)
+search = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2))
 if what == "resume":
     from pathlib import Path
     (path,) = Path(folder).glob("*.jsonl")

@@ -17,7 +17,7 @@ from tot_lab.record.losses import Losses, columns_of, describe, losses_of
 from tot_lab.views.figures import TABLE_FIGURES, plot_calibration, plot_heatmap, plot_sweep
 from tot_lab.views.report import report_html
 
-TREE = tl.TreeOfThoughts(generate="propose", branch_factor=3, beam_width=2, max_depth=2)
+TREE = tl.TreeOfThoughts(propose=tl.Propose(count=3), stop=tl.Stop(depth=2))
 TASKS = [
     tl.general(f"How many legs have {k} spiders and a duck?", answer=8 * k + 2, grade="number")
     for k in range(1, 5)
@@ -96,25 +96,33 @@ class Alternating:
     "options",
     [
         {"evaluate": "value"},
-        {"evaluate": "value", "evaluation_draws": 3},
-        {"evaluate": "value", "evaluation_draws": 3, "max_parse_retries": 2},
-        {"evaluate": "value", "max_parse_retries": 1},
+        {"evaluate": "value", "evaluate.samples": 3},
+        {
+            "evaluate": "value",
+            "evaluate.samples": 3,
+            "evaluate.max_parse_retries": 2,
+        },
+        {"evaluate": "value", "evaluate.max_parse_retries": 1},
         {"evaluate": "vote"},
-        {"evaluate": "vote", "evaluation_draws": 3},
-        {"evaluate": "vote", "evaluation_draws": 2, "max_parse_retries": 2},
+        {"evaluate": "vote", "evaluate.samples": 3},
+        {
+            "evaluate": "vote",
+            "evaluate.samples": 2,
+            "evaluate.max_parse_retries": 2,
+        },
         {"evaluate": "joint"},
-        {"evaluate": "joint", "evaluation_draws": 3},
-        {"evaluate": "joint", "max_parse_retries": 2},
+        {"evaluate": "joint", "evaluate.samples": 3},
+        {"evaluate": "joint", "evaluate.max_parse_retries": 2},
     ],
     ids=str,
 )
 def test_every_reply_of_an_evaluator_that_cannot_be_read_is_counted_once(options, every):
     for generate in ("propose", "sample"):
         player = Alternating(every)
-        found = losses(TREE.model_copy(update={**options, "generate": generate}), player)
+        found = losses(TREE.with_({**options, "propose": generate}), player)
         assert found["evaluate"] == Losses(player.asked, 0, player.lost, 0)
         player = Alternating(every, bad=None)
-        found = losses(TREE.model_copy(update={**options, "generate": generate}), player)
+        found = losses(TREE.with_({**options, "propose": generate}), player)
         assert found["evaluate"] == Losses(player.asked, player.lost, 0, 0)
 
 
@@ -129,16 +137,20 @@ def test_parts_and_judged_attempts_are_counted_too(every):
         reply = await player(call)
         return reply if reply == "?" else await solver(call)
 
-    search = tl.presets.mini_crossword().model_copy(update={"max_nodes": 12})
+    search = tl.presets.mini_crossword().model_copy(update={"stop.nodes": 12})
     found = losses(search, asked, tl.mini_crossword_tasks(1)[0], budget=tl.Budget(calls=60))
-    assert search.evaluate == "parts"
+    assert search.evaluate == tl.Parts()
     assert found["evaluate"].unreadable == player.lost > 0
     assert found["evaluate"].calls == player.asked
 
 
 def test_proposals_answers_and_structured_replies_are_counted():
     garbled = tl.SimGame24(garble=1.0)
-    found = losses(tl.TreeOfThoughts(generate="propose", max_parse_retries=2), garbled, tl.game24("4 5 6 10"))
+    found = losses(
+        tl.TreeOfThoughts(propose=tl.Propose(max_parse_retries=2), evaluate=tl.Value(max_parse_retries=2)),
+        garbled,
+        tl.game24("4 5 6 10"),
+    )
     assert found["propose"] == Losses(3, 0, 3, 0)
     found = losses(tl.ChainOfThought(), garbled, tl.game24("4 5 6 10"))
     assert found["answer"] == Losses(1, 0, 1, 0)

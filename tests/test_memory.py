@@ -83,7 +83,7 @@ def test_r2_an_unlike_task_recalls_nothing(tmp_path):
     [
         tl.OneAnswer(),
         tl.ReAct(),
-        tl.TreeOfThoughts(branch_factor=1, max_depth=1),
+        tl.TreeOfThoughts(propose=tl.Sample(count=1), stop=tl.Stop(depth=1)),
         tl.Adaptive(),
         tl.DeepThink(),
     ],

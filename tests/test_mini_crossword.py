@@ -400,9 +400,9 @@ def test_the_search_of_the_paper() -> None:
 
 def test_the_preset_keeps_to_a_hundred_states() -> None:
     search = tl.presets.mini_crossword()
-    assert (search.branch_factor, search.max_depth, search.max_nodes) == (3, 10, 101)
-    assert (search.traversal, search.answer) == (tl.DepthFirst(prune_below=0.5), "deepest")
-    assert (search.proposal_draws, search.evaluate) == (8, "parts")
+    assert (search.propose.count, search.stop.depth, search.stop.nodes) == (3, 10, 101)
+    assert (search.search, search.answer) == (tl.DepthFirst(prune_below=0.5), tl.Deepest())
+    assert (search.propose.samples, search.evaluate) == (8, tl.Parts())
     assert search.max_calls(TASK) == 101 * (8 + 3 * 10)
     got = run(search, TASK, tl.SimMiniCrossword(noise=0, sight=0))
     assert len(got.tree) <= 101
@@ -411,16 +411,16 @@ def test_the_preset_keeps_to_a_hundred_states() -> None:
 
 def test_equal_grids_are_merged() -> None:
     words = "\n".join(f"{name}. {WORDS[name]} (certain)" for name in ("h1", "h2"))
-    search = tl.TreeOfThoughts(generate="propose", merge=True, max_depth=2, beam_width=None)
+    search = tl.TreeOfThoughts(
+        propose="propose", search=tl.BeamSearch(width=None), stop=tl.Stop(depth=2), merge=True
+    )
     got = run(search, TASK, Scripted(lambda call: words if call.kind == "propose" else "sure"))
     (merged,) = [node for node in got.tree if node.state == "merged"]
     assert merged.text == "h1. thumb (grid: thumb rural _____ _____ _____)"
 
 
 def test_a_search_by_its_defaults_answers_with_the_full_grid() -> None:
-    search = tl.TreeOfThoughts(
-        traversal="depth_first", generate="propose", max_depth=10, beam_width=None, solved_threshold=1.0
-    )
+    search = tl.TreeOfThoughts(propose="propose", search="depth_first", stop=tl.Stop(depth=10, solved=1.0))
     lab = tl.Lab(tl.SimMiniCrossword(skill=1, sight=1, noise=0), runs=None)
     got = wait(lab.run(search, TASK))
     assert (got.answer, got.correct, got.stopped) == (ROWS, True, "solved")  # type: ignore[attr-defined]

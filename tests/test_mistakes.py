@@ -13,15 +13,24 @@ from tot_lab.testing import check_strategy, legs
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: tl.TreeOfThoughts(beam=3), "no setting 'beam'; did you mean 'beam_width'"),
+        (lambda: tl.TreeOfThoughts(serch="dfs"), "no setting 'serch'; did you mean 'search'"),
         (lambda: tl.SelfConsistency(n=5), "no setting 'n'"),
-        (lambda: tl.TreeOfThoughts(traversal="ucs"), "known are beam, best_first, bfs, depth_first, dfs"),
-        (lambda: tl.TreeOfThoughts(traversal=tl.Beam), r"is a class; give a value, such as Beam\(\)"),
-        (lambda: tl.TreeOfThoughts(traversal="game24"), "unknown kind 'game24'"),
+        (
+            lambda: tl.TreeOfThoughts(search="ucs"),
+            "known are beam, beam_search, best_first, bfs, depth_first, dfs",
+        ),
+        (
+            lambda: tl.TreeOfThoughts(search=tl.BeamSearch),
+            r"is a class; give a value, such as BeamSearch\(\)",
+        ),
+        (lambda: tl.TreeOfThoughts(search="game24"), "unknown kind 'game24'"),
         (lambda: tl.BestOf(strategy=tl.OneAnswer), r"such as OneAnswer\(\)"),
         (lambda: tl.ReAct(tools="legs"), r"a list of names of tools, such as \['calculator'\], not 'legs'"),
         (lambda: tl.ReAct(tools=[legs]), r"the tools themselves are the lab's: tl.Lab\("),
-        (lambda: tl.TreeOfThoughts(tools=legs), r"the tools themselves are the lab's: tl.Lab\("),
+        (
+            lambda: tl.TreeOfThoughts(propose=tl.WithTools(tools=legs)),
+            r"the tools themselves are the lab's: tl.Lab\(",
+        ),
     ],
 )
 def test_wrong_settings(make, says):
@@ -179,11 +188,11 @@ def test_a_failing_model_says_why_on_the_card():
         assert why in failed._repr_html_()
 
 
-def test_a_function_stands_for_a_traversal_and_must_return_ids():
-    assert tl.TreeOfThoughts(traversal=lambda tree, frontier: frontier).traversal.kind == "function_traversal"
+def test_a_function_stands_for_a_search_and_must_return_ids():
+    assert tl.TreeOfThoughts(search=lambda tree, frontier: frontier).search.kind == "function_search"
     for returned in (None, "0.1", 3):
         with pytest.raises(TypeError, match="must return a list of ids"):
-            run(tl.TreeOfThoughts(traversal=lambda tree, frontier, returned=returned: returned))
+            run(tl.TreeOfThoughts(search=lambda tree, frontier, returned=returned: returned))
 
 
 def test_a_forgotten_await():
@@ -224,6 +233,8 @@ def test_a_prompt_that_is_no_text_is_told_of():
 
 
 def test_a_part_shows_what_differs_from_its_defaults():
-    assert repr(tl.TreeOfThoughts(beam_width=5)) == "TreeOfThoughts(beam_width=5)"
+    assert (
+        repr(tl.TreeOfThoughts(search=tl.BeamSearch(width=5))) == "TreeOfThoughts(search=BeamSearch(width=5))"
+    )
     assert str(tl.ReAct()) == f"{tl.ReAct()}" == "ReAct()"
     assert repr(tl.Lab("sim/game24", runs=None)) == "Lab('sim/game24', runs=None)"

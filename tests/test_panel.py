@@ -13,7 +13,7 @@ from ipywidgets.widgets.widget import _instances
 from support import wait
 
 import tot_lab as tl
-from tot_lab.strategies import STRATEGIES, TRAVERSALS
+from tot_lab.strategies import ANSWERS, EVALUATORS, PROPOSERS, SEARCHES, STRATEGIES
 from tot_lab.views.explorer.cell import cell
 from tot_lab.views.explorer.forms import EXPORTED, SHOWN, Form, Mistake, meanings
 from tot_lab.views.explorer.panel import panel
@@ -112,13 +112,13 @@ def test_every_field_says_what_it_means(kind):
 
 def test_meanings_are_the_docstrings_sentences():
     said = meanings(tl.TreeOfThoughts)
-    assert said["max_depth"] == "steps of a path, 1–1,000."
-    assert said["min_score"] == "a thought scored below is dropped."
-    assert said["evaluation_draws"] == said["evaluate"]
     assert said["temperature"] == "0–2, None for the model's default."
+    assert said["stop"] == "When the search ends."
+    assert meanings(tl.Stop)["depth"] == "Steps of a path, at most."
+    assert meanings(tl.Stop)["min_score"] == "A thought with a lower score is dropped."
+    assert meanings(tl.ReAct)["max_iterations"]
     assert list(said)[:SHOWN] == [
-        "branch_factor", "beam_width", "max_depth", "max_nodes", "generate",
-        "evaluate", "evaluation_draws", "combine", "traversal",
+        "propose", "evaluate", "search", "answer", "stop", "merge", "parallel", "budget", "model",
     ]  # fmt: skip
 
 
@@ -147,18 +147,23 @@ def test_what_can_be_chosen_is_never_cut():
 def test_controls_are_of_the_fields_types_and_ranges():
     controls = {control.name: control for control in Form(tl.TreeOfThoughts, lambda: None).controls}
     kinds = {name: type(control.widget).__name__ for name, control in controls.items()}
-    assert kinds["beam_width"] == "IntText"
     assert kinds["merge"] == "Checkbox"
-    assert kinds["proposer_prompt"] == "Textarea"
-    assert controls["evaluate"].widget.options == ("value", "parts", "vote", "joint", "logprob")
-    assert controls["traversal"].widget.options == tuple(kind.__name__ for kind in TRAVERSALS)
+    for name, known in (
+        ("propose", PROPOSERS), ("evaluate", EVALUATORS), ("search", SEARCHES), ("answer", ANSWERS),
+        ("stop", [tl.Stop]),
+    ):  # fmt: skip
+        assert controls[name].widget.options == tuple(kind.__name__ for kind in known)
     assert controls["budget"].widget.options == ("none", "Budget")
     assert kinds["temperature"] == "FloatText"
     assert controls["temperature"].widget.tooltip == "0–2, None for the model's default. (0 to 2)"
-    assert controls["top_k"].widget.tooltip == "how many leaves the answer ranks. (1 or more)"
-    optional = {name for name, control in controls.items() if control.none is not None}
-    assert {"beam_width", "max_nodes", "solved_threshold", "seed"} <= optional
-    assert "max_depth" not in optional
+    inside = {control.name: control for name in ("propose", "search", "stop", "answer")
+              for control in controls[name].form.controls}  # fmt: skip
+    assert type(inside["width"].widget).__name__ == "IntText"
+    assert type(inside["prompt"].widget).__name__ == "Textarea"
+    assert inside["top_k"].widget.tooltip == "Leaves that are ranked in the result. (1 or more)"
+    optional = {name for name, control in {**controls, **inside}.items() if control.none is not None}
+    assert {"width", "nodes", "solved", "seed"} <= optional
+    assert "depth" not in optional
 
 
 def test_a_field_that_only_code_can_set_is_named():
@@ -182,26 +187,25 @@ def test_mistakes_stand_beside_their_controls():
     form = Form(tl.TreeOfThoughts, lambda: None)
     open_all(form.box)
     form.settle()
-    control(form.box, "beam_width").value = 0
-    control(form.box, "max_depth").value = 1001
-    unlimited(form.box, "proposer_prompt").value = False
-    control(form.box, "proposer_prompt").value = "next <step>?"
+    (propose,) = [control.form for control in form.controls if control.name == "propose"]
+    (prompt,) = [control for control in propose.controls if control.name == "prompt"]
+    control(form.box, "width").value = 0
+    control(form.box, "depth").value = 1001
+    prompt.none.value = False
+    prompt.widget.value = "next step after {steps}?"
     with pytest.raises(Mistake) as mistake:
         form.made()
-    assert sorted(mistake.value.fields) == ["beam_width", "max_depth", "proposer_prompt"]
-    wrong = {control.name: control.wrong for control in form.controls if control.wrong}
-    assert wrong == {
-        "beam_width": "must be at least 1",
-        "max_depth": "must be at most 1000",
-        "proposer_prompt": "the template must contain {problem}",
-    }
-    for text in wrong.values():
+    assert sorted(mistake.value.fields) == ["propose.prompt", "search.width", "stop.depth"]
+    assert prompt.wrong.startswith("the template must contain {problem}")
+    for text in ("must be at least 1", "must be at most 1000", prompt.wrong):
         assert text in said(form.box)
-    control(form.box, "beam_width").value = 1
-    control(form.box, "max_depth").value = 4
-    control(form.box, "proposer_prompt").value = "{problem}\nnext step?"
+    control(form.box, "width").value = 1
+    control(form.box, "depth").value = 4
+    prompt.widget.value = "{problem}\nnext step?"
     assert form.made() == tl.TreeOfThoughts(
-        beam_width=1, max_depth=4, proposer_prompt="{problem}\nnext step?"
+        propose=tl.Sample(prompt="{problem}\nnext step?"),
+        search=tl.BeamSearch(width=1),
+        stop=tl.Stop(depth=4),
     )
     assert "must" not in said(form.box).split("<dl>")[0]
 
@@ -240,12 +244,12 @@ def test_the_code_makes_the_run_of_the_panel(kind):
     opened(used, lab())
 
 
-@pytest.mark.parametrize("kind", TRAVERSALS, ids=lambda kind: kind.__name__)
-def test_the_code_makes_the_run_of_the_panel_with_any_traversal(kind):
+@pytest.mark.parametrize("kind", SEARCHES, ids=lambda kind: kind.__name__)
+def test_the_code_makes_the_run_of_the_panel_with_any_search(kind):
     async def used(shown):
-        control(shown, "traversal").value = kind.__name__
-        unlimited(shown, "max_nodes").value = False
-        control(shown, "max_nodes").value = 20
+        control(shown, "search").value = kind.__name__
+        unlimited(shown, "nodes").value = False
+        control(shown, "nodes").value = 20
         unlimited(shown, "calls").value = False
         control(shown, "calls").value = 40
         run = await run_of(shown)
@@ -262,23 +266,19 @@ def test_the_code_holds_what_differs_from_the_defaults():
             'lab = tl.Lab("sim/game24", runs=None)\n'
             'run = await lab.run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"))'
         )
-        control(shown, "beam_width").value = 3
-        assert 'tl.TreeOfThoughts(beam_width=3), tl.game24("4 5 6 10")' in shown.code
-        unlimited(shown, "beam_width").value = True
-        assert control(shown, "beam_width").disabled
-        control(shown, "traversal").value = "MonteCarloTreeSearch"
+        control(shown, "width").value = 3
+        assert "    tl.TreeOfThoughts(search=tl.BeamSearch(width=3)),\n" in shown.code
+        unlimited(shown, "width").value = True
+        assert control(shown, "width").disabled
+        control(shown, "search").value = "MCTS"
         unlimited(shown, "iterations").value = False
         control(shown, "iterations").value = 7
-        control(shown, "generate").value = "propose"
+        control(shown, "propose").value = "Propose"
         unlimited(shown, "seconds").value = False
         control(shown, "seconds").value = 30.0
         assert shown.code.endswith(
             "run = await lab.run(\n"
-            "    tl.TreeOfThoughts(\n"
-            '        generate="propose",\n'
-            "        beam_width=None,\n"
-            "        traversal=tl.MonteCarloTreeSearch(iterations=7),\n"
-            "    ),\n"
+            "    tl.TreeOfThoughts(propose=tl.Propose(), search=tl.MCTS(iterations=7)),\n"
             '    tl.game24("4 5 6 10"),\n'
             "    budget=tl.Budget(seconds=30.0),\n"
             ")"
@@ -293,17 +293,19 @@ def test_a_strategy_that_wraps_another_has_its_form_inside():
         assert "tl.BestOf(strategy=tl.ChainOfThought())" in shown.code
         control(shown, "attempts").value = 2
         control(shown, "strategy").value = "TreeOfThoughts"
-        control(shown, "beam_width").value = 1
-        assert "tl.BestOf(strategy=tl.TreeOfThoughts(beam_width=1), attempts=2)" in shown.code
-        control(shown, "beam_width").value = 0
-        assert "to correct: strategy.beam_width" in said(shown)
+        control(shown, "width").value = 1
+        assert "tl.TreeOfThoughts(search=tl.BeamSearch(width=1)), attempts=2)" in shown.code
+        control(shown, "width").value = 0
+        assert "to correct: strategy.search.width" in said(shown)
         assert "must be at least 1" in said(shown)
         assert control(shown, "Run").disabled
-        control(shown, "beam_width").value = 1
+        control(shown, "width").value = 1
         control(shown, "strategy").value = "OneAnswer"
         control(shown, "strategy").value = "TreeOfThoughts"  # what was set there is still there
         run = await run_of(shown)
-        assert run.strategy == tl.BestOf(strategy=tl.TreeOfThoughts(beam_width=1), attempts=2)
+        assert run.strategy == tl.BestOf(
+            strategy=tl.TreeOfThoughts(search=tl.BeamSearch(width=1)), attempts=2
+        )
         assert (await run_by(shown.code)).events == run.events
 
     opened(used, lab())
@@ -311,10 +313,10 @@ def test_a_strategy_that_wraps_another_has_its_form_inside():
 
 def test_what_the_domain_has_no_prompt_for_is_not_run():
     async def used(shown):
-        control(shown, "evaluate").value = "parts"
+        control(shown, "evaluate").value = "Parts"
         assert "has no most_parts" in said(shown)
         assert control(shown, "Run").disabled
-        control(shown, "evaluate").value = "value"
+        control(shown, "evaluate").value = "Value"
         assert "at most 30 calls" in said(shown)
         assert not control(shown, "Run").disabled
 
@@ -323,15 +325,15 @@ def test_what_the_domain_has_no_prompt_for_is_not_run():
 
 def test_what_cannot_run_is_not_run():
     async def used(shown):
-        control(shown, "max_depth").value = 0
+        control(shown, "depth").value = 0
         unlimited(shown, "calls").value = False
         control(shown, "calls").value = -1
         assert control(shown, "Run").disabled
-        assert "to correct: max_depth, calls" in said(shown)
-        assert shown.code == "# To correct first: max_depth, calls"
+        assert "to correct: stop.depth, calls" in said(shown)
+        assert shown.code == "# To correct first: stop.depth, calls"
         control(shown, "Run").click()
         assert shown.explorer is None
-        control(shown, "max_depth").value = 1
+        control(shown, "depth").value = 1
         control(shown, "calls").value = 0
         assert not control(shown, "Run").disabled
         assert (await run_of(shown)).stopped == "budget:calls"
@@ -537,7 +539,7 @@ def test_one_run_at_a_time_and_it_can_be_stopped():
         control(shown, "Run").click()
         assert shown.explorer is first
         assert "A run is under way" in said(shown)
-        control(shown, "max_depth").value = 2  # for the next one
+        control(shown, "depth").value = 2  # for the next one
         assert control(shown, "Run").disabled
         assert shown.run is None
         control(shown, "Stop").click()
@@ -592,7 +594,7 @@ def test_a_lab_that_cannot_begin_says_why(tmp_path):
 def test_what_another_thread_brings_is_done_on_the_loop():
     async def used(shown):
         def pressed():
-            control(shown, "beam_width").value = 3
+            control(shown, "width").value = 3
             control(shown, "Run").click()
 
         code = shown.code
@@ -602,8 +604,8 @@ def test_what_another_thread_brings_is_done_on_the_loop():
         assert shown.code == code
         assert shown.explorer is None
         await until(lambda: shown.run is not None)
-        assert "beam_width=3" in shown.code
-        assert shown.run.strategy.beam_width == 3
+        assert "search=tl.BeamSearch(width=3)" in shown.code
+        assert shown.run.strategy.search.width == 3
 
     opened(used, lab())
 

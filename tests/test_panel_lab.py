@@ -47,8 +47,8 @@ def test_clicking_leads_to_a_script(notebook):
     book = notebook(SIMULATED, "", "print(run.events == shown.run.events, run is shown.run)")
     book.context.grant_permissions(["clipboard-read", "clipboard-write"])
     book.run(0)
-    field(book, "beam_width").fill("3")
-    field(book, "traversal").select_option("BestFirst")
+    field(book, "count").fill("3")
+    field(book, "search").select_option("BestFirst")
     field(book, "batch").fill("2")
     field(book, "batch").press("Tab")
     soon(lambda: "batch=2" in book.value("shown.code"))
@@ -59,7 +59,7 @@ def test_clicking_leads_to_a_script(notebook):
     button(book, "Copy the code").click()
     expect(button(book, "Copied")).to_be_visible()
     copied = book.page.evaluate("navigator.clipboard.readText()")
-    assert "traversal=tl.BestFirst(batch=2)" in copied
+    assert "search=tl.BestFirst(batch=2)" in copied
     book.page.evaluate(
         "code => window.jupyterapp.shell.currentWidget.content.widgets[1].model.sharedModel.setSource(code)",
         copied,
@@ -72,16 +72,16 @@ def test_clicking_leads_to_a_script(notebook):
 def test_a_mistake_is_said_beside_its_control_and_stops_the_run(notebook):
     book = notebook(SIMULATED)
     book.run(0)
-    field(book, "beam_width").fill("0")
-    field(book, "beam_width").press("Tab")
+    field(book, "width").fill("0")
+    field(book, "width").press("Tab")
     beside = book.page.get_by_role("alert").filter(has_text="must be at least 1")
     expect(beside).to_be_visible()
-    place, wrong = field(book, "beam_width").bounding_box(), beside.bounding_box()
+    place, wrong = field(book, "width").bounding_box(), beside.bounding_box()
     assert 0 < wrong["y"] - place["y"] < 50
     assert abs(wrong["x"] - place["x"]) < 50
     expect(button(book, "Run")).to_be_disabled()
-    field(book, "beam_width").fill("1")
-    field(book, "beam_width").press("Tab")
+    field(book, "width").fill("1")
+    field(book, "width").press("Tab")
     expect(beside).to_be_hidden()
     expect(button(book, "Run")).to_be_enabled()
 

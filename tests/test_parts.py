@@ -12,7 +12,7 @@ import tot_lab as tl
 from tot_lab.core.parts import REGISTRY, Part, UserFunction, needs_functions, part_of
 from tot_lab.core.registry import built_in
 from tot_lab.domains import DOMAINS
-from tot_lab.strategies import STRATEGIES, TRAVERSALS, FunctionTraversal
+from tot_lab.strategies import AXES, STRATEGIES
 
 MODELS = list(dict.fromkeys(built_in("models").values()))
 
@@ -23,15 +23,18 @@ NEEDED = {
     tl.LiteLLM: {"model": "gpt-4.1-mini"},
     tl.Local: {"weights": "smollm2-135m"},
 }
-MADE = [kind(**NEEDED.get(kind, {})) for kind in (*STRATEGIES, *TRAVERSALS, *DOMAINS, *MODELS)]
+MADE = [kind(**NEEDED.get(kind, {})) for kind in (*STRATEGIES, *AXES, *DOMAINS, *MODELS)]
 MADE += [
     tl.TreeOfThoughts(
-        traversal=tl.BestFirst(batch=3), budget=tl.Budget(calls=7, usd=0.5), model="m", temperature=0.3
+        search=tl.BestFirst(batch=3, width=2), budget=tl.Budget(calls=7, usd=0.5), model="m", temperature=0.3
     ),
-    tl.TreeOfThoughts(traversal=tl.DepthFirst(prune_below=0.25), proposer_prompt="{problem} é ✓"),
-    tl.TreeOfThoughts(traversal=tl.MonteCarloTreeSearch(iterations=4), solved_threshold=None, min_score=0.1),
+    tl.TreeOfThoughts(
+        propose=tl.Sample(prompt="{problem} é ✓"), search=tl.DepthFirst(prune_below=0.25, width=2)
+    ),
+    tl.TreeOfThoughts(search=tl.MCTS(iterations=4, width=2), stop=tl.Stop(solved=None, min_score=0.1)),
     tl.BestOf(
-        strategy=tl.SelfConsistency(strategy=tl.TreeOfThoughts(traversal="mcts"), attempts=2), attempts=3
+        strategy=tl.SelfConsistency(strategy=tl.TreeOfThoughts(search=tl.MCTS(width=2)), attempts=2),
+        attempts=3,
     ),
     tl.General(grading="regex"),
     tl.presets.beam_search(),
@@ -64,14 +67,14 @@ def test_settings_come_back_from_json_equal(part):
 
 
 def test_nested_parts_are_written_whole():
-    settings = tl.BestOf(strategy=tl.TreeOfThoughts(traversal=tl.BestFirst(batch=2))).settings()
-    assert settings["strategy"]["traversal"] == {"kind": "best_first", "batch": 2}
+    settings = tl.BestOf(strategy=tl.TreeOfThoughts(search=tl.BestFirst(batch=2, width=2))).settings()
+    assert settings["strategy"]["search"] == {"kind": "best_first", "batch": 2, "width": 2}
 
 
 def test_kinds_are_distinct():
-    kinds = [part.kind for part in (*STRATEGIES, *TRAVERSALS, *DOMAINS, *MODELS)]
+    kinds = [part.kind for part in (*STRATEGIES, *AXES, *DOMAINS, *MODELS)]
     assert len(set(kinds)) == len(kinds)
-    assert all(REGISTRY[kind.kind] is kind for kind in (*STRATEGIES, *TRAVERSALS, *DOMAINS, *MODELS))
+    assert all(REGISTRY[kind.kind] is kind for kind in (*STRATEGIES, *AXES, *DOMAINS, *MODELS))
 
 
 @pytest.mark.parametrize("part", MADE, ids=lambda part: part.kind)
@@ -95,22 +98,25 @@ def test_an_unknown_kind_is_refused_with_those_known(kind):
 
 def test_settings_without_a_kind_are_refused():
     with pytest.raises(ValueError, match="settings of a part are such as"):
-        part_of({"branch_factor": 2})
+        part_of({"propose": "sample"})
 
 
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"kind": "tree_of_thoughts", "branch_factor": 0}, "branch_factor"),
-        ({"kind": "tree_of_thoughts", "branch_factor": "many"}, "branch_factor"),
-        ({"kind": "tree_of_thoughts", "max_depth": 1001}, "max_depth"),
-        ({"kind": "tree_of_thoughts", "min_score": float("nan")}, "min_score"),
+        ({"kind": "tree_of_thoughts", "propose": {"kind": "sample", "count": 0}}, "propose.*count"),
+        ({"kind": "tree_of_thoughts", "propose": {"kind": "sample", "count": "many"}}, "propose.*count"),
+        ({"kind": "tree_of_thoughts", "stop": {"depth": 1001}}, "stop.*depth"),
+        ({"kind": "tree_of_thoughts", "stop": {"min_score": float("nan")}}, "stop.*min_score"),
         ({"kind": "tree_of_thoughts", "temperature": -1}, "temperature"),
-        ({"kind": "tree_of_thoughts", "generate": "guess"}, "generate"),
-        ({"kind": "tree_of_thoughts", "evaluator_prompt": "no slot"}, "evaluator_prompt"),
-        ({"kind": "tree_of_thoughts", "traversal": {"kind": "best_first", "batch": 0}}, "traversal.*batch"),
-        ({"kind": "tree_of_thoughts", "traversal": "no_such"}, "no_such"),
-        ({"kind": "tree_of_thoughts", "traversal": {"kind": "one_answer"}}, "one_answer"),
+        ({"kind": "tree_of_thoughts", "propose": "guess"}, "propose.*guess"),
+        (
+            {"kind": "tree_of_thoughts", "evaluate": {"kind": "value", "prompt": "{steps}"}},
+            "evaluate.*prompt",
+        ),
+        ({"kind": "tree_of_thoughts", "search": {"kind": "best_first", "batch": 0}}, "search.*batch"),
+        ({"kind": "tree_of_thoughts", "search": "no_such"}, "no_such"),
+        ({"kind": "tree_of_thoughts", "search": {"kind": "one_answer"}}, "one_answer"),
         ({"kind": "tree_of_thoughts", "budget": {"calls": -1}}, "budget.calls"),
         ({"kind": "best_of"}, "strategy"),
         ({"kind": "best_of", "strategy": {"kind": "beam"}}, "beam"),
@@ -124,7 +130,9 @@ def test_a_wrong_setting_is_refused_by_its_name(settings, named):
 
 
 def test_a_kind_of_another_module_is_taken(kinds):
-    with pytest.raises(TypeError, match=r"kind 'beam' .* is taken by tot_lab\.strategies\.traversals\.Beam"):
+    with pytest.raises(
+        TypeError, match=r"kind 'beam' .* is taken by tot_lab\.strategies\.search\.beam_search\.BeamSearch"
+    ):
 
         class Beam(Part):
             pass
@@ -153,7 +161,7 @@ def test_bases_are_no_kinds(kinds):
 
 
 def test_a_kind_without_settings_may_be_given_by_name():
-    assert tl.TreeOfThoughts(traversal="mcts").traversal == tl.MonteCarloTreeSearch()
+    assert tl.TreeOfThoughts(search="mcts").search == tl.MCTS()
 
 
 # A person's own functions.
@@ -164,11 +172,13 @@ def judge(task, path):
 
 
 def test_a_function_is_recorded_by_module_name_and_source():
-    settings = tl.TreeOfThoughts(evaluate=judge).settings()["evaluate"]
+    evaluator = tl.TreeOfThoughts(evaluate=judge).settings()["evaluate"]
+    assert evaluator["kind"] == "function_evaluator"
+    settings = evaluator["function"]
     assert settings["kind"] == "function"
     assert (settings["module"], settings["name"]) == (__name__, "judge")
     assert len(settings["source_sha256"]) == 64
-    assert settings != tl.TreeOfThoughts(evaluate=lambda task, path: 0.5).settings()["evaluate"]
+    assert evaluator != tl.TreeOfThoughts(evaluate=lambda task, path: 0.5).settings()["evaluate"]
 
 
 @pytest.mark.parametrize(
@@ -186,24 +196,24 @@ def test_a_callable_object_is_a_setting():
             return 0.25
 
     made = tl.TreeOfThoughts(evaluate=Judge())
-    assert made.evaluate.name.endswith("Judge")
-    assert made.evaluate(None, []) == 0.25
+    assert made.evaluate.function.name.endswith("Judge")
+    assert made.evaluate.function(None, []) == 0.25
 
 
 def test_a_function_from_a_file_is_not_imported_and_says_so_when_called():
     loaded = part_of(json.loads(json.dumps(tl.TreeOfThoughts(evaluate=judge).settings())))
-    assert not loaded.evaluate.callable
+    assert not loaded.evaluate.function.callable
     assert needs_functions(loaded) == [f"{__name__}.judge"]
     with pytest.raises(LookupError, match=r"'judge' of 'test_parts'.*pass the function again"):
-        loaded.evaluate(None, [])
+        loaded.evaluate.function(None, [])
     assert loaded.settings() == tl.TreeOfThoughts(evaluate=judge).settings()
 
 
 def test_functions_are_found_however_deep_they_lie():
-    inner = tl.TreeOfThoughts(traversal=tl.traversal(lambda tree, frontier: frontier[:1]))
+    inner = tl.TreeOfThoughts(search=tl.FunctionSearch(function=lambda tree, frontier: frontier[:1], width=2))
     made = tl.BestOf(strategy=tl.SelfConsistency(strategy=inner), evaluate=judge)
     assert needs_functions(made) == []
-    assert isinstance(inner.traversal, FunctionTraversal)
+    assert isinstance(inner.search, tl.FunctionSearch)
     loaded = part_of(json.loads(json.dumps(made.settings())))
     assert len(needs_functions(loaded)) == 2
 
@@ -217,7 +227,7 @@ def test_reading_settings_imports_nothing(tmp_path):
     code = (
         "import json, sys; from tot_lab import part_of; "
         f"part = part_of(json.loads({json.dumps(settings)!r})); "
-        "assert not part.evaluate.callable; assert 'evil_part' not in sys.modules"
+        "assert not part.evaluate.function.callable; assert 'evil_part' not in sys.modules"
     )
     package = str(__import__("pathlib").Path(tl.__file__).parent.parent)
     environ = {"PYTHONPATH": f"{tmp_path}:{package}", "PATH": "/usr/bin:/bin"}
@@ -226,26 +236,26 @@ def test_reading_settings_imports_nothing(tmp_path):
 
 
 def test_t8_presets_take_overrides():
-    assert tl.presets.beam_search(max_depth=4).max_depth == 4
-    with pytest.raises(ValueError, match="max_depth"):
-        tl.presets.beam_search(max_depth=0)
+    assert tl.presets.beam_search({"stop.depth": 4}).stop.depth == 4
+    with pytest.raises(ValueError, match=r"stop\.depth"):
+        tl.presets.beam_search({"stop.depth": 0})
     with pytest.raises(ValueError, match="max_dept"):
         tl.presets.beam_search(max_dept=4)
 
 
 def test_t8_settings_have_a_validated_copy():
     search = tl.TreeOfThoughts()
-    assert search.with_(max_depth=4) == tl.TreeOfThoughts(max_depth=4)
-    with pytest.raises(ValueError, match="max_depth"):
-        search.with_(max_depth=0)
+    assert search.with_({"stop.depth": 4}) == tl.TreeOfThoughts(stop=tl.Stop(depth=4))
+    with pytest.raises(ValueError, match=r"stop\.depth"):
+        search.with_({"stop.depth": 0})
 
 
-@pytest.mark.parametrize("update", [{"max_depth": 0}, {"max_dept": 4}])
+@pytest.mark.parametrize("update", [{"stop.depth": 0}, {"max_dept": 4}])
 def test_t8_an_unvalidated_copy_of_settings_is_refused(update):
     with pytest.raises(ValueError, match=next(iter(update))):
         tl.TreeOfThoughts().model_copy(update=update)
 
 
-@pytest.mark.parametrize(("name", "traversal"), [("bfs", "beam"), ("dfs", "depth_first")])
-def test_m1_the_designs_names_of_traversals_are_accepted(name, traversal):
-    assert tl.TreeOfThoughts(traversal=name) == tl.TreeOfThoughts(traversal=traversal)
+@pytest.mark.parametrize(("name", "search"), [("bfs", "beam_search"), ("dfs", "depth_first")])
+def test_m1_the_designs_names_of_searches_are_accepted(name, search):
+    assert tl.TreeOfThoughts(search=name) == tl.TreeOfThoughts(search=search)

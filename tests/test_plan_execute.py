@@ -514,7 +514,7 @@ def test_a_step_is_solved_by_a_tree_search_and_drawn_as_one_tree():
         return re.search(r"result: (.*)", call.prompt)[1]
 
     task = tl.game24("4 5 6 10")
-    search = tl.TreeOfThoughts(generate="propose", branch_factor=4, beam_width=3)
+    search = tl.TreeOfThoughts(propose=tl.Propose(count=4), search=tl.BeamSearch(width=3))
     made = wait(tl.Lab(model, runs=None).run(tl.PlanExecute(strategy=search), task))
     assert (made.stopped, made.grade) == ("answered", 1.0)
     assert len(made.tree.roots) == 1
@@ -529,7 +529,7 @@ def test_a_step_is_solved_by_a_tree_search_and_drawn_as_one_tree():
 def test_a_simulated_agent_plans_and_a_tree_search_solves_steps(mode):
     task = tl.multi_hop_tasks(12)[-1]
     lab = tl.Lab(tl.SimAgent(skill=1.0, unaided=1.0, noise=0.0), runs=None, tools=tl.multi_hop_tools())
-    search = tl.TreeOfThoughts(branch_factor=2, max_depth=3)
+    search = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3))
     made = wait(lab.run(tl.PlanExecute(plan_mode=mode, strategy=search), task))
     assert (made.stopped, made.grade) == ("answered", 1.0)
     assert "composite" in {step.type for step in made.plans[0].steps}

@@ -272,7 +272,7 @@ def test_a_broken_package_is_named_and_harms_nobody_else(packages):
     packages("plug_broken", "import no_such_module", {"plug_bad": "plug_broken:Bad"})
     packages("plug_good", GOOD, {"plug_fine": "plug_good:Fine"})
     assert tl.part_of({"kind": "plug_fine"}).kind == "plug_fine"
-    assert tl.part_of({"kind": "beam"}) == tl.Beam()
+    assert tl.part_of({"kind": "beam"}) == tl.BeamSearch()
     for _ in range(2):
         with pytest.raises(ValueError, match=r"'plug_bad' comes from plug_broken 0\.9 .*no_such_module"):
             tl.part_of({"kind": "plug_bad"})
@@ -309,7 +309,7 @@ def test_two_packages_with_one_name_are_told_of(packages):
 
 def test_no_package_replaces_what_is_there(packages):
     packages("plug_thief", "open('stolen', 'w')", {"beam": "plug_thief:Beam", "sim/game24": "plug_thief"})
-    assert tl.part_of({"kind": "beam"}) == tl.Beam()
+    assert tl.part_of({"kind": "beam"}) == tl.BeamSearch()
     assert tl.Lab("sim/game24", runs=None).model == tl.SimGame24()
     assert "plug_thief" not in sys.modules
 
@@ -319,7 +319,7 @@ def test_a_part_of_another_sort_is_no_strategy_and_no_model(packages):
     with pytest.raises(ValueError, match="'plug_fine' is a Fine, which is no model"):
         tl.Lab("plug_fine")
     with pytest.raises(ValueError, match="unknown kind 'plug_fine'"):
-        class_of("plug_fine", tl.Traversal)
+        class_of("plug_fine", tl.Search)
 
 
 def test_what_is_no_tool_is_not_taken_for_one(packages):

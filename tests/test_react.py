@@ -340,7 +340,8 @@ def test_a_proposer_may_ask_for_the_rest_too():
         return said(more(1, 400)) if told else said(("essay", {}))
 
     search = tl.TreeOfThoughts(
-        tools=None, max_depth=1, branch_factor=2, most_result_characters=100, overflow="more"
+        propose=tl.WithTools(proposer=tl.Sample(count=2), most_result_characters=100, overflow="more"),
+        stop=tl.Stop(depth=1),
     )
     model = Scripted(reply)
     made = act(model, search, tools=[essay])
@@ -441,8 +442,8 @@ any_reply = st.builds(Reply, st.text(max_size=30), tool_calls=st.lists(wishes, m
         tl.ReAct(max_iterations=3, required_tools={"legs": 1}),
         tl.ReAct(max_iterations=3, overflow="more", parallel=False),
         tl.ToolLoop(max_tool_round_trips=2),
-        tl.TreeOfThoughts(tools=None, max_depth=1, branch_factor=2),
-        tl.TreeOfThoughts(tools=None, generate="propose", max_depth=1, proposal_draws=2),
+        tl.TreeOfThoughts(propose=tl.WithTools(proposer=tl.Sample(count=2)), stop=tl.Stop(depth=1)),
+        tl.TreeOfThoughts(propose=tl.WithTools(proposer=tl.Propose(samples=2)), stop=tl.Stop(depth=1)),
     ],
     ids=lambda made: made.kind,
 )
@@ -566,7 +567,11 @@ def test_r18_names_of_tools_in_settings_are_normalised_as_in_calls(name):
     assert (made.answer, made.stopped, len(made.tools_df())) == ("26", "answered", 1)
     assert [tool["name"] for tool in model.calls[1].tools] == ["final-answer"]
     assert tl.PlanExecute(required_tools=[f"{name}×2", name]).required_tools == {"web-search": 3}
-    assert tl.TreeOfThoughts(tools=(name,)).tools == tl.ToolLoop(tools=(name,)).tools == ("web-search",)
+    assert (
+        tl.TreeOfThoughts(propose=tl.WithTools(tools=(name,))).propose.tools
+        == tl.ToolLoop(tools=(name,)).tools
+        == ("web-search",)
+    )
     with pytest.raises(ValidationError, match="two names stand for the same tool"):
         tl.ReAct(required_tools={"websearch_": 1, "websearch": 2})
     with pytest.raises(ValidationError, match=r"max_calls_per_tool: web-search: got 1\. At least the 2"):
@@ -679,7 +684,12 @@ def test_r16_one_call_a_turn_without_parallel(reply, kind):
 
 
 def test_r16_one_call_a_turn_of_a_proposer_without_parallel():
-    tree = tl.TreeOfThoughts(tools=None, parallel=False, branch_factor=1, max_depth=1, beam_width=1)
+    tree = tl.TreeOfThoughts(
+        propose=tl.WithTools(proposer=tl.Sample(count=1)),
+        search=tl.BeamSearch(width=1),
+        stop=tl.Stop(depth=1),
+        parallel=False,
+    )
     made = act(Scripted(lambda call: said(*TWO) if len(call.messages) == 1 else "step"), tree)
     assert list(made.tools_df()["tool"]) == ["legs"]
 
@@ -766,7 +776,10 @@ def test_bad_settings_are_named():
     for wrong, what in [
         (tl.ReAct(tools=("teleport",)), r"tools: the lab has no tool 'teleport'; it has legs"),
         (tl.ToolLoop(tools=("teleport",)), r"tools: the lab has no tool 'teleport'"),
-        (tl.TreeOfThoughts(tools=("teleport",)), r"tools: the lab has no tool 'teleport'"),
+        (
+            tl.TreeOfThoughts(propose=tl.WithTools(tools=("teleport",))),
+            r"tools: the lab has no tool 'teleport'",
+        ),
         (
             tl.ReAct(required_tools={"teleport": 1}),
             r"required_tools: 'teleport' cannot be called: the tools are legs",
@@ -868,11 +881,13 @@ def test_the_proposer_of_a_search_may_ask_for_tools_first(generate):
         return answer_to(call)
 
     search = tl.TreeOfThoughts(
-        generate=generate, proposal_draws=1, tools=("legs",), beam_width=1, max_depth=2
+        propose=tl.WithTools(proposer=generate, tools=("legs",)),
+        search=tl.BeamSearch(width=1),
+        stop=tl.Stop(depth=2),
     )
     model = Scripted(reply)
     made = act(model, search)
-    plain = act(Scripted(), search.model_copy(update={"tools": ()}))
+    plain = act(Scripted(), search.with_(propose=search.propose.proposer))
     assert len(made.tree) > 3
     assert set(made.tools_df()["result"]) == {"8"}
     asked = [call for call in model.calls if call.kind == generate]
@@ -891,7 +906,9 @@ def test_a_proposer_stops_asking_at_its_limit():
     def reply(call):
         return said(("legs", {"animal": "spider"})) if call.kind == "sample" else answer_to(call)
 
-    search = tl.TreeOfThoughts(tools=None, max_tool_round_trips=2, max_depth=1, branch_factor=2)
+    search = tl.TreeOfThoughts(
+        propose=tl.WithTools(proposer=tl.Sample(count=2), max_round_trips=2), stop=tl.Stop(depth=1)
+    )
     model = Scripted(reply)
     made = act(model, search)
     assert [call.tool_choice for call in model.calls] == [None, None, None, None, "none", "none"]

@@ -151,7 +151,9 @@ def test_no_answer_satisfies_nobody():
 
 def test_a_deep_critique_looks_at_the_way_too():
     def critique_of(depth):
-        search = tl.TreeOfThoughts(branch_factor=2, max_depth=2, evaluate=lambda task, path: len(path) / 3)
+        search = tl.TreeOfThoughts(
+            propose=tl.Sample(count=2), evaluate=lambda task, path: len(path) / 3, stop=tl.Stop(depth=2)
+        )
         model = Scripted()
         made = run(tl.Reflexion(strategy=search, critique_depth=depth, max_retries=0), model=model)
         (prompt,) = (call.prompt for call in model.calls if call.kind == "critique")
@@ -189,7 +191,7 @@ def test_a_person_can_change_a_critique_and_a_verdict():
 
 
 def test_what_stops_an_attempt_does_not_stop_the_next():
-    search = tl.TreeOfThoughts(branch_factor=2, max_depth=2, budget=tl.Budget(calls=3))
+    search = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2), budget=tl.Budget(calls=3))
     model = Scripted(lambda call: f"UNSATISFIED: {call.attempt}" if call.kind == "critique" else "step")
     made = run(tl.Reflexion(strategy=search, max_retries=1), model=model)
     assert sum(call.kind == "critique" for call in model.calls) == 2
@@ -213,7 +215,7 @@ def test_the_critic_may_be_another_model():
 
 # Around a tree search.
 
-SEARCH = tl.TreeOfThoughts(generate="propose", branch_factor=3, beam_width=2)
+SEARCH = tl.TreeOfThoughts(propose=tl.Propose(count=3))
 
 
 def test_it_makes_a_tree_search_better_on_a_simulated_player():
@@ -251,7 +253,7 @@ def test_around_a_search_it_is_one_tree_that_replays_and_resumes(tmp_path):
 
 
 def test_around_a_search_the_record_does_not_depend_on_latency():
-    strategy = tl.Reflexion(strategy=tl.TreeOfThoughts(branch_factor=2, max_depth=2))
+    strategy = tl.Reflexion(strategy=tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2)))
     first = run(strategy)
     for seed in range(3):
         assert run(strategy, model=Scripted(latency=shuffled(seed))).events == first.events

@@ -23,7 +23,7 @@ MASTER = tl.SimConstrained(skill=1, noise=0)
 TASKS = tl.constrained_tasks(24)
 LESSON = "Last time `best: N` failed. Write the draft alone.\n\nAnswer: go on.\n\nscore: K/N"
 
-INNER = tl.TreeOfThoughts(generate="propose", branch_factor=2, max_depth=2)
+INNER = tl.TreeOfThoughts(propose=tl.Propose(count=2), stop=tl.Stop(depth=2))
 SETTINGS: dict[type[tl.Strategy], dict[str, Any]] = {
     tl.BestOf: {"strategy": tl.OneAnswer(), "attempts": 3},
     tl.Reflexion: {"strategy": tl.ChainOfThought()},
@@ -161,9 +161,9 @@ UNREAD = ("parse.unreadable", "json.failed", "json.retried", "deep_think.assumed
     [
         tl.PlanExecute(plan_mode="dag"),
         tl.Reflexion(strategy=tl.ChainOfThought()),
-        tl.TreeOfThoughts(evaluate="vote", evaluation_draws=2, max_depth=2),
-        tl.TreeOfThoughts(evaluate="joint", generate="propose", max_depth=2),
-        tl.TreeOfThoughts(evaluate="logprob", max_depth=2),
+        tl.TreeOfThoughts(evaluate=tl.Vote(samples=2), stop=tl.Stop(depth=2)),
+        tl.TreeOfThoughts(propose="propose", evaluate="joint", stop=tl.Stop(depth=2)),
+        tl.TreeOfThoughts(evaluate="logprob", stop=tl.Stop(depth=2)),
         tl.Adaptive(),
         tl.DeepThink(),
     ],

@@ -56,7 +56,11 @@ def test_every_strategy_can_read_it(strategy: tl.Strategy, task: tl.Task) -> Non
 @pytest.mark.parametrize("generate", ["sample", "propose"])
 def test_structured_proposals_are_valid_steps(generate: str) -> None:
     task = tl.game24("4 5 6 10", structured=True)
-    done = run(tl.TreeOfThoughts(generate=generate, branch_factor=8, beam_width=None), task, MODEL)
+    done = run(
+        tl.TreeOfThoughts(propose=generate, search=tl.BeamSearch(width=None)).with_({"propose.count": 8}),
+        task,
+        MODEL,
+    )
     asked = [event for event in done.events if isinstance(event, Call) and event.response_format]
     assert asked
     for call in asked:

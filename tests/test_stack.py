@@ -230,7 +230,7 @@ def test_loading_has_a_time_of_its_own(budget, monkeypatch):
 def test_real_money_is_never_overspent_and_a_refusal_stops_the_run():
     end = scripted(seconds=0.002)
     lab = tl.Lab(end, runs=None, mode="off", spend=7.5)
-    made = wait(lab.run(tl.TreeOfThoughts(branch_factor=4, max_depth=2), TASK))
+    made = wait(lab.run(tl.TreeOfThoughts(propose=tl.Sample(count=4), stop=tl.Stop(depth=2)), TASK))
     assert made.stopped == "budget:spend"
     assert lab.spent == made.usage.paid == sum(map(len, end.requests)) == 7.0
     assert made.usage.cost == made.usage.calls >= 7  # equal calls under way were paid for once
@@ -265,7 +265,7 @@ def test_samples_that_travel_together_are_made_as_far_as_the_money_goes():
 @pytest.mark.parametrize("cached", [False, True])
 def test_what_a_functions_replies_cost_is_spent(cached, tmp_path):
     lab = tl.Lab(costly, runs=None, cache=tmp_path if cached else None, spend=3.5)
-    one_by_one = tl.TreeOfThoughts(traversal="depth_first", max_depth=4, parallel=False)
+    one_by_one = tl.TreeOfThoughts(search=tl.DepthFirst(width=2), stop=tl.Stop(depth=4), parallel=False)
     made = wait(lab.run(one_by_one, TASK))
     assert (made.stopped, made.usage.paid, lab.spent) == ("budget:spend", 3.0, 3.0)
     assert wait(lab.run(tl.OneAnswer(), tl.general("2?"))).stopped == "budget:spend"
@@ -526,13 +526,13 @@ def test_time_counts_from_sending_not_from_queueing():
 
 def test_the_record_does_not_depend_on_the_stack(tmp_path):
     plain = run(
-        tl.TreeOfThoughts(evaluation_draws=3),
+        tl.TreeOfThoughts(evaluate=tl.Value(samples=3)),
         model=scripted(),
     )
     for end in (scripted(concurrency=1), scripted(samples=True), scripted(failing(4, retry=True))):
         end.__dict__["retries"] = 9
         lab = tl.Lab(end, runs=None, cache=tmp_path / str(id(end)))
-        assert wait(lab.run(tl.TreeOfThoughts(evaluation_draws=3), TASK)).events == plain.events
+        assert wait(lab.run(tl.TreeOfThoughts(evaluate=tl.Value(samples=3)), TASK)).events == plain.events
 
 
 # Roles.

@@ -153,14 +153,19 @@ def test_loops_inside_others_are_told_in_program_order():
 
 
 def test_a_tree_search_has_none_but_its_proposers_look_ups():
-    assert rows(act(Scripted(), tl.TreeOfThoughts(max_depth=2))) == []
+    assert rows(act(Scripted(), tl.TreeOfThoughts(stop=tl.Stop(depth=2)))) == []
     assert rows(tl.Recorder().run) == []
     asked = Scripted(
         lambda call: (
             said(("legs", {"animal": "duck"})) if len(call.messages) == 1 and call.tools else "score: 1"
         )
     )
-    made = act(asked, tl.TreeOfThoughts(tools=["legs"], max_depth=1, branch_factor=1))
+    made = act(
+        asked,
+        tl.TreeOfThoughts(
+            propose=tl.WithTools(proposer=tl.Sample(count=1), tools=["legs"]), stop=tl.Stop(depth=1)
+        ),
+    )
     assert rows(made) == [(None, "0", None, "legs", "2", None)]
 
 

@@ -36,7 +36,7 @@ TASKS = [
     tl.general(f"How many legs have {k} spiders and a duck?", answer=8 * k + 2, grade="number")
     for k in (3, 4)
 ]
-GRID = tl.grid(tl.TreeOfThoughts, beam_width=[1, 2], generate=["sample", "propose"], max_depth=2)
+GRID = tl.grid(tl.TreeOfThoughts, {"propose": ["sample", "propose"], "search.width": [1, 2], "stop.depth": 2})
 
 
 def swept(lab: tl.Lab, *arguments: object, **options: object) -> tl.Sweep:
@@ -125,32 +125,40 @@ class Ungradable(tl.General):
 
 
 def test_a_grid_is_every_combination_the_last_axis_fastest():
-    assert [(s.beam_width, s.generate) for s in GRID] == [
-        (1, "sample"), (1, "propose"), (2, "sample"), (2, "propose"),
+    assert [(s.propose.kind, s.search.width) for s in GRID] == [
+        ("sample", 1), ("sample", 2), ("propose", 1), ("propose", 2),
     ]  # fmt: skip
-    assert {s.max_depth for s in GRID} == {2}
-    assert [s.temperature for s in tl.grid(tl.presets.game24(), beam_width=range(1, 3))] == [0.7, 0.7]
+    assert {s.stop.depth for s in GRID} == {2}
+    assert [s.temperature for s in tl.grid(tl.presets.game24(), {"search.width": range(1, 3)})] == [0.7, 0.7]
     import numpy as np
 
-    assert [s.beam_width for s in tl.grid(tl.TreeOfThoughts, beam_width=np.arange(1, 4))] == [1, 2, 3]
-    with pytest.raises(pydantic.ValidationError, match="did you mean 'beam_width'"):
-        tl.grid(tl.TreeOfThoughts, beam_widht=[1])
-    with pytest.raises(ValueError, match="no values for 'beam_width'"):
-        tl.grid(tl.TreeOfThoughts, beam_width=[])
+    assert [s.search.width for s in tl.grid(tl.TreeOfThoughts, {"search.width": np.arange(1, 4)})] == [
+        1,
+        2,
+        3,
+    ]
+    with pytest.raises(pydantic.ValidationError, match="did you mean 'search'"):
+        tl.grid(tl.TreeOfThoughts, {"serch": ["mcts"]})
+    with pytest.raises(ValueError, match=r"none of the strategies has a setting 'search\.widht'"):
+        tl.grid(tl.TreeOfThoughts, {"search.widht": [1]})
+    with pytest.raises(ValueError, match=r"no values for 'search\.width'"):
+        tl.grid(tl.TreeOfThoughts, {"search.width": []})
     with pytest.raises(TypeError, match="grid takes a strategy"):
-        tl.grid(tl.general, beam_width=[1])
+        tl.grid(tl.general, seed=[1])
 
 
 def test_labels_say_what_differs_and_nothing_else():
     lab = tl.Lab(Scripted(), runs=None)
     made = swept(lab, [*GRID[:2], tl.OneAnswer()], TASKS[0])
     assert list(made.settings) == [
-        "TreeOfThoughts generate=sample", "TreeOfThoughts generate=propose", "OneAnswer",
+        "TreeOfThoughts search.width=1", "TreeOfThoughts search.width=2", "OneAnswer",
     ]  # fmt: skip
     named = swept(lab, {"IO": tl.OneAnswer(), "ToT": GRID[::2]}, TASKS[0])
-    assert list(named.settings) == ["IO", "ToT beam_width=1", "ToT beam_width=2"]
-    depth = [tl.TreeOfThoughts(traversal=t, max_depth=2) for t in ("beam", "best_first")]
-    assert list(swept(lab, depth, TASKS[0]).settings)[1] == "TreeOfThoughts traversal=best_first"
+    assert list(named.settings) == ["IO", "ToT propose=sample", "ToT propose=propose"]
+    depth = [tl.TreeOfThoughts(search=t, stop=tl.Stop(depth=2)) for t in ("beam", "best_first")]
+    assert (
+        list(swept(lab, depth, TASKS[0]).settings)[1] == "TreeOfThoughts search=best_first search.width=None"
+    )
 
 
 @pytest.mark.parametrize(
@@ -228,11 +236,12 @@ def test_what_is_no_strategy_and_no_task_is_told():
 
 
 def test_the_table_has_the_columns_and_dtypes_that_it_says():
-    both = [*GRID, tl.TreeOfThoughts(answer="best", temperature=0.5, max_depth=2), tl.OneAnswer()]
+    both = [*GRID, tl.TreeOfThoughts(answer="best", stop=tl.Stop(depth=2), temperature=0.5), tl.OneAnswer()]
     frame = swept(tl.Lab(Scripted(), runs=None), both, TASKS, 2).df()
     dtypes = {
-        "setting": "category", "strategy": "category", "generate": "category", "temperature": "Float64",
-        "beam_width": "Int64", "answer_setting": "category", "domain": "category", "task": "category",
+        "setting": "category", "strategy": "category", "temperature": "Float64",
+        "propose": "category", "search.width": "Int64", "answer_setting": "category", "domain": "category",
+        "task": "category",
         "task_number": "Int64", "repeat": "Int64", "correct": "boolean", "score": "Float64",
         "answer": "string", "stop": "category", "error": "string", "calls": "Int64", "failed_calls": "Int64",
         **{f"{role}_{kind}": "Int64"
@@ -247,7 +256,7 @@ def test_the_table_has_the_columns_and_dtypes_that_it_says():
     assert list(frame.setting.cat.categories) == list(dict.fromkeys(frame.setting))
     places = list(zip(frame.setting.cat.codes, frame.task_number, frame["repeat"], strict=True))
     assert places == sorted(places)
-    assert frame[frame.strategy == "one_answer"].beam_width.isna().all()
+    assert frame[frame.strategy == "one_answer"]["search.width"].isna().all()
     assert frame.correct.notna().all()
 
 
@@ -521,7 +530,7 @@ def test_two_processes_at_one_sweep_have_the_same_whole_table(tmp_path):
     make = """
 import asyncio, sys, tot_lab as tl
 lab = tl.Lab("sim/game24", runs=sys.argv[1])
-sweep = asyncio.run(lab.sweep(tl.grid(tl.TreeOfThoughts, beam_width=[1, 2, 3]), tl.game24_tasks(20)))
+sweep = asyncio.run(lab.sweep(tl.grid(tl.TreeOfThoughts, {'search.width': [1, 2, 3]}), tl.game24_tasks(20)))
 sys.stdout.write(sweep.df().drop(columns="seconds").to_csv())
 """
     both = [
@@ -535,12 +544,12 @@ sys.stdout.write(sweep.df().drop(columns="seconds").to_csv())
     ]
     one, two = (process.communicate(timeout=120)[0] for process in both)
     lab = tl.Lab("sim/game24", runs=tmp_path / "alone")
-    alone = swept(lab, tl.grid(tl.TreeOfThoughts, beam_width=[1, 2, 3]), tl.game24_tasks(20))
+    alone = swept(lab, tl.grid(tl.TreeOfThoughts, {"search.width": [1, 2, 3]}), tl.game24_tasks(20))
     assert one == two == alone.df().drop(columns="seconds").to_csv()
 
 
 def test_labels_of_many_settings_take_no_time():
-    grid = tl.grid(tl.TreeOfThoughts, beam_width=range(1, 41), branch_factor=range(1, 51))
+    grid = tl.grid(tl.TreeOfThoughts, {"search.width": range(1, 41), "propose.count": range(1, 51)})
     assert len(labelled(grid)) == len(labelled({f"s{k}": one for k, one in enumerate(grid)})) == 2000
 
 

@@ -17,7 +17,7 @@ from tot_lab.views.explorer.recording import Recording
 
 WORDS = "Count in eights. ✓"
 TOLD = TASK.model_copy(update={"system_prompt": WORDS})
-INNER = {"strategy": tl.TreeOfThoughts(branch_factor=2, max_depth=2)}
+INNER = {"strategy": tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2))}
 NEEDED = {
     tl.BestOf: INNER,
     tl.WithThinking: {"strategy": tl.ReAct(), "level": "low", "reflect_every": 2},
@@ -72,7 +72,12 @@ def test_an_empty_one_changes_nothing_and_is_not_written(strategy):
     assert {call.messages[0].role for call in asked(made)} == {"system" if wrapped else "user"}
 
 
-PROMISED = [tl.ReAct(), tl.TreeOfThoughts(branch_factor=2, max_depth=2), tl.PlanExecute(), EVERY[-2]]
+PROMISED = [
+    tl.ReAct(),
+    tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2)),
+    tl.PlanExecute(),
+    EVERY[-2],
+]
 
 
 @pytest.mark.parametrize("strategy", PROMISED, ids=lambda made: made.kind)
@@ -87,7 +92,7 @@ def test_record_replay_resume_and_estimate_agree(tmp_path):
     def lab():
         return tl.Lab("sim/general", runs=tmp_path, cache=tmp_path / "calls", roles=roles)
 
-    strategy = tl.TreeOfThoughts(branch_factor=2, max_depth=2)
+    strategy = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2))
     made = wait(lab().run(strategy, TOLD))
     assert {call.temperature for call in asked(made) if call.kind == "value"} == {0.0}
     loaded = tl.load(made.path)
@@ -108,7 +113,7 @@ def test_record_replay_resume_and_estimate_agree(tmp_path):
 
 
 def test_branches_counterfactuals_and_matched_cost_agree():
-    strategy = tl.TreeOfThoughts(branch_factor=2, max_depth=2)
+    strategy = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2))
     model = Scripted()
     lab = tl.Lab(model, runs=None)
     made = wait(lab.run(strategy, TOLD))
@@ -166,7 +171,7 @@ def test_simulated_models_know_the_problem_below_it(name, task):
     told = task.model_copy(update={"system_prompt": "You solve problems. Be terse."})
     lab = tl.Lab(name, runs=None)
     for strategy in (
-        tl.TreeOfThoughts(generate="propose", branch_factor=2, max_depth=2),
+        tl.TreeOfThoughts(propose=tl.Propose(count=2), stop=tl.Stop(depth=2)),
         tl.ChainOfThought(),
     ):
         plain, made = (wait(lab.run(strategy, one)) for one in (task, told))

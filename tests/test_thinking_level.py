@@ -16,7 +16,7 @@ from tot_lab.strategies.text_tool_calls import text_tool_calls
 from tot_lab.strategies.thinking_level import THINKING_TOKENS, next_action
 
 CHAIN = tl.ChainOfThought()
-SEARCH = tl.TreeOfThoughts(branch_factor=2, max_depth=2)
+SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2))
 REACT = tl.ReAct(max_iterations=6)
 
 
@@ -152,7 +152,7 @@ def test_where_the_first_token_counts_only_the_effort_is_set():
     formed = [e for e in made.events if isinstance(e, tl.Call) and e.response_format is not None]
     assert formed
     assert all(tl.ThinkingLevel.LOW.prompt_prefix in call.prompt for call in formed)
-    short = tl.TreeOfThoughts(branch_factor=2, max_depth=2, max_tokens=100)
+    short = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2), max_tokens=100)
     made = wait(lab.run(tl.WithThinking(strategy=short, level="low"), structured))
     formed = [e for e in made.events if isinstance(e, tl.Call) and e.response_format is not None]
     assert {call.max_tokens for call in formed} == {100 + 1024}  # the provider thinks on its own
@@ -492,7 +492,7 @@ def test_it_keeps_to_a_budget_and_to_its_bound():
 
 def test_on_a_simulated_player_the_answers_stay_readable():
     lab = tl.Lab(tl.SimGame24(skill=1.0, noise=0.0), runs=None)
-    search = tl.TreeOfThoughts(generate="propose", branch_factor=3, beam_width=2)
+    search = tl.TreeOfThoughts(propose=tl.Propose(count=3))
     made = wait(
         lab.run(tl.WithThinking(strategy=search, level="high", reflect_every=4), tl.game24("4 5 6 10"))
     )

@@ -102,7 +102,10 @@ def test_a_loop_of_a_model_that_thinks_is_never_refused(server, family, name):
         assert [block["type"] for block in second] == ["thinking", "redacted_thinking", "text", "tool_use"]
 
 
-@pytest.mark.parametrize("strategy", [tl.ToolLoop(), tl.TreeOfThoughts(tools=("legs",), max_depth=1)])
+@pytest.mark.parametrize(
+    "strategy",
+    [tl.ToolLoop(), tl.TreeOfThoughts(propose=tl.WithTools(tools=("legs",)), stop=tl.Stop(depth=1))],
+)
 def test_every_loop_hands_the_thinking_on(server, strategy):
     def answering(asked):
         if "tool_result" in json.dumps(asked.json) or "tools" not in asked.json:

@@ -13,7 +13,8 @@ from support import TASK, Scripted, answer_to, dice, run, shuffled, wait
 import tot_lab as tl
 from tot_lab.core.calls import Call
 from tot_lab.core.records import Decided, Note, Scored, Thought
-from tot_lab.strategies import STRATEGIES, tree_of_thoughts
+from tot_lab.strategies import STRATEGIES
+from tot_lab.strategies.search import searches as search_states
 
 
 def notes(run: tl.Run, name: str) -> list[dict]:
@@ -69,7 +70,7 @@ def words(given: dict[str, float | str], default: float = 0.5, **settings) -> tl
         return f"score: {value}" if isinstance(value, float) else str(value)
 
     task = tl.general("Which word?").model_copy(update={"domain": Words()})
-    return run(tl.TreeOfThoughts(**{"max_depth": 2, **settings}), task, Scripted(reply))
+    return run(tl.TreeOfThoughts(stop=tl.Stop(depth=2)).with_(**settings), task, Scripted(reply))
 
 
 def paths(run: tl.Run) -> dict[str, str]:
@@ -84,29 +85,29 @@ def test_t1_t15_thirty_calls_with_the_defaults():
     search = tl.TreeOfThoughts()
     model = Scripted(lambda call: "step" if call.kind == "sample" else "score: 0.5")
     got = run(search, model=model)
-    assert (search.branch_factor, search.beam_width, search.max_depth) == (3, 2, 3)
+    assert (search.propose.count, search.search.width, search.stop.depth) == (3, 2, 3)
     assert len(model.calls) == search.max_calls(TASK) == 30
     assert [level["frontier_size"] for level in notes(got, "tot.level_started")] == [1, 2, 2]
 
 
 def test_t1_the_best_of_a_level_are_expanded():
-    got = words({"a": 0.2, "b": 0.9, "c": 0.4}, solved_threshold=None)
+    got = words({"a": 0.2, "b": 0.9, "c": 0.4}, **{"stop.solved": None})
     assert {path for path in paths(got) if "/" in path} == {f"{x}/{y}" for x in "bc" for y in "abc"}
     assert paths(got)["a"] == "pruned"
 
 
 def test_t2_stops_when_a_kept_thought_reaches_the_threshold():
-    got = words({"b": 0.9}, solved_threshold=0.9)
+    got = words({"b": 0.9}, **{"stop.solved": 0.9})
     assert got.stopped == "solved"
     assert notes(got, "tot.solved") == [{"depth": 1, "node_id": "0.1", "score": 0.9}]
     assert len(got.tree) == 4
 
 
 def test_t3_a_floor_drops_even_when_the_beam_has_room():
-    got = words({"a": 0.1, "b": 0.9, "c": 0.2}, min_score=0.3)
+    got = words({"a": 0.1, "b": 0.9, "c": 0.2}, **{"stop.min_score": 0.3})
     assert paths(got)["a"] == paths(got)["c"] == "pruned"
     assert notes(got, "tot.pruned")[0]["pruned_below_floor"] == 2
-    empty = words({}, default=0.1, min_score=0.3)
+    empty = words({}, default=0.1, **{"stop.min_score": 0.3})
     assert empty.stopped == "exhausted"
     assert notes(empty, "tot.empty_beam") == [{"depth": 1}]
 
@@ -132,26 +133,45 @@ def test_t4_parallel_false_asks_one_after_another():
 def test_t5_prompts_can_be_replaced_and_nothing_inside_them_is_filled_twice():
     task = tl.general("What is {steps}?")
     search = tl.TreeOfThoughts(
-        proposer_prompt="P|{problem}|{steps}|{count}|{other}",
-        evaluator_prompt="E|{problem}|{candidate}",
-        max_depth=1,
+        propose=tl.Sample(prompt="P|{problem}|{steps}|{count}|{other}"),
+        evaluate=tl.Value(prompt="E|{problem}|{candidate}"),
+        stop=tl.Stop(depth=1),
     )
     model = Scripted(lambda call: "step" if call.kind == "sample" else "score: 1")
     run(search, task, model)
     assert model.calls[0].prompt == "P|What is {steps}?|(no steps yet)|1|{other}"
     assert "E|What is {steps}?|step" in {call.prompt for call in model.calls}
-    with pytest.raises(ValidationError, match="proposer_prompt"):
-        tl.TreeOfThoughts(proposer_prompt="no slot")
+    for kind in (tl.Sample, tl.Propose, tl.Value, tl.Vote):
+        with pytest.raises(ValidationError, match=r"prompt[\s\S]*must contain {problem}"):
+            kind(prompt="no problem, but {steps}")
+
+
+PLAIN = "You are a careful solver of puzzles."
+
+
+@pytest.mark.parametrize(("path", "purpose"), [("propose.prompt", "sample"), ("evaluate.prompt", "value")])
+def test_t5_m10_a_plain_prompt_is_the_system_text(path, purpose):
+    """The program supplies the problem and the steps."""
+    model = Scripted()
+    run(tl.TreeOfThoughts().with_({path: PLAIN}), model=model)
+    calls = [call for call in model.calls if call.kind == purpose]
+    assert calls
+    for call in calls:
+        assert (call.messages[0].role, call.messages[0].content) == ("system", PLAIN)
+        assert TASK.question in call.messages[-1].content
+        assert PLAIN not in call.messages[-1].content
+    others = {call.messages[0].role for call in model.calls if call.kind != purpose}
+    assert others == {"user"}
 
 
 def test_t5_default_thoughts_are_stored_stripped():
-    got = run(tl.TreeOfThoughts(max_depth=1), model=Scripted(lambda call: "  a step \n"))
+    got = run(tl.TreeOfThoughts(stop=tl.Stop(depth=1)), model=Scripted(lambda call: "  a step \n"))
     assert {node.text for node in list(got.tree)[1:]} == {"a step"}
 
 
 def test_t6_proposer_sees_the_path_and_evaluator_the_steps_before():
     model = Scripted(lambda call: f"thought {call.draw}" if call.kind == "sample" else "score: 0.5")
-    run(tl.TreeOfThoughts(max_depth=2, branch_factor=1), model=model)
+    run(tl.TreeOfThoughts(propose=tl.Sample(count=1), stop=tl.Stop(depth=2)), model=model)
     first, value, second, value_2 = model.calls
     assert "no steps yet" in first.prompt
     assert "1. thought 0" in second.prompt
@@ -170,30 +190,42 @@ def test_t7_the_root_costs_nothing():
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("path", "value"),
     [
-        *((field, 0) for field in ("branch_factor", "beam_width", "max_depth", "max_nodes", "top_k")),
-        ("evaluation_draws", 0), ("proposal_draws", 0),
-        *((field, 1.1) for field in ("min_score", "solved_threshold", "min_score_improvement")),
-        *((field, -1) for field in ("min_depth", "max_parse_retries", "min_score", "solved_threshold")),
-        ("convergence_window", 0), ("max_depth", 1001), ("generate", "guess"), ("evaluate", "feel"),
-        ("traversal", "sideways"), ("combine", "max"), ("answer", "worst"), ("temperature", 3),
-        ("no_such_setting", 1), ("budget", {"calls": -1}), ("branch_factor", True), ("max_nodes", "7"),
-        ("parallel", "no"), ("min_score", True),
+        *((path, 0) for path in ("propose.count", "search.width", "stop.depth", "stop.nodes")),
+        ("answer.top_k", 0),
+        ("evaluate.samples", 0),
+        ("propose.max_parse_retries", -1), ("evaluate.max_parse_retries", -1),
+        *((path, 1.1) for path in ("stop.min_score", "stop.solved", "stop.min_improvement")),
+        *((path, -1) for path in ("stop.min_depth", "stop.min_score", "stop.solved")),
+        ("stop.patience", 0), ("stop.depth", 1001), ("propose", "guess"), ("evaluate", "feel"),
+        ("search", "sideways"), ("evaluate.combine", "max"), ("answer", "worst"), ("temperature", 3),
+        ("no_such_setting", 1), ("stop.no_such_setting", 1), ("budget", {"calls": -1}),
+        ("propose.count", True), ("stop.nodes", "7"), ("parallel", "no"), ("stop.min_score", True),
+        ("stop", {"depht": 3}), ("merge.state", 1),
     ],
 )  # fmt: skip
-def test_t8_bad_settings_are_refused_by_name(field, value):
-    with pytest.raises(ValidationError, match=field):
-        tl.TreeOfThoughts(**{field: value})
+def test_t8_bad_settings_are_refused_by_name(path, value):
+    with pytest.raises(ValueError, match=path.rpartition(".")[2] if path != "merge.state" else "merge"):
+        tl.TreeOfThoughts().with_({path: value})
+
+
+def test_t8_settings_of_an_axis_are_refused_where_they_stand():
+    with pytest.raises(ValidationError, match=r"stop\.depth"):
+        tl.TreeOfThoughts(stop={"depth": 0})
+    with pytest.raises(
+        ValidationError, match=r"Propose has no setting 'temprature'; did you mean 'temperature'"
+    ):
+        tl.Propose(temprature=1)
 
 
 def test_t9_the_answer_is_the_best_of_the_whole_tree():
-    got = words({"a": 0.8, "b": 0.7}, default=0.3, answer="best", solved_threshold=None)
+    got = words({"a": 0.8, "b": 0.7}, default=0.3, answer="best", **{"stop.solved": None})
     assert (got.answer, got.best.id, got.score) == ("a", "0.0", 0.8)
     kept = got.nodes_df().set_index("id")
     assert kept.loc["0.0.1", ["parent", "text", "score", "depth"]].tolist() == ["0.0", "b", 0.3, 2]
     assert len(kept) == len(got.tree)
-    tie = words({"b": 0.9, "b/a": 0.9}, answer="best", solved_threshold=None)
+    tie = words({"b": 0.9, "b/a": 0.9}, answer="best", **{"stop.solved": None})
     assert tie.best.id == "0.1"
     nothing = run(tl.TreeOfThoughts(), model=Scripted(lambda call: ""))
     assert (nothing.answer, nothing.best, nothing.stopped) == ("", None, "exhausted")
@@ -201,7 +233,9 @@ def test_t9_the_answer_is_the_best_of_the_whole_tree():
 
 
 def test_t10_events_and_fields():
-    got = words({"a": 0.1, "b": 0.9, "c": 0.5}, min_score=0.2, solved_threshold=None, max_depth=1)
+    got = words(
+        {"a": 0.1, "b": 0.9, "c": 0.5}, **{"stop.min_score": 0.2, "stop.solved": None, "stop.depth": 1}
+    )
     assert notes(got, "tot.started") == [{"branch_factor": 3, "beam_width": 2, "max_depth": 1}]
     assert notes(got, "tot.level_started") == [{"depth": 1, "frontier_size": 1}]
     assert notes(got, "tot.pruned") == [
@@ -219,7 +253,7 @@ def test_t10_events_and_fields():
 def test_t10_thoughts_are_recorded_whole():
     long = "x" * 5000
     got = run(
-        tl.TreeOfThoughts(max_depth=1),
+        tl.TreeOfThoughts(stop=tl.Stop(depth=1)),
         model=Scripted(lambda call: long if call.kind == "sample" else "score: 1"),
     )
     assert {node.text for node in list(got.tree)[1:]} == {long}
@@ -265,7 +299,7 @@ def test_m1_one_call_each_for_siblings_and_their_scores(thoughts):
 
 def test_m1_each_strategy_may_have_a_model_of_its_own():
     """By a name, or by a word that stands for one."""
-    search = tl.TreeOfThoughts(max_depth=1, model="sim/general")
+    search = tl.TreeOfThoughts(stop=tl.Stop(depth=1), model="sim/general")
     model = Scripted()
     lab = tl.Lab(model, roles={"evaluate": "sim/general"}, runs=None)
     assert set(wait(lab.run(search, TASK)).calls_df().model) == {"sim/general"}
@@ -273,15 +307,15 @@ def test_m1_each_strategy_may_have_a_model_of_its_own():
     assert tl.LiteLLM(model="google").name == tl.LiteLLM(model="gemini/gemini-2.5-flash").name
 
 
-def test_m1_traversals_are_named():
+def test_m1_searches_are_named():
     names = ("beam", "depth_first", "best_first")
-    made = [tl.TreeOfThoughts(traversal=name).traversal for name in names]
-    assert made == [tl.Beam(), tl.DepthFirst(), tl.BestFirst()]
+    made = [tl.TreeOfThoughts(search=name).search for name in names]
+    assert made == [tl.BeamSearch(), tl.DepthFirst(), tl.BestFirst()]
 
 
 def test_m3_depth_first_backtracks_in_score_order():
     values = {"a": 0.3, "b": 0.9, "c": 0.6}
-    got = words(values, traversal="depth_first", beam_width=None, solved_threshold=None)
+    got = words(values, search="depth_first", **{"stop.solved": None})
     expanded = [level_parent(got, id) for id in ordered_parents(got)]
     assert expanded == ["", "b", "c", "a"]
     assert got.stopped == "limit:depth"
@@ -296,43 +330,47 @@ def level_parent(run: tl.Run, id: str) -> str:
 
 
 @pytest.mark.parametrize("cap", [1, 2, 3, 7, 8, 12])
-@pytest.mark.parametrize("traversal", ["beam", "depth_first", "best_first", "mcts"])
-def test_m4_max_nodes_is_never_overshot_and_used_up(cap, traversal):
-    got = words({}, max_nodes=cap, traversal=traversal, max_depth=3, beam_width=None, solved_threshold=None)
+@pytest.mark.parametrize("search", ["beam", "depth_first", "best_first", "mcts"])
+def test_m4_max_nodes_is_never_overshot_and_used_up(cap, search):
+    got = words(
+        {}, search=search, **{"stop.nodes": cap, "stop.depth": 3, "stop.solved": None, "search.width": None}
+    )
     assert len(got.tree) == cap
     assert got.stopped == "limit:nodes"
 
 
 def test_m5_success_counts_from_min_depth_on():
-    got = words({"b": 1.0, "b/c": 1.0}, min_depth=2)
+    got = words({"b": 1.0, "b/c": 1.0}, **{"stop.min_depth": 2})
     assert got.stopped == "solved"
     assert notes(got, "tot.solved")[0]["node_id"] == "0.1.2"
 
 
 def test_m6_convergence_and_a_window_of_one_is_off():
-    flat = words({}, convergence_window=2, max_depth=5)
+    flat = words({}, **{"stop.patience": 1, "stop.depth": 5})
     assert flat.stopped == "converged"
     assert len(notes(flat, "tot.level_started")) == 2
-    assert words({}, convergence_window=1, max_depth=5).stopped == "limit:depth"
-    falling = words({"a": 0.9}, default=0.1, convergence_window=3, max_depth=6, traversal="best_first")
+    assert words({}, **{"stop.patience": None, "stop.depth": 5}).stopped == "limit:depth"
+    falling = words(
+        {"a": 0.9}, default=0.1, search=tl.BestFirst(width=2), **{"stop.patience": 2, "stop.depth": 6}
+    )
     assert falling.stopped == "converged"  # the best score stays, though its thought was expanded
     rising = {"/".join("a" * k): 0.1 * k for k in range(1, 6)}
-    assert words(rising, default=0.0, convergence_window=2, max_depth=5).stopped == "limit:depth"
+    assert words(rising, default=0.0, **{"stop.patience": 1, "stop.depth": 5}).stopped == "limit:depth"
 
 
 def test_m7_what_is_trimmed_is_recorded():
-    best = words({"a": 0.9, "b": 0.8, "c": 0.7}, traversal="best_first", beam_width=2, solved_threshold=None)
+    best = words({"a": 0.9, "b": 0.8, "c": 0.7}, search=tl.BestFirst(width=2), **{"stop.solved": None})
     assert best.tree["0.2"].state == "pruned"
     assert best.tree["0.2"].reason == "beam"
-    deep = words({"a": 0.9, "b": 0.8, "c": 0.7}, traversal="depth_first", beam_width=2, solved_threshold=None)
+    deep = words({"a": 0.9, "b": 0.8, "c": 0.7}, search=tl.DepthFirst(width=2), **{"stop.solved": None})
     assert {"a/a", "b/a"} <= set(paths(deep))  # it still backtracks
     assert deep.tree["0.2"].state == "pruned"
 
 
 def test_m8_leaves_are_ranked_by_score_depth_and_id():
     values = {"a": 0.9, "b": 0.8, "a/b": 0.7}
-    some = {"traversal": "best_first", "beam_width": None, "max_nodes": 7, "solved_threshold": None}
-    got = words(values, default=0.4, answer="leaf", top_k=4, **some)
+    some = {"search": "best_first", "stop.nodes": 7, "stop.solved": None}
+    got = words(values, default=0.4, answer="best_leaf", **some, **{"answer.top_k": 4})
     assert [node.id for node in got.candidates] == ["0.1", "0.0.1", "0.0.0", "0.0.2"]
     assert got.best.id == "0.1"
 
@@ -343,11 +381,25 @@ def test_m9_parse_retries_take_new_draws_and_an_unread_score_stays_unread():
             return "step"
         return "score: 0.4" if call.draw == 2 else "well"
 
-    given_up = run(tl.TreeOfThoughts(max_depth=1, max_parse_retries=1), model=Scripted(reply))
+    given_up = run(
+        tl.TreeOfThoughts(
+            propose=tl.Sample(max_parse_retries=1),
+            evaluate=tl.Value(max_parse_retries=1),
+            stop=tl.Stop(depth=1),
+        ),
+        model=Scripted(reply),
+    )
     assert {node.state for node in list(given_up.tree)[1:]} <= {"unread", "kept", "pruned", "solution"}
     assert all(node.unread and node.score is None for node in list(given_up.tree)[1:])
     model = Scripted(reply)
-    read = run(tl.TreeOfThoughts(max_depth=1, max_parse_retries=2), model=model)
+    read = run(
+        tl.TreeOfThoughts(
+            propose=tl.Sample(max_parse_retries=2),
+            evaluate=tl.Value(max_parse_retries=2),
+            stop=tl.Stop(depth=1),
+        ),
+        model=model,
+    )
     assert all(node.score == 0.4 for node in list(read.tree)[1:])
     assert sorted(call.draw for call in model.calls if call.kind == "value" and call.at == "0.1") == [0, 1, 2]
     assert read.diagnostics["unreadable_replies"] == 6
@@ -356,8 +408,8 @@ def test_m9_parse_retries_take_new_draws_and_an_unread_score_stays_unread():
 def test_m10_replaced_prompts_see_problem_and_path():
     search = tl.presets.state_machine().model_copy(
         update={
-            "proposer_prompt": "P|{problem}|{steps}|{count}",
-            "evaluator_prompt": "E|{problem}|{steps}|{candidates}",
+            "propose.prompt": "P|{problem}|{steps}|{count}",
+            "evaluate.prompt": "E|{problem}|{steps}|{candidates}",
         }
     )
     model = Scripted(lambda call: '["one", "two"]' if call.kind == "propose" else "[0.1, 0.5]")
@@ -369,14 +421,16 @@ def test_m10_replaced_prompts_see_problem_and_path():
 
 def test_m13_reasons_in_one_vocabulary():
     assert words({"a": 1.0}).stopped == "solved"
-    assert words({}, max_nodes=3).stopped == "limit:nodes"
+    assert words({}, **{"stop.nodes": 3}).stopped == "limit:nodes"
     assert words({}).stopped == "limit:depth"
-    assert words({}, default=0.1, min_score=0.5).stopped == "exhausted"
-    both = words({"a": 1.0}, max_nodes=4)  # solved comes before a cap
+    assert words({}, default=0.1, **{"stop.min_score": 0.5}).stopped == "exhausted"
+    both = words({"a": 1.0}, **{"stop.nodes": 4})  # solved comes before a cap
     assert both.stopped == "solved"
-    flat = {"convergence_window": 2, "beam_width": 1, "max_depth": 5}
+    flat = {"stop.patience": 1, "search.width": 1, "stop.depth": 5}
     assert words({}, **flat).stopped == "converged"
-    assert words({}, max_nodes=7, **flat).stopped == "limit:nodes"  # so does a cap, before convergence
+    assert (
+        words({}, **flat, **{"stop.nodes": 7}).stopped == "limit:nodes"
+    )  # so does a cap, before convergence
 
 
 def test_m14_accessors():
@@ -403,7 +457,9 @@ def test_draws_are_combined_as_set(combine, raw, score):
 
     if combine != "vote":
         raw, score = (22 / 3, 22 / 60) if combine == "mean" else (22.0, 22 / 60)
-    search = tl.TreeOfThoughts(branch_factor=1, max_depth=1, evaluation_draws=3, combine=combine)
+    search = tl.TreeOfThoughts(
+        propose=tl.Sample(count=1), evaluate=tl.Value(samples=3, combine=combine), stop=tl.Stop(depth=1)
+    )
     node = run(search, tl.game24("4 5 6 10"), Scripted(reply)).tree["0.0"]
     assert node.draws == (1.0, 20.0, 1.0)
     assert (node.raw, node.score) == pytest.approx((raw, score))
@@ -414,7 +470,9 @@ def test_an_unread_draw_lowers_a_sum_and_not_a_mean():
         return "10 - 4 = 6 (left: 5 6 6)" if call.kind == "sample" else ["sure", "hm"][call.draw]
 
     for combine, score in [("sum", 0.5), ("mean", 1.0)]:
-        search = tl.TreeOfThoughts(branch_factor=1, max_depth=1, evaluation_draws=2, combine=combine)
+        search = tl.TreeOfThoughts(
+            propose=tl.Sample(count=1), evaluate=tl.Value(samples=2, combine=combine), stop=tl.Stop(depth=1)
+        )
         node = run(search, tl.game24("4 5 6 10"), Scripted(reply)).tree["0.0"]
         assert (node.score, node.draws) == (score, (20.0, None))
 
@@ -423,7 +481,7 @@ def test_votes_compare_the_candidates_of_a_round():
     def reply(call):
         return "abc"[call.draw] if call.kind == "sample" else f"best: {[2, 2, 3][call.draw]}"
 
-    got = run(tl.TreeOfThoughts(evaluate="vote", evaluation_draws=3, max_depth=1), model=Scripted(reply))
+    got = run(tl.TreeOfThoughts(evaluate=tl.Vote(samples=3), stop=tl.Stop(depth=1)), model=Scripted(reply))
     assert [got.tree[f"0.{k}"].score for k in range(3)] == [0, pytest.approx(2 / 3), pytest.approx(1 / 3)]
     assert [got.tree[f"0.{k}"].raw for k in range(3)] == [0, 2, 1]
 
@@ -438,7 +496,9 @@ def proposals(replies: list[str], **settings) -> tuple[tl.Run, Scripted]:
             raise ConnectionError("gone")
         return replies[call.draw]
 
-    search = tl.TreeOfThoughts(generate="propose", max_depth=1, beam_width=None, **settings)
+    search = tl.TreeOfThoughts(
+        propose="propose", search=tl.BeamSearch(width=None), stop=tl.Stop(depth=1)
+    ).with_(settings)
     model = Scripted(reply, latency=shuffled(3))
     got = run(search, model=model)
     assert len(model.calls) <= search.max_calls(TASK)
@@ -447,7 +507,7 @@ def proposals(replies: list[str], **settings) -> tuple[tl.Run, Scripted]:
 
 def test_proposals_of_several_draws_are_pooled():
     replies = ["1. a\n2. b", "1. b\n2. c\n3. c", "1. a\n2. d\n3. e"]
-    got, model = proposals(replies, proposal_draws=3, branch_factor=5)
+    got, model = proposals(replies, **{"propose.samples": 3, "propose.count": 5})
     assert [got.tree[id].text for id in got.tree.root.children] == ["a", "b", "c", "c", "d"]
     assert got.tree["0.3"].reason == "repeats 0.2"  # within one reply, as ever
     assert sorted(call.draw for call in model.calls if call.kind == "propose") == [0, 1, 2]
@@ -455,12 +515,12 @@ def test_proposals_of_several_draws_are_pooled():
 
 def test_a_draw_that_fails_or_cannot_be_read_leaves_the_others():
     replies = ["gone", "", "1. a", "", "1. b"]
-    got, model = proposals(replies, proposal_draws=3, max_parse_retries=2)
+    got, model = proposals(replies, **{"propose.samples": 3, "propose.max_parse_retries": 2})
     assert [got.tree[id].text for id in got.tree.root.children] == ["a", "b"]
     assert sorted(call.draw for call in model.calls if call.kind == "propose") == [0, 1, 2, 3, 4]
     assert [note["draw"] for note in notes(got, "parse.unreadable")] == [1, 3]
     assert len(notes(got, "call.failed")) == got.usage.errors == 1
-    none, _ = proposals(["gone"] * 3, proposal_draws=3)
+    none, _ = proposals(["gone"] * 3, **{"propose.samples": 3})
     assert (none.stopped, len(none.tree)) == ("error", 1)
 
 
@@ -475,10 +535,12 @@ def in_parts(given: dict[str, str], **settings) -> tl.Run:
             raise ConnectionError("gone")
         return said
 
-    search = tl.TreeOfThoughts(evaluate="parts", branch_factor=1, max_depth=1, **settings)
+    search = tl.TreeOfThoughts(propose=tl.Sample(count=1), evaluate="parts", stop=tl.Stop(depth=1)).with_(
+        settings
+    )
     model = Scripted(reply)
     got = run(search, IN_PARTS, model)
-    assert len(model.calls) == search.max_calls(IN_PARTS) == 1 + 3 * search.evaluation_draws
+    assert len(model.calls) == search.max_calls(IN_PARTS) == 1 + 3 * search.evaluate.samples
     assert all(call.kind == "part" and call.at == "0.0" for call in model.calls[1:])
     return got
 
@@ -486,7 +548,7 @@ def in_parts(given: dict[str, str], **settings) -> tl.Run:
 def test_each_part_of_a_state_is_judged_by_itself():
     node = in_parts({"all": "score: 0.9", "2": "score: 0.4", "4": "score: 0.6"}).tree["0.0"]
     assert (node.score, node.draws, node.by) == (0.4, (0.9, 0.4, 0.6), "parts")
-    often = in_parts({"all": "score: 0.9", "2": "score: 0.4", "4": "no idea"}, evaluation_draws=2)
+    often = in_parts({"all": "score: 0.9", "2": "score: 0.4", "4": "no idea"}, **{"evaluate.samples": 2})
     assert often.tree["0.0"].draws == (0.9, 0.4, None)
 
 
@@ -520,7 +582,7 @@ def test_equal_parts_are_asked_once_and_a_state_without_parts_is_unread():
             return ["one", "one"] if path[-1] == "a" else []
 
     model = Scripted(lambda call: "ab"[call.draw] if call.kind == "sample" else "score: 0.3")
-    search = tl.TreeOfThoughts(evaluate="parts", branch_factor=2, max_depth=1)
+    search = tl.TreeOfThoughts(propose=tl.Sample(count=2), evaluate="parts", stop=tl.Stop(depth=1))
     got = run(search, TASK.model_copy(update={"domain": Same()}), model)
     assert [call.kind for call in model.calls] == ["sample", "sample", "part"]
     assert (got.tree["0.0"].draws, got.tree["0.1"].unread) == ((0.3,), True)
@@ -532,23 +594,23 @@ def test_parts_need_a_domain_that_has_them():
         with pytest.raises(NotImplementedError, match=r"'general' has no .*part_prompts"):
             ask(TASK)
     assert model.calls == []
-    with pytest.raises(ValidationError, match=r"evaluator_prompt[\s\S]*each part"):
-        tl.TreeOfThoughts(evaluate="parts", evaluator_prompt="{problem}")
+    with pytest.raises(ValidationError, match=r"Parts has no setting .prompt."):
+        tl.TreeOfThoughts(evaluate=tl.Parts(prompt="{problem}"))
 
 
 def test_the_deepest_thought_answers_whatever_its_score():
     values = {"a": 0.9, "b": 0.8, "b/a": 0.1, "b/b": 0.6}
-    some = {"traversal": tl.DepthFirst(prune_below=0.7), "branch_factor": 2, "beam_width": None}
-    got = words(values, default=0.9, solved_threshold=None, answer="deepest", **some)
+    some = {"search": tl.DepthFirst(prune_below=0.7), "propose.count": 2}
+    got = words(values, default=0.9, answer="deepest", **some, **{"stop.solved": None})
     assert (got.best.id, got.score) == ("0.0.0", 0.9)
-    dead = words(values | {"a": 0.2}, solved_threshold=None, answer="deepest", **some)
+    dead = words(values | {"a": 0.2}, answer="deepest", **some, **{"stop.solved": None})
     assert (dead.best.id, dead.answer, dead.score) == ("0.1.0", "a", 0.1)
     assert dead.tree["0.1.0"].state == "solution"
 
 
 def test_a_repeated_proposal_is_said_and_not_scored_again():
     model = Scripted(lambda call: "1. same\n2. same\n3. other" if call.kind == "propose" else "score: 0.5")
-    got = run(tl.TreeOfThoughts(generate="propose", max_depth=1), model=model)
+    got = run(tl.TreeOfThoughts(propose="propose", stop=tl.Stop(depth=1)), model=model)
     assert got.tree["0.1"].state == "duplicate"
     assert got.tree["0.1"].reason == "repeats 0.0"
     assert len(model.calls) == 3
@@ -563,7 +625,7 @@ def test_merged_thoughts_are_linked_and_expanded_once():
         return "\n".join(steps) if call.at == "0" else "5 + 10 = 15 (left: 10 15)\n10 + 5 = 15 (left: 10 15)"
 
     search = tl.TreeOfThoughts(
-        generate="propose", merge=True, beam_width=None, max_depth=2, solved_threshold=None
+        propose="propose", search=tl.BeamSearch(width=None), stop=tl.Stop(depth=2, solved=None), merge=True
     )
     got = run(search, tl.game24("4 5 6 10"), Scripted(reply))
     merged = [node for node in got.tree if node.state == "merged"]
@@ -577,12 +639,14 @@ def test_an_evaluator_need_not_be_a_model():
         return min(len(path[-1]) / 10, 1.0)
 
     model = Scripted(lambda call: "x" * (call.draw + 1))
-    search = tl.TreeOfThoughts(evaluate=longest, max_depth=1)
+    search = tl.TreeOfThoughts(evaluate=longest, stop=tl.Stop(depth=1))
     got = run(search, model=model)
     assert len(model.calls) == search.max_calls(TASK) == 3
     assert [got.tree[f"0.{k}"].score for k in range(3)] == [0.1, 0.2, 0.3]
     assert got.tree["0.0"].by.endswith("longest")
-    judged = run(tl.TreeOfThoughts(evaluate=lambda task, path: len(path[-1]) == 2, max_depth=1), model=model)
+    judged = run(
+        tl.TreeOfThoughts(evaluate=lambda task, path: len(path[-1]) == 2, stop=tl.Stop(depth=1)), model=model
+    )
     assert [judged.tree[f"0.{k}"].score for k in range(3)] == [0.0, 1.0, 0.0]
     with pytest.raises(ValueError, match=r"thought 0\.0, gave 7\.0"):
         run(tl.TreeOfThoughts(evaluate=lambda task, path: 7.0), model=model)
@@ -591,7 +655,7 @@ def test_an_evaluator_need_not_be_a_model():
 def test_an_oracle_gives_the_ceiling():
     task = tl.game24("4 5 6 10")
     search = tl.TreeOfThoughts(
-        generate="propose", evaluate=tl.oracle(task), branch_factor=30, beam_width=None
+        propose=tl.Propose(count=30), evaluate=tl.oracle(task), search=tl.BeamSearch(width=None)
     )
     got = run(search, task, tl.SimGame24(skill=0.3))
     assert got.reachable == 1.0
@@ -599,28 +663,27 @@ def test_an_oracle_gives_the_ceiling():
     assert got.stopped == "solved"
 
 
-def test_a_persons_own_traversal_and_its_mistakes():
-    @tl.traversal
+def test_a_persons_own_search_and_its_mistakes():
     def two_oldest(tree, frontier):
         return frontier[:2]
 
-    got = words({}, traversal=two_oldest, beam_width=None, solved_threshold=None)
+    got = words({}, search=two_oldest, **{"stop.solved": None})
     assert [level["frontier_size"] for level in notes(got, "tot.level_started")] == [1, 2, 1]
     with pytest.raises(ValueError, match=r"named '0\.9'"):
-        words({}, traversal=tl.traversal(lambda tree, frontier: ["0.9"]))
+        words({}, search=tl.FunctionSearch(function=lambda tree, frontier: ["0.9"], width=2))
 
 
 def test_best_first_in_batches_and_mcts_in_batches_expand_all():
-    for traversal in (tl.BestFirst(batch=2), tl.MonteCarloTreeSearch(batch=2), "mcts"):
-        got = words({}, traversal=traversal, beam_width=None, solved_threshold=None, max_depth=3)
+    for search in (tl.BestFirst(batch=2), tl.MCTS(batch=2), "mcts"):
+        got = words({}, search=search, **{"stop.solved": None, "stop.depth": 3})
         assert len(got.tree) == 1 + 3 + 9 + 27
         assert got.stopped == "limit:depth"
 
 
 def test_mcts_goes_where_the_value_is():
     values = {"a": 0.9, "b": 0.1, "c": 0.1, "a/a": 0.9, "a/b": 0.9, "a/c": 0.9}
-    uct = tl.MonteCarloTreeSearch(exploration=0.1, iterations=2)
-    got = words(values, default=0.0, traversal=uct, beam_width=None, max_depth=3, solved_threshold=None)
+    uct = tl.MCTS(exploration=0.1, iterations=2)
+    got = words(values, default=0.0, search=uct, **{"stop.depth": 3, "stop.solved": None})
     assert [level_parent(got, id) for id in ordered_parents(got)] == ["", "a", "a/a"]
 
 
@@ -640,22 +703,22 @@ def test_best_of_n_over_a_search_samples_anew():
 
 def test_best_of_n_judges_an_answer_that_its_search_valued_in_the_same_words():
     model = Scripted(lambda call: "Answer: 26" if call.kind == "sample" else "score: 0.5")
-    got = run(tl.BestOf(strategy=tl.TreeOfThoughts(max_depth=1), attempts=2), model=model)
+    got = run(tl.BestOf(strategy=tl.TreeOfThoughts(stop=tl.Stop(depth=1)), attempts=2), model=model)
     assert got.correct
     assert sum(call.kind == "judge" for call in model.calls) == 2
 
 
 def test_a_width_is_taken_by_what_can_be_expanded():
-    got = words({}, traversal="best_first", beam_width=2, max_depth=2, solved_threshold=None)
+    got = words({}, search=tl.BestFirst(width=2), **{"stop.depth": 2, "stop.solved": None})
     assert {"a/a", "b/a"} <= set(paths(got))  # the leaves below a do not push b out
 
 
 def test_mcts_learns_from_expansions_that_brought_nothing():
     values = {"a": 0.6, "b": 0.5, "a/a": 0.0, "a/b": 0.0, "a/c": 0.0}
-    uct = tl.MonteCarloTreeSearch(exploration=0.1)
-    some = {"traversal": uct, "beam_width": None, "max_depth": 3, "solved_threshold": None, "max_nodes": 11}
+    uct = tl.MCTS(exploration=0.1)
+    some = {"search": uct, "stop.depth": 3, "stop.solved": None, "stop.nodes": 11}
     for floor in (0.0, 0.1):
-        assert ordered_parents(words(values, min_score=floor, **some))[:3] == ["0", "0.0", "0.1"]
+        assert ordered_parents(words(values, **some, **{"stop.min_score": floor}))[:3] == ["0", "0.0", "0.1"]
 
 
 def test_a_model_that_dies_in_mid_search_is_an_error():
@@ -670,7 +733,9 @@ def test_a_model_that_dies_in_mid_search_is_an_error():
 
 
 def test_nested_searches_count_depth_from_their_own_root():
-    frame = run(tl.BestOf(strategy=tl.TreeOfThoughts(max_depth=2), attempts=2, evaluate="score")).events_df()
+    frame = run(
+        tl.BestOf(strategy=tl.TreeOfThoughts(stop=tl.Stop(depth=2)), attempts=2, evaluate="score")
+    ).events_df()
     for name in ("tot.proposed", "tot.evaluated"):
         assert set(frame[frame["name"] == name]["data"].str["depth"]) == {0, 1, 2}
 
@@ -686,27 +751,25 @@ def test_self_consistency_takes_the_majority():
 
 def test_presets_are_their_sources_defaults():
     beam = tl.presets.beam_search()
-    assert (beam.branch_factor, beam.max_depth, beam.beam_width) == (3, 3, 2)
-    assert (beam.solved_threshold, beam.min_score, beam.parallel, beam.answer) == (1.0, 0.0, True, "best")
+    assert (beam.propose, beam.evaluate, beam.search) == (
+        tl.Sample(count=3),
+        tl.Value(),
+        tl.BeamSearch(width=2),
+    )
+    assert (beam.stop, beam.answer, beam.parallel) == (tl.Stop(solved=1.0, depth=3), tl.Best(), True)
+    assert (beam.stop.min_score, beam.stop.patience) == (0.0, None)
     assert beam.max_calls(TASK) == 30
     machine = tl.presets.state_machine()
-    assert machine.traversal == tl.BestFirst()
-    assert (machine.branch_factor, machine.max_depth, machine.max_nodes, machine.beam_width) == (
-        3,
-        3,
-        100,
-        None,
+    assert machine.search == tl.BestFirst(width=None)
+    assert machine.propose == tl.Propose(count=3, max_parse_retries=1)
+    assert (machine.evaluate, machine.answer) == (tl.Joint(max_parse_retries=1), tl.BestLeaf(top_k=3))
+    assert machine.stop == tl.Stop(
+        solved=1.0, depth=3, nodes=100, patience=1, min_improvement=0.02, min_depth=2
     )
-    assert (machine.solved_threshold, machine.min_depth, machine.top_k, machine.max_parse_retries) == (
-        1.0,
-        2,
-        3,
-        1,
-    )
-    assert (machine.convergence_window, machine.min_score_improvement) == (2, 0.02)
-    assert machine.max_tool_round_trips == 3
+    assert tl.WithTools().max_round_trips == 3
     paper = tl.presets.game24()
-    assert (paper.beam_width, paper.max_depth, paper.evaluation_draws, paper.combine) == (5, 4, 3, "sum")
+    assert (paper.search.width, paper.stop.depth) == (5, 4)
+    assert (paper.evaluate.samples, paper.evaluate.combine) == (3, "sum")
 
 
 def test_the_papers_call_counts():
@@ -724,22 +787,25 @@ def test_the_papers_call_counts():
 
 @st.composite
 def searches(draw):
+    width, count, retries = draw(st.none() | st.integers(1, 4)), draw(st.integers(1, 4)), st.integers(0, 2)
+    propose = draw(st.sampled_from([tl.Sample(), tl.Propose(), tl.Propose(samples=2), tl.Propose(samples=3)]))
+    evaluate = draw(st.sampled_from([tl.Value, tl.Parts, tl.Vote, tl.Joint]))(
+        samples=draw(st.integers(1, 3)), max_parse_retries=draw(retries)
+    )
+    if not isinstance(evaluate, tl.Vote):
+        evaluate = evaluate.with_(combine=draw(st.sampled_from(["mean", "sum", "vote"])))
     return tl.TreeOfThoughts(
-        branch_factor=draw(st.integers(1, 4)),
-        beam_width=draw(st.none() | st.integers(1, 4)),
-        max_depth=draw(st.integers(1, 3)),
-        max_nodes=draw(st.none() | st.integers(1, 30)),
-        generate=draw(st.sampled_from(["sample", "propose"])),
-        proposal_draws=draw(st.integers(1, 3)),
-        evaluate=draw(st.sampled_from(["value", "parts", "vote", "joint"])),
-        evaluation_draws=draw(st.integers(1, 3)),
-        combine=draw(st.sampled_from(["mean", "sum", "vote"])),
-        traversal=draw(st.sampled_from(["beam", "depth_first", "best_first", "mcts"])),
-        answer=draw(st.sampled_from(["path", "best", "leaf", "deepest"])),
-        min_score=draw(st.sampled_from([0.0, 0.3])),
-        solved_threshold=draw(st.sampled_from([None, 0.95, 1.0])),
-        convergence_window=draw(st.integers(1, 3)),
-        max_parse_retries=draw(st.integers(0, 2)),
+        propose=propose.with_(count=count, max_parse_retries=draw(retries)),
+        evaluate=evaluate,
+        search=draw(st.sampled_from([tl.BeamSearch, tl.DepthFirst, tl.BestFirst, tl.MCTS]))(width=width),
+        answer=draw(st.sampled_from(["best_path", "best", "best_leaf", "deepest"])),
+        stop=tl.Stop(
+            depth=draw(st.integers(1, 3)),
+            nodes=draw(st.none() | st.integers(1, 30)),
+            solved=draw(st.sampled_from([None, 0.95, 1.0])),
+            min_score=draw(st.sampled_from([0.0, 0.3])),
+            patience=draw(st.none() | st.integers(1, 2)),
+        ),
         merge=draw(st.booleans()),
         parallel=draw(st.booleans()),
     )
@@ -747,7 +813,11 @@ def searches(draw):
 
 @settings(max_examples=120, deadline=None)
 @given(search=searches(), seed=st.integers(0, 10**6), cap=st.none() | st.integers(0, 40))
-@example(search=tl.TreeOfThoughts(evaluate="vote", traversal="mcts", branch_factor=1), seed=0, cap=1)
+@example(
+    search=tl.TreeOfThoughts(propose=tl.Sample(count=1), evaluate="vote", search=tl.MCTS(width=2)),
+    seed=0,
+    cap=1,
+)
 def test_every_search_keeps_its_limits_and_its_record(search, seed, cap):
     def reply(call):
         if call.kind == "part":
@@ -762,22 +832,22 @@ def test_every_search_keeps_its_limits_and_its_record(search, seed, cap):
             super().__init__()
             trees.append(self)
 
-    tree_of_thoughts.Tree, original = Kept, tree_of_thoughts.Tree
+    search_states.Tree, original = Kept, search_states.Tree
     try:
         model = Scripted(reply, latency=shuffled(seed, 0.0005))
         got = run(search, IN_PARTS, model, budget=None if cap is None else tl.Budget(calls=cap))
     finally:
-        tree_of_thoughts.Tree = original
+        search_states.Tree = original
     assert tl.Tree.of(got.events) == trees[0]
     assert len(model.calls) <= min(search.max_calls(IN_PARTS), 10**9 if cap is None else cap)
-    assert max(node.depth for node in got.tree) <= search.max_depth
-    assert len(got.tree) <= (search.max_nodes or 10**9)
-    assert all(len(node.children) <= search.branch_factor for node in got.tree)
+    assert max(node.depth for node in got.tree) <= search.stop.depth
+    assert len(got.tree) <= (search.stop.nodes or 10**9)
+    assert all(len(node.children) <= search.propose.count for node in got.tree)
     ids = [event.id for event in got.events if isinstance(event, Thought)]
     assert len(ids) == len(set(ids))
-    if search.traversal == tl.Beam() and search.beam_width is not None:
+    if isinstance(search.search, tl.BeamSearch) and search.search.width is not None:
         for level in notes(got, "tot.pruned"):
-            assert len(level["kept"]) <= search.beam_width
+            assert len(level["kept"]) <= search.search.width
     for event in got.events:
         if isinstance(event, Scored) and all(draw is None for draw in event.draws) and event.draws:
             assert event.score is None

@@ -46,8 +46,8 @@ RISING = {1: (0.9, 0.6, 0.5), 2: (0.96, 0.7, 0.6), 3: (1.0, 0.9, 0.8)}
 
 def test_the_defaults_are_the_designs():
     made = tl.TreeThenAct()
-    assert (made.branch_factor, made.max_depth, made.min_score) == (3, 3, 0.5)
-    assert (made.generate, made.evaluate) == ("propose", "joint")
+    assert (made.propose.count, made.max_depth, made.min_score) == (3, 3, 0.5)
+    assert (made.propose, made.evaluate) == (tl.Propose(), tl.Joint())
     assert tl.part_of({"kind": "tree-of-thought"}) == made
     assert made.settings()["kind"] == "tree_then_act"
 
@@ -96,7 +96,9 @@ def test_a_thought_below_the_floor_is_dropped_and_its_children_never_made():
 
 
 def test_no_more_than_the_breadth_survive_a_level():
-    made = run(tl.TreeThenAct(branch_factor=2, max_depth=2), model=Scripted(planner(RISING.__getitem__)))
+    made = run(
+        tl.TreeThenAct(propose=tl.Propose(count=2), max_depth=2), model=Scripted(planner(RISING.__getitem__))
+    )
     second = [node for node in made.tree if node.depth == 2 and node.text != TASK.question]
     assert sorted(node.state for node in second) == ["kept", "kept", "pruned", "pruned"]
     assert {node.reason for node in second if node.state == "pruned"} == {"beam"}
@@ -225,17 +227,18 @@ def test_a_path_that_needs_no_further_step_is_not_gone_on_from():
 def test_any_strategy_acts_and_nests():
     inner = tl.TreeThenAct(max_depth=1, strategy=tl.TreeThenAct(max_depth=1, strategy=tl.ChainOfThought()))
     check_strategy(inner)
-    check_strategy(tl.BestOf(strategy=tl.TreeThenAct(branch_factor=2, max_depth=2), attempts=2))
+    check_strategy(tl.BestOf(strategy=tl.TreeThenAct(propose=tl.Propose(count=2), max_depth=2), attempts=2))
 
 
 @pytest.mark.parametrize("generate", ["propose", "sample"])
 @pytest.mark.parametrize("evaluate", ["joint", "value", "logprob"])
 def test_it_keeps_the_contract_however_thoughts_are_made(generate, evaluate):
-    check_strategy(tl.TreeThenAct(generate=generate, evaluate=evaluate, branch_factor=2, max_parse_retries=1))
+    propose = {"propose": tl.Propose, "sample": tl.Sample}[generate](count=2, max_parse_retries=1)
+    check_strategy(tl.TreeThenAct(propose=propose, evaluate=evaluate))
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"evaluate": "vote"}, {"max_depth": 0}, {"min_score": 1.5}, {"tools": ["x"]}]
+    "wrong", [{"evaluate": "vote"}, {"max_depth": 0}, {"min_score": 1.5}, {"propose": tl.WithTools()}]
 )
 def test_bad_settings_are_named(wrong):
     with pytest.raises(ValidationError, match=next(iter(wrong))):

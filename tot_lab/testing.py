@@ -32,14 +32,14 @@ from tot_lab.core.records import Event, Record, Thought, is_stop_word
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Budget, Every, Thinking, Within
-from tot_lab.core.tools import TOOL
+from tot_lab.core.tools import TOOL, asks_no_model
 from tot_lab.core.tree import Tree
 from tot_lab.domains import general
 from tot_lab.lab.lab import Lab
 from tot_lab.record.importers import load
 from tot_lab.record.run import Run
 from tot_lab.runtime.roles import thinking_of
-from tot_lab.strategies import OneAnswer, TreeOfThoughts
+from tot_lab.strategies import BeamSearch, OneAnswer, Stop, TreeOfThoughts
 from tot_lab.tools import Tool, Toolbox, tool
 from tot_lab.views.figures import FIGURES
 
@@ -277,7 +277,7 @@ def _thoughts_of(run: Run) -> list[str]:
 
 def _asked_by(run: Run) -> list[Call]:
     """Its model calls."""
-    return [event for event in run.events if isinstance(event, Call) and event.kind != TOOL]
+    return [event for event in run.events if isinstance(event, Call) and not asks_no_model(event)]
 
 
 class _Nested(Strategy):
@@ -549,7 +549,7 @@ def goes_on_with_a_given_score(trial: Trial) -> None:
 def goes_on_from_a_thought_of_another(trial: Trial) -> None:
     """It can take over in the middle of another's search: its prompts, which are the domain's, show the steps
     taken before, it stays below the thought, and the whole replays and resumes."""
-    begun = trial.run(strategy=TreeOfThoughts(beam_width=1, max_depth=2, solved_threshold=None))
+    begun = trial.run(strategy=TreeOfThoughts(search=BeamSearch(width=1), stop=Stop(depth=2, solved=None)))
     nodes = dict.fromkeys(["0", *(["0.1"] if "0.1" in begun.tree else []), *begun.solution_path[-1:]])
     with tempfile.TemporaryDirectory() as folder:
         for node in nodes:

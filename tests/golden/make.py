@@ -23,23 +23,21 @@ from tot_lab.views.figures.layout import tidy  # noqa: E402
 
 
 def newest_first(tree, frontier):
-    """A person's own traversal."""
+    """A search of one's own."""
     return frontier[-1:]
 
 
 SEARCHES = {
-    "beam": tl.TreeOfThoughts(branch_factor=3, beam_width=2, max_depth=2),
+    "beam": tl.TreeOfThoughts(propose=tl.Sample(count=3), stop=tl.Stop(depth=2)),
     "depth_first": tl.TreeOfThoughts(
-        traversal=tl.DepthFirst(prune_below=0.3), beam_width=2, max_depth=3, max_nodes=14
+        search=tl.DepthFirst(prune_below=0.3, width=2), stop=tl.Stop(depth=3, nodes=14)
     ),
-    "best_first": tl.TreeOfThoughts(traversal="best_first", beam_width=3, generate="propose", max_nodes=12),
-    "mcts": tl.TreeOfThoughts(
-        traversal=tl.MonteCarloTreeSearch(iterations=4), beam_width=None, branch_factor=2
-    ),
+    "best_first": tl.TreeOfThoughts(propose="propose", search=tl.BestFirst(width=3), stop=tl.Stop(nodes=12)),
+    "mcts": tl.TreeOfThoughts(propose=tl.Sample(count=2), search=tl.MCTS(iterations=4)),
     "own_function": tl.TreeOfThoughts(
-        traversal=tl.traversal(newest_first), branch_factor=2, evaluate="joint"
+        propose=tl.Sample(count=2), evaluate="joint", search=tl.FunctionSearch(function=newest_first, width=2)
     ),
-    "vote": tl.TreeOfThoughts(evaluate="vote", evaluation_draws=3, branch_factor=2, max_depth=2),
+    "vote": tl.TreeOfThoughts(propose=tl.Sample(count=2), evaluate=tl.Vote(samples=3), stop=tl.Stop(depth=2)),
 }
 
 
@@ -117,7 +115,7 @@ def main(what: str = "trees") -> None:
         if target.exists():
             sys.exit(f"{target} exists; a released version's journal is never written anew")
         lab = tl.Lab("sim/game24", runs=FOLDER / "new")
-        search = tl.TreeOfThoughts(generate="propose", branch_factor=3, beam_width=2, evaluation_draws=2)
+        search = tl.TreeOfThoughts(propose=tl.Propose(count=3), evaluate=tl.Value(samples=2))
         asyncio.run(lab.run(search, tl.game24("4 5 6 10"), budget=tl.Budget(calls=30)))
         lab.last.path.replace(target)
         shutil.rmtree(FOLDER / "new")

@@ -32,6 +32,7 @@ from tot_lab.runtime.driver import Driver
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.replay import asked_model, requests_of
 from tot_lab.runtime.roles import roles_from, thinking_of
+from tot_lab.strategies.search import Proposer
 
 LACKING = "lacking: no record holds this call"
 
@@ -118,7 +119,7 @@ def counterfactual(
 ) -> Counterfactual | list[Counterfactual]:
     """What `strategy` would have done where `runs` were made, with no new call.
 
-        would = tl.counterfactual(run, tl.TreeOfThoughts(beam_width=2))
+        would = tl.counterfactual(run, tl.TreeOfThoughts(search=tl.BeamSearch(width=2)))
         would.whole, would.solved, would.lacking
 
     runs: one run, a sweep, or several runs: those of one task (and repeat, model and roles) answer
@@ -254,7 +255,7 @@ def _asked(run: Run) -> Iterator[tuple[str, str, Reply]]:
 def _said(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
     """The same of a record that names no model. Where a log has no prompts either, they are those of the
     task's domain for the same paths."""
-    domain, count = task.domain, getattr(strategy, "branch_factor", 1)
+    domain, count = task.domain, _most_children(strategy)
     replies = replies_of(run.lines)
     for line in run.lines if "replies" not in run.header.unknown else ():
         call, reply = line.e, replies.get(line.p)
@@ -290,7 +291,7 @@ def _votes(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str,
     for nodes in levels.values():
         cast = [f"best: {k}" for k, node in enumerate(nodes, 1) for _ in range(round(node.raw or 0))]
         cast += [""] * (len(nodes[0].draws) - len(cast))
-        if len(set(cast)) == 1 or getattr(strategy, "evaluation_draws", None) == len(cast):
+        if len(set(cast)) == 1 or _of_evaluator(strategy, "samples") == len(cast):
             prompt = task.domain.vote_prompt(task, [run.steps(node.id) for node in nodes])
             for draw, text in enumerate(cast):
                 yield (prompt, (), draw), nodes[0].parent or "", Reply(text)
@@ -299,8 +300,19 @@ def _votes(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str,
 def _answers(strategy: Strategy, node: Node) -> bool:
     """Whether the draws of `node` can stand for those that `strategy` would have got: their order is not
     known."""
-    whole = getattr(strategy, "evaluation_draws", None) == len(node.draws)
-    return len(set(node.draws)) == 1 or (whole and getattr(strategy, "combine", None) in ("mean", "sum"))
+    whole = _of_evaluator(strategy, "samples") == len(node.draws)
+    return len(set(node.draws)) == 1 or (whole and _of_evaluator(strategy, "combine") in ("mean", "sum"))
+
+
+def _most_children(strategy: Strategy) -> int:
+    """Children per thought, as prompts for proposals name them."""
+    propose = getattr(strategy, "propose", None)
+    return propose.most_children() if isinstance(propose, Proposer) else 1
+
+
+def _of_evaluator(strategy: Strategy, setting: str) -> Any:
+    """A setting of the strategy's evaluator, `None` if it has none."""
+    return getattr(getattr(strategy, "evaluate", None), setting, None)
 
 
 def _lacking(run: Run, capped: bool) -> Iterator[Lack]:

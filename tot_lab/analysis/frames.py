@@ -17,7 +17,7 @@ from tot_lab.analysis.turns import steps_of
 from tot_lab.core.bulk import in_bulk
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.records import Decided, Decision, Line, Note, Position, Scored, Thought, parent_of
-from tot_lab.core.tools import TOOL, tool_of
+from tot_lab.core.tools import asks_no_model, tool_of
 from tot_lab.record.marks import Mark, Verdict
 from tot_lab.record.run import Run, Usage, selected_strategies, usage_of
 
@@ -40,12 +40,12 @@ class Asked(NamedTuple):
 
 def calls_of(run: Run) -> list[Asked]:
     """Every model call with its reply, in live order."""
-    return [asked for asked in asked_in(run) if asked.call.kind != TOOL]
+    return [asked for asked in asked_in(run) if not asks_no_model(asked.call)]
 
 
 def tools_of(run: Run) -> list[Asked]:
-    """Every call of a tool with what it gave, in live order."""
-    return [asked for asked in asked_in(run) if asked.call.kind == TOOL]
+    """Every call of a tool or a function with what it gave, in live order."""
+    return [asked for asked in asked_in(run) if asks_no_model(asked.call)]
 
 
 def asked_in(run: Run) -> list[Asked]:
@@ -81,7 +81,7 @@ def thinking_by_node(run: Run) -> dict[str, str | None]:
         event = line.e
         if isinstance(event, Call):
             reply = replies.get(line.p)
-            if event.kind == TOOL or event.kind in _JUDGING or reply is None or reply.error is not None:
+            if asks_no_model(event) or event.kind in _JUDGING or reply is None or reply.error is not None:
                 continue
             if event.at in used:
                 used.remove(event.at)

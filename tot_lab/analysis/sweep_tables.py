@@ -37,8 +37,8 @@ def df(sweep: Sweep) -> pandas.DataFrame:
 
     - setting: category, the setting's label, all of the sweep in their order
     - strategy: category, its kind
-    - a column for each setting that differs between the strategies, by its name (`beam_width`,
-      `traversal.exploration`; one that has a name of this list is called `answer_setting`): Int64,
+    - a column for each setting that differs between the strategies, by its name (`search.width`,
+      `search.exploration`; one that has a name of this list is called `answer_setting`): Int64,
       Float64, boolean, or category. NA where a strategy has no such setting, or None there
     - domain: category; task: category, the question, shortened; task_number: Int64, from 0; repeat: Int64
     - correct: boolean, NA without ground truth; score: Float64, the answer's grade, 0–1

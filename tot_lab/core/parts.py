@@ -1,6 +1,6 @@
 """Parts: the values that say how a run is made, and the one registry that brings them back.
 
-Rule: strategies, traversals, domains and simulated models are Parts: frozen pydantic models whose
+Rule: strategies, searches, domains and simulated models are Parts: frozen pydantic models whose
 fields are their settings. A Part writes itself as `{"kind": …, fields}`, nested Parts included,
 and is read back through the registry. A person's own function is written as module, name and
 source hash; it is never imported on load, so such a run shows, and asks for the function before
@@ -71,6 +71,11 @@ class Part(BaseModel):
         """What else may stand for such a part: the name of a kind that needs no settings."""
         return {"kind": value} if isinstance(value, str) else value
 
+    @classmethod
+    def migrated(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """`settings` of an earlier version as this version has them."""
+        return settings
+
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         """A part shows what differs from its defaults."""
         for name, field in type(self).model_fields.items():
@@ -83,13 +88,45 @@ class Part(BaseModel):
     def __str__(self) -> str:
         return repr(self)  # pydantic's leaves the name out, and so would print an empty line
 
-    def with_(self, **changes: Any) -> Self:
-        """A copy with other settings, checked as at construction: `search.with_(max_depth=4)`. Raises
-        ValueError for a setting that the part does not have, and for a value that it cannot have."""
+    def with_(self, paths: Mapping[str, Any] | None = None, /, **changes: Any) -> Self:
+        """A copy with other settings, checked as at construction.
+
+        Args:
+            paths: Settings by their paths, such as `{"search.width": 5}`.
+            changes: Settings by their names.
+
+        Raises:
+            ValueError: for a setting that the part does not have, and for a value that it cannot have.
+        """
+        given = {**(paths or {}), **changes}
+        inside: dict[str, dict[str, Any]] = {}
+        for name in [name for name in given if "." in name]:
+            head, _, rest = name.partition(".")
+            inside.setdefault(head, {})[rest] = given.pop(name)
+        made = self._with(given)
+        return made._with({head: made._inside(head, named) for head, named in inside.items()})
+
+    def _with(self, changes: Mapping[str, Any]) -> Self:
+        if not changes:
+            return self
         made = type(self)(**{**dict(self), **changes})
         if made.__pydantic_private__ is not None:
             made.__pydantic_private__.update(self.__pydantic_private__ or {})
         return made
+
+    def _inside(self, head: str, changes: dict[str, Any]) -> Any:
+        """The setting `head` with `changes` by their paths in it."""
+        if head not in type(self).model_fields:
+            raise ValueError(_unknown_field(type(self), head))
+        value = getattr(self, head)
+        try:
+            if isinstance(value, Part):
+                return value.with_(changes)
+            if isinstance(value, BaseModel):
+                return type(value)(**{**dict(value), **changes})
+        except ValidationError as error:
+            raise _inside_of(head, error) from None
+        raise ValueError(f"{head} of {type(self).__name__} has no settings of its own: got {value!r}")
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """As `with_`: an unchecked copy would fail later, and elsewhere."""
@@ -109,6 +146,7 @@ def part_of(settings: dict[str, Any], base: type[Part] = Part) -> Part:
         raise ValueError(f'the settings of a part are such as {{"kind": "react"}}, not {settings!r}')
     kind = settings["kind"]
     part = class_of(kind, base)
+    settings = part.migrated(settings)
     try:
         return part(**{key: value for key, value in settings.items() if key != "kind"})
     except ValidationError as error:
@@ -167,6 +205,22 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def _inside_of(head: str, error: ValidationError) -> ValidationError:
+    """`error` of the setting `head`, so that it names the whole path."""
+    problems: list[Any] = [
+        {"type": one["type"], "loc": (head, *one["loc"]), "input": one["input"], "ctx": one.get("ctx", {})}
+        for one in error.errors()
+    ]
+    return ValidationError.from_exception_data(error.title, problems)
+
+
+def is_function(value: Any) -> bool:
+    """Whether `value` is a function as a setting: the function itself, or how it is recorded."""
+    if isinstance(value, dict):
+        return value.get("kind") == UserFunction.kind
+    return isinstance(value, UserFunction) or (callable(value) and not isinstance(value, type | Part))
+
+
 class UserFunction(Part):
     """A person's own function as a setting: recorded by name and source hash, called directly.
 
@@ -202,6 +256,11 @@ class UserFunction(Part):
     def callable(self) -> bool:
         """False for one that came from a file: it was not imported."""
         return self._function is not None
+
+    @property
+    def wrapped(self) -> Callable[..., Any] | None:
+        """The function itself, `None` for one that came from a file."""
+        return self._function
 
     @property
     def parameters(self) -> frozenset[str]:

@@ -12,7 +12,7 @@ which reply came first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import closing
 from typing import Annotated, Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
@@ -77,13 +77,43 @@ class Within(NamedTuple):
     call_seconds: float | None = None
 
 
-Step: TypeAlias = Call | Every | Within | Event
+class Effect(NamedTuple):
+    """A call that a function answers instead of a model; the strategy is sent its `Reply`.
+
+    It is recorded, replayed, refused and timed as a model's call is, and costs no model call.
+
+    call: made by `core.tools.function_call`. carry_out: gives the reply's text; what it raises is the
+    reply's error. It is not called where the reply is known from a journal.
+    """
+
+    call: Call
+    carry_out: Callable[[], Awaitable[str]]
+
+
+class BudgetLeft(NamedTuple):
+    """Asks how much is left of the budgets around; the strategy is sent a `Budget`, `None` = no cap.
+
+    What was left is recorded, so that a replay goes the same way. at: the thought that asks.
+    sample_index: how often it has asked before.
+    """
+
+    at: str = "0"
+    sample_index: int = 0
+
+
+Step: TypeAlias = Call | Every | Within | Effect | BudgetLeft | Event
 Thinking: TypeAlias = Generator[Step, Any, T]
 
 
 def ask(call: Call) -> Thinking[Reply]:
     """Ask one question; the reply may be an error, and is never an exception."""
     reply: Reply = yield call
+    return reply
+
+
+def carry_out(effect: Effect) -> Thinking[Reply]:
+    """Have a function of the strategy's own answer a call; the reply may be an error."""
+    reply: Reply = yield effect
     return reply
 
 
@@ -142,7 +172,7 @@ def editing(
 class Companion(Protocol):
     """What goes along with a strategy: it sees what comes back, and may ask in between. See `along`."""
 
-    def carry_out(self, step: Call | Event | Within) -> Thinking[Any]:
+    def carry_out(self, step: Call | Event | Within | Effect | BudgetLeft) -> Thinking[Any]:
         """Have `step`, or what stands in its place, done; what the strategy is sent."""
 
     def parted(self) -> Self:
@@ -156,7 +186,7 @@ class _Editor(NamedTuple):
     edit: Callable[[Any], Any]
     of: type[Any] | tuple[type[Any], ...]
 
-    def carry_out(self, step: Call | Event | Within) -> Thinking[Any]:
+    def carry_out(self, step: Call | Event | Within | Effect | BudgetLeft) -> Thinking[Any]:
         edited = self.edit(step) if isinstance(step, self.of) else step
         return step if edited is None else (yield edited)
 

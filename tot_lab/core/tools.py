@@ -29,6 +29,9 @@ TOOL = "tool"
 """The kind of a call that goes to a tool, and before a colon what its `model` begins with."""
 
 
+FUNCTION = "function"
+"""What the `model` of a call begins with that a function of the strategy's own answers, before a colon."""
+
 MODEL = "model"
 """The effect of a tool that has a model think."""
 
@@ -161,5 +164,20 @@ def named(call: Call) -> str:
 
 
 def tool_of(call: Call) -> str | None:
-    """The name of the tool that `call` calls, None for a model call."""
-    return (call.model or "").removeprefix(f"{TOOL}:") if call.kind == TOOL else None
+    """The name of the tool or of the function that answers `call`, None for a model call."""
+    return (call.model or "").partition(":")[2] if asks_no_model(call) else None
+
+
+def function_call(at: str, purpose: str, name: str, arguments: str, sample_index: int = 0) -> Call:
+    """A call that the function `name` of a strategy's own answers; see `core.thinking.Effect`."""
+    return Call(at, purpose, (Message("user", arguments),), sample_index, model=f"{FUNCTION}:{name}")
+
+
+def is_of_function(call: Call) -> bool:
+    """Whether a function of the strategy's own answers `call`."""
+    return call.model is not None and call.model.startswith(f"{FUNCTION}:")
+
+
+def asks_no_model(call: Call) -> bool:
+    """Whether a tool or a function answers `call`: it costs no model call."""
+    return call.kind == TOOL or is_of_function(call)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Call, Need, Reply, believed, estimated_tokens, refused
 from tot_lab.core.thinking import Budget
-from tot_lab.core.tools import TOOL
+from tot_lab.core.tools import asks_no_model
 
 AMOUNTS = ("input_tokens", "output_tokens", "tokens", "usd")
 WITHIN = "within"
@@ -124,6 +124,19 @@ class Scope:
         left = [scope.calls_cap - scope.calls for scope in self.chain if scope.calls_cap is not None]
         return min(left) if left else None
 
+    def left(self, now: float) -> Budget:
+        """What is left of all caps around; `None` for what has no cap."""
+        left: dict[str, Any] = {"calls": self.calls_left()}
+        for scope in self.chain:
+            for name, cap in scope.caps.items():
+                rest = max(cap - scope.used[name], 0.0)
+                left[name] = rest if left.get(name) is None else min(left[name], rest)
+            if scope.deadline is not None:
+                rest = max(scope.deadline - now, 0.0)
+                left["seconds"] = rest if left.get("seconds") is None else min(left["seconds"], rest)
+        whole = ("input_tokens", "output_tokens", "tokens")
+        return Budget(**{name: int(rest) if name in whole else rest for name, rest in left.items()})
+
     def admit(
         self, call: Call, now: float, need: Need | None = None, *, ready: bool = True
     ) -> tuple[Reply | Scope | None, Claims]:
@@ -132,7 +145,7 @@ class Scope:
 
         need: the most that the call can use. ready: `False` if that is still being found out; the call waits.
         """
-        if call.kind == TOOL:
+        if asks_no_model(call):
             late = (scope for scope in self.chain if scope.deadline is not None and now >= scope.deadline)
             return next((scope.refusal("seconds") for scope in late), None), []
         claims: Claims = []
@@ -152,7 +165,7 @@ class Scope:
 
     def settle(self, call: Call, reply: Reply, claims: Claims) -> None:
         """Give back what `call` had reserved, and count what it used."""
-        if call.kind == TOOL:
+        if asks_no_model(call):
             return
         reply = believed(reply)
         for scope, claim in zip(self.chain, claims, strict=True):
@@ -162,7 +175,7 @@ class Scope:
 
     def replayed(self, call: Call, reply: Reply, need: Need | None = None) -> None:
         """Count a call that is answered from a journal, as when it was made."""
-        if not refused(reply.error) and call.kind != TOOL:
+        if not refused(reply.error) and not asks_no_model(call):
             reply = believed(reply)
             for scope in self.chain:
                 scope.calls += 1

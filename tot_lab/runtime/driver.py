@@ -28,8 +28,8 @@ from tot_lab.core.records import (
     is_stop_word,
 )
 from tot_lab.core.task import Answer
-from tot_lab.core.thinking import Budget, Every, Thinking, Within
-from tot_lab.core.tools import TOOL, tool_of
+from tot_lab.core.thinking import Budget, BudgetLeft, Effect, Every, Thinking, Within
+from tot_lab.core.tools import TOOL, asks_no_model, function_call, tool_of
 from tot_lab.record.edits import Edits
 from tot_lab.runtime.budget import TIMEOUT, WITHIN, Claims, Scope
 from tot_lab.runtime.recorder import Divergence, Recorder
@@ -179,6 +179,7 @@ class Driver:
         self.in_order = in_order
         self.edits = edits
         self.bounds = bounds
+        self.effects: dict[Position, Callable[[], Awaitable[str]]] = {}
         self.readied: dict[str | None, bool] = {}
         self.readying: list[asyncio.Task[None]] = []
         self.needs: dict[Position, Need | None] = {}
@@ -286,6 +287,12 @@ class Driver:
                 join = Join(branch, 1, single=True)
                 self._start(Branch(step.thinking, (*position, 0), scope, join, 0))
                 return
+            elif type(step) is Effect:
+                self.effects[position] = step.carry_out
+                self._ask(branch, position, step.call)
+                return
+            elif type(step) is BudgetLeft:
+                value = self._budget_left(branch, position, step)
             else:
                 value = step if self.edits is None else self.edits.applied(step)
                 self._happened(position, value)
@@ -382,6 +389,14 @@ class Driver:
 
     # Calls.
 
+    def _budget_left(self, branch: Branch, position: Position, step: BudgetLeft) -> Budget:
+        """What is left of the budgets around `branch`, as it is recorded."""
+        self.recorder.record(position, function_call(step.at, "budget", "budget_left", "", step.sample_index))
+        left = branch.scope.left(self.recorder.now).model_dump_json(exclude_none=True)
+        reply = self.replies.get(position) or Reply(left, tool="budget_left")
+        self.recorder.record(position, reply, 0.0)
+        return Budget.model_validate_json(reply.text)
+
     def _ask(self, branch: Branch, position: Position, call: Call) -> None:
         if call.at not in self.thoughts:
             raise ValueError(
@@ -420,7 +435,7 @@ class Driver:
         scope = branch.scope
         claims: Claims = []
         if scope.chain:
-            ready = not scope.counts_amounts or call.kind == TOOL or self._is_ready(call.model)
+            ready = not scope.counts_amounts or asks_no_model(call) or self._is_ready(call.model)
             if ready and scope.counts_amounts and position not in self.needs:
                 self.needs[position] = self._need(call)
             verdict, claims = scope.admit(call, self.recorder.now, self.needs.get(position), ready=ready)
@@ -442,7 +457,7 @@ class Driver:
 
     def _need(self, call: Call) -> Need | None:
         """The most that `call` can use, where that is known."""
-        return None if self.bounds is None or call.kind == TOOL else self.bounds.need(call)
+        return None if self.bounds is None or asks_no_model(call) else self.bounds.need(call)
 
     def _is_ready(self, model: str | None) -> bool:
         """Whether the bounds of calls to `model` can be told; if not, it is seen to, and they wait."""
@@ -494,7 +509,8 @@ class Driver:
             if self.untaken:
                 self._hire()
             try:
-                reply = await self.ask(asked.call, asked)
+                effect = self.effects.pop(asked.position, None)
+                reply = await (self.ask(asked.call, asked) if effect is None else _carried_out(effect))
             except Halt as error:
                 self._fail(error)
                 return
@@ -511,7 +527,7 @@ class Driver:
 
     def _receive(self, asked: Asked, reply: Reply) -> None:
         branch = asked.branch
-        if asked.call.kind == TOOL:
+        if asks_no_model(asked.call):
             reply = msgspec.structs.replace(reply, tool=tool_of(asked.call))
         if self.asked.get(branch) is not asked or (self.done.done() and not self.done.cancelled()):
             return  # its time was up, or the run is over
@@ -745,6 +761,10 @@ class Driver:
                 branch.thinking.close()
             except Exception as error:  # the run is over: what ended it is what counts
                 self._beside("close.failed", "", error=told(error))
+
+
+async def _carried_out(effect: Callable[[], Awaitable[str]]) -> Reply:
+    return Reply(await effect())
 
 
 def _no_thinking(got: Any) -> Thinking[Answer]:

@@ -15,7 +15,7 @@ from tot_lab.core.records import Ended, Line, Note, Position
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
-from tot_lab.core.tools import TOOL
+from tot_lab.core.tools import TOOL, is_of_function
 from tot_lab.models import Cache, model_named
 from tot_lab.models.keys import Request, in_order, key_of, request_of
 from tot_lab.models.stack import Endpoint
@@ -99,7 +99,7 @@ def requests_of(run: Run) -> Iterator[tuple[Position, Request, bool]]:
     models: dict[str | None, tuple[dict[str, Any], bool]] = {}
     answered = {position for position, reply in replies_of(run.lines).items() if reply.error is None}
     for line in run.lines if run.header.model else ():
-        if isinstance(call := line.e, Call) and line.p in answered:
+        if isinstance(call := line.e, Call) and line.p in answered and not is_of_function(call):
             if call.model not in models:
                 models[call.model] = asked_model(run.header, call.model)
             identity, real = models[call.model]

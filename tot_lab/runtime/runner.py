@@ -22,7 +22,7 @@ from tot_lab.core.records import Ended, Line
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
-from tot_lab.core.tools import TOOL
+from tot_lab.core.tools import asks_no_model
 from tot_lab.models.cache import Cache, Mode
 from tot_lab.models.keys import DrawScope
 from tot_lab.models.spending import REFUSED
@@ -249,7 +249,7 @@ class Runner:
             reply = self.gateway.known(call)
             if reply is None and (tool := self.gateway.computing(call)) is not None:
                 return await tool.reply(call, wire)
-            cached += reply is not None and call.kind != TOOL
+            cached += reply is not None and not asks_no_model(call)
             unknown += reply is None
             return reply or Reply(error="budget:calls")
 
@@ -358,7 +358,7 @@ class Execution:
             return
         if any(getattr(self.budget, name) is not None for name in AMOUNTS):
             calls = [line.e for line in self._kept if isinstance(line.e, Call)]
-            for name in {call.model for call in calls if call.kind != TOOL}:
+            for name in {call.model for call in calls if not asks_no_model(call)}:
                 with suppress(Exception):  # a call that is made will tell why
                     await self.runner.gateway.ready(name)
 

@@ -3,6 +3,7 @@
 Add one: a file with a `Strategy`, and its name here. The contract tests take it from this list.
 """
 
+from tot_lab.core.parts import Part
 from tot_lab.core.strategy import Strategy
 from tot_lab.strategies.acting import Acting
 from tot_lab.strategies.adaptive import Adaptive
@@ -15,22 +16,43 @@ from tot_lab.strategies.plans import Plan, Step
 from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.reflexion import Reflexion
 from tot_lab.strategies.research import ResearchDelegate
+from tot_lab.strategies.search import (
+    ANSWERS,
+    EVALUATORS,
+    MCTS,
+    PROPOSERS,
+    SEARCHES,
+    AnswerRule,
+    BatchEvaluator,
+    BeamSearch,
+    Best,
+    BestFirst,
+    BestLeaf,
+    BestPath,
+    Deepest,
+    DepthFirst,
+    Evaluator,
+    FunctionEvaluator,
+    FunctionSearch,
+    Joint,
+    Logprob,
+    Parts,
+    Pick,
+    Propose,
+    Proposer,
+    Sample,
+    Search,
+    SearchState,
+    Stop,
+    TreeOfThoughts,
+    Value,
+    Vote,
+    WithTools,
+)
 from tot_lab.strategies.structured import ask_json
 from tot_lab.strategies.synthesis import WithSynthesis
 from tot_lab.strategies.thinking_level import ThinkingLevel, ThinkingManager, WithThinking
 from tot_lab.strategies.tool_loop import ToolLoop
-from tot_lab.strategies.traversals import (
-    Beam,
-    BestFirst,
-    DepthFirst,
-    FunctionTraversal,
-    MonteCarloTreeSearch,
-    Picked,
-    Traversal,
-    ranked,
-    traversal,
-)
-from tot_lab.strategies.tree_of_thoughts import TreeOfThoughts
 from tot_lab.strategies.tree_then_act import TreeThenAct
 
 STRATEGIES: tuple[type[Strategy], ...] = (
@@ -50,43 +72,65 @@ STRATEGIES: tuple[type[Strategy], ...] = (
     WithThinking,
     WithSynthesis,
 )
-TRAVERSALS: tuple[type[Traversal], ...] = (Beam, DepthFirst, BestFirst, MonteCarloTreeSearch)
+AXES: tuple[type[Part], ...] = (*PROPOSERS, *EVALUATORS, *SEARCHES, *ANSWERS, Stop)
+"""The values of a tree search."""
 
 __all__ = [
+    "ANSWERS",
+    "AXES",
+    "EVALUATORS",
+    "MCTS",
+    "PROPOSERS",
+    "SEARCHES",
     "STRATEGIES",
-    "TRAVERSALS",
     "Acting",
     "Adaptive",
-    "Beam",
+    "AnswerRule",
+    "BatchEvaluator",
+    "BeamSearch",
+    "Best",
     "BestFirst",
+    "BestLeaf",
     "BestOf",
+    "BestPath",
     "ChainOfThought",
     "DeepThink",
+    "Deepest",
     "DepthFirst",
-    "FunctionTraversal",
+    "Evaluator",
+    "FunctionEvaluator",
+    "FunctionSearch",
     "GatherThenThink",
     "IterationResult",
-    "MonteCarloTreeSearch",
+    "Joint",
+    "Logprob",
     "OneAnswer",
-    "Picked",
+    "Parts",
+    "Pick",
     "Plan",
     "PlanExecute",
+    "Propose",
+    "Proposer",
     "ReAct",
     "Reflexion",
     "ResearchDelegate",
+    "Sample",
+    "Search",
+    "SearchState",
     "SelfConsistency",
     "Step",
+    "Stop",
     "ThinkingLevel",
     "ThinkingManager",
     "ThoughtBranch",
     "ToolLoop",
-    "Traversal",
     "TreeOfThoughts",
     "TreeThenAct",
+    "Value",
+    "Vote",
     "WithSynthesis",
     "WithThinking",
+    "WithTools",
     "ask_json",
     "baselines",
-    "ranked",
-    "traversal",
 ]

@@ -51,6 +51,18 @@ MORE = ToolSpec(
 """A loop's own tool: it shows what the run has recorded already."""
 
 
+def names_of_tools(tools: Any) -> tuple[str, ...] | None:
+    """The names of tools as the lab has them. Raises ValueError for anything but a list of names."""
+    if tools is None:
+        return None
+    if isinstance(tools, list | tuple | set | frozenset) and all(isinstance(name, str) for name in tools):
+        return tuple(map(stored_name, tools))
+    raise ValueError(
+        f"give a list of names of tools, such as ['calculator'], not {tools!r}; the tools themselves are "
+        f"the lab's: tl.Lab(…, tools=[…])"
+    )
+
+
 class Hands(NamedTuple):
     """What a model may call. denied: why each of the others may not be called, by name. results: what its
     calls have come to so far, whole and in their order, which number them from 1."""
@@ -103,15 +115,7 @@ class Acting(Prompting):
     @field_validator("tools", mode="before")
     @classmethod
     def _are_names(cls, tools: Any) -> Any:
-        several = isinstance(tools, list | tuple | set | frozenset)
-        if tools is None:
-            return None
-        if several and all(isinstance(name, str) for name in tools):
-            return tuple(map(stored_name, tools))
-        raise ValueError(
-            f"give a list of names of tools, such as ['calculator'], not {tools!r}; the tools themselves are "
-            f"the lab's: tl.Lab(…, tools=[…])"
-        )
+        return names_of_tools(tools)
 
     def hands(self, task: Task, needed: Sequence[str] = ()) -> Hands:
         """What may be called for `task`. needed: names that `required_tools` gives."""

@@ -17,10 +17,10 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from tot_lab.core.calls import Call, halts
-from tot_lab.core.records import Event, Note, Scored, Thought, parent_of
+from tot_lab.core.records import Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, Within, along, ask, editing, happen
+from tot_lab.core.thinking import Step, Thinking, along, ask, editing, happen
 from tot_lab.core.tools import MODEL, TOOL, characters_within, tokens_in, tool_of
 from tot_lab.strategies.categories import (
     CATEGORIES,
@@ -221,7 +221,7 @@ class _Watch:
         self.uses: list[ToolUse] = []
         self.model: str | None = None
 
-    def carry_out(self, step: Call | Event | Within) -> Thinking[Any]:
+    def carry_out(self, step: Step) -> Thinking[Any]:
         recorded = yield step
         if isinstance(step, Call) and step.kind != TOOL:
             self.model = step.model

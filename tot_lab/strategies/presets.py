@@ -1,16 +1,33 @@
 """Published settings, each as a plain value of its strategy.
 
 Rule: a preset holds its source's own defaults; a test holds it against them and their call counts. Each takes
-changes, by the names of the settings: `beam_search(max_depth=4)`.
+changes, by the names of the settings or by their paths: `beam_search({"search.width": 4})`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 from tot_lab.strategies.deep_think import DeepThink
-from tot_lab.strategies.traversals import BestFirst, DepthFirst
-from tot_lab.strategies.tree_of_thoughts import TreeOfThoughts
+from tot_lab.strategies.search import (
+    BeamSearch,
+    Best,
+    BestFirst,
+    BestLeaf,
+    Deepest,
+    DepthFirst,
+    Joint,
+    Parts,
+    Propose,
+    Sample,
+    Stop,
+    TreeOfThoughts,
+    Value,
+    Vote,
+)
+
+Paths: TypeAlias = Mapping[str, Any] | None
 
 __all__ = [
     "beam_search",
@@ -25,62 +42,51 @@ __all__ = [
 ]
 
 
-def beam_search(**changes: Any) -> TreeOfThoughts:
+def beam_search(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
     """Tree of Thoughts by beam search, the JeevesAgent design: 30 calls at most."""
     return TreeOfThoughts(
-        branch_factor=3,
-        beam_width=2,
-        max_depth=3,
-        solved_threshold=1.0,
-        min_score=0.0,
-        parallel=True,
-        answer="best",
-    ).with_(**changes)
+        propose=Sample(count=3),
+        evaluate=Value(),
+        search=BeamSearch(width=2),
+        answer=Best(),
+        stop=Stop(solved=1.0, depth=3),
+    ).with_(paths, **changes)
 
 
-def state_machine(**changes: Any) -> TreeOfThoughts:
+def state_machine(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
     """Tree of Thoughts as a state machine, the Jido AI design: best-first, proposals and scores of
     siblings in one call each, 100 nodes at most. Its `early_success_threshold` is
-    `solved_threshold` here, its `branching_factor` is `branch_factor`."""
+    `stop.solved` here, its `branching_factor` is `propose.count`."""
     return TreeOfThoughts(
-        branch_factor=3,
-        beam_width=None,
-        max_depth=3,
-        max_nodes=100,
-        generate="propose",
-        evaluate="joint",
-        traversal=BestFirst(),
-        answer="leaf",
-        solved_threshold=1.0,
-        min_depth=2,
-        convergence_window=2,
-        min_score_improvement=0.02,
-        top_k=3,
-        max_parse_retries=1,
-    ).with_(**changes)
+        propose=Propose(count=3, max_parse_retries=1),
+        evaluate=Joint(max_parse_retries=1),
+        search=BestFirst(),
+        answer=BestLeaf(top_k=3),
+        stop=Stop(solved=1.0, depth=3, nodes=100, patience=1, min_improvement=0.02, min_depth=2),
+    ).with_(paths, **changes)
 
 
-def deep_think_quick(**changes: Any) -> DeepThink:
+def deep_think_quick(paths: Paths = None, /, **changes: Any) -> DeepThink:
     """Deep Think, the Cogtrix design, quick: one iteration of three branches, 5 calls."""
-    return DeepThink(max_iterations=1, num_branches=3).with_(**changes)
+    return DeepThink(max_iterations=1, num_branches=3).with_(paths, **changes)
 
 
-def deep_think_balanced(**changes: Any) -> DeepThink:
+def deep_think_balanced(paths: Paths = None, /, **changes: Any) -> DeepThink:
     """Deep Think, the Cogtrix design, balanced: its defaults, 15 calls at most."""
-    return DeepThink(max_iterations=3, num_branches=3, beam_width=2).with_(**changes)
+    return DeepThink(max_iterations=3, num_branches=3, beam_width=2).with_(paths, **changes)
 
 
-def deep_think_thorough(**changes: Any) -> DeepThink:
+def deep_think_thorough(paths: Paths = None, /, **changes: Any) -> DeepThink:
     """Deep Think, the Cogtrix design, thorough: 30 calls at most."""
-    return DeepThink(max_iterations=5, num_branches=4, beam_width=2).with_(**changes)
+    return DeepThink(max_iterations=5, num_branches=4, beam_width=2).with_(paths, **changes)
 
 
-def deep_think_maximum(**changes: Any) -> DeepThink:
+def deep_think_maximum(paths: Paths = None, /, **changes: Any) -> DeepThink:
     """Deep Think, the Cogtrix design, maximum: 35 calls at most."""
-    return DeepThink(max_iterations=5, num_branches=5, beam_width=3).with_(**changes)
+    return DeepThink(max_iterations=5, num_branches=5, beam_width=3).with_(paths, **changes)
 
 
-def game24(**changes: Any) -> TreeOfThoughts:
+def game24(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
     """Game of 24 as in Yao et al. 2023, section 4.1: five thoughts kept a level, each valued three
     times and the values summed, all four levels searched.
 
@@ -88,20 +94,16 @@ def game24(**changes: Any) -> TreeOfThoughts:
     to 46), and none that computes wrongly. A path that comes to 24 is its own answer; there a fourth
     step writes it down, and is valued. States with the same numbers left are each valued, there once."""
     return TreeOfThoughts(
-        branch_factor=50,
-        beam_width=5,
-        max_depth=4,
-        generate="propose",
-        evaluate="value",
-        evaluation_draws=3,
-        combine="sum",
-        solved_threshold=None,
+        propose=Propose(count=50),
+        evaluate=Value(samples=3, combine="sum"),
+        search=BeamSearch(width=5),
+        stop=Stop(solved=None, depth=4),
         temperature=0.7,
         max_tokens=1000,
-    ).with_(**changes)
+    ).with_(paths, **changes)
 
 
-def mini_crossword(**changes: Any) -> TreeOfThoughts:
+def mini_crossword(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
     """Mini crosswords as in Yao et al. 2023, section 4.3, and its published code: depth-first, the most
     confident words first, by their confidence in eight replies together (the section says five), three
     of a state at most; each clue with two letters judged by itself; no state entered in which one is
@@ -113,34 +115,26 @@ def mini_crossword(**changes: Any) -> TreeOfThoughts:
     a verdict that cannot be read is not entered; there it is, unless another clue is impossible. Nor is
     a word proposed for a clue that its crossings have filled, which there is a state once more."""
     return TreeOfThoughts(
-        branch_factor=3,
-        beam_width=None,
-        max_depth=10,
-        max_nodes=101,
-        generate="propose",
-        proposal_draws=8,
-        evaluate="parts",
-        traversal=DepthFirst(prune_below=0.5),
-        answer="deepest",
-        solved_threshold=None,
+        propose=Propose(count=3, samples=8),
+        evaluate=Parts(),
+        search=DepthFirst(prune_below=0.5),
+        answer=Deepest(),
+        stop=Stop(solved=None, depth=10, nodes=101),
         temperature=0.7,
         max_tokens=1000,
-    ).with_(**changes)
+    ).with_(paths, **changes)
 
 
-def creative_writing(**changes: Any) -> TreeOfThoughts:
+def creative_writing(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
     """Creative writing as in Yao et al. 2023, section 4.2: five plans, five votes for the best; five
     passages that follow it, five votes. 20 calls, at the temperature of the published script, 1.0.
 
     Apart from its code, a reply in which there is no plan, or no passage, is no candidate."""
     return TreeOfThoughts(
-        branch_factor=5,
-        beam_width=1,
-        max_depth=2,
-        generate="sample",
-        evaluate="vote",
-        evaluation_draws=5,
-        solved_threshold=None,
+        propose=Sample(count=5),
+        evaluate=Vote(samples=5),
+        search=BeamSearch(width=1),
+        stop=Stop(solved=None, depth=2),
         temperature=1.0,
         max_tokens=1000,
-    ).with_(**changes)
+    ).with_(paths, **changes)

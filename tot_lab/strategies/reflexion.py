@@ -17,11 +17,11 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 import msgspec
 from pydantic import Field
 
-from tot_lab.core.calls import Call, halts
-from tot_lab.core.records import Decided, Event, Note, Scored, Thought, parent_of
+from tot_lab.core.calls import halts
+from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Path, Task
-from tot_lab.core.thinking import Thinking, Within, along, ask, attempt, happen
+from tot_lab.core.thinking import Step, Thinking, along, ask, attempt, happen
 from tot_lab.strategies.react import ReAct
 
 _SATISFIED = re.compile(r"\bsatisfied[\s*_`]*:", re.IGNORECASE)
@@ -159,7 +159,7 @@ class _Way:
     def __init__(self) -> None:
         self.thoughts: list[Thought] = []
 
-    def carry_out(self, step: Call | Event | Within) -> Thinking[Any]:
+    def carry_out(self, step: Step) -> Thinking[Any]:
         recorded = yield step
         if isinstance(step, Thought):
             self.thoughts.append(recorded or step)

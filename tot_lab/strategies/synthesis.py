@@ -19,10 +19,10 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import Call, Message, estimated_tokens
-from tot_lab.core.records import Event, Note
+from tot_lab.core.records import Note
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, Within, along, ask
+from tot_lab.core.thinking import Step, Thinking, along, ask
 from tot_lab.core.tools import TOOL
 
 _CHARACTERS = 200
@@ -81,7 +81,7 @@ class _Condenser:
         self.known = known
         self.others = others
 
-    def carry_out(self, step: Call | Event | Within) -> Thinking[Any]:
+    def carry_out(self, step: Step) -> Thinking[Any]:
         if isinstance(step, Note) and step.name == _GOVERNS:
             self.others |= {step.at}
         elif isinstance(step, Call) and step.kind != TOOL and not self._is_anothers(step.at):

@@ -22,10 +22,10 @@ from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.reading import read_confidence
-from tot_lab.core.records import Event, Note, Thought
+from tot_lab.core.records import Note, Thought
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, Within, along, ask
+from tot_lab.core.thinking import Step, Thinking, along, ask
 from tot_lab.core.tools import tool_of
 
 Level = Literal["off", "low", "medium", "high"]
@@ -230,7 +230,7 @@ class ThinkingManager:
         self.state = self.state._replace(errors=(), unsure=False, reflections=self.state.reflections + 1)
         return self.last_reflection
 
-    def carry_out(self, step: Call | Event | Within) -> Thinking[Any]:
+    def carry_out(self, step: Step) -> Thinking[Any]:
         """Have `step` done, with the instruction and, where one is due, after a reflection."""
         if not isinstance(step, Call):
             recorded = yield step

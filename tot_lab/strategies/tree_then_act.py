@@ -12,20 +12,23 @@ called; the loop hangs below the thought that it is guided by, so that both phas
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, field_validator
 
 from tot_lab.core.calls import halts
-from tot_lab.core.parts import UserFunction
 from tot_lab.core.records import Decided, Event, Note, Scored, Thought, parent_of
-from tot_lab.core.strategy import Strategy
+from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Path, Task
 from tot_lab.core.thinking import Thinking
 from tot_lab.core.tree import Tree
-from tot_lab.strategies.expansion import Expansion, Unit, error_in, said
 from tot_lab.strategies.react import ReAct
-from tot_lab.strategies.traversals import ranked
+from tot_lab.strategies.search.evaluators import Evaluator, Joint, Value
+from tot_lab.strategies.search.expansion import Place, expand, score
+from tot_lab.strategies.search.migration import migrate_settings
+from tot_lab.strategies.search.proposers import Propose, Proposer, WithTools
+from tot_lab.strategies.search.sampling import Sampler, Unit, emit, error_in
+from tot_lab.strategies.search.tree_of_thoughts import calls_per_expansion
 
 RELIEF = 0.15
 """How much `min_score` is lowered when a whole level is below it."""
@@ -34,36 +37,70 @@ LEAST = 0.15
 """It is never lowered below this."""
 
 
-class TreeThenAct(Expansion):
+class TreeThenAct(Prompting):
     """Plan by a breadth-first search over thoughts, then act on the best path.
 
     Best for: open-ended work with tools, where a wrong beginning is dear. Trade-off: the most calls of all,
     before anything is done. Calls: 2 for each thought that is expanded (its children, their scores), of
-    which there are at most 1 + branch_factor · (max_depth − 1), one more for each child whose joint score
-    cannot be read, and those of `strategy`.
+    which there are at most 1 + count · (max_depth − 1), one more for each child whose joint score cannot be
+    read, and those of `strategy`.
 
-    branch_factor: children per thought, and thoughts that survive a level (the design's `breadth`).
-    max_depth: levels (`depth`). min_score: a thought scored below is dropped (`pruningThreshold`); when that
-        is all of a level, it is lowered by 0.15, once, to 0.15 at least.
-    min_score_improvement: a level whose best score is not higher than that of the level before by this much
-        ends the planning; the design uses 0.05. `None` turns the rule off.
-    strategy: what acts; any strategy. The best path stands in its task's context.
-    evaluate: `joint` scores all children of a thought in one call, and one by one those that cannot be
-        read there; the others are those of `TreeOfThoughts`.
-    generate, proposal_draws, evaluation_draws, combine, max_parse_retries, proposer_prompt, evaluator_prompt:
-        as in `TreeOfThoughts`.
-    tools: none, for in the first phase nothing acts; the second has those of `strategy`.
+    References:
+        Reactive Agents, tree of thought: `breadth` is `propose.count` here, `depth` is `max_depth`,
+        `pruningThreshold` is `min_score`.
     """
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
     kind = "tree_then_act"
     aliases: ClassVar[tuple[str, ...]] = ("tree-of-thought",)
-    generate: Literal["sample", "propose"] = "propose"
-    evaluate: Literal["value", "parts", "joint", "logprob"] | UserFunction = "joint"
-    tools: Annotated[tuple[str, ...], Field(strict=False, max_length=0)] = ()
+
+    propose: Proposer = Propose()
+    """How thoughts are made. Its `count` is also how many thoughts survive a level. Tools are not called in
+    the first phase; the second has those of `strategy`."""
+
+    evaluate: Evaluator = Joint()
+    """How thoughts are scored. `Joint` scores all children of a thought in one call, and one by one those
+    that cannot be read there."""
+
     max_depth: Annotated[int, Field(ge=1, le=1000)] = 3
+    """Levels of the tree."""
+
     min_score: Unit = 0.5
+    """A thought with a lower score is dropped. When that is all of a level, the limit is lowered by 0.15,
+    once, to 0.15 at least."""
+
     min_score_improvement: Unit | None = None
+    """A level whose best score is not higher than that of the level before by this much ends the planning;
+    the design uses 0.05. `None` turns the rule off."""
+
+    parallel: bool = True
+    """Whether calls that do not depend on each other are made at once."""
+
     strategy: Strategy = ReAct()
+    """What acts: any strategy. The best path stands in its task's context."""
+
+    @field_validator("propose")
+    @classmethod
+    def _calls_no_tools(cls, propose: Proposer) -> Proposer:
+        if isinstance(propose, WithTools):
+            raise ValueError("nothing acts in the first phase: propose without tools")
+        return propose
+
+    @field_validator("evaluate")
+    @classmethod
+    def _compares_no_levels(cls, evaluate: Evaluator) -> Evaluator:
+        if evaluate.compares == "pick":
+            raise ValueError(f"evaluate: {evaluate.kind!r} compares thoughts of different parents")
+        return evaluate
+
+    @classmethod
+    def migrated(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        return migrate_settings(settings)
+
+    @property
+    def breadth(self) -> int:
+        """Children per thought, and thoughts that survive a level."""
+        return self.propose.most_children()
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         tree = Tree()
@@ -76,12 +113,12 @@ class TreeThenAct(Expansion):
         if halts(stop):
             text = task.domain.answer(task, plan)
             return Answer(text or "", stop, best if text else None, tree[best].score if text else None)
-        # Children are numbered below branch_factor: this one is free.
-        return (yield from self.strategy.think(_guided(task, plan), f"{best}.{self.branch_factor}"))
+        # Children are numbered below breadth: this one is free.
+        return (yield from self.strategy.think(_guided(task, plan), f"{best}.{self.breadth}"))
 
     def max_calls(self, task: Task) -> int | None:
         acting = self.strategy.max_calls(task)
-        expansions = 1 + (self.max_depth - 1) * self.branch_factor
+        expansions = 1 + (self.max_depth - 1) * self.breadth
         return None if acting is None else expansions * self._calls_per_growth(task) + acting
 
     def _plan(self, task: Task, tree: Tree, at: str) -> Thinking[str]:
@@ -91,8 +128,9 @@ class TreeThenAct(Expansion):
         frontier, best = [at], list[float]()
         for depth in range(1, self.max_depth + 1):
             yield Note("tot.level_started", at, {"depth": depth, "frontier_size": len(frontier)})
-            growing = [self._grow(task, tree.texts(id), id) for id in frontier]
-            grown = yield from self._all(growing, at_most=self._calls_per_growth(task))
+            sampler = Sampler(self, task, self.parallel)
+            growing = [self._grow(sampler, Place(id, tree.texts(id))) for id in frontier]
+            grown = yield from sampler.gather(growing, at_most=self._calls_per_growth(task))
             events = [event for branch in grown for event in branch]
             for event in events:
                 tree.add(event)
@@ -132,27 +170,35 @@ class TreeThenAct(Expansion):
         return least is not None and round(best[-1] - best[-2], 9) < least
 
     def _calls_per_growth(self, task: Task) -> int:
-        alone = self.branch_factor * self.calls_per_evaluation if self.evaluate == "joint" else 0
-        return self.calls_per_expansion(task) + alone
+        alone = self.breadth * self._alone.calls_per_thought(task) if self._alone else 0
+        return calls_per_expansion(self.propose, self.evaluate, task, self.breadth) + alone
 
-    def _grow(self, task: Task, path: Path, parent: str) -> Thinking[list[Event]]:
-        """Children of `parent` with their scores; those that the joint reply does not state, one by one."""
-        events = yield from self.expand(task, path, parent, self.branch_factor)
-        if self.evaluate != "joint":
+    @property
+    def _alone(self) -> Value | None:
+        """What scores a thought whose joint score could not be read."""
+        joint = self.evaluate
+        if not isinstance(joint, Joint):
+            return None
+        return Value(samples=joint.samples, combine=joint.combine, max_parse_retries=joint.max_parse_retries)
+
+    def _grow(self, sampler: Sampler, place: Place) -> Thinking[list[Event]]:
+        """Children at `place` with their scores; those that the joint reply does not state, one by one."""
+        events = yield from expand(sampler, self.propose, self.evaluate, place, self.breadth)
+        alone = self._alone
+        if alone is None:
             return events
         unread = {event.id for event in events if isinstance(event, Scored) and event.score is None}
-        alone = self.model_copy(update={"evaluate": "value", "evaluator_prompt": None})
         scoring = [
-            alone._score(task, [*path, event.text], event.id)
+            score(sampler, alone, [*place.path, event.text], event.id)
             for event in events
             if isinstance(event, Thought) and event.id in unread
         ]
-        scored = yield from self._all(scoring, at_most=self.calls_per_evaluation)
+        scored = yield from sampler.gather(scoring, at_most=alone.most_calls)
         return events + [event for branch in scored for event in branch]
 
     def _settle(self, task: Task, tree: Tree, sound: Sequence[str], kept: Sequence[str]) -> Thinking[None]:
         """Decide about each thought of a level: as many as are wide enough survive, the best of them."""
-        survivors = ranked(tree, kept)[: self.branch_factor]
+        survivors = sorted(kept, key=lambda id: -tree[id].rank)[: self.breadth]
         for id in sound:
             node = tree[id]
             if id in survivors:
@@ -161,7 +207,7 @@ class TreeThenAct(Expansion):
             else:
                 weak = "unread" if node.unread else "min_score"
                 decided = Decided(id, "pruned", "beam" if id in kept else weak)
-            for event in (yield from said(decided)):
+            for event in (yield from emit(decided)):
                 tree.add(event)
 
     def _best(self, tree: Tree, at: str) -> str:

@@ -19,13 +19,13 @@ from tot_lab.domains import game24_tasks
 from tot_lab.domains.game24.player import SimGame24
 from tot_lab.lab.lab import Lab
 from tot_lab.record.losses import describe, losses_of, total, warning_of
-from tot_lab.strategies import TreeOfThoughts
+from tot_lab.strategies import Propose, TreeOfThoughts
 from tot_lab.views.report import report_html
 
 if TYPE_CHECKING:
     from tot_lab.record.run import Run
 
-DEMO = TreeOfThoughts(generate="propose", branch_factor=5, beam_width=2)
+DEMO = TreeOfThoughts(propose=Propose(count=5))
 PLAYER = SimGame24(skill=0.5, noise=0.2, garble=0.05)  # weak enough that a search can fail
 
 

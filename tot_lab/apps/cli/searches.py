@@ -48,7 +48,7 @@ from tot_lab.runtime.gateway import Gateway
 
 _RUN = """
 examples:
-  tot-lab run tree_of_thoughts beam_width=5 generate=propose --task game24 "4 5 6 10" --model sim/game24
+  tot-lab run tree_of_thoughts search.width=5 propose=propose --task game24 "4 5 6 10" --model sim/game24
   tot-lab run presets.game24 --task game24 "4 5 6 10" --model sim/game24 skill=0.5 --budget calls=60
   tot-lab run chain_of_thought --task general "What is 17 * 3?" answer=51 grade=number --model gpt-4.1-mini
   tot-lab run react --task multi_hop 1 --tools multi_hop --model sim/agent
@@ -58,8 +58,8 @@ examples:
 
 _SWEEP = """
 examples:
-  tot-lab sweep tree_of_thoughts beam_width=1,2,5 generate=sample,propose baselines --tasks game24 count=40 \\
-      --model sim/game24 --repeats 2 --name beams --out beams.csv
+  tot-lab sweep tree_of_thoughts search.width=1,2,5 propose=sample,propose baselines \\
+      --tasks game24 count=40 --model sim/game24 --repeats 2 --name beams --out beams.csv
   tot-lab sweep presets.game24 one_answer --task game24 "4 5 6 10" --task game24 "1 2 3 4" --model sim/game24
   tot-lab sweep self_consistency attempts=1,5,20 --tasks problems.jsonl question=q answer=a grade=number \\
       --model gpt-4.1-mini --spend 2.50 --estimate
@@ -68,7 +68,7 @@ The same line again goes on where it stopped, and asks nothing anew that was ans
 """
 
 _VALUES = """
-A VALUE is a number, a word, none, true, false, or JSON: 'traversal={"kind": "mcts", "exploration": 2}'.
+A VALUE is a number, a word, none, true, false, or JSON: 'search={"kind": "mcts", "exploration": 2}'.
 For what a setting means: python -c "import tot_lab as tl; help(tl.TreeOfThoughts)"
 """
 

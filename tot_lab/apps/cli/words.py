@@ -29,7 +29,7 @@ from tot_lab.lab.settings import allowed_by_user
 from tot_lab.lab.sweeps.axes import grid
 from tot_lab.models import Cache, model_named, simulated_models
 from tot_lab.models.cache import default_folder
-from tot_lab.strategies import STRATEGIES, TRAVERSALS, Traversal, baselines, presets
+from tot_lab.strategies import AXES, STRATEGIES, baselines, presets
 from tot_lab.tools import EffectPolicy, Tool, WebSearch, tools_named
 from tot_lab.tools.named import domain_tools, needed
 
@@ -51,7 +51,8 @@ def naming(what: str = "") -> Iterator[None]:
         said = str(error)
         if isinstance(error, ValidationError):
             problem = error.errors(include_url=False, include_input=False)[0]
-            place = f"{problem['loc'][0]}: " if problem["loc"] and problem["loc"][0] != 0 else ""
+            path = ".".join(name for name in map(str, problem["loc"]) if name.isidentifier())
+            place = f"{path}: " if path and problem["loc"][0] != 0 else ""
             said = place + problem["msg"].removeprefix("Value error, ")
         said = re.sub(r"For further information visit \S+|\[type=[^]]*\]", "", said)
         raise Unusable(" ".join(f"{what}: {said}".removeprefix(": ").split())) from None
@@ -65,7 +66,7 @@ def fields_in(words: Sequence[str]) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for word in words:
         field, equals, text = word.partition("=")
-        if not equals or not field.isidentifier():
+        if not equals or not all(name.isidentifier() for name in field.split(".")):
             raise Unusable(
                 f"{word!r}: expected FIELD=VALUE; what holds spaces or signs of the shell goes in quotes"
             )
@@ -342,10 +343,10 @@ def _choices(annotation: Any) -> list[str]:
     """The words that a field of that type may hold."""
     if get_origin(annotation) is Literal:
         return list(get_args(annotation))
-    if annotation is Traversal:
-        return [traversal.kind for traversal in TRAVERSALS]
     if annotation is Strategy:
         return list(_STRATEGIES)
+    if isinstance(annotation, type) and issubclass(annotation, Part) and not annotation.kind:
+        return [part.kind for part in AXES if issubclass(part, annotation)]
     return [choice for inner in get_args(annotation) for choice in _choices(inner)]
 
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from itertools import product
 from typing import Any, TypeAlias
+
+from pydantic import BaseModel
 
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
@@ -18,22 +21,81 @@ from tot_lab.core.task import Task
 Strategies: TypeAlias = Strategy | Iterable[Strategy] | Mapping[str, Strategy | Iterable[Strategy]]
 
 
-def grid(strategy: type[Strategy] | Strategy, /, **axes: Any) -> list[Strategy]:
+class Grid(list[Strategy]):
+    """The strategies of a grid.
+
+    Attributes:
+        skipped: By path, how many combinations were left out because a value in them has no such
+            setting, and without it they equal another combination.
+    """
+
+    def __init__(self, strategies: Iterable[Strategy] = (), skipped: Mapping[str, int] | None = None) -> None:
+        super().__init__(strategies)
+        self.skipped: dict[str, int] = dict(skipped or {})
+
+    def __repr__(self) -> str:
+        left_out = "".join(f"; {n} skipped: no {path}" for path, n in self.skipped.items())
+        return f"<Grid of {len(self)} strategies{left_out}>"
+
+
+def grid(strategy: type[Strategy] | Strategy, paths: Mapping[str, Any] | None = None, /, **axes: Any) -> Grid:
     """Every combination of the values of some settings; the last one named changes fastest.
 
-        tl.grid(tl.TreeOfThoughts, beam_width=[1, 2, 5], generate=["sample", "propose"])
-        tl.grid(tl.presets.game24(), beam_width=range(1, 6)) + [tl.OneAnswer()]
+        tl.grid(tl.TreeOfThoughts, {"search.width": [1, 2, 5], "propose": ["sample", "propose"]})
+        tl.grid(tl.presets.game24(), {"search.width": range(1, 6)}) + [tl.OneAnswer()]
 
-    strategy: a class, or a value whose other settings stay. axes: by setting, its values (a list, a
-    tuple, a range or an array), or one value. Raises pydantic.ValidationError, by setting, for bad ones."""
+    A path that a value lacks is skipped: with `{"search": ["beam_search", "mcts"], "search.exploration":
+    [0.5, 1.0]}` there is one beam search, and `skipped` counts the other.
+
+    Args:
+        strategy: A class, or a value whose other settings stay.
+        paths: By the path of a setting, its values (a list, a tuple, a range or an array), or one value.
+        axes: The same by the name of a setting.
+
+    Raises:
+        pydantic.ValidationError: by setting, for values that it cannot have.
+        ValueError: for a path that none of the combinations has.
+    """
     if isinstance(strategy, Strategy):
         kind, fixed = type(strategy), {name: getattr(strategy, name) for name in strategy.model_fields_set}
     elif isinstance(strategy, type) and issubclass(strategy, Strategy):
         kind, fixed = strategy, {}
     else:
         raise TypeError(f"grid takes a strategy such as tl.TreeOfThoughts, not {strategy!r}")
-    values = [_values(name, given) for name, given in axes.items()]
-    return [kind(**{**fixed, **dict(zip(axes, chosen, strict=True))}) for chosen in product(*values)]
+    values = {name: _values(name, given) for name, given in {**(paths or {}), **axes}.items()}
+    made: list[Strategy] = []
+    skipped: Counter[str] = Counter()
+    found: set[str] = set()
+    incomplete: set[str] = set()
+    for chosen in product(*values.values()):
+        settings = dict(zip(values, chosen, strict=True))
+        own = {name: value for name, value in settings.items() if "." not in name}
+        one = kind(**{**fixed, **own})
+        inside = {path: value for path, value in settings.items() if "." in path and _has(one, path)}
+        found.update(inside)
+        one = one.with_(inside)
+        lacking = settings.keys() - own.keys() - inside.keys()
+        if lacking and repr(one.settings()) in incomplete:
+            skipped.update(sorted(lacking))
+            continue
+        if lacking:
+            incomplete.add(repr(one.settings()))
+        made.append(one)
+    unknown = [path for path in values if "." in path and path not in found]
+    if unknown:
+        known = dict.fromkeys(path for one in made for path in flat(one))
+        near = get_close_matches(unknown[0], known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"none of the strategies has a setting {unknown[0]!r}{hint}")
+    return Grid(made, skipped)
+
+
+def _has(part: Any, path: str) -> bool:
+    """Whether `part` has a setting at `path`."""
+    head, _, rest = path.partition(".")
+    if not isinstance(part, BaseModel) or head not in type(part).model_fields:
+        return False
+    return not rest or _has(getattr(part, head), rest)
 
 
 def _values(name: str, given: Any) -> list[Any]:
@@ -46,7 +108,7 @@ def _values(name: str, given: Any) -> list[Any]:
 
 def labelled(strategies: Strategies) -> dict[str, Strategy]:
     """The strategies by their labels: a dict's keys, or else their classes; behind those that have one
-    name stands what differs among them (`TreeOfThoughts beam_width=2 generate=propose`)."""
+    name stands what differs among them (`TreeOfThoughts propose=sample search.width=2`)."""
     if isinstance(strategies, Mapping):
         groups = [(in_a_line(str(label)), _listed(given)) for label, given in strategies.items()]
         for label, given in groups:
@@ -109,8 +171,8 @@ def _unique(labels: list[str]) -> list[str]:
 
 
 def flat(strategy: Strategy) -> dict[str, Any]:
-    """The settings of a strategy as one level: `traversal` is the kind of that part, and
-    `traversal.exploration` a setting of it. A function stands as its name."""
+    """The settings of a strategy as one level: `search` is the kind of that part, and
+    `search.exploration` a setting of it. A function stands as its name."""
     found: dict[str, Any] = {}
 
     def add(place: str, value: Any) -> None:

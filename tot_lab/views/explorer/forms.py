@@ -18,12 +18,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from tot_lab.core.parts import Part
-from tot_lab.strategies import STRATEGIES, TRAVERSALS, ChainOfThought
+from tot_lab.strategies import AXES, STRATEGIES, ChainOfThought
 
 SHOWN = 9
 """Settings of a form that are seen at once: the first that its docstring tells of."""
 
-EXPORTED: tuple[type[Part], ...] = (*STRATEGIES, *TRAVERSALS)
+EXPORTED: tuple[type[Part], ...] = (*STRATEGIES, *AXES)
 
 LABEL = {"description_width": "12.5em"}
 WIDTH = "22.5em"
@@ -67,7 +67,10 @@ def meanings(kind: type[BaseModel]) -> dict[str, str]:
         for name in [*named, *(name for name in re.findall(r"`(\w+)`", meaning) if name not in headed)]:
             if name in kind.model_fields:
                 said.setdefault(name, meaning)
-    return {**said, **{name: "" for name in kind.model_fields if name not in said}}
+    attributes = {name: field.description or "" for name, field in kind.model_fields.items()}
+    described = {name: " ".join(text.split()) for name, text in attributes.items() if text}
+    known = {**described, **said}
+    return {**known, **{name: "" for name in kind.model_fields if name not in known}}
 
 
 class Accepted(NamedTuple):

@@ -132,7 +132,7 @@ def plot_sweep(
 
     df: a sweep, or any table with a row per run. Of more than 60 values of x, 14 of color or, where x is
         a figure, 500 settings, the first are drawn, and it is said.
-    x: a setting (`beam_width`), `setting`, `task`, …, each value of which is a group of runs; or a figure
+    x: a setting (`search.width`), `setting`, `task`, …, each value of which is a group of runs; or a figure
         (`calls`, `cost`), where each setting is a point. Settings without a value lie across as lines.
         Of `tl.anytime` it is `at`. Amounts that are multiplied, not added up, get a logarithmic axis.
     y: `correct`, `score`, `calls`, `cost`, `seconds`, or any other column of numbers, or true and false.

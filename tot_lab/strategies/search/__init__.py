@@ -1,0 +1,64 @@
+"""Tree search and its values: proposers, evaluators, searches, answers and stop.
+
+Add a search: a file with a `Search`, and its name in `SEARCHES`. The contract tests take it from there.
+"""
+
+from tot_lab.strategies.search.answers import AnswerRule, Best, BestLeaf, BestPath, Deepest
+from tot_lab.strategies.search.beam_search import BeamSearch
+from tot_lab.strategies.search.best_first import BestFirst
+from tot_lab.strategies.search.depth_first import DepthFirst
+from tot_lab.strategies.search.evaluators import (
+    BatchEvaluator,
+    Evaluator,
+    FunctionEvaluator,
+    Joint,
+    Logprob,
+    Parts,
+    Value,
+    Vote,
+)
+from tot_lab.strategies.search.mcts import MCTS
+from tot_lab.strategies.search.proposers import Propose, Proposer, Sample, WithTools
+from tot_lab.strategies.search.searches import FunctionSearch, Pick, Search, Searching, SearchState
+from tot_lab.strategies.search.stop import Stop
+from tot_lab.strategies.search.tree_of_thoughts import TreeOfThoughts
+
+PROPOSERS: tuple[type[Proposer], ...] = (Sample, Propose, WithTools)
+EVALUATORS: tuple[type[Evaluator], ...] = (Value, Parts, Vote, Joint, Logprob)
+SEARCHES: tuple[type[Search], ...] = (BeamSearch, DepthFirst, BestFirst, MCTS)
+ANSWERS: tuple[type[AnswerRule], ...] = (BestPath, Best, BestLeaf, Deepest)
+
+__all__ = [
+    "ANSWERS",
+    "EVALUATORS",
+    "MCTS",
+    "PROPOSERS",
+    "SEARCHES",
+    "AnswerRule",
+    "BatchEvaluator",
+    "BeamSearch",
+    "Best",
+    "BestFirst",
+    "BestLeaf",
+    "BestPath",
+    "Deepest",
+    "DepthFirst",
+    "Evaluator",
+    "FunctionEvaluator",
+    "FunctionSearch",
+    "Joint",
+    "Logprob",
+    "Parts",
+    "Pick",
+    "Propose",
+    "Proposer",
+    "Sample",
+    "Search",
+    "SearchState",
+    "Searching",
+    "Stop",
+    "TreeOfThoughts",
+    "Value",
+    "Vote",
+    "WithTools",
+]

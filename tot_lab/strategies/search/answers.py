@@ -1,0 +1,84 @@
+"""Answers: which thought of a finished search is the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from pydantic import ConfigDict
+
+from tot_lab.core.parts import Part
+from tot_lab.core.task import Task
+from tot_lab.core.tree import Node, Tree
+from tot_lab.strategies.search.sampling import Count
+
+
+class AnswerRule(Part):
+    """Chooses the answer. If a budget ends the search before any score arrived, the first of the deepest
+    unscored thoughts answers, without a score; one whose path holds an answer comes before the others."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+    kind: ClassVar[str] = ""
+    any_text: ClassVar[bool] = True
+    """Whether the text of a thought is the answer where its path holds none."""
+
+    top_k: Count = 3
+    """Leaves that are ranked in the result."""
+
+    def order(self, nodes: Sequence[Node], leaves: Sequence[Node]) -> Sequence[Node]:
+        """The thoughts that may answer, the preferred first.
+
+        Args:
+            nodes: All thoughts that are neither failed nor duplicates, in the order of their proposal.
+            leaves: Those without children, by score, then depth, then id.
+        """
+        raise NotImplementedError(f"the answer rule {self.kind!r} has no order")
+
+    def choose(
+        self, task: Task, tree: Tree, nodes: Sequence[Node], leaves: Sequence[Node]
+    ) -> tuple[str, Node | None]:
+        """The answer, and the thought that holds it; "" and `None` if there is none."""
+        return first_answer(task, tree, self.order(nodes, leaves), any_text=self.any_text)
+
+
+class BestPath(AnswerRule):
+    """The best-scored thought whose path holds an answer; of equals the first proposed."""
+
+    any_text: ClassVar[bool] = False
+
+    def order(self, nodes: Sequence[Node], leaves: Sequence[Node]) -> Sequence[Node]:
+        return sorted(nodes, key=lambda node: -node.rank)
+
+
+class Best(AnswerRule):
+    """The best-scored thought anywhere; of equals the first proposed."""
+
+    def order(self, nodes: Sequence[Node], leaves: Sequence[Node]) -> Sequence[Node]:
+        return sorted(nodes, key=lambda node: -node.rank)
+
+
+class BestLeaf(AnswerRule):
+    """The best-scored leaf; of equals the deeper, then the first."""
+
+    def order(self, nodes: Sequence[Node], leaves: Sequence[Node]) -> Sequence[Node]:
+        return leaves
+
+
+class Deepest(AnswerRule):
+    """The deepest thought, whatever its score; of equals the first proposed."""
+
+    def order(self, nodes: Sequence[Node], leaves: Sequence[Node]) -> Sequence[Node]:
+        return sorted(nodes, key=lambda node: -node.depth)
+
+
+def first_answer(task: Task, tree: Tree, nodes: Iterable[Node], *, any_text: bool) -> tuple[str, Node | None]:
+    """The answer of the first of `nodes` whose path holds one, and that thought.
+
+    Args:
+        any_text: Whether the text of a thought is the answer where its path holds none.
+    """
+    for node in nodes:
+        held = task.domain.answer(task, tree.texts(node.id))
+        if held is not None or any_text:
+            return node.text if held is None else held, node
+    return "", None

@@ -1,0 +1,407 @@
+"""Evaluators: how thoughts are scored.
+
+An evaluator compares nothing (it scores each thought by itself), the children of one parent, or all
+children of one pick; `compares` says which, and it implements the one method that belongs to it. A
+score that cannot be read is `None`, never an invented number.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, ClassVar, Literal, TypeVar
+
+import msgspec
+from pydantic import ConfigDict, field_validator
+
+from tot_lab.core.parts import Part, UserFunction, is_function
+from tot_lab.core.reading import verdict
+from tot_lab.core.records import Event, Scored, Thought, id_key
+from tot_lab.core.task import Path, Task
+from tot_lab.core.thinking import Effect, Thinking, ask, carry_out
+from tot_lab.core.tools import function_call
+from tot_lab.strategies.search.expansion import Place
+from tot_lab.strategies.search.sampling import (
+    Count,
+    Prompt,
+    Retries,
+    Sampler,
+    call_failed,
+    checked_template,
+    emit,
+    failed,
+    texts_of,
+    unreadable,
+)
+
+T = TypeVar("T")
+
+ALTERNATIVES = 20
+"""Tokens whose log-probabilities are requested: the most that OpenAI reports."""
+
+
+class Evaluator(Part):
+    """Scores thoughts from 0 to 1. Subclass it, or pass a function, for an evaluator of your own."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+    kind: ClassVar[str] = ""
+    compares: ClassVar[Literal["nothing", "siblings", "pick"]] = "nothing"
+    """Which thoughts one evaluation compares, and so which of the three methods below is called."""
+
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        if is_function(value) and issubclass(FunctionEvaluator, cls):
+            function: Any = value
+            made = FunctionEvaluator(function=function)
+            return BatchEvaluator(function=made.function) if "paths" in made.function.parameters else made
+        return super()._short_form(value)
+
+    def calls_per_thought(self, task: Task) -> int:
+        """The most calls that score one thought by itself."""
+        return 0
+
+    def calls_per_siblings(self) -> int:
+        """The most calls that score the children of one parent together."""
+        return 0
+
+    def calls_per_pick(self) -> int:
+        """The most calls that score all children of one pick together."""
+        return 0
+
+    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
+        """Score the thought `id`, the last of `path`."""
+        raise NotImplementedError(f"the evaluator {self.kind!r} has no score_thought")
+
+    def score_siblings(
+        self, sampler: Sampler, place: Place, thoughts: Sequence[Thought]
+    ) -> Thinking[list[Event]]:
+        """Score `thoughts`, the new children at `place`."""
+        raise NotImplementedError(f"the evaluator {self.kind!r} has no score_siblings")
+
+    def score_pick(
+        self, sampler: Sampler, place: Place, candidates: Sequence[tuple[str, Path]]
+    ) -> Thinking[list[Event]]:
+        """Score `candidates`, the id and the path of each new child; `place` is the first one's parent."""
+        raise NotImplementedError(f"the evaluator {self.kind!r} has no score_pick")
+
+
+class _Sampled(Evaluator):
+    """An evaluator that takes several samples of its prompt."""
+
+    samples: Count = 1
+    """Samples of the prompt."""
+
+    max_parse_retries: Retries = 0
+    """Further samples for replies that cannot be read, per evaluation."""
+
+    @property
+    def most_calls(self) -> int:
+        """Calls of one evaluation, at most."""
+        return self.samples + self.max_parse_retries
+
+    def _read(
+        self,
+        sampler: Sampler,
+        path: Path,
+        place: Place,
+        purpose: str,
+        prompt: Prompt,
+        read: Callable[[str], T | None],
+    ) -> Thinking[tuple[list[T | None], str | None]]:
+        """Read `samples` replies to one prompt, and retry those that cannot be read.
+
+        Returns what was read, and an error if no call was answered.
+        """
+        at = place.node
+        if self.most_calls == 1:
+            reply = yield from ask(sampler.call(at, purpose, path, prompt, place.take_sample_index(purpose)))
+            return [None if reply.error is not None else read(reply.text)], reply.error
+        indices = [place.take_sample_index(purpose) for _ in range(self.samples)]
+        calls = [ask(sampler.call(at, purpose, path, prompt, index)) for index in indices]
+        replies = yield from sampler.gather(calls, at_most=1)
+        values = [None if reply.error is not None else read(reply.text) for reply in replies]
+        for _ in range(self.max_parse_retries):
+            unread = [k for k, reply in enumerate(replies) if values[k] is None and reply.error is None]
+            if not unread:
+                break
+            index = place.take_sample_index(purpose)
+            yield unreadable(at, purpose, index)
+            reply = yield from ask(sampler.call(at, purpose, path, prompt, index))
+            replies[unread[0]] = reply
+            values[unread[0]] = None if reply.error is not None else read(reply.text)
+        errors = [reply.error for reply in replies if reply.error is not None]
+        return values, errors[0] if len(errors) == len(replies) else None
+
+
+class _Templated(Evaluator):
+    """An evaluator whose prompt can be replaced."""
+
+    prompt: str | None = None
+    """Template that replaces the domain's prompt, with `{problem}`, `{steps}` and `{candidate}`, or
+    `{candidates}` where several thoughts are compared. A text without any slot is the system text, and the
+    domain's prompt follows it."""
+
+    @field_validator("prompt")
+    @classmethod
+    def _names_the_problem(cls, template: str | None) -> str | None:
+        return checked_template(template)
+
+
+class _Combined(_Sampled):
+    """An evaluator that combines the samples of each thought."""
+
+    combine: Literal["mean", "sum", "vote"] = "mean"
+    """How samples become one score: their mean, their sum (Yao et al., Game of 24), or the most frequent
+    value (of equals the first)."""
+
+    def _worth(self, draws: Sequence[float | None], top: float) -> tuple[float | None, float | None]:
+        """The score of several samples, and the combined value in the evaluator's own units.
+
+        The score is the share of the most that the samples could be worth, `top` each: a sum lacks
+        what its unreadable samples would have added.
+        """
+        read = [draw for draw in draws if draw is not None]
+        if not read:
+            return None, None
+        if self.combine == "mean":
+            raw = sum(read) / len(read)
+        elif self.combine == "sum":
+            raw, top = sum(read), top * len(draws)
+        else:
+            raw = Counter(read).most_common(1)[0][0]
+        return min(raw / top, 1.0), raw
+
+    def _scored(self, id: str, draws: Sequence[float | None], top: float, error: str | None) -> Event:
+        if error is not None:
+            return failed(id, error)
+        score, raw = self._worth(draws, top)
+        return Scored(id, score, raw, tuple(draws), self.kind)
+
+
+class Value(_Combined, _Templated):
+    """Each thought alone: how promising is the state that it reaches?
+
+    References:
+        Yao et al. 2023, section 3, state evaluator (a): value each state independently.
+    """
+
+    def calls_per_thought(self, task: Task) -> int:
+        return self.most_calls
+
+    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
+        task = sampler.task
+        prompt = sampler.prompt(
+            self.prompt, path[:-1], lambda: task.domain.value_prompt(task, path), candidate=path[-1]
+        )
+        draws, error = yield from self._read(
+            sampler, path, Place(id, path), "value", prompt, task.domain.read_value
+        )
+        return (yield from emit(self._scored(id, draws, task.domain.value_top, error)))
+
+
+class Parts(_Combined):
+    """Each part of the thought's state alone, for a domain that has parts; the domain joins the verdicts.
+
+    References:
+        Yao et al. 2023, section 4.3: each clue of a crossword is judged by itself.
+    """
+
+    def calls_per_thought(self, task: Task) -> int:
+        return task.domain.most_parts(task) * self.most_calls
+
+    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
+        task, domain = sampler.task, sampler.task.domain
+        prompts = dict.fromkeys(domain.part_prompts(task, path))
+        if len(prompts) > (most := domain.most_parts(task)):
+            name = type(domain).__name__
+            raise ValueError(f"{name} has {len(prompts)} parts at thought {id}; its most_parts says {most}")
+        reading = [
+            self._read(sampler, path, Place(id, path), "part", Prompt(prompt), domain.read_part)
+            for prompt in prompts
+        ]
+        verdicts = yield from sampler.gather(reading, at_most=self.most_calls)
+        errors = [error for _, error in verdicts if error is not None]
+        if errors and len(errors) == len(verdicts):
+            return (yield from emit(failed(id, errors[0])))
+        events: list[Event] = []
+        for error in errors:
+            events += yield from emit(call_failed(id, "part", error))
+        parts = tuple(self._worth(draws, domain.value_top)[0] for draws, _ in verdicts)
+        read = [part for part in parts if part is not None]
+        score = domain.join_parts(read) if read else None
+        return events + (yield from emit(Scored(id, score, score, parts, "parts")))
+
+
+class Vote(_Sampled, _Templated):
+    """All new thoughts of a pick against each other; a thought's score is its share of the votes.
+
+    References:
+        Yao et al. 2023, section 3, state evaluator (b): vote across states.
+    """
+
+    compares: ClassVar[Literal["nothing", "siblings", "pick"]] = "pick"
+
+    def calls_per_pick(self) -> int:
+        return self.most_calls
+
+    def score_pick(
+        self, sampler: Sampler, place: Place, candidates: Sequence[tuple[str, Path]]
+    ) -> Thinking[list[Event]]:
+        task, paths = sampler.task, [path for _, path in candidates]
+        listed = "\n\n".join(f"{k}.\n{path[-1]}" for k, path in enumerate(paths, 1))
+        prompt = sampler.prompt(
+            self.prompt, (), lambda: task.domain.vote_prompt(task, paths), candidates=listed
+        )
+        votes, error = yield from self._read(
+            sampler, (), place, "vote", prompt, lambda text: task.domain.read_vote(text, len(paths))
+        )
+        scores: list[Event] = []
+        for k, (id, _) in enumerate(candidates):
+            draws = tuple(None if vote is None else float(vote == k) for vote in votes)
+            read = [draw for draw in draws if draw is not None]
+            share = sum(read) / len(read) if read else None
+            scored = Scored(id, share, sum(read) if read else None, draws, "vote")
+            scores += yield from emit(failed(id, error) if error else scored)
+        return scores
+
+
+class Joint(_Combined, _Templated):
+    """All new children of one parent in one call, which gives a score to each."""
+
+    compares: ClassVar[Literal["nothing", "siblings", "pick"]] = "siblings"
+
+    def calls_per_siblings(self) -> int:
+        return self.most_calls
+
+    def score_siblings(
+        self, sampler: Sampler, place: Place, thoughts: Sequence[Thought]
+    ) -> Thinking[list[Event]]:
+        task, path, texts = sampler.task, place.path, [thought.text for thought in thoughts]
+        prompt = sampler.prompt(
+            self.prompt,
+            path,
+            lambda: task.domain.joint_prompt(task, path, texts),
+            candidates=texts_of(texts),
+        )
+
+        def read(text: str) -> list[float | None] | None:
+            scores = task.domain.read_joint(text, len(texts))
+            return None if scores.count(None) == len(scores) else scores
+
+        rows, error = yield from self._read(sampler, path, place, "joint", prompt, read)
+        scores: list[Event] = []
+        for k, thought in enumerate(thoughts):
+            draws = [None if row is None else row[k] for row in rows]
+            scores += yield from emit(self._scored(thought.id, draws, 1.0, error))
+        return scores
+
+
+class Logprob(_Templated):
+    """Each thought alone, from a single token: how probable a yes is against a no.
+
+    The score is the mean over the labels that the reply may begin with. `raw` also counts the
+    probability of everything else as worth nothing. The model must report log-probabilities.
+    """
+
+    def calls_per_thought(self, task: Task) -> int:
+        return 1
+
+    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
+        task = sampler.task
+        prompt = sampler.prompt(
+            self.prompt, path[:-1], lambda: task.domain.judge_prompt(task, path), candidate=path[-1]
+        )
+        call = sampler.call(id, "logprob", path, prompt, 0)
+        reply = yield from ask(msgspec.structs.replace(call, max_tokens=1, logprobs=ALTERNATIVES))
+        if reply.error is not None:
+            return (yield from emit(failed(id, reply.error)))
+        read = task.domain.read_judge(reply.logprobs)
+        if read is None:
+            return (yield from emit(Scored(id, None, None, (None,), "logprob")))
+        score, share = read
+        return (yield from emit(Scored(id, score, score * share, (score,), "logprob")))
+
+
+class FunctionEvaluator(Evaluator):
+    """A function of your own: `(task, path) -> score`, 0 to 1 or `None`. It may be async.
+
+    `TreeOfThoughts(evaluate=function)` is short for `TreeOfThoughts(evaluate=FunctionEvaluator(function=…))`.
+    An async function is carried out as a recorded call of the purpose `evaluate`.
+    """
+
+    function: UserFunction
+    """The function. Its name is recorded with each score."""
+
+    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
+        task, seen = sampler.task.domain.seen(sampler.task, path)
+        if not inspect.iscoroutinefunction(self.function.wrapped):
+            return (yield from self._emit(id, self.function(task, seen)))
+
+        async def judge() -> list[Any]:
+            return [await self.function(task, seen)]
+
+        scores, error = yield from self._judged(Place(id, path), [seen], judge)
+        if error is not None:
+            return (yield from emit(failed(id, error)))
+        return (yield from self._emit(id, scores[0]))
+
+    def _judged(
+        self, place: Place, paths: Sequence[Path], judge: Callable[[], Awaitable[Sequence[Any]]]
+    ) -> Thinking[tuple[list[Any], str | None]]:
+        """What `judge` gives for `paths`, as a recorded call; or an error."""
+
+        async def text() -> str:
+            return json.dumps([_plain(score) for score in await judge()])
+
+        name, index = self.function.name, place.take_sample_index("evaluate")
+        call = function_call(place.node, "evaluate", name, json.dumps([[*path] for path in paths]), index)
+        reply = yield from carry_out(Effect(call, text))
+        if reply.error is not None:
+            return [], reply.error
+        scores = json.loads(reply.text)
+        if len(scores) != len(paths):
+            raise ValueError(
+                f"evaluator {name!r} must return one score per path: got {len(scores)} for {len(paths)}"
+            )
+        return scores, None
+
+    def _emit(self, id: str, shown: Any) -> Thinking[list[Event]]:
+        score = verdict(shown, f"evaluator {self.function.name!r}, thought {id},")
+        return (yield from emit(Scored(id, score, score, by=self.function.name)))
+
+
+class BatchEvaluator(FunctionEvaluator):
+    """A function of your own that scores all new children of a pick: `(task, paths) -> scores`.
+
+    `paths` are in the order of the children's ids. It may be async, and is carried out as one recorded
+    call of the purpose `evaluate`. `TreeOfThoughts(evaluate=function)` is short for it if the function has a
+    parameter named `paths`.
+    """
+
+    compares: ClassVar[Literal["nothing", "siblings", "pick"]] = "pick"
+
+    def score_pick(
+        self, sampler: Sampler, place: Place, candidates: Sequence[tuple[str, Path]]
+    ) -> Thinking[list[Event]]:
+        in_order = sorted(candidates, key=lambda candidate: id_key(candidate[0]))
+        seen = [sampler.task.domain.seen(sampler.task, path) for _, path in in_order]
+        task, paths = seen[0][0], [path for _, path in seen]
+
+        async def judge() -> Sequence[Any]:
+            scores = self.function(task, paths)
+            given: Sequence[Any] = await scores if inspect.isawaitable(scores) else scores
+            return given
+
+        scores, error = yield from self._judged(place, paths, judge)
+        events: list[Event] = []
+        for k, (id, _) in enumerate(in_order):
+            events += yield from emit(failed(id, error)) if error is not None else self._emit(id, scores[k])
+        return events
+
+
+def _plain(score: Any) -> Any:
+    """A score as JSON has it: numpy's numbers as Python's, and NaN as None."""
+    score = score.item() if hasattr(score, "item") else score
+    return None if score != score else score

@@ -1,0 +1,117 @@
+"""One expansion of a thought: its new children, each with its score.
+
+An expansion concerns one parent only, so expansions of different parents run side by side and never
+wait for each other. Every event is yielded as it happens and returned too: the search adds it to
+its tree after the join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tot_lab.core.records import Decided, Event, Scored, Thought
+from tot_lab.core.task import Path, Task
+from tot_lab.core.thinking import Thinking, happen
+from tot_lab.strategies.search.sampling import Sampler, emit
+
+if TYPE_CHECKING:
+    from tot_lab.strategies.search.evaluators import Evaluator
+    from tot_lab.strategies.search.proposers import Proposer
+
+
+@dataclass(slots=True)
+class Place:
+    """Where children are added, and what earlier expansions of the same thought have used.
+
+    Only one expansion of a thought runs at a time, and it owns the thought's place.
+    """
+
+    node: str
+    """The thought that gets children."""
+
+    path: Path
+    """The texts from the first step to `node`."""
+
+    next_child: int = 0
+    """The number of the next child: a further expansion continues."""
+
+    samples: dict[str, int] = field(default_factory=dict)
+    """By purpose, the next sample index of the calls made for `node`."""
+
+    children: dict[str, int] = field(default_factory=dict)
+    """The numbers of the children by their texts, of equal texts the first."""
+
+    sources: tuple[str, ...] = ()
+    """Further thoughts that the children continue (aggregation)."""
+
+    source_paths: tuple[Path, ...] = ()
+    """The paths of `sources`."""
+
+    def take_sample_index(self, purpose: str) -> int:
+        """An index that no earlier call of that purpose has used for this thought."""
+        index = self.samples.get(purpose, 0)
+        self.samples[purpose] = index + 1
+        return index
+
+
+class Children:
+    """Records the children of one place and has each scored as soon as its text is known."""
+
+    def __init__(self, sampler: Sampler, evaluate: Evaluator, place: Place) -> None:
+        self.sampler = sampler
+        self.evaluate = evaluate
+        self.place = place
+        self.calls_per_child = evaluate.calls_per_thought(sampler.task)
+
+    def add(self, number: int, text: str, *, repeats: int | None = None) -> Thinking[list[Event]]:
+        """Record child `number` and score it, if it is scored by itself.
+
+        Args:
+            number: The child's number below its parent.
+            text: The thought.
+            repeats: The number of an earlier sibling with the same text: such a child is recorded as a
+                duplicate and not scored again.
+        """
+        parent, sources = self.place.node, self.place.sources
+        thought = yield from happen(Thought(f"{parent}.{number}", parent, text, sources))
+        if repeats is not None and thought.text == text:
+            duplicate = Decided(thought.id, "duplicate", f"repeats {parent}.{repeats}")
+            return [thought, *(yield from emit(duplicate))]
+        path = [*self.place.path, thought.text]
+        return [thought, *(yield from score(self.sampler, self.evaluate, path, thought.id))]
+
+
+def expand(
+    sampler: Sampler, propose: Proposer, evaluate: Evaluator, place: Place, count: int
+) -> Thinking[list[Event]]:
+    """Add up to `count` children at `place`, scored unless the evaluator compares those of a whole pick."""
+    children = Children(sampler, evaluate, place)
+    if place.source_paths:
+        task = with_sources(sampler.task, place.source_paths)
+        events = yield from propose.grow(sampler._replace(task=task), place, count, children)
+    else:
+        events = yield from propose.grow(sampler, place, count, children)
+    if evaluate.compares == "siblings":
+        scored = {event.id for event in events if isinstance(event, Scored | Decided)}
+        unscored = [e for e in events if isinstance(e, Thought) and e.id not in scored]
+        if unscored:
+            events += yield from evaluate.score_siblings(sampler, place, unscored)
+    return events
+
+
+def score(sampler: Sampler, evaluate: Evaluator, path: Path, id: str) -> Thinking[list[Event]]:
+    """Score the thought `id` by what its domain knows, or else by the evaluator."""
+    known = sampler.task.domain.assess(sampler.task, path)
+    if known is not None:
+        return (yield from emit(Scored(id, known, known, by="domain")))
+    if evaluate.compares != "nothing":
+        return []  # it is scored with its siblings, or with all children of the pick
+    return (yield from evaluate.score_thought(sampler, path, id))
+
+
+def with_sources(task: Task, paths: Sequence[Path]) -> Task:
+    """`task` for a thought that continues several others: its context shows their paths too."""
+    others = [f"Another line of thought:\n{task.domain.steps(path)}" for path in paths]
+    return task.model_copy(update={"context": "\n\n".join(filter(None, [task.context, *others]))})

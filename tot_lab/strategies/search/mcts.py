@@ -1,0 +1,143 @@
+"""Monte Carlo tree search over thoughts: select, expand, back up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from tot_lab.strategies.search.sampling import Count
+from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState, expansions_of_all
+
+
+class Statistics:
+    """What one run of MCTS knows of each thought.
+
+    Attributes:
+        visits: How often a value was backed up through it.
+        totals: The sum of these values.
+        open: The children of each expanded thought that still have something to expand below them.
+    """
+
+    def __init__(self) -> None:
+        self.visits: dict[str, int] = {}
+        self.totals: dict[str, float] = {}
+        self.open: dict[str, list[str]] = {}
+
+    def terms(self, id: str, parent: str, exploration: float) -> tuple[float, float]:
+        """The two terms of UCT: mean value, and exploration."""
+        visits = self.visits[id]
+        logarithm = math.log(max(self.visits[parent], 1))
+        return self.totals[id] / visits, exploration * math.sqrt(logarithm / visits)
+
+
+class MCTS(Search):
+    """UCT over thoughts: descend by mean value plus exploration, expand a leaf, back the scores of its
+    children up. A thought's score stands for the rollout.
+
+    References:
+        Kocsis & Szepesvári 2006 (UCT); Zhou et al. 2023 (LATS) for values in place of rollouts.
+    """
+
+    kind: ClassVar[str] = "mcts"
+    aliases: ClassVar[tuple[str, ...]] = ("monte_carlo_tree_search",)
+
+    exploration: Annotated[float, Field(ge=0)] = math.sqrt(2)
+    """The constant of UCT."""
+
+    batch: Count = 1
+    """The most leaves expanded at once, kept apart by a virtual loss."""
+
+    iterations: Count | None = None
+    """Picks after that of the root. `None` means until nothing is left to expand."""
+
+    width: Count | None = None
+    """Children kept of each thought. `None` keeps all of them."""
+
+    def run(self, state: SearchState) -> Searching:
+        statistics, picks = Statistics(), 0
+        leaves: dict[str, Any] = {state.root: {}}
+        while leaves:
+            children = yield Pick([*leaves], why=leaves if picks else None)
+            for parent, siblings in _by_parent(state, leaves, children).items():
+                kept = yield from state.keep_best(siblings, self.width)
+                expand(state, statistics, parent, kept)
+            picks += 1
+            if self.iterations is not None and picks > self.iterations:
+                return
+            leaves = select_batch(state, statistics, self.exploration, self.batch)
+
+    def most_expansions(self, branch: int, depth: int) -> int:
+        most = expansions_of_all(min(branch, self.width or branch), depth)
+        return most if self.iterations is None else min(most, 1 + self.iterations * self.batch)
+
+
+def select(state: SearchState, statistics: Statistics, exploration: float) -> tuple[str, dict[str, Any]]:
+    """Descend from the root to a leaf. Returns it with the terms it was chosen by; "" if none is left."""
+    id, why = state.root, dict[str, Any]()
+    while id in statistics.open:
+        if not statistics.open[id]:
+            return "", {}
+        terms = {child: statistics.terms(child, id, exploration) for child in statistics.open[id]}
+        id = max(terms, key=lambda child: sum(terms[child]))  # max takes the first of equals
+        value, bonus = terms[id]
+        why = {"visits": statistics.visits[id], "value": value, "exploration": bonus}
+    return id, why
+
+
+def select_batch(
+    state: SearchState, statistics: Statistics, exploration: float, batch: int
+) -> dict[str, Any]:
+    """Up to `batch` different leaves. A visit without value (a virtual loss) keeps the descents apart."""
+    leaves: dict[str, Any] = {}
+    lost: list[str] = []
+    while len(leaves) < batch:
+        leaf, why = select(state, statistics, exploration)
+        if not leaf or leaf in leaves:
+            break
+        leaves[leaf] = why
+        for node in state.tree.path(leaf):
+            statistics.visits[node.id] += 1
+            lost.append(node.id)
+    for id in lost:
+        statistics.visits[id] -= 1
+    return leaves
+
+
+def expand(state: SearchState, statistics: Statistics, parent: str, kept: Sequence[str]) -> None:
+    """Take the new children of `parent` in: back their values up, and go on below those kept."""
+    statistics.open[parent] = state.open(kept)
+    for id in state.tree[parent].children:
+        if state.tree[id].by or id in kept:
+            value = max(state.tree[id].rank, 0.0)
+            statistics.visits[id], statistics.totals[id] = 1, value
+            back_up(state, statistics, parent, value)
+    if not statistics.open[parent]:
+        exhaust(state, statistics, parent)
+
+
+def back_up(state: SearchState, statistics: Statistics, id: str, value: float) -> None:
+    """Add `value` to `id` and to all thoughts above it."""
+    for node in reversed(state.tree.path(id)):
+        statistics.visits[node.id] = statistics.visits.get(node.id, 0) + 1
+        statistics.totals[node.id] = statistics.totals.get(node.id, 0.0) + value
+
+
+def exhaust(state: SearchState, statistics: Statistics, id: str) -> None:
+    """Close a thought that has nothing left below it, and the thoughts above it as they run empty."""
+    parent = state.tree[id].parent
+    while parent is not None and id in statistics.open.get(parent, ()):
+        statistics.open[parent].remove(id)
+        if statistics.open[parent]:
+            break
+        id, parent = parent, state.tree[parent].parent
+
+
+def _by_parent(state: SearchState, leaves: Iterable[str], children: Iterable[str]) -> dict[str, list[str]]:
+    """The new children of each leaf that was expanded."""
+    groups: dict[str, list[str]] = {id: [] for id in leaves}
+    for id in children:
+        groups[state.tree[id].parent or state.root].append(id)
+    return groups

@@ -1,0 +1,224 @@
+"""Proposers: how the next thoughts are made.
+
+A proposer turns a place in the tree into children. It makes its calls through the sampler, takes its
+sample indices from the place, and hands each text to `children.add`, which records and scores it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+from pydantic import ConfigDict, Field, field_validator
+
+from tot_lab.core.calls import Call, Reply
+from tot_lab.core.parts import Part
+from tot_lab.core.policy import EffectPolicy
+from tot_lab.core.records import Event
+from tot_lab.core.thinking import Thinking
+from tot_lab.strategies.acting import Acting, names_of_tools
+from tot_lab.strategies.search.expansion import Children, Place
+from tot_lab.strategies.search.sampling import (
+    Count,
+    Prompt,
+    Retries,
+    Sampler,
+    call_failed,
+    checked_template,
+    emit,
+    unreadable,
+)
+
+
+class Proposer(Part):
+    """Makes the children of a thought. Subclass it, or one of its values, for a proposer of your own."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+    kind: ClassVar[str] = ""
+
+    def most_children(self) -> int:
+        """Children per parent, if the search does not say how many."""
+        raise NotImplementedError(f"the proposer {self.kind!r} has no most_children")
+
+    def most_calls(self, count: int) -> int:
+        """The most calls that `grow` makes for `count` children, without those that score them."""
+        raise NotImplementedError(f"the proposer {self.kind!r} has no most_calls")
+
+    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
+        """Add up to `count` children at `place`; returns all events that happened."""
+        raise NotImplementedError(f"the proposer {self.kind!r} has no grow")
+
+
+class _Prompted(Proposer):
+    """A proposer that asks with a prompt."""
+
+    count: Count = 3
+    """Children per thought."""
+
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    """Sampling temperature of the proposals. `None` means that of the strategy."""
+
+    prompt: str | None = None
+    """Template that replaces the domain's prompt, with `{problem}`, `{steps}` and `{count}`. A text without
+    any slot is the system text, and the domain's prompt follows it."""
+
+    max_parse_retries: Retries = 0
+    """Further samples for replies that cannot be read, per expansion."""
+
+    @field_validator("prompt")
+    @classmethod
+    def _names_the_problem(cls, template: str | None) -> str | None:
+        return checked_template(template)
+
+    def most_children(self) -> int:
+        return self.count
+
+    def _asked(self, sampler: Sampler, place: Place, prompt: Prompt, sample_index: int) -> Thinking[Reply]:
+        call = sampler.call(place.node, self.kind, place.path, prompt, sample_index)
+        if self.temperature is not None:
+            call = msgspec.structs.replace(call, temperature=self.temperature)
+        return sampler.ask(call)
+
+
+class Sample(_Prompted):
+    """One thought per call: `count` samples of one prompt.
+
+    References:
+        Yao et al. 2023, section 3, thought generator (a): sample i.i.d. thoughts.
+    """
+
+    def most_calls(self, count: int) -> int:
+        return count + self.max_parse_retries
+
+    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
+        task, path, parent = sampler.task, place.path, place.node
+        prompt = sampler.prompt(self.prompt, path, lambda: task.domain.sample_prompt(task, path), count=1)
+
+        def sampled(number: int, sample_index: int) -> Thinking[list[Event] | None]:
+            reply = yield from self._asked(sampler, place, prompt, sample_index)
+            if reply.error is not None:
+                return (yield from emit(call_failed(parent, "sample", reply.error)))
+            text = task.domain.read_sample(task, path, reply.text)
+            if text is None:
+                yield unreadable(parent, "sample", sample_index)
+                return None
+            return (yield from children.add(number, text))
+
+        numbers = range(place.next_child, place.next_child + count)
+        branches = [sampled(number, place.take_sample_index("sample")) for number in numbers]
+        grown = yield from sampler.gather(branches, at_most=sampler.calls_per_ask + children.calls_per_child)
+        for _ in range(self.max_parse_retries):
+            if None not in grown:
+                break
+            missing = grown.index(None)
+            grown[missing] = yield from sampled(numbers[missing], place.take_sample_index("sample"))
+        return [event for events in grown for event in events or ()]
+
+
+class Propose(_Prompted):
+    """Several thoughts per call: one prompt that asks for a list of different next steps.
+
+    References:
+        Yao et al. 2023, section 3, thought generator (b): propose thoughts sequentially.
+    """
+
+    samples: Count = 1
+    """Samples of the prompt; what they propose is pooled as the domain says."""
+
+    def most_calls(self, count: int) -> int:
+        return self.samples + self.max_parse_retries
+
+    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
+        task, path, parent = sampler.task, place.path, place.node
+        prompt = sampler.prompt(
+            self.prompt, path, lambda: task.domain.propose_prompt(task, path, count), count=count
+        )
+        indices = [place.take_sample_index("propose") for _ in range(self.samples)]
+        branches = [self._asked(sampler, place, prompt, index) for index in indices]
+        replies = yield from sampler.gather(branches, at_most=sampler.calls_per_ask)
+        failed: list[Event] = []
+        read: list[tuple[str, list[str]]] = []
+        for k, reply in enumerate(replies):  # a retry adds to them
+            if reply.error is not None:
+                failed += yield from emit(call_failed(parent, "propose", reply.error))
+            elif steps := task.domain.read_proposals(task, path, reply.text):
+                read.append((reply.text, steps))
+            else:
+                yield unreadable(parent, "propose", indices[k])
+                if len(replies) < self.samples + self.max_parse_retries:
+                    indices.append(place.take_sample_index("propose"))
+                    replies.append((yield from self._asked(sampler, place, prompt, indices[-1])))
+        # The pool of one reply is what was read in it already.
+        texts = read[0][1] if len(read) == 1 else task.domain.pool_proposals(task, path, [t for t, _ in read])
+        return failed + (yield from self._add(sampler, place, texts[:count], children))
+
+    def _add(
+        self, sampler: Sampler, place: Place, texts: Sequence[str], children: Children
+    ) -> Thinking[list[Event]]:
+        first = dict(place.children)
+        branches = []
+        for number, text in enumerate(texts, place.next_child):
+            earlier = first.setdefault(text, number)
+            branches.append(children.add(number, text, repeats=None if earlier == number else earlier))
+        grown = yield from sampler.gather(branches, at_most=children.calls_per_child)
+        return [event for events in grown for event in events]
+
+
+class WithTools(Proposer):
+    """A proposer whose model may call tools before it replies.
+
+    References:
+        Zhou et al. 2023 (LATS): thoughts that rest on observations.
+    """
+
+    proposer: Proposer = Sample()
+    """Makes the thoughts."""
+
+    tools: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
+    """Names of the lab's tools that may be called. `None` means all of them."""
+
+    max_round_trips: Count = 3
+    """Turns with tool calls before each reply. Each is one more call."""
+
+    effect_policy: Annotated[EffectPolicy | None, Field(strict=False)] = None
+    """Effects that the tools may have. `None` means those that the lab allows."""
+
+    most_result_characters: Annotated[int, Field(ge=100)] = 4_000
+    """Characters of a tool's result that the model is shown. The record has the whole result."""
+
+    overflow: Literal["cut", "more"] = "cut"
+    """What happens to a longer result: it is cut, or the model may ask for more with the tool `more`."""
+
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _are_names(cls, tools: Any) -> Any:
+        return names_of_tools(tools)
+
+    def most_children(self) -> int:
+        return self.proposer.most_children()
+
+    def most_calls(self, count: int) -> int:
+        return self.proposer.most_calls(count) * (1 + self.max_round_trips)
+
+    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
+        turns = _ToolTurns(
+            tools=self.tools,
+            effect_policy=self.effect_policy,
+            parallel=sampler.parallel,
+            most_result_characters=self.most_result_characters,
+            overflow=self.overflow,
+        )
+
+        def asked(call: Call) -> Thinking[Reply]:
+            return turns.asking_with_tools(sampler.task, call, self.max_round_trips)
+
+        asking = sampler._replace(ask=asked, calls_per_ask=1 + self.max_round_trips)
+        return self.proposer.grow(asking, place, count, children)
+
+
+class _ToolTurns(Acting):
+    """The tool loop inside one proposal."""
+
+    kind = "with_tools"
+    notes = "tot"

@@ -1,0 +1,120 @@
+"""The calls of a tree search: prompts, sampling settings, and several samples of one prompt.
+
+Proposers and evaluators make their calls through a `Sampler`, so that they need not know the strategy
+that they work in. A sampler is immutable: branches that run side by side share one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import msgspec
+from pydantic import Field
+
+from tot_lab.core.calls import Call, Message, Reply
+from tot_lab.core.records import Decided, Event, Note
+from tot_lab.core.strategy import Prompting
+from tot_lab.core.task import Path, Task
+from tot_lab.core.thinking import Thinking, ask, every, happen
+
+T = TypeVar("T")
+Count = Annotated[int, Field(ge=1)]
+Retries = Annotated[int, Field(ge=0)]
+Unit = Annotated[float, Field(ge=0, le=1)]
+
+_SLOT = re.compile(r"\{(problem|steps|count|candidate|candidates)\}")
+
+
+def checked_template(template: str | None) -> str | None:
+    """`template`, if it names the problem or has no slot at all. Raises ValueError otherwise."""
+    if template is not None and _SLOT.search(template) and "{problem}" not in template:
+        raise ValueError("the template must contain {problem}, or no slot at all: then it is the system text")
+    return template
+
+
+class Prompt(NamedTuple):
+    """What a call says: the user's message, and a system text before it if there is one."""
+
+    text: str
+    system: str = ""
+
+
+class Sampler(NamedTuple):
+    """Makes the calls of one search on one task.
+
+    Attributes:
+        strategy: Gives the model and the sampling settings.
+        task: The problem.
+        parallel: Whether calls that do not depend on each other are made at once.
+        ask: How a proposer's call is made: directly, or with tools before the reply.
+        calls_per_ask: The most calls that `ask` makes.
+    """
+
+    strategy: Prompting
+    task: Task
+    parallel: bool = True
+    ask: Callable[[Call], Thinking[Reply]] = ask
+    calls_per_ask: int = 1
+
+    def prompt(self, template: str | None, path: Path, default: Callable[[], str], **slots: Any) -> Prompt:
+        """The prompt of `template`, or of the domain (`default`) if there is none.
+
+        A template without slots is the system text, and the domain's prompt follows it.
+        """
+        if template is None:
+            return Prompt(default())
+        if _SLOT.search(template) is None:
+            return Prompt(default(), template)
+        domain = self.task.domain
+        known = {"problem": domain.statement(self.task), "steps": domain.steps(path), **slots}
+        return Prompt(_SLOT.sub(lambda slot: str(known.get(slot[1], slot[0])), template))
+
+    def call(self, at: str, purpose: str, path: Path, prompt: Prompt, sample_index: int) -> Call:
+        """A call for the thought `at` with the sampling settings of the strategy."""
+        format = self.task.domain.response_format(purpose, self.task, path)
+        call = self.strategy.call(at, purpose, prompt.text, sample_index, format)
+        if prompt.system:
+            call = msgspec.structs.replace(call, messages=(Message("system", prompt.system), *call.messages))
+        return call
+
+    def gather(self, branches: list[Thinking[T]], *, at_most: int) -> Thinking[list[T]]:
+        """The results of `branches`, each of which makes `at_most` calls."""
+        if len(branches) == 1:
+            return [(yield from branches[0])]
+        return (yield from every(branches, at_most=at_most, at_once=None if self.parallel else 1))
+
+
+def emit(event: Event) -> Thinking[list[Event]]:
+    """Yield `event` and return it, as it was recorded, in a list."""
+    return [(yield from happen(event))]
+
+
+def error_in(event: Event) -> str | None:
+    """The error of a failed call that `event` reports, `None` for any other event."""
+    if isinstance(event, Decided) and event.what == "failed":
+        return event.reason
+    if isinstance(event, Note) and event.name == "call.failed":
+        return str(event.data["error"])
+    return None
+
+
+def call_failed(at: str, purpose: str, error: str) -> Note:
+    """A call that got no reply."""
+    return Note("call.failed", at, {"kind": purpose, "error": error})
+
+
+def unreadable(at: str, purpose: str, sample_index: int) -> Note:
+    """A reply that could not be read."""
+    return Note("parse.unreadable", at, {"kind": purpose, "draw": sample_index})
+
+
+def failed(id: str, error: str | None) -> Decided:
+    """A thought that has no score because its calls failed."""
+    return Decided(id, "failed", error or "")
+
+
+def texts_of(thoughts: Sequence[str], separator: str = "\n") -> str:
+    """Thoughts as a numbered list for the slot `{candidates}`."""
+    return separator.join(f"{k}. {text}" for k, text in enumerate(thoughts, 1))

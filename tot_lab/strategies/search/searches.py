@@ -1,0 +1,175 @@
+"""Searches: which thoughts are expanded next.
+
+A search is a generator. It yields `Pick(parents)` and receives the ids of the new children that may
+be expanded in turn. It may also yield calls of its own, events, and `BudgetLeft()`, for which it receives a
+`Budget`. Its local variables
+are its state. It runs after the join, on scores that are all there, so its choices cannot depend on
+which reply came first.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+from pydantic import ConfigDict
+
+from tot_lab.core.parts import Part, UserFunction, is_function
+from tot_lab.core.records import Decided
+from tot_lab.core.task import Task
+from tot_lab.core.thinking import Step
+from tot_lab.core.tree import Tree
+from tot_lab.strategies.search.expansion import Place
+from tot_lab.strategies.search.proposers import Proposer
+from tot_lab.strategies.search.sampling import Count
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """The thoughts to expand next. The search receives the ids of their new children.
+
+    Attributes:
+        parents: Ids of thoughts. A thought may be expanded again: its sample indices and the ids of its
+            children continue. A tuple of ids is aggregation: their children hang below the first and
+            name the others as their sources.
+        count: Children for each parent: one number, or one for each. `None` means as many as the
+            proposer makes.
+        proposer: Makes the children of this pick. `None` means that of the search.
+        why: What the choice rests on, by id (visits, value, exploration term, …). It is recorded.
+    """
+
+    parents: Sequence[str | tuple[str, ...]]
+    count: int | Sequence[int] | None = None
+    proposer: Proposer | None = None
+    why: Mapping[str, Mapping[str, Any]] | None = None
+
+
+Searching: TypeAlias = Generator[Pick | Step, Any, None]
+"""A search under way."""
+
+
+class SearchState:
+    """What one run of a search has found so far.
+
+    Attributes:
+        task: The problem.
+        root: The id of the thought that the search starts from.
+        tree: All thoughts, with their scores and decisions.
+        closed: Thoughts that cannot be expanded: their path is complete, or as long as allowed.
+        places: What each expansion so far has used, by parent.
+    """
+
+    def __init__(self, task: Task, root: str) -> None:
+        self.task = task
+        self.root = root
+        self.tree = Tree()
+        self.closed: set[str] = set()
+        self.places: dict[str, Place] = {}
+
+    def ranked(self, ids: Iterable[str]) -> list[str]:
+        """`ids` by score, best first; of equals the one given first, as in Yao et al. 2023."""
+        return sorted(ids, key=lambda id: -self.tree[id].rank)
+
+    def open(self, ids: Iterable[str]) -> list[str]:
+        """Those of `ids` that can be expanded."""
+        return [id for id in ids if id not in self.closed]
+
+    def keep_best(self, ids: Iterable[str], width: int | None) -> Generator[Step, Any, list[str]]:
+        """Prune all but the `width` best of `ids`. Returns those kept, best first."""
+        ranked = self.ranked(ids)
+        if width is None:
+            return ranked
+        yield from self.prune(ranked[width:], "beam")
+        return ranked[:width]
+
+    def prune(self, ids: Iterable[str], rule: str) -> Generator[Step, Any, None]:
+        """Take `ids` out of the search; `rule` says why."""
+        for id in ids:
+            yield Decided(id, "pruned", rule)
+
+
+class Search(Part):
+    """Chooses the thoughts to expand next. Subclass it, or pass a function, for a search of your own."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+    kind: ClassVar[str] = ""
+
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        if is_function(value) and issubclass(FunctionSearch, cls):
+            return FunctionSearch(function=value)
+        return super()._short_form(value)
+
+    def run(self, state: SearchState) -> Searching:
+        """Search: yield picks until there is nothing left to expand."""
+        raise NotImplementedError(f"the search {self.kind!r} has no run")
+
+    def most_expansions(self, branch: int, depth: int) -> int | None:
+        """The most thoughts it expands in a tree of `depth` levels with `branch` children each.
+
+        `None` means that there is no bound, because it may expand a thought again.
+        """
+        return None
+
+    def most_picks(self, branch: int, depth: int) -> int | None:
+        """The most picks it makes in such a tree."""
+        return self.most_expansions(branch, depth)
+
+
+def expansions_of_all(branch: int, depth: int) -> int:
+    """Expansions of a search that expands every thought once."""
+    return sum(branch**level for level in range(depth))
+
+
+class FunctionSearch(Search):
+    """A function of your own.
+
+    Either a generator `(state) -> picks`, which is a whole search, or a function
+    `(tree, frontier) -> ids to expand next` that is called before each pick. `frontier` lists the
+    thoughts that can be expanded, oldest first; those not returned stay in it. An empty list ends the search.
+
+    `TreeOfThoughts(search=function)` is short for `TreeOfThoughts(search=FunctionSearch(function=…))`.
+    """
+
+    function: UserFunction
+    """The function."""
+
+    width: Count | None = None
+    """Thoughts that stay in the frontier after each expansion. `None` means all of them. A generator
+    prunes for itself."""
+
+    def run(self, state: SearchState) -> Searching:
+        if inspect.isgeneratorfunction(self.function.wrapped):
+            return self.function(state)  # type: ignore[no-any-return]
+        return self._by_frontier(state)
+
+    def most_expansions(self, branch: int, depth: int) -> int | None:
+        generator = self.function.callable and inspect.isgeneratorfunction(self.function.wrapped)
+        return None if generator else expansions_of_all(branch, depth)
+
+    def _by_frontier(self, state: SearchState) -> Searching:
+        frontier: dict[str, None] = {}
+        chosen = [state.root]
+        while chosen:
+            children = yield Pick(chosen)
+            frontier.update(dict.fromkeys(state.open(children)))
+            chosen = self._named(state, frontier)
+            if self.width is not None and len(frontier) > self.width:
+                pruned = state.ranked(frontier)[self.width :]
+                yield from state.prune(pruned, "beam")
+                for id in pruned:
+                    del frontier[id]
+
+    def _named(self, state: SearchState, frontier: dict[str, None]) -> list[str]:
+        """The ids that the function returns, taken out of the frontier."""
+        name = self.function.name
+        named = self.function(state.tree, list(frontier)) if frontier else []
+        if isinstance(named, str) or not isinstance(named, Sequence):
+            raise TypeError(f"search {name!r} must return a list of ids: got {named!r}")
+        for id in named:
+            if not isinstance(id, str) or id not in frontier:
+                raise ValueError(f"search {name!r} named {id!r}, which is not in the frontier")
+            del frontier[id]
+        return list(named)

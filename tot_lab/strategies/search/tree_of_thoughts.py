@@ -1,0 +1,398 @@
+"""Tree of Thoughts: a search whose proposer, evaluator, search algorithm and answer are values.
+
+    propose   makes the children of each chosen thought
+    evaluate  scores them
+    search    chooses the thoughts to expand next
+    answer    chooses the answer of the finished tree
+    stop      ends the search
+
+Children of different parents never wait for each other (`expansion.py`). Everything that compares
+thoughts happens after the join, in the order of their ids.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Annotated, Any, ClassVar
+
+from pydantic import ConfigDict, Field
+
+from tot_lab.core.calls import halts
+from tot_lab.core.records import Decided, Event, Note, Scored, Thought, id_key, parent_of
+from tot_lab.core.strategy import Prompting
+from tot_lab.core.task import Answer, Task
+from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, every, happen, within
+from tot_lab.core.tree import Node
+from tot_lab.strategies.search.answers import AnswerRule, BestPath, first_answer
+from tot_lab.strategies.search.beam_search import BeamSearch
+from tot_lab.strategies.search.evaluators import Evaluator, Value
+from tot_lab.strategies.search.expansion import Place, expand
+from tot_lab.strategies.search.migration import migrate_settings
+from tot_lab.strategies.search.proposers import Proposer, Sample
+from tot_lab.strategies.search.sampling import Sampler, error_in
+from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
+from tot_lab.strategies.search.stop import Stop
+
+
+class TreeOfThoughts(Prompting):
+    """Search over thoughts. The defaults are those of `tl.presets.beam_search()`, but for `answer`.
+
+    Best for problems whose steps can be judged before the end is known. Trade-off: many calls, and a good
+    thought that is scored low is lost. Calls: for a beam 2 · count for each thought that is expanded (a
+    sample and a score per child), or 1 + count with `Propose`, 2 with `Joint` as well.
+
+    Raises pydantic.ValidationError, by field, for bad settings.
+
+    References:
+        Yao et al. 2023, Tree of Thoughts, arXiv:2305.10601.
+    """
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+    kind: ClassVar[str] = "tree_of_thoughts"
+
+    propose: Proposer = Sample()
+    """How thoughts are made: `Sample`, `Propose`, `WithTools`."""
+
+    evaluate: Evaluator = Value()
+    """How thoughts are scored: `Value`, `Parts`, `Vote`, `Joint`, `Logprob`, or a function
+    `(task, path) -> score`."""
+
+    search: Search = BeamSearch()
+    """Which thoughts are expanded next: `BeamSearch`, `DepthFirst`, `BestFirst`, `MCTS`, or a function."""
+
+    answer: AnswerRule = BestPath()
+    """Which thought is the answer: `BestPath`, `Best`, `BestLeaf`, `Deepest`."""
+
+    stop: Stop = Stop()
+    """When the search ends."""
+
+    merge: bool = False
+    """Whether thoughts that reach the same state, as the domain sees it, are linked and expanded once."""
+
+    parallel: bool = True
+    """Whether calls that do not depend on each other are made at once."""
+
+    budget: Annotated[Budget | None, Field(strict=False)] = None
+    """Limits for this search alone, besides those of the run."""
+
+    @classmethod
+    def migrated(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        return migrate_settings(settings)
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        thinking = _Run(self, task, at).think()
+        return (yield from within(self.budget, thinking) if self.budget else thinking)
+
+    def max_calls(self, task: Task) -> int | None:
+        """The most calls a search can make: 30 with the defaults. `None` means that there is no bound."""
+        branch = self.propose.most_children()
+        expansions = self.search.most_expansions(branch, self.stop.depth)
+        picks = self.search.most_picks(branch, self.stop.depth)
+        if expansions is None or picks is None:
+            return None
+        if self.stop.nodes is not None:
+            expansions = min(expansions, self.stop.nodes)
+        per_pick = self.evaluate.calls_per_pick()
+        return expansions * calls_per_expansion(self.propose, self.evaluate, task, branch) + (
+            min(picks, expansions) * per_pick
+        )
+
+
+def calls_per_expansion(propose: Proposer, evaluate: Evaluator, task: Task, count: int) -> int:
+    """The most calls that one expansion into `count` children makes."""
+    alone = count * evaluate.calls_per_thought(task)
+    return propose.most_calls(count) + alone + evaluate.calls_per_siblings()
+
+
+class _Run:
+    """One run of a search: what it has found, and what it has yet to decide."""
+
+    def __init__(self, settings: TreeOfThoughts, task: Task, at: str) -> None:
+        self.settings = settings
+        self.stop = settings.stop
+        self.task = task
+        self.at = at
+        self.state = SearchState(task, at)
+        self.tree = self.state.tree
+        self.sampler = Sampler(settings, task, settings.parallel)
+        self.states: dict[Hashable, str] = {}
+        self.best: list[float] = []  # the best score after each pick
+        self.errors: list[str] = []
+        self.halt = ""  # the refusal that ends the search
+        self.asked_for_budget = 0
+        self.dead = False  # whether the calls of the last pick all failed
+
+    def think(self) -> Thinking[Answer]:
+        root = Thought(self.at, parent_of(self.at), self.task.question)
+        self.tree.add(Thought(self.at, None, self.task.question))
+        yield root
+        yield from self._emit(Scored(self.at, 1.0, by="root"))
+        settings = self.settings
+        yield Note(
+            "tot.started",
+            self.at,
+            {
+                "branch_factor": settings.propose.most_children(),
+                "beam_width": getattr(settings.search, "width", None),
+                "max_depth": self.stop.depth,
+            },
+        )
+        stop = yield from self._search(settings.search.run(self.state))
+        return (yield from self._answer(stop))
+
+    def _search(self, searching: Searching) -> Thinking[str]:
+        """Carry out what the search yields. Returns why it ended."""
+        pick = yield from self._next(searching, None)
+        while pick is not None:
+            depth = self.tree[_first(pick.parents[0])].depth + 1
+            if pick.why:
+                yield Note("tot.picked", self.at, {id: dict(why) for id, why in pick.why.items()})
+            level = {"depth": depth, "frontier_size": len(pick.parents)}
+            yield Note("tot.level_started", self.at, level)
+            fresh = yield from self._expand(pick)
+            eligible = yield from self._settle(fresh)
+            pick = yield from self._next(searching, eligible)
+            kept = yield from self._keep(depth, fresh, eligible)
+            stop = yield from self._stops(depth, fresh, kept, pick)
+            if stop:
+                searching.close()
+                return stop
+        return self._why_empty()
+
+    def _next(self, searching: Searching, children: list[str] | None) -> Thinking[Pick | None]:
+        """The next pick of the search, `None` if it has ended. Its calls and events go to the driver.
+
+        A person's acts on a live run (prune, graft, another budget) take effect here, before the pick
+        is carried out: it is the one place where the search has no call under way.
+        """
+        value: Any = children
+        while True:
+            try:
+                step = searching.send(value)
+            except StopIteration:
+                return None
+            if isinstance(step, Pick):
+                return self._checked(step) if step.parents else None
+            if isinstance(step, BudgetLeft):
+                step = BudgetLeft(self.at, self.asked_for_budget)
+                self.asked_for_budget += 1
+            value = yield step
+            if isinstance(step, Event):
+                self.tree.add(step if value is None else value)
+
+    def _checked(self, pick: Pick) -> Pick:
+        name = self.settings.search.kind
+        for id in (id for parent in pick.parents for id in _group(parent)):
+            if id not in self.tree:
+                raise ValueError(f"search {name!r} picked {id!r}, which is not a thought of its tree")
+            if id in self.state.closed:
+                raise ValueError(f"search {name!r} picked {id!r}, which is complete or at the depth limit")
+        firsts = [_first(parent) for parent in pick.parents]
+        if len(set(firsts)) < len(firsts):
+            raise ValueError(f"search {name!r} picked a thought twice at once: got {firsts}")
+        if isinstance(pick.count, Sequence) and len(pick.count) != len(firsts):
+            raise ValueError(f"count must be one number, or one for each parent: got {pick.count!r}")
+        return pick
+
+    # One pick.
+
+    def _expand(self, pick: Pick) -> Thinking[list[str]]:
+        """Carry out a pick. Returns the ids of the new children.
+
+        Thoughts are counted before they are requested, so `stop.nodes` is never exceeded.
+        """
+        propose, evaluate = pick.proposer or self.settings.propose, self.settings.evaluate
+        counts = _counts(pick, propose)
+        at_most = calls_per_expansion(propose, evaluate, self.task, max(counts))
+        at_once = None if self.settings.parallel else 1
+        fresh: list[str] = []
+        failures = len(self.errors)
+        waiting = deque(zip(pick.parents, counts, strict=True))
+        while waiting and not self.halt and self._room() != 0:
+            room = self._room()
+            branches = []
+            while waiting and room != 0:
+                parent, count = waiting.popleft()
+                if room is not None:
+                    count = min(count, room)
+                    room -= count
+                branches.append(expand(self.sampler, propose, evaluate, self._continued(parent), count))
+            grown = yield from every(branches, at_most=at_most, at_once=at_once)
+            for events in grown:
+                self._take(events, fresh)
+        if evaluate.compares == "pick" and not self.halt:
+            unscored = [id for id in fresh if self.tree[id].state == "proposed" and not self.tree[id].by]
+            if unscored:
+                place = self._place(self.tree[unscored[0]].parent or self.at)
+                candidates = [(id, self.tree.texts(id)) for id in unscored]
+                self._take((yield from evaluate.score_pick(self.sampler, place, candidates)), fresh)
+        self.dead = len(self.errors) > failures and not any(self.tree[id].by for id in fresh)
+        return fresh
+
+    def _take(self, events: Iterable[Event], fresh: list[str]) -> None:
+        """Add `events` to the tree, and the ids of new thoughts to `fresh`."""
+        for event in events:
+            self.tree.add(event)
+            if isinstance(event, Thought):
+                fresh.append(event.id)
+            elif error := error_in(event):
+                self.errors.append(error)
+                self.halt = self.halt or (error if halts(error) else "")
+
+    def _place(self, node: str) -> Place:
+        place = self.state.places.get(node)
+        if place is None:
+            place = self.state.places[node] = Place(node, self.tree.texts(node))
+        return place
+
+    def _continued(self, parent: str | tuple[str, ...]) -> Place:
+        """Where children of `parent` are added: after those that it has."""
+        node, *sources = _group(parent)
+        place = self._place(node)
+        place.sources = tuple(sources)
+        place.source_paths = tuple(map(self.tree.texts, sources))
+        for child in self.tree[node].children:
+            number = id_key(child)[-1]
+            place.next_child = max(place.next_child, number + 1)
+            place.children.setdefault(self.tree[child].text, number)
+        return place
+
+    def _settle(self, fresh: Sequence[str]) -> Thinking[list[str]]:
+        """Drop what is below the least score, link what reaches a known state, close what needs no further
+        step. Returns the rest, which may be expanded."""
+        eligible: list[str] = []
+        for id in fresh:
+            node = self.tree[id]
+            if node.state in ("failed", "duplicate"):
+                continue
+            if node.rank < self.stop.min_score and self.stop.min_score > 0:
+                yield from self._emit(Decided(id, "pruned", "unread" if node.unread else "min_score"))
+                continue
+            path = self.tree.texts(id)
+            if self.settings.merge and (state := self.task.domain.state(self.task, path)) is not None:
+                known = self.states.setdefault(state, id)
+                if known != id:
+                    yield from self._emit(Decided(id, "merged", "same state", known))
+                    continue
+            if self.task.domain.complete(self.task, path):
+                yield from self._emit(Decided(id, "complete"))
+                self.state.closed.add(id)
+            elif node.depth >= self.stop.depth:
+                self.state.closed.add(id)
+            eligible.append(id)
+        return eligible
+
+    def _keep(self, depth: int, fresh: Sequence[str], eligible: Sequence[str]) -> Thinking[list[str]]:
+        """Record which new thoughts the search did not prune. Returns them, best first."""
+        tree = self.tree
+        kept = self.state.ranked(id for id in eligible if tree[id].state != "pruned")
+        for id in kept:
+            if tree[id].state != "complete":
+                yield from self._emit(Decided(id, "kept"))
+        yield Note(
+            "tot.pruned",
+            self.at,
+            {
+                "depth": depth,
+                "kept": kept,
+                "kept_scores": [tree[id].score for id in kept],
+                "pruned_below_floor": sum(tree[id].reason == "min_score" for id in fresh),
+            },
+        )
+        self.best.append(max([0.0, *self.best[-1:], *(tree[id].rank for id in fresh)]))
+        return kept
+
+    # Ends.
+
+    def _stops(
+        self, depth: int, fresh: Sequence[str], kept: Sequence[str], pick: Pick | None
+    ) -> Thinking[str]:
+        """Why the search ends after this pick, "" if it goes on."""
+        solution = self._solution(kept)
+        if solution is not None:
+            score = {"node_id": solution.id, "score": solution.score}
+            yield Note("tot.solved", self.at, {"depth": solution.depth, **score})
+            return "solved"
+        if self.halt:
+            return self.halt
+        if pick is None:
+            if not kept and fresh:
+                yield Note("tot.empty_beam", self.at, {"depth": depth})
+            return "error" if self.dead else self._why_empty()
+        if self._room() == 0:
+            return "limit:nodes"
+        return "converged" if self.stop.converged(self.best) else ""
+
+    def _solution(self, kept: Sequence[str]) -> Node | None:
+        """The best of `kept`, best first, that solves the task."""
+        if self.stop.solved is None:
+            return None
+        for node in (self.tree[id] for id in kept):
+            if node.score is None or node.score < self.stop.solved:
+                return None
+            complete = self.task.domain.complete
+            if (
+                node.depth >= self.stop.min_depth
+                and complete(self.task, self.tree.texts(node.id)) is not False
+            ):
+                return node
+        return None
+
+    def _room(self) -> int | None:
+        """How many thoughts may still be added."""
+        return None if self.stop.nodes is None else self.stop.nodes - len(self.tree)
+
+    def _why_empty(self) -> str:
+        """Why nothing is left to expand."""
+        if self._room() == 0:
+            return "limit:nodes"
+        cut = any(node.state == "kept" and node.depth >= self.stop.depth for node in self.tree)
+        return "limit:depth" if cut else "exhausted"
+
+    def _answer(self, stop: str) -> Thinking[Answer]:
+        task, tree, rule = self.task, self.tree, self.settings.answer
+        thoughts = list(tree)[1:]
+        if not thoughts:
+            yield Note("tot.no_thoughts", self.at, {"total_nodes": len(tree)})
+        sound = [node for node in thoughts if node.state not in ("failed", "duplicate")]
+        leaves = [node for node in sound if not node.children]
+        leaves.sort(key=lambda node: (-node.rank, -node.depth, id_key(node.id)))
+        text, winner = rule.choose(task, tree, sound, leaves)
+        if winner is None and halts(stop):  # a refused evaluation says nothing against its thought
+            unscored = [node for node in thoughts if node.score is None and _refused(node)]
+            unscored.sort(key=lambda node: -node.depth)
+            text, winner = first_answer(task, tree, unscored, any_text=rule.any_text)
+            if winner is None and all(node.score is None for node in thoughts):
+                text, winner = first_answer(task, tree, [*sound, *unscored], any_text=True)
+        if winner is not None:
+            yield from self._emit(Decided(winner.id, "solution", stop))
+        id, score = (winner.id, winner.score) if winner is not None else (None, None)
+        completed = {"winner_id": id, "winner_score": score, "total_nodes": len(tree)}
+        yield Note("tot.completed", self.at, completed)
+        return Answer(text, stop, id, score, tuple(node.id for node in leaves[: rule.top_k]))
+
+    def _emit(self, event: Event) -> Thinking[None]:
+        """Record `event`, and add it to the tree as it was recorded."""
+        self.tree.add((yield from happen(event)))
+
+
+def _group(parent: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (parent,) if isinstance(parent, str) else parent
+
+
+def _first(parent: str | tuple[str, ...]) -> str:
+    return _group(parent)[0]
+
+
+def _counts(pick: Pick, propose: Proposer) -> list[int]:
+    """Children for each parent."""
+    if isinstance(pick.count, Sequence):
+        return list(pick.count)
+    count = propose.most_children() if pick.count is None else pick.count
+    return [count] * len(pick.parents)
+
+
+def _refused(node: Node) -> bool:
+    """Whether a budget refused the calls that should have scored the thought."""
+    return node.state == "failed" and halts(node.reason)
