@@ -156,7 +156,7 @@ def part_of(settings: dict[str, Any], base: type[Part] = Part) -> Part:
 def class_of(kind: Any, base: type[P]) -> type[P]:
     """The class of the parts of that kind, one of `base`; an installed package may bring it. An unknown
     kind is a ValueError, and so is one of a package that cannot be imported."""
-    if isinstance(kind, str) and kind not in REGISTRY:
+    if isinstance(kind, str) and kind and kind not in REGISTRY:
         found = find(kind)
         if found is not None and kind not in REGISTRY:
             raise ValueError(

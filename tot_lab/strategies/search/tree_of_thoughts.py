@@ -81,8 +81,8 @@ class TreeOfThoughts(Prompting):
         return migrate_settings(settings)
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
-        thinking = _Run(self, task, at).think()
-        return (yield from within(self.budget, thinking) if self.budget else thinking)
+        run = _Run(self, task, at)
+        return (yield from within(self.budget, run.think()) if self.budget else run.think())
 
     def max_calls(self, task: Task) -> int | None:
         """The most calls a search can make: 30 with the defaults. `None` means that there is no bound."""
