@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from support import for_each
 
 import tot_lab as tl
 
@@ -68,16 +69,22 @@ def top_imports(path: Path) -> list[tuple[str, int]]:
     return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_down(path):
+def test_imports_point_down():
+    for_each(FILES, imports_point_down)
+
+
+def imports_point_down(path):
     own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
     for name, line in top_imports(path):
         assert layer_of(name) <= layer_of(own), f"{path}:{line} imports {name} from above"
         assert name not in NEVER.get(own, []), f"{path}:{line}: {own} must not import {name}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_file_opens_with_its_rule(path):
+def test_a_file_opens_with_its_rule():
+    for_each(FILES, opens_with_its_rule)
+
+
+def opens_with_its_rule(path):
     assert len(ast.get_docstring(ast.parse(path.read_text())) or "") > 20
 
 
@@ -85,8 +92,11 @@ PURE = [p for p in FILES if p.relative_to(PACKAGE).parts[0] in ("core", "strateg
 OUTSIDE = {"time", "random", "asyncio", "os", "socket", "datetime", "secrets", "threading", "subprocess"}
 
 
-@pytest.mark.parametrize("path", PURE, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_ideas_are_pure(path):
+def test_ideas_are_pure():
+    for_each(PURE, is_pure)
+
+
+def is_pure(path):
     for node in ast.walk(ast.parse(path.read_text())):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []

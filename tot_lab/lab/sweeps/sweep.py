@@ -463,7 +463,7 @@ class Sweep:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write a table, with where it comes from: `df()` as .parquet or .csv, one line a setting as
-        .tex; see `tot_lab.lab.sweeps.tables.save`. Warns when more than 5% of a role's calls were lost."""
+        .tex; see `tot_lab.lab.sweeps.tables.save`. Warns when more than 5% of the calls of a role were lost."""
         from tot_lab.lab.sweeps.tables import losses_in, save  # noqa: PLC0415
 
         saved = save(self, path)
