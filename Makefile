@@ -5,13 +5,19 @@ READY := .venv/ready
 JS := tot_lab/views/explorer/js
 JS_READY := $(JS)/node_modules/.package-lock.json
 
-.PHONY: demo test lint bench clean
+.PHONY: demo check test proof lint bench clean
 demo: $(READY)          ## the main job: 20 searches, a table, the runs, one HTML report
 	$(BIN)/tot-lab demo
 
-test: $(READY) $(JS_READY)  ## all tests, the notebooks included
+check: $(READY)         ## the fast lane: everything that is not marked slow or proof
+	$(BIN)/pytest -n auto --dist loadfile -m "not slow and not proof" tests
+
+test: $(READY) $(JS_READY)  ## everything but the proofs, the notebooks included
 	-$(BIN)/tot-lab model pull smollm2-135m  # 98 MB, once; without it the tests of a real model are skipped
-	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest -n auto --dist loadfile -m "not proof"
+
+proof: $(READY)         ## long searches for counterexamples, comparisons with other packages
+	$(BIN)/pytest -n auto -m proof tests
 
 lint: $(READY)          ## formatting, lint and types
 	$(BIN)/ruff check .

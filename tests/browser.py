@@ -308,7 +308,7 @@ class Notebook(Watched):
         self.context.close()
 
 
-def soon(look: Callable[[], Any], seconds: float = 20, said: Callable[[], object] = str) -> Any:
+def soon(look: Callable[[], Any], seconds: float = 120, said: Callable[[], object] = str) -> Any:
     """What `look` gives once it gives something, looked for until `seconds` have passed."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

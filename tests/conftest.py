@@ -1,15 +1,35 @@
 """What tests of several files stand on."""
 
 import subprocess
+from itertools import count
 
 import pytest
+from hypothesis import HealthCheck, settings
 from providers import Providers
+
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")  # a loaded machine is slow, and that is no failure
+
+NUMBERS = count()
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the cells of notebooks as slow: each notebook starts a kernel."""
+    for item in items:
+        if item.path.suffix == ".ipynb":
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def caches(tmp_path_factory):
+    """One folder for the caches of all tests: a numbered folder per test costs a listing of all of them."""
+    return tmp_path_factory.mktemp("calls")
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory, monkeypatch):
+def own_cache(caches, monkeypatch):
     """No test reads or writes the answers that the person at this machine has paid for."""
-    monkeypatch.setenv("TOT_LAB_CACHE", str(tmp_path_factory.mktemp("calls") / "own"))
+    monkeypatch.setenv("TOT_LAB_CACHE", str(caches / str(next(NUMBERS)) / "own"))
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,9 @@
 
 import re
 import zlib
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -15,6 +17,7 @@ __all__ = [
     "Scripted",
     "answer_to",
     "dice",
+    "for_each",
     "lines_of",
     "needs_smollm2",
     "resealed",
@@ -24,10 +27,28 @@ __all__ = [
     "weights",
 ]
 
+T = TypeVar("T")
+
 
 def run(strategy: tl.Strategy, task: tl.Task = TASK, model: object = None, **options: object) -> tl.Run:
     """One run on a scripted model, kept in memory."""
     return wait(tl.Lab(model or Scripted(), runs=None).run(strategy, task, **options))
+
+
+def for_each(items: Collection[T], check: Callable[[T], object]) -> None:
+    """Run one check on every item and report all items that fail, not only the first.
+
+    Raises:
+        AssertionError: If an item fails, or if there are no items.
+    """
+    assert items, "There are no items to check."
+    failures = []
+    for item in items:
+        try:
+            check(item)
+        except (Exception, pytest.fail.Exception) as error:
+            failures.append(f"{item}: {type(error).__name__}: {error}")
+    assert not failures, f"{len(failures)} of {len(items)} items fail:\n" + "\n".join(failures)
 
 
 def lines_of(path: object) -> list[bytes]:

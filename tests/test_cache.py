@@ -32,6 +32,8 @@ from tot_lab.models.entries import Entry, packed, unpacked
 from tot_lab.models.keys import SCHEMA, Request, in_order, key_of, request_of
 from tot_lab.models.store import CacheError, Store
 
+pytestmark = pytest.mark.slow
+
 SEARCH = tl.TreeOfThoughts(evaluate=tl.Value(samples=2))
 ROOT = Path(__file__).parent.parent
 

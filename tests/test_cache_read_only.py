@@ -19,6 +19,8 @@ import tot_lab as tl
 from tot_lab.models.entries import packed
 from tot_lab.models.store import CacheError, Store
 
+pytestmark = pytest.mark.slow
+
 TESTS = str(Path(__file__).parent)
 ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(tl.__file__).parent.parent), TESTS])}
 SEARCH = tl.TreeOfThoughts(evaluate=tl.Value(samples=2))

@@ -16,6 +16,8 @@ from tot_lab.models.checking import Check, check
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.local import Local
 
+pytestmark = pytest.mark.slow
+
 KEY = "sk-MARKED-0123456789abcdef"
 WEIGHTS = weights("smollm2-135m")
 

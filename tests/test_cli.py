@@ -24,6 +24,8 @@ import tot_lab as tl
 from tot_lab.apps.cli import main
 from tot_lab.apps.cli.words import fields_in
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 ENV = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
 

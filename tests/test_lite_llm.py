@@ -72,6 +72,7 @@ def failure(model: LiteLLM, *calls: Call, wire: Wire | None = None) -> Failure:
 # What it is
 
 
+@pytest.mark.slow
 def test_building_and_naming_an_endpoint_imports_no_litellm():
     code = """
 import sys
@@ -95,6 +96,7 @@ sys.meta_path.insert(0, Seen)
 """Code that notes the threads in which litellm is imported."""
 
 
+@pytest.mark.slow
 def test_litellm_is_loaded_in_a_thread_and_nothing_is_downloaded(server, tmp_path):
     """In a process of its own, which still has litellm to load, and a hub that would show it."""
     server.will(Said("Four.", usage=False))
@@ -129,6 +131,7 @@ assert constants.HF_HUB_OFFLINE is False
     assert [asked.path for asked in server.asked] == ["/v1/chat/completions"] * 2
 
 
+@pytest.mark.slow
 def test_a_capped_run_that_is_replayed_or_resumed_imports_litellm_in_a_thread(server, tmp_path):
     """In processes of their own, which still have litellm to load."""
     server.will(Said("Answer: 4", usage=False))
@@ -171,6 +174,7 @@ print(made.stopped, made.usage.calls, made.answer)
     assert said == said[:1] * 3
 
 
+@pytest.mark.slow
 def test_loading_litellm_takes_nothing_of_a_calls_time(server):
     """In a process of its own, where the import is made to take longer than a call may."""
     server.will(Said("Four."))
@@ -624,7 +628,7 @@ def test_splitting_is_linear():
     began = time.process_time()
     for text in ("<think>" * 150_000, " " * 10**6, "<think>" + "<" * 10**6, "<think>" + "</think" * 140_000):
         split_thinking(text)
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 120  # a quadratic splitter takes hours
 
 
 def test_log_probabilities_are_read(server):

@@ -25,6 +25,8 @@ from tot_lab.models.local import Local
 from tot_lab.models.stack import Failure
 from tot_lab.models.weights import KNOWN
 
+pytestmark = pytest.mark.slow
+
 NAME = "smollm2-135m"
 WEIGHTS = weights(NAME)
 

@@ -99,7 +99,7 @@ def kernel(tmp_path_factory):
     made.kernels.shutdown_kernel(now=True)
 
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # jupyter_client's own
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # jupyter_client's own
 
 
 def test_a_question_in_a_line_leaves_a_run_and_shows_it(kernel):
@@ -267,7 +267,7 @@ def test_an_interrupt_leaves_a_sentence_and_the_run_so_far(kernel):
     started = time.monotonic()
     status, shown, error, _ = kernel.run("%%think --lab lab --out part\nWhy?", heard)
     assert status == "error"
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 120
     assert re.fullmatch(r"Interrupted after (1 call|\d calls); the run so far is in `part`.", error)
     assert shown[-1][1].startswith(f"interrupted · {error.split()[2]} call")  # both count the same calls
     said = kernel.said("print(part.stopped, len(part.tree), len(asyncio.all_tasks()) < 20)")

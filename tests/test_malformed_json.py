@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from support import Scripted, run
+from support import Scripted, for_each, run
 from test_deep_think import TASK, branches, convergence, development, iterations, notes, thinker
 
 import tot_lab as tl
@@ -129,8 +129,12 @@ def test_there_are_over_two_hundred():
     assert len(WHOLE) + len(CUT) > 200
 
 
-@pytest.mark.parametrize(("reply", "damage"), WHOLE)
-def test_what_leaves_no_doubt_is_read_whole(reply, damage):
+def test_what_leaves_no_doubt_is_read_whole():
+    for_each(WHOLE, is_read_whole)
+
+
+def is_read_whole(case):
+    reply, damage = case
     meant = form_of(reply).model_validate_json(REPLIES[reply])
     found = read(reply, READ_WHOLE[damage](REPLIES[reply]))
     assert (found == meant) is ((reply, damage) not in LOST)
@@ -184,5 +188,5 @@ def test_a_megabyte_is_read_in_time(stage):
         reply = Scripted(lambda call, text=text: text if call.kind == stage else sound(call))
         began = time.process_time()
         made = run(tl.DeepThink(max_iterations=1), TASK, reply)
-        assert time.process_time() - began < 20  # a quadratic reader takes hours
+        assert time.process_time() - began < 300  # a quadratic reader takes hours
         assert made.stopped == "limit:iterations"

@@ -6,7 +6,10 @@ import pytest
 from browser import Notebook, soon
 from playwright.sync_api import expect
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jupyter_client's own
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # jupyter_client's own
+]
 
 OPEN = """
 import tot_lab as tl

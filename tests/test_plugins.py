@@ -16,6 +16,8 @@ import tot_lab as tl
 from tot_lab.core import registry
 from tot_lab.core.parts import REGISTRY, class_of
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 
 CODE = '''

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from support import for_each
 
 import tot_lab as tl
 
@@ -107,8 +108,11 @@ def test_only_one_file_imports_by_name():
     assert sorted(named) == ["attach.py"]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_file_opens_with_its_rule(path):
+def test_a_file_opens_with_its_rule():
+    for_each(FILES, opens_with_its_rule)
+
+
+def opens_with_its_rule(path):
     assert len(ast.get_docstring(ast.parse(path.read_text())) or "") > 20
 
 
@@ -118,8 +122,11 @@ PURE = [p for p in PURE if p.name not in ("files.py", "scrubbing.py") and not p.
 OUTSIDE = {"time", "random", "asyncio", "os", "socket", "datetime", "secrets", "threading", "subprocess"}
 
 
-@pytest.mark.parametrize("path", PURE, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_ideas_are_pure(path):
+def test_ideas_are_pure():
+    for_each(PURE, is_pure)
+
+
+def is_pure(path):
     for node in ast.walk(ast.parse(path.read_text())):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []

@@ -19,6 +19,8 @@ from tot_lab.record.published import verdicts
 from tot_lab.views.explorer.recording import Recording
 from tot_lab.views.figures import FIGURES
 
+pytestmark = pytest.mark.slow
+
 RECORDS = Path(__file__).parent.parent.parent / "shared" / "data" / "princeton_tot"
 needs_records = pytest.mark.skipif(not RECORDS.is_dir(), reason=f"the published records are not at {RECORDS}")
 LOGS = {

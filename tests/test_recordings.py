@@ -12,6 +12,8 @@ import pytest
 import tot_lab as tl
 from tot_lab.lab.sharing import verify
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 RECORDINGS = sorted((ROOT / "data").glob("*.jsonl.gz"))
 

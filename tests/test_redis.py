@@ -22,6 +22,8 @@ from tot_lab.models.entries import DamagedEntry, packed, unpacked
 from tot_lab.models.keys import key_of, request_of
 from tot_lab.models.redis_store import PREFIX, Away, RedisStore
 
+pytestmark = pytest.mark.slow
+
 CALL = Call("0", "ask", (Message("user", "why?"),))
 KEY = key_of(request_of(CALL, {"model": "m"}))
 

@@ -12,6 +12,8 @@ from tot_lab.record.journal import Header
 from tot_lab.record.run import Run
 from tot_lab.views.report import tree_rows
 
+pytestmark = pytest.mark.slow
+
 SHAPES = {
     "wide": lambda k: "0",
     "deep": lambda k: f"0.{k - 1}" if k else "0",

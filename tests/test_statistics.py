@@ -15,6 +15,8 @@ from statsmodels.stats.proportion import proportion_confint
 import tot_lab as tl
 from tot_lab.analysis import statistics
 
+pytestmark = pytest.mark.slow
+
 NA = None
 
 
