@@ -15,8 +15,8 @@ one row per run and the columns `setting`, `task` and `correct` (and `error` and
 any).
 
 A run whose evaluator never answered has an answer and a grade all the same. So every result carries the
-shares of failed, unreadable and truncated calls by role (`tot_lab.record.losses` defines them), and a share above
-5% is a `UserWarning`.
+shares of failed, unreadable and truncated calls by role (`tot_lab.record.losses` defines them), and a share
+above 5% is a `UserWarning`.
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ def lost_calls(df: Any, by: str | Sequence[str] = "setting") -> pandas.DataFrame
 
     Returns:
         Columns: those of `by`; role: string; calls, failed, unreadable, truncated: Int64, counts;
-        failed_share, unreadable_share, truncated_share: Float64, 0–1, as `tot_lab.record.losses` defines them, NA
-        when there was no call or reply. A setting of which the calls are not known, such as that of a
+        failed_share, unreadable_share, truncated_share: Float64, 0–1, see `tot_lab.record.losses`,
+        NA when there was no call or reply. A setting of which the calls are not known, such as that of a
         published log, has one row of NA.
     """
     import pandas  # noqa: PLC0415

@@ -289,7 +289,7 @@ def warn_of(groups: Mapping[Any, ByRole | None]) -> None:
 
 def _outside() -> int:
     """The stack level of the first caller outside this package, as `warnings.warn` counts it."""
-    package, level, frame = f"{Path(__file__).parent}{os.sep}", 1, sys._getframe(1)
+    package, level, frame = f"{Path(__file__).parents[1]}{os.sep}", 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
         level, frame = level + 1, frame.f_back
     return level

@@ -306,8 +306,8 @@ def tree_svg(run: Run, *, background: str | None = None) -> str:
 
 def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = "Runs of tot_lab") -> Path:
     """One HTML file that tells of all `runs` and opens anywhere, offline: a table, the sums, the shares of
-    lost calls by role (see `tot_lab.record.losses`), and each run's tree to explore. An existing file is replaced
-    at once or not at all.
+    lost calls by role (see `tot_lab.record.losses`), and each run's tree to explore. An existing file is
+    replaced at once or not at all.
 
     Runs of more than 2,000 thoughts are told of without a figure. Returns the path.
     """

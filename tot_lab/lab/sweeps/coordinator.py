@@ -42,7 +42,7 @@ def digest_of(folder: Path) -> str:
 
 PACKAGE = (
     __version__,
-    digest_of(Path(__file__).parent.parent),
+    digest_of(Path(__file__).parents[2]),
     f"{sys.version_info.major}.{sys.version_info.minor}",
 )
 """Version and digest of the code of tot_lab, and the version of Python, as this process has loaded them."""

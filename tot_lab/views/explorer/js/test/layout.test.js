@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { layered, tidy } from "../layout.js";
 
-const golden = JSON.parse(readFileSync(new URL("../../../../tests/golden/layouts.json", import.meta.url), "utf8"));
+const golden = JSON.parse(readFileSync(new URL("../../../../../tests/golden/layouts.json", import.meta.url), "utf8"));
 
 for (const [name, { parents, y, ...places }] of Object.entries(golden)) {
   for (const draw of [tidy, layered]) {
