@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import tot_lab as tl
 from tot_lab.domains.constrained import COUNT
-from tot_lab.domains.constrained.constraints import FORMS, LONGEST, kept_by, made_rule, read, rules_in
+from tot_lab.domains.constrained.constraints import FORMS, LONGEST, kept_by, read, rules_in
 
 TASKS = tl.constrained_tasks(COUNT)
 
@@ -109,7 +109,7 @@ CHECKED = [
 def test_a_rule_is_checked(
     family: str, form: str, slots: dict[str, object], keeping: list[str], breaking: list[str]
 ) -> None:
-    rule = made_rule(family, form, **slots)
+    rule = constrained_tasks.made_rule(family, form, **slots)
     for answer in keeping:
         assert kept_by((rule,), answer) == [True], answer
     for answer in [*breaking, "", "   ", "..."]:
@@ -125,7 +125,7 @@ def test_every_rule_is_tried_and_asked_for() -> None:
 
 @pytest.mark.parametrize(("family", "form", "slots"), [row[:3] for row in CHECKED])
 def test_a_rule_is_read_out_of_its_sentence(family: str, form: str, slots: dict[str, object]) -> None:
-    rule = made_rule(family, form, **slots)
+    rule = constrained_tasks.made_rule(family, form, **slots)
     assert rules_in(f"Problem:\nDo it.\n\nRules:\n- {rule.text}\n\nRules:\n- It has no comma.") == (rule,)
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from tot_lab.domains.constrained import constraints
 from tot_lab.domains.constrained.answers import Plan, Stream, made_answer
-from tot_lab.domains.constrained.constraints import DAYS, FORMS, GRAMS, SORTS, Rule, kept_by, made_rule
+from tot_lab.domains.constrained.constraints import DAYS, FORMS, GRAMS, SORTS, Rule, kept_by
 
 COUNT = 120
 """Tasks, writing and design in turn."""
@@ -30,6 +30,12 @@ EASIEST, HARDEST = 2, 7
 TARGET = Path(constraints.__file__).with_name("tasks.jsonl")
 
 DESIGNS = ("timetable", "seating", "packing")
+
+
+def made_rule(family: str, form: str, **given: object) -> Rule:
+    """A rule of that form with its slots filled."""
+    text = FORMS[family][form].told.format(**given)
+    return Rule(family, form, text, {slot: str(value).lower() for slot, value in given.items()})
 
 
 class Made(NamedTuple):

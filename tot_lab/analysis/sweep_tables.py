@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab._version import __version__
 from tot_lab.analysis import frames
-from tot_lab.analysis.frames import typed_frame
+from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.core.files import write_whole
 from tot_lab.lab.sweeps.axes import differing, flat, said
 from tot_lab.lab.sweeps.sweep import Row, Sweep, mean
@@ -71,24 +71,16 @@ def df(sweep: Sweep) -> pandas.DataFrame:
         "domain": (_once(task.domain.kind for task in sweep.tasks.values()), domains),
         "task": (tuple(tasks), [tasks[cell.task] for cell in cells]),
         "task_number": ("Int64", [cell.task for cell in cells]),
-        "repeat": ("Int64", [cell.repeat for cell in cells]),
-        "correct": ("boolean", [row.correct for row in rows]),
-        "score": ("Float64", [row.score for row in rows]),
+        **each(cells, repeat="Int64"),
+        **each(rows, correct="boolean", score="Float64"),
         "answer": ("string", [row.answer or None for row in rows]),
         "stop": (tuple(sorted({row.stop for row in rows if row.stop})), [row.stop for row in rows]),
-        "error": ("string", [row.error for row in rows]),
-        "calls": ("Int64", [row.calls for row in rows]),
-        "failed_calls": ("Int64", [row.failed_calls for row in rows]),
+        **each(rows, error="string", calls="Int64", failed_calls="Int64"),
         **columns_of([row.losses for row in rows]),
-        "input_tokens": ("Int64", [row.input_tokens for row in rows]),
-        "output_tokens": ("Int64", [row.output_tokens for row in rows]),
-        "cost": ("Float64", [row.cost for row in rows]),
-        "paid": ("Float64", [row.paid for row in rows]),
-        "seconds": ("Float64", [row.seconds for row in rows]),
-        "selected_strategy": ("string", [row.selected_strategy for row in rows]),
-        "strategy_used": ("string", [row.strategy_used for row in rows]),
-        "simulated": ("boolean", [row.simulated for row in rows]),
-        "run_id": ("string", [cell.run_id for cell in cells]),
+        **each(rows, input_tokens="Int64", output_tokens="Int64"),
+        **each(rows, cost="Float64", paid="Float64", seconds="Float64"),
+        **each(rows, selected_strategy="string", strategy_used="string", simulated="boolean"),
+        **each(cells, run_id="string"),
     }
     levels = [flat(strategy) for strategy in sweep.settings.values()]
     for name in differing(sweep.settings.values()):
@@ -124,10 +116,10 @@ def joined_df(sweep: Sweep, frame: Callable[[Run], pandas.DataFrame]) -> pandas.
     of = [cell for cell, made in frames for _ in range(len(made))]
     place = typed_frame(
         {
-            "run_id": ("string", [cell.run_id for cell in of]),
+            **each(of, run_id="string"),
             "setting": (tuple(settings), [settings[cell.setting] for cell in of]),
             "task": (tuple(tasks), [tasks[cell.task] for cell in of]),
-            "repeat": ("Int64", [cell.repeat for cell in of]),
+            **each(of, repeat="Int64"),
         }
     )
     return pd.concat([place, whole.drop(columns=["repeat"], errors="ignore")], axis=1)

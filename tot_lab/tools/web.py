@@ -165,10 +165,26 @@ def _needs_extra() -> ImportError:
 def _client(may_reach: Callable[[str], bool], timeout: float) -> httpx.AsyncClient:
     """A client whose every connection is checked."""
     try:
-        import httpcore  # noqa: PLC0415
         import httpx  # noqa: PLC0415
+
+        transport = _transport(_checked(may_reach))
     except ImportError:
         raise _needs_extra() from None
+    return httpx.AsyncClient(
+        transport=transport,
+        timeout=timeout,
+        trust_env=False,
+        headers={
+            "user-agent": "tot_lab",
+            "accept": "text/html, text/*;q=0.9, application/json;q=0.9",
+            "accept-encoding": "gzip",
+        },
+    )
+
+
+def _checked(may_reach: Callable[[str], bool]) -> httpcore.AsyncNetworkBackend:
+    """Connections to those addresses only that may be reached."""
+    import httpcore  # noqa: PLC0415
 
     class Checked(httpcore.AsyncNetworkBackend):
         def __init__(self) -> None:
@@ -196,6 +212,14 @@ def _client(may_reach: Callable[[str], bool], timeout: float) -> httpx.AsyncClie
         async def sleep(self, seconds: float) -> None:
             await asyncio.sleep(seconds)
 
+    return Checked()
+
+
+def _transport(backend: httpcore.AsyncNetworkBackend) -> httpx.AsyncBaseTransport:
+    """What sends httpx's requests through `backend`."""
+    import httpcore  # noqa: PLC0415
+    import httpx  # noqa: PLC0415
+
     class Body(httpx.AsyncByteStream):
         def __init__(self, response: httpcore.Response) -> None:
             self.response = response
@@ -209,7 +233,7 @@ def _client(may_reach: Callable[[str], bool], timeout: float) -> httpx.AsyncClie
 
     class Transport(httpx.AsyncBaseTransport):
         def __init__(self) -> None:
-            self.pool = httpcore.AsyncConnectionPool(network_backend=Checked())
+            self.pool = httpcore.AsyncConnectionPool(network_backend=backend)
 
         async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
             url = request.url
@@ -230,16 +254,7 @@ def _client(may_reach: Callable[[str], bool], timeout: float) -> httpx.AsyncClie
         async def aclose(self) -> None:
             await self.pool.aclose()
 
-    return httpx.AsyncClient(
-        transport=Transport(),
-        timeout=timeout,
-        trust_env=False,
-        headers={
-            "user-agent": "tot_lab",
-            "accept": "text/html, text/*;q=0.9, application/json;q=0.9",
-            "accept-encoding": "gzip",
-        },
-    )
+    return Transport()
 
 
 class Found(NamedTuple):

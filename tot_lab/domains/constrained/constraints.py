@@ -263,12 +263,6 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
 """All forms of rules, by what they are about."""
 
 
-def made_rule(family: str, form: str, **given: object) -> Rule:
-    """A rule of that form with its slots filled."""
-    text = FORMS[family][form].told.format(**given)
-    return Rule(family, form, text, {slot: str(value).lower() for slot, value in given.items()})
-
-
 def listed(names: str) -> list[str]:
     """`Red, Blue and Green` as a list."""
     return re.split(r", | and ", names)
