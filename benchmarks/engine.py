@@ -47,8 +47,8 @@ import numpy as np
 
 import tot_lab as tl
 from tot_lab.core.calls import Need, Wire
+from tot_lab.core.registry import built_in
 from tot_lab.models.stack import Endpoint
-from tot_lab.strategies import STRATEGIES
 from tot_lab.testing import TASK as ASKED
 from tot_lab.testing import Scripted, legs
 
@@ -174,7 +174,7 @@ def strategies() -> list[tl.Strategy]:
     """One of each kind, cheap inside."""
     inner = tl.ChainOfThought()
     wrappers = {tl.BestOf, tl.WithThinking, tl.WithSynthesis}
-    kinds: list[Any] = list(STRATEGIES)
+    kinds: list[Any] = list(built_in("strategies").values())
     return [kind(strategy=inner) if kind in wrappers else kind() for kind in kinds]
 
 

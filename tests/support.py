@@ -9,10 +9,19 @@ from typing import TypeVar
 import pytest
 
 import tot_lab as tl
+from tot_lab.core.registry import axes, built_in
 from tot_lab.models.weights import models_folder
+from tot_lab.strategies import Stop
 from tot_lab.testing import TASK, Scripted, answer_to, dice, shuffled, wait
 
 __all__ = [
+    "ANSWERS",
+    "AXES",
+    "DOMAINS",
+    "EVALUATORS",
+    "PROPOSERS",
+    "SEARCHES",
+    "STRATEGIES",
     "TASK",
     "Scripted",
     "answer_to",
@@ -28,6 +37,14 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+STRATEGIES = list(built_in("strategies").values())
+PROPOSERS = list(built_in("proposers").values())
+EVALUATORS = list(built_in("evaluators").values())
+SEARCHES = list(built_in("searches").values())
+ANSWERS = list(built_in("answers").values())
+AXES = [*axes(), Stop]
+DOMAINS = [kind for name, kind in built_in("domains").items() if not name.startswith("published/")]
 
 
 def run(strategy: tl.Strategy, task: tl.Task = TASK, model: object = None, **options: object) -> tl.Run:

@@ -10,7 +10,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import TASK, wait
+from support import ANSWERS, DOMAINS, EVALUATORS, PROPOSERS, SEARCHES, STRATEGIES, TASK, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
@@ -18,10 +18,8 @@ from tot_lab.core.purposes import ROLES
 from tot_lab.core.records import parent_of
 from tot_lab.core.registry import built_in
 from tot_lab.core.tools import TOOL
-from tot_lab.domains import DOMAINS
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
-from tot_lab.strategies import ANSWERS, EVALUATORS, PROPOSERS, SEARCHES, STRATEGIES
 from tot_lab.testing import (
     PROMISES,
     Trial,

@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from support import TASK
+from support import DOMAINS, TASK
 from test_contract import HANDS, PATHS
 
 import tot_lab
@@ -29,7 +29,6 @@ from tot_lab.core.arithmetic import value_of
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Thought
 from tot_lab.core.registry import built_in
-from tot_lab.domains import DOMAINS
 from tot_lab.models.simulated import Simulated
 from tot_lab.strategies import categories, conversation, plan_execute, plans, react, reflexion, research
 from tot_lab.strategies.deep_think_replies import Approaches, Convergence, Development

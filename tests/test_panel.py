@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 from ipywidgets.widgets.widget import _instances
-from support import wait
+from support import ANSWERS, EVALUATORS, PROPOSERS, SEARCHES, STRATEGIES, wait
 
 import tot_lab as tl
-from tot_lab.strategies import ANSWERS, EVALUATORS, PROPOSERS, SEARCHES, STRATEGIES
 from tot_lab.views.explorer.cell import cell
 from tot_lab.views.explorer.forms import EXPORTED, SHOWN, Form, Mistake, meanings
 from tot_lab.views.explorer.panel import panel

@@ -7,12 +7,11 @@ from typing import ClassVar
 
 import pytest
 from pydantic import ValidationError
+from support import AXES, DOMAINS, STRATEGIES
 
 import tot_lab as tl
 from tot_lab.core.parts import REGISTRY, Part, UserFunction, needs_functions, part_of
 from tot_lab.core.registry import built_in
-from tot_lab.domains import DOMAINS
-from tot_lab.strategies import AXES, STRATEGIES
 
 MODELS = list(dict.fromkeys(built_in("models").values()))
 

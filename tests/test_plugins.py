@@ -99,6 +99,100 @@ def legs(spiders: int) -> int:
 BOTH = [Reverse(), search_of_acme]
 '''
 
+FILES = {
+    "search.py": """
+        from tot_lab.strategies.search import Pick, Search
+        from tot_lab.strategies.search.searches import expansions_of_all
+
+
+        class Greedy(Search):
+            '''Goes on from the best thought of each level.'''
+
+            kind = "acme_greedy"
+
+            def run(self, state):
+                level = [state.root]
+                while level:
+                    children = yield Pick(level)
+                    kept = yield from state.keep_best(children, 1)
+                    level = state.open(kept)
+
+            def most_expansions(self, branch, depth):
+                return depth
+
+            def most_picks(self, branch, depth):
+                return depth
+        """,
+    "proposer.py": """
+        from tot_lab.strategies.search import Sample
+
+
+        class Two(Sample):
+            '''Samples two thoughts.'''
+
+            kind = "acme_two"
+            count: int = 2
+        """,
+    "evaluator.py": """
+        from tot_lab.core.records import Scored
+        from tot_lab.core.thinking import happen
+        from tot_lab.strategies.search import Evaluator
+
+
+        class Length(Evaluator):
+            '''Prefers long thoughts.'''
+
+            kind = "acme_length"
+
+            def score_thought(self, sampler, path, id):
+                score = min(len(path[-1]) / 1000, 1.0)
+                return [(yield from happen(Scored(id, score, by=self.kind)))]
+        """,
+    "figure.py": """
+        def plot_depths(run):
+            import plotly.graph_objects as go
+            return go.Figure(go.Histogram(x=[node.depth for node in run.tree]))
+        """,
+    "importer.py": """
+        from pathlib import Path
+        import tot_lab as tl
+
+
+        class Chat:
+            '''Reads logs whose lines are thoughts.'''
+
+            @staticmethod
+            def recognises(head):
+                return head.startswith(b"ACME CHAT")
+
+            @staticmethod
+            def read(path):
+                recorder = tl.Recorder("acme chat")
+                node = None
+                for line in Path(path).read_text().splitlines()[1:]:
+                    node = recorder.thought(line, node)
+                recorder.end(line, node=node)
+                return recorder.run
+        """,
+    "voice.py": """
+        import tot_lab as tl
+
+
+        class Voice(tl.Part):
+            '''A model that says one thing, which its name says: `acme:WORDS`.'''
+
+            kind = "acme_voice"
+            words: str = ""
+
+            @classmethod
+            def named(cls, rest):
+                return cls(words=rest)
+
+            async def __call__(self, call):
+                return f"{self.words} {call.draw}"
+        """,
+}
+
 PROJECT = """
 [build-system]
 requires = ["hatchling"]
@@ -112,11 +206,27 @@ version = "1.2.3"
 acme_twice = "acme_lab:Twice"
 acme-again = "acme_lab:Twice"
 
+[project.entry-points."tot_lab.searches"]
+acme_greedy = "acme_lab.search:Greedy"
+
+[project.entry-points."tot_lab.proposers"]
+acme_two = "acme_lab.proposer:Two"
+
+[project.entry-points."tot_lab.evaluators"]
+acme_length = "acme_lab.evaluator:Length"
+
+[project.entry-points."tot_lab.figures"]
+depths = "acme_lab.figure:plot_depths"
+
+[project.entry-points."tot_lab.importers"]
+acme_chat = "acme_lab.importer:Chat"
+
 [project.entry-points."tot_lab.domains"]
 acme_echo = "acme_lab:Echo"
 
 [project.entry-points."tot_lab.models"]
 "acme/parrot" = "acme_lab:Parrot"
+"acme:" = "acme_lab.voice:Voice"
 
 [project.entry-points."tot_lab.tools"]
 acme_reverse = "acme_lab:Reverse"
@@ -131,7 +241,10 @@ def installed(tmp_path_factory):
     """The folder that pip has installed the package into."""
     source, target = tmp_path_factory.mktemp("acme-lab"), tmp_path_factory.mktemp("installed")
     (source / "pyproject.toml").write_text(PROJECT)
-    (source / "acme_lab.py").write_text(CODE)
+    (source / "acme_lab").mkdir()
+    (source / "acme_lab" / "__init__.py").write_text(CODE)
+    for name, code in FILES.items():
+        (source / "acme_lab" / name).write_text(textwrap.dedent(code))
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-build-isolation"]
     command += ["--no-deps", "--target", str(target), str(source)]
     made = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -232,6 +345,76 @@ def test_a_strategy_of_a_package_is_held_to_the_contract(installed, tmp_path):
         import tot_lab as tl
         from tot_lab.testing import check_strategy
         check_strategy(tl.part_of({"kind": "acme_twice"}))
+        """
+    python(installed, code, tmp_path)
+
+
+SEARCH = (
+    '{"kind": "tree_of_thoughts", "propose": "acme_two", "evaluate": "acme_length", "search": "acme_greedy"}'
+)
+
+
+def test_the_axes_of_a_search_may_come_from_a_package(installed, tmp_path):
+    words = ["run", "tree_of_thoughts", "propose=acme_two", "evaluate=acme_length", "search=acme_greedy"]
+    words += ["--task", "general", "Count.", "--model", "acme:one", "--out", "a.jsonl"]
+    out = python(installed, "", tmp_path, "-m", "tot_lab", *words)
+    assert "one" in out
+    made = python(
+        installed,
+        """
+        import asyncio, sys
+        import tot_lab as tl
+        run = tl.load("a.jsonl")
+        assert "acme_lab" not in sys.modules, "imported by looking at a file"
+        assert run.plot("depths").data[0].type == "histogram"
+        assert run.plot("tree").data
+        assert (run.strategy.propose.kind, run.strategy.search.kind) == ("acme_two", "acme_greedy")
+        assert asyncio.run(run.replay()).identical
+        run.save_html("a.html")
+        print(run.usage.calls, run.tree["0.0"].by, run.model)
+        """,
+        tmp_path,
+    )
+    assert made.split() == ["6", "acme_length", "acme_voice"]
+    assert (tmp_path / "a.html").stat().st_size > 10_000
+
+
+def test_an_unknown_figure_is_told_of(installed, tmp_path):
+    code = """
+        import tot_lab as tl
+        recorder = tl.Recorder("mine")
+        recorder.thought("root")
+        try:
+            recorder.run.plot("depth")
+        except ValueError as error:
+            print(error)
+        """
+    assert "unknown figure 'depth'; did you mean 'depths'?" in python(installed, code, tmp_path)
+
+
+def test_a_log_is_read_by_the_importer_of_a_package(installed, tmp_path):
+    (tmp_path / "a.chat").write_text("ACME CHAT 1\nwhy\nbecause\n")
+    code = (
+        'import tot_lab as tl; run = tl.load("a.chat"); print(run.name, "|", run.answer, "|", len(run.tree))'
+    )
+    assert python(installed, code, tmp_path).strip() == "acme chat | because | 2"
+
+
+def test_the_panel_offers_what_a_package_brings(installed, tmp_path):
+    code = """
+        from tot_lab.views.explorer.forms import exported
+        print([part.kind for part in exported() if part.kind.startswith("acme")])
+        """
+    shown = python(installed, code, tmp_path)
+    assert shown.strip() == "['acme_twice', 'acme_two', 'acme_length', 'acme_greedy']"
+
+
+def test_the_axes_of_a_package_are_held_to_the_contract(installed, tmp_path):
+    code = f"""
+        import json
+        import tot_lab as tl
+        from tot_lab.testing import check_strategy
+        check_strategy(tl.part_of(json.loads({SEARCH!r})))
         """
     python(installed, code, tmp_path)
 

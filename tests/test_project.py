@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from support import for_each
+from support import STRATEGIES, for_each
 
 import tot_lab as tl
 
@@ -169,7 +169,7 @@ def test_all_is_what_there_is(module):
 
 
 def test_every_setting_is_documented():
-    for strategy in importlib.import_module("tot_lab.strategies").STRATEGIES:
+    for strategy in STRATEGIES:
         text = " ".join(
             inspect.getdoc(base) or "" for base in strategy.__mro__ if base.__module__.startswith("tot_lab")
         )
@@ -179,7 +179,7 @@ def test_every_setting_is_documented():
 
 
 def test_every_strategy_says_what_it_is_for_and_what_it_costs():
-    for strategy in importlib.import_module("tot_lab.strategies").STRATEGIES:
+    for strategy in STRATEGIES:
         text = " ".join((strategy.__doc__ or "").split())
         for word in ("Best for", "Trade-off: ", "Calls: "):
             assert word in text, f"{strategy.__name__} does not say {word!r}"

@@ -10,14 +10,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from support import wait
+from support import STRATEGIES, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.parts import part_of
 from tot_lab.domains.constrained.answers import Stream, made_answer
 from tot_lab.domains.constrained.constraints import kept_by, rules_in
-from tot_lab.strategies import STRATEGIES
 
 MASTER = tl.SimConstrained(skill=1, noise=0)
 TASKS = tl.constrained_tasks(24)

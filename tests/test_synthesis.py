@@ -1,11 +1,10 @@
 """Context synthesis: what a long conversation is rewritten to, and that nothing else changes (R15)."""
 
 import pytest
-from support import TASK, Scripted, run, shuffled, wait
+from support import STRATEGIES, TASK, Scripted, run, shuffled, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Message, Reply, ToolCall
-from tot_lab.strategies import STRATEGIES
 
 REACT = tl.ReAct(max_iterations=6)
 

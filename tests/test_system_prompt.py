@@ -4,13 +4,12 @@ import json
 
 import pytest
 from providers import FAMILIES, MODELS, Said
-from support import TASK, Scripted, wait
+from support import STRATEGIES, TASK, Scripted, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Message, Reply
 from tot_lab.core.tools import TOOL
 from tot_lab.models.keys import key_of, request_of
-from tot_lab.strategies import STRATEGIES
 from tot_lab.testing import PROMISES, Trial, legs
 from tot_lab.views.explorer.cell import cell
 from tot_lab.views.explorer.recording import Recording

@@ -5,13 +5,12 @@ import warnings
 
 import pytest
 from providers import Providers, Said
-from support import TASK, Scripted, answer_to, run, shuffled, wait
+from support import STRATEGIES, TASK, Scripted, answer_to, run, shuffled, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply, ToolCall
 from tot_lab.core.reading import read_confidence
 from tot_lab.core.tools import tool_call
-from tot_lab.strategies import STRATEGIES
 from tot_lab.strategies.text_tool_calls import text_tool_calls
 from tot_lab.strategies.thinking_level import THINKING_TOKENS, next_action
 

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from support import TASK, Scripted, answer_to, dice, run, shuffled, wait
+from support import STRATEGIES, TASK, Scripted, answer_to, dice, run, shuffled, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call
 from tot_lab.core.records import Decided, Note, Scored, Thought
-from tot_lab.strategies import STRATEGIES
 from tot_lab.strategies.search import searches as search_states
 
 

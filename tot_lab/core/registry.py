@@ -28,6 +28,47 @@ _FIGURES = (
 )
 
 BUILT_IN: Mapping[str, Mapping[str, str]] = {
+    "strategies": {
+        "tree_of_thoughts": "tot_lab.strategies.search:TreeOfThoughts",
+        "one_answer": "tot_lab.strategies.baselines:OneAnswer",
+        "chain_of_thought": "tot_lab.strategies.baselines:ChainOfThought",
+        "best_of": "tot_lab.strategies.baselines:BestOf",
+        "self_consistency": "tot_lab.strategies.baselines:SelfConsistency",
+        "tool_loop": "tot_lab.strategies.tool_loop:ToolLoop",
+        "react": "tot_lab.strategies.react:ReAct",
+        "plan_execute": "tot_lab.strategies.plan_execute:PlanExecute",
+        "tree_then_act": "tot_lab.strategies.tree_then_act:TreeThenAct",
+        "adaptive": "tot_lab.strategies.adaptive:Adaptive",
+        "deep_think": "tot_lab.strategies.deep_think:DeepThink",
+        "gather_then_think": "tot_lab.strategies.gather_then_think:GatherThenThink",
+        "reflexion": "tot_lab.strategies.reflexion:Reflexion",
+        "with_thinking": "tot_lab.strategies.thinking_level:WithThinking",
+        "with_synthesis": "tot_lab.strategies.synthesis:WithSynthesis",
+    },
+    "proposers": {
+        "sample": "tot_lab.strategies.search:Sample",
+        "propose": "tot_lab.strategies.search:Propose",
+        "with_tools": "tot_lab.strategies.search:WithTools",
+    },
+    "evaluators": {
+        "value": "tot_lab.strategies.search:Value",
+        "parts": "tot_lab.strategies.search:Parts",
+        "vote": "tot_lab.strategies.search:Vote",
+        "joint": "tot_lab.strategies.search:Joint",
+        "logprob": "tot_lab.strategies.search:Logprob",
+    },
+    "searches": {
+        "beam_search": "tot_lab.strategies.search:BeamSearch",
+        "depth_first": "tot_lab.strategies.search:DepthFirst",
+        "best_first": "tot_lab.strategies.search:BestFirst",
+        "mcts": "tot_lab.strategies.search:MCTS",
+    },
+    "answers": {
+        "best_path": "tot_lab.strategies.search:BestPath",
+        "best": "tot_lab.strategies.search:Best",
+        "best_leaf": "tot_lab.strategies.search:BestLeaf",
+        "deepest": "tot_lab.strategies.search:Deepest",
+    },
     "domains": {
         "game24": "tot_lab.domains.game24:Game24",
         "general": "tot_lab.domains.general:General",
@@ -69,7 +110,10 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
 """By group and name, where each built-in component stands. A model whose name ends with `/` or `:` takes the
 rest of the name."""
 
-GROUPS = ("strategies", "proposers", "evaluators", "searches", "answers", *BUILT_IN)
+AXES = ("proposers", "evaluators", "searches", "answers")
+"""The groups of the values of a tree search."""
+
+GROUPS = tuple(BUILT_IN)
 """The groups of components."""
 
 
@@ -88,6 +132,11 @@ def names(group: str) -> list[str]:
 def built_in(group: str) -> dict[str, Any]:
     """The built-in components of a group by name, imported."""
     return {name: imported(place) for name, place in BUILT_IN[group].items()}
+
+
+def axes() -> list[Any]:
+    """The built-in values of a tree search, `Stop` apart."""
+    return [part for group in AXES for part in built_in(group).values()]
 
 
 def find(name: str, group: str | None = None) -> Component | None:

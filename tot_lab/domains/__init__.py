@@ -1,9 +1,8 @@
 """Domains: what a task family teaches a search.
 
-Add one: a file with a `Domain`, and its name here. The contract tests take it from this list.
+Add one: a package or file with a `Domain`, and its line in `tot_lab.core.registry`.
 """
 
-from tot_lab.core.task import Domain
 from tot_lab.domains.agent_player import SimAgent
 from tot_lab.domains.constrained import Constrained, constrained, constrained_tasks, rules_kept
 from tot_lab.domains.constrained.player import SimConstrained
@@ -33,32 +32,8 @@ from tot_lab.domains.open_ended import OpenEnded, open_ended
 from tot_lab.domains.oracle import oracle
 from tot_lab.domains.published import PublishedCrossword, PublishedGame24
 from tot_lab.domains.word_sums import WordSums, word_sums, word_sums_tasks
-from tot_lab.models.simulated import Simulated
-
-DOMAINS: tuple[type[Domain], ...] = (
-    Game24,
-    General,
-    MiniCrossword,
-    CreativeWriting,
-    WordSums,
-    MultiHop,
-    OpenEnded,
-    Constrained,
-)
-
-PLAYERS: tuple[type[Simulated], ...] = (
-    SimGame24,
-    SimMiniCrossword,
-    SimCreativeWriting,
-    SimConstrained,
-    SimAgent,
-    SimGeneral,
-)
-"""Simulated models, each of one domain or a few."""
 
 __all__ = [
-    "DOMAINS",
-    "PLAYERS",
     "Constrained",
     "CreativeWriting",
     "CrosswordScores",

@@ -1,10 +1,8 @@
 """Strategies: ways of reasoning, each a generator that reads like its paper's pseudo-code.
 
-Add one: a file with a `Strategy`, and its name here. The contract tests take it from this list.
+Add one: a file with a `Strategy`, and its line in `tot_lab.core.registry`.
 """
 
-from tot_lab.core.parts import Part
-from tot_lab.core.strategy import Strategy
 from tot_lab.strategies.acting import Acting
 from tot_lab.strategies.adaptive import Adaptive
 from tot_lab.strategies.baselines import BestOf, ChainOfThought, OneAnswer, SelfConsistency, baselines
@@ -17,11 +15,7 @@ from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.reflexion import Reflexion
 from tot_lab.strategies.research import ResearchDelegate
 from tot_lab.strategies.search import (
-    ANSWERS,
-    EVALUATORS,
     MCTS,
-    PROPOSERS,
-    SEARCHES,
     AnswerRule,
     BatchEvaluator,
     BeamSearch,
@@ -55,34 +49,8 @@ from tot_lab.strategies.thinking_level import ThinkingLevel, ThinkingManager, Wi
 from tot_lab.strategies.tool_loop import ToolLoop
 from tot_lab.strategies.tree_then_act import TreeThenAct
 
-STRATEGIES: tuple[type[Strategy], ...] = (
-    TreeOfThoughts,
-    OneAnswer,
-    ChainOfThought,
-    BestOf,
-    SelfConsistency,
-    ToolLoop,
-    ReAct,
-    PlanExecute,
-    TreeThenAct,
-    Adaptive,
-    DeepThink,
-    GatherThenThink,
-    Reflexion,
-    WithThinking,
-    WithSynthesis,
-)
-AXES: tuple[type[Part], ...] = (*PROPOSERS, *EVALUATORS, *SEARCHES, *ANSWERS, Stop)
-"""The values of a tree search."""
-
 __all__ = [
-    "ANSWERS",
-    "AXES",
-    "EVALUATORS",
     "MCTS",
-    "PROPOSERS",
-    "SEARCHES",
-    "STRATEGIES",
     "Acting",
     "Adaptive",
     "AnswerRule",

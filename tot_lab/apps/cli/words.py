@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from tot_lab.core.parts import REGISTRY, Part, class_of, known_names
-from tot_lab.core.registry import built_in, names, offered
+from tot_lab.core.registry import axes, built_in, names, offered
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Domain, Task
 from tot_lab.core.thinking import Budget
@@ -29,7 +29,7 @@ from tot_lab.lab.settings import allowed_by_user
 from tot_lab.lab.sweeps.axes import grid
 from tot_lab.models import Cache, model_named, simulated_models
 from tot_lab.models.cache import default_folder
-from tot_lab.strategies import AXES, STRATEGIES, baselines, presets
+from tot_lab.strategies import Stop, baselines, presets
 from tot_lab.tools import EffectPolicy, Tool, WebSearch, tools_named
 from tot_lab.tools.named import domain_tools, needed
 
@@ -127,7 +127,7 @@ def _expect_known(given: Iterable[str], known: Iterable[str]) -> None:
 _PRESETS: dict[str, Callable[[], Strategy]] = {
     f"presets.{name}": getattr(presets, name) for name in presets.__all__
 }
-_STRATEGIES: dict[str, type[Strategy]] = {strategy.kind: strategy for strategy in STRATEGIES}
+_STRATEGIES: dict[str, type[Strategy]] = built_in("strategies")
 
 
 def strategies_in(words: Sequence[str]) -> dict[str, list[Strategy]]:
@@ -346,7 +346,7 @@ def _choices(annotation: Any) -> list[str]:
     if annotation is Strategy:
         return list(_STRATEGIES)
     if isinstance(annotation, type) and issubclass(annotation, Part) and not annotation.kind:
-        return [part.kind for part in AXES if issubclass(part, annotation)]
+        return [part.kind for part in (*axes(), Stop) if issubclass(part, annotation)]
     return [choice for inner in get_args(annotation) for choice in _choices(inner)]
 
 

@@ -1,6 +1,7 @@
 """Tree search and its values: proposers, evaluators, searches, answers and stop.
 
-Add a search: a file with a `Search`, and its name in `SEARCHES`. The contract tests take it from there.
+Add a search: a file with a `Search`, and its line in `tot_lab.core.registry`. The contract tests take it from
+there.
 """
 
 from tot_lab.strategies.search.answers import AnswerRule, Best, BestLeaf, BestPath, Deepest
@@ -23,17 +24,8 @@ from tot_lab.strategies.search.searches import FunctionSearch, Pick, Search, Sea
 from tot_lab.strategies.search.stop import Stop
 from tot_lab.strategies.search.tree_of_thoughts import TreeOfThoughts
 
-PROPOSERS: tuple[type[Proposer], ...] = (Sample, Propose, WithTools)
-EVALUATORS: tuple[type[Evaluator], ...] = (Value, Parts, Vote, Joint, Logprob)
-SEARCHES: tuple[type[Search], ...] = (BeamSearch, DepthFirst, BestFirst, MCTS)
-ANSWERS: tuple[type[AnswerRule], ...] = (BestPath, Best, BestLeaf, Deepest)
-
 __all__ = [
-    "ANSWERS",
-    "EVALUATORS",
     "MCTS",
-    "PROPOSERS",
-    "SEARCHES",
     "AnswerRule",
     "BatchEvaluator",
     "BeamSearch",

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import cache
 from html import escape
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
@@ -17,13 +19,25 @@ import ipywidgets
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from tot_lab.core.parts import Part
-from tot_lab.strategies import AXES, STRATEGIES, ChainOfThought
+from tot_lab.core.parts import Part, class_of
+from tot_lab.core.registry import AXES, axes, built_in, offered
+from tot_lab.strategies import ChainOfThought, Stop
 
 SHOWN = 9
 """Settings of a form that are seen at once: the first that its docstring tells of."""
 
-EXPORTED: tuple[type[Part], ...] = (*STRATEGIES, *AXES)
+
+@cache
+def exported() -> tuple[type[Part], ...]:
+    """The strategies and the values of a tree search that there are, those of installed packages last. A
+    package that cannot be used offers nothing here."""
+    found = [*built_in("strategies").values(), *axes(), Stop]
+    for group in ("strategies", *AXES):
+        for name in offered(group):
+            with suppress(ValueError):
+                found.append(class_of(name, Part))
+    return tuple(dict.fromkeys(found))
+
 
 LABEL = {"description_width": "12.5em"}
 WIDTH = "22.5em"
@@ -122,7 +136,7 @@ def kinds_of(base: Any) -> list[type[BaseModel]]:
         return []
     if not issubclass(base, Part):
         return [base]
-    fitting = [kind for kind in EXPORTED if issubclass(kind, base)]
+    fitting = [kind for kind in exported() if issubclass(kind, base)]
     return [kind for kind in fitting if all(map(_has_a_start, kind.model_fields.values()))]
 
 
@@ -144,7 +158,7 @@ def _ready(base: Any) -> type[BaseModel] | None:
     which self-consistency tries too."""
     fitting = [
         kind
-        for kind in EXPORTED
+        for kind in exported()
         if isinstance(base, type)
         and issubclass(kind, base)
         and not any(field.is_required() for field in kind.model_fields.values())

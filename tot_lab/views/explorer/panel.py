@@ -27,7 +27,7 @@ from tot_lab.domains import game24, game24_tasks, general, hands, open_ended
 from tot_lab.domains.general.player import SimGeneral
 from tot_lab.lab.lab import Lab, expect_lab
 from tot_lab.record.run import Run, Usage, money, usage_of
-from tot_lab.strategies import STRATEGIES
+from tot_lab.strategies import TreeOfThoughts
 from tot_lab.views.explorer.cell import cell
 from tot_lab.views.explorer.forms import LABEL, WIDTH, Accepted, Choice, Form, Mistake, close_inside, red
 from tot_lab.views.explorer.widget import Explorer
@@ -107,7 +107,7 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._thread = threading.get_ident()
         self._lab = lab
         self._tasks = _Tasks(lab, tasks, self._changed)
-        self._strategy = Choice("strategy", Accepted(Strategy), "", STRATEGIES[0](), self._changed)
+        self._strategy = Choice("strategy", Accepted(Strategy), "", TreeOfThoughts(), self._changed)
         self._budget = Form(Budget, self._changed, names=("calls", "seconds", "usd"))
         self._start = ipywidgets.Button(description="Run", button_style="primary")
         self._stop = ipywidgets.Button(description="Stop", disabled=True)

@@ -8,6 +8,11 @@ the figure says so. Plotly and networkx are imported when they are used, so that
 from the same info, needs neither.
 """
 
+from typing import Any
+
+from tot_lab.core.parts import known_names
+from tot_lab.core.registry import find, names
+from tot_lab.record.run import Run
 from tot_lab.views.figures.calibration import plot_calibration
 from tot_lab.views.figures.confidence import plot_confidence
 from tot_lab.views.figures.cost import plot_cost
@@ -22,6 +27,21 @@ from tot_lab.views.figures.sweep import plot_sweep
 from tot_lab.views.figures.timeline import plot_timeline
 from tot_lab.views.figures.tree import plot_tree
 
+
+def plot(run: Run, figure: str = "tree", **options: Any) -> Any:
+    """A figure of a run by its name: `run.plot("timeline")`.
+
+    Args:
+        run: The run.
+        figure: A component of the group `figures`, such as `tree`, or one that an installed package brings.
+        options: Those of the figure, see `plot_tree` and its like.
+    """
+    found = find(figure, "figures")
+    if found is None:
+        raise ValueError(f"unknown figure {figure!r}; {known_names(figure, names('figures'))}")
+    return found.value(run, **options)
+
+
 FIGURES = (plot_tree, plot_icicle, plot_scores, plot_timeline, plot_cost)
 TABLE_FIGURES = (plot_sweep, plot_frontier, plot_parallel, plot_heatmap, plot_importance)
 
@@ -29,6 +49,7 @@ __all__ = [
     "FIGURES",
     "TABLE_FIGURES",
     "graph_of",
+    "plot",
     "plot_calibration",
     "plot_confidence",
     "plot_cost",
