@@ -330,7 +330,7 @@ def test_the_shell_takes_what_a_package_brings(installed, tmp_path):
     out = python(installed, "", tmp_path, "-m", "tot_lab", *words)
     assert "draws=1" in out
     help_ = python(installed, "", tmp_path, "-m", "tot_lab", "run", "--help")
-    assert "from installed packages: acme-again, acme/parrot, acme_echo" in help_
+    assert "from installed packages: acme-again, acme/parrot, acme:, acme_chat, acme_echo" in help_
 
 
 def test_the_shell_takes_a_packages_tools(installed, tmp_path):
@@ -349,9 +349,7 @@ def test_a_strategy_of_a_package_is_held_to_the_contract(installed, tmp_path):
     python(installed, code, tmp_path)
 
 
-SEARCH = (
-    '{"kind": "tree_of_thoughts", "propose": "acme_two", "evaluate": "acme_length", "search": "acme_greedy"}'
-)
+AXES = '{"propose": "acme_two", "evaluate": "acme_length", "search": "acme_greedy"}'
 
 
 def test_the_axes_of_a_search_may_come_from_a_package(installed, tmp_path):
@@ -397,7 +395,7 @@ def test_a_log_is_read_by_the_importer_of_a_package(installed, tmp_path):
     code = (
         'import tot_lab as tl; run = tl.load("a.chat"); print(run.name, "|", run.answer, "|", len(run.tree))'
     )
-    assert python(installed, code, tmp_path).strip() == "acme chat | because | 2"
+    assert python(installed, code, tmp_path).strip() == "acme chat|because|2"
 
 
 def test_the_panel_offers_what_a_package_brings(installed, tmp_path):
@@ -414,7 +412,7 @@ def test_the_axes_of_a_package_are_held_to_the_contract(installed, tmp_path):
         import json
         import tot_lab as tl
         from tot_lab.testing import check_strategy
-        check_strategy(tl.part_of(json.loads({SEARCH!r})))
+        check_strategy(tl.TreeOfThoughts(**json.loads({AXES!r})))
         """
     python(installed, code, tmp_path)
 

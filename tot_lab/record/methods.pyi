@@ -1,5 +1,6 @@
 import os
 from pathlib import Path
+from typing import Any
 
 import networkx
 import pandas
