@@ -133,8 +133,12 @@ def test_every_setting_is_documented():
         text = " ".join(
             inspect.getdoc(base) or "" for base in strategy.__mro__ if base.__module__.startswith("tot_lab")
         )
-        for field in strategy.model_fields:
-            assert re.search(rf"\b{field}\b", text), f"{strategy.__name__}.{field} is not documented"
+        for name, field in strategy.model_fields.items():
+            documented = field.description or re.search(rf"\b{name}\b", text)
+            assert documented, f"{strategy.__name__}.{name} is not documented"
+    for value in importlib.import_module("tot_lab.strategies").AXES:
+        for name, field in value.model_fields.items():
+            assert field.description, f"{value.__name__}.{name} is not documented"
 
 
 def test_every_strategy_says_what_it_is_for_and_what_it_costs():
