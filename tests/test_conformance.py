@@ -51,6 +51,7 @@ LINES = [
         "T5",
         "prompts can be replaced; the default ones ask for one concise step, and for a score first",
         "tests/test_tree_of_thoughts.py::test_t5_prompts_can_be_replaced_and_nothing_inside_them_is_filled_twice",
+        "tests/test_tree_of_thoughts.py::test_t5_m10_a_plain_prompt_is_the_system_text",
         "tests/test_tree_of_thoughts.py::test_t5_default_thoughts_are_stored_stripped",
         "tests/test_general.py::test_the_default_prompts_ask_for_one_step_and_for_a_score_first",
     ),
@@ -197,6 +198,7 @@ LINES = [
         "M10",
         "both prompts can be replaced, and the evaluator sees problem and path",
         "tests/test_tree_of_thoughts.py::test_m10_replaced_prompts_see_problem_and_path",
+        "tests/test_tree_of_thoughts.py::test_t5_m10_a_plain_prompt_is_the_system_text",
         "tests/test_general.py::test_joint_and_vote_show_every_candidate",
     ),
     (
@@ -360,6 +362,7 @@ LINES = [
         "tests/test_deep_think_tool.py::test_naming_it_in_the_request_guarantees_its_use",
         "tests/test_deep_think_tool.py::test_d14_a_model_that_ignores_it_does_not_prevent_its_use",
         "tests/test_deep_think_tool.py::test_d14_a_plan_that_cannot_be_read_still_calls_it",
+        "tests/test_deep_think_tool.py::test_d14_a_tree_of_thoughts_with_tools_uses_it_when_it_is_named",
         "tests/test_deep_think_tool.py::test_d14_with_one_turn_react_answers_with_what_it_gave",
         "tests/test_deep_think_tool.py::test_d14_the_report_is_shortened_by_the_callers_limit_alone",
     ),
@@ -688,8 +691,7 @@ LINES = [
 ]
 
 NOTES = {
-    "T5": "*Open:* a plain prompt without placeholders is refused; it is to be the system text.",
-    "T9": 'With `answer="path"`, a search that has a score but no path that holds an answer answers "".',
+    "T9": 'With `answer="best_path"`, a search that has a score but no path that holds an answer answers "".',
     "T10": "A candidate's `proposed` and `evaluated` stand together, as the source's list allows. *Open:* "
     "the live stream has the records, and not all of the named events.",
     "T11": "A price or a length that is not known is admitted in a ramp, with a stated overshoot.",
@@ -700,7 +702,6 @@ NOTES = {
     "M6": "The best score never falls; in the source it can.",
     "M7": "Each search trims; in the source best-first alone does.",
     "M9": "A score that cannot be read is a state; the source makes it 0.5.",
-    "M10": "*Open:* as T5.",
     "M11": "*Open:* time, retries and back-off are settings of the tool, and not of the strategy.",
     "M12": "`write-file` needs permission also where no policy is set. *Open:* a tool that its lab's policy "
     "denies is no error at construction.",
@@ -710,8 +711,8 @@ NOTES = {
     "D8": "Without a usable synthesis the best readable branch answers, with a note; in the source the raw "
     "text does. A confidence of 3.0 is marked as assumed.",
     "D9": "The time of a group begins when its first call is sent.",
-    "D14": "The report that the tool gives begins with the final solution. *Open:* "
-    "`TreeOfThoughts(tools=…)` may leave the tool out.",
+    "D14": "The report that the tool gives begins with the final solution. A tree search with tools uses it "
+    "once, for its first thought.",
     "D15": "Caps are in estimated tokens.",
     "D16": "The most confident iteration answers; in the source the last one.",
     "R1": "*Open:* a lab with tools has no default strategy.",

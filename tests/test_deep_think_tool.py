@@ -308,13 +308,22 @@ def test_d14_what_the_strategy_may_not_use_is_not_called():
     assert asked(Scripted(ignoring), NAMING, tl.ToolLoop(effect_policy=policy)).tools_df().empty
 
 
-@pytest.mark.xfail(strict=True, reason="rebuilt with the next issue's search axes")
-def test_d14_a_tree_of_thoughts_with_tools_uses_it_when_it_is_named():
-    strategy = tl.TreeOfThoughts(
-        propose=tl.WithTools(proposer=tl.Sample(count=1), tools=("deep-think",)), stop=tl.Stop(depth=1)
-    )
-    made = asked(Scripted(ignoring), NAMING, strategy)
-    assert "deep-think" in list(made.tools_df()["tool"])
+@pytest.mark.parametrize("propose", [tl.Sample(count=1), tl.Sample(count=3), tl.Propose(samples=2)], ids=str)
+def test_d14_a_tree_of_thoughts_with_tools_uses_it_when_it_is_named(propose):
+    """Once, for the first thought, and the model is shown what it gave."""
+    tools = tl.WithTools(proposer=propose, tools=("deep-think",), max_round_trips=1)
+    strategy = tl.TreeOfThoughts(propose=tools, stop=tl.Stop(depth=2, solved=None))
+    model = Scripted(ignoring)
+    made = asked(model, NAMING, strategy)
+    (call,) = made.tools_df().itertuples()
+    assert (call.tool, call.node) == ("deep-think", "0")
+    assert json.loads(call.arguments)["task"] == NAMING.question
+    told = [call for call in model.calls if "deep-think gave" in call.prompt]
+    assert [(call.at, call.draw) for call in told] == [("0", 0)]
+    assert len(model.calls) <= strategy.max_calls(NAMING)
+    assert wait(made.replay()).identical
+    unnamed = tl.open_ended("Which database?")
+    assert not len(asked(Scripted(ignoring), unnamed, strategy).tools_df())
 
 
 def test_d5_s7_it_takes_the_sizes_of_the_search():

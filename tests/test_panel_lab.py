@@ -130,14 +130,14 @@ shown._refresh = refreshed
 def test_the_keyboard_is_enough_and_every_control_has_a_name(notebook):
     book = notebook(SIMULATED)
     book.run(0)
-    for name in ("more settings (22)", "what they mean"):
+    for name in ("more settings (3)", "what they mean"):
         button(book, name).first.focus()
         book.page.keyboard.press("Space")
-    expect(field(book, "min_score_improvement")).to_be_visible()
+    expect(field(book, "seed")).to_be_visible()
     assert book.page.evaluate(NAMELESS) == []
     field(book, "task").focus()
     reached = []
-    for _ in range(80):
+    for _ in range(120):
         book.page.keyboard.press("Tab")
         reached.append(book.page.evaluate("document.activeElement.textContent.trim()"))
         if reached[-1] == "Run":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from support import STRATEGIES, for_each
+from support import AXES, STRATEGIES, for_each
 
 import tot_lab as tl
 
@@ -173,9 +173,12 @@ def test_every_setting_is_documented():
         text = " ".join(
             inspect.getdoc(base) or "" for base in strategy.__mro__ if base.__module__.startswith("tot_lab")
         )
-        for field, info in strategy.model_fields.items():
-            known = info.description or re.search(rf"\b{field}\b", text)
-            assert known, f"{strategy.__name__}.{field} is not documented"
+        for name, field in strategy.model_fields.items():
+            documented = field.description or re.search(rf"\b{name}\b", text)
+            assert documented, f"{strategy.__name__}.{name} is not documented"
+    for value in AXES:
+        for name, field in value.model_fields.items():
+            assert field.description, f"{value.__name__}.{name} is not documented"
 
 
 def test_every_strategy_says_what_it_is_for_and_what_it_costs():

@@ -144,7 +144,7 @@ def test_an_empty_pick_ends_the_search():
 def test_it_may_make_calls_and_record_events_of_its_own():
     def reflecting(state):
         children = yield tl.Pick([state.root], 2)
-        reply = yield tl.Call(state.root, "critique", (tl.Message("user", "Which is better?"),))
+        reply = yield state.call(state.root, "critique", "Which is better?")
         yield Note("reflected", state.root, {"said": reply.text})
         extra = yield Thought("0.7", "0", reply.text)
         assert state.tree[extra.id].text == reply.text
@@ -153,8 +153,9 @@ def test_it_may_make_calls_and_record_events_of_its_own():
     def reply(call):
         return "the first" if call.kind == "critique" else letters(call)
 
-    made, model = searched(reflecting, Scripted(reply))
-    assert [call.kind for call in model.calls].count("critique") == 1
+    made, model = searched(reflecting, Scripted(reply), temperature=0.25)
+    (critique,) = [call for call in model.calls if call.kind == "critique"]
+    assert critique.temperature == 0.25
     assert made.tree["0.1"].reason == "the first"
     assert made.tree["0.7"].text == "the first"
     assert wait(made.replay()).identical

@@ -476,7 +476,7 @@ def test_a_setting_of_which_no_value_occurs_twice_is_left_out():
 def searches():
     hands = [tl.game24(hand) for hand in ("1 1 4 6", "4 5 6 10", "1 2 3 4", "3 3 8 8")]
     model = tl.SimGame24(noise=0.3)
-    return [run(tl.TreeOfThoughts(evaluation_draws=3), hand, model=model) for hand in hands]
+    return [run(tl.TreeOfThoughts(evaluate=tl.Value(samples=3)), hand, model=model) for hand in hands]
 
 
 def test_calibration_is_that_of_the_diagnosis(searches):

@@ -58,9 +58,6 @@ class Tree:
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.roots: list[str] = []
-        # What a search knows besides the records: thoughts that it will not expand (their path is
-        # complete, or as deep as allowed). Traversals read it; it is no part of the tree's value.
-        self.closed: set[str] = set()
 
     @classmethod
     @in_bulk()

@@ -34,6 +34,7 @@ from tot_lab.strategies.conversation import (
     shortened,
     text_of,
     turn_of,
+    with_hints,
 )
 
 MORE = ToolSpec(
@@ -163,6 +164,12 @@ class Acting(Prompting):
         """Call the tools `names`, which the question names and the model did not use, as children of the
         thought `at`. Each text that a tool must have is the question; a `context` is that of the task and
         what is `known` since."""
+        calls = yield from self._calls_for_model(task, hands, at, names, known)
+        return (yield from self.carry_out(hands, Turn(at, calls=tuple(calls), native=False)))
+
+    def _calls_for_model(
+        self, task: Task, hands: Hands, at: str, names: Sequence[str], known: Sequence[str]
+    ) -> Thinking[list[ToolCall]]:
         calls = []
         for name in names:
             yield Note("tools.called_for_model", at, {"tool": name})
@@ -171,7 +178,7 @@ class Acting(Prompting):
             if "context" in parameters.get("properties", {}):
                 given["context"] = "\n\n".join(filter(None, [task.context, *known]))
             calls.append(ToolCall(f"named-{name}", name, json.dumps(given)))
-        return (yield from self.carry_out(hands, Turn(at, calls=tuple(calls), native=False)))
+        return calls
 
     def turn(
         self,
@@ -212,9 +219,12 @@ class Acting(Prompting):
             branches.append(self._observed(hands, turn.id, k, call, draw, (refused or {}).get(k)))
         return (yield from self._all_of(hands, branches))
 
-    def asking_with_tools(self, task: Task, call: Call, most_round_trips: int) -> Thinking[Reply]:
+    def asking_with_tools(
+        self, task: Task, call: Call, most_round_trips: int, required: Sequence[str] = ()
+    ) -> Thinking[Reply]:
         """The reply to `call` of a model that may ask for tools first, in that many turns at most, and is
-        shown their results. No thoughts are recorded: those are the strategy's own."""
+        shown their results. No thoughts are recorded: those are the strategy's own. required: tools that
+        are called in the model's place if it does not call them."""
         hands = self.hands(task)
         if not hands.tools:
             return (yield from ask(call))
@@ -224,6 +234,8 @@ class Acting(Prompting):
         offered = tuple(tool.offered() for tool in hands.tools.values())
         draw = call.draw * most_round_trips * MOST_CALLS  # no two samples of a thought share one
         left = most_round_trips
+        last_draw = draw + most_round_trips * MOST_CALLS - 1
+        unused, known = list(required), list[str]()
         while True:
             reply = yield from ask(
                 msgspec.structs.replace(
@@ -231,7 +243,7 @@ class Acting(Prompting):
                 )
             )
             turn = yield from self._cut(turn_of(call.at, reply, hands.names()))
-            if reply.error is not None or not turn.calls or not left:
+            if reply.error is not None or not left or not (turn.calls or unused):
                 return reply
             branches = [self._given(hands, call.at, k, asked, draw + k) for k, asked in enumerate(turn.calls)]
             observations = yield from self._all_of(hands, branches)
@@ -241,6 +253,20 @@ class Acting(Prompting):
             talk += exchange(turn, observations)
             draw += MOST_CALLS
             left -= 1
+            used = {
+                asked.name for asked, seen in zip(turn.calls, observations, strict=True) if not seen.error
+            }
+            unused = [name for name in unused if name not in used]
+            known += given_by(turn.calls, observations)
+            if unused and (not turn.calls or not left):
+                calls = yield from self._calls_for_model(task, hands, call.at, unused, known)
+                branches = [
+                    self._given(hands, call.at, k, asked, last_draw - k) for k, asked in enumerate(calls)
+                ]
+                given = yield from self._all_of(hands, branches)
+                if (halt := halt_in(given)) is not None:
+                    return Reply(error=halt)
+                talk, unused = with_hints(talk, told_of_named(unused, given)), []
 
     def _observed(
         self, hands: Hands, turn: str, k: int, call: ToolCall, draw: int, refusal: str | None

@@ -210,8 +210,13 @@ class WithTools(Proposer):
             overflow=self.overflow,
         )
 
+        # Tools that the question names are used once: for the first thought of the search.
+        task, first = sampler.task, not place.path
+        named = turns.named(task, turns.hands(task)) if first else []
+
         def asked(call: Call) -> Thinking[Reply]:
-            return turns.asking_with_tools(sampler.task, call, self.max_round_trips)
+            required = named if first and call.draw == 0 else []
+            return turns.asking_with_tools(task, call, self.max_round_trips, required)
 
         asking = sampler._replace(ask=asked, calls_per_ask=1 + self.max_round_trips)
         return self.proposer.grow(asking, place, count, children)

@@ -16,8 +16,10 @@ from typing import Any, ClassVar, TypeAlias
 
 from pydantic import ConfigDict
 
+from tot_lab.core.calls import Call
 from tot_lab.core.parts import Part, UserFunction, is_function
 from tot_lab.core.records import Decided
+from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Step
 from tot_lab.core.tree import Tree
@@ -56,17 +58,23 @@ class SearchState:
     Attributes:
         task: The problem.
         root: The id of the thought that the search starts from.
+        strategy: Gives the calls of the search their model and sampling settings.
         tree: All thoughts, with their scores and decisions.
         closed: Thoughts that cannot be expanded: their path is complete, or as long as allowed.
         places: What each expansion so far has used, by parent.
     """
 
-    def __init__(self, task: Task, root: str) -> None:
+    def __init__(self, task: Task, root: str, strategy: Prompting) -> None:
         self.task = task
         self.root = root
+        self.strategy = strategy
         self.tree = Tree()
         self.closed: set[str] = set()
         self.places: dict[str, Place] = {}
+
+    def call(self, at: str, purpose: str, prompt: str, sample_index: int = 0) -> Call:
+        """A call of the search's own, such as `reply = yield state.call(id, "critique", prompt)`."""
+        return self.strategy.call(at, purpose, prompt, sample_index)
 
     def ranked(self, ids: Iterable[str]) -> list[str]:
         """`ids` by score, best first; of equals the one given first, as in Yao et al. 2023."""

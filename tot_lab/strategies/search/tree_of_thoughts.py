@@ -81,8 +81,8 @@ class TreeOfThoughts(Prompting):
         return migrate_settings(settings)
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
-        run = _Run(self, task, at)
-        return (yield from within(self.budget, run.think()) if self.budget else run.think())
+        search = _Run(self, task, at).run()
+        return (yield from within(self.budget, search) if self.budget else search)
 
     def max_calls(self, task: Task) -> int | None:
         """The most calls a search can make: 30 with the defaults. `None` means that there is no bound."""
@@ -113,7 +113,7 @@ class _Run:
         self.stop = settings.stop
         self.task = task
         self.at = at
-        self.state = SearchState(task, at)
+        self.state = SearchState(task, at, settings)
         self.tree = self.state.tree
         self.sampler = Sampler(settings, task, settings.parallel)
         self.states: dict[Hashable, str] = {}
@@ -123,7 +123,7 @@ class _Run:
         self.asked_for_budget = 0
         self.dead = False  # whether the calls of the last pick all failed
 
-    def think(self) -> Thinking[Answer]:
+    def run(self) -> Thinking[Answer]:
         root = Thought(self.at, parent_of(self.at), self.task.question)
         self.tree.add(Thought(self.at, None, self.task.question))
         yield root
