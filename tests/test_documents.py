@@ -16,6 +16,7 @@ from support import TASK, Scripted, run
 
 import tot_lab as tl
 from tot_lab.core.records import parent_of
+from tot_lab.testing import check_strategy
 
 ROOT = Path(__file__).parent.parent
 
@@ -100,13 +101,23 @@ def test_the_readme_runs_on_a_cluster(tmp_path, monkeypatch):
 
 
 def test_the_strategy_in_contributing_runs():
-    code, held = blocks("CONTRIBUTING.md")
+    code, _, held = blocks("CONTRIBUTING.md")
     names = {name: getattr(tl, name) for name in tl.__all__ if name != "plot_tree"}
     twice = execute(code, {**names, "parent_of": parent_of})["Twice"]
     got = run(twice())
     assert got.usage.calls == twice().max_calls(TASK) == 2
     assert got.answer
     execute(held, {"Twice": twice})["test_twice"]()
+
+
+def test_the_search_in_contributing_keeps_the_contract():
+    _, code, _ = blocks("CONTRIBUTING.md")
+    rebase = execute(code, {})["Rebase"]
+    check_strategy(tl.TreeOfThoughts(search=rebase(width=4)))
+    assert (
+        run(tl.TreeOfThoughts(search=rebase(width=4), stop=tl.Stop(solved=None, depth=2))).stopped
+        == "limit:depth"
+    )
 
 
 def test_the_domain_in_the_recipe_is_searchable():

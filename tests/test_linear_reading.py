@@ -23,8 +23,7 @@ from support import DOMAINS, TASK
 from test_contract import HANDS, PATHS
 
 import tot_lab
-from tot_lab import markdown, scrubbing
-from tot_lab.core import reading, repair, tools
+from tot_lab.core import reading, repair, scrubbing, tools
 from tot_lab.core.arithmetic import value_of
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Thought
@@ -35,6 +34,7 @@ from tot_lab.strategies.deep_think_replies import Approaches, Convergence, Devel
 from tot_lab.strategies.structured import _form
 from tot_lab.strategies.text_tool_calls import text_tool_calls
 from tot_lab.strategies.thinking_level import next_action
+from tot_lab.views import markdown
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +52,7 @@ METHODS = {"search", "match", "fullmatch", "finditer", "findall", "sub", "subn",
 
 EXEMPT = {
     "tot_lab.apps.cli.words:71": "sees pydantic's messages on settings",
-    "tot_lab.testing:120": "the model of the tests",
+    "tot_lab.testing:121": "the model of the tests",
     "tot_lab.strategies.adaptive._CUES": "sees the first 4,000 characters of a task",
     "tot_lab.strategies.categories._KEYWORDS": "sees the first 4,000 characters of a task",
 }

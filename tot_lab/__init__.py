@@ -2,29 +2,28 @@
 
 One run, start to end:
 
-    lab.run(strategy, task)                                                lab.py
-      └ strategy.think(task)            a generator: pure, no I/O          core/, strategies/, domains/
-          yields  Call             ───▶ the driver asks the model stack    driver.py, budget.py
-                                        cache ▸ … ▸ litellm, local, sim    models/
-                                        or has a tool do something         tools/
+    lab.run(strategy, task)                                                lab/
+      └ Runner                          also of streams, sweeps, workers   runtime/
+          strategy.think(task)          a generator: pure, no I/O          strategies/, domains/
+          yields  Call             ───▶ the model stack:                   models/
+                                        cache ▸ … ▸ litellm, local, sim
+                                        or a tool                          tools/
           yields  Every([...])     ───▶ branches at once, each at its own pace
-          yields  an event         ───▶ Recorder: journal, live watchers   recorder.py, journal.py
+          yields  an event         ───▶ Recorder: journal, live watchers
           receives Reply           ◀───
           returns Answer
-      └ Run = its records                                                  run.py
-           ├ Tree.of(events)  → networkx graph → layout → Plotly figure    figures/
-           ├ DataFrames: nodes, calls, events                              frames.py
-           ├ repr, HTML report, what went wrong                            report.py, analysis/
-           └ Explorer: the widget, and the same in one HTML file           explorer/
-    lab.sweep(strategies, tasks)                                           sweeps/
-      └ Sweep = runs, a file each, and one table of them
-           └ rates, tests, matched cost, judging the judge → figures       analysis/, figures/
-    tl.think(question) · %%think · tot-lab think                           deep_thinking.py, magics.py, cli/
-      └ a run of two stages: gather, then Deep Think → report, panel       analysis/, deep_report.py
+      └ Run = header and records                                           record/
+           ├ Tree.of(events)                                               core/
+           ├ DataFrames, statistics, diagnosis                             analysis/
+           └ graph, figures, explorer, reports                             views/
+    lab.sweep(strategies, tasks)                                           lab/sweeps/
+      └ Sweep = runs, a file each, and one table of them                   analysis/
+    tl.think(question) · %%think · tot-lab think                           apps/
+      └ a run of two stages: gather, then Deep Think → report, panel
 
-Rule: a run is its records. Tree, frames, figures and reports are folds over the same list, and
-nothing else stores state. Imports point down this picture; pandas, plotly and networkx are
-imported when something is shown, not before.
+A run is its records: tree, frames, figures and reports are folds over the same list, and nothing else stores
+state. Rooms import downwards only: apps, views, analysis, lab, runtime, then models, tools, record, strategies
+and domains side by side, and core. Pandas, plotly and networkx are imported when something is shown, not before.
 """
 
 from __future__ import annotations
