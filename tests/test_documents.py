@@ -114,10 +114,8 @@ def test_the_search_in_contributing_keeps_the_contract():
     _, code, _ = blocks("CONTRIBUTING.md")
     rebase = execute(code, {})["Rebase"]
     check_strategy(tl.TreeOfThoughts(search=rebase(width=4)))
-    assert (
-        run(tl.TreeOfThoughts(search=rebase(width=4), stop=tl.Stop(solved=None, depth=2))).stopped
-        == "limit:depth"
-    )
+    search = tl.TreeOfThoughts(search=rebase(width=4), stop=tl.Stop(solved=None, depth=2))
+    assert run(search).stopped == "limit:depth"
 
 
 def test_the_domain_in_the_recipe_is_searchable():

@@ -22,8 +22,9 @@ One run, start to end:
       └ a run of two stages: gather, then Deep Think → report, panel
 
 A run is its records: tree, frames, figures and reports are folds over the same list, and nothing else stores
-state. Rooms import downwards only: apps, views, analysis, lab, runtime, then models, tools, record, strategies
-and domains side by side, and core. Pandas, plotly and networkx are imported when something is shown, not before.
+state. Rooms import downwards only: apps, views, analysis, lab, runtime, then models, tools, record,
+strategies and domains side by side, and core. Pandas, plotly and networkx are imported when something is
+shown, not before.
 """
 
 from __future__ import annotations
