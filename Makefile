@@ -16,7 +16,7 @@ test: $(READY) $(JS_READY)  ## everything but the proofs, the notebooks included
 	-$(BIN)/tot-lab model pull smollm2-135m  # 98 MB, once; without it the tests of a real model are skipped
 	$(BIN)/pytest -n auto --dist loadfile -m "not proof"
 
-proof: $(READY)         ## long searches for counterexamples, comparisons with other packages
+proof: $(READY)         ## comparisons with what others published
 	$(BIN)/pytest -n auto -m proof tests
 
 lint: $(READY)          ## formatting, lint and types

@@ -448,7 +448,7 @@ def readers() -> list[tuple[str, Callable[[str], object]]]:
     return [*TABLE.items(), *_domain_readers(), *_markdown_readers()]
 
 
-@pytest.mark.proof
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "read"), readers(), ids=lambda value: value if isinstance(value, str) else ""
 )

@@ -9,7 +9,10 @@ import pytest
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT.parent / "shared" / "data" / "princeton_tot"
 
-pytestmark = pytest.mark.skipif(not RECORDS.is_dir(), reason=f"the published records are not at {RECORDS}")
+pytestmark = [
+    pytest.mark.proof,
+    pytest.mark.skipif(not RECORDS.is_dir(), reason=f"the published records are not at {RECORDS}"),
+]
 
 
 def printed(script: str) -> str:
