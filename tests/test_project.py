@@ -14,6 +14,9 @@ from packaging.requirements import Requirement
 from support import AXES, STRATEGIES, for_each
 
 import tot_lab as tl
+from tot_lab.core.attach import Attached
+from tot_lab.lab.sweeps.methods import SweepMethods
+from tot_lab.record.methods import RunMethods
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tot_lab"
@@ -106,6 +109,26 @@ def test_only_one_file_imports_by_name():
     """All else is seen by the tests above; names of other people's packages are no matter."""
     named = [path.name for path in FILES if re.search(r"import_module\((?!\")", path.read_text())]
     assert sorted(named) == ["attach.py"]
+
+
+@pytest.mark.parametrize("owner", [RunMethods, SweepMethods])
+def test_the_stub_says_what_is_attached(owner):
+    """Type checkers and editors read the stub; what a call meets is the function of the other room."""
+    (stub,) = ast.parse(Path(inspect.getfile(owner)).with_suffix(".pyi").read_text()).body[-1:]
+    declared = {node.name: node for node in stub.body}
+    attached = {name: one for name, one in vars(owner).items() if isinstance(one, Attached)}
+    assert attached.keys() - {"__repr__"} == declared.keys()
+    for name, node in declared.items():
+        function = getattr(owner, name)
+        given = [arg.arg for arg in (*node.args.args, *node.args.kwonlyargs)]
+        assert given[1:] == [
+            known.name
+            for known in list(inspect.signature(function).parameters.values())[1:]
+            if known.kind is not known.VAR_KEYWORD
+        ], name
+        assert isinstance(node, ast.AsyncFunctionDef) == inspect.iscoroutinefunction(function), name
+        is_property = any(getattr(one, "id", "") == "property" for one in node.decorator_list)
+        assert is_property == attached[name].is_property, name
 
 
 def test_a_file_opens_with_its_rule():

@@ -1,6 +1,6 @@
 """The methods of a sweep that other rooms implement and attach (`tot_lab.core.attach`).
 
-`methods.pyi`, which is generated, says what they take and give.
+`methods.pyi` says what they take and give; a test holds it to what is attached.
 """
 
 
