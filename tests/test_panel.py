@@ -14,7 +14,7 @@ from support import ANSWERS, EVALUATORS, PROPOSERS, SEARCHES, STRATEGIES, wait
 
 import tot_lab as tl
 from tot_lab.views.explorer.cell import cell
-from tot_lab.views.explorer.forms import EXPORTED, SHOWN, Form, Mistake, meanings
+from tot_lab.views.explorer.forms import SHOWN, Form, Mistake, exported, meanings
 from tot_lab.views.explorer.panel import panel
 
 WRAPPERS = (tl.BestOf, tl.WithThinking, tl.WithSynthesis)
@@ -92,7 +92,7 @@ CODE_ONLY = {
 }
 
 
-@pytest.mark.parametrize("kind", [*EXPORTED, tl.Budget], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [*exported(), tl.Budget], ids=lambda kind: kind.__name__)
 def test_a_form_begins_with_the_defaults(kind):
     form = Form(kind, lambda: None)
     assert form.made() == (DEFAULTS.get(kind) or kind())
@@ -101,7 +101,7 @@ def test_a_form_begins_with_the_defaults(kind):
     ]
 
 
-@pytest.mark.parametrize("kind", [*EXPORTED, tl.Budget], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [*exported(), tl.Budget], ids=lambda kind: kind.__name__)
 def test_every_field_says_what_it_means(kind):
     assert set(meanings(kind)) == set(kind.model_fields)
     assert all(meanings(kind).values())
@@ -128,7 +128,7 @@ class ASearchThatHasQuiteALongName(tl.OneAnswer):
 def test_what_can_be_chosen_is_never_cut():
     """At half an em a letter, and 3 em for the arrow and the margins."""
     starts = [
-        *(DEFAULTS.get(kind) or kind() for kind in EXPORTED),
+        *(DEFAULTS.get(kind) or kind() for kind in exported()),
         tl.BestOf(strategy=ASearchThatHasQuiteALongName()),
     ]
     boxes = [
