@@ -16,7 +16,7 @@ test: $(READY) $(JS_READY)  ## everything but the proofs, the notebooks included
 	-$(BIN)/tot-lab model pull smollm2-135m  # 98 MB, once; without it the tests of a real model are skipped
 	$(BIN)/pytest -n auto --dist loadfile -m "not proof"
 
-proof: $(READY)         ## comparisons with what others published
+proof: $(READY)         ## comparisons with what others published, long simulations
 	$(BIN)/pytest -n auto -m proof tests
 
 lint: $(READY)          ## formatting, lint and types

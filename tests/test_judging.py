@@ -220,6 +220,7 @@ def test_too_little_has_no_interval():
     assert judge_evaluator([]).intervals.isna().all(axis=None)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("calibrated", [False, True])
 def test_the_intervals_cover(calibrated):
     truth = diagnosed(*world(np.random.default_rng(0), 8000, calibrated=calibrated)).measures

@@ -393,7 +393,7 @@ def test_an_unknown_figure_is_told_of(installed, tmp_path):
 def test_a_log_is_read_by_the_importer_of_a_package(installed, tmp_path):
     (tmp_path / "a.chat").write_text("ACME CHAT 1\nwhy\nbecause\n")
     code = (
-        'import tot_lab as tl; run = tl.load("a.chat"); print(run.name, "|", run.answer, "|", len(run.tree))'
+        "import tot_lab as tl; run = tl.load('a.chat'); print(run.name, run.answer, len(run.tree), sep='|')"
     )
     assert python(installed, code, tmp_path).strip() == "acme chat|because|2"
 

@@ -290,6 +290,7 @@ def test_p_is_small_as_often_as_it_says_when_there_is_no_difference(repeats):
     assert small / 400 < 0.083  # 0.05 and three standard errors of the simulation
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 def test_so_it_is_where_one_ran_more_often(rate):
     """Once against five times: with whole tasks swapped, p ≤ 0.05 came 12 times in 100 at 0.1."""
