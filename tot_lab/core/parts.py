@@ -9,11 +9,14 @@ it runs again.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
@@ -307,3 +310,29 @@ def needs_functions(part: Part) -> list[str]:
         elif isinstance(value, list | tuple):
             waiting.extend(value)
     return found
+
+
+def field_docs(kind: type[BaseModel]) -> dict[str, str]:
+    """The attribute docstrings of the fields of `kind`, its own fields first, then those of its bases.
+
+    They are read from the source when somebody asks: pydantic's `use_attribute_docstrings` does so while the
+    class is made, which costs `import tot_lab` 0.3 s. A field without one, or whose source is not at hand,
+    is left out.
+    """
+    docs: dict[str, str] = {}
+    for base in kind.__mro__:
+        if not issubclass(base, BaseModel) or base is BaseModel:
+            continue
+        try:
+            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        except (OSError, TypeError, SyntaxError):
+            continue
+        assert isinstance(body, ast.ClassDef)
+        for field, doc in pairwise(body.body):
+            match field, doc:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ) if name in kind.model_fields:
+                    docs.setdefault(name, inspect.cleandoc(text))
+    return docs

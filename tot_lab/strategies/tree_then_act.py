@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from tot_lab.core.calls import halts
 from tot_lab.core.records import Decided, Event, Note, Scored, Thought, parent_of
@@ -50,7 +50,6 @@ class TreeThenAct(Prompting):
         `pruningThreshold` is `min_score`.
     """
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
     kind = "tree_then_act"
     aliases: ClassVar[tuple[str, ...]] = ("tree-of-thought",)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from pydantic import ConfigDict
-
 from tot_lab.core.parts import Part
 from tot_lab.core.task import Task
 from tot_lab.core.tree import Node, Tree
@@ -17,7 +15,6 @@ class AnswerRule(Part):
     """Chooses the answer. If a budget ends the search before any score arrived, the first of the deepest
     unscored thoughts answers, without a score; one whose path holds an answer comes before the others."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
     kind: ClassVar[str] = ""
     any_text: ClassVar[bool] = True
     """Whether the text of a thought is the answer where its path holds none."""

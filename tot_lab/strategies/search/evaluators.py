@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, Literal, TypeVar
 
 import msgspec
-from pydantic import ConfigDict, field_validator
+from pydantic import field_validator
 
 from tot_lab.core.parts import Part, UserFunction, is_function
 from tot_lab.core.reading import verdict
@@ -45,7 +45,6 @@ ALTERNATIVES = 20
 class Evaluator(Part):
     """Scores thoughts from 0 to 1. Subclass it, or pass a function, for an evaluator of your own."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
     kind: ClassVar[str] = ""
     compares: ClassVar[Literal["nothing", "siblings", "pick"]] = "nothing"
     """Which thoughts one evaluation compares, and so which of the three methods below is called."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.parts import Part
@@ -34,7 +34,6 @@ from tot_lab.strategies.search.sampling import (
 class Proposer(Part):
     """Makes the children of a thought. Subclass it, or one of its values, for a proposer of your own."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
     kind: ClassVar[str] = ""
 
     def most_children(self) -> int:

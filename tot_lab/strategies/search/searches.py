@@ -14,8 +14,6 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
-from pydantic import ConfigDict
-
 from tot_lab.core.calls import Call
 from tot_lab.core.parts import Part, UserFunction, is_function
 from tot_lab.core.records import Decided
@@ -101,7 +99,6 @@ class SearchState:
 class Search(Part):
     """Chooses the thoughts to expand next. Subclass it, or pass a function, for a search of your own."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
     kind: ClassVar[str] = ""
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from tot_lab.core.parts import Part
 from tot_lab.strategies.search.sampling import Count, Unit
@@ -14,7 +14,6 @@ from tot_lab.strategies.search.sampling import Count, Unit
 class Stop(Part):
     """When a search ends: solved, a limit, no improvement, or nothing left to expand."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
     kind: ClassVar[str] = "stop"
 
     solved: Unit | None = 1.0

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from tot_lab.core.calls import halts
 from tot_lab.core.records import Decided, Event, Note, Scored, Thought, id_key, parent_of
@@ -48,7 +48,6 @@ class TreeOfThoughts(Prompting):
         Yao et al. 2023, Tree of Thoughts, arXiv:2305.10601.
     """
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
     kind: ClassVar[str] = "tree_of_thoughts"
 
     propose: Proposer = Sample()

@@ -19,7 +19,7 @@ import ipywidgets
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from tot_lab.core.parts import Part, class_of
+from tot_lab.core.parts import Part, class_of, field_docs
 from tot_lab.core.registry import AXES, axes, built_in, offered
 from tot_lab.strategies import ChainOfThought, Stop
 
@@ -81,8 +81,7 @@ def meanings(kind: type[BaseModel]) -> dict[str, str]:
         for name in [*named, *(name for name in re.findall(r"`(\w+)`", meaning) if name not in headed)]:
             if name in kind.model_fields:
                 said.setdefault(name, meaning)
-    attributes = {name: field.description or "" for name, field in kind.model_fields.items()}
-    described = {name: " ".join(text.split()) for name, text in attributes.items() if text}
+    described = {name: " ".join(text.split()) for name, text in field_docs(kind).items()}
     known = {**described, **said}
     return {**known, **{name: "" for name in kind.model_fields if name not in known}}
 
