@@ -91,6 +91,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="ende
 
 
 Event: TypeAlias = Thought | Scored | Decided | Note
+EVENTS = (Thought, Scored, Decided, Note)
 """What a strategy itself may yield as having happened."""
 
 Record: TypeAlias = Thought | Scored | Decided | Note | Call | Reply | Ended

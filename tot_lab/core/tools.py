@@ -180,4 +180,4 @@ def is_of_function(call: Call) -> bool:
 
 def asks_no_model(call: Call) -> bool:
     """Whether a tool or a function answers `call`: it costs no model call."""
-    return call.kind == TOOL or is_of_function(call)
+    return call.kind == TOOL or (call.model is not None and is_of_function(call))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from types import CoroutineType
 from typing import Any
 
 import msgspec
@@ -31,7 +32,9 @@ class Function:
         """The reply to `call`."""
         try:
             asking = self.model(call)
-            if isinstance(asking, AsyncGenerator):
+            if type(asking) is CoroutineType:
+                got = await asking
+            elif isinstance(asking, AsyncGenerator):
                 got = await _streamed(asking, wire)
             elif hasattr(asking, "__await__"):
                 got = await asking

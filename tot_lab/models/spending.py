@@ -154,9 +154,9 @@ class Costed:
 
     async def reply(self, call: Call, wire: Wire) -> Reply:
         """The reply to `call`, or a refusal by `budget:spend`."""
-        cap, total = self.purse.cap, self.purse.total
-        if cap is not None and self.dearest and total + self.dearest > cap:
-            wire.note("call.refused", most=self.dearest, left=cap - total)
+        cap = self.purse.cap
+        if cap is not None and self.dearest and self.purse.total + self.dearest > cap:
+            wire.note("call.refused", most=self.dearest, left=cap - self.purse.total)
             return Reply(error=REFUSED)
         reply = await self.inner.reply(call, wire)
         if reply.cost:

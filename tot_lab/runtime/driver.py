@@ -404,12 +404,13 @@ class Driver:
                 f"first (`yield Thought(…)`)"
             )
         key = (call.at, call.kind, call.draw, call.messages, call.attempt, call.model)
-        if key in self.draws:
+        before = len(self.draws)
+        self.draws.add(key)
+        if len(self.draws) == before:
             raise ValueError(
                 f"draw {call.draw} of one {call.kind} prompt was asked twice for thought {call.at}: "
                 f"a further sample takes a new draw"
             )
-        self.draws.add(key)
         if self.repeat:
             call = msgspec.structs.replace(call, repeat=self.repeat)
         self.recorder.record(position, call)
@@ -452,7 +453,8 @@ class Driver:
         ends = None if scope.group is None else scope.group.ends(branch)
         if ends is None or ends > self.loop.time():  # else its timer ends it
             self.untaken.append(asked)
-            self._hire()
+            if not self.hiring:
+                self._hire()
         return None
 
     def _need(self, call: Call) -> Need | None:
@@ -494,22 +496,22 @@ class Driver:
     def _hire(self) -> None:
         """See that a worker is on its way. It hires the next before it takes a call that may wait:
         so each call that waits has a task of its own, and those that do not share one."""
-        if not self.hiring:
-            self.hiring = True
-            self.workers.add(worker := self.loop.create_task(self._work()))
-            worker.add_done_callback(self.workers.discard)
+        self.hiring = True
+        self.workers.add(worker := self.loop.create_task(self._work()))
+        worker.add_done_callback(self.workers.discard)
 
     async def _work(self) -> None:
         self.hiring = False
+        worker = asyncio.current_task()
         while self.untaken:
             asked = self.untaken.popleft()
             if self.asked.get(asked.branch) is not asked:
                 continue  # its time was up before anybody took it
-            asked.worker = asyncio.current_task()
-            if self.untaken:
+            asked.worker = worker
+            if self.untaken and not self.hiring:
                 self._hire()
             try:
-                effect = self.effects.pop(asked.position, None)
+                effect = self.effects.pop(asked.position, None) if self.effects else None
                 reply = await (self.ask(asked.call, asked) if effect is None else _carried_out(effect))
             except Halt as error:
                 self._fail(error)
@@ -537,19 +539,21 @@ class Driver:
         if branch.scope.chain:
             branch.scope.settle(asked.call, reply, asked.claims)
             self._warn(branch.scope, asked.call.at)
-        if refused(reply.error):
+        if reply.error is not None and refused(reply.error):
             self._refuse(branch, asked.position, reply)
         else:
             paid = reply.cost if asked.paid is None else asked.paid
             self._answer(branch, asked.position, reply, paid)
         if self.held:
             self._let_go()
-        self._wake()
+        if not self.woken:
+            self._wake()
 
     def _count_time(self, asked: Asked) -> None:
         """The time of a call begins: it is asked, or after it had to wait it is sent. A strategy's own limit
         takes the place of the lab's."""
-        self._count_group(asked)
+        if asked.branch.scope.group is not None:
+            self._count_group(asked)
         seconds = asked.branch.scope.call_seconds
         if asked.call.kind == TOOL and seconds is None:
             return  # a tool has a time of its own
@@ -559,7 +563,8 @@ class Driver:
         elif self.timeout is not None:
             asked.ends = self.loop.time() + self.timeout
             self.overdue.append((asked.ends, asked))
-            self._watch_overdue()
+            if self.overdue_timer is None:
+                self._watch_overdue()
 
     def _end_late(self, asked: Asked, end: float, seconds: float) -> None:
         """A call that has a time of its own has had it, unless it was answered, or began anew."""

@@ -7,6 +7,7 @@ sample indices from the place, and hands each text to `children.add`, which reco
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -92,7 +93,7 @@ class Sample(_Prompted):
 
     def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
         task, path, parent = sampler.task, place.path, place.node
-        prompt = sampler.prompt(self.prompt, path, lambda: task.domain.sample_prompt(task, path), count=1)
+        prompt = sampler.prompt(self.prompt, path, partial(task.domain.sample_prompt, task, path), count=1)
 
         def sampled(number: int, sample_index: int) -> Thinking[list[Event] | None]:
             reply = yield from self._asked(sampler, place, prompt, sample_index)
@@ -131,7 +132,7 @@ class Propose(_Prompted):
     def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
         task, path, parent = sampler.task, place.path, place.node
         prompt = sampler.prompt(
-            self.prompt, path, lambda: task.domain.propose_prompt(task, path, count), count=count
+            self.prompt, path, partial(task.domain.propose_prompt, task, path, count), count=count
         )
         indices = [place.take_sample_index("propose") for _ in range(self.samples)]
         branches = [self._asked(sampler, place, prompt, index) for index in indices]
