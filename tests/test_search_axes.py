@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -547,10 +548,11 @@ def flat_settings() -> Iterator[dict]:
 
 
 def test_settings_of_the_golden_journals_are_migrated():
-    (flat,) = flat_settings()
-    assert tl.part_of(flat) == tl.TreeOfThoughts(
+    mcts, beam = map(tl.part_of, flat_settings())
+    assert beam == tl.TreeOfThoughts(
         propose=tl.Propose(count=3), evaluate=tl.Value(samples=2), search=tl.BeamSearch(width=2)
     )
+    assert mcts == tl.TreeOfThoughts(propose=tl.Propose(count=3), search=tl.MCTS(iterations=6, width=2))
 
 
 @pytest.mark.parametrize(
@@ -731,3 +733,34 @@ def test_a_journal_of_flat_settings_loads_shows_and_goes_on():
     again = wait(tl.Lab("sim/game24", runs=None).run(made.strategy, made.task))
     assert again.strategy == made.strategy
     assert not any(isinstance(event, Decided) and event.what == "failed" for event in again.events)
+
+
+def test_a_journal_of_an_earlier_schema_replays_by_its_calls_and_not_by_their_positions():
+    """Written by the version before the axes, whose MCTS recorded no `tot.picked`."""
+    made = tl.load(GOLDEN / "journal-0.1.0-mcts.jsonl")
+    assert made.header.tot_lab == 1
+    assert not any(isinstance(event, Note) and event.name == "tot.picked" for event in made.events)
+    assert wait(made.replay()) == (True, len(made.events), None)
+    assert wait(tl.Lab("sim/game24", runs=None).run(made.strategy, made.task)).header.tot_lab == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where"),
+    [
+        ('"score":0.', '"score":0.0', "thought 0.1: Scored differs"),
+        ('"kind":"value"', '"kind":"vote"', "thought 0.0: a call that the record does not answer"),
+        ("Numbers: 4 9 10 13", "Numbers: 4 9 10 12", "thought 0: Call differs: messages was"),
+        ('"stop":"solved"', '"stop":"exhausted"', "Ended differs"),
+        ('"what":"kept"', '"what":"pruned"', "Decided differs"),
+    ],
+)
+def test_a_journal_of_an_earlier_schema_that_was_changed_says_where_it_differs(tmp_path, old, new, where):
+    text = (GOLDEN / "journal-0.1.0-mcts.jsonl").read_text()
+    head, *lines = text.splitlines(keepends=True)
+    k = next(k for k, line in enumerate(lines) if old in line)
+    lines[k] = lines[k].replace(old, new, 1)
+    changed = tmp_path / "changed.jsonl"
+    changed.write_text(re.sub(r',"(checksum|crc32)":"\w+"', "", "".join([head, *lines])))
+    replayed = wait(tl.load(changed).replay())
+    assert not replayed.identical
+    assert where in replayed.divergence

@@ -29,7 +29,8 @@ from tot_lab.core.files import write_whole
 from tot_lab.core.records import Line
 from tot_lab.record.edits import Branched
 
-SCHEMA = 1
+SCHEMA = 2
+"""1: flat settings of tree search, other notes. 2: settings of tree search as axes."""
 
 
 class Header(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -208,11 +208,12 @@ class Recorder:
         expected = self._expected.get(position)
         if expected:
             known = expected.pop()
-            # Compared as a file holds them, where tuples are lists.
-            if known != record and encoder.encode(known) != encoder.encode(record):
+            try:
+                check_same(known, record, position)
+            except Divergence:
                 if self._resumed:
                     del self.lines[self._written :]
-                raise Divergence(f"at {_place(position, known)}: {_difference(known, record)}")
+                raise
             return True
         if self._only_expected and position:
             raise Divergence(
@@ -410,10 +411,16 @@ def _checked(record: Record) -> Record:
         raise ValueError(f"a {type(record).__name__} that no file can hold: {error}") from None
 
 
+def check_same(known: Record, record: Record, position: Position = ()) -> None:
+    """Raise a `Divergence` if `record` is not `known` as a file has them, where tuples are lists."""
+    if known != record and encoder.encode(known) != encoder.encode(record):
+        raise Divergence(f"at {_place(position, known)}: {_difference(known, record)}")
+
+
 def _place(position: Position, record: Record) -> str:
     id = getattr(record, "at", None) or getattr(record, "id", None)
-    place = ".".join(map(str, position))
-    return f"position {place}" + (f", thought {id}" if id else "")
+    place = f"position {'.'.join(map(str, position))}" if position else ""
+    return ", ".join(filter(None, [place, f"thought {id}" if id else ""])) or "the end"
 
 
 def _difference(known: Record, now: Record) -> str:
