@@ -591,8 +591,11 @@ def test_a_sweep_that_is_cancelled_stops_the_workers_and_goes_on_later(tmp_path,
 
     async def cut():
         running = asyncio.create_task(lab.sweep(SETTINGS, TASKS, 40, client=client))
-        while not (lab.last_sweep and any(row.repeat == 0 for row in lab.last_sweep.df().itertuples())):
+        first = None
+        while not first:
             await asyncio.sleep(0.01)
+            sweep = lab.last_sweep
+            first = sweep and any(sweep.by_id[run_id].repeat == 0 for run_id in sweep.rows)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
