@@ -111,7 +111,7 @@ def test_every_field_says_what_it_means(kind):
 
 def test_meanings_are_the_docstrings_sentences():
     said = meanings(tl.TreeOfThoughts)
-    assert said["temperature"] == "0–2, None for the model's default."
+    assert said["temperature"] == "Sampling temperature. `None` means the model's default."
     assert said["stop"] == "When the search ends."
     assert meanings(tl.Stop)["depth"] == "Steps of a path, at most."
     assert meanings(tl.Stop)["min_score"] == "A thought with a lower score is dropped."
@@ -154,7 +154,7 @@ def test_controls_are_of_the_fields_types_and_ranges():
         assert controls[name].widget.options == tuple(kind.__name__ for kind in known)
     assert controls["budget"].widget.options == ("none", "Budget")
     assert kinds["temperature"] == "FloatText"
-    assert controls["temperature"].widget.tooltip == "0–2, None for the model's default. (0 to 2)"
+    assert controls["temperature"].widget.tooltip == "Sampling temperature. `None` means the model's default. (0 to 2)"
     inside = {control.name: control for name in ("propose", "search", "stop", "answer")
               for control in controls[name].form.controls}  # fmt: skip
     assert type(inside["width"].widget).__name__ == "IntText"

@@ -72,25 +72,27 @@ _HAND = re.compile(r"^Numbers: (\d+ \d+ \d+ \d+)$", re.M)
 
 
 class SimAgent(Simulated):
-    """An agent for `word_sums`, `multi_hop` and the Game of 24.
+    """A simulated agent for `word_sums`, `multi_hop` and the Game of 24.
 
-    skill: 0–1, the chance that a step, an action or a step of a plan is the right one; told the right step by
-        a plan or a lesson, it errs as seldom as if it had two tries. Its critique is right with a chance of
-        (1 + skill) / 2.
-    unaided: 0–1, the chance that it gets right in its head what a tool would tell it: a calculation, a fact.
-        Without writing its steps down the chance is its square.
-    noise: 0–1, the chance that a judgement of a thought says the opposite of the truth.
-    garble: 0–1, the share of replies that cannot be read.
-    latency, latency_spread, seed: see `Simulated`.
-
-    A tool is called natively where the call offers it.
+    It calls tools natively if the call offers them.
     """
 
     kind = "sim/agent"
+
     skill: Share = 0.8
+    """Probability that a step, an action or a step of a plan is right, 0–1. If a plan or a lesson names the
+    right step, it errs as rarely as with two tries. Its critique is right with probability (1 + skill) /
+    2."""
+
     unaided: Share = 0.3
+    """Probability that it knows without a tool what a tool would return (a calculation, a fact), 0–1. If it
+    does not write its steps down, the square of it."""
+
     noise: Share = 0.1
+    """Probability that a judgement of a thought is the opposite of the truth, 0–1."""
+
     garble: Share = 0.0
+    """Share of replies that cannot be read, 0–1."""
 
     async def __call__(self, call: Call) -> Reply:
         """The reply to `call`, after `latency`. What it writes as the call of a tool is one."""

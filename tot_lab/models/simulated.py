@@ -40,19 +40,22 @@ def without_candidates(prompt: str) -> str:
 
 
 class Simulated(Part):
-    """A model, as `Lab` takes one: an async callable `Call -> Reply`.
+    """Base of the simulated models.
 
-    latency: mean seconds until a reply, ≥ 0; latency_spread: `constant` or `exponential`.
-    seed: another seed is another model of the same abilities.
-
-    `temperature=0` makes all draws and repeats alike. `max_tokens` and `stop` cut the reply. It
-    costs nothing; tokens are estimated (4 bytes each).
+    With `temperature=0` all samples and repeats of a prompt are equal. `max_tokens` and `stop` cut the reply.
+    A reply costs nothing, and its tokens are estimated at 4 bytes each.
     """
 
     kind: ClassVar[str] = ""
+
     latency: Annotated[float, Field(ge=0)] = 0.0
+    """Mean seconds until a reply."""
+
     latency_spread: Literal["constant", "exponential"] = "constant"
+    """Distribution of the latency: `constant` or `exponential`."""
+
     seed: int = 0
+    """Models with different seeds have the same abilities and give different replies."""
 
     @abstractmethod
     def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:

@@ -99,18 +99,21 @@ class Failure(Exception):
 
 
 class Endpoint(Part):
-    """A real model at the end of the stack; the base of every adapter.
-
-    concurrency: requests under way at the same time, over all labs that use this endpoint.
-    requests_per_minute, tokens_per_minute: None = no limit of ours.
-    retries: how often a request is tried again after 408, 409, 429, 5xx or a broken connection.
-    """
+    """Base of the adapters for real models."""
 
     kind: ClassVar[str] = ""
+
     concurrency: Annotated[int, Field(ge=1)] = 64
+    """Requests in flight at the same time, over all labs that use this endpoint."""
+
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None
+    """Rate limit on requests. `None` means no limit."""
+
     tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
+    """Rate limit on tokens. `None` means no limit."""
+
     retries: Annotated[int, Field(ge=0)] = 5
+    """Further tries of a request after 408, 409, 429, 5xx or a broken connection."""
 
     @property
     @abstractmethod

@@ -92,26 +92,32 @@ class Hands(NamedTuple):
 
 
 class Acting(Prompting):
-    """A strategy whose model may ask for tools.
+    """Base of the strategies whose model may call tools.
 
-    tools: names of the lab's tools that it may call (`web_search` is `web-search`), None = all.
-    effect_policy: which effects they may have, besides what the lab allows; None = as the lab.
-    parallel: carry the tool calls of a turn out at once; False takes one call per turn, the first.
-    most_result_characters: of a tool's result that the model is shown; the record has the whole.
-    overflow: what becomes of a longer result: `cut`, or with `more` the model may ask for the rest, piece by
-    piece, with a tool of that name, which only the strategy knows.
-
-    Raises ValueError for a tool that the lab does not have.
+    Raises:
+        ValueError: When the run starts, for a tool that the lab does not have.
     """
 
     kind = ""
     notes: ClassVar[str] = "tools"
     """What the names of its notes begin with."""
     tools: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
+    """Names of the lab's tools that the model may call; `web_search` and `web-search` are the same. `None`
+    means all of them."""
+
     effect_policy: Annotated[EffectPolicy | None, Field(strict=False)] = None
+    """Effects that the tools may have, within what the lab allows. `None` means all that the lab allows."""
+
     parallel: bool = True
+    """Whether the tool calls of one turn run concurrently. If `False`, only the first call of a turn is
+    taken."""
+
     most_result_characters: Annotated[int, Field(ge=100)] = 4_000
+    """Characters of a tool's result that the model is shown. The record keeps the whole result."""
+
     overflow: Literal["cut", "more"] = "cut"
+    """What happens to a longer result. `cut` truncates it; `more` lets the model read the rest piece by piece
+    with a tool named `more`, which this strategy adds."""
 
     @field_validator("tools", mode="before")
     @classmethod

@@ -158,33 +158,36 @@ def _shown(match: re.Match[str]) -> str:
 
 
 class Adaptive(Prompting):
-    """Choose a strategy by the kind of task, and let it do the work.
+    """Choose a strategy by the kind of task, and run it.
 
-    Best for: mixed tasks, of which nobody has said what suits them. Trade-off: a wrong choice costs a whole
-    attempt. Calls: none where the table or the rules decide, else 1, and those of the strategy; where that
-    brings a partial result, those of the default too.
+    Best for mixed tasks whose best strategy is not known. Trade-off: a wrong choice costs a whole attempt.
+    Calls: none if the routes or the rules decide, else 1, plus those of the chosen strategy; if its result is
+    partial, also those of the default strategy.
 
-    strategies: by name, who can be chosen; any strategies.
-    routes: which of them does a kind of task, where that is not the built-in `ROUTES`: by `simple`,
-        `writing`, `steps`, `open` (see `kind_of`), or by the kind of a domain, which comes first.
-        `tl.calibrate_router` makes one.
-    default: who does what no route names, and tries again after a partial result: one that stagnated, that a
-        limit cut off, or that has no answer.
-    enabled: False gives every task to the default, and nothing is chosen.
-
-    What was chosen is a note of the run; `tl.routed(run)` reads it.
+    The choice is recorded as a note; `tl.routed(run)` reads it.
     """
 
     kind = "adaptive"
+
     strategies: dict[str, Strategy] = {
         "reactive": ReAct(),
         "reflexion": Reflexion(),
         "plan-execute-reflect": PlanExecute(),
         "tree-of-thought": TreeThenAct(),
     }
+    """The strategies to choose from, by name."""
+
     routes: dict[str, str] = {}
+    """The strategy for each kind of task (`simple`, `writing`, `steps`, `open`; see `kind_of`) or for each
+    kind of domain, which takes precedence. Kinds without an entry use the built-in `ROUTES`.
+    `tl.calibrate_router` derives routes from a sweep."""
+
     default: str = "reactive"
+    """The strategy for tasks without a route. It also runs after a partial result: one that stagnated, was
+    cut off by a limit, or has no answer."""
+
     enabled: bool = True
+    """Whether to choose at all. If `False`, every task goes to `default`."""
 
     @model_validator(mode="after")
     def _are_there(self) -> Self:

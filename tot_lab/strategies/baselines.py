@@ -49,19 +49,21 @@ class ChainOfThought(Prompting):
 
 
 class BestOf(Prompting):
-    """Let a strategy try N times and keep the attempt that is scored best; of equals the first.
+    """Run a strategy several times and keep the attempt with the highest score; of equal ones the first.
 
-    Best for answers that are easier to judge than to find. Trade-off: no better than its judge. Calls: N
-    times those of the strategy, and with `value` 1 more each.
-
-    strategy: what tries; any strategy. attempts: how often (N). evaluate: `value` asks the model
-    about each attempt's answer, `score` takes the attempts' own scores, or a function
-    `(task, path) -> score 0–1, or None`.
+    Best for answers that are easier to judge than to find. Trade-off: no better than its judge. Calls:
+    `attempts` times those of the strategy, and with `value` 1 more for each attempt.
     """
 
     strategy: Strategy
+    """The strategy of each attempt."""
+
     attempts: Annotated[int, Field(ge=1)] = 5
+    """The number of attempts."""
+
     evaluate: Literal["value", "score"] | UserFunction = "value"
+    """How an attempt is scored: `value` asks the model about its answer, `score` takes the attempt's own
+    score, and a function `(task, path) -> score` gives 0–1, or `None` for no score."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
@@ -102,17 +104,22 @@ class BestOf(Prompting):
 
 
 class SelfConsistency(Strategy):
-    """Let a strategy try N times and keep the answer given most often; of equals the first
-    (Wang et al. 2023). What counts as the same answer is the domain's word.
+    """Run a strategy several times and keep the most frequent answer; of equally frequent ones the first.
 
-    Best for short answers that can be compared, where a model is right more often than it errs in the same
-    way. Trade-off: a mistake that it makes each time wins. Calls: N times those of the strategy.
+    The domain decides which answers count as the same.
 
-    strategy: what tries; any strategy. attempts: how often (N).
+    Best for short answers that can be compared, if the model is right more often than it repeats one mistake.
+    Trade-off: a mistake that is made most often wins. Calls: `attempts` times those of the strategy.
+
+    References:
+        Wang et al. 2023, Self-Consistency Improves Chain of Thought Reasoning, arXiv:2203.11171.
     """
 
     strategy: Strategy = ChainOfThought()
+    """The strategy of each attempt."""
+
     attempts: Annotated[int, Field(ge=1)] = 5
+    """The number of attempts."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)

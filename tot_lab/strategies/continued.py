@@ -21,14 +21,14 @@ from tot_lab.core.thinking import Thinking, editing, happen
 
 
 class Continued(Strategy):
-    """What `lab.branch(run, node, strategy=…)` runs.
-
-    strategy: what goes on; any strategy. Its thoughts stand below the path's last.
-    record: what the earlier run recorded of the path, from its root on, as JSON-ready dicts.
-    """
+    """Continue from a node of an earlier run with another strategy; used by `lab.branch(run, node,
+    strategy=…)`."""
 
     strategy: Strategy
+    """The strategy that continues. Its thoughts are added below the last node of the path."""
+
     record: list[dict[str, Any]]
+    """The records of the earlier run along the path, from the root on, as JSON-ready dicts."""
 
     @field_validator("record")
     @classmethod

@@ -57,36 +57,40 @@ _TOOLS_IF_OF_USE = (
 
 
 class GatherThenThink(Prompting):
-    """Classify the task, gather what its kind needs with the tools that there are, and think over it
-    (Cogtrix, "/think").
+    """Classify the task, gather with tools what tasks of its category need, and think over what was found.
 
-    Best for: hard questions about something that can be looked at: code, a machine, documents, the web.
+    Best for hard questions about something that can be looked up: code, a machine, documents, the web.
     Trade-off: what is gathered makes every later prompt longer. Calls: those of `strategy`; with tools also
-    those of `gatherer`, one for each page that is read again, and 1 where the task's words do not say of
-    which category it is. Without tools nothing is gathered, and no call is spent on it.
+    those of `gatherer`, one for each page that is read again, and 1 if the words of the task do not tell its
+    category. Without tools nothing is gathered, and no call is spent on it.
 
-    strategy: what thinks; any strategy. gatherer: what gathers; any strategy, and one that calls tools is of
-        use. gather: False goes straight to thinking.
-    research: what of the pages that were found is read again: a `tl.ResearchDelegate`, or its settings as a
-        dict (`{"enabled": False}`). Its share of the model's context window also bounds all that the
-        thinker is told of the gathering.
+    The category decides what to look for. For the tool-heavy ones (code_analysis, debugging, bug_hunting,
+    security_audit, sysadmin, cloud_infra, qa_testing, devops, data_analysis, documentation, database,
+    monitoring) the gatherer must use tools before it answers; for the others it uses them only if they help.
+    The note `think.classified` records the category and how it was found, `think.gathered` what was gathered,
+    and `think.nothing_gathered` why nothing was.
 
-    The category decides what to look for, and whether to look at all. For the tool-heavy ones
-    (code_analysis, debugging, bug_hunting, security_audit, sysadmin, cloud_infra, qa_testing, devops,
-    data_analysis, documentation, database, monitoring) the gatherer is told to look with tools before it
-    says anything; for the others to call one only where it is of use. The note `think.classified` says which
-    category it is and by what, `think.gathered` what came of the gathering, `think.nothing_gathered` why
-    nothing did.
-
-    The gatherer stands at `at.0`, research at `at.1`, the thinking at `at.2`; answer and stop are the
-    strategy's. The sampling settings are those of classifying and of copying out; the latter asks the model
+    The gatherer runs at `at.0`, research at `at.1`, the strategy at `at.2`; answer and stop are the
+    strategy's. The sampling settings apply to classification and to extraction; the latter asks the model
     that gathered.
+
+    References:
+        Cogtrix, "/think".
     """
 
     strategy: Strategy = DeepThink()
+    """The strategy that thinks."""
+
     gatherer: Strategy = ReAct()
+    """The strategy that gathers; it should be one that calls tools."""
+
     gather: bool = True
+    """Whether to gather. If `False`, thinking starts at once."""
+
     research: Annotated[ResearchDelegate, Field(strict=False)] = ResearchDelegate()
+    """How the pages that were found are read again: a `tl.ResearchDelegate`, or its settings as a dict such
+    as `{"enabled": False}`. Its share of the model's context window also limits all gathered text that the
+    strategy is shown."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)

@@ -66,46 +66,62 @@ class Outcome(NamedTuple):
 
 
 class PlanExecute(Acting):
-    """Plan the task, carry the steps out, reflect, and refine the plan (design "Reactive Agents",
-    Plan–Execute–Reflect; after Wang et al. 2023, Plan-and-Solve, arXiv:2305.04091).
+    """Plan the task, execute the steps, reflect on the result, and refine the plan.
 
-    Best for tasks that fall into steps known beforehand, more so where tools do most of them. Trade-off: a
-    bad plan costs its steps before anybody notices. Calls: 1 for the plan and 1 for the reflection, 1 an
-    analysis step, those of `strategy` a composite one, 1 a patch, 2 a refinement, and 1 with
-    `classify_tools`; a tool_call step none.
+    Best for tasks that fall into steps known beforehand, more so if tools do most of them. Trade-off: a bad
+    plan costs its steps before it is noticed. Calls: 1 for the plan and 1 for the reflection, 1 for each
+    analysis step, those of `strategy` for each composite step, 1 for each patch, 2 for each refinement, and 1
+    with `classify_tools`; none for a tool_call step.
 
-    strategy: what solves a composite step; any strategy. It sees the step as its task, and of the tools those
-        that the step names.
-    plan_mode: `linear` (the steps in turn) or `dag` (all that can go on at once; with `parallel=False` one
-        after another). max_steps: of a plan, and of a refinement. step_retries: further tries of a step.
-    max_patches: patches while steps are carried out; each failed step is patched once at most.
-    max_refinements: patches and augmentations after a reflection. patch_strategy: `in-place` (failed steps
-        are written anew, and pending ones that must change) or `replan-remaining` (other steps in place of
-        all that are open).
-    reflection_depth: `shallow` (up to 1,500 tokens) or `deep` (2,500).
-    required_tools: how often each must be called by a step of its own, as {"web-search": 4} or in words as a
-        classifier says it, ["web-search×4"]; what a plan lacks of them is added. A tool that the task
-        names, and that asks to be used then (`deep-think`), is required once, also where no plan can be read.
-    classify_tools: first ask the model which tools the task needs, and how often; what it requires is added
-        to `required_tools`.
-    max_retries: further askings for a plan that is refused. tier: how much the model makes of a prompt
-        (`local`, `mid`, `large`, `frontier`).
+    References:
+        Design "Reactive Agents", Plan–Execute–Reflect; Wang et al. 2023, Plan-and-Solve,
+        arXiv:2305.04091.
     """
 
     kind = "plan_execute"
     aliases: ClassVar[tuple[str, ...]] = ("plan-execute-reflect",)
+
     strategy: Strategy = ReAct(max_iterations=3)
+    """The strategy that solves a composite step. The step is its task, and it has the tools that the step
+    names."""
+
     plan_mode: Mode = "linear"
+    """`linear` executes the steps in order. `dag` executes every step whose dependencies are done,
+    concurrently unless `parallel=False`."""
+
     max_steps: Annotated[int, Field(ge=1, le=100)] = 20
+    """The largest number of steps in a plan or a refinement."""
+
     step_retries: Annotated[int, Field(ge=0)] = 1
+    """Further tries of a step that failed."""
+
     max_patches: Annotated[int, Field(ge=0)] = 2
+    """Patches during execution. Each failed step is patched at most once."""
+
     max_refinements: Annotated[int, Field(ge=0)] = 2
+    """Patches and augmentations after a reflection."""
+
     patch_strategy: Literal["in-place", "replan-remaining"] = "in-place"
+    """`in-place` rewrites the failed steps and the pending ones that must change. `replan-remaining` replaces
+    all open steps."""
+
     reflection_depth: Literal["shallow", "deep"] = "deep"
+    """`shallow` reflects in up to 1,500 tokens, `deep` in up to 2,500."""
+
     required_tools: Quantities = {}
+    """How often each tool must be called by a step of its own, as `{"web-search": 4}` or in a classifier's
+    words, `["web-search×4"]`. Calls that a plan lacks are added as steps. A tool that the task names and
+    that asks to be used then (`deep-think`) is required once, even if no plan can be read."""
+
     classify_tools: bool = False
+    """Whether to ask the model first which tools the task needs, and how often. Its answer is added to
+    `required_tools`."""
+
     max_retries: Annotated[int, Field(ge=0)] = RETRIES
+    """Further requests for a plan after one that was rejected."""
+
     tier: Tier = "mid"
+    """How much a prompt demands of the model: `local`, `mid`, `large` or `frontier`."""
 
     @field_validator("strategy")
     @classmethod

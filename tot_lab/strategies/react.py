@@ -61,34 +61,42 @@ _WORD = re.compile(r"[^\W\d_]{4,}")
 
 
 class ReAct(Acting):
-    """Think, act by tool calls, observe, until `final-answer` is called (Yao et al. 2022; design
-    "Reactive Agents").
+    """Alternate between reasoning and tool calls until the model calls `final-answer`.
 
-    Best for tasks that tools answer step by step. Trade-off: a wrong turn is never taken back, and each
-    turn is shown all before it. Calls: 1 an iteration, and 1 with `classify_tools`; tools are not counted.
+    Best for tasks that tools answer step by step. Trade-off: a wrong turn is never taken back, and each turn
+    is shown all earlier ones. Calls: 1 for each iteration, and 1 with `classify_tools`; tool calls are not
+    counted.
 
-    max_iterations: turns, 1–400. required_tools: how often each must have given a result before an answer
-    is taken, by name, or in words as `["search×2"]`. Each of these may be called twice more and is then
-    blocked; with `parallel=False` it is not. max_calls_per_tool: other limits, by name. Output tools
-    (`tl.tool(output=True)`) are never blocked. Once the required search tools have given their results, the
-    model is asked for the output tools. classify_tools: first ask the model which tools the task needs, and
-    how often; what it requires is added to `required_tools`. A tool that the task names, and that asks to be
-    used then (`deep-think`), is called before the last turn if the model has not used it: with
-    `max_iterations=1` before the only one.
+    Output tools (`tl.tool(output=True)`) are never blocked. Once the required search tools have given their
+    results, the model is asked for the output tools. A tool that the task names and that asks to be used then
+    (`deep-think`) is called before the last turn if the model has not used it; with `max_iterations=1`,
+    before the only one.
 
-    Stops: `answered`, `limit:iterations`, and `limit:required_tools` when a required tool has failed, and no
-    call of it or no turn is left in which it could give its result. A loop that is cut off, also by a budget,
-    answers with the last text that was meant as its answer: a refused final answer or words without a tool
-    call; else with "".
+    Stops: `answered`, `limit:iterations`, and `limit:required_tools` if a required tool failed and can no
+    longer give its result. A loop that a limit or a budget cuts off answers with the last text that was meant
+    as its answer, a rejected final answer or a turn without tool calls, else with an empty text.
+
+    References:
+        Yao et al. 2022, ReAct, arXiv:2210.03629; design "Reactive Agents".
     """
 
     kind = "react"
     aliases: ClassVar[tuple[str, ...]] = ("reactive",)
     notes = "react"
+
     max_iterations: Annotated[int, Field(ge=1, le=400)] = 10
+    """The largest number of turns."""
+
     required_tools: Quantities = {}
+    """How many results each tool must have given before an answer is accepted, as `{"search": 2}` or
+    `["search×2"]`. Each may be called twice more and is then blocked, unless `parallel=False`."""
+
     max_calls_per_tool: Quantities = {}
+    """The largest number of calls of a tool, by name."""
+
     classify_tools: bool = False
+    """Whether to ask the model first which tools the task needs, and how often. Its answer is added to
+    `required_tools`."""
 
     @model_validator(mode="after")
     def _leaves_room(self) -> Self:

@@ -37,27 +37,32 @@ _LOOK = {
 
 
 class Reflexion(Prompting):
-    """Let a strategy try, have its answer criticised, and let it try again with what was learnt, until
-    the critique is satisfied (Shinn et al. 2023; design "Reactive Agents").
+    """Run a strategy, let a critic review the answer, and try again with what was learnt.
 
-    Best for answers whose faults show once they are written: texts, code, sums. Trade-off: the critic is
-    a model too, and may be content too soon. Calls: those of the strategy and 1, for the first attempt and
+    Best for answers whose faults show once they are written: texts, code, sums. Trade-off: the critic is a
+    model too, and may be satisfied too soon. Calls: those of the strategy and 1, for the first attempt and
     for each retry.
 
-    strategy: what tries; any strategy. max_retries: attempts after the first. critique_depth: `shallow`
-    looks at the answer, `deep` at the way to it too. prior_critiques: critiques from earlier runs on
-    similar tasks, told from the first attempt on; `tl.Lab(memory=…)` recalls them. The sampling settings are
-    the critic's.
+    The sampling settings are those of the critic. Attempt k runs at `at.k`. The answer is that of the last
+    attempt that gave one; its score is 1 if the critic was satisfied, 0 if not, and `None` if the critique
+    did not say. Stops: `solved` (satisfied), `stagnated`, `limit:retries`.
 
-    Attempt k stands at `at.k`, its critique beside its first thoughts. The answer is that of the last
-    attempt that gave one. Its score is 1 when the critique was satisfied, 0 when not, None when it did not
-    say. Stops: `solved` (satisfied), `stagnated`, `limit:retries`.
+    References:
+        Shinn et al. 2023, Reflexion, arXiv:2303.11366; design "Reactive Agents".
     """
 
     strategy: Strategy = ReAct(max_iterations=3)
+    """The strategy of each attempt."""
+
     max_retries: Annotated[int, Field(ge=0)] = 3
+    """Attempts after the first."""
+
     critique_depth: Literal["shallow", "deep"] = "deep"
+    """`shallow` reviews the answer, `deep` also how it was reached."""
+
     prior_critiques: list[str] = []
+    """Critiques of earlier runs on similar tasks, shown from the first attempt on. `tl.Lab(memory=…)` recalls
+    them."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)

@@ -36,24 +36,28 @@ Turn = tuple[Message, ...]
 
 
 class WithSynthesis(Prompting):
-    """Rewrite the conversation that a strategy's model is shown into a tighter one, where it grows long.
+    """Condense the conversation that a strategy's model is shown when it grows long.
 
-    Best for long tool loops, and models with a small window. Trade-off: what a summary leaves out, the
-    model cannot see any more. Calls: those of the strategy; with `deep` one more for each synthesis, which
-    is at most one a call.
+    Best for long tool loops, and models with a small context window. Trade-off: the model cannot see what a
+    summary leaves out. Calls: those of the strategy; with `deep`, one more for each synthesis, which is at
+    most one per call.
 
-    strategy: what is wrapped; any strategy. It is condensed wherever it stands, so around `tl.Adaptive` it
-    is a setting for all, and around one of its choices a setting for that one. The innermost one decides:
-    a strategy that is wrapped again keeps its own setting. synthesis: `fast` fills in templates, with the
-    first 200 characters of each text; `deep` asks the model; `off` leaves the conversation whole. above: past
-    turns of more tokens (estimated) are rewritten. keep: newest turns that stay as they are. The sampling
-    settings are those of `deep`.
+    Wrapped around `tl.Adaptive`, it applies to all of its strategies; wrapped around one of them, to that
+    one. The innermost wrapper decides. The sampling settings apply to `deep`.
     """
 
     strategy: Strategy
+    """The strategy whose conversations are condensed."""
+
     synthesis: Literal["off", "fast", "deep"] = "fast"
+    """`fast` fills in templates with the first 200 characters of each text, `deep` asks the model, `off`
+    leaves the conversation as it is."""
+
     above: Annotated[int, Field(ge=0)] = 1000
+    """Earlier turns with more tokens than this (estimated) are condensed."""
+
     keep: Annotated[int, Field(ge=1)] = 1
+    """The newest turns that are left as they are."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Note(_GOVERNS, at, {"synthesis": self.synthesis})

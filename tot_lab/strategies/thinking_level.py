@@ -93,28 +93,32 @@ _ASKED = {
 
 
 class WithThinking(Strategy):
-    """Have the model reason before each of its replies, and reflect now and then on where it stands.
+    """Make the model reason before each reply, and reflect on its progress now and then.
 
-    Best for models that answer too fast, and loops that lose their way. Trade-off: reasoning is paid for
-    as output. Calls: those of the strategy, and one more for each reflection, which is at most one a call.
+    Best for models that answer too fast, and loops that lose their way. Trade-off: reasoning is paid for as
+    output. Calls: those of the strategy, and one more for each reflection, which is at most one per call.
 
-    strategy: what is wrapped; any strategy. level: `off`, `low` (about 500 tokens of reasoning a reply),
-    `medium` (2,000) or `high` (5,000), in any case; any other name warns, and is off. reflect_every: turns
-    after which to reflect, a turn being a call to a model; 0 = never. reflect_on_tool_error: before the turn
-    after a tool failed. reflect_on_uncertainty: before the turn after a reply that reports a confidence
-    below 0.5.
-
-    A call that leaves its `effort` open gets the level, for models that have such a setting; where it has
-    `max_tokens`, these grow by what the reasoning may take. Calls whose first token counts
-    (`evaluate="logprob"`) are not asked to write reasoning. A provider that forces a reply into a schema
-    leaves no room for reasoning in it; there the effort alone counts.
+    A call without an `effort` of its own gets the level, for models that have such a setting; its
+    `max_tokens`, if set, grow by what the reasoning may take. Calls whose first token counts
+    (`evaluate="logprob"`) are not asked to reason in writing. A provider that forces a reply into a schema
+    leaves no room for written reasoning; there the effort alone applies.
     """
 
     strategy: Strategy
+    """The strategy that is wrapped."""
+
     level: Level = "off"
+    """`off`, `low` (about 500 tokens of reasoning a reply), `medium` (2,000) or `high` (5,000), in any case.
+    Another name warns and means `off`."""
+
     reflect_every: Annotated[int, Field(ge=0)] = 0
+    """Model calls after which to reflect. 0 means never."""
+
     reflect_on_tool_error: bool = True
+    """Whether to reflect before the turn after a failed tool call."""
+
     reflect_on_uncertainty: bool = True
+    """Whether to reflect before the turn after a reply that reports a confidence below 0.5."""
 
     @field_validator("level", mode="before")
     @classmethod
