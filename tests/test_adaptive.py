@@ -154,7 +154,7 @@ class Says(tl.Strategy):
 
     def think(self, task, at="0"):
         yield tl.Thought(at, None, task.question)
-        thought = yield from tl.happen(tl.Thought(f"{at}.0", at, f"{self.text} {task.context}"))
+        thought = yield from tl.emit(tl.Thought(f"{at}.0", at, f"{self.text} {task.context}"))
         return tl.Answer(self.text, self.stop, thought.id)
 
     def max_calls(self, task):

@@ -46,7 +46,7 @@ class Twice(tl.Prompting):
         best = max(replies, key=lambda reply: len(reply.text))
         if best.error is not None:
             return tl.Answer("", "error")
-        thought = yield from tl.happen(Thought(f"{at}.0", at, best.text))
+        thought = yield from tl.emit(Thought(f"{at}.0", at, best.text))
         return tl.Answer(task.domain.read_answer(task, thought.text) or "", "answered", thought.id)
 
     def max_calls(self, task):

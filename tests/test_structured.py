@@ -93,7 +93,7 @@ class Asking(tl.Prompting):
             self.call(at, "plan", task.question), Plan, tier=self.tier, retries=self.retries
         )
         text = result.error or result.value.model_dump_json()
-        thought = yield from tl.happen(tl.Thought(f"{at}.0", at, text))
+        thought = yield from tl.emit(tl.Thought(f"{at}.0", at, text))
         return tl.Answer(thought.text, "error" if result.error else "answered", thought.id)
 
     def max_calls(self, task: tl.Task) -> int:

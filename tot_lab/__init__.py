@@ -40,7 +40,7 @@ from tot_lab.core.parts import Part, part_of
 from tot_lab.core.records import Decided, Ended, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Domain, Task
-from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, ask, attempt, every, happen, timed, within
+from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, ask, attempt, every, emit, timed, within
 from tot_lab.core.tree import Node, Tree
 from tot_lab.domains import (
     Constrained,
@@ -404,7 +404,7 @@ __all__ = [
     "grid",
     "halts",
     "hands",
-    "happen",
+    "emit",
     "judge_evaluator",
     "load",
     "lost_calls",

@@ -510,7 +510,7 @@ def never_sees_the_reference(trial: Trial) -> None:
 
 def goes_on_with_a_changed_thought(trial: Trial) -> None:
     """Where a person changes a thought (`lab.branch`), all that comes after it builds on the new text: it
-    goes on with what `happen(...)` gives back."""
+    goes on with what `emit(...)` gives back."""
     whole = trial.run()
     changed = "a person's own step\nAnswer: 4711"
     for node in _thoughts_of(whole):

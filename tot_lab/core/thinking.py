@@ -117,7 +117,7 @@ def carry_out(effect: Effect) -> Thinking[Reply]:
     return reply
 
 
-def happen(event: E) -> Thinking[E]:
+def emit(event: E) -> Thinking[E]:
     """Say that something happened; the event as it was recorded, which is what to go on with: where
     a person changed a thought or a score (`lab.branch`), it is not the one that was given."""
     recorded: E | None = yield event

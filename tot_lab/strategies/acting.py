@@ -21,7 +21,7 @@ from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.records import Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Thinking, ask, every, happen
+from tot_lab.core.thinking import Thinking, ask, every, emit
 from tot_lab.core.tools import ToolSpec, stored_name, tool_call
 from tot_lab.strategies.conversation import (
     MOST_CALLS,
@@ -203,7 +203,7 @@ class Acting(Prompting):
             yield Note("call.failed", at, {"kind": "act", "error": reply.error})
             return Turn(at, error=reply.error)
         turn = yield from self._cut(turn_of(f"{at}.0", reply, known))
-        thought = yield from happen(Thought(turn.id, at, text_of(turn), tuple(source)))
+        thought = yield from emit(Thought(turn.id, at, text_of(turn), tuple(source)))
         return as_recorded(turn, thought, known)
 
     def carry_out(
@@ -276,7 +276,7 @@ class Acting(Prompting):
         else:
             seen = yield from self._given(hands, turn, k, call, draw)
         head = f"{call.name[:80]} " + ("→ " if seen.error is None else "")
-        thought = yield from happen(Thought(f"{turn}.{k}", turn, head + seen.text))
+        thought = yield from emit(Thought(f"{turn}.{k}", turn, head + seen.text))
         text = thought.text.removeprefix(head)
         return seen._replace(id=thought.id, text=text, whole=seen.whole if text == seen.text else text)
 

@@ -19,7 +19,7 @@ from tot_lab.core.reading import verdict
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, attempt, every, happen
+from tot_lab.core.thinking import Thinking, ask, attempt, every, emit
 
 
 class OneAnswer(Prompting):
@@ -88,7 +88,7 @@ class BestOf(Prompting):
         if isinstance(self.evaluate, UserFunction):
             shown = self.evaluate(*task.domain.seen(task, path))
             score = verdict(shown, f"evaluator {self.evaluate.name!r}, thought {answer.node},")
-            scored = yield from happen(Scored(answer.node, score, score, by=self.evaluate.name))
+            scored = yield from emit(Scored(answer.node, score, score, by=self.evaluate.name))
         else:
             call = self.call(answer.node, "judge", task.domain.value_prompt(task, path))
             reply = yield from attempt(number, ask(call))
@@ -97,7 +97,7 @@ class BestOf(Prompting):
                 return answer
             raw = task.domain.read_value(reply.text)
             score = None if raw is None else min(raw / task.domain.value_top, 1.0)
-            scored = yield from happen(Scored(answer.node, score, raw, (raw,), "value"))
+            scored = yield from emit(Scored(answer.node, score, raw, (raw,), "value"))
         return msgspec.structs.replace(answer, score=scored.score)
 
 
@@ -128,7 +128,7 @@ class SelfConsistency(Strategy):
         chosen = answers[keys.index(winner)]
         share: float | None = count / len(answers)
         if chosen.node is not None:
-            scored = yield from happen(Scored(chosen.node, share, count, by="self_consistency"))
+            scored = yield from emit(Scored(chosen.node, share, count, by="self_consistency"))
             share = scored.score
         return (yield from _choose(answers, msgspec.structs.replace(chosen, score=share)))
 
@@ -161,7 +161,7 @@ def _answer_once(strategy: Prompting, task: Task, at: str, *, reasoning: bool) -
         yield Note("call.failed", at, {"kind": "answer", "error": reply.error})
         return Answer("", stop_of(reply.error))
     node = f"{at}.0"
-    thought = yield from happen(Thought(node, at, reply.text))
+    thought = yield from emit(Thought(node, at, reply.text))
     text = task.domain.read_answer(task, thought.text)
     if text is None:
         yield Note("parse.unreadable", at, {"kind": "answer", "draw": 0})

@@ -17,7 +17,7 @@ from tot_lab.core.calls import TokenLogprob
 from tot_lab.core.records import Decided, Event, Scored, Thought, parent_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Path, Task
-from tot_lab.core.thinking import Thinking, editing, happen
+from tot_lab.core.thinking import Thinking, editing, emit
 
 
 class Continued(Strategy):
@@ -46,7 +46,7 @@ class Continued(Strategy):
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         last, steps = at, list[str]()
         for event in self._events(at):
-            recorded = yield from happen(event)
+            recorded = yield from emit(event)
             if isinstance(recorded, Thought):
                 last = recorded.id
                 steps += _steps(task, recorded)

@@ -20,7 +20,7 @@ from tot_lab.core.calls import Call, halts
 from tot_lab.core.records import Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Step, Thinking, along, ask, editing, happen
+from tot_lab.core.thinking import Step, Thinking, along, ask, editing, emit
 from tot_lab.core.tools import MODEL, TOOL, characters_within, tokens_in, tool_of
 from tot_lab.strategies.categories import (
     CATEGORIES,
@@ -164,7 +164,7 @@ class GatherThenThink(Prompting):
         """What the gatherer came to. A person may change what it is to look for, so its root is recorded
         here."""
         above = parent_of(at) or at
-        asked = yield from happen(Thought(at, above, _instruction(category)))
+        asked = yield from emit(Thought(at, above, _instruction(category)))
         part = task.domain.part(task, asked.text, "")
         looking = tuple(tool for tool in task.tools if MODEL not in tool.effects)  # the thinking comes later
         part = part.model_copy(update={"tools": looking})

@@ -22,7 +22,7 @@ from tot_lab.core.calls import Message, ToolCall, readable, stop_of
 from tot_lab.core.reading import split_thinking
 from tot_lab.core.records import Decided, Note, Thought, parent_of
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, happen
+from tot_lab.core.thinking import Thinking, emit
 from tot_lab.core.tools import Quantities, ToolSpec
 from tot_lab.strategies.acting import MORE, Acting, Hands, given_by, told_of_named
 from tot_lab.strategies.conversation import (
@@ -232,7 +232,7 @@ class ReAct(Acting):
         """End with `text`. What else the turn asked for is carried out too: it may have effects."""
         turn = turn._replace(calls=tuple(call for call in turn.calls if call.name != FINAL.name))
         yield from self.carry_out(hands, turn, progress.take(turn.calls, None))
-        thought = yield from happen(Thought(f"{turn.id}.{len(turn.calls)}", turn.id, text))
+        thought = yield from emit(Thought(f"{turn.id}.{len(turn.calls)}", turn.id, text))
         answer = task.domain.read_answer(task, thought.text)
         if answer is None:  # a person changed it
             yield Note("parse.unreadable", thought.id, {"kind": "act", "draw": 0})

@@ -21,7 +21,7 @@ from tot_lab.core.calls import halts
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Path, Task
-from tot_lab.core.thinking import Step, Thinking, along, ask, attempt, happen
+from tot_lab.core.thinking import Step, Thinking, along, ask, attempt, emit
 from tot_lab.strategies.react import ReAct
 
 _SATISFIED = re.compile(r"\bsatisfied[\s*_`]*:", re.IGNORECASE)
@@ -108,13 +108,13 @@ class Reflexion(Prompting):
             yield Note("call.failed", node, {"kind": "critique", "error": reply.error})
             return _Critique("", answer.score, halt=reply.error if halts(reply.error) else None)
         source = (answer.node,) if answer.node is not None else ()
-        thought = yield from happen(Thought(way.free_child(root), root, reply.text, source))
+        thought = yield from emit(Thought(way.free_child(root), root, reply.text, source))
         verdict = read_verdict(thought.text)
         if verdict is None:
             yield Note("parse.unreadable", node, {"kind": "critique", "draw": 0})
         score = None if verdict is None else float(verdict and answer.text != "")
         if answer.node is not None:
-            scored = yield from happen(Scored(answer.node, score, score, (score,), "critique"))
+            scored = yield from emit(Scored(answer.node, score, score, (score,), "critique"))
             score = scored.score
         told = {"attempt": number, "satisfied": None if score is None else score == 1.0}
         yield Note("reflexion.critiqued", at=root, data={**told, "critique": thought.id})

@@ -25,7 +25,7 @@ from tot_lab.core.reading import split_thinking
 from tot_lab.core.records import Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Thinking, ask, every, happen
+from tot_lab.core.thinking import Thinking, ask, every, emit
 from tot_lab.core.tools import ToolSpec, characters_within, tool_call
 from tot_lab.strategies.conversation import arguments_of, shortened
 
@@ -117,7 +117,7 @@ class ResearchDelegate(BaseModel):
             why = "no tool can fetch a page by its address" if urls else "no address was found"
             yield Note("research.skipped", parent_of(at) or at, {"why": why})
             return ""
-        listed = yield from happen(Thought(at, parent_of(at), "\n".join(["Pages to read whole:", *urls])))
+        listed = yield from emit(Thought(at, parent_of(at), "\n".join(["Pages to read whole:", *urls])))
         found = _distinct(_URL.findall(listed.text))  # a person may have changed them
         chosen, left = found[: self.most_pages], found[self.most_pages :]
         if left:
@@ -158,13 +158,13 @@ class _Reading(NamedTuple):
         cut = len(got.text) > read  # with what the tool says of a cut, it is longer
         if cut:
             yield Note("research.cut", above, {"url": url, "characters": read, "tokens": most})
-        page = yield from happen(Thought(at, above, got.text[:read] + "\n… (the page goes on)" * cut))
+        page = yield from emit(Thought(at, above, got.text[:read] + "\n… (the page goes on)" * cut))
         reply = yield from ask(self._call(url, page))
         copied = split_thinking(readable(reply.text))[1].strip()
         copied = shortened(copied, characters_within(copied, most))
         if reply.error is not None or not copied:
             return (yield from self._failed(url, at, reply.error or "the reply was empty"))
-        extract = yield from happen(Thought(f"{at}.0", at, copied))
+        extract = yield from emit(Thought(f"{at}.0", at, copied))
         if extract.text.strip(" \n.`*").upper() == NOTHING:
             return Page(f"{url} says nothing of use.", None)
         wrong = altered(extract.text, page.text)

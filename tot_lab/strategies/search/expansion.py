@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tot_lab.core.records import Decided, Event, Scored, Thought
 from tot_lab.core.task import Path, Task
-from tot_lab.core.thinking import Thinking, happen
+from tot_lab.core.thinking import Thinking, emit
 from tot_lab.strategies.search.sampling import Sampler, emit
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Children:
                 duplicate and not scored again.
         """
         parent, sources = self.place.node, self.place.sources
-        thought = yield from happen(Thought(f"{parent}.{number}", parent, text, sources))
+        thought = yield from emit(Thought(f"{parent}.{number}", parent, text, sources))
         if repeats is not None and thought.text == text:
             duplicate = Decided(thought.id, "duplicate", f"repeats {parent}.{repeats}")
             return [thought, *(yield from emit(duplicate))]

@@ -17,7 +17,7 @@ from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Decided, Event, Note
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Path, Task
-from tot_lab.core.thinking import Thinking, ask, every, happen
+from tot_lab.core.thinking import Thinking, ask, every, emit
 
 T = TypeVar("T")
 Count = Annotated[int, Field(ge=1)]
@@ -88,7 +88,7 @@ class Sampler(NamedTuple):
 
 def emit(event: Event) -> Thinking[list[Event]]:
     """Yield `event` and return it, as it was recorded, in a list."""
-    return [(yield from happen(event))]
+    return [(yield from emit(event))]
 
 
 def error_in(event: Event) -> str | None:

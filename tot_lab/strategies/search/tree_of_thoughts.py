@@ -22,7 +22,7 @@ from tot_lab.core.calls import halts
 from tot_lab.core.records import Decided, Event, Note, Scored, Thought, id_key, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, every, happen, within
+from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, every, emit, within
 from tot_lab.core.tree import Node
 from tot_lab.strategies.search.answers import AnswerRule, BestPath, first_answer
 from tot_lab.strategies.search.beam_search import BeamSearch
@@ -373,7 +373,7 @@ class _Run:
 
     def _emit(self, event: Event) -> Thinking[None]:
         """Record `event`, and add it to the tree as it was recorded."""
-        self.tree.add((yield from happen(event)))
+        self.tree.add((yield from emit(event)))
 
 
 def _group(parent: str | tuple[str, ...]) -> tuple[str, ...]:
