@@ -169,7 +169,7 @@ class Messy(tl.Strategy):
     def think(self, task, at="0"):
         yield Thought(at, None, task.question)
         try:
-            yield from tl.every([self.branch(at)])
+            yield from tl.gather([self.branch(at)])
         finally:
             raise KeyError("at its close")
 

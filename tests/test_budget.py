@@ -52,7 +52,7 @@ class Asks(tl.Strategy):
         answered = 0
         for turn in range(self.rounds):
             prompts = [f"{turn} {k} " + "word " * (self.words * k) for k in range(self.count)]
-            replies = yield from tl.every(
+            replies = yield from tl.gather(
                 [tl.ask(Call(at, "ask", (Message("user", p),), max_tokens=self.max_tokens)) for p in prompts],
                 at_most=1,
             )
@@ -120,7 +120,7 @@ def test_a_branch_that_asks_for_more_than_it_declared_is_refused():
                 second = yield from tl.ask(Call(at, "a", (Message("user", "p"),), draw=2 * k + 1))
                 return [first.error, second.error]
 
-            errors = yield from tl.every([branch(0), branch(1)], at_most=1)
+            errors = yield from tl.gather([branch(0), branch(1)], at_most=1)
             return tl.Answer(str(errors), "answered")
 
     made = run(Greedy(), budget=tl.Budget(calls=3))
@@ -659,7 +659,7 @@ class Parts(tl.Strategy):
         return tl.Answer(f"{first} {second}", "answered")
 
     def _some(self, calls):
-        replies = yield from tl.every([tl.ask(call) for call in calls], at_most=1)
+        replies = yield from tl.gather([tl.ask(call) for call in calls], at_most=1)
         return sum(reply.error is None for reply in replies)
 
 

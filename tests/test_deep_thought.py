@@ -88,7 +88,7 @@ class Twice(tl.Strategy):
         yield tl.Thought(at, tl.parent_of(at), task.question)
         one = tl.DeepThink(max_iterations=1)
         other = task.model_copy(update={"question": "And in ten years?"})
-        answers = yield from tl.every([one.think(task, f"{at}.0"), one.think(other, f"{at}.1")])
+        answers = yield from tl.gather([one.think(task, f"{at}.0"), one.think(other, f"{at}.1")])
         if not self.own:
             return answers[1]
         yield tl.Thought(f"{at}.2", at, "an answer of its own")

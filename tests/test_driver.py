@@ -245,7 +245,7 @@ def test_a_part_may_give_each_of_its_calls_a_time():
 
     def say(at):
         asked = [asking(draw=k, prompt=prompt) for k, prompt in enumerate(("slow", "fast"))]
-        parts = yield from timed(0.1, tl.every(asked, at_most=1))
+        parts = yield from timed(0.1, tl.gather(asked, at_most=1))
         inner = yield from timed(60, timed(0.1, asking(draw=2, prompt="slow")))
         return tl.Answer(str([reply.error for reply in (*parts, inner)]), "answered")
 
@@ -269,7 +269,7 @@ def test_branches_may_have_a_time_together():
             third = yield from asking(draw=40 + k, prompt="fast")
             return [reply.error for reply in (first, second, third)]
 
-        parts = yield from tl.every([branch(k) for k in range(3)], at_most=3, seconds=0.5)
+        parts = yield from tl.gather([branch(k) for k in range(3)], at_most=3, seconds=0.5)
         after = yield from asking(draw=60, prompt="fast")
         return tl.Answer(str([*parts, after.error]), "answered")
 
@@ -293,7 +293,7 @@ class Grouped:
                 errors.append((yield from asking(draw=k + turn * self.count)).error)
             return errors
 
-        parts = yield from tl.every(
+        parts = yield from tl.gather(
             [branch(k) for k in range(self.count)],
             at_most=self.in_a_row,
             at_once=self.at_once,
@@ -383,7 +383,7 @@ def test_an_exception_ends_the_run_and_is_raised(rounds):
 
         if rounds == 0:
             raise ZeroDivisionError("a bug")
-        yield from tl.every([branch(k) for k in range(4)])
+        yield from tl.gather([branch(k) for k in range(4)])
 
     error, last = ended(saying(say), model=Scripted(latency=shuffled(0)))
     assert isinstance(error, ZeroDivisionError)
@@ -397,7 +397,7 @@ def test_an_exception_ends_the_run_and_is_raised(rounds):
     ("say", "error", "told"),
     [
         (lambda at: iter([asking()]), TypeError, "yielded a generator.*`yield from` forgotten"),
-        (lambda at: iter([tl.every([])]), TypeError, "yielded a generator.*`yield from` forgotten"),
+        (lambda at: iter([tl.gather([])]), TypeError, "yielded a generator.*`yield from` forgotten"),
         (lambda at: iter([None]), TypeError, "yielded a NoneType"),
         (lambda at: iter(["text"]), TypeError, "yielded a str"),
         (lambda at: iter([Reply("x")]), TypeError, "yielded a Reply"),
@@ -413,10 +413,10 @@ def test_an_exception_ends_the_run_and_is_raised(rounds):
             ValueError,
             "unknown thought '7'; a thought is recorded first",
         ),
-        (lambda at: tl.every([1, 2]), TypeError, "every was given a int"),
-        (lambda at: tl.every(asking()), TypeError, "every takes a list of branches, not a generator"),
-        (lambda at: tl.every([asking()], at_once=0), ValueError, "at_once must be 1 or more, not 0"),
-        (lambda at: tl.every([asking()], at_once=-1), ValueError, "at_once must be 1 or more, not -1"),
+        (lambda at: tl.gather([1, 2]), TypeError, "every was given a int"),
+        (lambda at: tl.gather(asking()), TypeError, "every takes a list of branches, not a generator"),
+        (lambda at: tl.gather([asking()], at_once=0), ValueError, "at_once must be 1 or more, not 0"),
+        (lambda at: tl.gather([asking()], at_once=-1), ValueError, "at_once must be 1 or more, not -1"),
     ],
 )
 def test_what_a_strategy_may_not_yield_is_told_clearly(say, error, told):
@@ -477,7 +477,7 @@ def test_a_think_that_is_no_generator_is_told_clearly():
 )
 def test_an_answer_that_no_file_could_give_back_is_refused(answer, told):
     def say(at):
-        yield from tl.every([])
+        yield from tl.gather([])
         return answer
 
     caught, last = ended(saying(say))
@@ -502,8 +502,8 @@ def test_one_draw_of_several_models_or_attempts_is_several_draws():
             Call(at, "ask", (Message("user", "p"),), model=name)
             for name in (None, "sim/game24", "sim/general")
         ]
-        replies = yield from tl.every([tl.ask(call) for call in calls])
-        replies += yield from tl.every([tl.attempt(k, asking(at)) for k in (1, 2)])
+        replies = yield from tl.gather([tl.ask(call) for call in calls])
+        replies += yield from tl.gather([tl.attempt(k, asking(at)) for k in (1, 2)])
         return tl.Answer(str(len(replies)), "answered")
 
     assert run(saying(say)).answer == "5"
@@ -534,7 +534,7 @@ def endless_sequence(at):
 
 def endless_rounds(at):
     for draw in range(10**9):
-        yield from tl.every([asking(draw=2 * draw), asking(draw=2 * draw + 1)])
+        yield from tl.gather([asking(draw=2 * draw), asking(draw=2 * draw + 1)])
 
 
 def endless_parts(at):
@@ -543,7 +543,7 @@ def endless_parts(at):
 
 
 def endless_in_a_branch(at):
-    yield from tl.every([endless_sequence(at), asking("0", 10**9 + 1)])
+    yield from tl.gather([endless_sequence(at), asking("0", 10**9 + 1)])
 
 
 @pytest.mark.parametrize("say", [endless_sequence, endless_rounds, endless_parts, endless_in_a_branch])
@@ -579,7 +579,7 @@ def test_a_strategy_that_will_not_be_closed_does_not_hide_what_happened():
             yield from asking(draw=1)
             raise ZeroDivisionError("a bug")
 
-        yield from tl.every([stubborn(), bug()])
+        yield from tl.gather([stubborn(), bug()])
 
     async def model(call):
         await asyncio.sleep(0 if call.draw else 1000)
@@ -845,7 +845,7 @@ def test_nested_branches_come_back_in_their_order():
         if len(path) == 3:
             reply = yield from asking(prompt=str(path))
             return reply.text
-        return (yield from tl.every([level((*path, k)) for k in range(3)]))
+        return (yield from tl.gather([level((*path, k)) for k in range(3)]))
 
     def say(at):
         return tl.Answer(json.dumps((yield from level(()))), "answered")
@@ -860,8 +860,8 @@ def test_nested_branches_come_back_in_their_order():
 
 def test_no_branches_give_no_results_at_once():
     def say(at):
-        none = yield from tl.every([])
-        nested = yield from tl.every([tl.every([]), tl.every([])])
+        none = yield from tl.gather([])
+        nested = yield from tl.gather([tl.gather([]), tl.gather([])])
         return tl.Answer(repr((none, nested)), "answered")
 
     made = run(saying(say))
@@ -888,7 +888,7 @@ def test_at_once_is_how_many_are_under_way_at_most(at_once):
             yield from asking(draw=2 * k + 1)
             return k
 
-        found = yield from tl.every([branch(k) for k in range(12)], at_once=at_once)
+        found = yield from tl.gather([branch(k) for k in range(12)], at_once=at_once)
         return tl.Answer(str(found), "answered")
 
     made = run(saying(say), model=model)
@@ -911,7 +911,7 @@ def test_a_branch_goes_on_as_soon_as_its_own_reply_is_there():
                 if name == "slow":
                     return
 
-        yield from tl.every([branch("slow"), branch("fast")])
+        yield from tl.gather([branch("slow"), branch("fast")])
         return tl.Answer("", "answered")
 
     made = run(saying(say), model=model)
@@ -942,7 +942,7 @@ def test_a_strategy_may_yield_50_000_events_and_branches():
         def branch(k):
             yield Thought(f"{at}.{k}", at, "x")
 
-        yield from tl.every([branch(k) for k in range(50_000)], at_once=3)
+        yield from tl.gather([branch(k) for k in range(50_000)], at_once=3)
         return tl.Answer("", "answered")
 
     assert len(run(saying(say)).tree) == 50_001
@@ -955,7 +955,7 @@ def test_900_nested_levels_work(nest):
             return (yield from asking())
         if nest == "within":
             return (yield from tl.within(tl.Budget(), level(depth - 1)))
-        return (yield from tl.every([level(depth - 1)]))[0]
+        return (yield from tl.gather([level(depth - 1)]))[0]
 
     def say(at):
         return tl.Answer((yield from level(900)).text, "answered")
@@ -972,7 +972,7 @@ class Wraps(tl.Strategy):
     def think(self, task, at="0"):
         yield Thought(at, parent_of(at), "x")
         inner = Wraps(depth=self.depth - 1) if self.depth else tl.OneAnswer()
-        (answer,) = yield from tl.every([inner.think(task, f"{at}.0")])
+        (answer,) = yield from tl.gather([inner.think(task, f"{at}.0")])
         return answer
 
 
@@ -997,7 +997,7 @@ def test_generators_are_closed_when_the_run_is_over():
                 closed.append(k)
 
         try:
-            yield from tl.every([branch(k) for k in range(3)])
+            yield from tl.gather([branch(k) for k in range(3)])
         finally:
             closed.append("root")
 

@@ -37,7 +37,7 @@ class Twice(tl.Prompting):
     def think(self, task, at="0"):
         yield Thought(at, parent_of(at), task.question)
         prompt = task.domain.answer_prompt(task, False)
-        replies = yield from tl.every(
+        replies = yield from tl.gather(
             [tl.ask(self.call(at, "answer", prompt, draw)) for draw in range(self.draws)], at_most=1
         )
         for reply in replies:

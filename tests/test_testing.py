@@ -25,7 +25,7 @@ class Twice(tl.Prompting):
     def think(self, task, at="0"):
         yield Thought(at, parent_of(at), task.question)
         prompt = self.prompt(task)
-        replies = yield from tl.every(
+        replies = yield from tl.gather(
             [tl.ask(self.call(at, "answer", prompt, k)) for k in range(2)], at_most=1
         )
         return (yield from self.settle(task, at, replies))
@@ -65,7 +65,7 @@ class Shared(Twice):
             yield Note("mine.came", at, {"place": len(came), "branch": k})
             return reply
 
-        return (yield from self.settle(task, at, (yield from tl.every([branch(0), branch(1)], at_most=1))))
+        return (yield from self.settle(task, at, (yield from tl.gather([branch(0), branch(1)], at_most=1))))
 
 
 class Fixed(Twice):

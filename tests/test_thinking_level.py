@@ -448,7 +448,7 @@ def test_branches_at_once_count_for_themselves_and_are_added_up():
         def think(self, task, at="0"):
             yield tl.Thought(at, None, task.question)
             yield from self.turn(at, 0)
-            yield from tl.every([self.turn(at, 1), self.failing(at)])
+            yield from tl.gather([self.turn(at, 1), self.failing(at)])
             yield from self.turn(at, 3)
             return tl.Answer("", "answered")
 

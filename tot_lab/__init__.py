@@ -8,7 +8,7 @@ One run, start to end:
           yields  Call             ───▶ the model stack:                   models/
                                         cache ▸ … ▸ litellm, local, sim
                                         or a tool                          tools/
-          yields  Every([...])     ───▶ branches at once, each at its own pace
+          yields  Gather([...])    ───▶ branches at once, each at its own pace
           yields  an event         ───▶ Recorder: journal, live watchers
           receives Reply           ◀───
           returns Answer
@@ -40,7 +40,7 @@ from tot_lab.core.parts import Part, part_of
 from tot_lab.core.records import Decided, Ended, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Domain, Task
-from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, ask, attempt, every, emit, timed, within
+from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, ask, attempt, gather, emit, timed, within
 from tot_lab.core.tree import Node, Tree
 from tot_lab.domains import (
     Constrained,
@@ -395,7 +395,7 @@ __all__ = [
     "deep_thought",
     "diagnose",
     "difference_seen",
-    "every",
+    "gather",
     "frontier",
     "game24",
     "game24_tasks",

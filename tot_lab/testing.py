@@ -31,7 +31,7 @@ from tot_lab.core.parts import part_of
 from tot_lab.core.records import Event, Record, Thought, is_stop_word
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Budget, Every, Thinking, Within
+from tot_lab.core.thinking import Budget, Gather, Thinking, Within
 from tot_lab.core.tools import TOOL, asks_no_model, is_of_function
 from tot_lab.core.tree import Tree
 from tot_lab.domains import general
@@ -485,7 +485,7 @@ def is_driven_by_next_and_send(trial: Trial) -> None:
             if isinstance(step, Call):
                 got = results[step.model, step.prompt] if step.kind == TOOL else trial.reply(step)
                 value = Reply(got) if isinstance(got, str) else got
-            elif isinstance(step, Every):
+            elif isinstance(step, Gather):
                 value = [drive(branch) for branch in step.branches]
             elif isinstance(step, Within):
                 value = drive(step.thinking)

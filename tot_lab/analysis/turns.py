@@ -47,7 +47,7 @@ def steps_of(run: Run) -> Iterator[Action]:
     called: dict[str, tuple[Position, Call]] = {}  # by the thought that tells what it came to
     for line in lines:
         if isinstance(line.e, Call) and line.e.kind == TOOL:
-            # The calls of a turn are branches of one `every`: their places are (…, step, branch, step).
+            # The calls of a turn are branches of one `gather`: their places are (…, step, branch, step).
             called[".".join([line.e.at, *map(str, line.p[-2:-1])])] = line.p, line.e
     number, of_turns = 0, set[Position]()
     for place, line in enumerate(lines):

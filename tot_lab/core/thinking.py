@@ -1,11 +1,11 @@
 """How a strategy speaks to the world: it is a generator, and these are the words it may yield.
 
-Rule: thinking is pure. A strategy yields a `Call` and is sent a `Reply`; yields `Every([...])`
+Rule: thinking is pure. A strategy yields a `Call` and is sent a `Reply`; yields `Gather([...])`
 and is sent the list of results; yields `Within(budget, …)` and is sent one result; yields an
 event and is sent it as it was recorded. It never waits, reads a clock, draws a random number or touches a
 file, so its local variables are its whole state, and a test drives it with `next` and `send`.
 
-Branches of one `every` share nothing mutable. What must be shared (merging, backing up, early
+Branches of one `gather` share nothing mutable. What must be shared (merging, backing up, early
 stops) happens after the join, in the order of the branches: then the record cannot depend on
 which reply came first.
 """
@@ -60,8 +60,8 @@ class Budget(BaseModel):
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
 
-class Every(NamedTuple):
-    """Branches to think at once; see `every`."""
+class Gather(NamedTuple):
+    """Branches to think at once; see `gather`."""
 
     branches: Sequence[Thinking[Any]]
     at_most: int | None
@@ -101,7 +101,7 @@ class BudgetLeft(NamedTuple):
     sample_index: int = 0
 
 
-Step: TypeAlias = Call | Every | Within | Effect | BudgetLeft | Event
+Step: TypeAlias = Call | Gather | Within | Effect | BudgetLeft | Event
 Thinking: TypeAlias = Generator[Step, Any, T]
 
 
@@ -124,7 +124,7 @@ def emit(event: E) -> Thinking[E]:
     return event if recorded is None else recorded  # `next` drives it too
 
 
-def every(
+def gather(
     branches: Sequence[Thinking[T]],
     *,
     at_most: int | None = None,
@@ -142,7 +142,7 @@ def every(
         limit of the lab or of the endpoint (caps, `spend`, requests per minute) holds back a branch's call
         does not count for that branch. None = no limit.
     """
-    results: list[T] = yield Every(branches, at_most, at_once, seconds)
+    results: list[T] = yield Gather(branches, at_most, at_once, seconds)
     return results
 
 
@@ -208,7 +208,7 @@ def along(companion: Companion, thinking: Thinking[T], calls: int) -> Thinking[T
             except StopIteration as end:
                 result: T = end.value
                 return result
-            if isinstance(step, Every):
+            if isinstance(step, Gather):
                 parts = [companion.parted() for _ in step.branches]
                 pairs = zip(parts, step.branches, strict=True)
                 branches = [along(part, branch, calls) for part, branch in pairs]

@@ -28,7 +28,7 @@ from tot_lab.core.records import (
     is_stop_word,
 )
 from tot_lab.core.task import Answer
-from tot_lab.core.thinking import Budget, BudgetLeft, Effect, Every, Thinking, Within
+from tot_lab.core.thinking import Budget, BudgetLeft, Effect, Gather, Thinking, Within
 from tot_lab.core.tools import TOOL, asks_no_model, function_call, tool_of
 from tot_lab.record.edits import Edits
 from tot_lab.runtime.budget import TIMEOUT, WITHIN, Claims, Scope
@@ -85,7 +85,7 @@ class Branch:
 
 
 class Join:
-    """An `every` (or `within`) under way: who waits for it, what is still to start, what has come."""
+    """An `gather` (or `within`) under way: who waits for it, what is still to start, what has come."""
 
     __slots__ = ("answered", "left", "parent", "refused", "results", "single", "waiting")
 
@@ -276,7 +276,7 @@ class Driver:
             if type(step) is Call:
                 self._ask(branch, position, step)
                 return
-            if type(step) is Every:
+            if type(step) is Gather:
                 if step.branches:
                     self._fork(branch, position, step)
                     return
@@ -321,7 +321,7 @@ class Driver:
             )
         self.recorder.record(position, event)
 
-    def _fork(self, branch: Branch, position: Position, step: Every) -> None:
+    def _fork(self, branch: Branch, position: Position, step: Gather) -> None:
         if not isinstance(step.branches, Sequence):
             raise TypeError(f"every takes a list of branches, not a {type(step.branches).__name__}")
         count = len(step.branches)

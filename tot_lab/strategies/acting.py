@@ -21,7 +21,7 @@ from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.records import Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Thinking, ask, every, emit
+from tot_lab.core.thinking import Thinking, ask, gather, emit
 from tot_lab.core.tools import ToolSpec, stored_name, tool_call
 from tot_lab.strategies.conversation import (
     MOST_CALLS,
@@ -331,7 +331,7 @@ class Acting(Prompting):
     def _all_of(self, hands: Hands, branches: list[Thinking[Observation]]) -> Thinking[list[Observation]]:
         """What the calls of a turn come to. Their numbers are known before, so the record does not depend on
         which is done first."""
-        observations = yield from every(branches, at_most=0, at_once=None if self.parallel else 1)
+        observations = yield from gather(branches, at_most=0, at_once=None if self.parallel else 1)
         hands.results.extend(seen.whole for seen in observations)
         return observations
 

@@ -19,7 +19,7 @@ from tot_lab.core.reading import verdict
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, attempt, every, emit
+from tot_lab.core.thinking import Thinking, ask, attempt, gather, emit
 
 
 class OneAnswer(Prompting):
@@ -65,7 +65,7 @@ class BestOf(Prompting):
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
-        answers = yield from every(
+        answers = yield from gather(
             [self._attempt(task, f"{at}.{k}", k) for k in range(self.attempts)],
             at_most=self._calls_per_attempt(task),
         )
@@ -116,7 +116,7 @@ class SelfConsistency(Strategy):
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
-        answers = yield from every(
+        answers = yield from gather(
             [attempt(k, self.strategy.think(task, f"{at}.{k}")) for k in range(self.attempts)],
             at_most=self.strategy.max_calls(task),
         )

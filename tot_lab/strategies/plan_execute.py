@@ -26,7 +26,7 @@ from tot_lab.core.parts import Part
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, editing, every, emit
+from tot_lab.core.thinking import Thinking, ask, editing, gather, emit
 from tot_lab.core.tools import Quantities, tool_call
 from tot_lab.strategies.acting import Acting, Hands
 from tot_lab.strategies.continued import all_but_the_root
@@ -226,7 +226,7 @@ class _Work:
                 return
             wave = ready[:1] if self.by.plan_mode == "linear" else ready
             known = {step.id: step for step in self.steps}
-            outcomes = yield from every(
+            outcomes = yield from gather(
                 [self._step(step, known) for step in wave],
                 at_most=self.by._calls_per_step(self.task),
                 at_once=None if self.by.parallel else 1,

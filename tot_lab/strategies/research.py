@@ -25,7 +25,7 @@ from tot_lab.core.reading import split_thinking
 from tot_lab.core.records import Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Thinking, ask, every, emit
+from tot_lab.core.thinking import Thinking, ask, gather, emit
 from tot_lab.core.tools import ToolSpec, characters_within, tool_call
 from tot_lab.strategies.conversation import arguments_of, shortened
 
@@ -123,7 +123,7 @@ class ResearchDelegate(BaseModel):
         if left:
             yield Note("research.left_out", at, {"most_pages": self.most_pages, "urls": left})
         reading = _Reading(task, by, model, tool, self.for_task(task))
-        pages = yield from every([reading.of(url, f"{at}.{k}") for k, url in enumerate(chosen)], at_most=1)
+        pages = yield from gather([reading.of(url, f"{at}.{k}") for k, url in enumerate(chosen)], at_most=1)
         read = [page for page in pages if page.error is None]
         yield Note("research.done", at, {"pages": len(pages), "read": len(read)})
         told = [page.told for page in pages]

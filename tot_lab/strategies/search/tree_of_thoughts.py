@@ -22,7 +22,7 @@ from tot_lab.core.calls import halts
 from tot_lab.core.records import Decided, Event, Note, Scored, Thought, id_key, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, every, emit, within
+from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, gather, emit, within
 from tot_lab.core.tree import Node
 from tot_lab.strategies.search.answers import AnswerRule, BestPath, first_answer
 from tot_lab.strategies.search.beam_search import BeamSearch
@@ -217,7 +217,7 @@ class _Run:
                     count = min(count, room)
                     room -= count
                 branches.append(expand(self.sampler, propose, evaluate, self._continued(parent), count))
-            grown = yield from every(branches, at_most=at_most, at_once=at_once)
+            grown = yield from gather(branches, at_most=at_most, at_once=at_once)
             for events in grown:
                 self._take(events, fresh)
         if evaluate.compares == "pick" and not self.halt:
