@@ -376,7 +376,7 @@ class Inside(tl.Strategy):
     budget: tl.Budget
 
     def think(self, task, at="0"):
-        return (yield from tl.within(self.budget, self.strategy.think(task, at)))
+        return (yield from tl.with_budget(self.budget, self.strategy.think(task, at)))
 
 
 # Usage that cannot be true.
@@ -654,7 +654,7 @@ class Parts(tl.Strategy):
         calls = [
             Call(at, "ask", (Message("user", "p"),), draw=k, max_tokens=10) for k in range(2 * self.count)
         ]
-        first = yield from tl.within(self.inner, self._some(calls[: self.count]))
+        first = yield from tl.with_budget(self.inner, self._some(calls[: self.count]))
         second = yield from self._some(calls[self.count :])
         return tl.Answer(f"{first} {second}", "answered")
 

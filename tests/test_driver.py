@@ -20,7 +20,7 @@ from support import TASK, Scripted, answer_to, dice, run, shuffled, wait
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Note, Scored, Thought, parent_of
-from tot_lab.core.thinking import timed
+from tot_lab.core.thinking import with_timeout
 from tot_lab.core.tree import Tree
 from tot_lab.models import limits
 
@@ -245,8 +245,8 @@ def test_a_part_may_give_each_of_its_calls_a_time():
 
     def say(at):
         asked = [asking(draw=k, prompt=prompt) for k, prompt in enumerate(("slow", "fast"))]
-        parts = yield from timed(0.1, tl.gather(asked, at_most=1))
-        inner = yield from timed(60, timed(0.1, asking(draw=2, prompt="slow")))
+        parts = yield from with_timeout(0.1, tl.gather(asked, at_most=1))
+        inner = yield from with_timeout(60, with_timeout(0.1, asking(draw=2, prompt="slow")))
         return tl.Answer(str([reply.error for reply in (*parts, inner)]), "answered")
 
     made = wait(tl.Lab(model, runs=None).run(saying(say), TASK))
@@ -539,7 +539,7 @@ def endless_rounds(at):
 
 def endless_parts(at):
     for draw in range(10**9):
-        yield from tl.within(tl.Budget(usd=5), asking(draw=draw))
+        yield from tl.with_budget(tl.Budget(usd=5), asking(draw=draw))
 
 
 def endless_in_a_branch(at):
@@ -560,7 +560,7 @@ def test_a_strategy_that_goes_on_asking_after_refusals_is_closed(say, budget):
 def test_refusals_that_are_not_in_a_row_are_patiently_answered():
     def say(at):
         for k in range(150):
-            yield from tl.within(tl.Budget(calls=0), asking(draw=2 * k))
+            yield from tl.with_budget(tl.Budget(calls=0), asking(draw=2 * k))
             yield from asking(draw=2 * k + 1)
         return tl.Answer("done", "answered")
 
@@ -954,7 +954,7 @@ def test_900_nested_levels_work(nest):
         if depth == 0:
             return (yield from asking())
         if nest == "within":
-            return (yield from tl.within(tl.Budget(), level(depth - 1)))
+            return (yield from tl.with_budget(tl.Budget(), level(depth - 1)))
         return (yield from tl.gather([level(depth - 1)]))[0]
 
     def say(at):

@@ -31,7 +31,7 @@ from tot_lab.core.parts import part_of
 from tot_lab.core.records import Event, Record, Thought, is_stop_word
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Budget, Gather, Thinking, Within
+from tot_lab.core.thinking import Budget, Gather, Thinking, WithBudget
 from tot_lab.core.tools import TOOL, asks_no_model, is_of_function
 from tot_lab.core.tree import Tree
 from tot_lab.domains import general
@@ -487,7 +487,7 @@ def is_driven_by_next_and_send(trial: Trial) -> None:
                 value = Reply(got) if isinstance(got, str) else got
             elif isinstance(step, Gather):
                 value = [drive(branch) for branch in step.branches]
-            elif isinstance(step, Within):
+            elif isinstance(step, WithBudget):
                 value = drive(step.thinking)
 
     answer = drive(thinking_of(trial.strategy, whole.task or trial.task, {}))

@@ -22,7 +22,7 @@ from tot_lab.core.parts import needs_functions
 from tot_lab.core.records import Line, Position, canonical
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Thinking, Within, editing
+from tot_lab.core.thinking import Thinking, WithBudget, editing
 from tot_lab.core.tree import Node, Tree
 from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.keys import key_of, request_of
@@ -206,11 +206,11 @@ async def _made(runs: list[Run], strategy: Strategy) -> Counterfactual:
 def _telling_caps(thinking: Thinking[T], caps: set[str]) -> Thinking[T]:
     """Think as `thinking` does, and add to `caps` what its parts are capped in."""
 
-    def told(step: Within) -> Within:
+    def told(step: WithBudget) -> WithBudget:
         caps.update(step.budget.model_dump(exclude_none=True))
         return step
 
-    return editing(told, thinking, Within)
+    return editing(told, thinking, WithBudget)
 
 
 class _Book:

@@ -1,7 +1,7 @@
 """How a strategy speaks to the world: it is a generator, and these are the words it may yield.
 
 Rule: thinking is pure. A strategy yields a `Call` and is sent a `Reply`; yields `Gather([...])`
-and is sent the list of results; yields `Within(budget, …)` and is sent one result; yields an
+and is sent the list of results; yields `WithBudget(budget, …)` and is sent one result; yields an
 event and is sent it as it was recorded. It never waits, reads a clock, draws a random number or touches a
 file, so its local variables are its whole state, and a test drives it with `next` and `send`.
 
@@ -69,8 +69,8 @@ class Gather(NamedTuple):
     seconds: float | None = None
 
 
-class Within(NamedTuple):
-    """A branch to think under a budget of its own, or with a time for each call; see `within` and `timed`."""
+class WithBudget(NamedTuple):
+    """A branch to think under a budget of its own, or with a time for each call; see `with_budget` and `with_timeout`."""
 
     budget: Budget
     thinking: Thinking[Any]
@@ -101,7 +101,7 @@ class BudgetLeft(NamedTuple):
     sample_index: int = 0
 
 
-Step: TypeAlias = Call | Gather | Within | Effect | BudgetLeft | Event
+Step: TypeAlias = Call | Gather | WithBudget | Effect | BudgetLeft | Event
 Thinking: TypeAlias = Generator[Step, Any, T]
 
 
@@ -146,17 +146,17 @@ def gather(
     return results
 
 
-def within(budget: Budget, thinking: Thinking[T]) -> Thinking[T]:
+def with_budget(budget: Budget, thinking: Thinking[T]) -> Thinking[T]:
     """Think under `budget`; its refusals are this part's alone."""
-    result: T = yield Within(budget, thinking)
+    result: T = yield WithBudget(budget, thinking)
     return result
 
 
-def timed(seconds: float, thinking: Thinking[T]) -> Thinking[T]:
+def with_timeout(seconds: float, thinking: Thinking[T]) -> Thinking[T]:
     """Think with at most `seconds` for each call, counted from when it is sent: waiting for its turn is no
     fault of its own. One that takes longer fails, with an error that begins with `timeout`. This limit takes
     the place of the lab's."""
-    result: T = yield Within(Budget(), thinking, seconds)
+    result: T = yield WithBudget(Budget(), thinking, seconds)
     return result
 
 
@@ -164,7 +164,7 @@ def editing(
     edit: Callable[[Any], Any], thinking: Thinking[T], of: type[Any] | tuple[type[Any], ...] = Call
 ) -> Thinking[T]:
     """Think as `thinking` does, with every call that it makes, in its branches too, put through
-    `edit` first; `of` names steps of another kind, events or `Within`. One that `edit` makes None is passed
+    `edit` first; `of` names steps of another kind, events or `WithBudget`. One that `edit` makes None is passed
     over: it goes no further, and the strategy goes on. This is how strategies wrap strategies."""
     return (yield from along(_Editor(edit, of), thinking, 1))
 
@@ -172,7 +172,7 @@ def editing(
 class Companion(Protocol):
     """What goes along with a strategy: it sees what comes back, and may ask in between. See `along`."""
 
-    def carry_out(self, step: Call | Event | Within | Effect | BudgetLeft) -> Thinking[Any]:
+    def carry_out(self, step: Call | Event | WithBudget | Effect | BudgetLeft) -> Thinking[Any]:
         """Have `step`, or what stands in its place, done; what the strategy is sent."""
 
     def parted(self) -> Self:
@@ -186,7 +186,7 @@ class _Editor(NamedTuple):
     edit: Callable[[Any], Any]
     of: type[Any] | tuple[type[Any], ...]
 
-    def carry_out(self, step: Call | Event | Within | Effect | BudgetLeft) -> Thinking[Any]:
+    def carry_out(self, step: Call | Event | WithBudget | Effect | BudgetLeft) -> Thinking[Any]:
         edited = self.edit(step) if isinstance(step, self.of) else step
         return step if edited is None else (yield edited)
 
@@ -198,7 +198,7 @@ class _Editor(NamedTuple):
 
 
 def along(companion: Companion, thinking: Thinking[T], calls: int) -> Thinking[T]:
-    """Think as `thinking` does, with each call, event and `Within` carried out by `companion`, which makes
+    """Think as `thinking` does, with each call, event and `WithBudget` carried out by `companion`, which makes
     `calls` calls of one at most."""
     value: Any = None
     with closing(thinking):
@@ -215,7 +215,7 @@ def along(companion: Companion, thinking: Thinking[T], calls: int) -> Thinking[T
                 at_most = None if step.at_most is None else calls * step.at_most
                 value = yield step._replace(branches=branches, at_most=at_most)
                 companion.joined(parts)
-            elif isinstance(step, Within):
+            elif isinstance(step, WithBudget):
                 step = step._replace(thinking=along(companion, step.thinking, calls))
                 value = yield from companion.carry_out(step)
             else:

@@ -28,7 +28,7 @@ from tot_lab.core.records import (
     is_stop_word,
 )
 from tot_lab.core.task import Answer
-from tot_lab.core.thinking import Budget, BudgetLeft, Effect, Gather, Thinking, Within
+from tot_lab.core.thinking import Budget, BudgetLeft, Effect, Gather, Thinking, WithBudget
 from tot_lab.core.tools import TOOL, asks_no_model, function_call, tool_of
 from tot_lab.record.edits import Edits
 from tot_lab.runtime.budget import TIMEOUT, WITHIN, Claims, Scope
@@ -85,7 +85,7 @@ class Branch:
 
 
 class Join:
-    """An `gather` (or `within`) under way: who waits for it, what is still to start, what has come."""
+    """An `gather` (or `with_budget`) under way: who waits for it, what is still to start, what has come."""
 
     __slots__ = ("answered", "left", "parent", "refused", "results", "single", "waiting")
 
@@ -281,7 +281,7 @@ class Driver:
                     self._fork(branch, position, step)
                     return
                 value = []
-            elif type(step) is Within:
+            elif type(step) is WithBudget:
                 scope = Scope(branch.scope, step.budget, self.recorder.now, call_seconds=step.call_seconds)
                 self._watch_deadline(scope)
                 join = Join(branch, 1, single=True)

@@ -23,7 +23,7 @@ from tot_lab.core.reading import split_thinking
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, gather, emit, timed
+from tot_lab.core.thinking import Thinking, gather, emit, with_timeout
 from tot_lab.strategies.conversation import shortened
 from tot_lab.strategies.deep_think_names import match_all, match_once
 from tot_lab.strategies.deep_think_prompts import ANEW, BRANCH, CONVERGE, DEVELOP
@@ -414,13 +414,13 @@ class _Iterations:
         iteration, since two may ask the same for one thought."""
         call, tier = self.by.call(at, kind, prompt, draw), self.by.tier
         seconds = self.by.timeout
-        result = yield from timed(
+        result = yield from with_timeout(
             seconds, ask_json(call, form, tier=tier, retries=0, schema=self.schema, closing=closing)
         )
         if result.schema_refused and kind == "branch":  # the first call of a run: the others need not try
             self.schema = False
             call = self.by.call(at, kind, prompt, _MOST_ITERATIONS)
-            result = yield from timed(
+            result = yield from with_timeout(
                 seconds, ask_json(call, form, tier=tier, retries=0, schema=False, closing=closing)
             )
         error = result.replies[-1].error

@@ -22,7 +22,7 @@ from tot_lab.core.calls import halts
 from tot_lab.core.records import Decided, Event, Note, Scored, Thought, id_key, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, gather, emit, within
+from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, gather, emit, with_budget
 from tot_lab.core.tree import Node
 from tot_lab.strategies.search.answers import AnswerRule, BestPath, first_answer
 from tot_lab.strategies.search.beam_search import BeamSearch
@@ -81,7 +81,7 @@ class TreeOfThoughts(Prompting):
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         search = _Run(self, task, at).run()
-        return (yield from within(self.budget, search) if self.budget else search)
+        return (yield from with_budget(self.budget, search) if self.budget else search)
 
     def max_calls(self, task: Task) -> int | None:
         """The most calls a search can make: 30 with the defaults. `None` means that there is no bound."""
