@@ -12,7 +12,7 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Reply, refused
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.task import Domain
-from tot_lab.core.thinking import editing
+from tot_lab.core.thinking import map_steps
 from tot_lab.strategies.continued import Continued, _After
 
 SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3, solved=None))
@@ -439,7 +439,7 @@ def test_a_call_that_has_changed_is_asked_again(parent):
             def warmer(call):
                 return msgspec.structs.replace(call, temperature=self.temperature)
 
-            return (yield from editing(warmer, super().think(task, at)))
+            return (yield from map_steps(warmer, super().think(task, at)))
 
     made = run(Warm())
     for temperature, asked in ((0.0, 0), (1.0, 1)):

@@ -22,7 +22,7 @@ from tot_lab.core.parts import needs_functions
 from tot_lab.core.records import Line, Position, canonical
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Thinking, WithBudget, editing
+from tot_lab.core.thinking import Thinking, WithBudget, map_steps
 from tot_lab.core.tree import Node, Tree
 from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.keys import key_of, request_of
@@ -210,7 +210,7 @@ def _telling_caps(thinking: Thinking[T], caps: set[str]) -> Thinking[T]:
         caps.update(step.budget.model_dump(exclude_none=True))
         return step
 
-    return editing(told, thinking, WithBudget)
+    return map_steps(told, thinking, WithBudget)
 
 
 class _Book:

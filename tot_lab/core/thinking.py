@@ -160,7 +160,7 @@ def with_timeout(seconds: float, thinking: Thinking[T]) -> Thinking[T]:
     return result
 
 
-def editing(
+def map_steps(
     edit: Callable[[Any], Any], thinking: Thinking[T], of: type[Any] | tuple[type[Any], ...] = Call
 ) -> Thinking[T]:
     """Think as `thinking` does, with every call that it makes, in its branches too, put through
@@ -228,4 +228,4 @@ def attempt(number: int, thinking: Thinking[T]) -> Thinking[T]:
     def numbered(call: Call) -> Call:
         return msgspec.structs.replace(call, attempt=(number, *call.attempt))
 
-    return (yield from editing(numbered, thinking))
+    return (yield from map_steps(numbered, thinking))

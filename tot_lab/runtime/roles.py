@@ -18,7 +18,7 @@ from tot_lab.core.parts import Part, known_names, part_of
 from tot_lab.core.purposes import ROLE_OF, ROLES
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, editing
+from tot_lab.core.thinking import Thinking, map_steps
 from tot_lab.core.tools import TOOL
 from tot_lab.models.stack import Endpoint
 
@@ -86,7 +86,7 @@ def thinking_of(strategy: Strategy, task: Task, roles: Mapping[str, Role]) -> Th
     if not isinstance(thinking, Generator):  # for the driver to refuse
         return thinking
     if task.system_prompt:
-        thinking = editing(partial(_instructed, task.system_prompt), thinking)
+        thinking = map_steps(partial(_instructed, task.system_prompt), thinking)
     return _assigned(roles, thinking) if roles else thinking
 
 
@@ -126,4 +126,4 @@ def _assigned(roles: Mapping[str, Role], thinking: Thinking[Answer]) -> Thinking
         options = {**(roles[role].options or {}), **call.options}
         return msgspec.structs.replace(call, **missing, options=options)
 
-    return editing(fill, thinking)
+    return map_steps(fill, thinking)

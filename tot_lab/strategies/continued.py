@@ -17,7 +17,7 @@ from tot_lab.core.calls import TokenLogprob
 from tot_lab.core.records import Decided, Event, Scored, Thought, parent_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Path, Task
-from tot_lab.core.thinking import Thinking, editing, emit
+from tot_lab.core.thinking import Thinking, map_steps, emit
 
 
 class Continued(Strategy):
@@ -52,7 +52,7 @@ class Continued(Strategy):
                 steps += _steps(task, recorded)
         keep = all_but_the_root(last)
         return (
-            yield from editing(keep, self.strategy.think(_after(task, steps), last), of=(Thought, Scored))
+            yield from map_steps(keep, self.strategy.think(_after(task, steps), last), of=(Thought, Scored))
         )
 
     def max_calls(self, task: Task) -> int | None:

@@ -20,7 +20,7 @@ from tot_lab.core.calls import Call, halts
 from tot_lab.core.records import Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Step, Thinking, along, ask, editing, emit
+from tot_lab.core.thinking import Step, Thinking, along, ask, map_steps, emit
 from tot_lab.core.tools import MODEL, TOOL, characters_within, tokens_in, tool_of
 from tot_lab.strategies.categories import (
     CATEGORIES,
@@ -170,7 +170,7 @@ class GatherThenThink(Prompting):
         part = part.model_copy(update={"tools": looking})
         answer = yield from along(
             watch,
-            editing(all_but_the_root(at), self.gatherer.think(part, at), of=(Thought, Scored)),
+            map_steps(all_but_the_root(at), self.gatherer.think(part, at), of=(Thought, Scored)),
             calls=1,
         )
         given = sum(use.error is None for use in watch.uses)
