@@ -166,19 +166,19 @@ def map_steps(
     """Think as `thinking` does, with every call that it makes, in its branches too, put through
     `edit` first; `of` names steps of another kind, events or `WithBudget`. One that `edit` makes None is passed
     over: it goes no further, and the strategy goes on. This is how strategies wrap strategies."""
-    return (yield from along(_Editor(edit, of), thinking, 1))
+    return (yield from intercept(_Editor(edit, of), thinking, 1))
 
 
-class Companion(Protocol):
-    """What goes along with a strategy: it sees what comes back, and may ask in between. See `along`."""
+class Interceptor(Protocol):
+    """What goes along with a strategy: it sees what comes back, and may ask in between. See `intercept`."""
 
     def carry_out(self, step: Call | Event | WithBudget | Effect | BudgetLeft) -> Thinking[Any]:
         """Have `step`, or what stands in its place, done; what the strategy is sent."""
 
-    def parted(self) -> Self:
+    def fork(self) -> Self:
         """One for a branch: it knows what this one knows, and shares nothing mutable with it."""
 
-    def joined(self, branches: Sequence[Self]) -> None:
+    def join(self, branches: Sequence[Self]) -> None:
         """Take in what those of all branches saw, in the order of the branches."""
 
 
@@ -190,14 +190,14 @@ class _Editor(NamedTuple):
         edited = self.edit(step) if isinstance(step, self.of) else step
         return step if edited is None else (yield edited)
 
-    def parted(self) -> _Editor:
+    def fork(self) -> _Editor:
         return self
 
-    def joined(self, branches: Sequence[_Editor]) -> None:
+    def join(self, branches: Sequence[_Editor]) -> None:
         """Nothing: it remembers nothing."""
 
 
-def along(companion: Companion, thinking: Thinking[T], calls: int) -> Thinking[T]:
+def intercept(companion: Interceptor, thinking: Thinking[T], calls: int) -> Thinking[T]:
     """Think as `thinking` does, with each call, event and `WithBudget` carried out by `companion`, which makes
     `calls` calls of one at most."""
     value: Any = None
@@ -209,14 +209,14 @@ def along(companion: Companion, thinking: Thinking[T], calls: int) -> Thinking[T
                 result: T = end.value
                 return result
             if isinstance(step, Gather):
-                parts = [companion.parted() for _ in step.branches]
+                parts = [companion.fork() for _ in step.branches]
                 pairs = zip(parts, step.branches, strict=True)
-                branches = [along(part, branch, calls) for part, branch in pairs]
+                branches = [intercept(part, branch, calls) for part, branch in pairs]
                 at_most = None if step.at_most is None else calls * step.at_most
                 value = yield step._replace(branches=branches, at_most=at_most)
-                companion.joined(parts)
+                companion.join(parts)
             elif isinstance(step, WithBudget):
-                step = step._replace(thinking=along(companion, step.thinking, calls))
+                step = step._replace(thinking=intercept(companion, step.thinking, calls))
                 value = yield from companion.carry_out(step)
             else:
                 value = yield from companion.carry_out(step)

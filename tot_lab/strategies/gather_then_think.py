@@ -20,7 +20,7 @@ from tot_lab.core.calls import Call, halts
 from tot_lab.core.records import Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Step, Thinking, along, ask, map_steps, emit
+from tot_lab.core.thinking import Step, Thinking, intercept, ask, map_steps, emit
 from tot_lab.core.tools import MODEL, TOOL, characters_within, tokens_in, tool_of
 from tot_lab.strategies.categories import (
     CATEGORIES,
@@ -168,7 +168,7 @@ class GatherThenThink(Prompting):
         part = task.domain.part(task, asked.text, "")
         looking = tuple(tool for tool in task.tools if MODEL not in tool.effects)  # the thinking comes later
         part = part.model_copy(update={"tools": looking})
-        answer = yield from along(
+        answer = yield from intercept(
             watch,
             map_steps(all_but_the_root(at), self.gatherer.think(part, at), of=(Thought, Scored)),
             calls=1,
@@ -238,10 +238,10 @@ class _Watch:
         if last is not None and last.at == thought.parent:
             self.uses[-1] = last._replace(text=text.removeprefix(f"{last.tool} → "), error=None)
 
-    def parted(self) -> Self:
+    def fork(self) -> Self:
         return type(self)()
 
-    def joined(self, branches: Sequence[Self]) -> None:
+    def join(self, branches: Sequence[Self]) -> None:
         for branch in branches:
             self.uses += branch.uses
             self.model = branch.model or self.model

@@ -21,7 +21,7 @@ from tot_lab.core.calls import halts
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Path, Task
-from tot_lab.core.thinking import Step, Thinking, along, ask, attempt, emit
+from tot_lab.core.thinking import Step, Thinking, intercept, ask, attempt, emit
 from tot_lab.strategies.react import ReAct
 
 _SATISFIED = re.compile(r"\bsatisfied[\s*_`]*:", re.IGNORECASE)
@@ -67,7 +67,7 @@ class Reflexion(Prompting):
         for number in range(self.max_retries + 1):
             yield Note("reflexion.attempt", at, {"attempt": number, "lessons": len(lessons)})
             way, root, taught = _Way(), f"{at}.{number}", self._taught(task, lessons)
-            answer = yield from attempt(number, along(way, self.strategy.think(taught, root), calls=1))
+            answer = yield from attempt(number, intercept(way, self.strategy.think(taught, root), calls=1))
             critique = yield from self._criticised(task, root, answer, way, number)
             answers.append(msgspec.structs.replace(answer, score=critique.score))
             if critique.halt is not None:
@@ -165,10 +165,10 @@ class _Way:
             self.thoughts.append(recorded or step)
         return recorded
 
-    def parted(self) -> Self:
+    def fork(self) -> Self:
         return type(self)()
 
-    def joined(self, branches: Sequence[Self]) -> None:
+    def join(self, branches: Sequence[Self]) -> None:
         for branch in branches:
             self.thoughts += branch.thoughts
 

@@ -22,7 +22,7 @@ from tot_lab.core.calls import Call, Message, estimated_tokens
 from tot_lab.core.records import Note
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Step, Thinking, along, ask
+from tot_lab.core.thinking import Step, Thinking, intercept, ask
 from tot_lab.core.tools import TOOL
 
 _CHARACTERS = 200
@@ -60,7 +60,7 @@ class WithSynthesis(Prompting):
         if self.synthesis == "off":
             return (yield from self.strategy.think(task, at))
         condenser = _Condenser(self, {}, frozenset())
-        return (yield from along(condenser, self.strategy.think(task, at), calls=self._calls_each))
+        return (yield from intercept(condenser, self.strategy.think(task, at), calls=self._calls_each))
 
     def max_calls(self, task: Task) -> int | None:
         inner = self.strategy.max_calls(task)
@@ -134,10 +134,10 @@ class _Condenser:
             return fast
         return reply.text.strip()
 
-    def parted(self) -> Self:
+    def fork(self) -> Self:
         return type(self)(self.settings, dict(self.known), self.others)
 
-    def joined(self, branches: Sequence[Self]) -> None:
+    def join(self, branches: Sequence[Self]) -> None:
         for branch in branches:
             self.known = {**branch.known, **self.known}
             self.others |= branch.others

@@ -25,7 +25,7 @@ from tot_lab.core.reading import read_confidence
 from tot_lab.core.records import Note, Thought
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Step, Thinking, along, ask
+from tot_lab.core.thinking import Step, Thinking, intercept, ask
 from tot_lab.core.tools import tool_of
 
 Level = Literal["off", "low", "medium", "high"]
@@ -124,7 +124,7 @@ class WithThinking(Strategy):
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         if self.level == "off":
             return (yield from self.strategy.think(task, at))
-        return (yield from along(self.manager(), self.strategy.think(task, at), calls=self._calls_each))
+        return (yield from intercept(self.manager(), self.strategy.think(task, at), calls=self._calls_each))
 
     def manager(self) -> ThinkingManager:
         """What decides on reflections under these settings, before the first turn."""
@@ -307,11 +307,11 @@ class ThinkingManager:
             )
             self.state = self.state._replace(results=results, errors=errors)
 
-    def parted(self) -> Self:
+    def fork(self) -> Self:
         """One for a branch: it knows what this one knows, and shares nothing mutable with it."""
         return type(self)(self.settings, self.state, self.last_reflection)
 
-    def joined(self, branches: Sequence[Self]) -> None:
+    def join(self, branches: Sequence[Self]) -> None:
         """Take in what those of all branches saw, in the order of the branches."""
         before, last = self.state, self.last_reflection
         recorded = [branch.last_reflection for branch in branches]
