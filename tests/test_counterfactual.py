@@ -199,7 +199,7 @@ class Second(tl.Strategy):
     """Makes the second of several attempts alone."""
 
     def think(self, task, at="0"):
-        return (yield from tl.attempt(1, tl.ChainOfThought().think(task, at)))
+        return (yield from tl.resample(1, tl.ChainOfThought().think(task, at)))
 
 
 class TwiceTheSame(tl.Prompting):

@@ -503,7 +503,7 @@ def test_one_draw_of_several_models_or_attempts_is_several_draws():
             for name in (None, "sim/game24", "sim/general")
         ]
         replies = yield from tl.gather([tl.ask(call) for call in calls])
-        replies += yield from tl.gather([tl.attempt(k, asking(at)) for k in (1, 2)])
+        replies += yield from tl.gather([tl.resample(k, asking(at)) for k in (1, 2)])
         return tl.Answer(str(len(replies)), "answered")
 
     assert run(saying(say)).answer == "5"

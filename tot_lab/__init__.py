@@ -40,7 +40,7 @@ from tot_lab.core.parts import Part, part_of
 from tot_lab.core.records import Decided, Ended, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Domain, Task
-from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, ask, attempt, gather, emit, with_timeout, with_budget
+from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, ask, resample, gather, emit, with_timeout, with_budget
 from tot_lab.core.tree import Node, Tree
 from tot_lab.domains import (
     Constrained,
@@ -382,7 +382,7 @@ __all__ = [
     "ask",
     "ask_json",
     "at_cost",
-    "attempt",
+    "resample",
     "baselines",
     "calibrate_router",
     "compare",

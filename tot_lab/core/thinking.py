@@ -222,7 +222,7 @@ def intercept(companion: Interceptor, thinking: Thinking[T], calls: int) -> Thin
                 value = yield from companion.carry_out(step)
 
 
-def attempt(number: int, thinking: Thinking[T]) -> Thinking[T]:
+def resample(number: int, thinking: Thinking[T]) -> Thinking[T]:
     """Think as `thinking` does, with samples of its own: attempt `number` of several."""
 
     def numbered(call: Call) -> Call:

@@ -23,7 +23,7 @@ from tot_lab.core.reading import read_label
 from tot_lab.core.records import Decided, Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, attempt
+from tot_lab.core.thinking import Thinking, ask, resample
 from tot_lab.strategies.plan_execute import PlanExecute
 from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.reflexion import Reflexion
@@ -210,7 +210,7 @@ class Adaptive(Prompting):
             return answer
         yield Note("adaptive.fell_back", at, {"stop": answer.stop, **self._used(self.default)})
         again = _told(task, answer)
-        rescue = yield from attempt(1, self.strategies[self.default].think(again, f"{at}.1"))
+        rescue = yield from resample(1, self.strategies[self.default].think(again, f"{at}.1"))
         stop = rescue.stop if halts(rescue.stop) else answer.stop
         taken, left = rescue, answer
         if answer.text and not rescue.text:

@@ -19,7 +19,7 @@ from tot_lab.core.reading import verdict
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, attempt, gather, emit
+from tot_lab.core.thinking import Thinking, ask, resample, gather, emit
 
 
 class OneAnswer(Prompting):
@@ -81,7 +81,7 @@ class BestOf(Prompting):
         return None if inner is None else inner + (self.evaluate == "value")
 
     def _attempt(self, task: Task, at: str, number: int) -> Thinking[Answer]:
-        answer = yield from attempt(number, self.strategy.think(task, at))
+        answer = yield from resample(number, self.strategy.think(task, at))
         if answer.node is None or self.evaluate == "score":
             return answer
         path = [f"Answer: {answer.text}"]
@@ -91,7 +91,7 @@ class BestOf(Prompting):
             scored = yield from emit(Scored(answer.node, score, score, by=self.evaluate.name))
         else:
             call = self.call(answer.node, "judge", task.domain.value_prompt(task, path))
-            reply = yield from attempt(number, ask(call))
+            reply = yield from resample(number, ask(call))
             if reply.error is not None:
                 yield Note("call.failed", answer.node, {"kind": "judge", "error": reply.error})
                 return answer
@@ -117,7 +117,7 @@ class SelfConsistency(Strategy):
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
         answers = yield from gather(
-            [attempt(k, self.strategy.think(task, f"{at}.{k}")) for k in range(self.attempts)],
+            [resample(k, self.strategy.think(task, f"{at}.{k}")) for k in range(self.attempts)],
             at_most=self.strategy.max_calls(task),
         )
         keys = [task.domain.same(task, answer.text) if answer.text else None for answer in answers]

@@ -21,7 +21,7 @@ from tot_lab.core.calls import halts
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Path, Task
-from tot_lab.core.thinking import Step, Thinking, intercept, ask, attempt, emit
+from tot_lab.core.thinking import Step, Thinking, intercept, ask, resample, emit
 from tot_lab.strategies.react import ReAct
 
 _SATISFIED = re.compile(r"\bsatisfied[\s*_`]*:", re.IGNORECASE)
@@ -67,7 +67,7 @@ class Reflexion(Prompting):
         for number in range(self.max_retries + 1):
             yield Note("reflexion.attempt", at, {"attempt": number, "lessons": len(lessons)})
             way, root, taught = _Way(), f"{at}.{number}", self._taught(task, lessons)
-            answer = yield from attempt(number, intercept(way, self.strategy.think(taught, root), calls=1))
+            answer = yield from resample(number, intercept(way, self.strategy.think(taught, root), calls=1))
             critique = yield from self._criticised(task, root, answer, way, number)
             answers.append(msgspec.structs.replace(answer, score=critique.score))
             if critique.halt is not None:
@@ -103,7 +103,7 @@ class Reflexion(Prompting):
         node = answer.node or root
         path = [] if self.critique_depth == "shallow" else way.to(node, root, task.question)
         call = self.call(node, "critique", self._prompt(task, path, answer.text))
-        reply = yield from attempt(number, ask(call))
+        reply = yield from resample(number, ask(call))
         if reply.error is not None:
             yield Note("call.failed", node, {"kind": "critique", "error": reply.error})
             return _Critique("", answer.score, halt=reply.error if halts(reply.error) else None)
