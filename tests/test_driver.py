@@ -413,8 +413,8 @@ def test_an_exception_ends_the_run_and_is_raised(rounds):
             ValueError,
             "unknown thought '7'; a thought is recorded first",
         ),
-        (lambda at: tl.gather([1, 2]), TypeError, "every was given a int"),
-        (lambda at: tl.gather(asking()), TypeError, "every takes a list of branches, not a generator"),
+        (lambda at: tl.gather([1, 2]), TypeError, "gather was given a int"),
+        (lambda at: tl.gather(asking()), TypeError, "gather takes a list of branches, not a generator"),
         (lambda at: tl.gather([asking()], at_once=0), ValueError, "at_once must be 1 or more, not 0"),
         (lambda at: tl.gather([asking()], at_once=-1), ValueError, "at_once must be 1 or more, not -1"),
     ],
@@ -948,12 +948,12 @@ def test_a_strategy_may_yield_50_000_events_and_branches():
     assert len(run(saying(say)).tree) == 50_001
 
 
-@pytest.mark.parametrize("nest", ["every", "within"])
+@pytest.mark.parametrize("nest", ["gather", "with_budget"])
 def test_900_nested_levels_work(nest):
     def level(depth):
         if depth == 0:
             return (yield from asking())
-        if nest == "within":
+        if nest == "with_budget":
             return (yield from tl.with_budget(tl.Budget(), level(depth - 1)))
         return (yield from tl.gather([level(depth - 1)]))[0]
 

@@ -135,7 +135,7 @@ FILES = {
         """,
     "evaluator.py": """
         from tot_lab.core.records import Scored
-        from tot_lab.core.thinking import happen
+        from tot_lab.core.thinking import emit
         from tot_lab.strategies.search import Evaluator
 
 
@@ -146,7 +146,7 @@ FILES = {
 
             def score_thought(self, sampler, path, id):
                 score = min(len(path[-1]) / 1000, 1.0)
-                return [(yield from happen(Scored(id, score, by=self.kind)))]
+                return [(yield from emit(Scored(id, score, by=self.kind)))]
         """,
     "figure.py": """
         def plot_depths(run):

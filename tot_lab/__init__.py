@@ -40,7 +40,17 @@ from tot_lab.core.parts import Part, part_of
 from tot_lab.core.records import Decided, Ended, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Domain, Task
-from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, ask, resample, gather, emit, with_timeout, with_budget
+from tot_lab.core.thinking import (
+    Budget,
+    BudgetLeft,
+    Thinking,
+    ask,
+    emit,
+    gather,
+    resample,
+    with_budget,
+    with_timeout,
+)
 from tot_lab.core.tree import Node, Tree
 from tot_lab.domains import (
     Constrained,
@@ -382,7 +392,6 @@ __all__ = [
     "ask",
     "ask_json",
     "at_cost",
-    "resample",
     "baselines",
     "calibrate_router",
     "compare",
@@ -395,16 +404,16 @@ __all__ = [
     "deep_thought",
     "diagnose",
     "difference_seen",
-    "gather",
+    "emit",
     "frontier",
     "game24",
     "game24_tasks",
+    "gather",
     "general",
     "graph_of",
     "grid",
     "halts",
     "hands",
-    "emit",
     "judge_evaluator",
     "load",
     "lost_calls",
@@ -435,6 +444,7 @@ __all__ = [
     "presets",
     "regret",
     "report_html",
+    "resample",
     "routed",
     "rules_kept",
     "stop_of",
@@ -442,9 +452,9 @@ __all__ = [
     "tasks",
     "tasks_needed",
     "think",
-    "with_timeout",
     "tool",
     "with_budget",
+    "with_timeout",
     "word_sums",
     "word_sums_tasks",
 ]

@@ -70,7 +70,8 @@ class Gather(NamedTuple):
 
 
 class WithBudget(NamedTuple):
-    """A branch to think under a budget of its own, or with a time for each call; see `with_budget` and `with_timeout`."""
+    """A branch to think under a budget of its own, or with a time for each call; see `with_budget` and
+    `with_timeout`."""
 
     budget: Budget
     thinking: Thinking[Any]
@@ -164,8 +165,8 @@ def map_steps(
     edit: Callable[[Any], Any], thinking: Thinking[T], of: type[Any] | tuple[type[Any], ...] = Call
 ) -> Thinking[T]:
     """Think as `thinking` does, with every call that it makes, in its branches too, put through
-    `edit` first; `of` names steps of another kind, events or `WithBudget`. One that `edit` makes None is passed
-    over: it goes no further, and the strategy goes on. This is how strategies wrap strategies."""
+    `edit` first; `of` names steps of another kind, events or `WithBudget`. One that `edit` makes None is
+    passed over: it goes no further, and the strategy goes on. This is how strategies wrap strategies."""
     return (yield from intercept(_Editor(edit, of), thinking, 1))
 
 
@@ -198,8 +199,8 @@ class _Editor(NamedTuple):
 
 
 def intercept(companion: Interceptor, thinking: Thinking[T], calls: int) -> Thinking[T]:
-    """Think as `thinking` does, with each call, event and `WithBudget` carried out by `companion`, which makes
-    `calls` calls of one at most."""
+    """Think as `thinking` does, with each call, event and `WithBudget` carried out by `companion`, which
+    makes `calls` calls of one at most."""
     value: Any = None
     with closing(thinking):
         while True:

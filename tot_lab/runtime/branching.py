@@ -99,7 +99,7 @@ def doubts_of(run: Run, made: Run) -> Iterator[str]:
 
 _DEAF = (
     "thought {}: the strategy goes on with the old {}; it must take the event that was recorded, as in "
-    "`thought = yield from happen(Thought(…))`"
+    "`thought = yield from emit(Thought(…))`"
 )
 
 

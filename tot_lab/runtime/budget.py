@@ -1,7 +1,7 @@
 """Caps, kept before a call is made.
 
 Rule: a call is admitted, held back or refused beforehand, by every scope around it. Calls are
-counted exactly; when the branches of an `gather` could ask for more calls than are left, they run
+counted exactly; when the branches of a `gather` could ask for more calls than are left, they run
 in order, so that the refused ones are the same on every rerun. Tokens and USD are reserved when a
 call is admitted, and settled when its reply comes.
 

@@ -85,7 +85,7 @@ class Branch:
 
 
 class Join:
-    """An `gather` (or `with_budget`) under way: who waits for it, what is still to start, what has come."""
+    """A `gather` (or `with_budget`) under way: who waits for it, what is still to start, what has come."""
 
     __slots__ = ("answered", "left", "parent", "refused", "results", "single", "waiting")
 
@@ -323,12 +323,12 @@ class Driver:
 
     def _fork(self, branch: Branch, position: Position, step: Gather) -> None:
         if not isinstance(step.branches, Sequence):
-            raise TypeError(f"every takes a list of branches, not a {type(step.branches).__name__}")
+            raise TypeError(f"gather takes a list of branches, not a {type(step.branches).__name__}")
         count = len(step.branches)
         for thinking in step.branches:
             if not hasattr(thinking, "send"):
                 raise TypeError(
-                    f"every was given a {type(thinking).__name__}, which is no thinking (a generator)"
+                    f"gather was given a {type(thinking).__name__}, which is no thinking (a generator)"
                 )
         if step.at_once is not None and step.at_once < 1:
             raise ValueError(f"at_once must be 1 or more, not {step.at_once}")

@@ -21,7 +21,7 @@ from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.records import Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Thinking, ask, gather, emit
+from tot_lab.core.thinking import Thinking, ask, emit, gather
 from tot_lab.core.tools import ToolSpec, stored_name, tool_call
 from tot_lab.strategies.conversation import (
     MOST_CALLS,

@@ -19,7 +19,7 @@ from tot_lab.core.reading import verdict
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, resample, gather, emit
+from tot_lab.core.thinking import Thinking, ask, emit, gather, resample
 
 
 class OneAnswer(Prompting):

@@ -17,7 +17,7 @@ from tot_lab.core.calls import TokenLogprob
 from tot_lab.core.records import Decided, Event, Scored, Thought, parent_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Path, Task
-from tot_lab.core.thinking import Thinking, map_steps, emit
+from tot_lab.core.thinking import Thinking, emit, map_steps
 
 
 class Continued(Strategy):

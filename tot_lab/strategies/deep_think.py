@@ -23,7 +23,7 @@ from tot_lab.core.reading import split_thinking
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, gather, emit, with_timeout
+from tot_lab.core.thinking import Thinking, emit, gather, with_timeout
 from tot_lab.strategies.conversation import shortened
 from tot_lab.strategies.deep_think_names import match_all, match_once
 from tot_lab.strategies.deep_think_prompts import ANEW, BRANCH, CONVERGE, DEVELOP

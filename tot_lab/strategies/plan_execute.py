@@ -26,7 +26,7 @@ from tot_lab.core.parts import Part
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, map_steps, gather, emit
+from tot_lab.core.thinking import Thinking, ask, emit, gather, map_steps
 from tot_lab.core.tools import Quantities, tool_call
 from tot_lab.strategies.acting import Acting, Hands
 from tot_lab.strategies.continued import all_but_the_root

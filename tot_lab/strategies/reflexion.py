@@ -21,7 +21,7 @@ from tot_lab.core.calls import halts
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Path, Task
-from tot_lab.core.thinking import Step, Thinking, intercept, ask, resample, emit
+from tot_lab.core.thinking import Step, Thinking, ask, emit, intercept, resample
 from tot_lab.strategies.react import ReAct
 
 _SATISFIED = re.compile(r"\bsatisfied[\s*_`]*:", re.IGNORECASE)

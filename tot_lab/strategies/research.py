@@ -25,7 +25,7 @@ from tot_lab.core.reading import split_thinking
 from tot_lab.core.records import Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Thinking, ask, gather, emit
+from tot_lab.core.thinking import Thinking, ask, emit, gather
 from tot_lab.core.tools import ToolSpec, characters_within, tool_call
 from tot_lab.strategies.conversation import arguments_of, shortened
 

@@ -22,7 +22,7 @@ from tot_lab.core.calls import Call, Message, estimated_tokens
 from tot_lab.core.records import Note
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Step, Thinking, intercept, ask
+from tot_lab.core.thinking import Step, Thinking, ask, intercept
 from tot_lab.core.tools import TOOL
 
 _CHARACTERS = 200

@@ -25,7 +25,7 @@ from tot_lab.core.reading import read_confidence
 from tot_lab.core.records import Note, Thought
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Step, Thinking, intercept, ask
+from tot_lab.core.thinking import Step, Thinking, ask, intercept
 from tot_lab.core.tools import tool_of
 
 Level = Literal["off", "low", "medium", "high"]

@@ -26,7 +26,7 @@ from tot_lab.strategies.search.sampling import (
     Sampler,
     call_failed,
     checked_template,
-    emit,
+    emit_as_list,
     unreadable,
 )
 
@@ -97,7 +97,7 @@ class Sample(_Prompted):
         def sampled(number: int, sample_index: int) -> Thinking[list[Event] | None]:
             reply = yield from self._asked(sampler, place, prompt, sample_index)
             if reply.error is not None:
-                return (yield from emit(call_failed(parent, "sample", reply.error)))
+                return (yield from emit_as_list(call_failed(parent, "sample", reply.error)))
             text = task.domain.read_sample(task, path, reply.text)
             if text is None:
                 yield unreadable(parent, "sample", sample_index)
@@ -140,7 +140,7 @@ class Propose(_Prompted):
         read: list[tuple[str, list[str]]] = []
         for k, reply in enumerate(replies):  # a retry adds to them
             if reply.error is not None:
-                failed += yield from emit(call_failed(parent, "propose", reply.error))
+                failed += yield from emit_as_list(call_failed(parent, "propose", reply.error))
             elif steps := task.domain.read_proposals(task, path, reply.text):
                 read.append((reply.text, steps))
             else:

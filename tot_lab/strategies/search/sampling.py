@@ -17,7 +17,7 @@ from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Decided, Event, Note
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Path, Task
-from tot_lab.core.thinking import Thinking, ask, gather, emit
+from tot_lab.core.thinking import Thinking, ask, emit, gather
 
 T = TypeVar("T")
 Count = Annotated[int, Field(ge=1)]
@@ -86,7 +86,7 @@ class Sampler(NamedTuple):
         return (yield from gather(branches, at_most=at_most, at_once=None if self.parallel else 1))
 
 
-def emit(event: Event) -> Thinking[list[Event]]:
+def emit_as_list(event: Event) -> Thinking[list[Event]]:
     """Yield `event` and return it, as it was recorded, in a list."""
     return [(yield from emit(event))]
 
