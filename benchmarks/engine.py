@@ -69,7 +69,7 @@ PEERS = (
 
 async def at_once(call: tl.Call) -> str:
     """The null model."""
-    return "score: 0.5" if call.kind == "value" else "a next step"
+    return "score: 0.5" if call.purpose == "value" else "a next step"
 
 
 async def steady(call: tl.Call) -> str:
@@ -89,8 +89,10 @@ class Uneven:
         self.proposed = asyncio.Event()
 
     async def __call__(self, call: tl.Call) -> str:
-        seconds = random.Random(f"{self.seed} {call.kind} {call.at} {call.draw}").expovariate(1 / LATENCY)
-        if call.kind == "value":
+        seconds = random.Random(f"{self.seed} {call.purpose} {call.node} {call.sample_index}").expovariate(
+            1 / LATENCY
+        )
+        if call.purpose == "value":
             if self.barriers:
                 await self.proposed.wait()
             await asyncio.sleep(seconds)

@@ -54,7 +54,7 @@ def points(runs, at=None, **options):
 def expect_the_same(point, rerun):
     """A row of `anytime`, or a Point, and a run that was really made."""
     assert point.answer == rerun.answer
-    assert point.stop == rerun.stopped
+    assert point.stop == rerun.stop_reason
     assert (None if pandas.isna(point.score) else point.score) == rerun.grade
     assert (None if pandas.isna(point.error) else point.error) == rerun.error
 
@@ -133,7 +133,7 @@ class Fragile(tl.Strategy):
     def think(self, task, at="0"):
         yield Thought(at, None, task.question)
         for draw in range(5):
-            reply = yield from tl.ask(Call(at, "ask", (Message("user", "p"),), draw=draw))
+            reply = yield from tl.ask(Call(at, "ask", (Message("user", "p"),), sample_index=draw))
             if reply.error and draw == 2:
                 raise ValueError("not the third one")
             if reply.error:

@@ -259,6 +259,6 @@ def test_a_run_that_was_resumed_from_such_a_file_is_not_graded_either(tmp_path, 
     cut = tmp_path / "cut.jsonl"
     cut.write_bytes(b"".join(lines[:5]))
     done = wait(tl.Lab(Endless()).resume(cut))
-    assert done.stopped is not None
+    assert done.stop_reason is not None
     assert "not graded yet" in repr(done)
     assert "not graded yet" in repr(wait(tl.Lab(Endless()).resume(cut)))

@@ -157,7 +157,7 @@ if what == "resume":
 else:
     made = asyncio.run(lab.run(search, TASK, budget=tl.Budget(tokens=10**6)))
 assert loaded_in and threading.main_thread() not in loaded_in, loaded_in
-print(made.stopped, made.usage.calls, made.answer)
+print(made.stop_reason, made.usage.calls, made.answer)
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     said = [
@@ -300,7 +300,7 @@ def test_a_key_is_in_nothing_that_is_shown():
 def test_a_plain_question_is_answered(server, family):
     server.will(Said("Four.", model="the-model-itself"))
     (reply,) = ask(endpoint(server, family))
-    assert (reply.text, reply.error, reply.finish) == ("Four.", None, "stop")
+    assert (reply.text, reply.error, reply.finish_reason) == ("Four.", None, "stop")
     assert (reply.input_tokens, reply.output_tokens) == (11, 5)
     assert reply.model == ("qwen3:8b" if family == "ollama" else "the-model-itself")
     (asked,) = server.asked  # and nothing else was asked of the server
@@ -332,7 +332,7 @@ SENT = {  # a setting of a call, and where it must be found in the request of ea
         ["\n\n", "x"],
         ["stop", "stop_sequences", "generationConfig.stop_sequences", "options.stop"],
     ),
-    "seed": ({"seed": 7, "draw": 2}, 9, ["seed", None, "generationConfig.seed", "options.seed"]),
+    "seed": ({"seed": 7, "sample_index": 2}, 9, ["seed", None, "generationConfig.seed", "options.seed"]),
     "response_format": (
         {"response_format": SCHEMA},
         SCHEMA,
@@ -458,7 +458,7 @@ def test_a_conversation_with_tools_arrives_whole(server, family):
     assert (tool.name, json.loads(tool.arguments)) == ("add", {"a": 3})
     assert tool.id
     assert reply.text == ""
-    assert reply.finish == "tool_calls"
+    assert reply.finish_reason == "tool_calls"
 
 
 def test_the_context_window_is_sent_to_ollama_alone(server):
@@ -503,7 +503,7 @@ def test_a_call_is_not_changed_by_being_sent(server):
 
 
 def draws(count: int, **settings: object) -> list[Call]:
-    return [call(draw=draw, **settings) for draw in range(count)]
+    return [call(sample_index=draw, **settings) for draw in range(count)]
 
 
 def test_n_is_taken_where_the_provider_takes_it(server):
@@ -565,7 +565,7 @@ def test_thinking_is_separated_however_it_comes(server, family):
         assert reply.raw_text == ""
     server.will(Said("<think>6 times", finish="length"))
     (reply,) = wait(stack.answer([call()], Wire()))
-    assert (reply.thinking, reply.text, reply.finish) == ("6 times", "", "length")
+    assert (reply.thinking, reply.text, reply.finish_reason) == ("6 times", "", "length")
     late = "24, I say.\n<think>6 times 4</think>\nYes."
     server.will(Said(late))
     (reply,) = wait(stack.answer([call()], Wire()))
@@ -695,7 +695,7 @@ def test_a_stream_gives_the_same_reply(server, family, said):
     assert server.calls[-1].stream
     assert not server.calls[-2].stream
 
-    for name in ("text", "thinking", "model", "input_tokens", "output_tokens", "cost", "finish"):
+    for name in ("text", "thinking", "model", "input_tokens", "output_tokens", "cost", "finish_reason"):
         assert getattr(streamed, name) == getattr(whole, name), name
     assert [(t.name, json.loads(t.arguments)) for t in streamed.tool_calls] == [
         (t.name, json.loads(t.arguments)) for t in whole.tool_calls
@@ -964,7 +964,7 @@ def test_an_answer_without_a_choice_or_content_is_no_reply(server):
             assert "no content" in caught.message
             assert not caught.retry
     server.will(Said(None, finish="length"))
-    assert ask(model)[0].finish == "length"  # it thought, and all was cut off
+    assert ask(model)[0].finish_reason == "length"  # it thought, and all was cut off
 
 
 @each_family

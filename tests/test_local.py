@@ -73,9 +73,9 @@ def test_a_reply_is_whole_and_costs_nothing(model: Local) -> None:
     assert reply.input_tokens is not None
     assert reply.input_tokens > 10
     assert 1 <= (reply.output_tokens or 0) <= 24
-    assert reply.finish in ("stop", "length")
+    assert reply.finish_reason in ("stop", "length")
     (cut,) = answers(model, asked("Count from one to a hundred in words.", max_tokens=2, seed=1))
-    assert (cut.finish, cut.output_tokens) == ("length", 2)
+    assert (cut.finish_reason, cut.output_tokens) == ("length", 2)
 
 
 @needs_smollm2
@@ -86,13 +86,13 @@ def test_same_seed_same_text_whatever_came_before(model: Local) -> None:
     for _ in range(3):
         again, *_ = answers(model, call, asked("Tell me a story about a fox."))
         assert again == first
-    others = answers(model, *(asked(call.prompt, seed=7, temperature=0.9, draw=k) for k in range(1, 4)))
+    others = answers(model, *(asked(call.prompt, seed=7, temperature=0.9, sample_index=k) for k in range(1, 4)))
     assert len({first.text, *(reply.text for reply in others)}) > 2
 
 
 @needs_smollm2
 def test_draws_of_one_request_are_its_draws_alone(model: Local) -> None:
-    draws = [asked("Tell me a story.", seed=7, temperature=0.9, draw=k) for k in range(3)]
+    draws = [asked("Tell me a story.", seed=7, temperature=0.9, sample_index=k) for k in range(3)]
     together = asyncio.run(model.answer(draws, Wire()))
     assert list(together) == list(answers(model, *draws))
     assert len({reply.text for reply in together}) == 3
@@ -145,7 +145,7 @@ def test_a_prompt_too_long_is_refused_and_not_cut(model: Local) -> None:
 def test_four_calls_at_once(model: Local) -> None:
     for slots in (1, 2):
         wide = Local(weights=NAME, slots=slots, context_window=512)
-        replies = answers(wide, *(asked("Name a colour.", draw=k) for k in range(4)))
+        replies = answers(wide, *(asked("Name a colour.", sample_index=k) for k in range(4)))
         assert [reply.error for reply in replies] == [None] * 4
         assert all(reply.text for reply in replies)
         with pytest.raises(Failure, match="512"):  # of each slot, not of all
@@ -159,7 +159,7 @@ def test_four_calls_at_once(model: Local) -> None:
 @needs_smollm2
 def test_equal_models_share_a_server_until_the_last_lets_go(model: Local) -> None:
     first, second = (Local(weights=NAME, context_window=256) for _ in range(2))
-    answers(first, *(asked("Hello", max_tokens=1, draw=k) for k in range(4)))
+    answers(first, *(asked("Hello", max_tokens=1, sample_index=k) for k in range(4)))
     server = server_of(first)
     process = server._process
     answers(second, asked("Hello", max_tokens=1))
@@ -366,7 +366,7 @@ def test_settings() -> None:
     assert repr(Local(weights=NAME)) == f"Local(weights='{NAME}')"
     model = Local(weights=NAME, slots=2, threads=2)
     assert part_of(json.loads(json.dumps(model.settings()))) == model
-    assert Local(weights=NAME, context_window=100).need([asked("a"), asked("a", draw=1)]) == Need(200, 0.0)
+    assert Local(weights=NAME, context_window=100).need([asked("a"), asked("a", sample_index=1)]) == Need(200, 0.0)
     for bad in ({"slots": 0}, {"threads": 0}, {"context_window": 0}, {"weights": 3}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             Local(**{"weights": NAME, **bad})

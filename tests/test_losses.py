@@ -28,12 +28,12 @@ JUDGED = ("value", "judge", "part", "vote", "joint", "logprob")
 def good(call: Call) -> Reply | str:
     """A reply of which everything can be read."""
     readable = {"value": f"score: {len(call.prompt) % 10 / 10}", "judge": "score: 0.5", "vote": "best: 1"}
-    return readable.get(call.kind) or answer_to(call)
+    return readable.get(call.purpose) or answer_to(call)
 
 
 async def judge_away(call: Call) -> Reply | str:
     """A player that raises on every call of a judge."""
-    if call.kind in JUDGED:
+    if call.purpose in JUDGED:
         raise RuntimeError("the judge is away")
     return good(call)
 
@@ -81,7 +81,7 @@ class Alternating:
         self.asked = self.lost = 0
 
     async def __call__(self, call: Call) -> Reply | str:
-        if call.kind in JUDGED:
+        if call.purpose in JUDGED:
             self.asked += 1
             if self.asked % self.every == 0:
                 self.lost += 1
@@ -161,7 +161,7 @@ def test_proposals_answers_and_structured_replies_are_counted():
 def cut_off(call: Call) -> Reply:
     made = good(call)
     made = made if isinstance(made, Reply) else Reply(made)
-    return Reply(made.text, finish="length", logprobs=made.logprobs)
+    return Reply(made.text, finish_reason="length", logprobs=made.logprobs)
 
 
 def test_truncated_replies_are_counted_but_not_where_one_token_is_wanted():

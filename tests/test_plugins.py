@@ -189,7 +189,7 @@ FILES = {
                 return cls(words=rest)
 
             async def __call__(self, call):
-                return f"{self.words} {call.draw}"
+                return f"{self.words} {call.sample_index}"
         """,
 }
 

@@ -127,7 +127,7 @@ def test_a_step_becomes_thoughts_scores_and_decisions(small):
         "solution",
         "pruned",
     ]
-    assert (run.stopped, run.best.id, [node.id for node in run.candidates]) == (
+    assert (run.stop_reason, run.best.id, [node.id for node in run.candidates]) == (
         "limit:depth",
         "0.1.0",
         ["0.1.0"],
@@ -166,7 +166,7 @@ def test_a_crossword_is_a_tree_of_words(small):
     assert [tree[id].score for id in ("0.0", "0.0.0", "0.0.1")] == [1.0, 0.0, 1.0]
     assert run.answer == "abcde x____ x____ x____ x____"  # the first of the deepest
     assert (run.grade, run.reachable) == (0.1, 0.2)
-    assert run.stopped == "exhausted"
+    assert run.stop_reason == "exhausted"
     assert noted(run, "published.right")["0.0.1"] == {"r_letter": 0.4, "r_word": 0.2}
     assert run.calls_df().reply.isna().all()
     assert run.usage == (2, 0, None, None, None, None)
@@ -268,7 +268,7 @@ def test_a_sum_is_taken_apart_into_its_verdicts(total, read):
 @needs_records
 def test_every_entry_is_a_run(logs):
     assert {name: len(runs) for name, runs in logs.items()} == {"game24": 50, "crossword": 10, "writing": 20}
-    assert all(run.stopped for runs in logs.values() for run in runs)
+    assert all(run.stop_reason for runs in logs.values() for run in runs)
 
 
 @needs_records
@@ -285,7 +285,7 @@ def test_every_picture_of_a_run_works_on_it(logs, name, tmp_path):
     assert tl.report_html(logs[name][:2], tmp_path / "report.html").stat().st_size > 1000
     assert run.save_html(tmp_path / "run.html").stat().st_size > 1000
     told = Recording(run.lines)
-    assert json.loads(told.chunk())["ended"]["stop"] == run.stopped
+    assert json.loads(told.chunk())["ended"]["stop"] == run.stop_reason
     assert told.details("0.0")["text"] == run.tree["0.0"].text
     explorer = tl.Explorer(run)
     explorer.selected = ["0.0"]

@@ -36,7 +36,7 @@ def key(call):
 
 
 def undrawn(call):
-    return key(Call(call.at, call.kind, call.messages))
+    return key(Call(call.node, call.purpose, call.messages))
 
 
 LAYERS = {
@@ -62,7 +62,7 @@ def test_it_gives_each_call_its_own_reply(layer, samples, tmp_path):
         calls = [asked(draw) for draw in range(12)]
         got = await asyncio.gather(*(stack.answer([call], Wire()) for call in calls))
         assert [reply.text for (reply,) in got] == [answer_to(call) for call in calls]
-        assert sorted(call.draw for calls in end.requests for call in calls) == list(range(12))
+        assert sorted(call.sample_index for calls in end.requests for call in calls) == list(range(12))
 
     wait(go())
 
@@ -171,7 +171,7 @@ def test_samples_of_one_prompt_travel_together_and_only_the_missing_ones(tmp_pat
         await asyncio.gather(*(stack.answer([call], Wire()) for call in calls))
 
     wait(go())
-    assert [[call.draw for call in calls] for calls in end.requests] == [[1], [0, 2, 3], [0]]
+    assert [[call.sample_index for call in calls] for calls in end.requests] == [[1], [0, 2, 3], [0]]
 
 
 def test_a_cancelled_sample_is_not_asked_for():
@@ -186,7 +186,7 @@ def test_a_cancelled_sample_is_not_asked_for():
         assert waiting[2].result()[0].text == answer_to(asked(2))
 
     wait(go())
-    assert [[call.draw for call in calls] for calls in end.requests] == [[0, 2]]
+    assert [[call.sample_index for call in calls] for calls in end.requests] == [[0, 2]]
 
 
 # Loading.
@@ -216,7 +216,7 @@ def test_loading_has_a_time_of_its_own(budget, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         end = NeverThere(label="slow/model", url="http://there", port=server.getsockname()[1])
         made = wait(tl.Lab(end, runs=None, mode="off", timeout=60).run(tl.OneAnswer(), TASK, budget=budget))
-    assert made.stopped == "error"
+    assert made.stop_reason == "error"
     error = made.calls_df().error[0]
     assert error.startswith("timeout: slow/model did not load within 0.3 s (")
     assert "http://there" in error
@@ -231,7 +231,7 @@ def test_real_money_is_never_overspent_and_a_refusal_stops_the_run():
     end = scripted(seconds=0.002)
     lab = tl.Lab(end, runs=None, mode="off", spend=7.5)
     made = wait(lab.run(tl.TreeOfThoughts(propose=tl.Sample(count=4), stop=tl.Stop(depth=2)), TASK))
-    assert made.stopped == "budget:spend"
+    assert made.stop_reason == "budget:spend"
     assert lab.spent == made.usage.paid == sum(map(len, end.requests)) == 7.0
     assert made.usage.cost == made.usage.calls >= 7  # equal calls under way were paid for once
     refusals = [
@@ -240,7 +240,7 @@ def test_real_money_is_never_overspent_and_a_refusal_stops_the_run():
     assert (refusals[0]["most"], refusals[0]["left"]) == (1.0, 0.5)
     assert wait(made.replay()).identical
     again = wait(lab.run(tl.OneAnswer(), TASK))  # the cap is the lab's, over all its runs
-    assert again.stopped == "budget:spend"
+    assert again.stop_reason == "budget:spend"
 
 
 def test_samples_that_travel_together_are_made_as_far_as_the_money_goes():
@@ -267,10 +267,10 @@ def test_what_a_functions_replies_cost_is_spent(cached, tmp_path):
     lab = tl.Lab(costly, runs=None, cache=tmp_path if cached else None, spend=3.5)
     one_by_one = tl.TreeOfThoughts(search=tl.DepthFirst(width=2), stop=tl.Stop(depth=4), parallel=False)
     made = wait(lab.run(one_by_one, TASK))
-    assert (made.stopped, made.usage.paid, lab.spent) == ("budget:spend", 3.0, 3.0)
-    assert wait(lab.run(tl.OneAnswer(), tl.general("2?"))).stopped == "budget:spend"
+    assert (made.stop_reason, made.usage.paid, lab.spent) == ("budget:spend", 3.0, 3.0)
+    assert wait(lab.run(tl.OneAnswer(), tl.general("2?"))).stop_reason == "budget:spend"
     free = tl.Lab(Scripted(), runs=None, spend=0.0)
-    assert wait(free.run(tl.OneAnswer(), TASK)).stopped == "answered"
+    assert wait(free.run(tl.OneAnswer(), TASK)).stop_reason == "answered"
 
 
 async def costly(call):
@@ -319,7 +319,7 @@ def test_a_cost_that_cannot_be_true_counts_as_all_that_was_set_aside(cost):
     end.__dict__["usd"] = cost
     lab = tl.Lab(end, runs=None, mode="off", spend=3.0)
     made = wait(lab.run(tl.SelfConsistency(attempts=6), TASK))
-    assert (made.stopped, lab.spent, len(end.requests)) == ("budget:spend", 3.0, 3)
+    assert (made.stop_reason, lab.spent, len(end.requests)) == ("budget:spend", 3.0, 3)
     replies = [e for e in made.events if isinstance(e, Reply) and e.error is None]
     assert [(reply.cost, reply.reported_usage[:5]) for reply in replies] == [(None, "cost=")] * 3
     free = tl.Lab(end, runs=None, mode="off")
@@ -379,7 +379,7 @@ def test_no_more_than_the_limit_is_under_way_and_order_is_kept():
 
     wait(go())
     assert end.most_at_once == 4
-    assert [calls[0].draw for calls in end.requests] == list(range(20))
+    assert [calls[0].sample_index for calls in end.requests] == list(range(20))
 
 
 @pytest.mark.parametrize(
@@ -430,7 +430,7 @@ def test_a_queued_call_that_is_cancelled_gives_its_place_away():
         assert waiting[2].result()[0].error is None
 
     wait(go())
-    assert [calls[0].draw for calls in end.requests] == [0, 2]
+    assert [calls[0].sample_index for calls in end.requests] == [0, 2]
 
 
 # Retries.
@@ -545,8 +545,8 @@ def test_each_role_has_its_own_model_and_settings():
     made = wait(lab.run(tl.TreeOfThoughts(max_tokens=None), TASK))
     values = [call for calls in dear.requests for call in calls]
     samples = [call for calls in cheap.requests for call in calls]
-    assert {(call.kind, call.temperature) for call in values} == {("value", 0.0)}
-    assert {(call.kind, call.max_tokens) for call in samples} == {("sample", 50)}
+    assert {(call.purpose, call.temperature) for call in values} == {("value", 0.0)}
+    assert {(call.purpose, call.max_tokens) for call in samples} == {("sample", 50)}
     assert made.header.roles["evaluate"]["model"]["label"] == "dear"
     assert wait(made.replay()).identical
     own = wait(lab.run(tl.TreeOfThoughts(temperature=0.7), TASK))

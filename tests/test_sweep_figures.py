@@ -499,7 +499,7 @@ def test_calibration_is_that_of_the_diagnosis(searches):
 
 def doubtful(call):
     """A judge who now and then says nothing that can be read."""
-    return "no idea" if call.kind == "value" and call.at.endswith("0") else answer_to(call)
+    return "no idea" if call.purpose == "value" and call.node.endswith("0") else answer_to(call)
 
 
 def test_calibration_without_labels_says_so():

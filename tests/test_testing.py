@@ -49,7 +49,9 @@ class Twice(tl.Prompting):
 
 def test_a_sound_strategy_passes():
     check_strategy(Twice())
-    check_strategy(Twice(), tl.game24("4 5 6 10"), model=lambda call: f"Answer: {call.draw}", tools=())
+    check_strategy(
+        Twice(), tl.game24("4 5 6 10"), model=lambda call: f"Answer: {call.sample_index}", tools=()
+    )
 
 
 class Shared(Twice):

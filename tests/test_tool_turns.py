@@ -91,7 +91,7 @@ THINKING = [*MODELS.items(), ("gemini", "gemini/gemini-3-pro-preview")]
 def test_a_loop_of_a_model_that_thinks_is_never_refused(server, family, name):
     server.will(*thinking_turns(redacted=True))
     made = wait(lab(server, family, name).run(tl.WithThinking(strategy=tl.ReAct(), level="low"), TASK))
-    assert (made.answer, made.stopped, made.usage.errors) == ("26", "answered", 0)
+    assert (made.answer, made.stop_reason, made.usage.errors) == ("26", "answered", 0)
     said = json.dumps(turns_of(server))
     assert ("Spiders first." in said) == (family != "gemini")  # whose thinking goes back in its signatures
     assert ("thoughtSignature" in said) == (family == "gemini" and "gemini-3" in name)
@@ -231,7 +231,7 @@ def test_a_rewritten_conversation_parts_no_result_from_its_call(server, synthesi
         strategy = tl.WithThinking(strategy=inner, level="low", reflect_every=2)
     made = wait(lab(server, "anthropic").run(strategy, TASK))
     server.otherwise = Said()
-    assert (made.usage.errors, made.stopped) == (0, "answered")
+    assert (made.usage.errors, made.stop_reason) == (0, "answered")
     assert any(isinstance(e, Note) and e.name == "context.synthesized" for e in made.events)
 
 
@@ -457,7 +457,7 @@ def test_calls_are_read_however_a_server_writes_them(server, said, calls):
         server.will(openai_says(said, finish))
         reply = ask(model_of(server, "openai"), asked(tools=(ADD,)))
         assert read(reply) == calls
-        assert (reply.text, reply.finish) == (said["content"] or "", "tool_calls")
+        assert (reply.text, reply.finish_reason) == (said["content"] or "", "tool_calls")
 
 
 def piece(index: int, arguments: str, name: str | None = None, id: str | None = None) -> dict:
@@ -493,7 +493,7 @@ def test_calls_of_a_stream_are_put_together(server, deltas):
         said = [{"role": "assistant", "content": ""}, *({"tool_calls": delta} for delta in deltas)]
         server.will(openai_streams(*said, finish=finish))
         reply = ask(model_of(server, "openai"), asked(tools=(ADD,)), Wire(True))
-        assert (read(reply), reply.finish, reply.text) == (PAIR, "tool_calls", "")
+        assert (read(reply), reply.finish_reason, reply.text) == (PAIR, "tool_calls", "")
         assert len({call.id for call in reply.tool_calls}) == 2
 
 
@@ -542,7 +542,7 @@ def test_a_real_model_runs_the_loop_to_its_end(small):
     loop = tl.ReAct(max_iterations=2, max_tokens=24, temperature=0.0, seed=1)
     made = wait(tl.Lab(small, runs=None, mode="off", tools=[legs, now]).run(loop, TASK))
     assert made.usage.errors == 0
-    assert made.stopped in ("answered", "limit:iterations")
+    assert made.stop_reason in ("answered", "limit:iterations")
 
 
 @needs_smollm2
@@ -565,7 +565,7 @@ def test_a_real_model_is_shown_a_call_in_text_and_what_it_gave(small):
 
     loop = tl.ToolLoop(max_tokens=16, temperature=0.0, seed=1)
     made = wait(tl.Lab(once, runs=None, tools=[legs]).run(loop, TASK))
-    assert (made.usage.errors, made.stopped) == (0, "answered")
+    assert (made.usage.errors, made.stop_reason) == (0, "answered")
     assert made.usage.calls == 2
 
 

@@ -138,7 +138,7 @@ class _Facts(Known):
     @cached_property
     def missed(self) -> bool:
         """Whether the run has ended without an answer that is known to be right."""
-        return self.asking and self.run.stopped is not None and self.run.correct is not True
+        return self.asking and self.run.stop_reason is not None and self.run.correct is not True
 
     @cached_property
     def syntheses(self) -> dict[str, bool]:
@@ -215,7 +215,7 @@ def _marked_wrong(facts: _Facts) -> Iterator[Finding]:
 
 
 def _cut_short(facts: _Facts) -> Iterator[Finding]:
-    stop = facts.run.stopped or ""
+    stop = facts.run.stop_reason or ""
     waiting = [
         node for node in facts.thoughts if not node.children and node.state in ("kept", "proposed", "unread")
     ]
@@ -233,7 +233,7 @@ def _out_of_turns(facts: _Facts) -> Iterator[Finding]:
             f"{_count(ended, 'loop')} used up all turns, and ended with the last answer that could be read."
         )
         yield Finding("out_of_turns", text, tuple(ended))
-    elif facts.run.stopped in _TURNS and facts.nodes and not meant:
+    elif facts.run.stop_reason in _TURNS and facts.nodes and not meant:
         text = "1 loop used up all turns, and ended without an answer."
         yield Finding("out_of_turns", text, (facts.nodes[0].id,))
 
@@ -353,7 +353,7 @@ def _lost_calls(facts: _Facts) -> Iterator[Finding]:
         yield Finding("refused_calls", text, _asked_for(facts, (asked for asked, _ in unmade)))
     cut = [asked for asked, reply in made if is_truncated(asked.call, reply)]
     if cut:
-        kinds = _tally(asked.call.kind for asked in cut)
+        kinds = _tally(asked.call.purpose for asked in cut)
         text = f"{len(cut)} of {_count(made, 'reply')} ended at max_tokens: {kinds}."
         yield Finding("cut_off", text, _asked_for(facts, cut))
 
@@ -399,7 +399,7 @@ def _repeats(facts: _Facts, calls: Iterable[Asked]) -> list[Asked]:
     for asked in calls:
         if asked.reply is not None:
             same = tool_of(asked.call), _arguments(asked), asked.reply.text, asked.reply.error
-            at[asked.call.at].append((asked, same))
+            at[asked.call.node].append((asked, same))
     tree = facts.run.tree
     before: Counter[Hashable] = Counter()
     repeats = []
@@ -513,7 +513,7 @@ def _marked(facts: _Facts, nodes: Iterable[Node], verdict: str) -> list[Node]:
 
 
 def _asked_for(facts: _Facts, calls: Iterable[Asked]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(asked.call.at for asked in calls if asked.call.at in facts.run.tree))
+    return tuple(dict.fromkeys(asked.call.node for asked in calls if asked.call.node in facts.run.tree))
 
 
 def _beginning(reply: Reply | None) -> str:

@@ -2,7 +2,7 @@
 
 Rule: one row per thing that happened, one column per fact, built column by column in time linear
 in the records. What is not known is NA, never 0. Calls belong to the thought they were asked for
-(`Call.at`); a call and its reply share a position in the program.
+(`Call.node`); a call and its reply share a position in the program.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def usage_by_node(run: Run) -> dict[str, Usage]:
     for an id that no thought has are left out."""
     answered: dict[str, list[Line]] = {id: [] for id in run.tree.nodes}
     for asked in calls_of(run):
-        if asked.answered is not None and asked.call.at in answered:
-            answered[asked.call.at].append(asked.answered)
+        if asked.answered is not None and asked.call.node in answered:
+            answered[asked.call.node].append(asked.answered)
     nothing = Usage(0, 0, *[None] * 4) if "calls" in run.header.unknown else usage_of([])
     return {id: usage_of(lines) if lines else nothing for id, lines in answered.items()}
 
@@ -81,12 +81,12 @@ def thinking_by_node(run: Run) -> dict[str, str | None]:
         event = line.e
         if isinstance(event, Call):
             reply = replies.get(line.p)
-            if asks_no_model(event) or event.kind in _JUDGING or reply is None or reply.error is not None:
+            if asks_no_model(event) or event.purpose in _JUDGING or reply is None or reply.error is not None:
                 continue
-            if event.at in used:
-                used.remove(event.at)
-                heard[event.at] = []
-            heard.setdefault(event.at, []).append(reply.thinking or "")
+            if event.node in used:
+                used.remove(event.node)
+                heard[event.node] = []
+            heard.setdefault(event.node, []).append(reply.thinking or "")
         elif isinstance(event, Thought) and event.parent in heard:
             used.add(event.parent)
             thinking[event.id] = "\n\n".join(filter(None, heard[event.parent])) or None
@@ -207,8 +207,9 @@ def calls_df(run: Run) -> pandas.DataFrame:
     return typed_frame(
         {
             "position": ("string", [_dotted(asked.line.p) for asked in calls]),
-            "node": ("string", [asked.call.at for asked in calls]),
-            **each([asked.call for asked in calls], kind="string", draw="Int64"),
+            "node": ("string", [asked.call.node for asked in calls]),
+            "kind": ("string", [asked.call.purpose for asked in calls]),
+            "draw": ("Int64", [asked.call.sample_index for asked in calls]),
             "attempt": ("string", [_dotted(asked.call.attempt) or None for asked in calls]),
             "repeat": ("Int64", [asked.call.repeat for asked in calls]),
             "prompt": ("string", [asked.call.prompt if asked.call.messages else None for asked in calls]),
@@ -217,7 +218,8 @@ def calls_df(run: Run) -> pandas.DataFrame:
                 [r.text if r and r.error is None and "replies" not in unknown else None for r in replies],
             ),
             "thinking": ("string", [(reply.thinking or None) if reply else None for reply in replies]),
-            **each(replies, error="string", finish="string"),
+            **each(replies, error="string"),
+            "finish": ("string", [reply and reply.finish_reason for reply in replies]),
             "made": ("boolean", made),
             "model": ("string", [(asked.reply and asked.reply.model) or asked.call.model for asked in calls]),
             "temperature": ("Float64", [asked.call.temperature for asked in calls]),
@@ -249,7 +251,7 @@ def tools_df(run: Run) -> pandas.DataFrame:
     return typed_frame(
         {
             "position": ("string", [_dotted(asked.line.p) for asked in calls]),
-            "node": ("string", [asked.call.at for asked in calls]),
+            "node": ("string", [asked.call.node for asked in calls]),
             "tool": ("string", [tool_of(asked.call) for asked in calls]),
             "arguments": ("string", [asked.call.prompt for asked in calls]),
             "result": ("string", [r.text if r and r.error is None else None for r in replies]),
@@ -396,7 +398,7 @@ def _events(run: Run) -> Iterator[_Event]:
     """The records of a run in the words of `events_df`."""
     started = ((line.e.at, line.e.name) for line in run.lines if isinstance(line.e, Note))
     prefixes = {at: name.removesuffix(".started") for at, name in started if name.endswith(".started")}
-    asked_for = {line.p: line.e.at for line in run.lines if isinstance(line.e, Call)}
+    asked_for = {line.p: line.e.node for line in run.lines if isinstance(line.e, Call)}
     nodes = run.tree.nodes
     # Of each thought: which strategy announced it, and the depth of that strategy's root.
     scopes: dict[str | None, tuple[str, int]] = {}
@@ -420,7 +422,7 @@ def _events(run: Run) -> Iterator[_Event]:
                 held["paid"] = line.paid
                 yield _Event(name, asked_for.get(line.p), held)
             else:
-                yield _Event(name, event.at if isinstance(event, Call) else event.node, held)
+                yield _Event(name, event.node, held)
 
 
 def _of_thought(event: Thought | Scored | Decided) -> tuple[str, str, dict[str, Any]]:

@@ -348,7 +348,7 @@ class _Facts(Known):
     def failed(self) -> bool | None:
         """Whether it ended without a right answer; by a person's word where there is no ground truth."""
         run = self.run
-        if run.stopped is None:
+        if run.stop_reason is None:
             return None
         if run.correct is not None:
             return not run.correct
@@ -425,7 +425,7 @@ class _Facts(Known):
         waiting = tuple(end.id for end in ends if not end.children and end.id not in self._asked)
         if waiting:
             best = self.run.best
-            deceived = self.run.stopped == "solved" and best is not None and judged(best)
+            deceived = self.run.stop_reason == "solved" and best is not None and judged(best)
             if deceived and best is not None:
                 return _Blamed("evaluator", best.depth, (best.id,))
             return _Blamed("cut short", depth, waiting)
@@ -437,9 +437,9 @@ class _Facts(Known):
     def _asked(self) -> set[str]:
         """The thoughts that were expanded, if only in vain: a call for their children was answered."""
         return {
-            asked.call.at
+            asked.call.node
             for asked in calls_of(self.run)
-            if asked.call.kind in _PROPOSES and asked.reply is not None and asked.reply.error is None
+            if asked.call.purpose in _PROPOSES and asked.reply is not None and asked.reply.error is None
         }
 
 

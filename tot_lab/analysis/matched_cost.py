@@ -265,7 +265,7 @@ class _Cut:
         self.strategy, self.task = runnable(run.header, run.strategy, run.task)
         self.lines = sorted((line for line in run.lines if line.p), key=lambda line: line.p)
         replies = replies_of(self.lines)
-        self.known = run.stopped is not None and not any(map(self._lacks, replies.values()))
+        self.known = run.stop_reason is not None and not any(map(self._lacks, replies.values()))
         """Whether the record holds all that the strategy asked for."""
         self.ends = [0]
         """How many lines stand up to the n-th reply of a model, as far as no call before it lacks one."""
@@ -326,7 +326,9 @@ class _Cut:
                 why = f"the answer cannot be graded: {type(error).__name__}: {error}"
                 self.grades[made.answer] = None, why
         score, ungraded = self.grades[made.answer]
-        return Point(made.usage, made.answer, score, made.stopped, made.error or ungraded, losses_of(made))
+        return Point(
+            made.usage, made.answer, score, made.stop_reason, made.error or ungraded, losses_of(made)
+        )
 
 
 def _no_model(*_: object) -> Any:

@@ -78,7 +78,7 @@ def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
             "correct": ("boolean", [run.correct for _, run in rows]),
             "score": ("Float64", [run.grade for _, run in rows]),
             "answer": ("string", [run.answer or None for _, run in rows]),
-            "stop": ("category", [run.stopped for _, run in rows]),
+            "stop": ("category", [run.stop_reason for _, run in rows]),
             "error": ("string", [run.error for _, run in rows]),
             "calls": (
                 "Int64",

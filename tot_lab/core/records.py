@@ -79,10 +79,17 @@ class Note(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="note"
     data: dict[str, Any] = {}
 
 
-class Ended(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="ended"):
-    """The end of a run. `stop` is one of the stop words (`STOP_WORDS`)."""
+class Ended(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    omit_defaults=True,
+    tag="ended",
+    rename={"stop_reason": "stop"},  # the name in files
+):
+    """The end of a run. `stop_reason` is one of the stop words (`STOP_WORDS`)."""
 
-    stop: str
+    stop_reason: str
     answer: str = ""
     node: str | None = None
     score: Share | None = None

@@ -340,7 +340,10 @@ class Kept:
 
 
 def _missed(cache: Cache, call: Call, request: Request) -> str:
-    said = [f"replay: the {call.kind} call of thought {call.at}, draw {call.draw}, is not in {cache.path}."]
+    said = [
+        f"replay: the {call.purpose} call of thought {call.node}, draw {call.sample_index}, "
+        f"is not in {cache.path}."
+    ]
     nearest = cache.nearest(request)
     if nearest is None:
         said.append("It holds no call at all.")

@@ -67,7 +67,10 @@ def checked(got: Any) -> Reply:
     if not isinstance(got, Reply):
         return Reply(error=f"TypeError: the model returned {type(got).__name__}, not a Reply or a str")
     got = believed(got)
-    said = {name: getattr(got, name) for name in ("text", "error", "thinking", "model", "finish", "raw_text")}
+    said = {
+        name: getattr(got, name)
+        for name in ("text", "error", "thinking", "model", "finish_reason", "raw_text")
+    }
     spoilt = {
         name: clean
         for name, value in said.items()

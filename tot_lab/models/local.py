@@ -40,7 +40,7 @@ class Local(Endpoint):
 
     weights: a name that `tot-lab model pull` knows, or the path of a .gguf file.
     context_window: tokens that a prompt and its reply can have together. A longer prompt is an
-        error; a reply that reaches the end has `finish="length"`.
+        error; a reply that reaches the end has `finish_reason="length"`.
     slots: calls answered at the same time, each with a context window of its own. On a processor
         more than one gains about a tenth; `concurrency` is as many unless set.
     threads: of the processor.

@@ -32,7 +32,7 @@ class Gathered(Flight):
         if draws is None:
             super().note(name, **data)
         for call, wire in self.calls if draws else ():
-            if call.draw in draws and wire in self.wires:
+            if call.sample_index in draws and wire in self.wires:
                 wire.note(name, **data)
 
     async def send(self, inner: Backend, leave: Callable[[], object]) -> Sequence[Reply]:
@@ -40,7 +40,7 @@ class Gathered(Flight):
         await asyncio.sleep(GATHERING)
         leave()
         wanted = [pair for pair in self.calls if pair[1] in self.wires]
-        wanted.sort(key=lambda pair: pair[0].draw)
+        wanted.sort(key=lambda pair: pair[0].sample_index)
         self.sent = [wire for _, wire in wanted]
         return await inner.answer([call for call, _ in wanted], self)
 

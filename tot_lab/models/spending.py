@@ -117,7 +117,7 @@ class Spending:
             wire.note("call.refused", most=most, left=left)
             return [Reply(error=REFUSED) for _ in calls]
         if rest := calls[sent:]:
-            draws = [call.draw for call in rest]
+            draws = [call.sample_index for call in rest]
             wire.note("call.refused", most=self.endpoint.need(rest).usd, left=left - most, draws=draws)
             calls = calls[:sent]
         spent: float | None = 0.0

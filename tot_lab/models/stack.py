@@ -166,4 +166,4 @@ def provider_seed(call: Call) -> int | None:
     if call.repeat or call.attempt:
         place = f"{call.repeat} {call.attempt}".encode()
         start = int.from_bytes(hashlib.sha256(place).digest()[:4])
-    return (call.seed + call.draw + start) % 2**31
+    return (call.seed + call.sample_index + start) % 2**31

@@ -205,7 +205,7 @@ class Scope:
 
     def refusal(self, cap: str) -> Reply:
         """A refusal by this scope; whether it was the run's own budget is on record."""
-        return Reply(error=f"budget:{cap}", finish=None if self.parent is None else WITHIN)
+        return Reply(error=f"budget:{cap}", finish_reason=None if self.parent is None else WITHIN)
 
     def _reserve(self, claims: dict[str, Claim], sign: int) -> None:
         """Add one call's claims to those under way (`sign` 1), or take them away (-1)."""

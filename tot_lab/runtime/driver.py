@@ -361,8 +361,10 @@ class Driver:
                 raise TypeError(
                     f"think returned {got}, not an Answer of a str; was a `yield from` forgotten?"
                 )
-            if not is_stop_word(result.stop):
-                raise ValueError(f"the answer's stop is {result.stop!r}; known are {', '.join(STOP_WORDS)}")
+            if not is_stop_word(result.stop_reason):
+                raise ValueError(
+                    f"the answer's stop is {result.stop_reason!r}; known are {', '.join(STOP_WORDS)}"
+                )
             for id in (result.node, *result.ranked):
                 if id is not None and id not in self.thoughts:
                     raise ValueError(f"the answer names an unknown thought {id!r}")
@@ -398,16 +400,16 @@ class Driver:
         return Budget.model_validate_json(reply.text)
 
     def _ask(self, branch: Branch, position: Position, call: Call) -> None:
-        if call.at not in self.thoughts:
+        if call.node not in self.thoughts:
             raise ValueError(
-                f"call of kind {call.kind!r}: it names an unknown thought {call.at!r}; a thought is recorded "
-                f"first (`yield Thought(…)`)"
+                f"call of kind {call.purpose!r}: it names an unknown thought {call.node!r}; a thought is "
+                f"recorded first (`yield Thought(…)`)"
             )
-        key = (call.at, call.kind, call.draw, call.messages, call.attempt, call.model)
+        key = (call.node, call.purpose, call.sample_index, call.messages, call.attempt, call.model)
         if key in self.draws:
             raise ValueError(
-                f"draw {call.draw} of one {call.kind} prompt was asked twice for thought {call.at}: "
-                f"a further sample takes a new draw"
+                f"Duplicate call at node {call.node}: purpose {call.purpose!r}, sample {call.sample_index}. "
+                "Pass a new sample index to draw another reply."
             )
         self.draws.add(key)
         if self.repeat:
@@ -443,10 +445,10 @@ class Driver:
                 return verdict
             self.needs.pop(position, None)
             if verdict is not None:
-                self._beside("budget.exceeded", call.at, cap=str(verdict.error).partition(":")[2])
+                self._beside("budget.exceeded", call.node, cap=str(verdict.error).partition(":")[2])
                 self._refuse(branch, position, verdict)
                 return None
-            self._warn(scope, call.at)
+            self._warn(scope, call.node)
         asked = self.asked[branch] = Asked(self, branch, position, call, claims)
         self._count_time(asked)
         ends = None if scope.group is None else scope.group.ends(branch)
@@ -481,7 +483,7 @@ class Driver:
         """What stands between here and the model tells of a call."""
         if self.asked.get(asked.branch) is not asked:
             return  # nobody waits for it any more
-        self._beside(name, asked.call.at, call=list(asked.position), **data)
+        self._beside(name, asked.call.node, call=list(asked.position), **data)
         if name in ("call.queued", "call.retried", "call.answered"):
             asked.ends = None
             if name == "call.queued":
@@ -536,7 +538,7 @@ class Driver:
             branch.scope.group.answered = True
         if branch.scope.chain:
             branch.scope.settle(asked.call, reply, asked.claims)
-            self._warn(branch.scope, asked.call.at)
+            self._warn(branch.scope, asked.call.node)
         if refused(reply.error):
             self._refuse(branch, asked.position, reply)
         else:
@@ -551,7 +553,7 @@ class Driver:
         takes the place of the lab's."""
         self._count_group(asked)
         seconds = asked.branch.scope.call_seconds
-        if asked.call.kind == TOOL and seconds is None:
+        if asked.call.purpose == TOOL and seconds is None:
             return  # a tool has a time of its own
         if seconds is not None:
             asked.ends = self.loop.time() + seconds
@@ -650,7 +652,7 @@ class Driver:
         self.ready.append((branch, refusal))
         error = str(refusal.error)
         self.cut_short = self.cut_short or error == "cancelled"
-        if error.startswith("budget:") and refusal.finish != WITHIN:
+        if error.startswith("budget:") and refusal.finish_reason != WITHIN:
             self.spent = min(self.spent or (position, error), (position, error))
         self._lose_patience(branch, refusal.error)
 
@@ -696,7 +698,7 @@ class Driver:
             asked.cancel()
             refusal = scope.refusal("seconds")
             asked.branch.scope.settle(asked.call, refusal, asked.claims)
-            self._beside("budget.exceeded", asked.call.at, cap="seconds")
+            self._beside("budget.exceeded", asked.call.node, cap="seconds")
             self._refuse(asked.branch, asked.position, refusal)
         self._let_go(all=True)
         self._wake()
@@ -733,7 +735,7 @@ class Driver:
             asked.cancel()
 
     def _end(self, answer: Answer) -> None:
-        stop = answer.stop
+        stop = answer.stop_reason
         if self.cut_short:  # else it had what it needed when it was cancelled
             stop = "cancelled"
         elif self.spent is not None and stop != "solved":

@@ -108,7 +108,7 @@ class Gateway:
         asking = self._asking.get(call.model)
         if asking is None:
             asking = self._asking[call.model] = self._way_to(self.model_of(call.model))
-        together = BY_KIND.get(call.kind)
+        together = BY_KIND.get(call.purpose)
         if together is None:
             return asking(call, wire)
         silent = not isinstance(self.model_of(call.model), Endpoint)
@@ -199,7 +199,7 @@ class Gateway:
             return key_of(request(call))
 
         def but_for_its_draw(call: Call) -> str:
-            return key(msgspec.structs.replace(call, draw=0))
+            return key(msgspec.structs.replace(call, sample_index=0))
 
         stack: Backend = Retried(model, model) if isinstance(model, Endpoint) else self._end(model)
         if isinstance(model, Endpoint):

@@ -82,7 +82,7 @@ async def replay(
         divergence = None if missing is None else f"the record goes on with {missing!r}"
     except Divergence as error:
         divergence = (
-            f"{error}{'' if run.stopped else '; the run is unfinished: lab.resume(path) finishes it'}"
+            f"{error}{'' if run.stop_reason else '; the run is unfinished: lab.resume(path) finishes it'}"
         )
     return Replay(divergence is None, len(run.events), divergence)
 
@@ -153,4 +153,4 @@ def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tu
 
 
 def _no_model(call: Call, wire: Wire) -> Any:
-    raise Divergence(f"thought {call.at}: a call that the record does not answer")
+    raise Divergence(f"thought {call.node}: a call that the record does not answer")

@@ -93,7 +93,7 @@ def thinking_of(strategy: Strategy, task: Task, roles: Mapping[str, Role]) -> Th
 def _instructed(system_prompt: str, call: Call) -> Call:
     """`call` with the system prompt first; one of its own follows in the same message, since providers take
     only one."""
-    if call.kind == TOOL:
+    if call.purpose == TOOL:
         return call
     first, *rest = call.messages or (Message("system", ""),)
     if first.role == "system":
@@ -115,7 +115,7 @@ def _assigned(roles: Mapping[str, Role], thinking: Thinking[Answer]) -> Thinking
     }
 
     def fill(call: Call) -> Call:
-        role = ROLE_OF.get(call.kind)
+        role = ROLE_OF.get(call.purpose)
         if role not in settings:
             return call
         missing = {

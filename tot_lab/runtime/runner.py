@@ -389,9 +389,9 @@ def resumable(lines: list[Line], *, asking: bool) -> list[Line] | None:
         if isinstance(line.e, Reply) and line.e.error in ("cancelled", REFUSED):
             return lines[:number]
         if isinstance(line.e, Ended):
-            if line.e.stop == "cancelled" or line.e.error is not None:
+            if line.e.stop_reason == "cancelled" or line.e.error is not None:
                 return lines[:number]
-            return next(_before_failures(lines), None) if line.e.stop == "error" and asking else None
+            return next(_before_failures(lines), None) if line.e.stop_reason == "error" and asking else None
     return lines
 
 

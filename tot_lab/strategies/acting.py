@@ -232,7 +232,7 @@ class Acting(Prompting):
         told = Message(last.role, f"{last.content}\n\n{told_of(hands)}")
         talk = [*_guided(hands.tools.values()), *before, told]
         offered = tuple(tool.offered() for tool in hands.tools.values())
-        draw = call.draw * most_round_trips * MOST_CALLS  # no two samples of a thought share one
+        draw = call.sample_index * most_round_trips * MOST_CALLS  # no two samples of a thought share one
         left = most_round_trips
         last_draw = draw + most_round_trips * MOST_CALLS - 1
         unused, known = list(required), list[str]()
@@ -242,10 +242,12 @@ class Acting(Prompting):
                     call, messages=tuple(talk), tools=offered, tool_choice=None if left else "none"
                 )
             )
-            turn = yield from self._cut(turn_of(call.at, reply, hands.names()))
+            turn = yield from self._cut(turn_of(call.node, reply, hands.names()))
             if reply.error is not None or not left or not (turn.calls or unused):
                 return reply
-            branches = [self._given(hands, call.at, k, asked, draw + k) for k, asked in enumerate(turn.calls)]
+            branches = [
+                self._given(hands, call.node, k, asked, draw + k) for k, asked in enumerate(turn.calls)
+            ]
             observations = yield from self._all_of(hands, branches)
             halt = halt_in(observations)
             if halt is not None:
@@ -259,9 +261,9 @@ class Acting(Prompting):
             unused = [name for name in unused if name not in used]
             known += given_by(turn.calls, observations)
             if unused and (not turn.calls or not left):
-                calls = yield from self._calls_for_model(task, hands, call.at, unused, known)
+                calls = yield from self._calls_for_model(task, hands, call.node, unused, known)
                 branches = [
-                    self._given(hands, call.at, k, asked, last_draw - k) for k, asked in enumerate(calls)
+                    self._given(hands, call.node, k, asked, last_draw - k) for k, asked in enumerate(calls)
                 ]
                 given = yield from self._all_of(hands, branches)
                 if (halt := halt_in(given)) is not None:

@@ -180,5 +180,5 @@ def _choose(ranked: Sequence[Answer], chosen: Answer) -> Thinking[Answer]:
         if answer.node is not None and answer.node != chosen.node:
             yield Decided(answer.node, "pruned", "another attempt was chosen")
     nodes = tuple(answer.node for answer in ranked if answer.node is not None)
-    stop = "answered" if chosen.text else chosen.stop
+    stop = "answered" if chosen.text else chosen.stop_reason
     return Answer(chosen.text, stop, chosen.node, chosen.score, nodes)

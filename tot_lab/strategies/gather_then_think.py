@@ -99,7 +99,7 @@ class GatherThenThink(Prompting):
             if self.research.context_window is None and task.context_window is None:
                 yield Note("research.window", at, {"assumed": UNKNOWN_WINDOW})
             gathered = yield from self._gathered(task, classified.category, watch, f"{at}.0")
-            if not halts(gathered.stop):  # else the next call tells whether it was a budget of its own
+            if not halts(gathered.stop_reason):  # else the next call tells whether it was a budget of its own
                 found = yield from self.research.think(task, watch.uses, self, f"{at}.1", watch.model)
             task = self._told(task, found, gathered.text, watch.uses)
         return (yield from self.strategy.think(task, f"{at}.2"))
@@ -180,7 +180,7 @@ class GatherThenThink(Prompting):
             "tool_calls": len(watch.uses),
             "results": given,
             "notes": len(answer.text),
-            "stop": answer.stop,
+            "stop": answer.stop_reason,
         }
         yield Note("think.gathered" if given or answer.text else "think.nothing_gathered", above, told)
         return answer
@@ -223,11 +223,11 @@ class _Watch:
 
     def carry_out(self, step: Step) -> Thinking[Any]:
         recorded = yield step
-        if isinstance(step, Call) and step.kind != TOOL:
+        if isinstance(step, Call) and step.purpose != TOOL:
             self.model = step.model
         elif isinstance(step, Call):
             name, arguments = tool_of(step) or "", step.messages[0].content
-            self.uses.append(ToolUse(step.at, name, arguments, recorded.text, recorded.error))
+            self.uses.append(ToolUse(step.node, name, arguments, recorded.text, recorded.error))
         elif isinstance(step, Thought) and recorded is not None and recorded.text != step.text:
             self._change(step, recorded.text)
         return recorded

@@ -328,7 +328,11 @@ class _Work:
         )
         if answer.text:
             return answer.node or root, answer.text, ""
-        return "", "", answer.stop if halts(answer.stop) else f"no answer ({answer.stop})"
+        return (
+            "",
+            "",
+            answer.stop_reason if halts(answer.stop_reason) else f"no answer ({answer.stop_reason})",
+        )
 
     def _task_of(self, step: Step, instruction: str, known: Mapping[str, Step], error: str) -> Task:
         background = "\n\n".join(filter(None, [self._results(step, known), _again(error)]))

@@ -137,7 +137,7 @@ class Reflexion(Prompting):
                 yield Decided(answer.node, "pruned", "another attempt was chosen")
         if chosen.node is not None:
             yield Decided(chosen.node, "solution", stop)
-        if not chosen.text and chosen.stop == "error" and not halts(stop):
+        if not chosen.text and chosen.stop_reason == "error" and not halts(stop):
             stop = "error"
         yield Note("reflexion.completed", at, {"attempts": len(answers), "stop": stop})
         ranked = tuple(answer.node for answer in reversed(answers) if answer.node is not None)
@@ -210,7 +210,7 @@ def earlier_critiques(critiques: Sequence[str]) -> str:
 
 
 def _lesson(answer: Answer, critique: str) -> str:
-    said = f"It answered: {answer.text}" if answer.text else f"It gave no answer ({answer.stop})."
+    said = f"It answered: {answer.text}" if answer.text else f"It gave no answer ({answer.stop_reason})."
     return f"{said}\nThe critique: {critique}" if critique else said
 
 

@@ -84,7 +84,7 @@ class _Condenser:
     def carry_out(self, step: Step) -> Thinking[Any]:
         if isinstance(step, Note) and step.name == _GOVERNS:
             self.others |= {step.at}
-        elif isinstance(step, Call) and step.kind != TOOL and not self._is_anothers(step.at):
+        elif isinstance(step, Call) and step.purpose != TOOL and not self._is_anothers(step.node):
             step = yield from self._tightened(step)
         return (yield step)
 
@@ -106,7 +106,7 @@ class _Condenser:
             if after < before:
                 yield Note(
                     "context.synthesized",
-                    call.at,
+                    call.node,
                     {
                         "synthesis": self.settings.synthesis,
                         "turns": len(since),
@@ -126,11 +126,11 @@ class _Condenser:
         fast = "\n".join(filter(None, [told, *map(_in_short, turns)]))
         if self.settings.synthesis == "fast":
             return fast
-        asked = self.settings.call(call.at, _SYNTHESIZE, _prompt(call, told, turns), call.draw)
+        asked = self.settings.call(call.node, _SYNTHESIZE, _prompt(call, told, turns), call.sample_index)
         reply = yield from ask(msgspec.structs.replace(asked, attempt=call.attempt))
         if reply.error is not None or not reply.text.strip():
             why = reply.error or "an empty reply"
-            yield Note("call.failed", call.at, {"kind": _SYNTHESIZE, "error": why, "instead": "fast"})
+            yield Note("call.failed", call.node, {"kind": _SYNTHESIZE, "error": why, "instead": "fast"})
             return fast
         return reply.text.strip()
 

@@ -269,7 +269,7 @@ class ThinkingManager:
         """Reflect before `call`; the text, "" when there is none."""
         asked = msgspec.structs.replace(
             call,
-            kind="reflect",
+            purpose="reflect",
             messages=(Message("user", self._question(call)),),
             max_tokens=None,
             stop=(),
@@ -280,9 +280,9 @@ class ThinkingManager:
         )
         reply = yield from ask(asked)
         if reply.error is not None:
-            yield Note("call.failed", call.at, {"kind": "reflect", "error": reply.error})
+            yield Note("call.failed", call.node, {"kind": "reflect", "error": reply.error})
             return ""
-        yield Note("thinking.reflected", call.at, self.record_reflection(reply.text, why).to_dict())
+        yield Note("thinking.reflected", call.node, self.record_reflection(reply.text, why).to_dict())
         return reply.text
 
     def _question(self, call: Call) -> str:
@@ -291,8 +291,8 @@ class ThinkingManager:
         results = "\n".join(f"- {result}" for result in self.state.results) or "(none yet)"
         error = f"\n\nA tool failed lately:\n{self.state.errors[-1]}" if self.state.errors else ""
         return (
-            f"You are in the midst of a piece of work, and about to take the next turn ({call.kind}). This "
-            f"is what you will be shown:\n<turn>\n{call.prompt}\n</turn>\n\n"
+            f"You are in the midst of a piece of work, and about to take the next turn ({call.purpose}). "
+            f"This is what you will be shown:\n<turn>\n{call.prompt}\n</turn>\n\n"
             f"The last results of tools:\n{results}{error}\n\n"
             "Pause, and do not take the turn yet. What is done? Is the course right? What is missing? Answer "
             "in a few sentences, and end with a line `Next: ` and what to do next."

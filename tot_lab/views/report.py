@@ -81,7 +81,7 @@ def facts_of(run: Run) -> Facts:
         printable(run.answer),
         _verdict(run),
         "none" if run.score is None else f"{run.score:.3g}",
-        (run.stopped or "unfinished") + (f": {printable(run.error)}" if run.error else ""),
+        (run.stop_reason or "unfinished") + (f": {printable(run.error)}" if run.error else ""),
         f"{len(run.tree):,}",
         f"{'at least ' if 'calls' in run.header.unknown else ''}{usage.calls:,}{errors}",
         counted.failed,

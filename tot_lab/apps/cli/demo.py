@@ -75,7 +75,7 @@ def demo_table(runs: Sequence[Run]) -> str:
         tokens = (run.usage.input_tokens or 0) + (run.usage.output_tokens or 0)
         correct = "yes" if run.correct else "no"
         rows.append(
-            f"{run.question:<12}{run.answer or '(none)':<26}{correct:<9}{run.stopped or '':<14}"
+            f"{run.question:<12}{run.answer or '(none)':<26}{correct:<9}{run.stop_reason or '':<14}"
             f"{len(run.tree):>8}{run.usage.calls:>7}{tokens:>8,}"
         )
     return "\n".join(rows)

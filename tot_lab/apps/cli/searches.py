@@ -228,7 +228,7 @@ def _run(asked: argparse.Namespace) -> int:
     if interrupted:
         print("\ninterrupted; in Python, lab.resume finishes what the journal holds", file=sys.stderr)
         return 130
-    return int(run.stopped == "error" or run.path is None)
+    return int(run.stop_reason == "error" or run.path is None)
 
 
 async def _watched(

@@ -144,4 +144,4 @@ def report_of(run: Run) -> str:
     try:
         return deep_thought(run).report()
     except ValueError:  # it ended before a call was made
-        return f"# {run.question}\n\nNo answer ({run.stopped}).\n"
+        return f"# {run.question}\n\nNo answer ({run.stop_reason}).\n"

@@ -270,7 +270,7 @@ def scrubbed_reply(reply: Reply, keys: Sequence[str]) -> Reply:
     texts = {
         name: without_keys(value, keys)
         for name in (
-            *("text", "raw_text", "error", "thinking", "model", "finish"),
+            *("text", "raw_text", "error", "thinking", "model", "finish_reason"),
             *("provider_state", "reported_usage"),
         )
         if (value := getattr(reply, name))

@@ -306,7 +306,7 @@ class LiteLLM(Endpoint):
                 input_tokens=prompt,
                 output_tokens=output,
                 cost=cost,
-                finish=choice.finish,
+                finish_reason=choice.finish,
                 logprobs=choice.logprobs,
                 tool_calls=choice.tool_calls,
                 provider_state=wanted_back(choice, provider, self.name),

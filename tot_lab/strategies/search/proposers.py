@@ -214,7 +214,7 @@ class WithTools(Proposer):
         named = turns.named(task, turns.hands(task)) if first else []
 
         def asked(call: Call) -> Thinking[Reply]:
-            required = named if first and call.draw == 0 else []
+            required = named if first and call.sample_index == 0 else []
             return turns.asking_with_tools(task, call, self.max_round_trips, required)
 
         asking = sampler._replace(ask=asked, calls_per_ask=1 + self.max_round_trips)

@@ -64,9 +64,9 @@ def cost_info(run: Run, by: Literal["kind", "depth"] = "kind") -> CostInfo:
     nodes = run.tree.nodes
 
     def depth(asked: Asked) -> str:
-        return str(nodes[asked.call.at].depth) if asked.call.at in nodes else "none"
+        return str(nodes[asked.call.node].depth) if asked.call.node in nodes else "none"
 
-    group: Callable[[Asked], str] = depth if by == "depth" else lambda asked: asked.call.kind
+    group: Callable[[Asked], str] = depth if by == "depth" else lambda asked: asked.call.purpose
     lines: dict[str, list[Line]] = {}
     used: list[tuple[float, Usage]] = []
     for asked in calls_of(run):

@@ -106,9 +106,9 @@ def timeline_info(run: Run) -> TimelineInfo:
     made = [word != "refused" for word in source]
     lane, critical, moments = order_of(asked, answered, made)
     return TimelineInfo(
-        [call.call.at for call in calls],
+        [call.call.node for call in calls],
         [named(call.call) for call in calls],
-        [call.call.draw for call in calls],
+        [call.call.sample_index for call in calls],
         np.array([when(line) for line in asked], dtype=np.float64),
         np.array([np.nan if moment is None else moment for moment in sent], dtype=np.float64),
         np.array([when(line) for line in answered], dtype=np.float64),
