@@ -46,7 +46,7 @@ from typing import Any
 import numpy as np
 
 import tot_lab as tl
-from tot_lab.core.calls import Need, Wire
+from tot_lab.core.calls import CallObserver, Need
 from tot_lab.core.registry import built_in
 from tot_lab.models.stack import Endpoint
 from tot_lab.testing import TASK as ASKED
@@ -131,7 +131,7 @@ class Priced(Endpoint):
     def need(self, calls: Sequence[tl.Call]) -> Need:
         return Need(200 * len(calls), 0.01 * len(calls), prompt=100)
 
-    async def answer(self, calls: Sequence[tl.Call], wire: Wire) -> Sequence[tl.Reply]:
+    async def answer(self, calls: Sequence[tl.Call], wire: CallObserver) -> Sequence[tl.Reply]:
         await asyncio.sleep(LATENCY)
         used = {"input_tokens": 80, "output_tokens": 20, "cost": 0.001}
         return [tl.Reply(await at_once(call), **used) for call in calls]  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from test_published_runs import GAME24
 
 import tot_lab as tl
 from tot_lab.apps.cli import main
-from tot_lab.apps.cli.words import fields_in
+from tot_lab.apps.cli.arguments import fields_in
 
 pytestmark = pytest.mark.slow
 
@@ -431,7 +431,7 @@ def test_sweep_is_that_of_a_notebook(tmp_path, monkeypatch):
     lab = tl.Lab(tl.SimGame24(skill=0.5))
     sweep = asyncio.run(lab.sweep(settings, tl.game24_tasks(4), repeats=2, name="hands"))
     assert sweep.found == len(sweep.cells) == 64
-    rates = tl.success(sweep).set_index("setting")
+    rates = tl.success_rates(sweep).set_index("setting")
     for setting, rate in rates.iterrows():
         (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"{setting}  ")]
         assert re.search(rf" {rate.rate:.1%} +{rate.low:.1%} – {rate.high:.1%} ", line), line

@@ -373,12 +373,15 @@ def test_a_log_has_no_points_and_no_cost_and_says_what_it_lacks(small, log, unit
     lacks = (
         rf"run {runs[0].id} \(published ToT-.FS.*not made by a strategy.*nor does it say the prompts.*calls"
     )
-    for asked in (lambda: tl.anytime(runs, unit=unit), lambda: tl.at_cost(runs, 10, unit=unit)):
+    for asked in (
+        lambda: tl.anytime_performance(runs, unit=unit),
+        lambda: tl.at_matched_cost(runs, 10, unit=unit),
+    ):
         with pytest.raises(LookupError, match=lacks):
             asked()
     with pytest.raises(ValueError, match=rf"known '{unit}': 1 of its 1 rows have a grade, and 0 say"):
-        tl.frontier(runs, unit=unit)
-    assert tl.success(runs)["runs"].item() == 1
+        tl.pareto_frontier(runs, unit=unit)
+    assert tl.success_rates(runs)["runs"].item() == 1
 
 
 def test_standing_is_what_the_value_prompt_showed():
@@ -388,12 +391,12 @@ def test_standing_is_what_the_value_prompt_showed():
 
 def test_several_runs_are_a_table():
     runs = [made(tl.OneAnswer(), repeat=k) for k in range(3)] + [made(tl.ChainOfThought())]
-    rates = tl.success(runs)
+    rates = tl.success_rates(runs)
     assert rates.setting.tolist() == ["OneAnswer", "ChainOfThought"]
     assert rates.runs.tolist() == [3, 1]
     assert tl.compare(runs, "OneAnswer", "ChainOfThought").tasks == 1
-    assert tl.plot_frontier(runs).data
+    assert tl.plot_pareto(runs).data
     with pytest.raises(TypeError, match="await"):
-        tl.success(3)
+        tl.success_rates(3)
     with pytest.raises(TypeError, match="several runs"):
-        tl.success([3])
+        tl.success_rates([3])

@@ -915,7 +915,7 @@ def test_a_model_that_was_away_is_said_and_asked_again(tmp_path):
     away = swept(lab, tl.baselines(2), TASKS)
     assert away.df().error.str.contains("no server there").all()
     with pytest.warns(UserWarning, match="answer calls failed"):
-        rates = tl.success(away)
+        rates = tl.success_rates(away)
     assert rates.errors.tolist() == rates.runs.tolist()
     state["away"] = False
     back = swept(lab, tl.baselines(2), TASKS)
@@ -930,5 +930,5 @@ def test_the_folder_of_a_sweep_is_its_runs(tmp_path):
     runs = tl.load(made.folder)
     assert {run.id for run in runs} == set(made.rows)
     with pytest.warns(UserWarning, match="evaluate replies unreadable"):
-        assert tl.success(runs).solved.sum() == made.df().correct.sum()
+        assert tl.success_rates(runs).solved.sum() == made.df().correct.sum()
     assert [one.whole for one in tl.counterfactual(made, GRID[0])] == [True] * 4

@@ -118,7 +118,7 @@ def test_branches_counterfactuals_and_matched_cost_agree():
     made = wait(lab.run(strategy, TOLD))
     would = tl.counterfactual(made, strategy)
     assert (would.whole, would.run.events) == (True, made.events)
-    points = tl.anytime(made, at=[2, made.usage.calls])
+    points = tl.anytime_performance(made, at=[2, made.usage.calls])
     assert points["calls"].tolist() == [2, made.usage.calls]
     assert points["answer"].tolist()[-1] == made.answer
     before = len(model.calls)

@@ -9,7 +9,7 @@ import warnings
 
 import msgspec
 import pytest
-from endpoint import Wire
+from endpoint import CallObserver
 from providers import FAMILIES, MODELS, Providers, Raw, Said
 from pydantic import BaseModel, ValidationError
 from support import TASK, needs_smollm2, wait, weights
@@ -61,8 +61,8 @@ def asked(*messages: Message, **settings) -> Call:
     return Call("0", "act", messages or (Message("user", "2 + 2?"),), **settings)
 
 
-def ask(model: LiteLLM, call: Call, wire: Wire | None = None) -> Reply:
-    (reply,) = wait(model.answer([call], wire or Wire()))
+def ask(model: LiteLLM, call: Call, wire: CallObserver | None = None) -> Reply:
+    (reply,) = wait(model.answer([call], wire or CallObserver()))
     return reply
 
 
@@ -141,7 +141,7 @@ def test_the_server_refuses_a_turn_that_lost_its_thinking(server):
 def test_what_goes_back_is_the_same_out_of_a_stream(server, family, watched):
     said = thinking_turns(redacted=True)[1]
     server.will(said)
-    reply = ask(model_of(server, family), asked(tools=(ADD,), effort="low"), Wire(watched))
+    reply = ask(model_of(server, family), asked(tools=(ADD,), effort="low"), CallObserver(watched))
     assert reply.thinking == "To be sure."
     if family == "anthropic":
         thinking, redacted = json.loads(reply.provider_state)["thinking_blocks"]
@@ -288,7 +288,7 @@ def test_what_a_provider_cannot_be_asked_for_is_said(server):
     schema = {"type": "object", "properties": {"any": {"type": "object", "additionalProperties": True}}}
     dropped = {}
     for family in FAMILIES:
-        wire = Wire()
+        wire = CallObserver()
         ask(model_of(server, family), asked(response_format={**schema, "title": "Free"}), wire)
         dropped[family] = "response_format" in wire.dropped
     assert dropped == {"openai": False, "anthropic": True, "gemini": False, "ollama": False}
@@ -357,7 +357,7 @@ def wordy(a: int) -> int:
 def test_each_tool_is_told_as_the_provider_takes_it(server, family):
     tools = [plant, now, wordy, legs, Calculator(), ReadFile(root="/tmp"), WebFetch(), Python()]
     offered = tuple(tool.spec.offered() for tool in tools)
-    wire = Wire()
+    wire = CallObserver()
     assert ask(model_of(server, family), asked(tools=offered), wire).text
     sent = json.dumps(server.calls[-1].json)
     assert all(tool.name in sent for tool in tools)
@@ -393,7 +393,7 @@ def test_a_schema_that_holds_itself_is_told_at_the_top():
 
 @each_family
 def test_no_tool_may_be_asked_for_where_the_call_says_none(server, family):
-    wire = Wire()
+    wire = CallObserver()
     ask(model_of(server, family), asked(tools=(ADD,), tool_choice="none"), wire)
     body = server.calls[-1].json
     said = {
@@ -492,7 +492,7 @@ def test_calls_of_a_stream_are_put_together(server, deltas):
     for finish in ("stop", "tool_calls"):
         said = [{"role": "assistant", "content": ""}, *({"tool_calls": delta} for delta in deltas)]
         server.will(openai_streams(*said, finish=finish))
-        reply = ask(model_of(server, "openai"), asked(tools=(ADD,)), Wire(True))
+        reply = ask(model_of(server, "openai"), asked(tools=(ADD,)), CallObserver(True))
         assert (read(reply), reply.finish_reason, reply.text) == (PAIR, "tool_calls", "")
         assert len({call.id for call in reply.tool_calls}) == 2
 
@@ -513,7 +513,7 @@ def test_ids_that_come_again_are_told_apart(server):
 @watched
 def test_a_reply_of_reasoning_alone_is_an_empty_one(server, family, watched):
     server.will(Said(None, thinking="I wonder."))
-    reply = ask(model_of(server, family), asked(), Wire(watched))
+    reply = ask(model_of(server, family), asked(), CallObserver(watched))
     assert (reply.text, reply.thinking, reply.error) == ("", "I wonder.", None)
 
 
@@ -548,7 +548,7 @@ def test_a_real_model_runs_the_loop_to_its_end(small):
 @needs_smollm2
 @pytest.mark.parametrize("choice", [None, "auto", "none", "required", "legs"])
 def test_what_a_real_models_template_has_no_place_for_is_said(small, choice):
-    wire = Wire()
+    wire = CallObserver()
     call = asked(tools=(legs.spec.offered(),), tool_choice=choice, max_tokens=4, seed=1, temperature=0.0)
     reply = ask(small, call, wire)
     assert (reply.error, reply.tool_calls) == (None, ())
@@ -561,7 +561,7 @@ def test_a_real_model_is_shown_a_call_in_text_and_what_it_gave(small):
 
     async def once(call):  # it is too small to write one
         told = [message.content for message in call.messages]
-        return written if len(told) == 1 else (await small.answer([call], Wire()))[0]
+        return written if len(told) == 1 else (await small.answer([call], CallObserver()))[0]
 
     loop = tl.ToolLoop(max_tokens=16, temperature=0.0, seed=1)
     made = wait(tl.Lab(once, runs=None, tools=[legs]).run(loop, TASK))

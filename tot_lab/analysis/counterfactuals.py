@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, overload
 
 from tot_lab.core.bulk import seldom_collecting
-from tot_lab.core.calls import Call, Reply, Wire, refused
+from tot_lab.core.calls import Call, CallObserver, Reply, refused
 from tot_lab.core.parts import needs_functions
 from tot_lab.core.records import Line, Position, canonical
 from tot_lab.core.strategy import Strategy
@@ -227,7 +227,7 @@ class _Book:
                 self.known.setdefault((what, at), (reply, run.id))
                 self.known.setdefault(what, (reply, run.id))
 
-    async def ask(self, call: Call, wire: Wire) -> Reply:
+    async def ask(self, call: Call, wire: CallObserver) -> Reply:
         """The reply to `call`."""
         what: Any
         if self.header.model:

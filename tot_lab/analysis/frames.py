@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 import msgspec
 
 from tot_lab.analysis.turns import steps_of
-from tot_lab.core.bulk import in_bulk
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.records import Decided, Decision, Line, Note, Position, Scored, Thought, parent_of
 from tot_lab.core.tools import asks_no_model, tool_of
@@ -29,7 +29,7 @@ MARKS = get_args(Verdict)
 STATES = ("proposed", "unread", *get_args(Decision))
 
 
-class Asked(NamedTuple):
+class CallRow(NamedTuple):
     """A call's line and its reply's, None while it is open."""
 
     line: Line
@@ -38,22 +38,22 @@ class Asked(NamedTuple):
     reply: Reply | None
 
 
-def calls_of(run: Run) -> list[Asked]:
+def calls_of(run: Run) -> list[CallRow]:
     """Every model call with its reply, in live order."""
     return [asked for asked in asked_in(run) if not asks_no_model(asked.call)]
 
 
-def tools_of(run: Run) -> list[Asked]:
+def tools_of(run: Run) -> list[CallRow]:
     """Every call of a tool or a function with what it gave, in live order."""
     return [asked for asked in asked_in(run) if asks_no_model(asked.call)]
 
 
-def asked_in(run: Run) -> list[Asked]:
+def asked_in(run: Run) -> list[CallRow]:
     """Both, in live order."""
     replies = {line.p: (line, line.e) for line in run.lines if isinstance(line.e, Reply) and line.p}
     none = (None, None)
     return [
-        Asked(line, line.e, *replies.get(line.p, none))
+        CallRow(line, line.e, *replies.get(line.p, none))
         for line in run.lines
         if isinstance(line.e, Call) and line.p
     ]
@@ -111,7 +111,7 @@ _JUDGING = frozenset(
 """Kinds of call whose replies become no thought."""
 
 
-@in_bulk()
+@gc_paused()
 def nodes_df(run: Run) -> pandas.DataFrame:
     """One row per thought, in the order in which they were proposed; the run need not be finished.
 
@@ -170,7 +170,7 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     )
 
 
-@in_bulk()
+@gc_paused()
 def calls_df(run: Run) -> pandas.DataFrame:
     """One row per model call, in live order; refused and open ones included.
 
@@ -234,7 +234,7 @@ def calls_df(run: Run) -> pandas.DataFrame:
     )
 
 
-@in_bulk()
+@gc_paused()
 def tools_df(run: Run) -> pandas.DataFrame:
     """One row per call of a tool, in live order; refused and open ones included.
 
@@ -264,7 +264,7 @@ def tools_df(run: Run) -> pandas.DataFrame:
     )
 
 
-@in_bulk()
+@gc_paused()
 def steps_df(run: Run) -> pandas.DataFrame:
     """What a run that acts thought, did and saw: one row per action, in program order; a turn that asked for
     no tool has a row too. Of a run that does not act, such as a plain tree search, the table is empty:
@@ -306,7 +306,7 @@ def steps_df(run: Run) -> pandas.DataFrame:
     )
 
 
-def _seconds(run: Run, calls: Sequence[Asked | None]) -> list[float | None]:
+def _seconds(run: Run, calls: Sequence[CallRow | None]) -> list[float | None]:
     """How long each call took until its reply; `None` where that is not known."""
     timed = "times" not in run.header.unknown
     return [call.answered.t - call.line.t if call and call.answered and timed else None for call in calls]
@@ -350,7 +350,7 @@ def ways_of(run: Run) -> defaultdict[Position, _Way]:
     return ways
 
 
-@in_bulk()
+@gc_paused()
 def events_df(run: Run) -> pandas.DataFrame:
     """One row per record, in the order in which they happened.
 

@@ -26,7 +26,7 @@ from tot_lab.analysis.frames import calls_of
 from tot_lab.analysis.known import Known, judged, wins
 from tot_lab.analysis.statistics import SEED, wilson
 from tot_lab.analysis.tables import placed
-from tot_lab.core.bulk import in_bulk
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.tree import Node
 from tot_lab.record.losses import ByRole, columns_of, losses_of
 
@@ -127,7 +127,7 @@ class EvaluatorDiagnosis:
         """The calibration curve: a row per bin of the score, equally wide. low, high: its ends;
         thoughts: labelled ones in it; score: their mean; solvable: how many are; share: of all, with
         its 95% interval lower–upper, Wilson's for as many independent thoughts as would tell as much:
-        those of one task are alike (see `tl.success`). NA in an empty bin."""
+        those of one task are alike (see `tl.success_rates`). NA in an empty bin."""
         import numpy as np  # noqa: PLC0415
         import pandas as pd  # noqa: PLC0415
 
@@ -224,7 +224,7 @@ class EvaluatorDiagnosis:
         return f"<table>{''.join(rows)}</table>"
 
 
-@in_bulk()
+@gc_paused()
 def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
     """How good the evaluator of some runs is, and whose fault their failures are: calibration, AUC, rank
     correlation, unread and collapsed scores, diversity of siblings, blame.

@@ -148,7 +148,7 @@ Model: TypeAlias = Callable[[Call], Awaitable[Reply | str] | AsyncGenerator[Repl
 may end with a `Reply`, which then is the answer."""
 
 
-class Wire(Protocol):
+class CallObserver(Protocol):
     """How what stands between a strategy and its model tells of a call's way there: the driver
     writes it beside the canonical record, and counts the call's time from its sending.
 

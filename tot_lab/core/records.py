@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from tot_lab.core.bulk import in_bulk
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
 
 Decision: TypeAlias = Literal["kept", "pruned", "complete", "duplicate", "merged", "failed", "solution"]
@@ -143,7 +143,7 @@ class Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     paid: float | None = None
 
 
-@in_bulk()
+@gc_paused()
 def canonical(lines: list[Line]) -> list[Record]:
     """The records of `lines` in program order, without those that stand beside it."""
     placed = [line for line in lines if line.p]

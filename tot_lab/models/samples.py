@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.models.flight import Flight
 from tot_lab.models.stack import Backend
 
@@ -23,8 +23,8 @@ class Gathered(Flight):
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls: list[tuple[Call, Wire]] = []
-        self.sent: list[Wire] = []
+        self.calls: list[tuple[Call, CallObserver]] = []
+        self.sent: list[CallObserver] = []
 
     def note(self, name: str, **data: Any) -> None:
         """Tell all of them, or those alone whose `draws` are named."""
@@ -57,7 +57,7 @@ class Samples:
         self.key = key
         self.gathering: dict[str, Gathered] = {}
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """The reply to the one call of `calls`."""
         (call,) = calls
         if wire.watched or not self.together(call):

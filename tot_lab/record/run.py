@@ -64,9 +64,10 @@ class Run(RunMethods):
     """One run, finished or not. `path` is its journal, None when it is in memory only.
 
     What a strategy gives back: its output is `answer`, its status `status` and the reason for it
-    `stop_reason` (`interrupted` tells whether a budget cut it short), how sure it is `score`, the thought that
-    holds it `best`; `steps_df()` has what was thought, done and observed, as many rows as there are steps, and `tree`
-    every thought. What it took: `seconds`, `turns`, and `usage` with calls, tokens and cost."""
+    `stop_reason` (`interrupted` tells whether a budget cut it short), how sure it is `score`, the thought
+    that holds it `best`; `steps_df()` has what was thought, done and observed, as many rows as there are
+    steps, and `tree` every thought. What it took: `seconds`, `turns`, and `usage` with calls, tokens and
+    cost."""
 
     def __init__(
         self,

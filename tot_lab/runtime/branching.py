@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.core.calls import Call, Reply, Wire, readable, refused
+from tot_lab.core.calls import Call, CallObserver, Reply, readable, refused
 from tot_lab.core.parts import needs_functions
 from tot_lab.core.records import Decided, Line, Scored, Thought
 from tot_lab.core.strategy import Strategy
@@ -23,7 +23,7 @@ from tot_lab.record.journal import Header, encoder
 from tot_lab.record.run import Run, load
 from tot_lab.strategies.continued import Continued
 
-Ask = Callable[[Call, Wire], Awaitable[Reply]]
+Ask = Callable[[Call, CallObserver], Awaitable[Reply]]
 
 
 def source_of(run: Run, node: str, strategy: Strategy | None) -> tuple[Strategy, Task]:
@@ -129,7 +129,7 @@ def answering(lines: Sequence[Line], run: str, ask: Ask) -> Ask:
         if isinstance(line.e, Reply) and not refused(line.e.error)
     }
 
-    async def asked(call: Call, wire: Wire) -> Reply:
+    async def asked(call: Call, wire: CallObserver) -> Reply:
         recorded, reply = known.get(_which(call), (None, None))
         if reply is None or recorded != call:
             return await ask(call, wire)

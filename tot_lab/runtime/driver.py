@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.core.calls import Bounds, Call, Halt, Need, Reply, Wire, readable, refused, told
+from tot_lab.core.calls import Bounds, Call, CallObserver, Halt, Need, Reply, readable, refused, told
 from tot_lab.core.records import (
     STOP_WORDS,
     Decided,
@@ -116,7 +116,7 @@ class Group:
         return self.began + self.seconds + branch.held
 
 
-class Asked:
+class PendingCall:
     """A call that was admitted and has no reply yet; for the model it is the call's wire.
 
     worker: None until one takes it. ends: when its time is up, None while that is not counted.
@@ -160,7 +160,7 @@ class Driver:
 
     def __init__(
         self,
-        ask: Callable[[Call, Wire], Awaitable[Reply]],
+        ask: Callable[[Call, CallObserver], Awaitable[Reply]],
         recorder: Recorder,
         *,
         budget: Budget | None = None,
@@ -187,8 +187,8 @@ class Driver:
         self.ready: deque[tuple[Branch, Any]] = deque()
         self.paused: list[tuple[Branch, Any]] = []
         self.open: dict[Branch, None] = {}
-        self.asked: dict[Branch, Asked] = {}
-        self.untaken: deque[Asked] = deque()
+        self.asked: dict[Branch, PendingCall] = {}
+        self.untaken: deque[PendingCall] = deque()
         self.hiring = False
         self.workers: set[asyncio.Task[None]] = set()  # the loop itself holds tasks only weakly
         self.held: deque[tuple[Branch, Position, Call]] = deque()
@@ -201,7 +201,7 @@ class Driver:
         self.woken = False
         self.late: BaseException | None = None
         self.timers: list[asyncio.TimerHandle] = []
-        self.overdue: deque[tuple[float, Asked]] = deque()
+        self.overdue: deque[tuple[float, PendingCall]] = deque()
         self.overdue_timer: asyncio.TimerHandle | None = None
         self.pulse: asyncio.TimerHandle | None = None
 
@@ -449,7 +449,7 @@ class Driver:
                 self._refuse(branch, position, verdict)
                 return None
             self._warn(scope, call.node)
-        asked = self.asked[branch] = Asked(self, branch, position, call, claims)
+        asked = self.asked[branch] = PendingCall(self, branch, position, call, claims)
         self._count_time(asked)
         ends = None if scope.group is None else scope.group.ends(branch)
         if ends is None or ends > self.loop.time():  # else its timer ends it
@@ -479,7 +479,7 @@ class Driver:
         self._let_go()
         self._wake()
 
-    def on_its_way(self, asked: Asked, name: str, data: dict[str, Any]) -> None:
+    def on_its_way(self, asked: PendingCall, name: str, data: dict[str, Any]) -> None:
         """What stands between here and the model tells of a call."""
         if self.asked.get(asked.branch) is not asked:
             return  # nobody waits for it any more
@@ -527,7 +527,7 @@ class Driver:
                 return
             self._receive(asked, reply)
 
-    def _receive(self, asked: Asked, reply: Reply) -> None:
+    def _receive(self, asked: PendingCall, reply: Reply) -> None:
         branch = asked.branch
         if asks_no_model(asked.call):
             reply = msgspec.structs.replace(reply, tool=tool_of(asked.call))
@@ -548,7 +548,7 @@ class Driver:
             self._let_go()
         self._wake()
 
-    def _count_time(self, asked: Asked) -> None:
+    def _count_time(self, asked: PendingCall) -> None:
         """The time of a call begins: it is asked, or after it had to wait it is sent. A strategy's own limit
         takes the place of the lab's."""
         self._count_group(asked)
@@ -563,14 +563,14 @@ class Driver:
             self.overdue.append((asked.ends, asked))
             self._watch_overdue()
 
-    def _end_late(self, asked: Asked, end: float, seconds: float) -> None:
+    def _end_late(self, asked: PendingCall, end: float, seconds: float) -> None:
         """A call that has a time of its own has had it, unless it was answered, or began anew."""
         if self.asked.get(asked.branch) is asked and asked.ends == end and not self.done.done():
             asked.cancel()
             limit = "the strategy's limit for one call"
             self._receive(asked, Reply(error=f"{TIMEOUT} {seconds:g} s, {limit}"))
 
-    def _count_group(self, asked: Asked) -> None:
+    def _count_group(self, asked: PendingCall) -> None:
         """The time of a group begins with its first call; what is asked after its end ends at once."""
         asked.queued = False
         branch, group = asked.branch, asked.branch.scope.group
@@ -586,7 +586,7 @@ class Driver:
             self.loop.call_at(group.ends(branch), self._end_in_group, asked, group.ends(branch))
         )
 
-    def _hold_group(self, asked: Asked, *, by_lab: bool) -> None:
+    def _hold_group(self, asked: PendingCall, *, by_lab: bool) -> None:
         """A call has to wait for its turn. The time of its group has not begun while all of its calls do, the
         first too. by_lab: whether a limit of the lab holds it back, not one of the strategy."""
         asked.queued = True
@@ -600,7 +600,7 @@ class Driver:
         ):
             group.began = None
 
-    def _end_in_group(self, asked: Asked, end: float) -> None:
+    def _end_in_group(self, asked: PendingCall, end: float) -> None:
         """The time of the call's group is up, unless the call was answered or had to wait since."""
         branch, group = asked.branch, asked.branch.scope.group
         if self.asked.get(branch) is not asked or self.done.done() or group.ends(branch) != end:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from tot_lab.core.calls import Call, Wire
+from tot_lab.core.calls import Call, CallObserver
 from tot_lab.core.parts import UserFunction, needs_functions, part_of
 from tot_lab.core.records import Ended, Line, Note, Position
 from tot_lab.core.strategy import Strategy
@@ -152,5 +152,5 @@ def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tu
     return strategy, task
 
 
-def _no_model(call: Call, wire: Wire) -> Any:
+def _no_model(call: Call, wire: CallObserver) -> Any:
     raise Divergence(f"thought {call.node}: a call that the record does not answer")

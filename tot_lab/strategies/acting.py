@@ -64,7 +64,7 @@ def names_of_tools(tools: Any) -> tuple[str, ...] | None:
     )
 
 
-class Hands(NamedTuple):
+class AvailableTools(NamedTuple):
     """What a model may call. denied: why each of the others may not be called, by name. results: what its
     calls have come to so far, whole and in their order, which number them from 1."""
 
@@ -118,7 +118,7 @@ class Acting(Prompting):
     def _are_names(cls, tools: Any) -> Any:
         return names_of_tools(tools)
 
-    def hands(self, task: Task, needed: Sequence[str] = ()) -> Hands:
+    def hands(self, task: Task, needed: Sequence[str] = ()) -> AvailableTools:
         """What may be called for `task`. needed: names that `required_tools` gives."""
         there = {tool.name: tool for tool in task.tools}
         chosen = tuple(there) if self.tools is None else self.tools
@@ -143,14 +143,14 @@ class Acting(Prompting):
                     f"{self.kind}: overflow: the lab has a tool {MORE.name!r}, which is the name of its own"
                 )
             tools[MORE.name] = MORE
-        return Hands(tools, denied, [])
+        return AvailableTools(tools, denied, [])
 
-    def required(self, task: Task, hands: Hands, stated: Mapping[str, int]) -> dict[str, int]:
+    def required(self, task: Task, hands: AvailableTools, stated: Mapping[str, int]) -> dict[str, int]:
         """How often tools must be called: as `stated`, and once what the question names, where a tool asks
         for that."""
         return {**dict.fromkeys(self.named(task, hands), 1), **stated}
 
-    def named(self, task: Task, hands: Hands) -> list[str]:
+    def named(self, task: Task, hands: AvailableTools) -> list[str]:
         """The tools that the question names and that ask to be used then."""
         return [
             name
@@ -159,7 +159,7 @@ class Acting(Prompting):
         ]
 
     def called_for_model(
-        self, task: Task, hands: Hands, at: str, names: Sequence[str], known: Sequence[str]
+        self, task: Task, hands: AvailableTools, at: str, names: Sequence[str], known: Sequence[str]
     ) -> Thinking[list[Observation]]:
         """Call the tools `names`, which the question names and the model did not use, as children of the
         thought `at`. Each text that a tool must have is the question; a `context` is that of the task and
@@ -168,7 +168,7 @@ class Acting(Prompting):
         return (yield from self.carry_out(hands, Turn(at, calls=tuple(calls), native=False)))
 
     def _calls_for_model(
-        self, task: Task, hands: Hands, at: str, names: Sequence[str], known: Sequence[str]
+        self, task: Task, hands: AvailableTools, at: str, names: Sequence[str], known: Sequence[str]
     ) -> Thinking[list[ToolCall]]:
         calls = []
         for name in names:
@@ -207,7 +207,7 @@ class Acting(Prompting):
         return as_recorded(turn, thought, known)
 
     def carry_out(
-        self, hands: Hands, turn: Turn, refused: Mapping[int, str] | None = None
+        self, hands: AvailableTools, turn: Turn, refused: Mapping[int, str] | None = None
     ) -> Thinking[list[Observation]]:
         """Have the calls of `turn` carried out; what came of each, in order, each a child of the turn.
         refused: why some are not to be, by their place."""
@@ -271,7 +271,7 @@ class Acting(Prompting):
                 talk, unused = with_hints(talk, told_of_named(unused, given)), []
 
     def _observed(
-        self, hands: Hands, turn: str, k: int, call: ToolCall, draw: int, refusal: str | None
+        self, hands: AvailableTools, turn: str, k: int, call: ToolCall, draw: int, refusal: str | None
     ) -> Thinking[Observation]:
         if refusal:
             seen = self._seen(hands, turn, k, Reply(error=refusal))
@@ -282,7 +282,9 @@ class Acting(Prompting):
         text = thought.text.removeprefix(head)
         return seen._replace(id=thought.id, text=text, whole=seen.whole if text == seen.text else text)
 
-    def _given(self, hands: Hands, at: str, k: int, call: ToolCall, draw: int) -> Thinking[Observation]:
+    def _given(
+        self, hands: AvailableTools, at: str, k: int, call: ToolCall, draw: int
+    ) -> Thinking[Observation]:
         """What comes of call `k` of a turn."""
         refusal = hands.refusal(call.name)
         if refusal is not None:
@@ -295,11 +297,11 @@ class Acting(Prompting):
             reply = yield from ask(tool_call(at, call.name, call.arguments, draw))
         return self._seen(hands, at, k, reply)
 
-    def _seen(self, hands: Hands, at: str, k: int, reply: Reply) -> Observation:
+    def _seen(self, hands: AvailableTools, at: str, k: int, reply: Reply) -> Observation:
         whole = (reply.text or "(nothing)") if reply.error is None else f"failed: {reply.error}"
         return Observation(at, self._part(whole, len(hands.results) + k + 1, 0), reply.error, whole)
 
-    def _more(self, hands: Hands, at: str, call: ToolCall) -> Thinking[Observation]:
+    def _more(self, hands: AvailableTools, at: str, call: ToolCall) -> Thinking[Observation]:
         """The part of an earlier result that `call` asks for, or in words why there is none."""
         asked = _asked_part(hands.results, arguments_of(call) or {})
         if isinstance(asked, str):
@@ -330,7 +332,9 @@ class Acting(Prompting):
             yield Note(f"{self.notes}.too_many_calls", parent_of(turn.id) or turn.id, told)
         return turn._replace(calls=turn.calls[:most])
 
-    def _all_of(self, hands: Hands, branches: list[Thinking[Observation]]) -> Thinking[list[Observation]]:
+    def _all_of(
+        self, hands: AvailableTools, branches: list[Thinking[Observation]]
+    ) -> Thinking[list[Observation]]:
         """What the calls of a turn come to. Their numbers are known before, so the record does not depend on
         which is done first."""
         observations = yield from gather(branches, at_most=0, at_once=None if self.parallel else 1)
@@ -356,7 +360,7 @@ def given_by(calls: Sequence[ToolCall], observations: Sequence[Observation]) -> 
     return [f"{call.name} gave:\n{seen.whole}" for call, seen in pairs if seen.error is None]
 
 
-def told_of(hands: Hands) -> str:
+def told_of(hands: AvailableTools) -> str:
     """What a prompt says of the tools that may be called before the reply."""
     return "\n".join(
         [

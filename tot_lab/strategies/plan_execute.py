@@ -28,7 +28,7 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, emit, gather, map_steps
 from tot_lab.core.tools import Quantities, tool_call
-from tot_lab.strategies.acting import Acting, Hands
+from tot_lab.strategies.acting import Acting, AvailableTools
 from tot_lab.strategies.continued import all_but_the_root
 from tot_lab.strategies.conversation import shortened
 from tot_lab.strategies.plan_prompts import AUGMENT, HOW, ORDER, PATCH, PLAN, REQUIREMENTS, STEPS, VERDICT
@@ -163,7 +163,7 @@ class _Work:
         self.by = strategy
         self.task = task
         self.at = at
-        self.hands: Hands = strategy.hands(task, tuple(strategy.required_tools))
+        self.hands: AvailableTools = strategy.hands(task, tuple(strategy.required_tools))
         self.required = strategy.required(task, self.hands, strategy.required_tools)
         self.goal = task.domain.answer_prompt(task, True)
         self.steps: list[Step] = []

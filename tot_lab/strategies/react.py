@@ -24,7 +24,7 @@ from tot_lab.core.records import Decided, Note, Thought, parent_of
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, emit
 from tot_lab.core.tools import Quantities, ToolSpec
-from tot_lab.strategies.acting import MORE, Acting, Hands, given_by, told_of_named
+from tot_lab.strategies.acting import MORE, Acting, AvailableTools, given_by, told_of_named
 from tot_lab.strategies.conversation import (
     Observation,
     Turn,
@@ -160,7 +160,7 @@ class ReAct(Acting):
     def max_calls(self, task: Task) -> int:
         return self.max_iterations + self.classify_tools
 
-    def _needs(self, task: Task, hands: Hands, at: str) -> Thinking[ToolNeeds]:
+    def _needs(self, task: Task, hands: AvailableTools, at: str) -> Thinking[ToolNeeds]:
         """What the task needs, as the model says it, within the limits set by hand."""
         if not self.classify_tools or not hands.tools:
             return ToolNeeds()
@@ -169,7 +169,7 @@ class ReAct(Acting):
         within = {name: min(count, limits.get(name, count)) for name, count in needs.required.items()}
         return needs._replace(required=within)
 
-    def _limits(self, hands: Hands, required: Mapping[str, int]) -> dict[str, int]:
+    def _limits(self, hands: AvailableTools, required: Mapping[str, int]) -> dict[str, int]:
         """How often tools may be called, by name. Output tools have no limit."""
         for name in self.max_calls_per_tool:
             if name not in hands.tools:
@@ -185,7 +185,12 @@ class ReAct(Acting):
         return {**(spared if self.parallel else {}), **self.max_calls_per_tool}
 
     def _owed(
-        self, task: Task, hands: Hands, progress: _Progress, turn: Turn, observations: Sequence[Observation]
+        self,
+        task: Task,
+        hands: AvailableTools,
+        progress: _Progress,
+        turn: Turn,
+        observations: Sequence[Observation],
     ) -> list[str]:
         """Tools that the question names and that gave no result so far, the last turn included."""
         calls = zip(turn.calls, observations, strict=True)
@@ -195,7 +200,7 @@ class ReAct(Acting):
     def _called_for_model(
         self,
         task: Task,
-        hands: Hands,
+        hands: AvailableTools,
         progress: _Progress,
         at: str,
         names: Sequence[str],
@@ -209,7 +214,7 @@ class ReAct(Acting):
         progress.answered.update(name for name, seen in zip(names, given, strict=True) if not seen.error)
         return given
 
-    def _prompt(self, task: Task, hands: Hands, required: Mapping[str, int]) -> str:
+    def _prompt(self, task: Task, hands: AvailableTools, required: Mapping[str, int]) -> str:
         return "\n".join(
             [
                 f"This is the task:\n<task>\n{task.domain.answer_prompt(task, True)}\n</task>\n",
@@ -227,7 +232,7 @@ class ReAct(Acting):
         )
 
     def _answered(
-        self, task: Task, hands: Hands, progress: _Progress, turn: Turn, text: str
+        self, task: Task, hands: AvailableTools, progress: _Progress, turn: Turn, text: str
     ) -> Thinking[Answer]:
         """End with `text`. What else the turn asked for is carried out too: it may have effects."""
         turn = turn._replace(calls=tuple(call for call in turn.calls if call.name != FINAL.name))
@@ -243,7 +248,7 @@ class ReAct(Acting):
 class _Progress:
     """What a loop has done so far, and what that means for the next turn."""
 
-    def __init__(self, hands: Hands, required: Mapping[str, int], caps: Mapping[str, int]) -> None:
+    def __init__(self, hands: AvailableTools, required: Mapping[str, int], caps: Mapping[str, int]) -> None:
         self.hands = hands
         self.required = required
         self.caps = caps

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tot_lab
-from tot_lab.apps.cli.words import command
+from tot_lab.apps.cli.arguments import command
 from tot_lab.domains import game24_tasks
 from tot_lab.domains.game24.player import SimGame24
 from tot_lab.lab.lab import Lab

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tot_lab.analysis.deep_thought import deep_thought
-from tot_lab.apps.cli.words import (
+from tot_lab.apps.cli.arguments import (
     Unusable,
     add_tools,
     allowed_in,

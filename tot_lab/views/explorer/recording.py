@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.core.bulk import in_bulk
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply, readable
 from tot_lab.core.records import Decided, Ended, Line, Note, Position, Scored, Thought
 from tot_lab.core.tools import TOOL, named
@@ -55,7 +55,7 @@ class Recording:
         self._read = 0
         self.take(lines)
 
-    @in_bulk()
+    @gc_paused()
     def take(self, lines: Iterable[Line]) -> None:
         """Go on with `lines`. A repeated id is a ValueError."""
         first = len(self.lines)
@@ -71,7 +71,7 @@ class Recording:
                 self._calls[line.p] = len(self._asked)
                 self._asked.append(number)
 
-    @in_bulk()
+    @gc_paused()
     def chunk(self, first: int = 0, until: int | None = None) -> bytes:
         """The lines from number `first` up to number `until`, which is left out; None = all there are.
         Raises KeyError for a record about a thought that is unknown."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tot_lab.analysis.frames import asked_in, ways_of
-from tot_lab.core.bulk import in_bulk
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply, refused
 from tot_lab.core.tools import named
 from tot_lab.record.run import Run, expect_run
@@ -78,7 +78,7 @@ class TimelineInfo(NamedTuple):
         return int(self.under_way.max(initial=0))
 
 
-@in_bulk()
+@gc_paused()
 def timeline_info(run: Run) -> TimelineInfo:
     """What `plot_timeline` draws."""
     expect_run(run, "plot_timeline")
