@@ -135,8 +135,8 @@ def _frame_of(rows: Sequence[tuple[Any, ...]], unit: Unit, amounts: int) -> pand
 def at_matched_cost(
     runs: Any, budget: float, *, unit: Unit = "calls", confidence: float = 0.95
 ) -> pandas.DataFrame:
-    """How often each setting solves its task when each run may use `budget`; see `anytime_performance` for what
-    is cut off and `success_rates` for the columns."""
+    """How often each setting solves its task when each run may use `budget`; see `anytime_performance` for
+    what is cut off and `success_rates` for the columns."""
     return success_rates(anytime_performance(runs, [budget], unit=unit), confidence=confidence)
 
 

@@ -1,7 +1,7 @@
 """What the figures over many runs share: a point is a group of runs, and knows which they are.
 
-Rule: the task is what is sampled. A rate and its interval are those of `tl.success_rates`; of any other
-amount the mean over tasks is drawn, with a bootstrap over tasks; where all agree, without an interval. What is
+Rule: the task is what is sampled. A rate and its interval are those of `tl.success_rates`; of any
+other amount the mean over tasks is drawn, with a bootstrap over tasks; where all agree, without an interval. What is
 not known is left out of a mean and counted, never taken for 0. Every point carries the ids of its runs as
 `customdata`, since a plain figure cannot call back: the hover names some, `figure.data[k].customdata[n]`
 holds more.
@@ -116,8 +116,8 @@ def word_of(column: str) -> str:
 
 
 def unit_of(frame: pandas.DataFrame, column: str) -> str | None:
-    """What the amounts of `tl.anytime_performance` are of; None for any other column, and for several units in
-    one."""
+    """What the amounts of `tl.anytime_performance` are of; None for any other column, and for several units
+    in one."""
     units = set(frame["unit"].dropna()) if column == "at" and "unit" in frame else set()
     return str(*units) if len(units) == 1 and units <= set(CAPPED) else None
 
@@ -303,9 +303,7 @@ class LossNote(NamedTuple):
 
 def note_losses(frame: pandas.DataFrame) -> LossNote:
     """The shares of calls that the runs of a figure lost, by role. Warns where a setting lost many."""
-    if (
-        "at" in frame and "run_id" in frame
-    ):  # of tl.anytime_performance each row includes what was lost before
+    if "at" in frame and "run_id" in frame:  # each row of `anytime_performance` includes what was lost before
         frame = frame.sort_values("at", kind="stable").drop_duplicates("run_id", keep="last")
     if "setting" not in frame:
         frame = frame.assign(setting="")
