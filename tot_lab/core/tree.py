@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tot_lab.core.bulk import in_bulk
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.records import Decided, Record, Scored, Thought
 
 
@@ -60,7 +60,7 @@ class Tree:
         self.roots: list[str] = []
 
     @classmethod
-    @in_bulk()
+    @gc_paused()
     def of(cls, records: Iterable[Record]) -> Tree:
         """The tree that `records` tell of. A repeated id or an unknown parent is an error that names it."""
         tree = cls()

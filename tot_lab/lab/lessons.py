@@ -77,7 +77,7 @@ class Lessons:
         ended, or has no task."""
         if not isinstance(run, Run):
             raise TypeError(f"run must be a Run, such as lab.last, not {run!r}")
-        if run.task is None or run.stopped is None:
+        if run.task is None or run.stop_reason is None:
             why = "has no task" if run.task is None else "has not ended"
             raise ValueError(f"run {run.id} {why}: there are no lessons to take from it")
         domain, family = run.task.domain.kind, _family(run.task)

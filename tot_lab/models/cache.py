@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Literal, Protocol, get_args
 
 from tot_lab._version import __version__
-from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.files import data_folder
 from tot_lab.models.entries import DamagedEntry, Entry, Exported, packed, reply_in, unpacked
 from tot_lab.models.keys import SCHEMA, Request, differences, key_of
@@ -262,7 +262,7 @@ class Cached:
         self.request = request
         self.mode = mode
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """The reply to the one call of `calls`. Raises `CacheMiss` in `replay`, and `CacheError`
         when the cache cannot be read."""
         (call,) = calls
@@ -301,7 +301,7 @@ class Kept:
         self.cache = cache
         self.request = request
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """The replies, as the cache holds them from now on."""
         began = time.perf_counter()
         replies = list(await self.inner.answer(calls, wire))
@@ -340,7 +340,10 @@ class Kept:
 
 
 def _missed(cache: Cache, call: Call, request: Request) -> str:
-    said = [f"replay: the {call.kind} call of thought {call.at}, draw {call.draw}, is not in {cache.path}."]
+    said = [
+        f"replay: the {call.purpose} call of thought {call.node}, draw {call.sample_index}, "
+        f"is not in {cache.path}."
+    ]
     nearest = cache.nearest(request)
     if nearest is None:
         said.append("It holds no call at all.")

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.models.stack import Backend
 
 
@@ -18,7 +18,7 @@ class Flight:
     """One request and the wires of those who wait for it; itself the wire of the request."""
 
     def __init__(self) -> None:
-        self.wires: list[Wire] = []
+        self.wires: list[CallObserver] = []
         self.turns: list[asyncio.Future[None]] = []
         self.paid: float | None = None
         self.state = ""
@@ -35,7 +35,7 @@ class Flight:
             if not turn.done():
                 turn.set_result(None)
 
-    async def join(self, wire: Wire) -> Sequence[Reply]:
+    async def join(self, wire: CallObserver) -> Sequence[Reply]:
         """Wait for its replies."""
         self.wires.append(wire)
         if self.state in ("call.queued", "call.retried"):
@@ -85,7 +85,7 @@ class SingleFlight:
         self.key = key
         self.flights = flights
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """The reply to the one call of `calls`."""
         key = self.key(calls[0])
         flight = self.flights.get(key)

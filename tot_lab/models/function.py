@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.core.calls import Call, Halt, Model, Reply, Wire, believed, readable, refused, told
+from tot_lab.core.calls import Call, CallObserver, Halt, Model, Reply, believed, readable, refused, told
 from tot_lab.core.reading import separated
 
 
@@ -24,11 +24,11 @@ class Function:
     def __init__(self, model: Model) -> None:
         self.model = model
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """The reply to each of `calls`."""
         return [await self.reply(call, wire) for call in calls]
 
-    async def reply(self, call: Call, wire: Wire) -> Reply:
+    async def reply(self, call: Call, wire: CallObserver) -> Reply:
         """The reply to `call`."""
         try:
             asking = self.model(call)
@@ -47,7 +47,7 @@ class Function:
         return separated(Reply(readable("".join(got))) if isinstance(got, str) else checked(got))
 
 
-async def _streamed(pieces: AsyncGenerator[Any, None], wire: Wire) -> Any:
+async def _streamed(pieces: AsyncGenerator[Any, None], wire: CallObserver) -> Any:
     """The text that the pieces make up, or the `Reply` that one of them is. The text so far of each open
     call can be watched."""
     text = ""
@@ -70,7 +70,10 @@ def checked(got: Any) -> Reply:
     if not isinstance(got, Reply):
         return Reply(error=f"TypeError: the model returned {type(got).__name__}, not a Reply or a str")
     got = believed(got)
-    said = {name: getattr(got, name) for name in ("text", "error", "thinking", "model", "finish", "raw_text")}
+    said = {
+        name: getattr(got, name)
+        for name in ("text", "error", "thinking", "model", "finish_reason", "raw_text")
+    }
     spoilt = {
         name: clean
         for name, value in said.items()

@@ -25,18 +25,24 @@ DrawScope = Literal["state", "path"]
 """Whether two thoughts that come to the same prompt share its draws (state) or not (path)."""
 
 
-class Request(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class Request(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    omit_defaults=True,
+    rename={"node": "at", "sample_index": "draw"},  # the names that keys are made of
+):
     """A call as the cache knows it: the fields of `Call` that can change its answer, and `model`,
-    the identity of the model and its endpoint, `in_order`. `at` is there under the draw scope `path`
+    the identity of the model and its endpoint, `in_order`. `node` is there under the draw scope `path`
     alone."""
 
     schema: int
     model: dict[str, Any]
     messages: tuple[Message, ...]
-    draw: int = 0
+    sample_index: int = 0
     attempt: tuple[int, ...] = ()
     repeat: int = 0
-    at: str = ""
+    node: str = ""
     temperature: float | None = None
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
@@ -55,16 +61,16 @@ _encoded = msgspec.json.Encoder().encode
 def request_of(call: Call, model: dict[str, Any], draws: DrawScope = "state") -> Request:
     """`call` as a question to the model of that identity. A setting that JSON cannot hold is a
     ValueError that names it. A tool gives the same whoever calls it, and however often."""
-    if call.kind == TOOL:
+    if call.purpose == TOOL:
         return Request(SCHEMA, model, (Message("user", _in_one_form(call.prompt)),))
     return Request(
         SCHEMA,
         model,
         call.messages,
-        call.draw,
+        call.sample_index,
         call.attempt,
         call.repeat,
-        call.at if draws == "path" else "",
+        call.node if draws == "path" else "",
         None if call.temperature is None else float(call.temperature) + 0.0,  # 0, 0.0 and -0.0 are one
         call.max_tokens,
         call.stop,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.models.stack import Backend, Endpoint, Listening
 
 MINUTE = 60.0
@@ -35,7 +35,7 @@ BY_KIND = dict.fromkeys(("branch", "develop", "converge"), Limits("deep think", 
 Think": four at once). A process has one event loop, as a rule; each has its own gates."""
 
 
-class Gate:
+class RateLimiter:
     """Lets requests through, in order, as the limits allow."""
 
     def __init__(self, limits: Limits) -> None:
@@ -47,7 +47,7 @@ class Gate:
         self.tokens = 0
         self.timer: asyncio.TimerHandle | None = None
 
-    async def enter(self, tokens: int, wire: Wire, **data: Any) -> bool:
+    async def enter(self, tokens: int, wire: CallObserver, **data: Any) -> bool:
         """Wait for one's turn; `leave` must follow. Whether there was a wait, of which the wire is told with
         `data`."""
         if not self.waiting and self._wait(tokens) == 0.0:
@@ -126,24 +126,24 @@ class Gate:
         return wait
 
 
-_GATES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Limits, Gate]] = WeakKeyDictionary()
-_MAKERS: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[Limits], Gate]] = WeakKeyDictionary()
+_GATES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Limits, RateLimiter]] = WeakKeyDictionary()
+_MAKERS: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[Limits], RateLimiter]] = WeakKeyDictionary()
 
 
-def make_gates(make: Callable[[Limits], Gate]) -> None:
+def make_gates(make: Callable[[Limits], RateLimiter]) -> None:
     """Let `make` create the gates of endpoints in this event loop."""
     _MAKERS[asyncio.get_running_loop()] = make
 
 
-def gate_of(endpoint: Endpoint) -> Gate:
+def gate_of(endpoint: Endpoint) -> RateLimiter:
     """The gate that all who use `endpoint` in this event loop share."""
     limits = Limits(
         endpoint.address, endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
     )
-    return shared_gate(limits, _MAKERS.get(asyncio.get_running_loop(), Gate))
+    return shared_gate(limits, _MAKERS.get(asyncio.get_running_loop(), RateLimiter))
 
 
-def shared_gate(limits: Limits, make: Callable[[Limits], Gate] = Gate) -> Gate:
+def shared_gate(limits: Limits, make: Callable[[Limits], RateLimiter] = RateLimiter) -> RateLimiter:
     """The gate of this event loop that keeps `limits`; `make` creates it if there is none."""
     gates = _GATES.setdefault(asyncio.get_running_loop(), {})
     if limits not in gates:
@@ -157,9 +157,9 @@ class Limited:
     def __init__(self, inner: Backend, endpoint: Endpoint) -> None:
         self.inner = inner
         self.endpoint = endpoint
-        self._found: tuple[asyncio.AbstractEventLoop, Gate] | None = None
+        self._found: tuple[asyncio.AbstractEventLoop, RateLimiter] | None = None
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """The replies."""
         gate = self._gate()
         tokens = 0
@@ -180,7 +180,7 @@ class Limited:
         finally:
             await gate.left(calls, replies, time.monotonic() - began)
 
-    def _gate(self) -> Gate:
+    def _gate(self) -> RateLimiter:
         """The gate, which takes long to find."""
         loop = asyncio.get_running_loop()
         if self._found is None or self._found[0] is not loop:

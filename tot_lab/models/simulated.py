@@ -69,7 +69,7 @@ class Simulated(Part):
                 self.seed,
                 [(message.role, message.content) for message in call.messages],
                 [None, call.temperature, call.seed, call.response_format],  # not by what name it was called
-                [] if settled else [call.draw, call.repeat, *call.attempt],
+                [] if settled else [call.sample_index, call.repeat, *call.attempt],
             ],
             sort_keys=True,
         )
@@ -99,7 +99,7 @@ class Simulated(Part):
             input_tokens=estimated_tokens(call.prompt),
             output_tokens=len(logprobs) or estimated_tokens(text),
             cost=0.0,
-            finish="length" if cut else "stop",
+            finish_reason="length" if cut else "stop",
             logprobs=logprobs,
             simulated=True,
         )

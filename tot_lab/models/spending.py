@@ -15,14 +15,14 @@ import math
 import threading
 from collections.abc import Sequence
 
-from tot_lab.core.calls import Call, Reply, Wire, believed
+from tot_lab.core.calls import Call, CallObserver, Reply, believed
 from tot_lab.models.function import Function
 from tot_lab.models.stack import Backend, Endpoint, Listening
 
 REFUSED = "budget:spend"
 
 
-class Purse:
+class SpendLimiter:
     """What may be spent, in USD; shared by all requests of a lab, in whatever thread they run.
 
     cap: None = no limit.
@@ -47,7 +47,7 @@ class Purse:
         """What requests under way may still come to."""
         return math.fsum(most for _, most in self._held.values())
 
-    async def reserve(self, most: float, wire: Wire) -> object | None:
+    async def reserve(self, most: float, wire: CallObserver) -> object | None:
         """Set `most` aside, once requests under way leave room for it; None when they cannot."""
         loop = asyncio.get_running_loop()
         cap = math.inf if self.cap is None else self.cap
@@ -90,12 +90,12 @@ def _wake(settled: asyncio.Future[None]) -> None:
 class Spending:
     """The layer of the stack: asks within what the purse holds."""
 
-    def __init__(self, inner: Backend, endpoint: Endpoint, purse: Purse) -> None:
+    def __init__(self, inner: Backend, endpoint: Endpoint, purse: SpendLimiter) -> None:
         self.inner = inner
         self.endpoint = endpoint
         self.purse = purse
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """The replies, or refusals by `budget:spend`: of several calls, the first are made that fit."""
         if self.purse.cap is None:
             replies = [believed(reply) for reply in await self.inner.answer(calls, wire)]
@@ -117,7 +117,7 @@ class Spending:
             wire.note("call.refused", most=most, left=left)
             return [Reply(error=REFUSED) for _ in calls]
         if rest := calls[sent:]:
-            draws = [call.draw for call in rest]
+            draws = [call.sample_index for call in rest]
             wire.note("call.refused", most=self.endpoint.need(rest).usd, left=left - most, draws=draws)
             calls = calls[:sent]
         spent: float | None = 0.0
@@ -143,16 +143,16 @@ class Costed:
     """The layer around a function: what its replies say that they cost is spent. Nothing is known of a cost
     before that, so what its dearest reply cost must be left for the next call; nothing is reserved."""
 
-    def __init__(self, inner: Function, purse: Purse) -> None:
+    def __init__(self, inner: Function, purse: SpendLimiter) -> None:
         self.inner = inner
         self.purse = purse
         self.dearest = 0.0
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """The reply to each of `calls`."""
         return [await self.reply(call, wire) for call in calls]
 
-    async def reply(self, call: Call, wire: Wire) -> Reply:
+    async def reply(self, call: Call, wire: CallObserver) -> Reply:
         """The reply to `call`, or a refusal by `budget:spend`."""
         cap = self.purse.cap
         if cap is not None and self.dearest and self.purse.total + self.dearest > cap:

@@ -25,14 +25,14 @@ from typing import Annotated, Any, ClassVar, Protocol
 
 from pydantic import Field
 
-from tot_lab.core.calls import Call, Need, Reply, Wire
+from tot_lab.core.calls import Call, CallObserver, Need, Reply
 from tot_lab.core.parts import Part
 
 
 class Backend(Protocol):
     """One layer of the stack, or the model at its end."""
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """A reply to each of `calls`."""
         ...
 
@@ -40,7 +40,7 @@ class Backend(Protocol):
 class Listening:
     """A wire that tells everything on, and lets a layer hear what was told."""
 
-    def __init__(self, wire: Wire, hear: Callable[[str], None]) -> None:
+    def __init__(self, wire: CallObserver, hear: Callable[[str], None]) -> None:
         self.wire = wire
         self.hear = hear
 
@@ -156,7 +156,7 @@ class Endpoint(Part):
         """The most that one request for `calls` can use; after `ready` at once."""
 
     @abstractmethod
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """One request. Raises `Failure`."""
 
 
@@ -169,4 +169,4 @@ def provider_seed(call: Call) -> int | None:
     if call.repeat or call.attempt:
         place = f"{call.repeat} {call.attempt}".encode()
         start = int.from_bytes(hashlib.sha256(place).digest()[:4])
-    return (call.seed + call.draw + start) % 2**31
+    return (call.seed + call.sample_index + start) % 2**31

@@ -1,7 +1,7 @@
 """Caps, kept before a call is made.
 
 Rule: a call is admitted, held back or refused beforehand, by every scope around it. Calls are
-counted exactly; when the branches of an `every` could ask for more calls than are left, they run
+counted exactly; when the branches of a `gather` could ask for more calls than are left, they run
 in order, so that the refused ones are the same on every rerun. Tokens and USD are reserved when a
 call is admitted, and settled when its reply comes.
 
@@ -205,7 +205,7 @@ class Scope:
 
     def refusal(self, cap: str) -> Reply:
         """A refusal by this scope; whether it was the run's own budget is on record."""
-        return Reply(error=f"budget:{cap}", finish=None if self.parent is None else WITHIN)
+        return Reply(error=f"budget:{cap}", finish_reason=None if self.parent is None else WITHIN)
 
     def _reserve(self, claims: dict[str, Claim], sign: int) -> None:
         """Add one call's claims to those under way (`sign` 1), or take them away (-1)."""

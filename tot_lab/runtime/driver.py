@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.core.calls import Bounds, Call, Halt, Need, Reply, Wire, readable, refused, told
+from tot_lab.core.calls import Bounds, Call, CallObserver, Halt, Need, Reply, readable, refused, told
 from tot_lab.core.records import (
     STOP_WORDS,
     Decided,
@@ -28,7 +28,7 @@ from tot_lab.core.records import (
     is_stop_word,
 )
 from tot_lab.core.task import Answer
-from tot_lab.core.thinking import Budget, BudgetLeft, Effect, Every, Thinking, Within
+from tot_lab.core.thinking import Budget, BudgetLeft, Effect, Gather, Thinking, WithBudget
 from tot_lab.core.tools import TOOL, asks_no_model, function_call, tool_of
 from tot_lab.record.edits import Edits
 from tot_lab.runtime.budget import TIMEOUT, WITHIN, Claims, Scope
@@ -85,7 +85,7 @@ class Branch:
 
 
 class Join:
-    """An `every` (or `within`) under way: who waits for it, what is still to start, what has come."""
+    """A `gather` (or `with_budget`) under way: who waits for it, what is still to start, what has come."""
 
     __slots__ = ("answered", "left", "parent", "refused", "results", "single", "waiting")
 
@@ -116,7 +116,7 @@ class Group:
         return self.began + self.seconds + branch.held
 
 
-class Asked:
+class PendingCall:
     """A call that was admitted and has no reply yet; for the model it is the call's wire.
 
     worker: None until one takes it. ends: when its time is up, None while that is not counted.
@@ -160,7 +160,7 @@ class Driver:
 
     def __init__(
         self,
-        ask: Callable[[Call, Wire], Awaitable[Reply]],
+        ask: Callable[[Call, CallObserver], Awaitable[Reply]],
         recorder: Recorder,
         *,
         budget: Budget | None = None,
@@ -187,8 +187,8 @@ class Driver:
         self.ready: deque[tuple[Branch, Any]] = deque()
         self.paused: list[tuple[Branch, Any]] = []
         self.open: dict[Branch, None] = {}
-        self.asked: dict[Branch, Asked] = {}
-        self.untaken: deque[Asked] = deque()
+        self.asked: dict[Branch, PendingCall] = {}
+        self.untaken: deque[PendingCall] = deque()
         self.hiring = False
         self.workers: set[asyncio.Task[None]] = set()  # the loop itself holds tasks only weakly
         self.held: deque[tuple[Branch, Position, Call]] = deque()
@@ -201,7 +201,7 @@ class Driver:
         self.woken = False
         self.late: BaseException | None = None
         self.timers: list[asyncio.TimerHandle] = []
-        self.overdue: deque[tuple[float, Asked]] = deque()
+        self.overdue: deque[tuple[float, PendingCall]] = deque()
         self.overdue_timer: asyncio.TimerHandle | None = None
         self.pulse: asyncio.TimerHandle | None = None
 
@@ -276,12 +276,12 @@ class Driver:
             if type(step) is Call:
                 self._ask(branch, position, step)
                 return
-            if type(step) is Every:
+            if type(step) is Gather:
                 if step.branches:
                     self._fork(branch, position, step)
                     return
                 value = []
-            elif type(step) is Within:
+            elif type(step) is WithBudget:
                 scope = Scope(branch.scope, step.budget, self.recorder.now, call_seconds=step.call_seconds)
                 self._watch_deadline(scope)
                 join = Join(branch, 1, single=True)
@@ -321,14 +321,14 @@ class Driver:
             )
         self.recorder.record(position, event)
 
-    def _fork(self, branch: Branch, position: Position, step: Every) -> None:
+    def _fork(self, branch: Branch, position: Position, step: Gather) -> None:
         if not isinstance(step.branches, Sequence):
-            raise TypeError(f"every takes a list of branches, not a {type(step.branches).__name__}")
+            raise TypeError(f"gather takes a list of branches, not a {type(step.branches).__name__}")
         count = len(step.branches)
         for thinking in step.branches:
             if not hasattr(thinking, "send"):
                 raise TypeError(
-                    f"every was given a {type(thinking).__name__}, which is no thinking (a generator)"
+                    f"gather was given a {type(thinking).__name__}, which is no thinking (a generator)"
                 )
         if step.at_once is not None and step.at_once < 1:
             raise ValueError(f"at_once must be 1 or more, not {step.at_once}")
@@ -361,8 +361,10 @@ class Driver:
                 raise TypeError(
                     f"think returned {got}, not an Answer of a str; was a `yield from` forgotten?"
                 )
-            if not is_stop_word(result.stop):
-                raise ValueError(f"the answer's stop is {result.stop!r}; known are {', '.join(STOP_WORDS)}")
+            if not is_stop_word(result.stop_reason):
+                raise ValueError(
+                    f"the answer's stop is {result.stop_reason!r}; known are {', '.join(STOP_WORDS)}"
+                )
             for id in (result.node, *result.ranked):
                 if id is not None and id not in self.thoughts:
                     raise ValueError(f"the answer names an unknown thought {id!r}")
@@ -398,18 +400,18 @@ class Driver:
         return Budget.model_validate_json(reply.text)
 
     def _ask(self, branch: Branch, position: Position, call: Call) -> None:
-        if call.at not in self.thoughts:
+        if call.node not in self.thoughts:
             raise ValueError(
-                f"call of kind {call.kind!r}: it names an unknown thought {call.at!r}; a thought is recorded "
-                f"first (`yield Thought(…)`)"
+                f"call of kind {call.purpose!r}: it names an unknown thought {call.node!r}; a thought is "
+                f"recorded first (`yield Thought(…)`)"
             )
-        key = (call.at, call.kind, call.draw, call.messages, call.attempt, call.model)
+        key = (call.node, call.purpose, call.sample_index, call.messages, call.attempt, call.model)
         before = len(self.draws)
         self.draws.add(key)
         if len(self.draws) == before:
             raise ValueError(
-                f"draw {call.draw} of one {call.kind} prompt was asked twice for thought {call.at}: "
-                f"a further sample takes a new draw"
+                f"Duplicate call at node {call.node}: purpose {call.purpose!r}, sample {call.sample_index}. "
+                "Pass a new sample index to draw another reply."
             )
         if self.repeat:
             call = msgspec.structs.replace(call, repeat=self.repeat)
@@ -444,11 +446,11 @@ class Driver:
                 return verdict
             self.needs.pop(position, None)
             if verdict is not None:
-                self._beside("budget.exceeded", call.at, cap=str(verdict.error).partition(":")[2])
+                self._beside("budget.exceeded", call.node, cap=str(verdict.error).partition(":")[2])
                 self._refuse(branch, position, verdict)
                 return None
-            self._warn(scope, call.at)
-        asked = self.asked[branch] = Asked(self, branch, position, call, claims)
+            self._warn(scope, call.node)
+        asked = self.asked[branch] = PendingCall(self, branch, position, call, claims)
         self._count_time(asked)
         ends = None if scope.group is None else scope.group.ends(branch)
         if ends is None or ends > self.loop.time():  # else its timer ends it
@@ -479,11 +481,11 @@ class Driver:
         self._let_go()
         self._wake()
 
-    def on_its_way(self, asked: Asked, name: str, data: dict[str, Any]) -> None:
+    def on_its_way(self, asked: PendingCall, name: str, data: dict[str, Any]) -> None:
         """What stands between here and the model tells of a call."""
         if self.asked.get(asked.branch) is not asked:
             return  # nobody waits for it any more
-        self._beside(name, asked.call.at, call=list(asked.position), **data)
+        self._beside(name, asked.call.node, call=list(asked.position), **data)
         if name in ("call.queued", "call.retried", "call.answered"):
             asked.ends = None
             if name == "call.queued":
@@ -527,7 +529,7 @@ class Driver:
                 return
             self._receive(asked, reply)
 
-    def _receive(self, asked: Asked, reply: Reply) -> None:
+    def _receive(self, asked: PendingCall, reply: Reply) -> None:
         branch = asked.branch
         if asks_no_model(asked.call):
             reply = msgspec.structs.replace(reply, tool=tool_of(asked.call))
@@ -538,7 +540,7 @@ class Driver:
             branch.scope.group.answered = True
         if branch.scope.chain:
             branch.scope.settle(asked.call, reply, asked.claims)
-            self._warn(branch.scope, asked.call.at)
+            self._warn(branch.scope, asked.call.node)
         if reply.error is not None and refused(reply.error):
             self._refuse(branch, asked.position, reply)
         else:
@@ -549,13 +551,13 @@ class Driver:
         if not self.woken:
             self._wake()
 
-    def _count_time(self, asked: Asked) -> None:
+    def _count_time(self, asked: PendingCall) -> None:
         """The time of a call begins: it is asked, or after it had to wait it is sent. A strategy's own limit
         takes the place of the lab's."""
         if asked.branch.scope.group is not None:
             self._count_group(asked)
         seconds = asked.branch.scope.call_seconds
-        if asked.call.kind == TOOL and seconds is None:
+        if asked.call.purpose == TOOL and seconds is None:
             return  # a tool has a time of its own
         if seconds is not None:
             asked.ends = self.loop.time() + seconds
@@ -566,14 +568,14 @@ class Driver:
             if self.overdue_timer is None:
                 self._watch_overdue()
 
-    def _end_late(self, asked: Asked, end: float, seconds: float) -> None:
+    def _end_late(self, asked: PendingCall, end: float, seconds: float) -> None:
         """A call that has a time of its own has had it, unless it was answered, or began anew."""
         if self.asked.get(asked.branch) is asked and asked.ends == end and not self.done.done():
             asked.cancel()
             limit = "the strategy's limit for one call"
             self._receive(asked, Reply(error=f"{TIMEOUT} {seconds:g} s, {limit}"))
 
-    def _count_group(self, asked: Asked) -> None:
+    def _count_group(self, asked: PendingCall) -> None:
         """The time of a group begins with its first call; what is asked after its end ends at once."""
         asked.queued = False
         branch, group = asked.branch, asked.branch.scope.group
@@ -589,7 +591,7 @@ class Driver:
             self.loop.call_at(group.ends(branch), self._end_in_group, asked, group.ends(branch))
         )
 
-    def _hold_group(self, asked: Asked, *, by_lab: bool) -> None:
+    def _hold_group(self, asked: PendingCall, *, by_lab: bool) -> None:
         """A call has to wait for its turn. The time of its group has not begun while all of its calls do, the
         first too. by_lab: whether a limit of the lab holds it back, not one of the strategy."""
         asked.queued = True
@@ -603,7 +605,7 @@ class Driver:
         ):
             group.began = None
 
-    def _end_in_group(self, asked: Asked, end: float) -> None:
+    def _end_in_group(self, asked: PendingCall, end: float) -> None:
         """The time of the call's group is up, unless the call was answered or had to wait since."""
         branch, group = asked.branch, asked.branch.scope.group
         if self.asked.get(branch) is not asked or self.done.done() or group.ends(branch) != end:
@@ -655,7 +657,7 @@ class Driver:
         self.ready.append((branch, refusal))
         error = str(refusal.error)
         self.cut_short = self.cut_short or error == "cancelled"
-        if error.startswith("budget:") and refusal.finish != WITHIN:
+        if error.startswith("budget:") and refusal.finish_reason != WITHIN:
             self.spent = min(self.spent or (position, error), (position, error))
         self._lose_patience(branch, refusal.error)
 
@@ -701,7 +703,7 @@ class Driver:
             asked.cancel()
             refusal = scope.refusal("seconds")
             asked.branch.scope.settle(asked.call, refusal, asked.claims)
-            self._beside("budget.exceeded", asked.call.at, cap="seconds")
+            self._beside("budget.exceeded", asked.call.node, cap="seconds")
             self._refuse(asked.branch, asked.position, refusal)
         self._let_go(all=True)
         self._wake()
@@ -738,7 +740,7 @@ class Driver:
             asked.cancel()
 
     def _end(self, answer: Answer) -> None:
-        stop = answer.stop
+        stop = answer.stop_reason
         if self.cut_short:  # else it had what it needed when it was cancelled
             stop = "cancelled"
         elif self.spent is not None and stop != "solved":

@@ -199,9 +199,9 @@ class Recorder:
 
     def partial(self, position: Position, call: Call, text: str) -> None:
         """Tell the text so far of an open call, as a note `call.partial`; it is not recorded."""
-        at = {"call": list(position), "kind": call.kind, "draw": call.draw}
+        at = {"call": list(position), "kind": call.purpose, "draw": call.sample_index}
         for watcher in self.text_watchers:
-            watcher(Note("call.partial", call.at, {**at, "text": text}))
+            watcher(Note("call.partial", call.node, {**at, "text": text}))
 
     def _repeats(self, position: Position, record: Record) -> bool:
         """True when `record` is what was expected at `position`; a `Divergence` when it is not."""
@@ -418,7 +418,7 @@ def check_same(known: Record, record: Record, position: Position = ()) -> None:
 
 
 def _place(position: Position, record: Record) -> str:
-    id = getattr(record, "at", None) or getattr(record, "id", None)
+    id = getattr(record, "node", None) or getattr(record, "at", None) or getattr(record, "id", None)
     place = f"position {'.'.join(map(str, position))}" if position else ""
     return ", ".join(filter(None, [place, f"thought {id}" if id else ""])) or "the end"
 

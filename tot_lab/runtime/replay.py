@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from tot_lab.core.calls import Call, Message, Reply, Wire
+from tot_lab.core.calls import Call, CallObserver, Message, Reply
 from tot_lab.core.parts import UserFunction, needs_functions, part_of
 from tot_lab.core.records import Ended, Line, Note, Position, canonical
 from tot_lab.core.strategy import Strategy
@@ -85,7 +85,7 @@ async def replay(
         divergence = None if missing is None else f"the record goes on with {missing!r}"
     except Divergence as error:
         divergence = (
-            f"{error}{'' if run.stopped else '; the run is unfinished: lab.resume(path) finishes it'}"
+            f"{error}{'' if run.stop_reason else '; the run is unfinished: lab.resume(path) finishes it'}"
         )
     return Replay(divergence is None, len(run.events), divergence)
 
@@ -103,7 +103,7 @@ async def _replay_by_call(
         if isinstance(call := line.e, Call) and line.p in replies:
             answers.setdefault(_sample_of(call), {})[call.messages] = call, replies[line.p]
 
-    async def answer(call: Call, wire: Wire) -> Reply:
+    async def answer(call: Call, wire: CallObserver) -> Reply:
         prompts = answers.get(_sample_of(call)) or _no_model(call, wire)
         known, reply = prompts.get(call.messages) or next(iter(prompts.values()))
         check_same(known, call)
@@ -136,7 +136,7 @@ async def _replay_by_call(
 
 
 def _sample_of(call: Call) -> tuple[object, ...]:
-    return call.at, call.kind, call.draw, call.attempt
+    return call.node, call.purpose, call.sample_index, call.attempt
 
 
 def _inherited(lines: Sequence[Line]) -> set[Position]:
@@ -204,5 +204,5 @@ def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tu
     return strategy, task
 
 
-def _no_model(call: Call, wire: Wire) -> Any:
-    raise Divergence(f"thought {call.at}: a call that the record does not answer")
+def _no_model(call: Call, wire: CallObserver) -> Any:
+    raise Divergence(f"thought {call.node}: a call that the record does not answer")

@@ -18,7 +18,7 @@ from tot_lab.core.parts import Part, known_names, part_of
 from tot_lab.core.purposes import ROLE_OF, ROLES
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, editing
+from tot_lab.core.thinking import Thinking, map_steps
 from tot_lab.core.tools import TOOL
 from tot_lab.models.stack import Endpoint
 
@@ -86,14 +86,14 @@ def thinking_of(strategy: Strategy, task: Task, roles: Mapping[str, Role]) -> Th
     if not isinstance(thinking, Generator):  # for the driver to refuse
         return thinking
     if task.system_prompt:
-        thinking = editing(partial(_instructed, task.system_prompt), thinking)
+        thinking = map_steps(partial(_instructed, task.system_prompt), thinking)
     return _assigned(roles, thinking) if roles else thinking
 
 
 def _instructed(system_prompt: str, call: Call) -> Call:
     """`call` with the system prompt first; one of its own follows in the same message, since providers take
     only one."""
-    if call.kind == TOOL:
+    if call.purpose == TOOL:
         return call
     first, *rest = call.messages or (Message("system", ""),)
     if first.role == "system":
@@ -115,7 +115,7 @@ def _assigned(roles: Mapping[str, Role], thinking: Thinking[Answer]) -> Thinking
     }
 
     def fill(call: Call) -> Call:
-        role = ROLE_OF.get(call.kind)
+        role = ROLE_OF.get(call.purpose)
         if role not in settings:
             return call
         missing = {
@@ -126,4 +126,4 @@ def _assigned(roles: Mapping[str, Role], thinking: Thinking[Answer]) -> Thinking
         options = {**(roles[role].options or {}), **call.options}
         return msgspec.structs.replace(call, **missing, options=options)
 
-    return editing(fill, thinking)
+    return map_steps(fill, thinking)

@@ -17,7 +17,7 @@ from tot_lab.core.calls import TokenLogprob
 from tot_lab.core.records import Decided, Event, Scored, Thought, parent_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Path, Task
-from tot_lab.core.thinking import Thinking, editing, happen
+from tot_lab.core.thinking import Thinking, emit, map_steps
 
 
 class Continued(Strategy):
@@ -46,13 +46,13 @@ class Continued(Strategy):
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         last, steps = at, list[str]()
         for event in self._events(at):
-            recorded = yield from happen(event)
+            recorded = yield from emit(event)
             if isinstance(recorded, Thought):
                 last = recorded.id
                 steps += _steps(task, recorded)
         keep = all_but_the_root(last)
         return (
-            yield from editing(keep, self.strategy.think(_after(task, steps), last), of=(Thought, Scored))
+            yield from map_steps(keep, self.strategy.think(_after(task, steps), last), of=(Thought, Scored))
         )
 
     def max_calls(self, task: Task) -> int | None:

@@ -23,7 +23,7 @@ from tot_lab.core.reading import split_thinking
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, every, happen, timed
+from tot_lab.core.thinking import Thinking, emit, gather, with_timeout
 from tot_lab.strategies.conversation import shortened
 from tot_lab.strategies.deep_think_names import match_all, match_once
 from tot_lab.strategies.deep_think_prompts import ANEW, BRANCH, CONVERGE, DEVELOP
@@ -161,7 +161,7 @@ class _Iterations:
             if not approaches:
                 stop = failed
                 break
-            developed = yield from every(
+            developed = yield from gather(
                 [self._develop(branch) for branch in approaches], at_most=1, seconds=2 * self.by.timeout
             )
             branches = [branch for branch, _ in developed]
@@ -209,7 +209,7 @@ class _Iterations:
         first = (number - 1) * _MOST_BRANCHES  # an earlier iteration may have begun at the same thought
         for k, approach in enumerate(approaches):
             text = f"{approach.name or f'Approach {k + 1}'}\n{approach.strategy}"
-            thought = yield from happen(Thought(f"{base}.{first + k}", base, text))
+            thought = yield from emit(Thought(f"{base}.{first + k}", base, text))
             name, _, strategy = thought.text.partition("\n")  # a person may have changed either
             branches.append(
                 ThoughtBranch(f"b{k}", name, strategy, approach.rationale, approach.risks, node=thought.id)
@@ -251,7 +251,7 @@ class _Iterations:
         if made is None:
             yield from self._assume(branch.node, "develop", result.error)
             made = Development(solution=raw)
-        thought = yield from happen(Thought(f"{branch.node}.0", branch.node, made.solution))
+        thought = yield from emit(Thought(f"{branch.node}.0", branch.node, made.solution))
         written = {**vars(made), "strengths": tuple(made.strengths), "weaknesses": tuple(made.weaknesses)}
         written |= {"solution": thought.text, "solution_node": thought.id}
         if result.truncated:
@@ -366,7 +366,7 @@ class _Iterations:
             for branch in solved[1:]
             if branch.id in of and branch.solution_node is not None
         )
-        thought = yield from happen(Thought(f"{best}.0", best, made.synthesis.solution, source))
+        thought = yield from emit(Thought(f"{best}.0", best, made.synthesis.solution, source))
         score = yield from _score(thought.id, made.confidence)
         if score is None:
             why = "the confidence is not a number from 0 to 10"
@@ -421,13 +421,13 @@ class _Iterations:
         iteration, since two may ask the same for one thought."""
         call, tier = self.by.call(at, kind, prompt, draw), self.by.tier
         seconds = self.by.timeout
-        result = yield from timed(
+        result = yield from with_timeout(
             seconds, ask_json(call, form, tier=tier, retries=0, schema=self.schema, closing=closing)
         )
         if result.schema_refused and kind == "branch":  # the first call of a run: the others need not try
             self.schema = False
             call = self.by.call(at, kind, prompt, _MOST_ITERATIONS)
-            result = yield from timed(
+            result = yield from with_timeout(
                 seconds, ask_json(call, form, tier=tier, retries=0, schema=False, closing=closing)
             )
         error = result.replies[-1].error
@@ -444,7 +444,7 @@ class _Iterations:
 def _score(node: str, value: float | None) -> Thinking[float | None]:
     """Record a number of 0–10 that CONVERGE gave; it as a person may have changed it."""
     share = None if value is None else value / 10
-    scored = yield from happen(Scored(node, share, value, (value,), "converge"))
+    scored = yield from emit(Scored(node, share, value, (value,), "converge"))
     return value if scored.score == share else scored.score and scored.score * 10
 
 

@@ -20,7 +20,7 @@ from tot_lab.core.calls import Call, halts
 from tot_lab.core.records import Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Step, Thinking, along, ask, editing, happen
+from tot_lab.core.thinking import Step, Thinking, ask, emit, intercept, map_steps
 from tot_lab.core.tools import MODEL, TOOL, characters_within, tokens_in, tool_of
 from tot_lab.strategies.categories import (
     CATEGORIES,
@@ -103,7 +103,7 @@ class GatherThenThink(Prompting):
             if self.research.context_window is None and task.context_window is None:
                 yield Note("research.window", at, {"assumed": UNKNOWN_WINDOW})
             gathered = yield from self._gathered(task, classified.category, watch, f"{at}.0")
-            if not halts(gathered.stop):  # else the next call tells whether it was a budget of its own
+            if not halts(gathered.stop_reason):  # else the next call tells whether it was a budget of its own
                 found = yield from self.research.think(task, watch.uses, self, f"{at}.1", watch.model)
             task = self._told(task, found, gathered.text, watch.uses)
         return (yield from self.strategy.think(task, f"{at}.2"))
@@ -168,13 +168,13 @@ class GatherThenThink(Prompting):
         """What the gatherer came to. A person may change what it is to look for, so its root is recorded
         here."""
         above = parent_of(at) or at
-        asked = yield from happen(Thought(at, above, _instruction(category)))
+        asked = yield from emit(Thought(at, above, _instruction(category)))
         part = task.domain.part(task, asked.text, "")
         looking = tuple(tool for tool in task.tools if MODEL not in tool.effects)  # the thinking comes later
         part = part.model_copy(update={"tools": looking})
-        answer = yield from along(
+        answer = yield from intercept(
             watch,
-            editing(all_but_the_root(at), self.gatherer.think(part, at), of=(Thought, Scored)),
+            map_steps(all_but_the_root(at), self.gatherer.think(part, at), of=(Thought, Scored)),
             calls=1,
         )
         given = sum(use.error is None for use in watch.uses)
@@ -184,7 +184,7 @@ class GatherThenThink(Prompting):
             "tool_calls": len(watch.uses),
             "results": given,
             "notes": len(answer.text),
-            "stop": answer.stop,
+            "stop": answer.stop_reason,
         }
         yield Note("think.gathered" if given or answer.text else "think.nothing_gathered", above, told)
         return answer
@@ -227,11 +227,11 @@ class _Watch:
 
     def carry_out(self, step: Step) -> Thinking[Any]:
         recorded = yield step
-        if isinstance(step, Call) and step.kind != TOOL:
+        if isinstance(step, Call) and step.purpose != TOOL:
             self.model = step.model
         elif isinstance(step, Call):
             name, arguments = tool_of(step) or "", step.messages[0].content
-            self.uses.append(ToolUse(step.at, name, arguments, recorded.text, recorded.error))
+            self.uses.append(ToolUse(step.node, name, arguments, recorded.text, recorded.error))
         elif isinstance(step, Thought) and recorded is not None and recorded.text != step.text:
             self._change(step, recorded.text)
         return recorded
@@ -242,10 +242,10 @@ class _Watch:
         if last is not None and last.at == thought.parent:
             self.uses[-1] = last._replace(text=text.removeprefix(f"{last.tool} → "), error=None)
 
-    def parted(self) -> Self:
+    def fork(self) -> Self:
         return type(self)()
 
-    def joined(self, branches: Sequence[Self]) -> None:
+    def join(self, branches: Sequence[Self]) -> None:
         for branch in branches:
             self.uses += branch.uses
             self.model = branch.model or self.model

@@ -26,9 +26,9 @@ from tot_lab.core.parts import Part
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, editing, every, happen
+from tot_lab.core.thinking import Thinking, ask, emit, gather, map_steps
 from tot_lab.core.tools import Quantities, tool_call
-from tot_lab.strategies.acting import Acting, Hands
+from tot_lab.strategies.acting import Acting, AvailableTools
 from tot_lab.strategies.continued import all_but_the_root
 from tot_lab.strategies.conversation import shortened
 from tot_lab.strategies.plan_prompts import AUGMENT, HOW, ORDER, PATCH, PLAN, REQUIREMENTS, STEPS, VERDICT
@@ -179,7 +179,7 @@ class _Work:
         self.by = strategy
         self.task = task
         self.at = at
-        self.hands: Hands = strategy.hands(task, tuple(strategy.required_tools))
+        self.hands: AvailableTools = strategy.hands(task, tuple(strategy.required_tools))
         self.required = strategy.required(task, self.hands, strategy.required_tools)
         self.goal = task.domain.answer_prompt(task, True)
         self.steps: list[Step] = []
@@ -242,7 +242,7 @@ class _Work:
                 return
             wave = ready[:1] if self.by.plan_mode == "linear" else ready
             known = {step.id: step for step in self.steps}
-            outcomes = yield from every(
+            outcomes = yield from gather(
                 [self._step(step, known) for step in wave],
                 at_most=self.by._calls_per_step(self.task),
                 at_once=None if self.by.parallel else 1,
@@ -314,7 +314,7 @@ class _Work:
             return "", "", reply.error
         result = f"→ {reply.text or '(nothing)'}" if reply.error is None else f"failed: {reply.error}"
         said = f"{name} {result}"
-        thought = yield from happen(Thought(f"{step.node}.{number}", step.node, said))
+        thought = yield from emit(Thought(f"{step.node}.{number}", step.node, said))
         if thought.text != said:
             return thought.id, thought.text.removeprefix(f"{name} → "), ""
         return thought.id, reply.text, reply.error or ""
@@ -327,7 +327,7 @@ class _Work:
         if reply.error is not None:
             yield Note("call.failed", step.node, {"kind": "analysis", "error": reply.error})
             return "", "", reply.error
-        thought = yield from happen(Thought(f"{step.node}.{number}", step.node, reply.text))
+        thought = yield from emit(Thought(f"{step.node}.{number}", step.node, reply.text))
         return thought.id, thought.text, "" if thought.text.strip() else "the reply was empty"
 
     def _composite(
@@ -336,15 +336,19 @@ class _Work:
         """The step as a task of its own. A person may change what it says, so its root is recorded here."""
         root = f"{step.node}.{number}"
         task = self._task_of(step, instruction or step.title, known, error)
-        thought = yield from happen(Thought(root, step.node, task.question))
+        thought = yield from emit(Thought(root, step.node, task.question))
         if thought.text != task.question:
             task = self._task_of(step, thought.text, known, error)
-        answer = yield from editing(
+        answer = yield from map_steps(
             all_but_the_root(root), self.by.strategy.think(task, root), of=(Thought, Scored)
         )
         if answer.text:
             return answer.node or root, answer.text, ""
-        return "", "", answer.stop if halts(answer.stop) else f"no answer ({answer.stop})"
+        return (
+            "",
+            "",
+            answer.stop_reason if halts(answer.stop_reason) else f"no answer ({answer.stop_reason})",
+        )
 
     def _task_of(self, step: Step, instruction: str, known: Mapping[str, Step], error: str) -> Task:
         background = "\n\n".join(filter(None, [self._results(step, known), _again(error)]))
@@ -374,7 +378,7 @@ class _Work:
         if reply.error is not None:
             yield Note("call.failed", self.at, {"kind": "review", "error": reply.error})
             return False, "", stop_of(reply.error)
-        thought = yield from happen(self._thought(reply.text, tuple(self.results.values())))
+        thought = yield from emit(self._thought(reply.text, tuple(self.results.values())))
         verdict = read_verdict(thought.text)
         if verdict is None:
             yield Note("parse.unreadable", thought.id, {"kind": "review", "draw": self._rewrites})
@@ -459,7 +463,7 @@ class _Work:
             waiting.remove(step)
             text, source = text_of(step), (before[step.id].node,) if step.id in before else ()
             depends = tuple(nodes[id] for id in step.depends_on)
-            thought = yield from happen(self._thought(text, source, depends))
+            thought = yield from emit(self._thought(text, source, depends))
             nodes[step.id] = thought.id
             said = step if thought.text == text else as_said(step, thought.text)
             fresh[step.id] = said.changed(node=thought.id)
@@ -479,7 +483,7 @@ class _Work:
                 yield Note("call.failed", self.at, {"kind": "answer", "error": reply.error})
                 stop, refused = stop_of(reply.error), True
             else:
-                thought = yield from happen(self._thought(reply.text, tuple(self.results.values())))
+                thought = yield from emit(self._thought(reply.text, tuple(self.results.values())))
                 text = self.task.domain.read_answer(self.task, thought.text)
                 if text is None:
                     yield Note("parse.unreadable", thought.id, {"kind": "answer", "draw": 0})

@@ -22,9 +22,9 @@ from tot_lab.core.calls import Message, ToolCall, readable, stop_of
 from tot_lab.core.reading import split_thinking
 from tot_lab.core.records import Decided, Note, Thought, parent_of
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, happen
+from tot_lab.core.thinking import Thinking, emit
 from tot_lab.core.tools import Quantities, ToolSpec
-from tot_lab.strategies.acting import MORE, Acting, Hands, given_by, told_of_named
+from tot_lab.strategies.acting import MORE, Acting, AvailableTools, given_by, told_of_named
 from tot_lab.strategies.conversation import (
     Observation,
     Turn,
@@ -168,7 +168,7 @@ class ReAct(Acting):
     def max_calls(self, task: Task) -> int:
         return self.max_iterations + self.classify_tools
 
-    def _needs(self, task: Task, hands: Hands, at: str) -> Thinking[ToolNeeds]:
+    def _needs(self, task: Task, hands: AvailableTools, at: str) -> Thinking[ToolNeeds]:
         """What the task needs, as the model says it, within the limits set by hand."""
         if not self.classify_tools or not hands.tools:
             return ToolNeeds()
@@ -177,7 +177,7 @@ class ReAct(Acting):
         within = {name: min(count, limits.get(name, count)) for name, count in needs.required.items()}
         return needs._replace(required=within)
 
-    def _limits(self, hands: Hands, required: Mapping[str, int]) -> dict[str, int]:
+    def _limits(self, hands: AvailableTools, required: Mapping[str, int]) -> dict[str, int]:
         """How often tools may be called, by name. Output tools have no limit."""
         for name in self.max_calls_per_tool:
             if name not in hands.tools:
@@ -193,7 +193,12 @@ class ReAct(Acting):
         return {**(spared if self.parallel else {}), **self.max_calls_per_tool}
 
     def _owed(
-        self, task: Task, hands: Hands, progress: _Progress, turn: Turn, observations: Sequence[Observation]
+        self,
+        task: Task,
+        hands: AvailableTools,
+        progress: _Progress,
+        turn: Turn,
+        observations: Sequence[Observation],
     ) -> list[str]:
         """Tools that the question names and that gave no result so far, the last turn included."""
         calls = zip(turn.calls, observations, strict=True)
@@ -203,7 +208,7 @@ class ReAct(Acting):
     def _called_for_model(
         self,
         task: Task,
-        hands: Hands,
+        hands: AvailableTools,
         progress: _Progress,
         at: str,
         names: Sequence[str],
@@ -217,7 +222,7 @@ class ReAct(Acting):
         progress.answered.update(name for name, seen in zip(names, given, strict=True) if not seen.error)
         return given
 
-    def _prompt(self, task: Task, hands: Hands, required: Mapping[str, int]) -> str:
+    def _prompt(self, task: Task, hands: AvailableTools, required: Mapping[str, int]) -> str:
         return "\n".join(
             [
                 f"This is the task:\n<task>\n{task.domain.answer_prompt(task, True)}\n</task>\n",
@@ -235,12 +240,12 @@ class ReAct(Acting):
         )
 
     def _answered(
-        self, task: Task, hands: Hands, progress: _Progress, turn: Turn, text: str
+        self, task: Task, hands: AvailableTools, progress: _Progress, turn: Turn, text: str
     ) -> Thinking[Answer]:
         """End with `text`. What else the turn asked for is carried out too: it may have effects."""
         turn = turn._replace(calls=tuple(call for call in turn.calls if call.name != FINAL.name))
         yield from self.carry_out(hands, turn, progress.take(turn.calls, None))
-        thought = yield from happen(Thought(f"{turn.id}.{len(turn.calls)}", turn.id, text))
+        thought = yield from emit(Thought(f"{turn.id}.{len(turn.calls)}", turn.id, text))
         answer = task.domain.read_answer(task, thought.text)
         if answer is None:  # a person changed it
             yield Note("parse.unreadable", thought.id, {"kind": "act", "draw": 0})
@@ -251,7 +256,7 @@ class ReAct(Acting):
 class _Progress:
     """What a loop has done so far, and what that means for the next turn."""
 
-    def __init__(self, hands: Hands, required: Mapping[str, int], caps: Mapping[str, int]) -> None:
+    def __init__(self, hands: AvailableTools, required: Mapping[str, int], caps: Mapping[str, int]) -> None:
         self.hands = hands
         self.required = required
         self.caps = caps

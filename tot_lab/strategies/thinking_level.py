@@ -25,7 +25,7 @@ from tot_lab.core.reading import read_confidence
 from tot_lab.core.records import Note, Thought
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Step, Thinking, along, ask
+from tot_lab.core.thinking import Step, Thinking, ask, intercept
 from tot_lab.core.tools import tool_of
 
 Level = Literal["off", "low", "medium", "high"]
@@ -128,7 +128,7 @@ class WithThinking(Strategy):
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         if self.level == "off":
             return (yield from self.strategy.think(task, at))
-        return (yield from along(self.manager(), self.strategy.think(task, at), calls=self._calls_each))
+        return (yield from intercept(self.manager(), self.strategy.think(task, at), calls=self._calls_each))
 
     def manager(self) -> ThinkingManager:
         """What decides on reflections under these settings, before the first turn."""
@@ -273,7 +273,7 @@ class ThinkingManager:
         """Reflect before `call`; the text, "" when there is none."""
         asked = msgspec.structs.replace(
             call,
-            kind="reflect",
+            purpose="reflect",
             messages=(Message("user", self._question(call)),),
             max_tokens=None,
             stop=(),
@@ -284,9 +284,9 @@ class ThinkingManager:
         )
         reply = yield from ask(asked)
         if reply.error is not None:
-            yield Note("call.failed", call.at, {"kind": "reflect", "error": reply.error})
+            yield Note("call.failed", call.node, {"kind": "reflect", "error": reply.error})
             return ""
-        yield Note("thinking.reflected", call.at, self.record_reflection(reply.text, why).to_dict())
+        yield Note("thinking.reflected", call.node, self.record_reflection(reply.text, why).to_dict())
         return reply.text
 
     def _question(self, call: Call) -> str:
@@ -295,8 +295,8 @@ class ThinkingManager:
         results = "\n".join(f"- {result}" for result in self.state.results) or "(none yet)"
         error = f"\n\nA tool failed lately:\n{self.state.errors[-1]}" if self.state.errors else ""
         return (
-            f"You are in the midst of a piece of work, and about to take the next turn ({call.kind}). This "
-            f"is what you will be shown:\n<turn>\n{call.prompt}\n</turn>\n\n"
+            f"You are in the midst of a piece of work, and about to take the next turn ({call.purpose}). "
+            f"This is what you will be shown:\n<turn>\n{call.prompt}\n</turn>\n\n"
             f"The last results of tools:\n{results}{error}\n\n"
             "Pause, and do not take the turn yet. What is done? Is the course right? What is missing? Answer "
             "in a few sentences, and end with a line `Next: ` and what to do next."
@@ -311,11 +311,11 @@ class ThinkingManager:
             )
             self.state = self.state._replace(results=results, errors=errors)
 
-    def parted(self) -> Self:
+    def fork(self) -> Self:
         """One for a branch: it knows what this one knows, and shares nothing mutable with it."""
         return type(self)(self.settings, self.state, self.last_reflection)
 
-    def joined(self, branches: Sequence[Self]) -> None:
+    def join(self, branches: Sequence[Self]) -> None:
         """Take in what those of all branches saw, in the order of the branches."""
         before, last = self.state, self.last_reflection
         recorded = [branch.last_reflection for branch in branches]

@@ -324,8 +324,8 @@ def _drafts(text: str) -> Iterator[str]:
 
 def _form_of(call: Call, text: str) -> tuple[str, int]:
     """What is asked for, and how many of it."""
-    if call.kind in _KINDS:
-        return call.kind, 1
+    if call.purpose in _KINDS:
+        return call.purpose, 1
     asking = without_candidates(text)
     for paragraph in reversed(asking.split("\n\n")):  # what stands above may quote another prompt
         for form, words in _FORMS:

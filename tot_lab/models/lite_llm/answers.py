@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tot_lab.core.calls import Reply, TokenLogprob, ToolCall, Wire
+from tot_lab.core.calls import CallObserver, Reply, TokenLogprob, ToolCall
 from tot_lab.core.reading import json_of
 from tot_lab.core.scrubbing import HIDDEN, clean, without_beginning, without_keys
 from tot_lab.models.stack import Failure
@@ -81,7 +81,7 @@ def _choice(choice: Any) -> Choice:
     )
 
 
-async def streamed(stream: Any, wire: Wire, keys: Sequence[str]) -> Answers:
+async def streamed(stream: Any, wire: CallObserver, keys: Sequence[str]) -> Answers:
     """What a stream brings; its text so far is told on the wire, without `keys`. Raises `Failure` when it
     ends before it is complete, which litellm takes for an ordinary end."""
     text: str | None = None
@@ -270,7 +270,7 @@ def scrubbed_reply(reply: Reply, keys: Sequence[str]) -> Reply:
     texts = {
         name: without_keys(value, keys)
         for name in (
-            *("text", "raw_text", "error", "thinking", "model", "finish"),
+            *("text", "raw_text", "error", "thinking", "model", "finish_reason"),
             *("provider_state", "reported_usage"),
         )
         if (value := getattr(reply, name))

@@ -15,7 +15,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from tot_lab.core.calls import Call, Message, Wire
+from tot_lab.core.calls import Call, CallObserver, Message
 from tot_lab.models.stack import Failure, provider_seed
 
 Asked = dict[str, dict[str, Any]]
@@ -90,7 +90,7 @@ def _is_too_long(tool: dict[str, Any], provider: str) -> bool:
 
 
 def settings_of(
-    litellm: ModuleType, model: str, provider: str, calls: Sequence[Call], wire: Wire
+    litellm: ModuleType, model: str, provider: str, calls: Sequence[Call], wire: CallObserver
 ) -> dict[str, Any]:
     """The arguments for all but the turns; what would not reach the model is noted on the wire.
     Raises `Failure`."""

@@ -32,7 +32,7 @@ from tot_lab.strategies.search.sampling import (
     Sampler,
     call_failed,
     checked_template,
-    emit,
+    emit_as_list,
     failed,
     texts_of,
     unreadable,
@@ -131,7 +131,7 @@ class _Sampled(Evaluator):
             if not unread:
                 break
             call = next_call()
-            yield unreadable(call.at, call.kind, call.draw)
+            yield unreadable(call.node, call.purpose, call.sample_index)
             reply = yield from ask(call)
             replies[unread[0]] = reply
             values[unread[0]] = None if reply.error is not None else read(reply.text)
@@ -212,7 +212,7 @@ class Value(_Combined, _Templated):
         draws, error = yield from self._read(
             sampler, path, Place(id, path), "value", prompt, task.domain.read_value
         )
-        return (yield from emit(self._scored(id, draws, task.domain.value_top, error)))
+        return (yield from emit_as_list(self._scored(id, draws, task.domain.value_top, error)))
 
 
 class Parts(_Combined):
@@ -238,14 +238,14 @@ class Parts(_Combined):
         verdicts = yield from sampler.gather(reading, at_most=self.most_calls)
         errors = [error for _, error in verdicts if error is not None]
         if errors and len(errors) == len(verdicts):
-            return (yield from emit(failed(id, errors[0])))
+            return (yield from emit_as_list(failed(id, errors[0])))
         events: list[Event] = []
         for error in errors:
-            events += yield from emit(call_failed(id, "part", error))
+            events += yield from emit_as_list(call_failed(id, "part", error))
         parts = tuple(self._worth(draws, domain.value_top)[0] for draws, _ in verdicts)
         read = [part for part in parts if part is not None]
         score = domain.join_parts(read) if read else None
-        return events + (yield from emit(Scored(id, score, score, parts, "parts")))
+        return events + (yield from emit_as_list(Scored(id, score, score, parts, "parts")))
 
 
 class Vote(_Sampled, _Templated):
@@ -277,7 +277,7 @@ class Vote(_Sampled, _Templated):
             read = [draw for draw in draws if draw is not None]
             share = sum(read) / len(read) if read else None
             scored = Scored(id, share, sum(read) if read else None, draws, "vote")
-            scores += yield from emit(failed(id, error) if error else scored)
+            scores += yield from emit_as_list(failed(id, error) if error else scored)
         return scores
 
 
@@ -308,7 +308,7 @@ class Joint(_Combined, _Templated):
         scores: list[Event] = []
         for k, thought in enumerate(thoughts):
             draws = [None if row is None else row[k] for row in rows]
-            scores += yield from emit(self._scored(thought.id, draws, 1.0, error))
+            scores += yield from emit_as_list(self._scored(thought.id, draws, 1.0, error))
         return scores
 
 
@@ -330,12 +330,12 @@ class Logprob(_Templated):
         call = sampler.call(id, "logprob", path, prompt, 0)
         reply = yield from ask(msgspec.structs.replace(call, max_tokens=1, logprobs=ALTERNATIVES))
         if reply.error is not None:
-            return (yield from emit(failed(id, reply.error)))
+            return (yield from emit_as_list(failed(id, reply.error)))
         read = task.domain.read_judge(reply.logprobs)
         if read is None:
-            return (yield from emit(Scored(id, None, None, (None,), "logprob")))
+            return (yield from emit_as_list(Scored(id, None, None, (None,), "logprob")))
         score, share = read
-        return (yield from emit(Scored(id, score, score * share, (score,), "logprob")))
+        return (yield from emit_as_list(Scored(id, score, score * share, (score,), "logprob")))
 
 
 class FunctionEvaluator(Evaluator):
@@ -358,7 +358,7 @@ class FunctionEvaluator(Evaluator):
 
         scores, error = yield from self._judged(Place(id, path), [seen], judge)
         if error is not None:
-            return (yield from emit(failed(id, error)))
+            return (yield from emit_as_list(failed(id, error)))
         return (yield from self._emit(id, scores[0]))
 
     def _judged(
@@ -383,7 +383,7 @@ class FunctionEvaluator(Evaluator):
 
     def _emit(self, id: str, shown: Any) -> Thinking[list[Event]]:
         score = verdict(shown, f"evaluator {self.function.name!r}, thought {id},")
-        return (yield from emit(Scored(id, score, score, by=self.function.name)))
+        return (yield from emit_as_list(Scored(id, score, score, by=self.function.name)))
 
 
 class BatchEvaluator(FunctionEvaluator):
@@ -411,7 +411,8 @@ class BatchEvaluator(FunctionEvaluator):
         scores, error = yield from self._judged(place, paths, judge)
         events: list[Event] = []
         for k, (id, _) in enumerate(in_order):
-            events += yield from emit(failed(id, error)) if error is not None else self._emit(id, scores[k])
+            step = emit_as_list(failed(id, error)) if error is not None else self._emit(id, scores[k])
+            events += yield from step
         return events
 
 

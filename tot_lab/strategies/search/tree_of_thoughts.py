@@ -22,7 +22,7 @@ from tot_lab.core.calls import halts
 from tot_lab.core.records import EVENTS, Decided, Event, Note, Scored, Thought, id_key, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, every, within
+from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, gather, with_budget
 from tot_lab.core.tree import Node
 from tot_lab.strategies.search.answers import AnswerRule, BestPath, first_answer
 from tot_lab.strategies.search.beam_search import BeamSearch
@@ -81,7 +81,7 @@ class TreeOfThoughts(Prompting):
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         search = _Run(self, task, at).run()
-        return (yield from within(self.budget, search) if self.budget else search)
+        return (yield from with_budget(self.budget, search) if self.budget else search)
 
     def max_calls(self, task: Task) -> int | None:
         """The most calls a search can make: 30 with the defaults. `None` means that there is no bound."""
@@ -217,7 +217,7 @@ class _Run:
                     count = min(count, room)
                     room -= count
                 branches.append(expand(self.sampler, propose, evaluate, self._continued(parent), count))
-            grown = yield from every(branches, at_most=at_most, at_once=at_once)
+            grown = yield from gather(branches, at_most=at_most, at_once=at_once)
             for events in grown:
                 self._take(events, fresh)
         if evaluate.compares == "pick" and not self.halt:
