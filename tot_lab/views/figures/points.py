@@ -1,8 +1,9 @@
 """What the figures over many runs share: a point is a group of runs, and knows which they are.
 
 Rule: the task is what is sampled. A rate and its interval are those of `tl.success_rates`; of any
-other amount the mean over tasks is drawn, with a bootstrap over tasks; where all agree, without an interval. What is
-not known is left out of a mean and counted, never taken for 0. Every point carries the ids of its runs as
+other amount the mean over tasks is drawn, with a bootstrap over tasks; where all agree, without an
+interval. What is not known is left out of a mean and counted, never taken for 0. Every
+point carries the ids of its runs as
 `customdata`, since a plain figure cannot call back: the hover names some, `figure.data[k].customdata[n]`
 holds more.
 """
