@@ -455,7 +455,7 @@ def test_bad_amounts_and_runs_are_refused_by_name():
         ("a", "str"),
         (pandas.DataFrame({"a": []}), "Data"),
     ):
-        with pytest.raises(TypeError, match=f"anytime takes a sweep, a run or several runs, not {kind}"):
+        with pytest.raises(TypeError, match=f"takes a sweep, a run or several runs, not {kind}"):
             points(nothing)
     with pytest.raises(ValueError, match="no run"):
         points([])

@@ -504,7 +504,8 @@ def is_driven_by_next_and_send(trial: Trial) -> None:
     answer = drive(thinking_of(trial.strategy, whole.task or trial.task, {}))
     expect(isinstance(answer, Answer), f"it returns {answer!r}, not an Answer")
     expect(
-        (answer.text, answer.stop) == (whole.answer, whole.stop_reason), f"driven by hand it gave {answer}"
+        (answer.text, answer.stop_reason) == (whole.answer, whole.stop_reason),
+        f"driven by hand it gave {answer}",
     )
 
 

@@ -180,7 +180,7 @@ class Recording:
             return {}
         end = lines[-1].e
         told = {
-            "stop": end.stop,
+            "stop": end.stop_reason,
             "answer": _beginning(end.answer),
             "node": self.nodes.get(end.node, -1),
             "score": end.score,
