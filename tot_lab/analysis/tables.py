@@ -139,8 +139,8 @@ def expect_runs_once(df: pandas.DataFrame, keys: Sequence[str]) -> None:
     if twice.any():
         which = f"run {df.loc[twice, 'run_id'].iloc[0]!r}" if "run_id" in df else "one run"
         raise ValueError(
-            f"the table has more than one row of {which}: keep one, or tell them apart (of tl.anytime take "
-            f"the rows of one amount, or by=['setting', 'at'], in a figure x='at')"
+            f"the table has more than one row of {which}: keep one, or tell them apart (of tl.stats.anytime "
+            f"take the rows of one amount, or by=['setting', 'at'], in a figure x='at')"
         )
 
 

@@ -21,6 +21,7 @@ from tot_lab.core.calls import halts
 from tot_lab.core.parts import REGISTRY
 from tot_lab.core.reading import read_label
 from tot_lab.core.records import Decided, Note, Thought, parent_of
+from tot_lab.core.registry import names
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, attempt
@@ -167,12 +168,12 @@ class Adaptive(Prompting):
     strategies: by name, who can be chosen; any strategies.
     routes: which of them does a kind of task, where that is not the built-in `ROUTES`: by `simple`,
         `writing`, `steps`, `open` (see `kind_of`), or by the kind of a domain, which comes first.
-        `tl.calibrate_router` makes one.
+        `tl.stats.calibrate_router` makes one.
     default: who does what no route names, and tries again after a partial result: one that stagnated, that a
         limit cut off, or that has no answer.
     enabled: False gives every task to the default, and nothing is chosen.
 
-    What was chosen is a note of the run; `tl.routed(run)` reads it.
+    What was chosen is a note of the run; `tl.stats.routed(run)` reads it.
     """
 
     kind = "adaptive"
@@ -194,7 +195,7 @@ class Adaptive(Prompting):
                 raise ValueError(f"{field}: there is no strategy {name!r}; there are {known}")
         for kind in self.routes:
             near = get_close_matches(kind, KINDS, n=1)
-            if near and kind not in (*KINDS, *REGISTRY):
+            if near and kind not in (*KINDS, *REGISTRY, *names("domains")):
                 raise ValueError(f"routes: {kind!r} is no kind of task or domain; did you mean {near[0]!r}?")
         return self
 

@@ -67,9 +67,9 @@ class GatherThenThink(Prompting):
 
     strategy: what thinks; any strategy. gatherer: what gathers; any strategy, and one that calls tools is of
         use. gather: False goes straight to thinking.
-    research: what of the pages that were found is read again: a `tl.ResearchDelegate`, or its settings as a
-        dict (`{"enabled": False}`). Its share of the model's context window also bounds all that the
-        thinker is told of the gathering.
+    research: what of the pages that were found is read again: a `tl.records.ResearchDelegate`, or its
+        settings as a dict (`{"enabled": False}`). Its share of the model's context window also bounds all
+        that the thinker is told of the gathering.
 
     The category decides what to look for, and whether to look at all. For the tool-heavy ones
     (code_analysis, debugging, bug_hunting, security_audit, sysadmin, cloud_infra, qa_testing, devops,

@@ -100,7 +100,7 @@ _TRADES = ("a shipwright", "a mason", "a pilot", "a surveyor", "a carpenter", "a
 
 class MultiHop(Stated):
     """Questions over the documents of a small invented world. Make its tasks by `multi_hop`; the
-    tools that look into the documents are `tl.multi_hop_tools()`."""
+    tools that look into the documents are `tl.domains.multi_hop_tools()`."""
 
     kind = "multi_hop"
     grading: Literal["exact"] = "exact"
@@ -169,7 +169,7 @@ def multi_hop_documents() -> Mapping[str, str]:
 
 
 def multi_hop_tools() -> tuple[Tool, Tool]:
-    """`search` and `open` over the documents of `tl.multi_hop_tasks`, for a lab's `tools`."""
+    """`search` and `open` over the documents of `tl.domains.multi_hop_tasks`, for a lab's `tools`."""
     return document_tools(multi_hop_documents())
 
 
