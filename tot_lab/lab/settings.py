@@ -148,7 +148,7 @@ class Settings(ModelSettings):
     provider, model, base_url, context_window, api_key_env: who is asked, as in a table of `models`.
     models: such tables by a name of your own, which `model` may say.
     cache: folder of known answers, relative to the file that names it; None = the user's own.
-    research: see `tl.ResearchDelegate`. budget: caps on each thought (`tl.Budget`), None = none.
+    research: see `tl.records.ResearchDelegate`. budget: caps on each thought (`tl.Budget`), None = none.
     tools: what the lab has for gathering: names (`calculator`), or tables of a name and its settings
         (`{name = "read_file", root = "docs"}`; paths are relative to the file).
     allow: the effects that these tools may have (`files`, `network`, `process`). A project file that was

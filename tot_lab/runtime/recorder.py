@@ -117,7 +117,7 @@ class Recorder:
         step = recorder.thought("a first step", parent=root)
         recorder.score(step, 0.7)
         recorder.end("the answer", node=step)
-        tl.plot_tree(recorder.run)
+        tl.figures.plot_tree(recorder.run)
 
     name: what the search is called. task: what it works on, if it is a tot_lab task.
     path: file to append to, None = keep the run in memory.
