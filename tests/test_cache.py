@@ -27,7 +27,7 @@ from test_cli import tot_lab
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply, ToolCall
 from tot_lab.core.records import Note
-from tot_lab.lab.sharing import export_calls, prune, take_in, used, verify
+from tot_lab.lab.sharing import export_calls, import_calls, prune, replies_by_key, verify
 from tot_lab.models.entries import Entry, packed, unpacked
 from tot_lab.models.keys import SCHEMA, Request, in_order, key_of, request_of
 from tot_lab.models.store import CacheError, Store
@@ -542,7 +542,7 @@ def test_refresh_asks_anew_once_and_keeps_the_old(tmp_path):
     assert wait(lab.replaying().run(tl.OneAnswer(), TASK)).events == fresh[0].events
     export_calls(tmp_path / "old.jsonl.gz", [old], tl.Cache(tmp_path))
     assert wait(old.replay(cache=tl.Cache(tmp_path / "old.jsonl.gz"))).identical  # its own answers travel
-    assert prune(tl.Cache(tmp_path), used([old]), really=True) == 1
+    assert prune(tl.Cache(tmp_path), replies_by_key([old]), really=True) == 1
     assert wait(old.replay(cache=tl.Cache(tmp_path))).identical
     (tmp_path / "old.jsonl.gz").unlink()
     assert wait(old.replay(cache=tl.Cache(tmp_path))).identical  # the old answers are still there
@@ -601,7 +601,7 @@ def test_an_exported_file_is_not_written_to(tmp_path):
 
     path = export(tmp_path / "one.jsonl.gz", [entry()], [])
     with pytest.raises(
-        ValueError, match=r"one.jsonl.gz is an exported file, which is only read: mode='replay'"
+        ValueError, match=r"one.jsonl.gz is an exported file, which cannot be written. Use mode='replay'"
     ):
         tl.Lab(scripted(), cache=path)
     with pytest.raises(CacheError, match=r"gone.jsonl.gz cannot be opened: No such file"):
@@ -729,7 +729,7 @@ def test_one_damaged_entry_stops_neither_the_rest_nor_an_import(tmp_path):
     assert len(verify(tl.Cache(folder))) == 2
     other = tmp_path / "other"
     searched(scripted(), other)
-    assert take_in(tl.Cache(folder), tl.Cache(other)) == (2, len(keys) - 2)
+    assert import_calls(tl.Cache(folder), tl.Cache(other)) == (2, len(keys) - 2)
     again = scripted()
     assert searched(again, folder).usage.paid == 0.0
     assert calls_in(again) == 0
@@ -753,7 +753,7 @@ def test_replay_goes_on_after_a_run_that_cannot_be_made_again(tmp_path):
     wait(tl.Lab("sim/game24", runs=tmp_path / "runs").run(tl.OneAnswer(), TASK))
     done = tot_lab("replay", "runs", folder=tmp_path)
     assert done.returncode == 1
-    assert "a.jsonl: this record was not made by a strategy" in done.stdout
+    assert "a.jsonl: This run cannot be repeated, since it was not made by a strategy" in done.stdout
     assert "identical" in done.stdout
     assert done.stderr == ""
 
