@@ -324,7 +324,7 @@ def test_a_full_disk_costs_the_entry_not_the_run(small_disk):
     end = scripted(lambda call: answer_to(call) + "\n" + "because " * 2000)
     free = searched(scripted(end._reply), None, mode="off")
     lab = tl.Lab(end, runs=None, cache=tiny / "calls")
-    with pytest.warns(RuntimeWarning, match=r"could not be kept \(.*full.*; the run goes on"):
+    with pytest.warns(RuntimeWarning, match=r"could not be cached \(.*full.*The run continues"):
         made = wait(lab.run(SEARCH, TASK))
     assert made.events == free.events
     lost = [line.e for line in made.lines if isinstance(line.e, Note) and line.e.name == "call.unstored"]
@@ -485,7 +485,7 @@ def test_a_spoilt_entry_is_named_never_run_never_served(tmp_path, planted):
         wait(lab.replaying().run(tl.OneAnswer(), TASK))
     if planted in ("schema", "bits", "cut"):
         again = scripted()
-        with pytest.warns(RuntimeWarning, match="the model is asked again"):
+        with pytest.warns(RuntimeWarning, match="The model is called again"):
             searched(again, folder, tl.OneAnswer())
         assert calls_in(again) == 1
         third = scripted()
@@ -556,14 +556,14 @@ def test_a_miss_in_replay_says_what_is_nearest(tmp_path):
     with pytest.raises(tl.CacheMiss) as caught:
         wait(lab.run(tl.OneAnswer(temperature=0.7, max_tokens=9), TASK))
     said = str(caught.value)
-    assert "answer call of thought 0" in said
+    assert "answer call at node 0, sample 0" in said
     assert "temperature: 0.7 here, 0.5 there" in said
     assert "max_tokens: 9 here, None there" in said
     assert 'tl.Lab("sim/general")' in said
     assert lab.last.stopped == "error"
     with pytest.raises(tl.CacheMiss, match=r"prompt: from character \d+: .*horse.* here, .*spider"):
         wait(lab.run(tl.OneAnswer(temperature=0.5), tl.general("How many legs have three horses?")))
-    with pytest.raises(tl.CacheMiss, match="holds no call at all"):
+    with pytest.raises(tl.CacheMiss, match="The cache is empty"):
         wait(tl.Lab(end, runs=None, cache=tmp_path / "empty", mode="replay").run(tl.OneAnswer(), TASK))
     assert calls_in(end) == 0
 
@@ -707,7 +707,7 @@ def test_a_failed_run_beside_them_does_not_stop_an_export(tmp_path):
 
 def test_a_bomb_is_not_read(tmp_path):
     (tmp_path / "big.jsonl.gz").write_bytes(gzip.compress(b"{}\n" + b" " * (80 * 2**20)))
-    with pytest.raises(CacheError, match="would be more than"):
+    with pytest.raises(CacheError, match="would unpack to more than"):
         tl.Cache(tmp_path / "big.jsonl.gz")
 
 
@@ -715,7 +715,7 @@ def test_a_folder_of_something_else_is_no_cache(tmp_path):
     (tmp_path / "2024").mkdir()
     (tmp_path / "notes.txt").write_text("mine")
     assert tot_lab("cache", "stats", "--cache", str(tmp_path), folder=tmp_path).returncode == 1
-    with pytest.raises(tl.CacheMiss, match="holds no call at all"):
+    with pytest.raises(tl.CacheMiss, match="The cache is empty"):
         wait(tl.Lab(scripted(), runs=None, cache=tmp_path, mode="replay").run(tl.OneAnswer(), TASK))
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["2024", "notes.txt"]
 

@@ -95,7 +95,7 @@ def test_research_is_set_as_for_the_strategy():
 def test_nothing_configured_and_no_ollama_is_an_error_at_once(monkeypatch, tmp_path):
     """D8, D10."""
     monkeypatch.setenv("OLLAMA_BASE_URL", "http://127.0.0.1:9")
-    with pytest.raises(tl.NoModel, match=r"no Ollama answers at http://127.0.0.1:9.*tot_lab.toml"):
+    with pytest.raises(tl.NoModel, match=r"No Ollama server answers at http://127.0.0.1:9.*tot_lab.toml"):
         wait(tl.think("Why?"))
     assert not (tmp_path / "here" / "runs").exists()
 
@@ -109,8 +109,8 @@ def test_a_lacking_key_is_an_error_at_once():
 @pytest.mark.parametrize(
     ("model", "says"),
     [
-        ("olama/x", r"no provider of olama/x is known \(did you mean 'ollama'\?\)"),
-        ("my-model", "it stands before the name, as in ollama/qwen3:8b"),
+        ("olama/x", r"Unknown provider of olama/x. Did you mean 'ollama'\?"),
+        ("my-model", "Prefix the name with one, as in ollama/qwen3:8b"),
     ],
 )
 def test_a_provider_that_nobody_knows_is_an_error_at_once(model, says):
@@ -146,7 +146,7 @@ def test_what_the_cache_knows_needs_no_model(monkeypatch, tmp_path):
         assert run.usage.calls > 0
     again = wait(tl.think("Why?", tl.Lab(model, runs=None), preset="quick"))  # the server is gone
     assert (again.events, len(server.asked)) == (run.events, asked)
-    with pytest.raises(tl.NoModel, match="no server answers"):
+    with pytest.raises(tl.NoModel, match="No server answers"):
         wait(tl.think("Why not?", tl.Lab(model, runs=None), preset="quick"))
 
 
