@@ -46,7 +46,7 @@ from typing import Any
 import numpy as np
 
 import tot_lab as tl
-from tot_lab.core.calls import Need, Wire
+from tot_lab.core.calls import CallObserver, Need
 from tot_lab.core.registry import built_in
 from tot_lab.models.stack import Endpoint
 from tot_lab.testing import TASK as ASKED
@@ -69,7 +69,7 @@ PEERS = (
 
 async def at_once(call: tl.Call) -> str:
     """The null model."""
-    return "score: 0.5" if call.kind == "value" else "a next step"
+    return "score: 0.5" if call.purpose == "value" else "a next step"
 
 
 async def steady(call: tl.Call) -> str:
@@ -89,8 +89,10 @@ class Uneven:
         self.proposed = asyncio.Event()
 
     async def __call__(self, call: tl.Call) -> str:
-        seconds = random.Random(f"{self.seed} {call.kind} {call.at} {call.draw}").expovariate(1 / LATENCY)
-        if call.kind == "value":
+        seconds = random.Random(f"{self.seed} {call.purpose} {call.node} {call.sample_index}").expovariate(
+            1 / LATENCY
+        )
+        if call.purpose == "value":
             if self.barriers:
                 await self.proposed.wait()
             await asyncio.sleep(seconds)
@@ -129,7 +131,7 @@ class Priced(Endpoint):
     def need(self, calls: Sequence[tl.Call]) -> Need:
         return Need(200 * len(calls), 0.01 * len(calls), prompt=100)
 
-    async def answer(self, calls: Sequence[tl.Call], wire: Wire) -> Sequence[tl.Reply]:
+    async def answer(self, calls: Sequence[tl.Call], wire: CallObserver) -> Sequence[tl.Reply]:
         await asyncio.sleep(LATENCY)
         used = {"input_tokens": 80, "output_tokens": 20, "cost": 0.001}
         return [tl.Reply(await at_once(call), **used) for call in calls]  # type: ignore[arg-type]

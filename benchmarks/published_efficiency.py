@@ -45,7 +45,7 @@ def cost_to_first(run: tl.Run) -> tuple[int, int, int] | None:
     not answer, up to the first correct answer; None without one."""
     proposals, prompts, lacking, found = 0, set[str](), 0, ""
     for event in run.events:
-        if isinstance(event, Call) and event.kind == "propose":
+        if isinstance(event, Call) and event.purpose == "propose":
             proposals += 1
         elif isinstance(event, Reply) and event.error:
             lacking += 1

@@ -49,7 +49,7 @@ async def swept() -> tl.Sweep:
 
 def main() -> None:
     tree = tl.plot_tree(asyncio.run(first_search())).update_layout(width=1100, height=620)
-    frontier = tl.plot_frontier(asyncio.run(swept())).update_layout(width=1100, height=560)
+    frontier = tl.plot_pareto(asyncio.run(swept())).update_layout(width=1100, height=560)
     run, other = asyncio.run(exploring())
     with browsing() as browser, tempfile.TemporaryDirectory() as place:
         folder = Path(place)

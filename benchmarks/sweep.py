@@ -66,7 +66,7 @@ class Steady(Endpoint):
 
 def answer_to(call: Call) -> str:
     """A step that no other call is answered with, so that no two prompts are equal; or a score."""
-    return "score: 0.5" if call.kind == "value" else f"step {call.draw} after {call.at}"
+    return "score: 0.5" if call.purpose == "value" else f"step {call.sample_index} after {call.node}"
 
 
 async def steady(call: Call) -> str:

@@ -60,7 +60,7 @@ Consequences
 
 
 def number_of(call: tl.Call) -> int:
-    return call.draw + 1 if call.kind != "develop" else iteration_of(named(call))
+    return call.sample_index + 1 if call.purpose != "develop" else iteration_of(named(call))
 
 
 def named(call: tl.Call) -> str:
@@ -74,13 +74,13 @@ def iteration_of(name: str) -> int:
 def play(call: tl.Call) -> str:
     """As a large model would: three iterations, of which the second is the best."""
     number = number_of(call)
-    if call.kind == "branch":
+    if call.purpose == "branch":
         asked = [
             {"name": name, "strategy": strategy, "rationale": "It is known to work.", "risks": "More to run."}
             for name, strategy in APPROACHES[number - 1]
         ]
         return f"```json\n{json.dumps({'branches': asked})}\n```"
-    if call.kind == "develop":
+    if call.purpose == "develop":
         made = {
             "plan": "1. Schema. 2. Trigger.",
             "execution": "…",

@@ -11,7 +11,7 @@ from tot_lab.core.calls import Call, Need, Reply
 from tot_lab.models.stack import Endpoint
 
 
-class Wire:
+class CallObserver:
     """A wire that remembers."""
 
     def __init__(self, watched: bool = False) -> None:

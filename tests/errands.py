@@ -26,7 +26,7 @@ class Errand(tl.Strategy):
     def think(self, task, at="0"):
         yield tl.Thought(at, None, task.question)
         asked = [tool_call(at, name, arguments, draw=k) for k, (name, arguments) in enumerate(self.calls)]
-        replies = yield from tl.every(
+        replies = yield from tl.gather(
             [tl.ask(call) for call in asked], at_most=0, at_once=None if self.at_once else 1
         )
         yield from tl.ask(tl.Call(at, "answer", (Message("user", "?"),)))
@@ -49,7 +49,7 @@ def lab_with(*tools, model=None, **more):
 def results(lab, *calls, **more):
     """What each call came to: its text, or its error after a cross."""
     run = wait(lab.run(errand(*calls, **more), TASK))
-    assert run.stopped == "answered"
+    assert run.stop_reason == "answered"
     assert run.usage.calls == 1  # a tool is no model call
     replies = [line.e for line in run.lines if isinstance(line.e, tl.Reply) and line.e.tool]
     return [f"✗ {reply.error}" if reply.error else reply.text for reply in replies]

@@ -122,7 +122,7 @@ def test_r11_what_no_rule_decides_goes_to_the_model(question, kind):
     strategies = {name: Says(text=name) for name in NAMED}
     model = Scripted(lambda call: json.dumps({"kind": kind}))
     made = run(tl.Adaptive(strategies=strategies), tl.general(question), model=model)
-    assert [call.kind for call in model.calls] == ["route"]
+    assert [call.purpose for call in model.calls] == ["route"]
     assert (made.answer, made.selected_strategy) == (ROUTES[kind], ROUTES[kind])
     assert tl.routed(made)[2:4] == (kind, "model")
 
@@ -154,7 +154,7 @@ class Says(tl.Strategy):
 
     def think(self, task, at="0"):
         yield tl.Thought(at, None, task.question)
-        thought = yield from tl.happen(tl.Thought(f"{at}.0", at, f"{self.text} {task.context}"))
+        thought = yield from tl.emit(tl.Thought(f"{at}.0", at, f"{self.text} {task.context}"))
         return tl.Answer(self.text, self.stop, thought.id)
 
     def max_calls(self, task):
@@ -206,7 +206,7 @@ def test_a_model_is_asked_when_the_rules_do_not_decide(reply, kind, by):
     model = Scripted(lambda call: reply)
     made = run(tl.Adaptive(strategies=strategies), tl.general(PLAIN), model=model)
     (call,) = model.calls
-    assert call.kind == "route"
+    assert call.purpose == "route"
     assert PLAIN.strip() in call.prompt
     assert call.response_format["properties"]["kind"]["enum"] == list(KINDS)
     assert made.answer == (ROUTES[kind] if kind else "reactive")
@@ -359,19 +359,19 @@ def test_where_the_rescue_brings_nothing_the_partial_answer_stands():
         "tree-of-thought": Says(stop="stagnated"),
     }
     made = run(tl.Adaptive(strategies=strategies), tl.general("Write a poem about rain."))
-    assert (made.answer, made.stopped, made.best.id) == ("mine", "stagnated", "0.0.0")
+    assert (made.answer, made.stop_reason, made.best.id) == ("mine", "stagnated", "0.0.0")
 
 
 def test_the_default_is_not_tried_twice():
     made = run(tl.Adaptive(strategies={"reactive": Says(stop="stagnated")}))
     assert notes(made, "adaptive.fell_back") == []
-    assert made.stopped == "stagnated"
+    assert made.stop_reason == "stagnated"
 
 
 def test_a_rescue_samples_anew():
     plain = tl.general("Write a poem about rain.")
     short = tl.ReAct(max_iterations=1)
-    model = Scripted(lambda call: "thinking" if call.kind == "act" else "no")
+    model = Scripted(lambda call: "thinking" if call.purpose == "act" else "no")
     made = run(
         tl.Adaptive(strategies={"reactive": tl.OneAnswer(), "tree-of-thought": short}), plain, model=model
     )

@@ -12,7 +12,7 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Reply, refused
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.task import Domain
-from tot_lab.core.thinking import editing
+from tot_lab.core.thinking import map_steps
 from tot_lab.strategies.continued import Continued, _After
 
 SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3, solved=None))
@@ -57,7 +57,7 @@ def test_another_text_is_what_the_search_goes_on_with(parent):
     assert lab.last is made
     assert made.tree[kept].text == "eight legs each"
     assert made.parent == {"run": parent.id, "node": kept, "content": "eight legs each"}
-    below = [call for call in calls_of(made) if call.at.startswith(kept)]
+    below = [call for call in calls_of(made) if call.node.startswith(kept)]
     assert below
     assert all("eight legs each" in call.prompt for call in below)
     assert all(parent.tree[kept].text not in call.prompt for call in below)
@@ -75,7 +75,7 @@ def test_another_score_changes_who_is_expanded_and_nothing_before(parent):
     assert node.children
     assert not parent.tree[dropped].children
     assert model.calls == anew(made, parent)
-    assert all(call.at.startswith(dropped) for call in model.calls)
+    assert all(call.node.startswith(dropped) for call in model.calls)
     assert wait(made.replay()).identical
 
 
@@ -118,7 +118,11 @@ def test_a_branch_of_a_branch_keeps_both_changes(parent):
 
 def test_a_failed_call_stays_failed_and_a_refused_one_is_asked():
     def failing(call):
-        return Reply(error="overloaded: no") if call.at == "0.1" and call.kind == "value" else answer_to(call)
+        return (
+            Reply(error="overloaded: no")
+            if call.node == "0.1" and call.purpose == "value"
+            else answer_to(call)
+        )
 
     failed = run(SEARCH, model=Scripted(failing))
     assert failed.tree["0.1"].state == "failed"
@@ -127,8 +131,8 @@ def test_a_failed_call_stays_failed_and_a_refused_one_is_asked():
     cut = run(SEARCH, budget=tl.Budget(calls=5))
     model = Scripted()
     made = branched(cut, "0.0", model, content="anew", budget=tl.Budget(calls=50))
-    assert cut.stopped == "budget:calls"
-    assert made.stopped != "budget:calls"
+    assert cut.stop_reason == "budget:calls"
+    assert made.stop_reason != "budget:calls"
     assert model.calls == anew(made, cut)
     assert 0 < made.usage.calls - len(model.calls) < cut.usage.calls
 
@@ -241,7 +245,7 @@ def test_functions_that_a_file_does_not_hold(tmp_path):
     assert branched(made, "0.0", content="anew").tree["0.0"].score == 0.5
     with pytest.raises(LookupError, match="Branch it in the session that made it"):
         branched(tl.load(made.path), "0.0", content="anew")
-    assert branched(tl.load(made.path), "0.0", strategy=SEARCH).stopped
+    assert branched(tl.load(made.path), "0.0", strategy=SEARCH).stop_reason
 
 
 # The Game of 24 can tell a step from nonsense.
@@ -304,7 +308,7 @@ def test_a_game_goes_on_with_the_numbers_that_are_left():
     ):
         on = wait(lab.branch(step, "0.0", strategy=strategy))
         assert all("4 5 6 10" in call.prompt and "(left: 4 4 5)" in call.prompt for call in calls_of(on))
-        assert on.stopped in ("solved", "answered", "exhausted", "limit:depth")
+        assert on.stop_reason in ("solved", "answered", "exhausted", "limit:depth")
     assert wait(
         lab.branch(
             step, "0.0", strategy=tl.TreeOfThoughts(propose=tl.Sample(count=6), search=tl.BeamSearch(width=6))
@@ -439,7 +443,7 @@ def test_a_call_that_has_changed_is_asked_again(parent):
             def warmer(call):
                 return msgspec.structs.replace(call, temperature=self.temperature)
 
-            return (yield from editing(warmer, super().think(task, at)))
+            return (yield from map_steps(warmer, super().think(task, at)))
 
     made = run(Warm())
     for temperature, asked in ((0.0, 0), (1.0, 1)):
@@ -451,7 +455,7 @@ def test_a_call_that_has_changed_is_asked_again(parent):
 
 def test_a_repeat_that_was_given_a_text_of_its_own_is_scored():
     def twice(call):
-        return "1. the same\n2. the same" if call.kind == "propose" else "score: 0.5"
+        return "1. the same\n2. the same" if call.purpose == "propose" else "score: 0.5"
 
     made = run(tl.TreeOfThoughts(propose="propose", stop=tl.Stop(depth=1)), model=Scripted(twice))
     assert made.tree["0.1"].state == "duplicate"
@@ -520,7 +524,7 @@ def test_a_cancelled_branch_has_a_valid_run_and_is_finished(tmp_path):
         return lab.last
 
     cut = wait(cancelled())
-    assert cut.stopped == "cancelled"
+    assert cut.stop_reason == "cancelled"
     assert wait(cut.replay()).identical
     resumed = wait(tl.Lab(Scripted(), runs=None).resume(cut.path))
     assert resumed.events == branched(base, "0.0", content="anew").events

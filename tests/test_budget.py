@@ -52,7 +52,7 @@ class Asks(tl.Strategy):
         answered = 0
         for turn in range(self.rounds):
             prompts = [f"{turn} {k} " + "word " * (self.words * k) for k in range(self.count)]
-            replies = yield from tl.every(
+            replies = yield from tl.gather(
                 [tl.ask(Call(at, "ask", (Message("user", p),), max_tokens=self.max_tokens)) for p in prompts],
                 at_most=1,
             )
@@ -78,9 +78,9 @@ def test_every_cap_on_calls_is_exact_and_stops_at_the_same_place(strategy):
         capped = run(strategy, model=model, budget=tl.Budget(calls=cap))
         assert len(model.calls) == capped.usage.calls == min(cap, free.usage.calls)
         if cap >= free.usage.calls:
-            assert capped.stopped == free.stopped
-        elif capped.stopped != "solved":
-            assert capped.stopped == "budget:calls"
+            assert capped.stop_reason == free.stop_reason
+        elif capped.stop_reason != "solved":
+            assert capped.stop_reason == "budget:calls"
         for seed in range(3):
             again = run(strategy, model=Scripted(latency=shuffled(seed, 0.001)), budget=tl.Budget(calls=cap))
             assert again.events == capped.events
@@ -104,7 +104,7 @@ def test_a_cap_of_nothing_asks_nothing():
         model = Scripted()
         made = run(SMALL[0], model=model, budget=tl.Budget(**cap))
         assert model.calls == []
-        assert made.stopped == f"budget:{next(iter(cap))}"
+        assert made.stop_reason == f"budget:{next(iter(cap))}"
         assert made.usage == (0, 0, 0, 0, 0, 0)
 
 
@@ -116,16 +116,16 @@ def test_a_branch_that_asks_for_more_than_it_declared_is_refused():
             yield Thought(at, None, task.question)
 
             def branch(k):
-                first = yield from tl.ask(Call(at, "a", (Message("user", "p"),), draw=2 * k))
-                second = yield from tl.ask(Call(at, "a", (Message("user", "p"),), draw=2 * k + 1))
+                first = yield from tl.ask(Call(at, "a", (Message("user", "p"),), sample_index=2 * k))
+                second = yield from tl.ask(Call(at, "a", (Message("user", "p"),), sample_index=2 * k + 1))
                 return [first.error, second.error]
 
-            errors = yield from tl.every([branch(0), branch(1)], at_most=1)
+            errors = yield from tl.gather([branch(0), branch(1)], at_most=1)
             return tl.Answer(str(errors), "answered")
 
     made = run(Greedy(), budget=tl.Budget(calls=3))
     assert made.answer == str([[None, "limit:at_most"]] * 2)
-    assert made.stopped == "answered"
+    assert made.stop_reason == "answered"
     assert made.usage.calls == 2
     assert wait(made.replay()).identical
 
@@ -143,14 +143,14 @@ def test_token_caps_are_never_overshot_when_max_tokens_is_kept(name, cap):
         used["tokens"] = sum(used.values())
         assert used[name] <= cap
         if len(model.calls) < 24:
-            assert made.stopped == f"budget:{name}"
+            assert made.stop_reason == f"budget:{name}"
         assert wait(made.replay()).divergence is None
 
 
 def test_a_call_that_cannot_fit_is_refused_and_a_smaller_one_still_made():
     model = Scripted(reporting)
     made = run(Asks(count=6, words=20, max_tokens=5), model=model, budget=tl.Budget(input_tokens=60))
-    assert made.stopped == "budget:input_tokens"
+    assert made.stop_reason == "budget:input_tokens"
     assert 0 < made.usage.input_tokens <= 60
 
 
@@ -195,7 +195,7 @@ def test_a_cheap_first_call_does_not_let_the_others_through(field, name, cap, ch
     model = Accounts([cheap] + 255 * [dear], [0.001], cap, field)
     made = run(Asks(count=256), model=model, budget=tl.Budget(**{name: cap}))
     assert model.faults == []
-    assert made.stopped == f"budget:{name}"
+    assert made.stop_reason == f"budget:{name}"
     assert model.used <= cap + 3 * dear  # $2.56 and 256,001 tokens without the ramp
     assert wait(made.replay()).divergence is None
 
@@ -209,7 +209,7 @@ def test_without_max_tokens_calls_are_admitted_in_a_ramp():
     for name, cap, calls in (("output_tokens", 55, 5), ("usd", 50.0, 5)):
         model = Accounts([10], [0.001], cap, {"usd": "cost"}.get(name, name))
         made = run(Asks(count=10), model=model, budget=tl.Budget(**{name: cap}))
-        assert (made.usage.calls, made.stopped, model.faults) == (calls, f"budget:{name}", [])
+        assert (made.usage.calls, made.stop_reason, model.faults) == (calls, f"budget:{name}", [])
 
 
 @settings(max_examples=40, deadline=None)
@@ -277,7 +277,7 @@ def test_with_known_prices_the_cap_is_never_exceeded(branches, parts, times, mos
     lab = tl.Lab(end, runs=None, mode="off")
     made = wait(lab.run(Asks(count=branches, max_tokens=20), TASK, budget=tl.Budget(usd=cap)))
     assert made.usage.cost <= cap * (1 + 1e-9)
-    assert made.stopped == ("answered" if made.usage.calls == branches else "budget:usd")
+    assert made.stop_reason == ("answered" if made.usage.calls == branches else "budget:usd")
     if made.usage.calls < branches:  # and the cap is used up, but for what one call may need
         assert made.usage.cost > cap - most
     assert wait(made.replay()).divergence is None
@@ -295,16 +295,16 @@ def test_the_models_longest_reply_is_no_reason_to_refuse_a_call():
     end = priced(most=1.0, parts=(0.001,))
     lab = tl.Lab(end, runs=None, mode="off")
     made = wait(lab.run(Asks(count=30), TASK, budget=tl.Budget(usd=0.05)))
-    assert (made.usage.calls, made.stopped) == (30, "answered")
+    assert (made.usage.calls, made.stop_reason) == (30, "answered")
     asked = wait(lab.run(Asks(count=30, max_tokens=9), TASK, budget=tl.Budget(usd=0.05)))
-    assert (asked.usage.calls, asked.stopped) == (0, "budget:usd")  # here it is what was asked for
+    assert (asked.usage.calls, asked.stop_reason) == (0, "budget:usd")  # here it is what was asked for
 
 
 def test_a_model_that_does_not_keep_to_its_max_tokens_is_not_believed_twice():
     model = Accounts([1000], [0.001], 10**9, "output_tokens", ramp=False)
     made = run(Asks(count=4, rounds=64, max_tokens=10), model=model, budget=tl.Budget(output_tokens=8000))
     assert model.used <= 8000 + 4 * 1000
-    assert made.stopped == "budget:output_tokens"
+    assert made.stop_reason == "budget:output_tokens"
 
 
 def test_a_failed_call_does_not_tell_what_one_needs():
@@ -331,7 +331,7 @@ def test_sums_of_cents_do_not_hold_calls_back_for_ever():
 
     for cents in range(10, 200, 7):
         made = run(Asks(count=9), model=model, budget=tl.Budget(usd=cents / 100))
-        assert made.stopped in ("answered", "budget:usd")
+        assert made.stop_reason in ("answered", "budget:usd")
 
 
 @settings(max_examples=60, deadline=None)
@@ -365,7 +365,7 @@ def test_no_mix_of_caps_deadlocks_or_is_overshot(caps, inner, strategy, seed, fa
         strategy = Inside(strategy=strategy, budget=tl.Budget(**inner))
     model = Scripted(reply, latency=shuffled(seed, 0.001))
     made = run(strategy, model=model, budget=tl.Budget(**caps))  # within half a minute
-    assert made.stopped is not None
+    assert made.stop_reason is not None
     assert len(model.calls) <= min(caps.get("calls", 1000), (inner or {}).get("calls", 1000))
     assert wait(made.replay()).divergence is None
 
@@ -376,7 +376,7 @@ class Inside(tl.Strategy):
     budget: tl.Budget
 
     def think(self, task, at="0"):
-        return (yield from tl.within(self.budget, self.strategy.think(task, at)))
+        return (yield from tl.with_budget(self.budget, self.strategy.think(task, at)))
 
 
 # Usage that cannot be true.
@@ -401,7 +401,7 @@ def test_absurd_usage_counts_the_whole_reservation(name, value):
 
     cap = {"input_tokens": 100, "output_tokens": 55, "tokens": 100, "usd": 55.0}[name]
     made = run(Asks(count=200), model=Scripted(reply), budget=tl.Budget(**{name: cap}))
-    assert made.stopped == f"budget:{name}"
+    assert made.stop_reason == f"budget:{name}"
     assert 1 < made.usage.calls <= 10
     replies = [e for e in made.events if isinstance(e, Reply) and e.error is None]
     assert [reply.text for reply in replies] == ["x"] * made.usage.calls
@@ -418,9 +418,9 @@ def test_absurd_usage_of_the_first_call_leaves_nothing(name, value):
         return Reply("x", input_tokens=value, output_tokens=value, cost=-100 if value == 2.5 else value)
 
     made = run(Asks(count=40), model=Scripted(reply), budget=tl.Budget(**{name: 1000}))
-    assert (made.usage.calls, made.stopped) == (1, f"budget:{name}")
+    assert (made.usage.calls, made.stop_reason) == (1, f"budget:{name}")
     limited = run(Asks(count=40, max_tokens=20), model=Scripted(reply), budget=tl.Budget(output_tokens=100))
-    assert (limited.usage.calls, limited.stopped) == (5, "budget:output_tokens")
+    assert (limited.usage.calls, limited.stop_reason) == (5, "budget:output_tokens")
 
 
 def test_an_absurd_report_in_a_journal_is_not_believed_either(tmp_path):
@@ -434,7 +434,7 @@ def test_an_absurd_report_in_a_journal_is_not_believed_either(tmp_path):
     cut = tmp_path / "cut.jsonl"
     cut.write_bytes(resealed(b"".join(lines[:first])))
     resumed = wait(lab.resume(cut))
-    assert resumed.stopped == "budget:output_tokens"
+    assert resumed.stop_reason == "budget:output_tokens"
     assert resumed.usage.calls <= 5
 
 
@@ -460,7 +460,7 @@ def test_a_cap_on_seconds_ends_the_calls_in_flight():
             raise
 
     made = run(Asks(count=5), model=hangs, budget=tl.Budget(seconds=0.05))
-    assert made.stopped == "budget:seconds"
+    assert made.stop_reason == "budget:seconds"
     assert made.answer == "1"
     assert 0.04 < made.seconds < 5
     assert wait(made.replay()).divergence is None
@@ -486,11 +486,11 @@ def test_a_model_that_will_not_be_cancelled_does_not_hold_the_run_up():
 
     made, taken = wait(main())
     assert taken < 0.5
-    assert (made.stopped, made.answer) == ("budget:seconds", "0")
+    assert (made.stop_reason, made.answer) == ("budget:seconds", "0")
 
 
 def test_seconds_do_not_end_a_run_that_made_it():
-    assert run(Asks(), budget=tl.Budget(seconds=60)).stopped == "answered"
+    assert run(Asks(), budget=tl.Budget(seconds=60)).stop_reason == "answered"
 
 
 # What is said.
@@ -500,7 +500,7 @@ def test_at_80_percent_there_is_a_warning_beside_the_record():
     made = run(Asks(count=5), budget=tl.Budget(calls=5))
     assert [note.data for note in notes(made, "budget.warning")] == [{"cap": "calls", "used": 4, "of": 5}]
     assert notes(made, "budget.exceeded") == []
-    assert made.stopped == "answered"
+    assert made.stop_reason == "answered"
     assert not any(isinstance(event, Note) and event.name.startswith("budget.") for event in made.events)
 
 
@@ -514,12 +514,12 @@ def test_each_refusal_is_told_of_beside_the_record():
 
 def test_solved_beats_the_cap_that_was_met():
     def certain(call):
-        return "score: 1.0" if call.kind == "value" else answer_to(call)
+        return "score: 1.0" if call.purpose == "value" else answer_to(call)
 
     strategy = tl.TreeOfThoughts(propose=tl.Sample(count=3), stop=tl.Stop(depth=2, solved=1.0))
     made = run(strategy, model=Scripted(certain), budget=tl.Budget(calls=5))
     assert any(isinstance(e, Reply) and e.error == "budget:calls" for e in made.events)
-    assert made.stopped == "solved"
+    assert made.stop_reason == "solved"
 
 
 def test_of_two_caps_the_run_names_the_first_in_program_order():
@@ -527,7 +527,7 @@ def test_of_two_caps_the_run_names_the_first_in_program_order():
         model = Scripted(reporting, latency=shuffled(seed))
         made = run(Asks(count=8, rounds=2, max_tokens=20), model=model, budget=tl.Budget(calls=9, tokens=120))
         errors = [e.error for e in made.events if isinstance(e, Reply) and e.error]
-        assert made.stopped == errors[0]
+        assert made.stop_reason == errors[0]
         assert wait(made.replay()).divergence is None
 
 
@@ -564,7 +564,7 @@ def test_before_any_score_the_first_unscored_thought_answers(settings, answer):
     assert thoughts
     assert made.best is thoughts[0]
     assert (made.answer, made.score) == (thoughts[0].text, None)
-    assert made.stopped == "budget:calls"
+    assert made.stop_reason == "budget:calls"
     assert made.best.state == "solution"
     assert wait(made.replay()).identical
 
@@ -572,14 +572,14 @@ def test_before_any_score_the_first_unscored_thought_answers(settings, answer):
 @pytest.mark.parametrize("evaluator", ["unreadable", "seconds"])
 def test_no_score_arrives_and_time_or_money_ends_it(evaluator):
     async def model(call):
-        if call.kind == "value":
+        if call.purpose == "value":
             await asyncio.sleep(0 if evaluator == "unreadable" else 60)
             return "I would rather not say."
-        return f"a step {call.draw}"
+        return f"a step {call.sample_index}"
 
     cap = tl.Budget(calls=4) if evaluator == "unreadable" else tl.Budget(seconds=0.1)
     made = run(tl.TreeOfThoughts(propose=tl.Sample(count=3)), model=model, budget=cap)
-    assert made.stopped.startswith("budget:")
+    assert made.stop_reason.startswith("budget:")
     assert (made.answer, made.score) == ("a step 0", None)
 
 
@@ -626,11 +626,11 @@ def test_an_interrupted_run_says_so_apart_from_its_answer():
 
 def test_the_status_of_a_run():
     assert run(tl.OneAnswer()).status == "completed"
-    assert run(SMALL[0]).stopped == "limit:depth"
+    assert run(SMALL[0]).stop_reason == "limit:depth"
     assert run(SMALL[0]).status == "partial"
     assert run(Asks(count=2)).status == "completed"
     broken = run(tl.OneAnswer(), model=Scripted(lambda call: Reply(error="OSError: no route")))
-    assert (broken.stopped, broken.status) == ("error", "failed")
+    assert (broken.stop_reason, broken.status) == ("error", "failed")
     recorder = tl.Recorder("mine")
     recorder.thought("p")
     assert recorder.run.status is None
@@ -652,14 +652,15 @@ class Parts(tl.Strategy):
     def think(self, task, at="0"):
         yield Thought(at, None, task.question)
         calls = [
-            Call(at, "ask", (Message("user", "p"),), draw=k, max_tokens=10) for k in range(2 * self.count)
+            Call(at, "ask", (Message("user", "p"),), sample_index=k, max_tokens=10)
+            for k in range(2 * self.count)
         ]
-        first = yield from tl.within(self.inner, self._some(calls[: self.count]))
+        first = yield from tl.with_budget(self.inner, self._some(calls[: self.count]))
         second = yield from self._some(calls[self.count :])
         return tl.Answer(f"{first} {second}", "answered")
 
     def _some(self, calls):
-        replies = yield from tl.every([tl.ask(call) for call in calls], at_most=1)
+        replies = yield from tl.gather([tl.ask(call) for call in calls], at_most=1)
         return sum(reply.error is None for reply in replies)
 
 
@@ -674,7 +675,7 @@ def test_refusals_within_leave_the_rest_going(inner):
         first, second = made.answer.split()
         assert int(first) == {"calls": 2, "output_tokens": 2, "tokens": 2}.get(next(iter(inner)), 0)
         assert second == "5"
-        assert made.stopped == "answered"
+        assert made.stop_reason == "answered"
         assert wait(made.replay()).divergence is None
 
 
@@ -684,7 +685,7 @@ def test_the_outer_budget_holds_inside_and_names_the_stop(outer):
     inner = tl.Budget(calls=100, tokens=10_000, output_tokens=10_000, usd=10, seconds=60)
     made = run(Parts(inner=inner), model=model, budget=tl.Budget(**outer))
     assert made.answer == "2 0"
-    assert made.stopped == f"budget:{next(iter(outer))}"
+    assert made.stop_reason == f"budget:{next(iter(outer))}"
     assert wait(made.replay()).divergence is None
 
 
@@ -692,20 +693,20 @@ def test_budgets_nest():
     inside = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2), budget=tl.Budget(calls=3))
     made = run(tl.SelfConsistency(strategy=inside, attempts=3), budget=tl.Budget(calls=8))
     assert made.usage.calls == 8
-    assert made.stopped == "budget:calls"
+    assert made.stop_reason == "budget:calls"
     free = run(tl.SelfConsistency(strategy=inside, attempts=3))
     assert free.usage.calls == 9
-    assert free.stopped == "answered"
+    assert free.stop_reason == "answered"
 
 
 def test_a_part_whose_time_is_up_leaves_the_rest_going():
     async def model(call):
-        if call.draw < 5:
+        if call.sample_index < 5:
             await asyncio.sleep(1000)
         return "x"
 
     made = run(Parts(inner=tl.Budget(seconds=0.02)), model=model)
-    assert (made.answer, made.stopped) == ("0 5", "answered")
+    assert (made.answer, made.stop_reason) == ("0 5", "answered")
     assert wait(made.replay()).divergence is None
 
 
@@ -755,7 +756,7 @@ def test_a_capped_run_that_was_cut_off_resumes_to_the_same_record(tmp_path, budg
     )
     whole = wait(tl.Lab(Scripted(), runs=tmp_path).run(strategy, TASK, budget=tl.Budget(**budget)))
     name = next(iter(budget))
-    assert whole.stopped == f"budget:{name}"
+    assert whole.stop_reason == f"budget:{name}"
     lines = whole.path.read_bytes().splitlines(keepends=True)
     for kept in range(1, len(lines), 3):
         cut = tmp_path / "cut.jsonl"
@@ -763,7 +764,7 @@ def test_a_capped_run_that_was_cut_off_resumes_to_the_same_record(tmp_path, budg
         model = Scripted()
         resumed = wait(tl.Lab(model, runs=tmp_path).resume(cut))
         assert resumed.events == whole.events
-        assert resumed.stopped == whole.stopped
+        assert resumed.stop_reason == whole.stop_reason
         known = sum(b'"reply"' in line and b'"error"' not in line for line in lines[:kept])
         assert known + len(model.calls) == whole.usage.calls
         assert tl.load(cut).events == whole.events
@@ -772,7 +773,7 @@ def test_a_capped_run_that_was_cut_off_resumes_to_the_same_record(tmp_path, budg
 def test_a_prompt_alone_that_exceeds_the_cap_is_refused():
     task = tl.general("x" * 400)
     got = wait(tl.Lab(Scripted(), runs=None).run(tl.OneAnswer(), task, budget=tl.Budget(tokens=5)))
-    assert (got.stopped, got.usage.calls) == ("budget:tokens", 0)
+    assert (got.stop_reason, got.usage.calls) == ("budget:tokens", 0)
 
 
 def test_a_failed_call_that_was_paid_is_counted():

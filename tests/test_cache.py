@@ -75,7 +75,7 @@ def test_a_repeat_is_asked_anew_and_is_cached_too(tmp_path):
 
 
 def test_two_paths_to_one_prompt_share_draws_or_not(tmp_path):
-    constant = lambda call: "the same step" if call.kind == "sample" else answer_to(call)  # noqa: E731
+    constant = lambda call: "the same step" if call.purpose == "sample" else answer_to(call)  # noqa: E731
     search = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2))
     task = tl.general("?")
 
@@ -89,10 +89,12 @@ def test_two_paths_to_one_prompt_share_draws_or_not(tmp_path):
     asked = {}
     for draws in ("state", "path"):
         end = scripted(
-            lambda call: f"step {call.at} {call.draw}" if call.kind == "sample" else constant(call)
+            lambda call: (
+                f"step {call.node} {call.sample_index}" if call.purpose == "sample" else constant(call)
+            )
         )
         wait(tl.Lab(end, runs=None, cache=tmp_path / draws, draws=draws).run(search, blind))
-        asked[draws] = sum(call.kind == "sample" for calls in end.requests for call in calls)
+        asked[draws] = sum(call.purpose == "sample" for calls in end.requests for call in calls)
     assert asked == {"state": 2, "path": 6}
 
 
@@ -156,7 +158,7 @@ calls = st.builds(
     st.just("0"),
     st.sampled_from(["value", "sample"]),
     st.lists(messages, min_size=1, max_size=2).map(tuple),
-    draw=st.integers(0, 2),
+    sample_index=st.integers(0, 2),
     attempt=st.lists(st.integers(0, 1), max_size=2).map(tuple),
     repeat=st.integers(0, 1),
     temperature=st.sampled_from([None, 0, 0.0, 1.0]),
@@ -177,7 +179,7 @@ endpoints = st.fixed_dictionaries({"model": st.sampled_from("mn"), "api_base": s
 def test_two_calls_share_an_entry_exactly_when_they_are_the_same_question(one, other, here, there):
     def asked(call, endpoint):
         unordered = ("options",)  # in a schema and a tool the order says in which to write
-        skipped = ("at", "kind", "model", *unordered)
+        skipped = ("node", "purpose", "model", *unordered)
         named = [getattr(call, name) for name in call.__struct_fields__ if name not in skipped]
         text = json.dumps(named, default=repr).replace("0.0", "0")
         return text, json.dumps([call.options, endpoint], sort_keys=True)
@@ -212,7 +214,7 @@ def test_a_request_comes_back_under_its_key(call, endpoint):
 
 def test_no_field_of_a_call_is_forgotten():
     kept = set(Request.__struct_fields__)
-    assert set(Call.__struct_fields__) - kept == {"kind"}  # what it is for does not change an answer
+    assert set(Call.__struct_fields__) - kept == {"purpose"}  # what it is for does not change an answer
 
 
 def test_keys_stay_what_they_are_from_version_to_version():
@@ -560,7 +562,7 @@ def test_a_miss_in_replay_says_what_is_nearest(tmp_path):
     assert "temperature: 0.7 here, 0.5 there" in said
     assert "max_tokens: 9 here, None there" in said
     assert 'tl.Lab("sim/general")' in said
-    assert lab.last.stopped == "error"
+    assert lab.last.stop_reason == "error"
     with pytest.raises(tl.CacheMiss, match=r"prompt: from character \d+: .*horse.* here, .*spider"):
         wait(lab.run(tl.OneAnswer(temperature=0.5), tl.general("How many legs have three horses?")))
     with pytest.raises(tl.CacheMiss, match="The cache is empty"):
@@ -637,7 +639,7 @@ def test_a_run_is_proved_from_the_cache_or_shows_where_it_parts(tmp_path):
     assert "does not hold" in lacking.divergence
     cache = tl.Cache(folder)
     for key, found in list(cache.entries()):
-        if found.request.draw == 1:
+        if found.request.sample_index == 1:
             other = Entry(SCHEMA, found.request, Reply("something else"), 0.0, "", {})
             cache.newest.put(key, packed(other), replace=True).result()
     parted = wait(loaded.replay(cache=cache))
@@ -766,7 +768,7 @@ def test_a_run_is_resumed_by_a_lab_that_asks_the_same(tmp_path):
         end = scripted(label="another") if what == "model" else scripted()
         with pytest.raises(ValueError, match=f"this run was made with {what}="):
             wait(tl.Lab(end, runs=None, **options).resume(path))
-    assert wait(lab.resume(path)).stopped
+    assert wait(lab.resume(path)).stop_reason
 
 
 def test_prune_forgets_what_no_run_used(tmp_path):

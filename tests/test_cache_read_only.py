@@ -133,7 +133,7 @@ def test_a_search_that_it_does_not_know_runs_to_its_end(small_disk, harm):
     end = scripted()
     lab = tl.Lab(end, runs=None, cache=folder)
     new = wait(lab.run(SEARCH, tl.general("What is new?")))
-    assert (new.stopped, new.usage.errors) == (made.stopped, 0)
+    assert (new.stop_reason, new.usage.errors) == (made.stop_reason, 0)
     asked = calls_in(end)
     assert asked > 3
     assert wait(lab.run(SEARCH, TASK)).events == made.events

@@ -22,7 +22,7 @@ from test_published_runs import GAME24
 
 import tot_lab as tl
 from tot_lab.apps.cli import main
-from tot_lab.apps.cli.words import fields_in
+from tot_lab.apps.cli.arguments import fields_in
 
 pytestmark = pytest.mark.slow
 
@@ -242,7 +242,7 @@ def test_run_takes_a_preset_a_model_with_settings_a_budget_and_a_repeat(tmp_path
     assert made.strategy == tl.presets.game24().model_copy(update={"search.width": 3})
     assert made.header.model == tl.SimGame24(skill=0.5, garble=0.1).settings()
     assert (made.header.budget, made.header.repeat) == ({"calls": 7, "usd": 0.5}, 2)
-    assert (made.stopped, made.usage.calls) == ("budget:calls", 7)
+    assert (made.stop_reason, made.usage.calls) == ("budget:calls", 7)
 
 
 def test_a_text_is_written_with_open_ended(tmp_path):
@@ -431,7 +431,7 @@ def test_sweep_is_that_of_a_notebook(tmp_path, monkeypatch):
     lab = tl.Lab(tl.SimGame24(skill=0.5))
     sweep = asyncio.run(lab.sweep(settings, tl.game24_tasks(4), repeats=2, name="hands"))
     assert sweep.found == len(sweep.cells) == 64
-    rates = tl.success(sweep).set_index("setting")
+    rates = tl.success_rates(sweep).set_index("setting")
     for setting, rate in rates.iterrows():
         (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"{setting}  ")]
         assert re.search(rf" {rate.rate:.1%} +{rate.low:.1%} – {rate.high:.1%} ", line), line
@@ -502,7 +502,9 @@ def test_sweep_interrupted_says_how_to_go_on_and_does(tmp_path):
     assert 0 < finished < 64
     assert f"Sweep: {finished} of 64 runs" in said
     assert not (tmp_path / "t.csv").exists()
-    ended = {path for path in journals.glob("*.jsonl") if tl.load(path).stopped not in (None, "cancelled")}
+    ended = {
+        path for path in journals.glob("*.jsonl") if tl.load(path).stop_reason not in (None, "cancelled")
+    }
     assert len(ended) == finished
     kept = {path: path.read_bytes() for path in ended}
     on = subprocess.run(
@@ -541,7 +543,7 @@ def test_run_interrupted_keeps_what_there_is(tmp_path):
     assert "stopped: cancelled" in said
     resumed = asyncio.run(tl.Lab(tl.SimGame24(latency=0.2), runs=None).resume(tmp_path / "a.jsonl"))
     whole = asyncio.run(tl.Lab("sim/game24", runs=None).run(resumed.strategy, resumed.task))
-    assert (resumed.stopped, resumed.answer) == (whole.stopped, whole.answer)
+    assert (resumed.stop_reason, resumed.answer) == (whole.stop_reason, whole.answer)
 
 
 def test_tasks_under_constraints_have_words_too(tmp_path):
@@ -778,7 +780,7 @@ def test_think_interrupted_keeps_what_there_is(tmp_path, own_settings):
     assert b"Traceback" not in errors
     assert b"lab.resume" in errors
     (path,) = (tmp_path / "runs").glob("*.jsonl")
-    assert tl.load(path).stopped == "cancelled"
+    assert tl.load(path).stop_reason == "cancelled"
 
 
 @pytest.mark.parametrize(

@@ -124,11 +124,11 @@ def test_the_browser_aligns_alike(other):
     def moved(call):
         """The same replies in another order, some others, and scores of its own."""
         reply = answer_to(call)
-        if call.kind == "propose":
+        if call.purpose == "propose":
             return "\n".join(reversed(str(reply).splitlines()))
         return (
             reply
-            if call.draw % 2
+            if call.sample_index % 2
             else answer_to(call).replace("step 9", "step 8").replace("score: 0.1", "score: 0.2")
         )
 

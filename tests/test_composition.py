@@ -82,8 +82,8 @@ def test_reflexion_over_a_tree_search(search: tl.Strategy, tasks: Sequence[Task]
     for run in again[:3]:
         trees = [note.at for note in notes(run, "tot.started")]
         assert trees == [f"0.{k}" for k in range(len(trees))]
-        asked = [event for event in run.events if isinstance(event, Call) and event.at.startswith("0.1")]
-        assert all("Earlier attempts" in call.prompt for call in asked if call.kind == "propose")
+        asked = [event for event in run.events if isinstance(event, Call) and event.node.startswith("0.1")]
+        assert all("Earlier attempts" in call.prompt for call in asked if call.purpose == "propose")
         assert_one_tree(run, strategy, tmp_path)
 
 

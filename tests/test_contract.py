@@ -96,7 +96,7 @@ def test_it_runs_without_tools(strategy):
 @every_strategy
 def test_each_of_its_calls_belongs_to_a_role(strategy):
     made = Trial(strategy).run()
-    kinds = {event.kind for event in made.events if isinstance(event, tl.Call)} - {TOOL}
+    kinds = {event.purpose for event in made.events if isinstance(event, tl.Call)} - {TOOL}
     assert kinds
     assert kinds <= {kind for kinds in ROLES.values() for kind in kinds}
 
@@ -234,8 +234,8 @@ def test_a_search_goes_on_in_the_middle_as_it_would_from_the_root(domain, genera
     further = tl.TreeOfThoughts(propose=generate, stop=tl.Stop(depth=2, solved=None))
     made = wait(lab.branch(whole, first, strategy=further))
     assert len(made.tree) > 3
-    known = {call.prompt for call in whole.events if isinstance(call, Call) and call.at == first}
-    asked = {call.prompt for call in made.events if isinstance(call, Call) and call.at == first}
+    known = {call.prompt for call in whole.events if isinstance(call, Call) and call.node == first}
+    asked = {call.prompt for call in made.events if isinstance(call, Call) and call.node == first}
     assert asked <= known
     held = task.domain.answer(task, made.steps(made.best.id)) if made.best else None
     assert made.answer == (held or "")
@@ -290,7 +290,7 @@ def test_a_model_answers_any_call_the_same_way_each_time(model):
 
 
 @pytest.mark.parametrize("model", SIMULATED)
-@pytest.mark.parametrize("field", ["draw", "attempt", "repeat"])
+@pytest.mark.parametrize("field", ["sample_index", "attempt", "repeat"])
 def test_a_further_sample_is_another_one(model, field):
     made = tl.part_of({"kind": model.kind})
     task = HANDS[model.kind.removeprefix("sim/")]

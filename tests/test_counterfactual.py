@@ -78,7 +78,7 @@ def asked_anew(made):
 
 
 def which(call):
-    return call.kind, call.prompt, call.draw
+    return call.purpose, call.prompt, call.sample_index
 
 
 @pytest.mark.parametrize("other", [*OTHERS, "more draws"])
@@ -199,7 +199,7 @@ class Second(tl.Strategy):
     """Makes the second of several attempts alone."""
 
     def think(self, task, at="0"):
-        return (yield from tl.attempt(1, tl.ChainOfThought().think(task, at)))
+        return (yield from tl.resample(1, tl.ChainOfThought().think(task, at)))
 
 
 class TwiceTheSame(tl.Prompting):
@@ -219,7 +219,9 @@ def test_reached_is_known_before_the_end_is():
     """The right answer stands in the tree before the first call lacks."""
     right = {"Answer: 24", "Answer: 26"}
     model = Scripted(
-        lambda call: f"Answer: {26 if call.draw == 0 else 24}" if call.kind == "sample" else "score: 0.5"
+        lambda call: (
+            f"Answer: {26 if call.sample_index == 0 else 24}" if call.purpose == "sample" else "score: 0.5"
+        )
     )
     recorded = run(tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=1)), model=model)
     would = tl.counterfactual(recorded, tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2)))
@@ -227,7 +229,7 @@ def test_reached_is_known_before_the_end_is():
     assert (would.solved, would.reached) == (None, True)
     wrong = run(
         tl.TreeOfThoughts(stop=tl.Stop(depth=1)),
-        model=Scripted(lambda call: "Answer: 1" if call.kind == "sample" else "score: 0.5"),
+        model=Scripted(lambda call: "Answer: 1" if call.purpose == "sample" else "score: 0.5"),
     )
     assert tl.counterfactual(wrong, tl.TreeOfThoughts(stop=tl.Stop(depth=1))).reached is False
     assert tl.counterfactual(wrong, tl.TreeOfThoughts(stop=tl.Stop(depth=2))).reached is None
@@ -273,7 +275,7 @@ def test_a_budget_of_the_strategy_is_no_lack():
     would = tl.counterfactual(recorded, capped)
     assert would.whole
     assert would.run.events == run(capped).events
-    assert would.run.stopped == run(capped).stopped
+    assert would.run.stop_reason == run(capped).stop_reason
 
 
 def test_under_a_cap_only_the_first_lack_is_certain():

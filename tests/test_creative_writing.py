@@ -213,9 +213,9 @@ def test_the_search_of_the_paper() -> None:
     """Five plans, five votes; five passages of the plan with the most, five votes."""
 
     def reply(call: tl.Call) -> str:
-        if call.kind == "vote":
-            return f"best: {[2, 3, 2, 1, 2][call.draw]}"
-        return f"passage {call.draw}" if "Plan:" in call.prompt else f"scheme {call.draw}"
+        if call.purpose == "vote":
+            return f"best: {[2, 3, 2, 1, 2][call.sample_index]}"
+        return f"passage {call.sample_index}" if "Plan:" in call.prompt else f"scheme {call.sample_index}"
 
     model = Scripted(reply)
     search = tl.presets.creative_writing()
@@ -224,4 +224,4 @@ def test_the_search_of_the_paper() -> None:
     assert got.answer == "passage 1"
     assert got.steps(got.best.id) == ["scheme 1", "passage 1"]
     assert got.score == 0.6
-    assert all("scheme 1" in call.prompt for call in model.calls if call.at.startswith("0.1"))
+    assert all("scheme 1" in call.prompt for call in model.calls if call.node.startswith("0.1"))

@@ -73,9 +73,9 @@ def thinker(*converged, names=NAMES[:3], develop=development):
     left = list(converged or [convergence((5, 8, 2))])
 
     def reply(call):
-        if call.kind == "branch":
+        if call.purpose == "branch":
             return branches(names)
-        if call.kind == "develop":
+        if call.purpose == "develop":
             return develop(approach_of(call))
         return left.pop(0) if len(left) > 1 else left[0]
 
@@ -83,11 +83,11 @@ def thinker(*converged, names=NAMES[:3], develop=development):
 
 
 def kinds(model):
-    return [call.kind for call in model.calls]
+    return [call.purpose for call in model.calls]
 
 
 def prompts(model, kind):
-    return [call.prompt for call in model.calls if call.kind == kind]
+    return [call.prompt for call in model.calls if call.purpose == kind]
 
 
 def notes(made, name):
@@ -102,7 +102,7 @@ def test_d1_n_plus_2_calls_an_iteration_and_fifteen_with_the_defaults():
     model = thinker()
     made = run(tl.DeepThink(), TASK, model)
     assert kinds(model) == ["branch", "develop", "develop", "develop", "converge"] * 3
-    assert made.stopped == "limit:iterations"
+    assert made.stop_reason == "limit:iterations"
     assert made.answer == "Keep them in a database, with a backup."
     model = thinker(convergence((5, 8, 2), should_continue=False), names=NAMES)
     run(tl.DeepThink(num_branches=5), TASK, model)
@@ -112,7 +112,7 @@ def test_d1_n_plus_2_calls_an_iteration_and_fifteen_with_the_defaults():
 def test_d1_what_the_stages_ask_for():
     model = thinker()
     run(tl.DeepThink(max_iterations=1), TASK, model)
-    asked = {call.kind: call.prompt for call in model.calls}
+    asked = {call.purpose: call.prompt for call in model.calls}
     for key in ("name", "strategy", "rationale", "risks"):
         assert f'"{key}"' in asked["branch"]
     for key in ("plan", "execution", "solution", "observation", "reflection", "confidence", "strengths"):
@@ -190,7 +190,7 @@ def test_d3_develop_goes_through_its_stages_in_one_prompt():
 )
 def test_d4_when_it_stops(converged, stopped, made):
     found = run(tl.DeepThink(), TASK, thinker(*converged))
-    assert (found.stopped, len(iterations(found))) == (stopped, made)
+    assert (found.stop_reason, len(iterations(found))) == (stopped, made)
 
 
 @pytest.mark.parametrize(
@@ -555,7 +555,7 @@ def test_d6_a_synthesis_is_a_thought_of_several_parents():
 
 def test_d8_a_branch_reply_that_cannot_be_read_is_the_direct_approach():
     def reply(call):
-        return "Just use a database." if call.kind == "branch" else answers(call)
+        return "Just use a database." if call.purpose == "branch" else answers(call)
 
     answers = thinker(convergence((6,), names=["Direct approach"], should_continue=False)).reply
     model = Scripted(reply)
@@ -639,7 +639,7 @@ def test_d8_when_all_branches_fail_nothing_is_converged():
     model = thinker(develop=lambda name: Reply(error="boom"))
     made = run(tl.DeepThink(), TASK, model)
     assert kinds(model) == ["branch", "develop", "develop", "develop"]
-    assert (made.answer, made.stopped) == ("", "error")
+    assert (made.answer, made.stop_reason) == ("", "error")
 
 
 CUT = "the reply was cut off"
@@ -656,7 +656,7 @@ UNUSABLE = {
     "an empty synthesis": (convergence((5, 8, 2), synthesis={"solution": " "}), "synthesis.solution"),
     "a synthesis of nothing": (convergence((5, 8, 2), synthesis={}), "synthesis.solution"),
     "an empty text": (convergence((5, 8, 2), synthesis=""), "synthesis.solution"),
-    "cut, as the server says": (Reply(convergence((5, 8, 2)), finish="length"), CUT),
+    "cut, as the server says": (Reply(convergence((5, 8, 2)), finish_reason="length"), CUT),
     "cut in the synthesis": (convergence((5, 8, 2)).partition(" with a backup")[0], CUT),
     "cut behind the synthesis": (convergence((5, 8, 2)).partition(', "confidence"')[0], CUT),
     "cut in the reflection": (convergence((5, 8, 2)).partition("no backup")[0], CUT),
@@ -684,7 +684,7 @@ def test_d8_without_a_usable_synthesis_the_best_readable_branch_answers(how):
     best = "one file" if judged else "a queue"
     assert made.answer == result.best_solution == f"Keep them in {best}."
     assert made.tree[result.node].text == made.answer
-    assert (made.stopped, made.score) == ("limit:iterations", None)
+    assert (made.stop_reason, made.score) == ("limit:iterations", None)
     assert (result.confidence, result.assumed, result.truncated) == (3.0, True, why == CUT)
     told = next(note for note in notes(made, "deep_think.assumed") if note["what"] == "converge")
     assert why in told["error"]
@@ -718,10 +718,10 @@ def test_d8_a_judgement_that_was_cut_off_counts_only_if_it_reached_every_branch(
 @pytest.mark.parametrize(
     ("reply", "solution"),
     [
-        (lambda name: Reply(development(name), finish="length"), "Keep them in a queue."),
+        (lambda name: Reply(development(name), finish_reason="length"), "Keep them in a queue."),
         (lambda name: development(name).partition(" queue.")[0], "Keep them in a"),
         (lambda name: development(name).rpartition(",")[0], "Keep them in a queue."),
-        (lambda name: Reply("I would take paper, bec", finish="length"), "I would take paper, bec"),
+        (lambda name: Reply("I would take paper, bec", finish_reason="length"), "I would take paper, bec"),
     ],
 )
 def test_d7_a_development_that_was_cut_off_is_marked_and_its_confidence_assumed(reply, solution):
@@ -744,9 +744,9 @@ def test_d7_a_development_that_was_cut_off_is_marked_and_its_confidence_assumed(
 
 def test_d7_a_branch_that_was_cut_off_is_marked_where_no_iteration_was_finished():
     def reply(call):
-        if call.kind == "develop":
-            return Reply(development(approach_of(call)), finish="length")
-        return Reply(error="boom") if call.kind == "converge" else branches()
+        if call.purpose == "develop":
+            return Reply(development(approach_of(call)), finish_reason="length")
+        return Reply(error="boom") if call.purpose == "converge" else branches()
 
     told = tl.deep_thought(run(tl.DeepThink(), TASK, Scripted(reply)))
     assert [one.truncated for one in told.unfinished] == [True] * 3
@@ -758,7 +758,7 @@ def test_d7_a_branch_that_was_cut_off_is_marked_where_no_iteration_was_finished(
 )
 def test_d7_what_is_whole_is_not_marked(whole):
     made = run(
-        tl.DeepThink(max_iterations=1), TASK, thinker(develop=lambda name: Reply(whole, finish="stop"))
+        tl.DeepThink(max_iterations=1), TASK, thinker(develop=lambda name: Reply(whole, finish_reason="stop"))
     )
     assert not notes(made, "deep_think.truncated")
     assert "truncated" not in tl.deep_thought(made).report()
@@ -768,7 +768,7 @@ def test_d7_approaches_that_were_cut_off_are_marked():
     cut = branches().partition("Use a queue")[0]
 
     def reply(call):
-        return cut if call.kind == "branch" else answers(call)
+        return cut if call.purpose == "branch" else answers(call)
 
     answers = thinker().reply
     made = run(tl.DeepThink(max_iterations=1), TASK, Scripted(reply))
@@ -777,7 +777,7 @@ def test_d7_approaches_that_were_cut_off_are_marked():
 
 
 def test_d7_a_reply_that_was_cut_off_while_thinking_says_so():
-    cut = Reply("<think>Let me see", finish="length")
+    cut = Reply("<think>Let me see", finish_reason="length")
     made = run(tl.DeepThink(max_iterations=1), TASK, thinker(develop=lambda name: cut))
     assert {e.reason for e in made.events if isinstance(e, tl.Decided)} == {
         "the reply was cut off before its answer"
@@ -787,12 +787,12 @@ def test_d7_a_reply_that_was_cut_off_while_thinking_says_so():
 REFUSAL = "I'm sorry, but I can't help with that."
 
 
-@pytest.mark.parametrize("refusal", [REFUSAL, Reply(REFUSAL, finish="stop"), "null", "[]"])
+@pytest.mark.parametrize("refusal", [REFUSAL, Reply(REFUSAL, finish_reason="stop"), "null", "[]"])
 def test_d8_refusals_at_every_stage_end_after_one_iteration(refusal):
     model = Scripted(lambda call: refusal)
     made = run(tl.DeepThink(max_iterations=5), TASK, model)
     assert kinds(model) == ["branch", "develop", "converge"]
-    assert made.stopped == "error"
+    assert made.stop_reason == "error"
     assert made.score is None
     assert len(notes(made, "deep_think.assumed")) == 3
     assert tl.deep_thought(made).report().count("## Iteration") == 1
@@ -806,13 +806,13 @@ def logged(caplog):
 
 def falling_back(call):
     """A model whose replies are of no use in four ways."""
-    if call.kind == "branch":
+    if call.purpose == "branch":
         return branches()
-    if call.kind == "converge":
+    if call.purpose == "converge":
         return convergence((5, 8), names=("x", "one file"))
     return {
         "one file": Reply(error="boom"),
-        "a database": Reply(development("a database"), finish="length"),
+        "a database": Reply(development("a database"), finish_reason="length"),
         "a queue": "I would take a queue.",
     }[approach_of(call)]
 
@@ -837,7 +837,7 @@ def test_d8_each_fallback_is_a_warning_in_the_log(caplog, tmp_path):
 
 def test_d8_an_empty_development_and_a_confidence_out_of_range_are_warnings_in_the_log(caplog, tmp_path):
     def reply(call):
-        if call.kind == "develop" and approach_of(call) == "a queue":
+        if call.purpose == "develop" and approach_of(call) == "a queue":
             return ""
         return answers(call)
 
@@ -879,7 +879,7 @@ def test_d8_nothing_is_printed_where_no_logging_is_set_up():
 
 def test_d8_one_stage_that_can_be_read_goes_on():
     def reply(call):
-        return branches() if call.kind == "branch" else REFUSAL
+        return branches() if call.purpose == "branch" else REFUSAL
 
     model = Scripted(reply)
     run(tl.DeepThink(max_iterations=2), TASK, model)
@@ -891,11 +891,11 @@ def test_d8_when_converge_fails_the_most_confident_branch_answers():
         return development(name, confidence={"a queue": 9}.get(name, 4))
 
     def reply(call):
-        return Reply(error="boom") if call.kind == "converge" else answers(call)
+        return Reply(error="boom") if call.purpose == "converge" else answers(call)
 
     answers = thinker(develop=develop).reply
     made = run(tl.DeepThink(), TASK, Scripted(reply))
-    assert (made.answer, made.stopped, made.score) == ("Keep them in a queue.", "error", None)
+    assert (made.answer, made.stop_reason, made.score) == ("Keep them in a queue.", "error", None)
 
 
 def test_d8_a_later_iteration_that_fails_leaves_the_earlier_answer():
@@ -907,7 +907,7 @@ def test_d8_a_later_iteration_that_fails_leaves_the_earlier_answer():
 
     answers = thinker().reply
     made = run(tl.DeepThink(), TASK, Scripted(reply))
-    assert (made.answer, made.stopped) == ("Keep them in a database, with a backup.", "error")
+    assert (made.answer, made.stop_reason) == ("Keep them in a database, with a backup.", "error")
 
 
 def test_a_server_without_schemas_costs_one_call_more():
@@ -920,7 +920,7 @@ def test_a_server_without_schemas_costs_one_call_more():
     model = Scripted(reply)
     made = run(tl.DeepThink(), TASK, model)
     assert len(model.calls) == 16 == tl.DeepThink().max_calls(TASK)
-    assert made.stopped == "limit:iterations"
+    assert made.stop_reason == "limit:iterations"
 
 
 class Slow:
@@ -949,7 +949,7 @@ def test_d9_four_calls_at_once_over_all_runs_of_the_process():
         strategy = tl.DeepThink(num_branches=5)
         return await asyncio.gather(*(lab.run(strategy, TASK) for lab in labs for _ in range(2)))
 
-    assert [made.stopped for made in wait(both())] == ["converged"] * 4
+    assert [made.stop_reason for made in wait(both())] == ["converged"] * 4
     assert model.most == 4
     one = Slow()
     run(tl.DeepThink(num_branches=5), TASK, one)
@@ -965,11 +965,11 @@ def test_d9_other_strategies_are_not_held_back():
 
 def test_d9_a_call_that_takes_too_long_costs_its_branch():
     def seconds(call):
-        return 30.0 if call.kind == "develop" and approach_of(call) == "a queue" else 0.0
+        return 30.0 if call.purpose == "develop" and approach_of(call) == "a queue" else 0.0
 
     made = run(tl.DeepThink(timeout=0.2), TASK, Slow(seconds))
     (result,) = iterations(made)
-    assert made.stopped == "converged"
+    assert made.stop_reason == "converged"
     assert [branch.name for branch in result.branches if branch.error] == ["a queue"]
 
 
@@ -977,22 +977,24 @@ def test_d9_the_time_of_deep_think_takes_the_place_of_the_labs():
     """Also where it is the longer one of the two."""
     slow = Slow(lambda call: 0.4)
     made = wait(tl.Lab(slow, runs=None, timeout=0.1).run(tl.DeepThink(timeout=20), TASK))
-    assert made.stopped == "converged"
+    assert made.stop_reason == "converged"
     assert not [branch.error for branch in iterations(made)[0].branches if branch.error]
     cut = wait(tl.Lab(slow, runs=None, timeout=20).run(tl.DeepThink(timeout=0.1), TASK))
-    assert cut.stopped == "limit:timeout"
+    assert cut.stop_reason == "limit:timeout"
     plain = wait(tl.Lab(slow, runs=None, timeout=0.1).run(tl.OneAnswer(), TASK))
     assert "timeout: no reply within 0.1 s" in str(plain.events), "others keep to the lab's"
 
 
 def test_d9_the_report_says_which_limit_cut():
     def seconds(call):
-        return 30.0 if call.kind == "develop" and approach_of(call) == "a queue" else 0.0
+        return 30.0 if call.purpose == "develop" and approach_of(call) == "a queue" else 0.0
 
     made = run(tl.DeepThink(timeout=0.2), TASK, Slow(seconds))
     report = tl.deep_thought(made).report()
     assert "✗ a queue: failed, timeout: no reply within 0.2 s, the strategy's limit for one call" in report
-    last = run(tl.DeepThink(timeout=0.2), TASK, Slow(lambda call: 30.0 if call.kind == "converge" else 0.0))
+    last = run(
+        tl.DeepThink(timeout=0.2), TASK, Slow(lambda call: 30.0 if call.purpose == "converge" else 0.0)
+    )
     report = tl.deep_thought(last).report()
     assert "*Failed:* converge: timeout: no reply within 0.2 s, the strategy's limit for one call" in report
     assert "stopped: limit:timeout" in report
@@ -1000,7 +1002,7 @@ def test_d9_the_report_says_which_limit_cut():
     out = run(
         tl.DeepThink(timeout=60),
         TASK,
-        Slow(lambda call: 0.0 if call.kind == "branch" else 30.0),
+        Slow(lambda call: 0.0 if call.purpose == "branch" else 30.0),
         budget=budget,
     )
     report = tl.deep_thought(out).report()
@@ -1011,8 +1013,8 @@ def test_d9_the_report_says_which_limit_cut():
 def test_d9_a_group_has_twice_the_time_of_a_call_from_its_first_call_on():
     """Another run holds three of the four places, so that the five calls of this one go one at a time. Each
     is in time; together they are not."""
-    lab = tl.Lab(Slow(lambda call: 0.0 if call.kind == "branch" else 1.1), runs=None)
-    holding = tl.Lab(Slow(lambda call: 0.0 if call.kind == "branch" else 20.0), runs=None)
+    lab = tl.Lab(Slow(lambda call: 0.0 if call.purpose == "branch" else 1.1), runs=None)
+    holding = tl.Lab(Slow(lambda call: 0.0 if call.purpose == "branch" else 20.0), runs=None)
 
     async def both():
         other = asyncio.ensure_future(holding.run(tl.DeepThink(num_branches=3, timeout=60), TASK))
@@ -1031,8 +1033,8 @@ def test_d9_a_group_has_twice_the_time_of_a_call_from_its_first_call_on():
 
 
 def test_d9_a_group_that_waits_for_its_first_place_loses_no_time():
-    lab = tl.Lab(Slow(lambda call: 0.0 if call.kind == "branch" else 0.1), runs=None)
-    holding = tl.Lab(Slow(lambda call: 0.0 if call.kind == "branch" else 2.5), runs=None)
+    lab = tl.Lab(Slow(lambda call: 0.0 if call.purpose == "branch" else 0.1), runs=None)
+    holding = tl.Lab(Slow(lambda call: 0.0 if call.purpose == "branch" else 2.5), runs=None)
 
     async def both():
         others = [asyncio.ensure_future(holding.run(tl.DeepThink(num_branches=4), TASK))]
@@ -1049,14 +1051,14 @@ def test_d9_a_group_that_waits_for_its_first_place_loses_no_time():
 
 
 def test_d9_a_group_takes_twice_that_at_most():
-    slow = Slow(lambda call: 30.0 if call.kind == "develop" else 0.0)
+    slow = Slow(lambda call: 30.0 if call.purpose == "develop" else 0.0)
     made = run(tl.DeepThink(num_branches=5, timeout=0.3), TASK, slow)
-    assert made.stopped == "limit:timeout"
+    assert made.stop_reason == "limit:timeout"
     assert 0.6 <= made.seconds < 10  # four at once, and then the fifth
 
 
 def test_d9_waiting_for_the_other_branches_takes_none_of_a_calls_time():
-    slow = Slow(lambda call: 0.3 if call.kind == "develop" else 0.0)
+    slow = Slow(lambda call: 0.3 if call.purpose == "develop" else 0.0)
     made = run(tl.DeepThink(num_branches=5, timeout=0.5), TASK, slow)
     assert [branch.error for branch in iterations(made)[0].branches] == [None] * 5
 
@@ -1069,19 +1071,21 @@ def test_d9_waiting_for_other_runs_takes_none_of_a_calls_time():
         return await asyncio.gather(*(lab.run(strategy, TASK) for _ in range(8)))
 
     made = wait(many())
-    assert [run.stopped for run in made] == ["converged"] * 8
+    assert [run.stop_reason for run in made] == ["converged"] * 8
     assert not [branch.error for run in made for branch in iterations(run)[0].branches if branch.error]
 
 
 def test_d9_a_stage_that_takes_too_long_ends_it_with_what_there_is():
-    made = run(tl.DeepThink(timeout=0.2), TASK, Slow(lambda call: 30.0 if call.kind == "converge" else 0.0))
-    assert (made.answer, made.stopped) == ("Keep them in one file.", "limit:timeout")
+    made = run(
+        tl.DeepThink(timeout=0.2), TASK, Slow(lambda call: 30.0 if call.purpose == "converge" else 0.0)
+    )
+    assert (made.answer, made.stop_reason) == ("Keep them in one file.", "limit:timeout")
 
 
 def test_a_budget_on_time_is_told_apart_from_a_timeout():
-    slow = Slow(lambda call: 30.0 if call.kind == "converge" else 0.0)
+    slow = Slow(lambda call: 30.0 if call.purpose == "converge" else 0.0)
     made = run(tl.DeepThink(timeout=60), TASK, slow, budget=tl.Budget(seconds=0.2))
-    assert made.stopped == "budget:seconds"
+    assert made.stop_reason == "budget:seconds"
 
 
 def test_d10_the_temperature_is_a_setting():

@@ -141,7 +141,7 @@ def test_d14_the_report_is_shortened_by_the_callers_limit_alone():
 
     def thinks(call):
         reply = play(call)
-        return reply.replace("Keep a **history table**", long) if call.kind == "converge" else reply
+        return reply.replace("Keep a **history table**", long) if call.purpose == "converge" else reply
 
     lab = Kept(Scripted(thinks), runs=None)
     for most in (500, 1_000_000):
@@ -163,7 +163,7 @@ def ignoring(call):
     """An agent that never calls a tool, whatever it is told."""
     if any(message.role == "user" and "deep-think gave" in message.content for message in call.messages):
         return Reply("with it")
-    if call.kind == "act" and call.tools and call.tools[-1]["name"] == "final-answer":
+    if call.purpose == "act" and call.tools and call.tools[-1]["name"] == "final-answer":
         return Reply(tool_calls=(ToolCall("c", "final-answer", '{"answer": "at once"}'),))
     return Reply("score: 0.5\nAnswer: at once")
 
@@ -195,15 +195,15 @@ def test_d14_a_model_that_ignores_it_does_not_prevent_its_use(strategy):
     assert given["context"].startswith(NAMING.context)
     assert "failed" not in given["context"]
     assert call.result.startswith("# Deep Think")
-    if made.stopped == "answered":
-        last = [call for call in model.calls if call.kind == "act"][-1]
+    if made.stop_reason == "answered":
+        last = [call for call in model.calls if call.purpose == "act"][-1]
         assert "deep-think gave" in last.prompt, "the model is shown it before it answers"
     assert wait(made.replay()).identical
 
 
 def test_d14_the_tool_loop_answers_with_what_it_gave():
     made = asked(Scripted(ignoring), NAMING, tl.ToolLoop())
-    assert (made.answer, made.stopped) == ("with it", "answered")
+    assert (made.answer, made.stop_reason) == ("with it", "answered")
     assert made.usage.calls == 2
     (note,) = [e for e in made.events if isinstance(e, tl.Note) and e.name == "tools.called_for_model"]
     assert note.data == {"tool": "deep-think"}
@@ -220,13 +220,13 @@ def test_d14_with_one_turn_react_answers_with_what_it_gave():
     strategy = tl.ReAct(max_iterations=1)
     made = asked(Scripted(reply), NAMING, strategy)
     assert list(made.tools_df()["tool"]) == ["deep-think"]
-    assert (made.answer, made.stopped) == ("with it", "answered")
+    assert (made.answer, made.stop_reason) == ("with it", "answered")
     assert made.usage.calls == 1 == strategy.max_calls(NAMING)
     assert [thought.text[:10] for thought in made.tree.path(made.best.id)][1] == "deep-think"
     assert wait(made.replay()).identical
     failing = tl.tools.deep_think(tl.Lab(Scripted(lambda call: Reply(error="boom")), runs=None))
     failed = asked(Scripted(reply), NAMING, strategy, tool=failing)
-    assert (len(failed.tools_df()), failed.stopped) == (1, "limit:required_tools")
+    assert (len(failed.tools_df()), failed.stop_reason) == (1, "limit:required_tools")
 
 
 @pytest.mark.parametrize("iterations", [2, 3])
@@ -234,23 +234,23 @@ def test_d14_one_that_fails_is_not_called_again_after_the_last_turn(iterations):
     failing = tl.tools.deep_think(tl.Lab(Scripted(lambda call: Reply(error="boom")), runs=None))
     made = asked(agent("legs"), NAMING, tl.ReAct(max_iterations=iterations), tool=failing)
     assert list(made.tools_df()["tool"]).count("deep-think") == 1
-    assert made.stopped == "limit:required_tools"
+    assert made.stop_reason == "limit:required_tools"
 
 
 def test_d14_a_plan_that_cannot_be_read_still_calls_it():
     def reply(call):
-        if call.kind == "review" and "# Deep Think" in call.prompt:
+        if call.purpose == "review" and "# Deep Think" in call.prompt:
             return "SATISFIED: it was thought over.\nAnswer: 42"
         return "I cannot plan."
 
     made = asked(model := Scripted(reply), NAMING, tl.PlanExecute())
-    assert [call.kind for call in model.calls] == ["plan"] * 3 + ["review"]
+    assert [call.purpose for call in model.calls] == ["plan"] * 3 + ["review"]
     assert list(made.tools_df()["tool"]) == ["deep-think"]
-    assert (made.answer.splitlines()[-1], made.stopped) == ("Answer: 42", "answered")
+    assert (made.answer.splitlines()[-1], made.stop_reason) == ("Answer: 42", "answered")
     assert [(step.tool_name, step.status) for step in made.plans[0].steps] == [("deep-think", "completed")]
     assert wait(made.replay()).identical
     other = asked(Scripted(reply), strategy=tl.PlanExecute())  # nothing is named
-    assert (other.stopped, other.tools_df().empty, other.plans) == ("limit:retries", True, [])
+    assert (other.stop_reason, other.tools_df().empty, other.plans) == ("limit:retries", True, [])
 
 
 @pytest.mark.parametrize("strategy", [tl.ToolLoop(), tl.ReAct(max_iterations=2)], ids=str)
@@ -258,7 +258,7 @@ def test_a_loop_that_a_budget_cuts_off_answers_with_the_last_words_without_a_cal
     tool = tl.tools.deep_think(thinking_lab())
     lab = tl.Lab(Scripted(lambda call: "42"), tools=[tool, legs], runs=None)
     made = wait(lab.run(strategy, NAMING, budget=tl.Budget(calls=1)))
-    assert (made.answer, made.stopped, made.status) == ("42", "budget:calls", "partial")
+    assert (made.answer, made.stop_reason, made.status) == ("42", "budget:calls", "partial")
     assert list(made.tools_df()["tool"]) == ["deep-think"]
     assert made.best.id == "0.0"
     assert wait(made.replay()).identical
@@ -267,7 +267,7 @@ def test_a_loop_that_a_budget_cuts_off_answers_with_the_last_words_without_a_cal
     )
     lab = tl.Lab(beside, tools=[tool, legs], runs=None)
     none = wait(lab.run(strategy, NAMING, budget=tl.Budget(calls=1)))
-    assert (none.answer, none.stopped, none.status) == ("", "budget:calls", "failed")
+    assert (none.answer, none.stop_reason, none.status) == ("", "budget:calls", "failed")
 
 
 @pytest.mark.parametrize("trips", [1, 2, 3])
@@ -319,7 +319,7 @@ def test_d14_a_tree_of_thoughts_with_tools_uses_it_when_it_is_named(propose):
     assert (call.tool, call.node) == ("deep-think", "0")
     assert json.loads(call.arguments)["task"] == NAMING.question
     told = [call for call in model.calls if "deep-think gave" in call.prompt]
-    assert [(call.at, call.draw) for call in told] == [("0", 0)]
+    assert [(call.node, call.sample_index) for call in told] == [("0", 0)]
     assert len(model.calls) <= strategy.max_calls(NAMING)
     assert wait(made.replay()).identical
     unnamed = tl.open_ended("Which database?")
@@ -349,7 +349,7 @@ def test_other_requests_are_not_held_to_it(question):
 
 def test_a_plan_that_lacks_it_gets_a_step_for_it():
     def reply(call):
-        if call.kind == "plan":
+        if call.purpose == "plan":
             return json.dumps({"steps": [{"title": "think", "type": "analysis", "instruction": "Think."}]})
         return "SATISFIED: yes\nAnswer: 42"
 

@@ -39,7 +39,7 @@ def told(made):
 
 def without(kind, reply, *, draw=None):
     """The player, but for its replies to the calls of one kind."""
-    return lambda call: reply if call.kind == kind and draw in (None, call.draw) else play(call)
+    return lambda call: reply if call.purpose == kind and draw in (None, call.sample_index) else play(call)
 
 
 # The fold.
@@ -88,7 +88,7 @@ class Twice(tl.Strategy):
         yield tl.Thought(at, tl.parent_of(at), task.question)
         one = tl.DeepThink(max_iterations=1)
         other = task.model_copy(update={"question": "And in ten years?"})
-        answers = yield from tl.every([one.think(task, f"{at}.0"), one.think(other, f"{at}.1")])
+        answers = yield from tl.gather([one.think(task, f"{at}.0"), one.think(other, f"{at}.1")])
         if not self.own:
             return answers[1]
         yield tl.Thought(f"{at}.2", at, "an answer of its own")
@@ -109,15 +109,17 @@ def test_of_several_the_one_that_gave_the_answer_or_else_the_first():
 
 def test_inside_reflexion_it_is_the_attempt_that_was_chosen():
     def model(call):
-        if call.kind == "critique":
-            return "SATISFIED: it holds." if call.at.startswith("0.1.") else "UNSATISFIED: what does it cost?"
+        if call.purpose == "critique":
+            return (
+                "SATISFIED: it holds." if call.node.startswith("0.1.") else "UNSATISFIED: what does it cost?"
+            )
         return play(call)
 
     made = deep(model, tl.Reflexion(strategy=tl.DeepThink(max_iterations=2)))
     told = tl.deep_thought(made)
     assert (told.number, told.total, told.node) == (2, 2, made.best.id)
     assert told.stop == "limit:iterations"
-    assert made.stopped == "solved"
+    assert made.stop_reason == "solved"
     assert told.task == TASK.question
 
 
@@ -139,7 +141,7 @@ def test_cut_off_anywhere_it_is_told_as_far_as_it_goes(made):
             continue
         told = tl.deep_thought(part)
         developed = {
-            line.e.at for line in part.lines if isinstance(line.e, tl.Call) and line.e.kind == "develop"
+            line.e.node for line in part.lines if isinstance(line.e, tl.Call) and line.e.purpose == "develop"
         }
         assert told.branches_explored == len(developed)
         assert told.stop is None or told.node is not None
@@ -151,7 +153,7 @@ def test_cut_off_anywhere_it_is_told_as_far_as_it_goes(made):
 
 def test_a_branch_that_failed_is_said():
     def model(call):
-        failed = call.kind == "develop" and "Snapshots" in call.prompt
+        failed = call.purpose == "develop" and "Snapshots" in call.prompt
         return tl.Reply(error="down: <b>no</b>") if failed else play(call)
 
     told = tl.deep_thought(deep(model, tl.DeepThink(max_iterations=1)))
@@ -193,7 +195,7 @@ def test_an_iteration_that_came_to_nothing_is_said():
 
 def test_what_was_assumed_is_said():
     told = tl.deep_thought(
-        deep(lambda call: f"Let us think about {call.kind}.", tl.DeepThink(max_iterations=2))
+        deep(lambda call: f"Let us think about {call.purpose}.", tl.DeepThink(max_iterations=2))
     )
     assert [(one.what, one.iteration) for one in told.fallbacks] == [
         (what, 1) for what in ("branch", "develop", "converge")
@@ -258,7 +260,7 @@ def test_d11_the_report_line_by_line(told):
 
 def test_without_a_verdict_an_excerpt_stands_there():
     def model(call):
-        if call.kind != "converge":
+        if call.purpose != "converge":
             return play(call)
         reply = json.loads(play(call))
         for judged in reply["evaluations"]:
@@ -456,7 +458,7 @@ def test_a_page_and_a_diagnosis_of_it(made, tmp_path):
 
 def test_iterations_that_were_used_up_are_no_fault():
     made = deep(strategy=tl.DeepThink(max_iterations=2))
-    assert made.stopped == "limit:iterations"
+    assert made.stop_reason == "limit:iterations"
     assert tl.diagnose(made).of("out_of_turns") == []
 
 
@@ -486,4 +488,4 @@ def test_how_it_ended_is_its_own_also_inside_another():
     made = deep(without("develop", Reply(error="boom")), ThinksFirst())
     told = tl.deep_thought(made)
     assert (told.stop, told.node, told.answer_iteration) == ("error", None, None)
-    assert made.stopped == "answered"
+    assert made.stop_reason == "answered"

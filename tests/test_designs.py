@@ -60,7 +60,7 @@ PLANNING = {
 
 
 def test_a_plan_has_the_fields_of_the_design():
-    model = Scripted(lambda call: PLANNING[call.kind])
+    model = Scripted(lambda call: PLANNING[call.purpose])
     (plan,) = run(tl.PlanExecute(), TASK.model_copy(update={"id": "legs"}), model).plans
     told = json.loads(plan.model_dump_json(by_alias=True))
     assert (told["taskId"], told["goal"], told["status"]) == ("legs", TASK.question, "completed")
@@ -86,7 +86,7 @@ def look(place: str) -> str:
 
 
 def looking(call):
-    turn = call.at.count(".") // 2
+    turn = call.node.count(".") // 2
     name, given = ("look", {"place": str(turn)}) if turn < 3 else ("final-answer", {"answer": "26"})
     return Reply(tool_calls=(ToolCall("a", name, json.dumps(given)),))
 
@@ -138,9 +138,11 @@ def test_the_tier_fits_each_prompt_of_a_plan(tier):
     steps = json.dumps({"steps": [{"id": "s1", "type": "tool_call", "toolName": "look", "toolArgs": {}}]})
     whole = json.dumps({"steps": [{"id": "s1", "type": "analysis", "instruction": "Count them."}]})
     said = {"plan": steps, "patch": whole, "augment": whole, "analysis": "26", "review": "UNSATISFIED: no"}
-    model = Scripted(lambda call: said.get(call.kind, "Answer: 26"))
+    model = Scripted(lambda call: said.get(call.purpose, "Answer: 26"))
     wait(tl.Lab(model, runs=None, tools=[look]).run(tl.PlanExecute(tier=tier), TASK))
-    asked = {call.kind: call.prompt for call in model.calls if call.kind in ("plan", "patch", "augment")}
+    asked = {
+        call.purpose: call.prompt for call in model.calls if call.purpose in ("plan", "patch", "augment")
+    }
     assert set(asked) == {"plan", "patch", "augment"}
     for prompt in asked.values():
         assert ("fits this schema" in prompt) == (tier != "local")
@@ -158,7 +160,11 @@ def test_what_a_run_gives_back():
         )
     )
     made = run(tl.BestOf(strategy=tl.ReAct(), attempts=1, evaluate=lambda task, path: 0.75), model=model)
-    assert (made.answer, made.stopped, made.score) == ("26", "answered", 0.75)  # output, status, confidence
+    assert (made.answer, made.stop_reason, made.score) == (
+        "26",
+        "answered",
+        0.75,
+    )  # output, status, confidence
     assert made.seconds > 0
     assert made.usage == (1, 0, 5, 2, 0.5, 0.5)
     assert len(made.steps_df()) == 1

@@ -140,7 +140,7 @@ def test_a_search_that_a_budget_cut_short():
     assert diagnose(run(search)).of("cut_short") == []  # at limit:depth, as it should
     assert diagnose(run(search, budget=tl.Budget(calls=1000))).of("cut_short") == []
     capped = run(tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3, nodes=4, solved=None)))
-    assert capped.stopped == "limit:nodes"
+    assert capped.stop_reason == "limit:nodes"
     assert len(diagnose(capped).of("cut_short")) == 1
 
 
@@ -277,12 +277,12 @@ def test_failed_refused_and_cut_off_calls():
     made = Tree()
     step = made.thought()
     call = made.recorder.call
-    call(step, "a", Reply("fine", finish="stop"))
+    call(step, "a", Reply("fine", finish_reason="stop"))
     assert diagnose(made.recorder.run) == ()
     call(step, "b", Reply(error="timeout: no reply within 3 s"), kind="value")
     call(made.root, "c", Reply(error="timeout: no reply within 3 s"), kind="value")
     call(step, "d", Reply(error="budget:calls"))
-    call(step, "e", Reply("half a sent", finish="length"))
+    call(step, "e", Reply("half a sent", finish_reason="length"))
     diagnosis = diagnose(made.run())
     assert diagnosis == (
         Finding("failed_calls", "2 of 4 calls failed: 2 × timeout.", (step, made.root)),
@@ -295,7 +295,7 @@ def test_a_single_token_that_was_all_that_was_wanted_is_not_cut_off():
     def reply(call):
         made = answer_to(call)
         made = Reply(made) if isinstance(made, str) else made
-        return Reply(made.text, finish="length", logprobs=made.logprobs) if call.logprobs else made
+        return Reply(made.text, finish_reason="length", logprobs=made.logprobs) if call.logprobs else made
 
     made = run(tl.TreeOfThoughts(evaluate="logprob"), model=Scripted(reply))
     assert made.diagnostics["cut_off_replies"] > 0
@@ -304,7 +304,7 @@ def test_a_single_token_that_was_all_that_was_wanted_is_not_cut_off():
 
 def test_what_could_not_be_read():
     def mute(call):
-        return "???" if call.kind == "value" and call.draw == 0 else answer_to(call)
+        return "???" if call.purpose == "value" and call.sample_index == 0 else answer_to(call)
 
     made = run(tl.TreeOfThoughts(propose="propose"), model=Scripted(mute))
     (finding,) = diagnose(made).of("unread_scores")
@@ -320,7 +320,7 @@ def test_what_could_not_be_read():
     (finding,) = diagnose(game).of("unread_replies")
     assert finding == Finding("unread_replies", "Nothing could be read from 3 replies: 3 × sample.", ("0",))
     clear = run(
-        tl.TreeOfThoughts(), model=Scripted(lambda call: "score: 0.5" if call.kind == "value" else "a")
+        tl.TreeOfThoughts(), model=Scripted(lambda call: "score: 0.5" if call.purpose == "value" else "a")
     )
     assert not kinds(clear) & {"unread_scores", "unread_replies"}
 
@@ -417,7 +417,7 @@ def test_tools_that_were_not_used():
 
 def test_a_loop_that_used_up_its_turns():
     made = acting(calculating("1"), calculating("2"), calculating("3"))
-    assert made.stopped == "limit:iterations"
+    assert made.stop_reason == "limit:iterations"
     (finding,) = diagnose(made).of("out_of_turns")
     assert finding == Finding(
         "out_of_turns", "1 loop used up all turns, and ended without an answer.", ("0",)

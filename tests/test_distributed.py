@@ -109,7 +109,7 @@ class Logged(Endpoint):
             os.kill(os.getpid(), signal.SIGKILL)
         await asyncio.sleep(self.seconds)
         wire.note("call.sent", tries=1, n=1)
-        what = repr((call.prompt, call.draw, call.repeat))
+        what = repr((call.prompt, call.sample_index, call.repeat))
         with open(self.log, "a", encoding="utf-8") as file:  # noqa: PTH123
             file.write(f"{os.getpid()}\t{sent}\t{time.time()}\t{what}\n")
         text = answer_to(call)
@@ -473,7 +473,7 @@ def test_a_worker_that_dies_loses_nothing(tmp_path, client):
     for id, journal in counted.items():
         assert (folder / f"{id}.jsonl").read_bytes() == journal, "what was finished was not done again"
     for run in sweep.runs():
-        assert run.stopped not in (None, "cancelled", "error")
+        assert run.stop_reason not in (None, "cancelled", "error")
 
 
 def test_what_a_dead_worker_paid_is_counted(tmp_path, client):
@@ -591,8 +591,11 @@ def test_a_sweep_that_is_cancelled_stops_the_workers_and_goes_on_later(tmp_path,
 
     async def cut():
         running = asyncio.create_task(lab.sweep(SETTINGS, TASKS, 40, client=client))
-        while not (lab.last_sweep and any(row.repeat == 0 for row in lab.last_sweep.df().itertuples())):
+        first = None
+        while not first:
             await asyncio.sleep(0.01)
+            sweep = lab.last_sweep
+            first = sweep and any(sweep.by_id[run_id].repeat == 0 for run_id in sweep.rows)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -694,7 +697,7 @@ SAID = {"plan": json.dumps({"steps": STEPS}), "review": "SATISFIED: yes\nAnswer:
 
 
 async def planning(call):
-    return tl.Reply(SAID[call.kind], input_tokens=100, output_tokens=10, cost=0.5)
+    return tl.Reply(SAID[call.purpose], input_tokens=100, output_tokens=10, cost=0.5)
 
 
 def plans_in(store):

@@ -46,7 +46,8 @@ FIRST, ASTRAY, LOOKED_INTO = blocks("README.md")[:3]
 
 @pytest.mark.parametrize("code", ONE_MACHINE, ids=lambda code: code.strip().splitlines()[0][:40])
 def test_the_readme_runs(code, tmp_path, monkeypatch):
-    """On a quarter of the tasks: each of its lines runs, and `tl.anytime` of 800 runs takes a while."""
+    """On a quarter of the tasks: each of its lines runs, and `tl.anytime_performance` of 800 runs takes
+    a while."""
     hands = tl.game24_tasks
     monkeypatch.setattr(tl, "game24_tasks", lambda count: hands(count)[: max(count // 4, 1)])
     monkeypatch.chdir(tmp_path)
@@ -115,7 +116,7 @@ def test_the_search_in_contributing_keeps_the_contract():
     rebase = execute(code, {})["Rebase"]
     check_strategy(tl.TreeOfThoughts(search=rebase(width=4)))
     search = tl.TreeOfThoughts(search=rebase(width=4), stop=tl.Stop(solved=None, depth=2))
-    assert run(search).stopped == "limit:depth"
+    assert run(search).stop_reason == "limit:depth"
 
 
 def test_the_domain_in_the_recipe_is_searchable():
@@ -124,9 +125,13 @@ def test_the_domain_in_the_recipe_is_searchable():
     task = tl.Task(domain=domain, question="7")
 
     def reply(call):
-        return f"score: {0.9 if call.draw else 0.5}" if call.kind == "value" else str(call.draw + 1)
+        return (
+            f"score: {0.9 if call.sample_index else 0.5}"
+            if call.purpose == "value"
+            else str(call.sample_index + 1)
+        )
 
     got = run(tl.TreeOfThoughts(stop=tl.Stop(depth=4, solved=0.5), merge=True), task, Scripted(reply))
-    assert got.stopped == "solved"
+    assert got.stop_reason == "solved"
     assert got.correct
     assert any(node.state == "merged" for node in got.tree)

@@ -20,7 +20,7 @@ from support import TASK, Scripted, answer_to, dice, run, shuffled, wait
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Note, Scored, Thought, parent_of
-from tot_lab.core.thinking import timed
+from tot_lab.core.thinking import with_timeout
 from tot_lab.core.tree import Tree
 from tot_lab.models import limits
 
@@ -159,7 +159,7 @@ def test_a_model_that_fails_on_some_calls_costs_branches_not_the_run(strategy):
     made = run(strategy, model=model)
     assert made.usage.errors > 0
     assert made.usage.calls == len(model.calls)
-    assert made.stopped is not None
+    assert made.stop_reason is not None
     assert "ConnectionError: no route" in {e.error for e in made.events if isinstance(e, Reply)}
     assert run(strategy, model=Scripted(failing(0.3), latency=shuffled(1))).events == made.events
     assert wait(made.replay()).identical
@@ -217,7 +217,7 @@ def test_a_model_that_fails_on_all_calls_ends_the_run_with_error(strategy, name,
     model, error = BROKEN[name]
     strategy = strategy if name != "hangs" else SEVERAL[0]
     made = wait(tl.Lab(model, runs=tmp_path, timeout=0.02 if name == "hangs" else 5).run(strategy, TASK))
-    assert made.stopped == "error"
+    assert made.stop_reason == "error"
     assert made.answer == ""
     assert made.error is None  # no bug of the strategy's
     assert made.usage.errors == made.usage.calls > 0
@@ -245,8 +245,8 @@ def test_a_part_may_give_each_of_its_calls_a_time():
 
     def say(at):
         asked = [asking(draw=k, prompt=prompt) for k, prompt in enumerate(("slow", "fast"))]
-        parts = yield from timed(0.1, tl.every(asked, at_most=1))
-        inner = yield from timed(60, timed(0.1, asking(draw=2, prompt="slow")))
+        parts = yield from with_timeout(0.1, tl.gather(asked, at_most=1))
+        inner = yield from with_timeout(60, with_timeout(0.1, asking(draw=2, prompt="slow")))
         return tl.Answer(str([reply.error for reply in (*parts, inner)]), "answered")
 
     made = wait(tl.Lab(model, runs=None).run(saying(say), TASK))
@@ -269,7 +269,7 @@ def test_branches_may_have_a_time_together():
             third = yield from asking(draw=40 + k, prompt="fast")
             return [reply.error for reply in (first, second, third)]
 
-        parts = yield from tl.every([branch(k) for k in range(3)], at_most=3, seconds=0.5)
+        parts = yield from tl.gather([branch(k) for k in range(3)], at_most=3, seconds=0.5)
         after = yield from asking(draw=60, prompt="fast")
         return tl.Answer(str([*parts, after.error]), "answered")
 
@@ -293,7 +293,7 @@ class Grouped:
                 errors.append((yield from asking(draw=k + turn * self.count)).error)
             return errors
 
-        parts = yield from tl.every(
+        parts = yield from tl.gather(
             [branch(k) for k in range(self.count)],
             at_most=self.in_a_row,
             at_once=self.at_once,
@@ -341,7 +341,7 @@ def test_nothing_is_sent_once_the_time_of_a_group_is_up():
     asked = []
 
     async def model(call):
-        asked.append(call.draw)
+        asked.append(call.sample_index)
         await asyncio.sleep(30)
 
     made = wait(tl.Lab(model, runs=None).run(saying(Grouped(3, 0.2, in_a_row=2)), TASK))
@@ -358,7 +358,7 @@ def test_a_bad_timeout_is_refused(timeout):
 
 def test_an_unknown_model_of_a_call_is_an_error_of_that_call():
     made = run(tl.OneAnswer(model="sim/no-such"))
-    assert made.stopped == "error"
+    assert made.stop_reason == "error"
     assert "unknown simulated model 'sim/no-such'" in next(
         e.error for e in made.events if isinstance(e, Reply)
     )
@@ -383,11 +383,11 @@ def test_an_exception_ends_the_run_and_is_raised(rounds):
 
         if rounds == 0:
             raise ZeroDivisionError("a bug")
-        yield from tl.every([branch(k) for k in range(4)])
+        yield from tl.gather([branch(k) for k in range(4)])
 
     error, last = ended(saying(say), model=Scripted(latency=shuffled(0)))
     assert isinstance(error, ZeroDivisionError)
-    assert (last.stopped, last.error, last.answer) == ("error", "ZeroDivisionError: a bug", "")
+    assert (last.stop_reason, last.error, last.answer) == ("error", "ZeroDivisionError: a bug", "")
     assert sorted(closed) == ([] if rounds == 0 else [0, 1, 2, 3])
     assert len(Tree.of(last.events)) == 1
     assert wait(last.replay()).divergence is None  # it meets the bug again
@@ -397,7 +397,7 @@ def test_an_exception_ends_the_run_and_is_raised(rounds):
     ("say", "error", "told"),
     [
         (lambda at: iter([asking()]), TypeError, "got generator. A generator needs `yield from`"),
-        (lambda at: iter([tl.every([])]), TypeError, "got generator. A generator needs `yield from`"),
+        (lambda at: iter([tl.gather([])]), TypeError, "got generator. A generator needs `yield from`"),
         (lambda at: iter([None]), TypeError, "may yield calls and events: got NoneType"),
         (lambda at: iter(["text"]), TypeError, "may yield calls and events: got str"),
         (lambda at: iter([Reply("x")]), TypeError, "may yield calls and events: got Reply"),
@@ -413,10 +413,10 @@ def test_an_exception_ends_the_run_and_is_raised(rounds):
             ValueError,
             "got '7'. Record the thought first",
         ),
-        (lambda at: tl.every([1, 2]), TypeError, "The branches of gather must be generators: got int"),
-        (lambda at: tl.every(asking()), TypeError, "gather takes a list of branches: got generator"),
-        (lambda at: tl.every([asking()], at_once=0), ValueError, "at_once must be at least 1: got 0"),
-        (lambda at: tl.every([asking()], at_once=-1), ValueError, "at_once must be at least 1: got -1"),
+        (lambda at: tl.gather([1, 2]), TypeError, "The branches of gather must be generators: got int"),
+        (lambda at: tl.gather(asking()), TypeError, "gather takes a list of branches: got generator"),
+        (lambda at: tl.gather([asking()], at_once=0), ValueError, "at_once must be at least 1: got 0"),
+        (lambda at: tl.gather([asking()], at_once=-1), ValueError, "at_once must be at least 1: got -1"),
     ],
 )
 def test_what_a_strategy_may_not_yield_is_told_clearly(say, error, told):
@@ -424,7 +424,7 @@ def test_what_a_strategy_may_not_yield_is_told_clearly(say, error, told):
         caught, last = ended(saying(say))
     assert isinstance(caught, error)
     assert re.search(told, str(caught))
-    assert last.stopped == "error"
+    assert last.stop_reason == "error"
 
 
 class NoGenerator(tl.Strategy):
@@ -456,10 +456,10 @@ class Thoughtless(tl.Strategy):
 def test_a_think_that_is_no_generator_is_told_clearly():
     caught, last = ended(NoGenerator())
     assert "think must be a generator" in str(caught)
-    assert last.stopped == "error"
+    assert last.stop_reason == "error"
     caught, last = ended(Asynchronous())
     assert "think must be a generator function without `async`" in str(caught)
-    assert last.stopped == "error"
+    assert last.stop_reason == "error"
     caught, _ = ended(Thoughtless())
     assert "the strategy 'test_driver.thoughtless' has no think" in str(caught)
     caught, _ = ended(Forgets())
@@ -477,12 +477,12 @@ def test_a_think_that_is_no_generator_is_told_clearly():
 )
 def test_an_answer_that_no_file_could_give_back_is_refused(answer, told):
     def say(at):
-        yield from tl.every([])
+        yield from tl.gather([])
         return answer
 
     caught, last = ended(saying(say))
     assert told in str(caught)
-    assert last.stopped == "error"
+    assert last.stop_reason == "error"
 
 
 def test_one_draw_asked_twice_is_an_error_that_names_the_thought():
@@ -502,8 +502,8 @@ def test_one_draw_of_several_models_or_attempts_is_several_draws():
             Call(at, "ask", (Message("user", "p"),), model=name)
             for name in (None, "sim/game24", "sim/general")
         ]
-        replies = yield from tl.every([tl.ask(call) for call in calls])
-        replies += yield from tl.every([tl.attempt(k, asking(at)) for k in (1, 2)])
+        replies = yield from tl.gather([tl.ask(call) for call in calls])
+        replies += yield from tl.gather([tl.resample(k, asking(at)) for k in (1, 2)])
         return tl.Answer(str(len(replies)), "answered")
 
     assert run(saying(say)).answer == "5"
@@ -534,16 +534,16 @@ def endless_sequence(at):
 
 def endless_rounds(at):
     for draw in range(10**9):
-        yield from tl.every([asking(draw=2 * draw), asking(draw=2 * draw + 1)])
+        yield from tl.gather([asking(draw=2 * draw), asking(draw=2 * draw + 1)])
 
 
 def endless_parts(at):
     for draw in range(10**9):
-        yield from tl.within(tl.Budget(usd=5), asking(draw=draw))
+        yield from tl.with_budget(tl.Budget(usd=5), asking(draw=draw))
 
 
 def endless_in_a_branch(at):
-    yield from tl.every([endless_sequence(at), asking("0", 10**9 + 1)])
+    yield from tl.gather([endless_sequence(at), asking("0", 10**9 + 1)])
 
 
 @pytest.mark.parametrize("say", [endless_sequence, endless_rounds, endless_parts, endless_in_a_branch])
@@ -552,7 +552,7 @@ def test_a_strategy_that_goes_on_asking_after_refusals_is_closed(say, budget):
     with within_seconds(20):
         caught, last = ended(saying(say), model=Scripted(lambda call: "x" * 20), budget=tl.Budget(**budget))
     assert "kept making calls after 100 refusals" in str(caught)
-    assert last.stopped == "error"
+    assert last.stop_reason == "error"
     assert last.diagnostics["refused_calls"] <= 300
     assert wait(last.replay()).divergence is None
 
@@ -560,7 +560,7 @@ def test_a_strategy_that_goes_on_asking_after_refusals_is_closed(say, budget):
 def test_refusals_that_are_not_in_a_row_are_patiently_answered():
     def say(at):
         for k in range(150):
-            yield from tl.within(tl.Budget(calls=0), asking(draw=2 * k))
+            yield from tl.with_budget(tl.Budget(calls=0), asking(draw=2 * k))
             yield from asking(draw=2 * k + 1)
         return tl.Answer("done", "answered")
 
@@ -579,10 +579,10 @@ def test_a_strategy_that_will_not_be_closed_does_not_hide_what_happened():
             yield from asking(draw=1)
             raise ZeroDivisionError("a bug")
 
-        yield from tl.every([stubborn(), bug()])
+        yield from tl.gather([stubborn(), bug()])
 
     async def model(call):
-        await asyncio.sleep(0 if call.draw else 1000)
+        await asyncio.sleep(0 if call.sample_index else 1000)
         return "x"
 
     caught, last = ended(saying(say), model=model)
@@ -598,7 +598,7 @@ def test_a_watcher_that_fails_ends_the_run_and_lets_go_of_the_file(tmp_path):
 
     with pytest.raises(ZeroDivisionError, match="in the watcher"):
         wait(lab.run(SEARCH, TASK, watch=watch))
-    assert lab.last.stopped == "error"
+    assert lab.last.stop_reason == "error"
     assert wait(lab.resume(lab.last.path)).events == run(SEARCH).events  # nobody holds its lock
 
 
@@ -632,25 +632,25 @@ def test_cancelling_at_any_moment_leaves_a_valid_run(strategy, tmp_path):
         lab = tl.Lab(Scripted(latency=shuffled(k, 0.004)), runs=tmp_path)
         done = wait(cancelled_after(roll.random() * 0.015 + 0.0005, strategy, lab))
         made = lab.last
-        stops.add(made.stopped)
-        assert made.stopped in ("cancelled", free.stopped)
-        assert done.cancelled() or made.stopped == free.stopped
+        stops.add(made.stop_reason)
+        assert made.stop_reason in ("cancelled", free.stop_reason)
+        assert done.cancelled() or made.stop_reason == free.stop_reason
         assert Tree.of(made.events) == made.tree
         assert wait(made.replay()).divergence is None
         assert tl.load(made.path).events == made.events
-        if made.stopped == "cancelled":
+        if made.stop_reason == "cancelled":
             assert wait(tl.Lab(Scripted()).resume(made.path)).events == free.events
     assert "cancelled" in stops
 
 
 def test_a_cancelled_search_answers_with_what_it_has():
-    lab = tl.Lab(Scripted(latency=lambda call: 0 if call.at == "0" else 100), runs=None)
+    lab = tl.Lab(Scripted(latency=lambda call: 0 if call.node == "0" else 100), runs=None)
     wait(
         cancelled_after(
             0.025, tl.TreeOfThoughts(propose=tl.Sample(count=3), evaluate=lambda task, path: 0.5), lab
         )
     )
-    assert lab.last.stopped == "cancelled"
+    assert lab.last.stop_reason == "cancelled"
     assert lab.last.answer.startswith("step")
     assert lab.last.best is not None
 
@@ -663,7 +663,7 @@ def test_a_strategy_that_asks_nothing_for_ever_leaves_room_for_others_and_can_be
     lab = tl.Lab(Scripted(), runs=tmp_path)
     with within_seconds(20):
         wait(cancelled_after(0.1, saying(talk), lab))
-    assert lab.last.stopped == "cancelled"
+    assert lab.last.stop_reason == "cancelled"
     assert tl.load(lab.last.path).events == lab.last.events
 
 
@@ -672,7 +672,7 @@ def test_cancelling_under_a_budget_leaves_a_valid_run(budget):
     for k in range(4):
         lab = tl.Lab(Scripted(latency=lambda call: 0.002), runs=None)
         wait(cancelled_after(0.001 + k * 0.003, SEARCH, lab, budget=tl.Budget(**budget)))
-        assert lab.last.stopped in ("cancelled", f"budget:{next(iter(budget))}")
+        assert lab.last.stop_reason in ("cancelled", f"budget:{next(iter(budget))}")
         assert wait(lab.last.replay()).divergence is None
 
 
@@ -687,7 +687,7 @@ def test_a_strategy_that_takes_cancelling_badly_is_cancelled_all_the_same(say):
     with within_seconds(20):
         done = wait(cancelled_after(0.01, saying(say), lab))
     assert done.cancelled()
-    assert lab.last.stopped == "cancelled"
+    assert lab.last.stop_reason == "cancelled"
     assert wait(lab.last.replay()).divergence is None
 
 
@@ -714,7 +714,7 @@ print("begun", flush=True)
 try:
     asyncio.run(lab.run(strategy, TASK))
 except KeyboardInterrupt:
-    print(lab.last.stopped, len(lab.last.tree), flush=True)
+    print(lab.last.stop_reason, len(lab.last.tree), flush=True)
 """
 
 
@@ -735,7 +735,7 @@ def test_an_interrupted_script_has_a_valid_run(tmp_path):
     stopped, size = out.split()
     (path,) = tmp_path.glob("*.jsonl")
     made = tl.load(path)
-    assert (made.stopped, len(made.tree)) == (stopped, int(size)) == ("cancelled", len(made.tree))
+    assert (made.stop_reason, len(made.tree)) == (stopped, int(size)) == ("cancelled", len(made.tree))
     assert wait(made.replay()).divergence is None
 
 
@@ -777,7 +777,7 @@ def test_leaving_a_stream_cancels_its_run():
 
     for most in (1, 5, 12, 30):
         made = wait(main(most))
-        assert made.stopped == "cancelled"
+        assert made.stop_reason == "cancelled"
         assert wait(made.replay()).divergence is None
 
 
@@ -800,7 +800,7 @@ def test_a_stream_gives_its_own_run_when_others_are_under_way():
 
     for k, stream in enumerate(wait(main()), 1):
         assert stream.run.header.repeat == k
-        assert stream.run.stopped == "cancelled"
+        assert stream.run.stop_reason == "cancelled"
 
 
 def test_a_stream_raises_a_bug_and_holds_the_run():
@@ -834,7 +834,7 @@ def test_cancelling_whoever_reads_a_stream_cancels_the_run():
 
     was, made = wait(main())
     assert was
-    assert made.stopped == "cancelled"
+    assert made.stop_reason == "cancelled"
 
 
 # Branches.
@@ -845,7 +845,7 @@ def test_nested_branches_come_back_in_their_order():
         if len(path) == 3:
             reply = yield from asking(prompt=str(path))
             return reply.text
-        return (yield from tl.every([level((*path, k)) for k in range(3)]))
+        return (yield from tl.gather([level((*path, k)) for k in range(3)]))
 
     def say(at):
         return tl.Answer(json.dumps((yield from level(()))), "answered")
@@ -860,8 +860,8 @@ def test_nested_branches_come_back_in_their_order():
 
 def test_no_branches_give_no_results_at_once():
     def say(at):
-        none = yield from tl.every([])
-        nested = yield from tl.every([tl.every([]), tl.every([])])
+        none = yield from tl.gather([])
+        nested = yield from tl.gather([tl.gather([]), tl.gather([])])
         return tl.Answer(repr((none, nested)), "answered")
 
     made = run(saying(say))
@@ -877,7 +877,7 @@ def test_at_once_is_how_many_are_under_way_at_most(at_once):
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
-        order.append(call.draw)
+        order.append(call.sample_index)
         await asyncio.sleep(dice(call).random() * 0.003)
         under_way -= 1
         return "x"
@@ -888,7 +888,7 @@ def test_at_once_is_how_many_are_under_way_at_most(at_once):
             yield from asking(draw=2 * k + 1)
             return k
 
-        found = yield from tl.every([branch(k) for k in range(12)], at_once=at_once)
+        found = yield from tl.gather([branch(k) for k in range(12)], at_once=at_once)
         return tl.Answer(str(found), "answered")
 
     made = run(saying(say), model=model)
@@ -911,7 +911,7 @@ def test_a_branch_goes_on_as_soon_as_its_own_reply_is_there():
                 if name == "slow":
                     return
 
-        yield from tl.every([branch("slow"), branch("fast")])
+        yield from tl.gather([branch("slow"), branch("fast")])
         return tl.Answer("", "answered")
 
     made = run(saying(say), model=model)
@@ -934,7 +934,7 @@ def test_a_strategy_may_ask_50_000_times_in_sequence():
 
     made = run(saying(say), model=model)
     assert made.usage.calls == 50_000
-    assert made.stopped == "answered"
+    assert made.stop_reason == "answered"
 
 
 def test_a_strategy_may_yield_50_000_events_and_branches():
@@ -942,26 +942,26 @@ def test_a_strategy_may_yield_50_000_events_and_branches():
         def branch(k):
             yield Thought(f"{at}.{k}", at, "x")
 
-        yield from tl.every([branch(k) for k in range(50_000)], at_once=3)
+        yield from tl.gather([branch(k) for k in range(50_000)], at_once=3)
         return tl.Answer("", "answered")
 
     assert len(run(saying(say)).tree) == 50_001
 
 
-@pytest.mark.parametrize("nest", ["every", "within"])
+@pytest.mark.parametrize("nest", ["gather", "with_budget"])
 def test_900_nested_levels_work(nest):
     def level(depth):
         if depth == 0:
             return (yield from asking())
-        if nest == "within":
-            return (yield from tl.within(tl.Budget(), level(depth - 1)))
-        return (yield from tl.every([level(depth - 1)]))[0]
+        if nest == "with_budget":
+            return (yield from tl.with_budget(tl.Budget(), level(depth - 1)))
+        return (yield from tl.gather([level(depth - 1)]))[0]
 
     def say(at):
         return tl.Answer((yield from level(900)).text, "answered")
 
     made = run(saying(say))
-    assert made.stopped == "answered"
+    assert made.stop_reason == "answered"
     assert wait(made.replay()).identical
 
 
@@ -972,7 +972,7 @@ class Wraps(tl.Strategy):
     def think(self, task, at="0"):
         yield Thought(at, parent_of(at), "x")
         inner = Wraps(depth=self.depth - 1) if self.depth else tl.OneAnswer()
-        (answer,) = yield from tl.every([inner.think(task, f"{at}.0")])
+        (answer,) = yield from tl.gather([inner.think(task, f"{at}.0")])
         return answer
 
 
@@ -997,7 +997,7 @@ def test_generators_are_closed_when_the_run_is_over():
                 closed.append(k)
 
         try:
-            yield from tl.every([branch(k) for k in range(3)])
+            yield from tl.gather([branch(k) for k in range(3)])
         finally:
             closed.append("root")
 
@@ -1026,14 +1026,14 @@ def test_a_model_that_raises_what_nobody_expects_does_not_hang_the_run():
 
     lab, running = asked(Unsayable())
     made = wait(running)
-    assert (made.stopped, [e.error for e in made.events if isinstance(e, Reply)]) == (
+    assert (made.stop_reason, [e.error for e in made.events if isinstance(e, Reply)]) == (
         "error",
         ["Unsayable: "],
     )
     lab, running = asked(Outcome("no"))
     with pytest.raises(Outcome, match="no"):
         wait(running)
-    assert lab.last.stopped == "error"
+    assert lab.last.stop_reason == "error"
 
 
 def test_no_task_outlives_its_run():

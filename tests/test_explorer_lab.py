@@ -164,7 +164,9 @@ def test_a_live_run_grows_and_its_end_arrives(notebook):
 import random
 async def slow(call):
     await asyncio.sleep(0.2)
-    return f"score: {random.random() / 2:.2f}" if call.kind == "value" else f"step {random.randrange(10**6)}"
+    if call.purpose == "value":
+        return f"score: {random.random() / 2:.2f}"
+    return f"step {random.randrange(10**6)}"
 live = tl.Lab(slow, runs=None)
 deep = tl.TreeOfThoughts(stop=tl.Stop(depth=6, patience=8))
 explorer = tl.Explorer(live.stream(deep, tl.general("?")))
@@ -179,7 +181,7 @@ explorer"""
     book.wait_cell(2)
     soon(lambda: drawn(book)["lines"] == book.value("len(run.lines)"))
     soon(lambda: drawn(book)["nodes"] == tree(book))
-    assert book.value("run is explorer.run and run.stopped") == "limit:depth"
+    assert book.value("run is explorer.run and run.stop_reason") == "limit:depth"
 
 
 def test_the_text_so_far_of_a_selected_thought_is_shown_until_its_reply_is_there(notebook):
@@ -187,7 +189,7 @@ def test_the_text_so_far_of_a_selected_thought_is_shown_until_its_reply_is_there
 go_on = asyncio.Event()
 async def speaker(call):
     yield "I have begun"
-    if call.kind == "value":
+    if call.purpose == "value":
         await go_on.wait()
     yield " and ended. score: 0.5"
 words = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=1))
@@ -209,7 +211,7 @@ def test_stop_cancels_a_live_run(notebook):
     watch = """
 async def slow(call):
     await asyncio.sleep(0.2)
-    return "score: 0.5" if call.kind == "value" else f"step {time.time()}"
+    return "score: 0.5" if call.purpose == "value" else f"step {time.time()}"
 live = tl.Lab(slow, runs=None)
 explorer = tl.Explorer(live.stream(tl.TreeOfThoughts(stop=tl.Stop(depth=50)), tl.general("?")))
 explorer"""
@@ -217,7 +219,7 @@ explorer"""
     book.run_all()
     drawn(book)
     book.page.get_by_role("button", name=re.compile("^stop")).first.click()
-    soon(lambda: book.value("explorer.run.stopped") == "cancelled")
+    soon(lambda: book.value("explorer.run.stop_reason") == "cancelled")
     soon(lambda: drawn(book)["lines"] == book.value("len(explorer.run.lines)"))
 
 
@@ -361,7 +363,7 @@ recorder = tl.Recorder(texts[0])
 root = recorder.thought(texts[1])
 for text in texts:
     id = recorder.thought(text, parent=root)
-    recorder.call(id, text, Reply(text, thinking=text, model=text, finish=text), kind=text)
+    recorder.call(id, text, Reply(text, thinking=text, model=text, finish_reason=text), kind=text)
     recorder.call(id, text, Reply("", error=text), kind=text, draw=1)
     recorder.score(id, 0.5, by=text)
     recorder.decide(id, "pruned", text)

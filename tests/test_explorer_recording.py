@@ -142,7 +142,7 @@ def acting():
 
 
 def failing(call):
-    if call.kind == "value" and "7" in call.prompt:
+    if call.purpose == "value" and "7" in call.prompt:
         return Reply(error="rate limit: slow down")
     return answer_to(call)
 
@@ -154,12 +154,12 @@ def on_its_way():
     for line in lines:
         told.append(line)
         if isinstance(line.e, Call):
-            about = {"call": list(line.p), "kind": line.e.kind, "draw": line.e.draw}
-            told.append(Line((), line.t, Note("call.queued", line.e.at, about)))
+            about = {"call": list(line.p), "kind": line.e.purpose, "draw": line.e.sample_index}
+            told.append(Line((), line.t, Note("call.queued", line.e.node, about)))
             way = {0: "sent", 1: "cached", 2: "joined"}[len(told) % 3]
             for tries in (1, 2) if way == "sent" else (0,):
                 more = {"tries": tries, "n": 1} if tries else {}
-                told.append(Line((), line.t, Note(f"call.{way}", line.e.at, {**about, **more})))
+                told.append(Line((), line.t, Note(f"call.{way}", line.e.node, {**about, **more})))
     return told
 
 
@@ -236,7 +236,7 @@ def check_frame(frame, lines):
     ]
     assert frame["frontier"] == waiting
     end = next((line.e for line in lines if isinstance(line.e, Ended)), None)
-    assert frame["stop"] == (end and end.stop)
+    assert frame["stop"] == (end and end.stop_reason)
     if end:
         best = number.get(end.node, -1)
     else:

@@ -125,7 +125,7 @@ def test_a_bug_is_raised_and_told():
         explorer = tl.Explorer(tl.Lab(Scripted(), runs=None).stream(Broken(), TASK))
         with pytest.raises(ZeroDivisionError, match="no such luck"):
             await explorer.finished()
-        assert explorer.run.stopped == "error"
+        assert explorer.run.stop_reason == "error"
         assert "no such luck" in explorer._failed
         explorer.close()
 
@@ -140,7 +140,7 @@ def test_closing_stops_a_live_run_and_a_closed_one_opens_anew():
         explorer.close()
         with pytest.raises(asyncio.CancelledError):
             await explorer.finished()
-        assert explorer.run.stopped == "cancelled"
+        assert explorer.run.stop_reason == "cancelled"
         assert explorer.comm is None
         bundle, _ = explorer._repr_mimebundle_()
         assert bundle["text/plain"].startswith("Explorer of tree_of_thoughts")
@@ -251,7 +251,7 @@ def test_cancelling_the_wait_stops_the_search_and_shielding_it_does_not():
     async def impatient():
         async def slow(call):
             await asyncio.sleep(0.05)
-            return "a step" if call.kind == "sample" else "score: 0.5"
+            return "a step" if call.purpose == "sample" else "score: 0.5"
 
         lab = tl.Lab(slow, runs=None)
         explorer = tl.Explorer(lab.stream(tl.TreeOfThoughts(stop=tl.Stop(depth=2)), tl.general("How long?")))
@@ -261,7 +261,7 @@ def test_cancelling_the_wait_stops_the_search_and_shielding_it_does_not():
             await explorer.branch("0", score=1.0)
         run = await explorer.finished()
         explorer.close()
-        return run.stopped
+        return run.stop_reason
 
     assert asyncio.run(impatient()) == "limit:depth"
 
@@ -271,7 +271,7 @@ def test_cancelling_the_wait_stops_the_search_and_shielding_it_does_not():
         async def slow(call):
             calls.append(call)
             await asyncio.sleep(0.05)
-            return "a step" if call.kind == "sample" else "score: 0.5"
+            return "a step" if call.purpose == "sample" else "score: 0.5"
 
         lab = tl.Lab(slow, runs=None)
         explorer = tl.Explorer(lab.stream(tl.TreeOfThoughts(stop=tl.Stop(depth=9)), tl.general("How long?")))
@@ -284,7 +284,7 @@ def test_cancelling_the_wait_stops_the_search_and_shielding_it_does_not():
         paid = len(calls)
         await asyncio.sleep(0.2)  # the next calls would be made long before
         explorer.close()
-        return explorer.run.stopped, len(calls) - paid
+        return explorer.run.stop_reason, len(calls) - paid
 
     assert asyncio.run(interrupted()) == ("cancelled", 0)
 
@@ -308,8 +308,8 @@ def test_m15_the_text_so_far_of_what_is_selected_is_told_until_its_reply_is_ther
     go_on = asyncio.Event()
 
     async def speaker(call):
-        yield f"I begin {call.at} "
-        if call.kind == "value":
+        yield f"I begin {call.node} "
+        if call.purpose == "value":
             await go_on.wait()
         yield "score: 0.5"
 

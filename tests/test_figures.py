@@ -74,7 +74,7 @@ def test_graph_has_what_the_tree_has(search):
         assert "cost" not in known or known["calls"] == 0  # the scripted model names no price
     assert nx.is_arborescence(graph)
     assert graph.graph["question"] == search.question
-    assert graph.graph["stopped"] == search.stopped
+    assert graph.graph["stopped"] == search.stop_reason
     assert graph.graph["simulated"] is False
 
 
@@ -124,7 +124,7 @@ def test_info_is_the_run(search):
         assert np.isnan(score) if node.score is None else score == node.score
         if node.parent is not None and node.state in SHAPES:
             assert shape == node.state
-    assert (info.answer, info.stopped, info.simulated) == (search.answer, search.stopped, False)
+    assert (info.answer, info.stopped, info.simulated) == (search.answer, search.stop_reason, False)
 
 
 def test_run_tree_and_graph_are_drawn_alike(search, recorded):
@@ -273,7 +273,11 @@ def test_every_axis_says_what_it_is_and_its_unit(search, plot):
 @pytest.mark.parametrize("plot", FIGURES, ids=lambda plot: plot.__name__)
 def test_every_figure_shows_runs_of_any_kind(search, recorded, plot):
     def failing(call):
-        return tl.Reply(error=f"down: {HOSTILE}") if call.draw or call.kind == "value" else answer_to(call)
+        return (
+            tl.Reply(error=f"down: {HOSTILE}")
+            if call.sample_index or call.purpose == "value"
+            else answer_to(call)
+        )
 
     for length in range(1, len(search.lines), 17):
         drawn(plot(tl.Run(search.header, search.lines[:length])))

@@ -40,7 +40,11 @@ def counted(call):
 
 
 def flaky(call):
-    return Reply(error="overloaded: no") if call.draw == 1 and call.kind == "sample" else counted(call)
+    return (
+        Reply(error="overloaded: no")
+        if call.sample_index == 1 and call.purpose == "sample"
+        else counted(call)
+    )
 
 
 def dtypes(frame):
@@ -206,8 +210,8 @@ def test_the_way_of_a_call_stands_beside_it(tmp_path):
 
 def test_thoughts_whose_score_could_not_be_read_stay_known_once_they_are_decided():
     def reply(call):
-        if call.kind != "value":
-            return f"step {call.draw}"
+        if call.purpose != "value":
+            return f"step {call.sample_index}"
         return "no idea" if "step 1" in call.prompt else "score: 0.5"
 
     search = tl.TreeOfThoughts(
@@ -227,9 +231,9 @@ def test_thinking_stands_beside_what_it_led_to():
     """In calls, thoughts and scores, wherever the model wrote it; the text and the score are without it."""
 
     def reply(call):
-        if call.kind == "propose":
-            return f"<THINK>three ways from {call.at}</THINK>\n1. add\n2. double\n3. halve"
-        return f"score: 0.5 <think>of {call.at}</think>"
+        if call.purpose == "propose":
+            return f"<THINK>three ways from {call.node}</THINK>\n1. add\n2. double\n3. halve"
+        return f"score: 0.5 <think>of {call.node}</think>"
 
     search = tl.TreeOfThoughts(
         propose=tl.Propose(count=3), search=tl.BeamSearch(width=1), stop=tl.Stop(depth=2)
@@ -252,11 +256,13 @@ def test_thinking_stands_beside_what_it_led_to():
 
 def test_each_sample_has_its_own_thinking_and_pooled_draws_have_all():
     def reply(call):
-        if call.kind == "value":
+        if call.purpose == "value":
             return "score: 0.5"
-        thought = f"<think>draw {call.draw}</think>" if call.draw != 1 else ""
+        thought = f"<think>draw {call.sample_index}</think>" if call.sample_index != 1 else ""
         return thought + (
-            f"step {call.draw}" if call.kind == "sample" else f"1. a{call.draw}\n2. b{call.draw}"
+            f"step {call.sample_index}"
+            if call.purpose == "sample"
+            else f"1. a{call.sample_index}\n2. b{call.sample_index}"
         )
 
     nodes = run(

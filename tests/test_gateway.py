@@ -54,7 +54,7 @@ def test_a_search_is_paid_for_once_and_replays_offline(server, family, tmp_path)
     first = lab(server, family, tmp_path)
     made = wait(first.run(SEARCH, TASK))
     requests = len(server.calls)
-    assert made.stopped == "limit:depth"
+    assert made.stop_reason == "limit:depth"
     assert made.usage.errors == 0
     assert made.usage.input_tokens
     assert requests > 0
@@ -92,7 +92,7 @@ def test_passing_trouble_ends_in_a_reply_and_is_visible(server, family, trouble,
 def test_lasting_trouble_is_an_error_in_the_provider_s_words(server, family, trouble, tmp_path):
     server.otherwise = trouble
     made = wait(lab(server, family, tmp_path).run(SEARCH, TASK))
-    assert made.stopped == "error"
+    assert made.stop_reason == "error"
     error = next(line.e.error for line in made.lines if getattr(line.e, "error", None))
     assert trouble.message.split(" {")[0] in error
     assert KEY not in error
@@ -224,7 +224,7 @@ def test_real_money_is_capped_before_it_is_spent(server, tmp_path):
     assert end.spent == pytest.approx(made.usage.paid)
     poor = tl.Lab(dear, runs=None, mode="off", spend=0.05)
     refused = wait(poor.run(search, TASK))
-    assert (refused.stopped, refused.usage.calls, poor.spent) == ("budget:spend", 0, 0.0)
+    assert (refused.stop_reason, refused.usage.calls, poor.spent) == ("budget:spend", 0, 0.0)
 
 
 ABSURD = [
@@ -279,7 +279,7 @@ def test_caps_hold_against_absurd_usage(server, family, tokens, caps, calls):
     end = tl.Lab(model, runs=None, mode="off", spend=caps.get("spend"))
     asking = tl.SelfConsistency(strategy=tl.OneAnswer(max_tokens=1000), attempts=12)
     made = wait(end.run(asking, TASK, budget=tl.Budget(**budget) if budget else None))
-    assert made.stopped == f"budget:{next(iter(caps))}"
+    assert made.stop_reason == f"budget:{next(iter(caps))}"
     assert len(server.calls) == made.usage.calls == calls
     if "spend" in caps:
         assert end.spent == pytest.approx(0.3)
@@ -331,6 +331,6 @@ def test_no_run_is_lost_whatever_the_server_does(server, tmp_path):
     answers = [Fault(429), Raw(), Half(), Closed(), Fault(400), Said("", usage=False), Raw("[]"), Raw("null")]
     server.will(*answers * 3)
     made = wait(lab(server, "openai", tmp_path, timeout=20).run(SEARCH, TASK))
-    assert made.stopped is not None
+    assert made.stop_reason is not None
     assert wait(made.replay()).identical
     assert Path(made.path).exists()

@@ -155,9 +155,9 @@ def model(category='{"category": "planning"}', places=("shed",), notes="In the s
     """Looks at `places` in one turn, then answers `notes`."""
 
     def reply(call):
-        if call.kind == "classify":
+        if call.purpose == "classify":
             return category() if callable(category) else category
-        if call.kind != "act":
+        if call.purpose != "act":
             return answer_to(call)
         if places and not any(message.role == "tool" for message in call.messages):
             asked = [ToolCall(f"c{k}", "look", json.dumps({"place": one})) for k, one in enumerate(places)]
@@ -179,12 +179,12 @@ def notes(run, name):
 
 
 def kinds(calls):
-    return [call.kind for call in calls]
+    return [call.purpose for call in calls]
 
 
 def deep(calls):
     """The prompts of the thinker."""
-    return [call.prompt for call in calls if call.kind in DEEP]
+    return [call.prompt for call in calls if call.purpose in DEEP]
 
 
 def test_d13_one_category_hit_costs_no_call():
@@ -192,14 +192,14 @@ def test_d13_one_category_hit_costs_no_call():
     assert "classify" not in kinds(calls)
     (told,) = notes(run, "think.classified")
     assert told == {"category": "debugging", "by": "keywords", "why": "it says 'Debug'"}
-    assert run.stopped == "limit:iterations"
+    assert run.stop_reason == "limit:iterations"
     assert run.answer
 
 
 def test_d13_else_one_model_call_decides_and_is_never_offered_general():
     run, calls = made(AMBIGUOUS)
     assert kinds(calls)[:2] == ["classify", "act"]
-    (call,) = [call for call in calls if call.kind == "classify"]
+    (call,) = [call for call in calls if call.purpose == "classify"]
     assert call.response_format["properties"]["category"]["enum"] == D13
     assert all(f"\n{name}: " in call.prompt for name in D13)
     assert GENERAL not in call.prompt
@@ -239,7 +239,7 @@ def test_a_classifying_call_that_fails_is_general_and_is_not_made_again():
 @pytest.mark.parametrize("name", [*D13, GENERAL])
 def test_d13_each_category_has_its_gather_prompt_and_the_tool_heavy_ones_demand_tools(name):
     run, calls = made(AMBIGUOUS, model(json.dumps({"category": name})))
-    acts = [call.prompt for call in calls if call.kind == "act"]
+    acts = [call.prompt for call in calls if call.purpose == "act"]
     assert acts
     for prompt in acts:
         assert category_of(name).gather in prompt
@@ -285,7 +285,7 @@ def test_without_tools_nothing_is_gathered_and_no_call_is_spent_on_it(how):
 
 def test_a_gatherer_that_fails_loses_nothing():
     def reply(call):
-        if call.kind == "act":
+        if call.purpose == "act":
             raise ConnectionError("no route")
         return answer_to(call)
 
@@ -302,7 +302,7 @@ def test_a_gatherer_that_never_answers_still_leaves_what_its_tools_gave():
     def reply(call):
         return (
             Reply("Hm.", tool_calls=(ToolCall("a", "look", '{"place": "shed"}'),))
-            if call.kind == "act"
+            if call.purpose == "act"
             else answer_to(call)
         )
 
@@ -320,7 +320,7 @@ def test_a_tool_that_fails_is_told_and_is_no_result():
 @pytest.mark.parametrize(("cap", "made_then"), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)])
 def test_a_refusal_ends_it_wherever_it_comes(cap, made_then):
     run, calls = made(AMBIGUOUS, budget=tl.Budget(calls=cap))
-    assert run.stopped == "budget:calls"
+    assert run.stop_reason == "budget:calls"
     assert len(calls) == made_then
 
 
@@ -328,7 +328,7 @@ def test_a_person_may_change_what_is_looked_for_and_what_was_seen():
     first, _ = made("Debug the lock.")
     lab = tl.Lab(again := model(), runs=None, tools=(look,))
     wait(lab.branch(first, "0.0", content="Look for the key alone."))
-    assert all("Look for the key alone." in call.prompt for call in again.calls if call.kind == "act")
+    assert all("Look for the key alone." in call.prompt for call in again.calls if call.purpose == "act")
     lab = tl.Lab(again := model(), runs=None, tools=(look,))
     seen = next(node.id for node in first.tree if node.text.startswith("look →"))
     wait(lab.branch(first, seen, content="look → nothing but a cat"))
@@ -398,8 +398,8 @@ def pages(*urls):
     """A model that reads some pages in one turn."""
 
     def reply(call):
-        if call.kind != "act":
-            return '{"category": "planning"}' if call.kind == "classify" else answer_to(call)
+        if call.purpose != "act":
+            return '{"category": "planning"}' if call.purpose == "classify" else answer_to(call)
         if any(message.role == "tool" for message in call.messages):
             return Reply(tool_calls=(ToolCall("z", "final-answer", '{"answer": "Found."}'),))
         asked = [ToolCall(f"c{k}", "read-page", json.dumps({"url": url})) for k, url in enumerate(urls)]

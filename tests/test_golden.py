@@ -28,6 +28,9 @@ def test_a_released_journal_stays_loadable(path):
     assert run.simulated
     assert len(run.tree) > 5
     assert len(run.nodes_df()) == len(run.tree)
-    replay = wait(run.replay())  # evaluator prompts changed after 0.1.0: the first that differs is named
-    assert not replay.identical
-    assert "Call differs: messages was" in replay.divergence
+    replay = wait(run.replay())
+    if path.stem.endswith("mcts"):
+        assert replay.identical
+    else:  # made before prompts put the candidate last: the first prompt that differs is named
+        assert not replay.identical
+        assert "Call differs: messages was" in replay.divergence

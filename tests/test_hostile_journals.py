@@ -219,7 +219,12 @@ def test_asked_for_it_ends_and_says_why_there_is_no_grade(monkeypatch, endless):
 @pytest.mark.filterwarnings("ignore:More than 5%")  # its judge cannot be read
 def test_whatever_asks_for_grades_ends(monkeypatch, endless):
     monkeypatch.setattr("tot_lab.record.grading.LIMIT", PATIENCE)
-    for ask in (lambda run: run.reachable, tl.diagnose, tl.judge_evaluator, lambda run: tl.success([run])):
+    for ask in (
+        lambda run: run.reachable,
+        tl.diagnose,
+        tl.judge_evaluator,
+        lambda run: tl.success_rates([run]),
+    ):
         with pytest.warns(RuntimeWarning, match="was stopped"):
             ask(tl.load(endless.path))
 
@@ -259,6 +264,6 @@ def test_a_run_that_was_resumed_from_such_a_file_is_not_graded_either(tmp_path, 
     cut = tmp_path / "cut.jsonl"
     cut.write_bytes(b"".join(lines[:5]))
     done = wait(tl.Lab(Endless()).resume(cut))
-    assert done.stopped is not None
+    assert done.stop_reason is not None
     assert "not graded yet" in repr(done)
     assert "not graded yet" in repr(wait(tl.Lab(Endless()).resume(cut)))

@@ -99,10 +99,10 @@ def test_a_killed_run_loads_resumes_and_pays_nothing_twice(tmp_path, never_kille
         folder = tmp_path / str(latency)
         folder.mkdir()
         path = killed_at(folder, share * len(never_killed.lines), latency)
-        if tl.load(path).stopped is None:
+        if tl.load(path).stop_reason is None:
             break
     killed = tl.load(path)
-    assert killed.stopped is None
+    assert killed.stop_reason is None
     assert 0 < len(killed.events) < len(never_killed.events)
     assert {repr(event) for event in killed.events} < {repr(event) for event in never_killed.events}
     known = answered(path)
@@ -166,7 +166,7 @@ def test_a_cancelled_run_is_finished(tmp_path):
     free = wait(tl.Lab(Scripted(), runs=None).run(SEARCH, TASK))
     for after in (0.005, 0.02, 0.035):
         cancelled, resumed, calls = wait(main(after))
-        assert cancelled.stopped == "cancelled"
+        assert cancelled.stop_reason == "cancelled"
         assert resumed.events == free.events
         assert calls == free.usage.calls
         assert tl.load(cancelled.path).events == free.events
@@ -187,11 +187,11 @@ def test_a_run_that_a_bug_ended_is_finished_by_the_mended_strategy(tmp_path):
     lab = tl.Lab(first := Scripted(), runs=tmp_path)
     with pytest.raises(ZeroDivisionError, match="a bug"):
         wait(lab.run(Saying.of(say(True)), TASK))
-    assert (lab.last.stopped, lab.last.error) == ("error", "ZeroDivisionError: a bug")
+    assert (lab.last.stop_reason, lab.last.error) == ("error", "ZeroDivisionError: a bug")
     assert tl.load(lab.last.path).error == "ZeroDivisionError: a bug"
     model = Scripted()
     resumed = wait(tl.Lab(model).resume(lab.last.path, strategy=Saying.of(say(False))))
-    assert (resumed.answer, resumed.stopped) == ("4 replies", "answered")
+    assert (resumed.answer, resumed.stop_reason) == ("4 replies", "answered")
     assert (len(first.calls), len(model.calls)) == (3, 1)
     assert tl.load(lab.last.path).events == resumed.events
 
@@ -239,7 +239,7 @@ def test_a_cancelled_run_is_not_harmed_by_a_changed_strategy(tmp_path):
     with pytest.raises(tl.Divergence):
         wait(tl.Lab(Scripted()).resume(path, strategy=tl.OneAnswer()))
     assert path.read_bytes() == before
-    assert tl.load(path).stopped == "cancelled"
+    assert tl.load(path).stop_reason == "cancelled"
 
 
 def test_two_processes_cannot_write_one_run(tmp_path, whole):
@@ -258,7 +258,7 @@ def test_two_processes_cannot_write_one_run(tmp_path, whole):
         with pytest.raises(tl.JournalError, match=r"cut\.jsonl: another process is writing this run"):
             wait(tl.Lab(Scripted()).resume(path))
         assert path.read_bytes() == before
-        assert tl.load(path).stopped is None  # reading is free
+        assert tl.load(path).stop_reason is None  # reading is free
     finally:
         other.kill()
         other.communicate()
@@ -281,7 +281,7 @@ def test_two_resumes_at_once_in_one_process_are_told_apart(tmp_path, whole):
 
 def test_effects_are_answered_from_the_journal_errors_and_refusals_too(tmp_path):
     def fails(call):
-        return Reply(error="OSError: no route") if call.draw == 1 else answer_to(call)
+        return Reply(error="OSError: no route") if call.sample_index == 1 else answer_to(call)
 
     made = wait(tl.Lab(Scripted(fails), runs=tmp_path).run(SEARCH, TASK, budget=tl.Budget(calls=15)))
     lines = lines_of(made.path)
@@ -409,7 +409,7 @@ def example(tmp_path_factory):
         "",
         "x" * 1_000_000,
         type("Text", (str,), {})("a str of one's own"),
-        Reply("t", thinking="\udfff", model="\ud800", finish="\ud800"),
+        Reply("t", thinking="\udfff", model="\ud800", finish_reason="\ud800"),
         Reply(error="a lone \ud800"),
         Reply("nan", cost=float("nan"), logprobs=(tl.TokenLogprob("a", -1.0, {"b": -2.5}),)),
         Reply("inf", logprobs=(tl.TokenLogprob("a", float("-inf")),)),
@@ -425,7 +425,7 @@ def test_whatever_a_model_says_the_run_ends_and_its_file_loads(tmp_path, reply):
     made = wait(tl.Lab(Scripted(lambda call: reply), runs=tmp_path).run(tl.SelfConsistency(attempts=2), TASK))
     loaded = tl.load(made.path)
     assert loaded.events == made.events
-    assert made.stopped in ("answered", "error")
+    assert made.stop_reason in ("answered", "error")
     assert wait(loaded.replay()).identical
     made.save(tmp_path / "copy.jsonl")
 
@@ -433,12 +433,12 @@ def test_whatever_a_model_says_the_run_ends_and_its_file_loads(tmp_path, reply):
 @pytest.mark.parametrize("error", ["cancelled", "budget:calls", "limit:at_most"])
 def test_a_model_cannot_pass_its_error_off_as_a_refusal(tmp_path, error):
     made = wait(tl.Lab(Scripted(lambda call: Reply(error=error)), runs=tmp_path).run(SEARCH, TASK))
-    assert made.stopped == "error"
+    assert made.stop_reason == "error"
     assert made.usage.errors == made.usage.calls > 0
     assert wait(made.replay()).identical
     assert wait(tl.load(made.path).replay()).identical
     model = Scripted()  # that answers: the run goes on before the first call that failed
-    assert wait(tl.Lab(model).resume(made.path)).stopped != "error"
+    assert wait(tl.Lab(model).resume(made.path)).stop_reason != "error"
     assert model.calls
 
 
@@ -472,7 +472,7 @@ def test_what_no_file_can_hold_ends_the_run_by_name_and_spares_the_file(tmp_path
         lab = tl.Lab(Scripted(), runs=tmp_path)
         with pytest.raises(ValueError, match=f"{type(spoilt).__name__} cannot be written"):
             wait(lab.run(Saying.of(say), TASK))
-        assert lab.last.stopped == "error"
+        assert lab.last.stop_reason == "error"
         loaded = tl.load(lab.last.path)
         assert loaded.events == lab.last.events
         assert list(loaded.tree.nodes) == ["0", "0.1"]
@@ -516,7 +516,7 @@ def test_a_full_disk_where_warnings_are_errors_still_leaves_a_whole_file(tiny):
             wait(lab.run(SEARCH, TASK))
     (path,) = tiny.glob("*.jsonl")
     assert len(tl.load(path).lines) > 0
-    assert lab.last.stopped == "error"
+    assert lab.last.stop_reason == "error"
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_before_anything_is_asked(tmp_path):
@@ -575,7 +575,7 @@ def test_the_header_keeps_the_reference_which_no_strategy_sees(tmp_path):
     assert head["strategy"] == {"kind": "test_journal.peeks"}
     assert head["budget"] == {"calls": 9}
     assert head["repeat"] == 3
-    assert head["tot_lab"] == 1
+    assert head["tot_lab"] == 2
     assert head["version"] == tl.__version__
     loaded = tl.load(made.path)
     assert loaded.task == TASK
@@ -765,7 +765,7 @@ def test_what_a_lab_paid_itself_is_counted_once(tmp_path):
             await running
         return await lab.resume(lab.last.path)
 
-    assert wait(cut_and_resumed()).stopped == "limit:depth"
+    assert wait(cut_and_resumed()).stop_reason == "limit:depth"
     assert lab.spent == len(end.requests)
 
 

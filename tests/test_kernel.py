@@ -16,7 +16,7 @@ import asyncio
 import tot_lab as tl
 
 async def slow(call):
-    await asyncio.sleep(0.02 if call.kind == "sample" else 30)
+    await asyncio.sleep(0.02 if call.purpose == "sample" else 30)
     return "a step"
 
 lab = tl.Lab(slow, runs=None)
@@ -25,7 +25,7 @@ await lab.run(tl.TreeOfThoughts(), tl.general("How long?"))
 """
 AFTER = """
 run = lab.last
-print(run.stopped, len(run.tree), (await run.replay()).identical, len(asyncio.all_tasks()) < 20)
+print(run.stop_reason, len(run.tree), (await run.replay()).identical, len(asyncio.all_tasks()) < 20)
 """
 WATCHED = """
 import asyncio
@@ -36,7 +36,7 @@ calls = []
 async def slow(call):
     calls.append(call)
     await asyncio.sleep(0.05)
-    return "a step" if call.kind == "sample" else "score: 0.5"
+    return "a step" if call.purpose == "sample" else "score: 0.5"
 
 lab = tl.Lab(slow, runs=None)
 search = tl.TreeOfThoughts(stop=tl.Stop(depth=900), parallel=False)
@@ -47,7 +47,7 @@ run = await explorer.finished()
 UNPAID = """
 paid = len(calls)
 await asyncio.sleep(0.3)
-print(explorer.run.stopped, 0 < paid == len(calls))
+print(explorer.run.stop_reason, 0 < paid == len(calls))
 """
 SWEEP = """
 import asyncio, tempfile

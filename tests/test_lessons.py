@@ -21,10 +21,10 @@ ROOT = Path(__file__).parent.parent
 def tried(question, *critiques, end="solved"):
     """A finished run whose critic spoke in this order."""
     left = iter(critiques)
-    model = Scripted(lambda call: next(left) if call.kind == "critique" else "Answer: 1")
+    model = Scripted(lambda call: next(left) if call.purpose == "critique" else "Answer: 1")
     strategy = tl.Reflexion(strategy=tl.ChainOfThought(), max_retries=len(critiques) - 1)
     made = run(strategy, tl.general(question), model=model)
-    assert made.stopped == end
+    assert made.stop_reason == end
     return made
 
 

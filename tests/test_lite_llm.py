@@ -14,7 +14,7 @@ from email.utils import formatdate
 from random import Random
 
 import pytest
-from endpoint import Wire
+from endpoint import CallObserver
 from providers import FAMILIES, MODELS, Asked, Closed, Fault, Half, Hang, Providers, Raw, Said
 from pydantic import ValidationError
 from support import wait
@@ -56,12 +56,12 @@ def endpoint(server: Providers, family: str, **settings: object) -> LiteLLM:
     return LiteLLM(**made)
 
 
-def ask(model: LiteLLM, *calls: Call, wire: Wire | None = None) -> list[Reply]:
+def ask(model: LiteLLM, *calls: Call, wire: CallObserver | None = None) -> list[Reply]:
     """The replies as the stack hands them on, with the thinking apart."""
-    return [separated(reply) for reply in wait(model.answer(calls or (call(),), wire or Wire()))]
+    return [separated(reply) for reply in wait(model.answer(calls or (call(),), wire or CallObserver()))]
 
 
-def failure(model: LiteLLM, *calls: Call, wire: Wire | None = None) -> Failure:
+def failure(model: LiteLLM, *calls: Call, wire: CallObserver | None = None) -> Failure:
     with pytest.raises(Failure) as caught:
         ask(model, *calls, wire=wire)
     assert KEY not in str(caught.value)
@@ -157,7 +157,7 @@ if what == "resume":
 else:
     made = asyncio.run(lab.run(search, TASK, budget=tl.Budget(tokens=10**6)))
 assert loaded_in and threading.main_thread() not in loaded_in, loaded_in
-print(made.stopped, made.usage.calls, made.answer)
+print(made.stop_reason, made.usage.calls, made.answer)
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     said = [
@@ -300,7 +300,7 @@ def test_a_key_is_in_nothing_that_is_shown():
 def test_a_plain_question_is_answered(server, family):
     server.will(Said("Four.", model="the-model-itself"))
     (reply,) = ask(endpoint(server, family))
-    assert (reply.text, reply.error, reply.finish) == ("Four.", None, "stop")
+    assert (reply.text, reply.error, reply.finish_reason) == ("Four.", None, "stop")
     assert (reply.input_tokens, reply.output_tokens) == (11, 5)
     assert reply.model == ("qwen3:8b" if family == "ollama" else "the-model-itself")
     (asked,) = server.asked  # and nothing else was asked of the server
@@ -332,7 +332,7 @@ SENT = {  # a setting of a call, and where it must be found in the request of ea
         ["\n\n", "x"],
         ["stop", "stop_sequences", "generationConfig.stop_sequences", "options.stop"],
     ),
-    "seed": ({"seed": 7, "draw": 2}, 9, ["seed", None, "generationConfig.seed", "options.seed"]),
+    "seed": ({"seed": 7, "sample_index": 2}, 9, ["seed", None, "generationConfig.seed", "options.seed"]),
     "response_format": (
         {"response_format": SCHEMA},
         SCHEMA,
@@ -390,7 +390,7 @@ def test_each_setting_arrives_or_is_named_as_dropped(server, family, setting):
     settings, values, paths = SENT[setting]
     place = FAMILIES.index(family)
     value = values[place] if isinstance(values, list) and len(values) == len(FAMILIES) else values
-    wire = Wire()
+    wire = CallObserver()
     ask(endpoint(server, family), call(**settings), wire=wire)
     body = server.calls[-1].json
     if paths[place] is None:
@@ -401,7 +401,7 @@ def test_each_setting_arrives_or_is_named_as_dropped(server, family, setting):
     else:
         assert found(body, paths[place]) == value
         assert setting not in wire.dropped
-    again = Wire()
+    again = CallObserver()
     ask(endpoint(server, family), call(**settings), wire=again)
     assert again.notes == wire.notes  # every time
 
@@ -415,7 +415,7 @@ def test_what_a_schema_loses_on_its_way_is_named(server):
     }
     dropped = {}
     for family in FAMILIES:
-        wire = Wire()
+        wire = CallObserver()
         ask(endpoint(server, family), call(response_format=bounded), wire=wire)
         dropped[family] = wire.dropped
         kept = json.dumps(server.calls[-1].json)
@@ -426,7 +426,7 @@ def test_what_a_schema_loses_on_its_way_is_named(server):
 
 
 def test_an_effort_that_is_only_on_or_off_is_named(server):
-    wire = Wire()
+    wire = CallObserver()
     ask(endpoint(server, "ollama"), call(effort="high"), wire=wire)
     assert wire.dropped == ["effort.level"]
 
@@ -458,7 +458,7 @@ def test_a_conversation_with_tools_arrives_whole(server, family):
     assert (tool.name, json.loads(tool.arguments)) == ("add", {"a": 3})
     assert tool.id
     assert reply.text == ""
-    assert reply.finish == "tool_calls"
+    assert reply.finish_reason == "tool_calls"
 
 
 def test_the_context_window_is_sent_to_ollama_alone(server):
@@ -503,7 +503,7 @@ def test_a_call_is_not_changed_by_being_sent(server):
 
 
 def draws(count: int, **settings: object) -> list[Call]:
-    return [call(draw=draw, **settings) for draw in range(count)]
+    return [call(sample_index=draw, **settings) for draw in range(count)]
 
 
 def test_n_is_taken_where_the_provider_takes_it(server):
@@ -529,7 +529,7 @@ def test_several_draws_are_one_request_and_share_what_they_use(server, count):
 def test_a_server_that_gives_fewer_is_asked_for_the_rest_and_remembered(server):
     model = endpoint(server, "openai", model="openai/one-by-one")
     server.will(Said(("one",)), Said(("two",)), Said(("three",)))
-    wire = Wire()
+    wire = CallObserver()
     assert [reply.text for reply in ask(model, *draws(3), wire=wire)] == ["one", "two", "three"]
     assert [asked.json.get("n") for asked in server.calls] == [3, 2, None]
     assert wire.dropped == ["n", "n"]
@@ -560,15 +560,15 @@ def test_thinking_is_separated_however_it_comes(server, family):
         Said("<THINK>6 times</THINK><Thinking>4</Thinking>24"),
     ):
         server.will(said)
-        (reply,) = wait(stack.answer([call()], Wire()))
+        (reply,) = wait(stack.answer([call()], CallObserver()))
         assert (reply.thinking.replace("\n\n", " "), reply.text) == ("6 times 4", "24")
         assert reply.raw_text == ""
     server.will(Said("<think>6 times", finish="length"))
-    (reply,) = wait(stack.answer([call()], Wire()))
-    assert (reply.thinking, reply.text, reply.finish) == ("6 times", "", "length")
+    (reply,) = wait(stack.answer([call()], CallObserver()))
+    assert (reply.thinking, reply.text, reply.finish_reason) == ("6 times", "", "length")
     late = "24, I say.\n<think>6 times 4</think>\nYes."
     server.will(Said(late))
-    (reply,) = wait(stack.answer([call()], Wire()))
+    (reply,) = wait(stack.answer([call()], CallObserver()))
     assert (reply.thinking, reply.text, reply.raw_text) == ("6 times 4", "24, I say.\n\nYes.", late)
 
 
@@ -690,12 +690,12 @@ def test_a_stream_gives_the_same_reply(server, family, said):
     model, asked = endpoint(server, family), call(tools=(TOOL,) if said.tools else ())
     server.will(said, said)
     (whole,) = ask(model, asked)
-    wire = Wire(watched=True)
+    wire = CallObserver(watched=True)
     (streamed,) = ask(model, asked, wire=wire)
     assert server.calls[-1].stream
     assert not server.calls[-2].stream
 
-    for name in ("text", "thinking", "model", "input_tokens", "output_tokens", "cost", "finish"):
+    for name in ("text", "thinking", "model", "input_tokens", "output_tokens", "cost", "finish_reason"):
         assert getattr(streamed, name) == getattr(whole, name), name
     assert [(t.name, json.loads(t.arguments)) for t in streamed.tool_calls] == [
         (t.name, json.loads(t.arguments)) for t in whole.tool_calls
@@ -708,7 +708,7 @@ def test_a_stream_gives_the_same_reply(server, family, said):
 
 def test_text_comes_while_the_model_writes(server):
     server.will(Said("one two three four", pause=0.05))
-    wire = Wire(watched=True)
+    wire = CallObserver(watched=True)
 
     async def watch() -> list[str]:
         asking = asyncio.ensure_future(endpoint(server, "openai").answer((call(),), wire))
@@ -724,8 +724,8 @@ def test_text_comes_while_the_model_writes(server):
 
 
 def test_log_probabilities_and_several_samples_are_not_streamed(server):
-    ask(endpoint(server, "openai"), call(logprobs=2), wire=Wire(watched=True))
-    ask(endpoint(server, "openai"), *draws(2), wire=Wire(watched=True))
+    ask(endpoint(server, "openai"), call(logprobs=2), wire=CallObserver(watched=True))
+    ask(endpoint(server, "openai"), *draws(2), wire=CallObserver(watched=True))
     assert not any(asked.stream for asked in server.calls)
 
 
@@ -734,7 +734,7 @@ def test_log_probabilities_and_several_samples_are_not_streamed(server):
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.8])
 def test_a_stream_that_breaks_off_is_no_reply(server, family, cleanly, share):
     server.will(Half(share=share, cleanly=cleanly))
-    caught = failure(endpoint(server, family), wire=Wire(watched=True))
+    caught = failure(endpoint(server, family), wire=CallObserver(watched=True))
     assert caught.retry
     assert caught.status is None
 
@@ -742,7 +742,7 @@ def test_a_stream_that_breaks_off_is_no_reply(server, family, cleanly, share):
 @each_family
 def test_an_error_inside_a_stream_is_the_providers(server, family):
     server.will(Half(error=Fault(529, "we are overloaded", code="overloaded_error")))
-    caught = failure(endpoint(server, family), wire=Wire(watched=True))
+    caught = failure(endpoint(server, family), wire=CallObserver(watched=True))
     assert caught.retry
     assert "overloaded" in caught.message
 
@@ -771,7 +771,7 @@ def test_an_error_inside_a_stream_is_the_providers(server, family):
 )
 def test_an_http_error_keeps_its_status_and_the_providers_words(server, family, status, retry, watched):
     server.will(Fault(status, "the cat sat on the server"))
-    caught = failure(endpoint(server, family), wire=Wire(watched=watched))
+    caught = failure(endpoint(server, family), wire=CallObserver(watched=watched))
     assert (caught.status, caught.retry, caught.retry_after) == (status, retry, None)
     assert caught.message == "the cat sat on the server"
     assert len(server.calls) == 1  # nobody but us tries again
@@ -780,7 +780,7 @@ def test_an_http_error_keeps_its_status_and_the_providers_words(server, family, 
 @each_family
 @pytest.mark.parametrize("watched", [False, True])
 def test_the_provider_says_how_long_to_wait(server, family, watched):
-    model, wire = endpoint(server, family), Wire(watched=watched)
+    model, wire = endpoint(server, family), CallObserver(watched=watched)
     server.will(Fault(429, retry_after=7), Fault(503, retry_after=formatdate(time.time() + 60, usegmt=True)))
     assert failure(model, wire=wire).retry_after == 7
     assert 50 < failure(model, wire=wire).retry_after <= 60
@@ -804,7 +804,7 @@ def test_a_key_that_the_provider_repeats_is_blotted_out(server, family, status, 
     monkeypatch.setenv("MISTRAL_API_KEY", "ms-OTHER-9876543210")
     for watched in (False, True):
         server.will(Fault(status, "the key {key} and ms-OTHER-9876543210 are wrong"))
-        caught = failure(endpoint(server, family), wire=Wire(watched=watched))
+        caught = failure(endpoint(server, family), wire=CallObserver(watched=watched))
         assert "OTHER" not in caught.message
         assert "are wrong" in caught.message
         assert "•••" in caught.message or "REDACTED" in caught.message
@@ -828,7 +828,7 @@ def test_what_cannot_be_sent_is_not_tried_again(server, family):
 @each_family
 def test_no_key_is_in_a_reply_or_its_notes(server, family, caplog, capfd):
     caplog.set_level(logging.DEBUG)
-    wire = Wire(watched=True)
+    wire = CallObserver(watched=True)
     model = endpoint(server, family)
     replies = ask(model, call(seed=1, logprobs=2, effort="low"), wire=wire)
     out = capfd.readouterr()
@@ -853,7 +853,7 @@ def echoing(asked):
 def test_a_key_that_a_good_reply_repeats_is_blotted_out(server, family, watched):
     tool = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}}
     server.will(echoing)
-    wire = Wire(watched=watched)
+    wire = CallObserver(watched=watched)
     (reply,) = ask(endpoint(server, family), call(tools=(tool,)), wire=wire)
     assert server.calls[-1].key == KEY
     assert KEY not in repr((reply, wire.notes, wire.texts))
@@ -891,7 +891,7 @@ def test_a_key_is_blotted_out_of_tokens_and_however_a_stream_is_cut(server):
     chunks.append({"index": 0, "delta": {}, "finish_reason": "stop"})
     lines = (f"data: {json.dumps({'id': 'c', 'model': 'm', 'choices': [chunk]})}\n\n" for chunk in chunks)
     server.will(Raw("".join([*lines, "data: [DONE]\n\n"]), kind="text/event-stream"))
-    wire = Wire(watched=True)
+    wire = CallObserver(watched=True)
     (reply,) = ask(endpoint(server, "openai"), wire=wire)
     assert reply.text == wire.texts[-1] == "It: ••• ends"
     assert len(wire.texts) == len(pieces)
@@ -931,7 +931,7 @@ def test_a_key_that_a_proxy_repeats_is_in_no_file(server, tmp_path, caplog, capf
 )
 def test_garbage_is_no_reply_and_is_asked_for_again(server, family, raw, watched):
     server.will(Raw(raw))
-    caught = failure(endpoint(server, family), wire=Wire(watched=watched))
+    caught = failure(endpoint(server, family), wire=CallObserver(watched=watched))
     assert caught.retry
     assert caught.status is None
     assert "Traceback" not in caught.message
@@ -960,11 +960,11 @@ def test_an_answer_without_a_choice_or_content_is_no_reply(server):
     for family in ("openai", "anthropic", "gemini"):
         for watched in (False, True):
             server.will(Said(None))
-            caught = failure(endpoint(server, family), wire=Wire(watched=watched))
+            caught = failure(endpoint(server, family), wire=CallObserver(watched=watched))
             assert "no content" in caught.message
             assert not caught.retry
     server.will(Said(None, finish="length"))
-    assert ask(model)[0].finish == "length"  # it thought, and all was cut off
+    assert ask(model)[0].finish_reason == "length"  # it thought, and all was cut off
 
 
 @each_family
@@ -1002,7 +1002,7 @@ def test_what_ollama_would_cut_off_is_not_sent(server):
 @pytest.mark.parametrize("watched", [False, True])
 def test_a_cancelled_call_is_a_cancelled_request(server, family, watched):
     server.will(Said("word " * 1000, pause=0.1) if watched else Hang())
-    wire = Wire(watched=watched)
+    wire = CallObserver(watched=watched)
 
     async def cancel() -> Asked:
         asking = asyncio.ensure_future(endpoint(server, family).answer((call(),), wire))

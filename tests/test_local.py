@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoint import Wire
+from endpoint import CallObserver
 from support import TASK, needs_smollm2, weights
 
 import tot_lab as tl
@@ -35,12 +35,12 @@ def asked(text: str, **settings: Any) -> Call:
     return Call("0", "any", (Message("user", text),), **{"max_tokens": 24, **settings})
 
 
-def answers(model: Local, *calls: Call, wire: Wire | None = None) -> Sequence[Reply]:
+def answers(model: Local, *calls: Call, wire: CallObserver | None = None) -> Sequence[Reply]:
     """The replies to calls made at the same time."""
 
     async def all_of() -> Sequence[Reply]:
         async with asyncio.timeout(60):
-            made = [model.answer([call], wire or Wire()) for call in calls]
+            made = [model.answer([call], wire or CallObserver()) for call in calls]
             return [reply for replies in await asyncio.gather(*made) for reply in replies]
 
     return asyncio.run(all_of())
@@ -73,9 +73,9 @@ def test_a_reply_is_whole_and_costs_nothing(model: Local) -> None:
     assert reply.input_tokens is not None
     assert reply.input_tokens > 10
     assert 1 <= (reply.output_tokens or 0) <= 24
-    assert reply.finish in ("stop", "length")
+    assert reply.finish_reason in ("stop", "length")
     (cut,) = answers(model, asked("Count from one to a hundred in words.", max_tokens=2, seed=1))
-    assert (cut.finish, cut.output_tokens) == ("length", 2)
+    assert (cut.finish_reason, cut.output_tokens) == ("length", 2)
 
 
 @needs_smollm2
@@ -86,14 +86,16 @@ def test_same_seed_same_text_whatever_came_before(model: Local) -> None:
     for _ in range(3):
         again, *_ = answers(model, call, asked("Tell me a story about a fox."))
         assert again == first
-    others = answers(model, *(asked(call.prompt, seed=7, temperature=0.9, draw=k) for k in range(1, 4)))
+    others = answers(
+        model, *(asked(call.prompt, seed=7, temperature=0.9, sample_index=k) for k in range(1, 4))
+    )
     assert len({first.text, *(reply.text for reply in others)}) > 2
 
 
 @needs_smollm2
 def test_draws_of_one_request_are_its_draws_alone(model: Local) -> None:
-    draws = [asked("Tell me a story.", seed=7, temperature=0.9, draw=k) for k in range(3)]
-    together = asyncio.run(model.answer(draws, Wire()))
+    draws = [asked("Tell me a story.", seed=7, temperature=0.9, sample_index=k) for k in range(3)]
+    together = asyncio.run(model.answer(draws, CallObserver()))
     assert list(together) == list(answers(model, *draws))
     assert len({reply.text for reply in together}) == 3
     assert all(reply.output_tokens for reply in together)
@@ -125,7 +127,7 @@ def test_a_schema_is_kept(model: Local) -> None:
 @needs_smollm2
 def test_a_watched_reply_comes_in_pieces_and_is_the_same(model: Local) -> None:
     call = asked("Name three colours.", seed=3)
-    wire = Wire(watched=True)
+    wire = CallObserver(watched=True)
     (streamed,) = answers(model, call, wire=wire)
     assert len(wire.texts) > 2
     assert wire.texts[-1] == streamed.text
@@ -145,7 +147,7 @@ def test_a_prompt_too_long_is_refused_and_not_cut(model: Local) -> None:
 def test_four_calls_at_once(model: Local) -> None:
     for slots in (1, 2):
         wide = Local(weights=NAME, slots=slots, context_window=512)
-        replies = answers(wide, *(asked("Name a colour.", draw=k) for k in range(4)))
+        replies = answers(wide, *(asked("Name a colour.", sample_index=k) for k in range(4)))
         assert [reply.error for reply in replies] == [None] * 4
         assert all(reply.text for reply in replies)
         with pytest.raises(Failure, match="512"):  # of each slot, not of all
@@ -159,7 +161,7 @@ def test_four_calls_at_once(model: Local) -> None:
 @needs_smollm2
 def test_equal_models_share_a_server_until_the_last_lets_go(model: Local) -> None:
     first, second = (Local(weights=NAME, context_window=256) for _ in range(2))
-    answers(first, *(asked("Hello", max_tokens=1, draw=k) for k in range(4)))
+    answers(first, *(asked("Hello", max_tokens=1, sample_index=k) for k in range(4)))
     server = server_of(first)
     process = server._process
     answers(second, asked("Hello", max_tokens=1))
@@ -184,7 +186,7 @@ def test_a_server_that_died_may_be_tried_again(model: Local) -> None:
 
     async def killed() -> None:
         busy = asyncio.ensure_future(
-            frail.answer([asked("Hello", max_tokens=250, options={"ignore_eos": True})], Wire())
+            frail.answer([asked("Hello", max_tokens=250, options={"ignore_eos": True})], CallObserver())
         )
         await asyncio.sleep(0.3)
         process.kill()
@@ -203,7 +205,7 @@ def test_the_loop_goes_on_while_it_loads(model: Local) -> None:
     answers(model, asked("Hello", max_tokens=1))  # litellm is imported
 
     async def longest_wait() -> float:
-        starting = asyncio.ensure_future(fresh.answer([asked("Hello", max_tokens=1)], Wire()))
+        starting = asyncio.ensure_future(fresh.answer([asked("Hello", max_tokens=1)], CallObserver()))
         longest, last = 0.0, time.monotonic()
         while not starting.done():
             await asyncio.sleep(0.002)
@@ -271,7 +273,7 @@ def test_nobody_else_may_use_it(model: Local) -> None:
     assert len(key) > 30
     stranger = endpoint.model_copy(update={"api_key": type(endpoint.api_key)("guessed")})
     with pytest.raises(Failure) as caught:
-        asyncio.run(stranger.answer([asked("Hello", max_tokens=1)], Wire()))
+        asyncio.run(stranger.answer([asked("Hello", max_tokens=1)], CallObserver()))
     assert caught.value.status == 401
     shown = repr(model) + repr(model.settings()) + repr(model.identity()) + repr(endpoint)
     assert key not in shown + model.address + str(caught.value)
@@ -366,7 +368,9 @@ def test_settings() -> None:
     assert repr(Local(weights=NAME)) == f"Local(weights='{NAME}')"
     model = Local(weights=NAME, slots=2, threads=2)
     assert part_of(json.loads(json.dumps(model.settings()))) == model
-    assert Local(weights=NAME, context_window=100).need([asked("a"), asked("a", draw=1)]) == Need(200, 0.0)
+    assert Local(weights=NAME, context_window=100).need([asked("a"), asked("a", sample_index=1)]) == Need(
+        200, 0.0
+    )
     for bad in ({"slots": 0}, {"threads": 0}, {"context_window": 0}, {"weights": 3}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             Local(**{"weights": NAME, **bad})

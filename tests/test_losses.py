@@ -28,12 +28,12 @@ JUDGED = ("value", "judge", "part", "vote", "joint", "logprob")
 def good(call: Call) -> Reply | str:
     """A reply of which everything can be read."""
     readable = {"value": f"score: {len(call.prompt) % 10 / 10}", "judge": "score: 0.5", "vote": "best: 1"}
-    return readable.get(call.kind) or answer_to(call)
+    return readable.get(call.purpose) or answer_to(call)
 
 
 async def judge_away(call: Call) -> Reply | str:
     """A player that raises on every call of a judge."""
-    if call.kind in JUDGED:
+    if call.purpose in JUDGED:
         raise RuntimeError("the judge is away")
     return good(call)
 
@@ -81,7 +81,7 @@ class Alternating:
         self.asked = self.lost = 0
 
     async def __call__(self, call: Call) -> Reply | str:
-        if call.kind in JUDGED:
+        if call.purpose in JUDGED:
             self.asked += 1
             if self.asked % self.every == 0:
                 self.lost += 1
@@ -161,7 +161,7 @@ def test_proposals_answers_and_structured_replies_are_counted():
 def cut_off(call: Call) -> Reply:
     made = good(call)
     made = made if isinstance(made, Reply) else Reply(made)
-    return Reply(made.text, finish="length", logprobs=made.logprobs)
+    return Reply(made.text, finish_reason="length", logprobs=made.logprobs)
 
 
 def test_truncated_replies_are_counted_but_not_where_one_token_is_wanted():
@@ -202,7 +202,11 @@ def test_a_loaded_run_counts_the_same_and_a_published_log_is_unknown(tmp_path):
     assert losses_of(published) is None
     frame = tl.lost_calls([published])
     assert frame["calls"].isna().all()
-    assert tl.success(pd.DataFrame({"setting": ["a"], "task": ["t"], "correct": [True]}))["lost"].isna().all()
+    assert (
+        tl.success_rates(pd.DataFrame({"setting": ["a"], "task": ["t"], "correct": [True]}))["lost"]
+        .isna()
+        .all()
+    )
 
 
 # What is said about several runs.
@@ -212,11 +216,11 @@ def test_a_judge_that_is_away_is_seen_in_every_result():
     sweep = swept(judge_away)
     share = "evaluate 100.0% failed"
     for make in (
-        lambda: tl.success(sweep),
-        lambda: tl.at_cost(sweep, 6),
-        lambda: tl.frontier(sweep),
-        lambda: tl.success(list(sweep.runs())),
-        lambda: tl.success(iter(list(sweep.runs()))),
+        lambda: tl.success_rates(sweep),
+        lambda: tl.at_matched_cost(sweep, 6),
+        lambda: tl.pareto_frontier(sweep),
+        lambda: tl.success_rates(list(sweep.runs())),
+        lambda: tl.success_rates(iter(list(sweep.runs()))),
     ):
         shown, said = quiet(make)
         assert list(shown["lost"]) == [share, "none"]
@@ -252,9 +256,9 @@ def test_the_columns_of_a_sweep_hold_the_counts_and_lost_calls_the_shares():
 def test_below_five_percent_the_share_is_said_and_nothing_is_warned():
     counts = {"propose": Losses(100, 5, 0, 0), "evaluate": Losses(100, 0, 0, 5)}
     frame = table_of(counts, counts)
-    shown = tl.success(frame)  # warnings are errors here
+    shown = tl.success_rates(frame)  # warnings are errors here
     assert list(shown["lost"]) == ["propose 5.0% failed, evaluate 5.0% truncated"] * 2
-    _, said = quiet(tl.success, table_of(counts, {"propose": Losses(100, 6, 0, 0)}))
+    _, said = quiet(tl.success_rates, table_of(counts, {"propose": Losses(100, 6, 0, 0)}))
     assert len(said) == 1
     assert "b: 6 of 100 propose calls failed (6.0%)" in said[0]
     assert "a:" not in said[0]
@@ -262,14 +266,14 @@ def test_below_five_percent_the_share_is_said_and_nothing_is_warned():
 
 def test_one_broken_setting_among_many_is_not_averaged_away():
     good = {"evaluate": Losses(1000, 0, 0, 0)}
-    _, said = quiet(tl.success, table_of(*[good] * 30, {"evaluate": Losses(10, 10, 0, 0)}))
+    _, said = quiet(tl.success_rates, table_of(*[good] * 30, {"evaluate": Losses(10, 10, 0, 0)}))
     assert len(said) == 1
     assert "10 of 10 evaluate calls failed" in said[0]
 
 
 def test_the_warning_points_at_the_line_that_asked():
     with pytest.warns(UserWarning, match="were lost") as caught:
-        tl.success(table_of({"act": Losses(10, 10, 0, 0)}))
+        tl.success_rates(table_of({"act": Losses(10, 10, 0, 0)}))
     assert caught[0].filename == __file__
 
 
@@ -330,7 +334,7 @@ def test_calibration_and_amounts_carry_them_too():
     figure, said = quiet(plot_calibration, found)
     assert "lost calls above 5%: evaluate 33.3% unreadable in tree" in figure.layout.title.subtitle.text
     assert len(said) == 1
-    points = tl.anytime(sweep, [1, 4, 100])
+    points = tl.anytime_performance(sweep, [1, 4, 100])
     tree = points[points["setting"] == "tree"].groupby("at")[["evaluate_calls", "evaluate_unreadable"]].sum()
     assert tree["evaluate_calls"].is_monotonic_increasing
     assert tree.loc[1].sum() == 0

@@ -22,7 +22,7 @@ import tot_lab as tl
 
 async def slow(call):
     print("asked", flush=True)
-    await asyncio.sleep(0 if call.kind == "branch" else 30)
+    await asyncio.sleep(0 if call.purpose == "branch" else 30)
     return '{"solution": "a step", "confidence": 5}'
 
 lab = tl.Lab(slow, runs=None)
@@ -270,7 +270,7 @@ def test_an_interrupt_leaves_a_sentence_and_the_run_so_far(kernel):
     assert time.monotonic() - started < 120
     assert re.fullmatch(r"Interrupted after (1 call|\d calls); the run so far is in `part`.", error)
     assert shown[-1][1].startswith(f"interrupted · {error.split()[2]} call")  # both count the same calls
-    said = kernel.said("print(part.stopped, len(part.tree), len(asyncio.all_tasks()) < 20)")
+    said = kernel.said("print(part.stop_reason, len(part.tree), len(asyncio.all_tasks()) < 20)")
     assert said == "cancelled 3 True"
 
 
@@ -366,7 +366,7 @@ def test_in_a_terminal_it_tells_its_way_and_ctrl_c_stops_it(tmp_path):
         said = until("In [5]: ")
         assert "the run so far is in `part`" in said
         assert "Traceback" not in said
-        enter("print('so', part.stopped)")
+        enter("print('so', part.stop_reason)")
         until("so cancelled")
     finally:
         running.kill()

@@ -160,9 +160,9 @@ def test_what_was_cut_off_is_read_as_far_as_it_goes_or_stands_for_itself(reply, 
     made = run(
         tl.DeepThink(max_iterations=1),
         TASK,
-        Scripted(lambda call: text if call.kind == stage else sound(call)),
+        Scripted(lambda call: text if call.purpose == stage else sound(call)),
     )
-    assert made.stopped == "limit:iterations"
+    assert made.stop_reason == "limit:iterations"
     assumed = [note["what"] for note in notes(made, "deep_think.assumed")]
     assert set(assumed) == ({stage} if found is None or stage == "converge" else set())
     assert {note["what"] for note in notes(made, "deep_think.truncated")} == {stage}
@@ -175,9 +175,9 @@ def test_what_was_cut_off_is_read_as_far_as_it_goes_or_stands_for_itself(reply, 
 @pytest.mark.parametrize("said", HOSTILE, ids=range(len(HOSTILE)))
 def test_nothing_that_is_said_breaks_a_stage(stage, said):
     sound = thinker().reply
-    reply = Scripted(lambda call: said if call.kind == stage else sound(call))
+    reply = Scripted(lambda call: said if call.purpose == stage else sound(call))
     made = run(tl.DeepThink(max_iterations=2), TASK, reply)
-    assert made.stopped in ("limit:iterations", "error")
+    assert made.stop_reason in ("limit:iterations", "error")
     json.dumps([note.data for note in made.events if isinstance(note, tl.Note)])
 
 
@@ -185,8 +185,8 @@ def test_nothing_that_is_said_breaks_a_stage(stage, said):
 def test_a_megabyte_is_read_in_time(stage):
     sound = thinker().reply
     for text in ("word " * 200_000, "{" * 1_000_000, '{"solution": "' + "a" * 1_000_000, '["' * 500_000):
-        reply = Scripted(lambda call, text=text: text if call.kind == stage else sound(call))
+        reply = Scripted(lambda call, text=text: text if call.purpose == stage else sound(call))
         began = time.process_time()
         made = run(tl.DeepThink(max_iterations=1), TASK, reply)
         assert time.process_time() - began < 300  # a quadratic reader takes hours
-        assert made.stopped == "limit:iterations"
+        assert made.stop_reason == "limit:iterations"

@@ -16,7 +16,7 @@ CRITIQUES = ["UNSATISFIED: count 8 legs for each spider", "SATISFIED: yes"]
 
 def critic(*critiques, answer="Answer: 16"):
     left = iter(critiques)
-    return Scripted(lambda call: next(left) if call.kind == "critique" else answer)
+    return Scripted(lambda call: next(left) if call.purpose == "critique" else answer)
 
 
 def reflexion(**settings):
@@ -94,7 +94,7 @@ def test_s5_any_strategy_of_a_later_run_knows_critiques_and_conclusions(tmp_path
     wait(lab(path, critic(*CRITIQUES)).run(reflexion(), SPIDERS))
     model = Scripted(lambda call: "Answer: 26")
     made = wait(lab(path, model).run(strategy, TASK))
-    asked = [call.prompt for call in model.calls if call.kind != "route"]
+    asked = [call.prompt for call in model.calls if call.purpose != "route"]
     assert asked
     assert all(CRITIQUES[0] in prompt for prompt in asked)
     assert all(f"Question: {SPIDERS.question}\nAnswer: 16" in prompt for prompt in asked)
@@ -298,5 +298,5 @@ def test_s5_a_turn_that_fails_is_not_remembered():
     assert len(wait(cancelled()).memory) == 0
     session = tl.Session(tl.Lab(Scripted(lambda call: Reply(error="timeout")), runs=None))
     (made,) = ask_all(session, (tl.OneAnswer(), TASK))
-    assert (made.stopped, len(session.memory)) == ("error", 0)
+    assert (made.stop_reason, len(session.memory)) == ("error", 0)
     assert all(isinstance(call, Call) for call in session.lab.model.calls)

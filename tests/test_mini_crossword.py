@@ -372,10 +372,10 @@ def test_the_search_of_the_paper() -> None:
     }
 
     def reply(call: tl.Call) -> str:
-        if call.kind == "part":
+        if call.purpose == "part":
             return "impossible" if "r u r a x" in call.prompt or "v1: t r a y s" in call.prompt else "maybe"
-        if call.draw > 4:
-            return "h5. sneak (certain)" if call.draw == 5 and call.at == "0" else "none"
+        if call.sample_index > 4:
+            return "h5. sneak (certain)" if call.sample_index == 5 and call.node == "0" else "none"
         steps = [line[3:12] for line in call.prompt.split("\n") if "(grid:" in line]
         return replies.get(tuple(steps), "none")
 
@@ -388,12 +388,12 @@ def test_the_search_of_the_paper() -> None:
     assert pruned == {"h2. rurax": "prune_below", "v1. trays": "prune_below"}
     assert got.answer == "v5. block (grid: thumb r___l a___o p___c s___k)"
     assert tl.mini_crossword_scores(TASK, got.answer) == pytest.approx((0.3, 13 / 25, 0.0))
-    asked = [call for call in model.calls if call.kind == "propose"]
+    asked = [call for call in model.calls if call.purpose == "propose"]
     assert len(asked) == 5 * 8  # the root, and each state that is not impossible
     judged = {
         call.prompt.partition("Clue:\n")[2][:2]
         for call in model.calls
-        if (call.at, call.kind) == ("0.0.1.0", "part")
+        if (call.node, call.purpose) == ("0.0.1.0", "part")
     }
     assert judged == {"h1", "v1", "v5", "h2", "h3", "h4", "h5"}
 
@@ -406,7 +406,7 @@ def test_the_preset_keeps_to_a_hundred_states() -> None:
     assert search.max_calls(TASK) == 101 * (8 + 3 * 10)
     got = run(search, TASK, tl.SimMiniCrossword(noise=0, sight=0))
     assert len(got.tree) <= 101
-    assert got.stopped == "limit:nodes"
+    assert got.stop_reason == "limit:nodes"
 
 
 def test_equal_grids_are_merged() -> None:
@@ -414,7 +414,7 @@ def test_equal_grids_are_merged() -> None:
     search = tl.TreeOfThoughts(
         propose="propose", search=tl.BeamSearch(width=None), stop=tl.Stop(depth=2), merge=True
     )
-    got = run(search, TASK, Scripted(lambda call: words if call.kind == "propose" else "sure"))
+    got = run(search, TASK, Scripted(lambda call: words if call.purpose == "propose" else "sure"))
     (merged,) = [node for node in got.tree if node.state == "merged"]
     assert merged.text == "h1. thumb (grid: thumb rural _____ _____ _____)"
 
@@ -423,4 +423,4 @@ def test_a_search_by_its_defaults_answers_with_the_full_grid() -> None:
     search = tl.TreeOfThoughts(propose="propose", search="depth_first", stop=tl.Stop(depth=10, solved=1.0))
     lab = tl.Lab(tl.SimMiniCrossword(skill=1, sight=1, noise=0), runs=None)
     got = wait(lab.run(search, TASK))
-    assert (got.answer, got.correct, got.stopped) == (ROWS, True, "solved")  # type: ignore[attr-defined]
+    assert (got.answer, got.correct, got.stop_reason) == (ROWS, True, "solved")  # type: ignore[attr-defined]

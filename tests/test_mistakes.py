@@ -102,7 +102,7 @@ def test_a_sweep_of_wrong_things(wrong, says):
 
 def test_a_row_that_no_sweep_has_is_named():
     sweep = wait(tl.Lab(Scripted(), runs=None).sweep(tl.OneAnswer(), TASK))
-    assert sweep.run(sweep.df().iloc[0]).stopped == "answered"
+    assert sweep.run(sweep.df().iloc[0]).stop_reason == "answered"
     with pytest.raises(
         LookupError, match=r"row must be a row such as df\(\).iloc\[0\] or the run_id of one: got 0"
     ):

@@ -76,7 +76,7 @@ def test_r1_a_lab_with_tools_runs_react_by_default():
 @pytest.mark.parametrize("name", ["react", "reactive", "tree-of-thought", "tree_of_thoughts"])
 def test_r12_a_name_stands_for_its_strategy(name):
     made = wait(tl.Lab(Scripted(), runs=None).run(name, TASK))
-    assert made.stopped
+    assert made.stop_reason
 
 
 @reached_later("R12")

@@ -111,7 +111,7 @@ def test_every_field_says_what_it_means(kind):
 
 def test_meanings_are_the_docstrings_sentences():
     said = meanings(tl.TreeOfThoughts)
-    assert said["temperature"] == "0–2, None for the model's default."
+    assert said["temperature"] == "Sampling temperature. `None` means the model's default."
     assert said["stop"] == "When the search ends."
     assert meanings(tl.Stop)["depth"] == "Steps of a path, at most."
     assert meanings(tl.Stop)["min_score"] == "A thought with a lower score is dropped."
@@ -154,7 +154,10 @@ def test_controls_are_of_the_fields_types_and_ranges():
         assert controls[name].widget.options == tuple(kind.__name__ for kind in known)
     assert controls["budget"].widget.options == ("none", "Budget")
     assert kinds["temperature"] == "FloatText"
-    assert controls["temperature"].widget.tooltip == "0–2, None for the model's default. (0 to 2)"
+    assert (
+        controls["temperature"].widget.tooltip
+        == "Sampling temperature. `None` means the model's default. (0 to 2)"
+    )
     inside = {control.name: control for name in ("propose", "search", "stop", "answer")
               for control in controls[name].form.controls}  # fmt: skip
     assert type(inside["width"].widget).__name__ == "IntText"
@@ -234,7 +237,7 @@ def test_the_code_makes_the_run_of_the_panel(kind):
         run = await run_of(shown)
         again = await run_by(shown.code)
         # The player of Game of 24 cannot write Deep Think's forms, which ends it.
-        assert run.stopped not in (None, *([] if "Think" in kind.__name__ else ["error"]))
+        assert run.stop_reason not in (None, *([] if "Think" in kind.__name__ else ["error"]))
         assert again.events == run.events
         assert again.header.strategy == run.header.strategy
         assert again.header.model == run.header.model
@@ -335,7 +338,7 @@ def test_what_cannot_run_is_not_run():
         control(shown, "depth").value = 1
         control(shown, "calls").value = 0
         assert not control(shown, "Run").disabled
-        assert (await run_of(shown)).stopped == "budget:calls"
+        assert (await run_of(shown)).stop_reason == "budget:calls"
 
     opened(used, lab())
 
@@ -513,7 +516,7 @@ def test_progress_is_said():
     async def used(shown):
         assert "at most 30 calls" in said(shown)
         run = await run_of(shown)
-        await until(lambda: run.stopped in said(shown))
+        await until(lambda: run.stop_reason in said(shown))
         asked, thoughts = run.usage.calls, len(run.tree)
         assert f"{asked} of at most 30 calls · {thoughts} thoughts" in said(shown)
         assert f"{run.usage.input_tokens:,} tokens in, {run.usage.output_tokens:,} out" in said(shown)
@@ -543,12 +546,12 @@ def test_one_run_at_a_time_and_it_can_be_stopped():
         assert shown.run is None
         control(shown, "Stop").click()
         await until(lambda: shown.run is not None)
-        assert shown.run.stopped == "cancelled"
+        assert shown.run.stop_reason == "cancelled"
         assert shown.run is given.last
         assert not control(shown, "Run").disabled
         assert control(shown, "Stop").disabled
         second = await run_of(shown)
-        assert second.stopped != "cancelled"
+        assert second.stop_reason != "cancelled"
         assert shown.explorer is not first
 
     given = slow_lab()
@@ -562,7 +565,7 @@ def test_closing_stops_the_run():
         await asyncio.sleep(0.3)
         shown.close()
         await until(lambda: shown.run is not None)
-        assert given.last.stopped == "cancelled"
+        assert given.last.stop_reason == "cancelled"
 
     given = slow_lab()
     wait(closed())
@@ -571,7 +574,7 @@ def test_closing_stops_the_run():
 def test_what_ends_a_run_with_an_error_is_said(tmp_path):
     async def used(shown):
         run = await run_of(shown)
-        assert run.stopped == "error"
+        assert run.stop_reason == "error"
         await until(lambda: "CacheMiss" in said(shown))
         assert not control(shown, "Run").disabled
 

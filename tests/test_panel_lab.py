@@ -97,7 +97,7 @@ def test_a_run_is_stopped_and_a_second_one_refused(notebook):
     expect(book.page.get_by_role("status").filter(has_text="of at most 30 calls")).to_be_visible()
     button(book, "Stop").click()
     finished(book, "cancelled: ")
-    assert book.value("[shown.run.stopped, lab.last is shown.run]") == ["cancelled", True]
+    assert book.value("[shown.run.stop_reason, lab.last is shown.run]") == ["cancelled", True]
     expect(button(book, "Run")).to_be_enabled()
 
 

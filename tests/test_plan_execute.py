@@ -53,17 +53,17 @@ class Planner:
 
     async def __call__(self, call):
         self.calls.append(call)
-        said = self.replies[call.kind]
+        said = self.replies[call.purpose]
         reply = said.pop(0) if len(said) > 1 else said[0]
         await asyncio.sleep(0)
         return reply(call) if callable(reply) else reply
 
     @property
     def kinds(self):
-        return [call.kind for call in self.calls]
+        return [call.purpose for call in self.calls]
 
     def asked(self, kind):
-        return [call for call in self.calls if call.kind == kind]
+        return [call for call in self.calls if call.purpose == kind]
 
 
 def plan(*steps):
@@ -114,7 +114,7 @@ def test_each_type_of_step_is_carried_out_in_its_own_way():
     made = run(model)
     assert model.kinds == ["plan", "analysis", "act", "review"]  # a tool_call asks no model
     assert made.tools_df()["result"].tolist() == ["7", "14"]
-    assert (made.answer, made.stopped, made.grade) == ("14", "answered", 1.0)
+    assert (made.answer, made.stop_reason, made.grade) == ("14", "answered", 1.0)
     (analysis,), (act,) = model.asked("analysis"), model.asked("act")
     assert "Say what 14 means." in analysis.prompt
     assert "Check 14." in act.prompt
@@ -181,7 +181,7 @@ def test_a_person_may_say_otherwise_what_a_step_does():
     assert other.plans[0]["s1"].result == "70"
     result = wait(lab.branch(whole, "0.0.0", content="add → 71"))
     assert (result.plans[0]["s1"].result, result.usage.calls) == ("71", 3)
-    assert "71" in next(e for e in result.events if isinstance(e, Call) and e.kind == "analysis").prompt
+    assert "71" in next(e for e in result.events if isinstance(e, Call) and e.purpose == "analysis").prompt
     words = wait(lab.branch(whole, "0.0", content="Guess it."))
     assert (words.plans[0]["s1"].type, words.plans[0]["s1"].result) == ("analysis", "ok")
 
@@ -205,7 +205,7 @@ def test_an_unusable_plan_is_asked_for_again_with_the_reason_and_then_given_up()
     assert "there is no JSON in the reply" in model.calls[2].prompt
     hopeless = Planner(plan=plan(*[think("x")] * 1000))
     made = run(hopeless)
-    assert (made.stopped, made.answer, made.usage.calls, made.plans) == ("limit:retries", "", 3, [])
+    assert (made.stop_reason, made.answer, made.usage.calls, made.plans) == ("limit:retries", "", 3, [])
     assert "there are 1000 steps; there must be 1 to 20" in hopeless.calls[1].prompt
     assert notes(made, "ended")[0].data == {"status": "failed", "stop": "limit:retries"}
 
@@ -311,7 +311,7 @@ def test_replanning_puts_other_steps_in_place_of_all_that_are_open():
     assert statuses(made) == ["completed", "failed", "skipped", "completed", "completed"]
     assert made.plans[0]["s5"].depends_on == ("s4", "s1")
     assert (made.tree["0.2"].state, made.tree["0.2"].reason) == ("pruned", "dropped by a patch")
-    assert (made.answer, made.stopped, made.plans[0].status) == ("14", "answered", "completed")
+    assert (made.answer, made.stop_reason, made.plans[0].status) == ("14", "answered", "completed")
 
 
 def test_after_the_patch_the_step_is_failed_and_reflection_decides():
@@ -347,11 +347,13 @@ def test_r7_r3_patches_and_refinements_have_limits_of_their_own():
     made = run(again, tl.PlanExecute(max_patches=2, max_refinements=2), tools=[fetch])
     assert again.kinds.count("patch") == 2
     assert again.kinds.count("augment") == 2
-    assert made.stopped == "answered"
+    assert made.stop_reason == "answered"
     one = Planner(plan=plan(*steps), patch=list(patches), review=GOOD)
     run(one, tl.PlanExecute(max_patches=1), tools=[fetch])
     assert one.kinds.count("patch") == 1
-    assert len({(call.at, call.kind, call.draw, call.prompt) for call in again.calls}) == len(again.calls)
+    assert len({(call.node, call.purpose, call.sample_index, call.prompt) for call in again.calls}) == len(
+        again.calls
+    )
 
 
 def test_r4_a_plan_with_wrong_references_is_carried_out_and_its_wrong_steps_are_patched():
@@ -405,7 +407,7 @@ def test_a_failure_that_cannot_be_patched_leaves_the_rest_to_the_reflection():
     ]
     assert "{{from_step:s2}} names a step that is not completed (it is failed)" in made.plans[0]["s3"].error
     assert fetched == ["a", "bad", "bad"]
-    assert made.stopped == "answered"
+    assert made.stop_reason == "answered"
 
 
 def test_a_step_that_only_depends_on_a_failed_one_is_skipped():
@@ -438,7 +440,7 @@ def test_refinements_come_to_an_end_with_what_was_said_last():
     model = Planner(plan=plan(think("a")), analysis="ok", augment=plan(think("b")), review=BAD)
     made = run(model)
     assert model.kinds.count("augment") == 2
-    assert (made.stopped, made.answer, made.plans[0].status) == ("limit:refinements", "7", "failed")
+    assert (made.stop_reason, made.answer, made.plans[0].status) == ("limit:refinements", "7", "failed")
 
 
 @pytest.mark.parametrize(("depth", "tokens"), [("shallow", 1500), ("deep", 2500)])
@@ -455,11 +457,11 @@ def test_a_reflection_without_an_answer_is_followed_by_a_call_for_one():
         plan=plan(think("a")), analysis="ok", review="**SATISFIED:** done.", answer="So.\nAnswer: 14"
     )
     made = run(model)
-    assert (model.kinds[-1], made.answer, made.stopped) == ("answer", "14", "answered")
+    assert (model.kinds[-1], made.answer, made.stop_reason) == ("answer", "14", "answered")
     unsaid = run(
         Planner(plan=plan(think("a")), analysis="ok", review="Fine.", augment="none", answer="Answer: 1")
     )
-    assert unsaid.stopped == "limit:retries"  # it never said SATISFIED, and no step could be added
+    assert unsaid.stop_reason == "limit:retries"  # it never said SATISFIED, and no step could be added
     assert notes(unsaid, "reflected")[0].data["satisfied"] is False
     unread = [e.data for e in unsaid.events if isinstance(e, tl.Note) and e.name == "parse.unreadable"]
     assert unread == [{"kind": "review", "draw": 0}]
@@ -478,7 +480,7 @@ def test_a_reflection_without_an_answer_is_followed_by_a_call_for_one():
 def test_a_reflection_is_read_as_a_critique_is(verdict, stop):
     model = Planner(plan=plan(think("a")), analysis="ok", review=f"{verdict}\nAnswer: 14")
     made = run(model, tl.PlanExecute(max_refinements=0))
-    assert (made.stopped, made.answer) == (stop, "14")
+    assert (made.stop_reason, made.answer) == (stop, "14")
 
 
 def test_required_calls_are_added_and_told_to_the_planner():
@@ -505,10 +507,10 @@ def test_a_step_is_solved_by_a_tree_search_and_drawn_as_one_tree():
     steps = plan(part("Find an expression that makes 24."), think("Check {{from_step:s1}}."))
 
     async def model(call):
-        if call.kind in ("sample", "propose", "value"):
+        if call.purpose in ("sample", "propose", "value"):
             return await player(call)
         said = {"plan": steps, "analysis": "It holds."}
-        return said.get(call.kind) or f"SATISFIED: found.\nAnswer: {found(call)}"
+        return said.get(call.purpose) or f"SATISFIED: found.\nAnswer: {found(call)}"
 
     def found(call):
         return re.search(r"result: (.*)", call.prompt)[1]
@@ -516,7 +518,7 @@ def test_a_step_is_solved_by_a_tree_search_and_drawn_as_one_tree():
     task = tl.game24("4 5 6 10")
     search = tl.TreeOfThoughts(propose=tl.Propose(count=4), search=tl.BeamSearch(width=3))
     made = wait(tl.Lab(model, runs=None).run(tl.PlanExecute(strategy=search), task))
-    assert (made.stopped, made.grade) == ("answered", 1.0)
+    assert (made.stop_reason, made.grade) == ("answered", 1.0)
     assert len(made.tree.roots) == 1
     inside = [node for node in made.tree if node.id.startswith("0.0.0.")]
     assert len(inside) > 10
@@ -531,7 +533,7 @@ def test_a_simulated_agent_plans_and_a_tree_search_solves_steps(mode):
     lab = tl.Lab(tl.SimAgent(skill=1.0, unaided=1.0, noise=0.0), runs=None, tools=tl.multi_hop_tools())
     search = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3))
     made = wait(lab.run(tl.PlanExecute(plan_mode=mode, strategy=search), task))
-    assert (made.stopped, made.grade) == ("answered", 1.0)
+    assert (made.stop_reason, made.grade) == ("answered", 1.0)
     assert "composite" in {step.type for step in made.plans[0].steps}
     searched = [
         event for event in made.events if isinstance(event, tl.Note) and event.name == "tot.completed"
@@ -615,7 +617,7 @@ def test_a_budget_ends_it_with_what_it_has():
     for cap, kinds in ((0, []), (1, ["plan"]), (2, ["plan", "analysis"])):
         model = Planner(plan=steps, analysis="so far 14", review=GOOD)
         made = run(model, budget=tl.Budget(calls=cap))
-        assert (model.kinds, made.stopped) == (kinds, "budget:calls")
+        assert (model.kinds, made.stop_reason) == (kinds, "budget:calls")
         assert made.answer == {0: "", 1: "14", 2: "so far 14"}[cap]
         if cap:
             assert (made.plans[0].status, notes(made, "ended")[0].data["status"]) == (
@@ -630,7 +632,7 @@ def test_a_step_of_another_strategy_that_was_refused_is_not_tried_again(mode):
     model = Planner(plan=steps, act="hm", review=GOOD)
     strategy = tl.PlanExecute(plan_mode=mode, step_retries=9, max_refinements=0)
     made = run(model, strategy, budget=tl.Budget(calls=1))
-    assert (model.kinds, made.stopped, made.plans[0].status) == (["plan"], "budget:calls", "abandoned")
+    assert (model.kinds, made.stop_reason, made.plans[0].status) == (["plan"], "budget:calls", "abandoned")
     assert {step.retries for step in made.plans[0].steps} == {0}
 
 
@@ -638,7 +640,7 @@ def test_a_step_of_another_strategy_that_was_cancelled_did_not_fail(tmp_path):
     acting = asyncio.Event()
 
     async def hangs(call):
-        if call.kind == "act":
+        if call.purpose == "act":
             acting.set()
             await asyncio.sleep(60)
         return plan(part("Work it out."))
@@ -654,7 +656,7 @@ def test_a_step_of_another_strategy_that_was_cancelled_did_not_fail(tmp_path):
 
     cut = wait(cancelled())
     step = cut.plans[0]["s1"]
-    assert (cut.stopped, step.status, step.error) == ("cancelled", "in_progress", None)
+    assert (cut.stop_reason, step.status, step.error) == ("cancelled", "in_progress", None)
     assert cut.tree[step.node].state != "failed"
     answer = tl.Reply(tool_calls=(tl.ToolCall("a", "final-answer", '{"answer": "14"}'),))
     made = wait(tl.Lab(Planner(act=answer, review=GOOD), runs=tmp_path).resume(cut.path))
@@ -667,7 +669,7 @@ def test_cancelled_in_a_wave_and_gone_on_with(tmp_path):
     waiting = asyncio.Event()
 
     async def hangs(call):
-        if call.kind == "analysis":
+        if call.purpose == "analysis":
             waiting.set()
             await asyncio.sleep(60)
         return steps
@@ -686,7 +688,7 @@ def test_cancelled_in_a_wave_and_gone_on_with(tmp_path):
 
     lab = wait(cancelled())
     (cut,) = lab.plans.all()
-    assert (lab.last.stopped, cut.status, cut["s1"].status) == ("cancelled", "abandoned", "completed")
+    assert (lab.last.stop_reason, cut.status, cut["s1"].status) == ("cancelled", "abandoned", "completed")
     model = Planner(analysis="waited", review=GOOD)
     again = tl.Lab(model, runs=tmp_path, tools=[fetch], plans=lab.plans)
     made = wait(again.resume(cut.journal))
@@ -705,6 +707,6 @@ def test_a_model_that_fails_costs_the_step_and_a_failed_plan_ends_it():
     made = run(model)
     assert statuses(made) == ["failed", "completed"]
     assert "ConnectionError: no route" in made.plans[0]["s1"].error
-    assert run(Planner(plan=fails)).stopped == "error"
+    assert run(Planner(plan=fails)).stop_reason == "error"
     lost = run(Planner(plan=plan(tool("add", a=7, b=7)), review=fails))
-    assert (lost.stopped, lost.answer, lost.best.id) == ("error", "14", "0.0.0")
+    assert (lost.stop_reason, lost.answer, lost.best.id) == ("error", "14", "0.0.0")

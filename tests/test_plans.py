@@ -351,7 +351,7 @@ SAID = {"plan": json.dumps(PLAN), "analysis": "They come to 6.", "review": "SATI
 
 
 async def model(call):
-    return tl.Reply(SAID[call.kind], input_tokens=100, output_tokens=10, cost=0.5)
+    return tl.Reply(SAID[call.purpose], input_tokens=100, output_tokens=10, cost=0.5)
 
 
 @tl.tool
@@ -399,7 +399,7 @@ def test_each_change_of_a_status_is_in_the_database_when_it_happens(tmp_path):
 
     async def planning(call):
         steps = [{"type": "tool_call", "toolName": "look", "toolArgs": {"part": k}} for k in (1, 2)]
-        return json.dumps({"steps": steps}) if call.kind == "plan" else SAID[call.kind]
+        return json.dumps({"steps": steps}) if call.purpose == "plan" else SAID[call.purpose]
 
     lab = tl.Lab(planning, runs=None, tools=[look], plans=store)
     run = wait(lab.run(tl.PlanExecute(), TASK))
@@ -499,8 +499,8 @@ SAID = {"plan": json.dumps({"steps": STEPS}), "review": "SATISFIED: yes\\nAnswer
 
 async def model(call):
     with (folder / "asked").open("a") as file:
-        file.write(call.kind + "\\n")
-    return SAID[call.kind]
+        file.write(call.purpose + "\\n")
+    return SAID[call.purpose]
 
 async def main():
     lab = tl.Lab(model, runs=folder / "runs", tools=[append], plans=folder / "plans.db")
@@ -600,6 +600,6 @@ def test_a_session_is_free_again_after_a_cancel_and_a_bug():
         with pytest.raises(asyncio.CancelledError):
             await running
         assert not session.busy
-        assert session.lab.last.stopped == "cancelled"
+        assert session.lab.last.stop_reason == "cancelled"
 
     wait(ask())

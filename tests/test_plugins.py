@@ -37,7 +37,7 @@ class Twice(tl.Prompting):
     def think(self, task, at="0"):
         yield Thought(at, parent_of(at), task.question)
         prompt = task.domain.answer_prompt(task, False)
-        replies = yield from tl.every(
+        replies = yield from tl.gather(
             [tl.ask(self.call(at, "answer", prompt, draw)) for draw in range(self.draws)], at_most=1
         )
         for reply in replies:
@@ -46,7 +46,7 @@ class Twice(tl.Prompting):
         best = max(replies, key=lambda reply: len(reply.text))
         if best.error is not None:
             return tl.Answer("", "error")
-        thought = yield from tl.happen(Thought(f"{at}.0", at, best.text))
+        thought = yield from tl.emit(Thought(f"{at}.0", at, best.text))
         return tl.Answer(task.domain.read_answer(task, thought.text) or "", "answered", thought.id)
 
     def max_calls(self, task):
@@ -135,7 +135,7 @@ FILES = {
         """,
     "evaluator.py": """
         from tot_lab.core.records import Scored
-        from tot_lab.core.thinking import happen
+        from tot_lab.core.thinking import emit
         from tot_lab.strategies.search import Evaluator
 
 
@@ -146,7 +146,7 @@ FILES = {
 
             def score_thought(self, sampler, path, id):
                 score = min(len(path[-1]) / 1000, 1.0)
-                return [(yield from happen(Scored(id, score, by=self.kind)))]
+                return [(yield from emit(Scored(id, score, by=self.kind)))]
         """,
     "figure.py": """
         def plot_depths(run):
@@ -189,7 +189,7 @@ FILES = {
                 return cls(words=rest)
 
             async def __call__(self, call):
-                return f"{self.words} {call.draw}"
+                return f"{self.words} {call.sample_index}"
         """,
 }
 

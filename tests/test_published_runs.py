@@ -127,7 +127,7 @@ def test_a_step_becomes_thoughts_scores_and_decisions(small):
         "solution",
         "pruned",
     ]
-    assert (run.stopped, run.best.id, [node.id for node in run.candidates]) == (
+    assert (run.stop_reason, run.best.id, [node.id for node in run.candidates]) == (
         "limit:depth",
         "0.1.0",
         ["0.1.0"],
@@ -166,7 +166,7 @@ def test_a_crossword_is_a_tree_of_words(small):
     assert [tree[id].score for id in ("0.0", "0.0.0", "0.0.1")] == [1.0, 0.0, 1.0]
     assert run.answer == "abcde x____ x____ x____ x____"  # the first of the deepest
     assert (run.grade, run.reachable) == (0.1, 0.2)
-    assert run.stopped == "exhausted"
+    assert run.stop_reason == "exhausted"
     assert noted(run, "published.right")["0.0.1"] == {"r_letter": 0.4, "r_word": 0.2}
     assert run.calls_df().reply.isna().all()
     assert run.usage == (2, 0, None, None, None, None)
@@ -268,7 +268,7 @@ def test_a_sum_is_taken_apart_into_its_verdicts(total, read):
 @needs_records
 def test_every_entry_is_a_run(logs):
     assert {name: len(runs) for name, runs in logs.items()} == {"game24": 50, "crossword": 10, "writing": 20}
-    assert all(run.stopped for runs in logs.values() for run in runs)
+    assert all(run.stop_reason for runs in logs.values() for run in runs)
 
 
 @needs_records
@@ -285,7 +285,7 @@ def test_every_picture_of_a_run_works_on_it(logs, name, tmp_path):
     assert tl.report_html(logs[name][:2], tmp_path / "report.html").stat().st_size > 1000
     assert run.save_html(tmp_path / "run.html").stat().st_size > 1000
     told = Recording(run.lines)
-    assert json.loads(told.chunk())["ended"]["stop"] == run.stopped
+    assert json.loads(told.chunk())["ended"]["stop"] == run.stop_reason
     assert told.details("0.0")["text"] == run.tree["0.0"].text
     explorer = tl.Explorer(run)
     explorer.selected = ["0.0"]
@@ -373,12 +373,15 @@ def test_a_log_has_no_points_and_no_cost_and_says_what_it_lacks(small, log, unit
     lacks = (
         rf"run {runs[0].id} \(published ToT-.FS.*not made by a strategy.*nor does it say the prompts.*calls"
     )
-    for asked in (lambda: tl.anytime(runs, unit=unit), lambda: tl.at_cost(runs, 10, unit=unit)):
+    for asked in (
+        lambda: tl.anytime_performance(runs, unit=unit),
+        lambda: tl.at_matched_cost(runs, 10, unit=unit),
+    ):
         with pytest.raises(LookupError, match=lacks):
             asked()
     with pytest.raises(ValueError, match=rf"known '{unit}': 1 of its 1 rows have a grade, and 0 say"):
-        tl.frontier(runs, unit=unit)
-    assert tl.success(runs)["runs"].item() == 1
+        tl.pareto_frontier(runs, unit=unit)
+    assert tl.success_rates(runs)["runs"].item() == 1
 
 
 def test_standing_is_what_the_value_prompt_showed():
@@ -388,12 +391,12 @@ def test_standing_is_what_the_value_prompt_showed():
 
 def test_several_runs_are_a_table():
     runs = [made(tl.OneAnswer(), repeat=k) for k in range(3)] + [made(tl.ChainOfThought())]
-    rates = tl.success(runs)
+    rates = tl.success_rates(runs)
     assert rates.setting.tolist() == ["OneAnswer", "ChainOfThought"]
     assert rates.runs.tolist() == [3, 1]
     assert tl.compare(runs, "OneAnswer", "ChainOfThought").tasks == 1
-    assert tl.plot_frontier(runs).data
+    assert tl.plot_pareto(runs).data
     with pytest.raises(TypeError, match="await"):
-        tl.success(3)
+        tl.success_rates(3)
     with pytest.raises(TypeError, match="several runs"):
-        tl.success([3])
+        tl.success_rates([3])

@@ -97,7 +97,7 @@ def test_it_thinks_acts_observes_and_answers():
         said(final("26"), text="Three times 8, and 2."),
     )
     made = act(model)
-    assert (made.answer, made.stopped, made.correct) == ("26", "answered", True)
+    assert (made.answer, made.stop_reason, made.correct) == ("26", "answered", True)
     assert made.usage.calls == 2
     assert {node.id: node.text for node in made.tree} == {
         "0": TASK.question,
@@ -126,7 +126,7 @@ def test_it_thinks_acts_observes_and_answers():
 
 def test_without_tools_a_call_gets_words_and_the_loop_goes_on():
     made = act(model := Script(said(("legs", {"animal": "duck"})), said(final(26))), tools=[])
-    assert (made.answer, made.stopped) == ("26", "answered")
+    assert (made.answer, made.stop_reason) == ("26", "answered")
     assert "no tool can be carried out here" in model.shown(1)
     assert "There are no tools" in model.calls[0].prompt
 
@@ -135,11 +135,11 @@ def test_it_stops_at_the_limit_with_what_was_said_last():
     made = act(
         model := Script("I think\nAnswer: 24", said(("legs", {"animal": "duck"}))), tl.ReAct(max_iterations=3)
     )
-    assert (made.answer, made.stopped, made.best.id) == ("24", "limit:iterations", "0.0")
+    assert (made.answer, made.stop_reason, made.best.id) == ("24", "limit:iterations", "0.0")
     assert len(model.calls) == 3
     assert "One turn is left" in model.shown(2)
     silent = act(Script(said(("legs", {"animal": "duck"}))), tl.ReAct(max_iterations=2))
-    assert (silent.answer, silent.stopped, silent.best) == ("", "limit:iterations", None)
+    assert (silent.answer, silent.stop_reason, silent.best) == ("", "limit:iterations", None)
 
 
 @pytest.mark.parametrize("empty", ["", " \n", "I wonder."])
@@ -158,9 +158,9 @@ def test_a_failed_call_ends_it_with_what_it_has():
         return "Answer: 24"
 
     made = act(Scripted(reply))
-    assert (made.answer, made.stopped) == ("24", "error")
+    assert (made.answer, made.stop_reason) == ("24", "error")
     capped = wait(tl.Lab(Script("Answer: 24"), runs=None).run(tl.ReAct(), TASK, budget=tl.Budget(calls=2)))
-    assert (capped.answer, capped.stopped, capped.usage.calls) == ("24", "budget:calls", 2)
+    assert (capped.answer, capped.stop_reason, capped.usage.calls) == ("24", "budget:calls", 2)
 
 
 def test_a_budget_that_ends_in_a_tool_leaves_the_answer_of_the_same_turn():
@@ -173,7 +173,7 @@ def test_a_budget_that_ends_in_a_tool_leaves_the_answer_of_the_same_turn():
     model = Script(said(final("25"), ("slow", {"animal": "duck"})))
     lab = tl.Lab(model, runs=None, tools=[slow])
     made = wait(lab.run(tl.ReAct(required_tools={"slow": 1}), TASK, budget=tl.Budget(seconds=1)))
-    assert (made.answer, made.stopped, made.status) == ("25", "budget:seconds", "partial")
+    assert (made.answer, made.stop_reason, made.status) == ("25", "budget:seconds", "partial")
 
 
 def test_the_answer_of_a_final_call_is_read_by_the_domain():
@@ -226,7 +226,7 @@ def test_a_bad_call_is_answered_in_words(name, given, said_so):
 def test_an_unknown_tool_and_a_loop_on_one_are_noted():
     again = said(("legs", {"animal": "duck"}), ("teleport", {}))
     made = act(model := Script(again), tl.ReAct(max_iterations=4))
-    assert made.stopped == "limit:iterations"
+    assert made.stop_reason == "limit:iterations"
     assert [data["tool"] for data in notes(made, "react.unknown_tool")] == ["teleport"] * 4
     assert [data["times"] for data in notes(made, "react.repeated") if data["tool"] == "legs"] == [2, 3, 4]
     assert "called legs with these arguments before" in model.shown(2)
@@ -335,7 +335,7 @@ def test_the_rest_of_a_long_result_can_be_asked_for(kind, tmp_path):
 def test_a_proposer_may_ask_for_the_rest_too():
     def reply(call):
         told = [message.content for message in call.messages if message.role == "tool"]
-        if call.kind != "sample" or len(told) == 2:
+        if call.purpose != "sample" or len(told) == 2:
             return answer_to(call)
         return said(more(1, 400)) if told else said(("essay", {}))
 
@@ -451,7 +451,7 @@ any_reply = st.builds(Reply, st.text(max_size=30), tool_calls=st.lists(wishes, m
 @given(replies=st.lists(any_reply, min_size=1, max_size=4))
 def test_any_tool_calls_are_survived(strategy, replies):
     def reply(call):
-        return replies[(len(call.messages) + call.draw) % len(replies)]
+        return replies[(len(call.messages) + call.sample_index) % len(replies)]
 
     model = Scripted(reply)
     made = wait(tl.Lab(model, runs=None, tools=TOOLS).run(strategy, TASK))
@@ -459,7 +459,7 @@ def test_any_tool_calls_are_survived(strategy, replies):
     assert wait(made.replay()).identical
     steps = made.steps_df()
     assert steps["tool_seconds"].notna().sum() == len(made.tools_df())
-    assert steps["seconds"].notna().sum() == sum(call.kind == "act" for call in model.calls)
+    assert steps["seconds"].notna().sum() == sum(call.purpose == "act" for call in model.calls)
 
 
 # R16, R17.
@@ -518,7 +518,7 @@ def test_r16_a_required_tool_that_only_failed_holds_the_answer_until_its_limit(a
     beasts = ["a", "b", "c"]
     turns = [said(*(("legs", {"animal": beast}) for beast in beasts))] if at_once else map(asked_legs, beasts)
     made = act(Script(said(final("25")), *turns, said(final("26"))), tl.ReAct(required_tools={"legs": 1}))
-    assert (made.answer, made.stopped) == ("25", "limit:required_tools")  # no further turn is asked for
+    assert (made.answer, made.stop_reason) == ("25", "limit:required_tools")  # no further turn is asked for
     assert made.usage.calls == (2 if at_once else 4)
     assert [data["tools"] for data in notes(made, "react.required_failed")] == [["legs"]]
     assert wait(made.replay()).identical
@@ -527,17 +527,17 @@ def test_r16_a_required_tool_that_only_failed_holds_the_answer_until_its_limit(a
 def test_r16_one_success_in_the_last_call_allowed_is_enough():
     turns = [*map(asked_legs, ["a", "b", "duck"]), said(final("26"))]
     made = act(Script(*turns), tl.ReAct(required_tools={"legs": 1}))
-    assert (made.answer, made.stopped) == ("26", "answered")
+    assert (made.answer, made.stop_reason) == ("26", "answered")
     short = act(Script(*turns), tl.ReAct(required_tools={"legs": 2}, max_iterations=6))
     # a fourth call may be made, and so the answer is refused in each of the turns left
-    assert (short.answer, short.stopped, short.usage.calls) == ("26", "limit:required_tools", 6)
+    assert (short.answer, short.stop_reason, short.usage.calls) == ("26", "limit:required_tools", 6)
 
 
 @pytest.mark.parametrize("last", [asked_legs("a"), said(final("26"))])
 def test_r16_without_a_limit_of_its_own_a_failing_tool_holds_the_answer_to_the_end(last):
     strategy = tl.ReAct(required_tools={"legs": 1}, parallel=False, max_iterations=6)
     made = act(Script(said(final("26")), *[asked_legs("a")] * 4, last), strategy)
-    assert (made.answer, made.stopped, made.usage.calls) == ("26", "limit:required_tools", 6)
+    assert (made.answer, made.stop_reason, made.usage.calls) == ("26", "limit:required_tools", 6)
     assert [data["tools"] for data in notes(made, "react.required_failed")] == [["legs"]]
     assert wait(made.replay()).identical
 
@@ -550,12 +550,12 @@ def test_r16_a_failing_output_tool_holds_the_answer_to_the_end():
 
     deliveries = Script(said(("deliver", {"text": "26"})))
     made = act(deliveries, tl.ReAct(required_tools={"deliver": 1}, max_iterations=4), tools=[deliver])
-    assert (made.answer, made.stopped, made.usage.calls) == ("", "limit:required_tools", 4)
+    assert (made.answer, made.stop_reason, made.usage.calls) == ("", "limit:required_tools", 4)
 
 
 def test_r16_a_required_tool_that_was_never_called_ends_at_the_iterations():
     never = act(Script(said(final("26"))), tl.ReAct(required_tools={"legs": 1}, max_iterations=3))
-    assert (never.answer, never.stopped) == ("26", "limit:iterations")
+    assert (never.answer, never.stop_reason) == ("26", "limit:iterations")
 
 
 @pytest.mark.parametrize("name", ["web_search", "web-search", "webSearch"])
@@ -564,7 +564,7 @@ def test_r18_names_of_tools_in_settings_are_normalised_as_in_calls(name):
     assert (strategy.tools, strategy.required_tools) == (("web-search",), {"web-search": 1})
     model = Script(said(("web_search", {"query": "ducks"})), said(final("26")))
     made = act(model, strategy)
-    assert (made.answer, made.stopped, len(made.tools_df())) == ("26", "answered", 1)
+    assert (made.answer, made.stop_reason, len(made.tools_df())) == ("26", "answered", 1)
     assert [tool["name"] for tool in model.calls[1].tools] == ["final-answer"]
     assert tl.PlanExecute(required_tools=[f"{name}×2", name]).required_tools == {"web-search": 3}
     assert (
@@ -584,7 +584,7 @@ def test_s1_a_limit_on_a_tool_can_be_set_by_hand():
     assert [data["tool"] for data in notes(made, "react.blocked")] == ["legs"]
     assert "legs" not in [tool["name"] for tool in model.calls[2].tools]
     failed = tl.ReAct(required_tools={"legs": 1}, max_calls_per_tool=["legs×1"], parallel=False)
-    assert act(Script(asked_legs("a")), failed).stopped == "limit:required_tools"
+    assert act(Script(asked_legs("a")), failed).stop_reason == "limit:required_tools"
     with pytest.raises(ValidationError, match=r"legs: got 1\. At least the 2 required"):
         tl.ReAct(required_tools={"legs": 2}, max_calls_per_tool={"legs": 1})
     with pytest.raises(ValueError, match="max_calls_per_tool: 'no-such' cannot be called"):
@@ -604,7 +604,7 @@ def test_r16_an_output_tool_is_never_blocked():
     strategy = tl.ReAct(required_tools={"file-report": 1}, max_iterations=7)
     model = Script(*[REPORT] * 5, said(final("26")))
     made = act(model, strategy, tools=[legs, file_report])
-    assert (made.answer, made.stopped) == ("26", "answered")
+    assert (made.answer, made.stop_reason) == ("26", "answered")
     assert len(made.tools_df()) == 5
     assert notes(made, "react.blocked") == []
     assert all("file-report" in [tool["name"] for tool in call.tools] for call in model.calls)
@@ -725,7 +725,7 @@ def test_when_little_is_new_it_is_told_to_write():
 )
 def test_a_tool_call_written_as_text_is_carried_out(first, second):
     made = act(model := Script(first, second))
-    assert (made.answer, made.stopped, made.usage.calls) == ("26", "answered", 2)
+    assert (made.answer, made.stop_reason, made.usage.calls) == ("26", "answered", 2)
     assert made.tree["0.0"].text == first
     assert made.tree["0.0.0"].text == "legs → 2"
     _, turn, result = model.calls[1].messages
@@ -740,7 +740,7 @@ def test_a_text_call_of_an_unknown_tool_is_told_so():
     act(model)
     assert model.shown(1).startswith("there is no tool 'teleport'")
     lost = act(Script('{"name": "teleport", "arguments": {}}'), tl.ReAct(max_iterations=2))
-    assert (lost.answer, lost.stopped) == ("", "limit:iterations")  # a call is no answer
+    assert (lost.answer, lost.stop_reason) == ("", "limit:iterations")  # a call is no answer
     assert [data["tool"] for data in notes(lost, "react.unknown_tool")] == ["teleport"] * 2
 
 
@@ -855,7 +855,7 @@ def test_it_goes_on_with_what_a_person_changed():
 def test_the_plain_loop_ends_with_a_reply_without_a_call():
     model = Script(said(("legs", {"animal": "spider"}), ("teleport", {})), "So it is\nAnswer: 26")
     made = act(model, tl.ToolLoop())
-    assert (made.answer, made.stopped, made.best.id) == ("26", "answered", "0.0.1.0")
+    assert (made.answer, made.stop_reason, made.best.id) == ("26", "answered", "0.0.1.0")
     assert len(notes(made, "tool_loop.unknown_tool")) == 1
     assert [tool["name"] for tool in model.calls[0].tools] == ["legs", "web-search", "read"]
     assert [call.tool_choice for call in model.calls] == [None, None]
@@ -864,7 +864,7 @@ def test_the_plain_loop_ends_with_a_reply_without_a_call():
 def test_the_plain_loop_ends_at_its_limit():
     endless = Script(said(("legs", {"animal": "spider"}), text="Answer: 8"))
     made = act(endless, tl.ToolLoop(max_tool_round_trips=2))
-    assert (made.answer, made.stopped) == ("8", "limit:round_trips")
+    assert (made.answer, made.stop_reason) == ("8", "limit:round_trips")
     assert [call.tool_choice for call in endless.calls] == [None, None, "none"]
     assert len(made.tools_df()) == 2
     assert run(tl.ToolLoop(), model=Script("Answer: 26")).answer == "26"  # a lab without tools
@@ -876,7 +876,7 @@ def test_the_plain_loop_ends_at_its_limit():
 @pytest.mark.parametrize("generate", ["sample", "propose"])
 def test_the_proposer_of_a_search_may_ask_for_tools_first(generate):
     def reply(call):
-        if call.kind == generate and len(call.messages) == 1:
+        if call.purpose == generate and len(call.messages) == 1:
             return said(("legs", {"animal": "spider"}), ("teleport", {}))
         return answer_to(call)
 
@@ -890,21 +890,21 @@ def test_the_proposer_of_a_search_may_ask_for_tools_first(generate):
     plain = act(Scripted(), search.with_(propose=search.propose.proposer))
     assert len(made.tree) > 3
     assert set(made.tools_df()["result"]) == {"8"}
-    asked = [call for call in model.calls if call.kind == generate]
+    asked = [call for call in model.calls if call.purpose == generate]
     answers = [call.messages[-2:] for call in asked if len(call.messages) > 1]
     assert [len(asked), len(answers)] == [2 * len(answers), len(asked) // 2]
     assert all(turn[0].content == "8" and "no tool 'teleport'" in turn[1].content for turn in answers)
-    assert all(call.tools == () for call in model.calls if call.kind == "value")
+    assert all(call.tools == () for call in model.calls if call.purpose == "value")
     assert len(made.tools_df()) == len(answers)
     assert len(notes(made, "tot.unknown_tool")) == len(answers)
     assert wait(made.replay()).identical
     assert len(model.calls) <= search.max_calls(TASK)
-    assert plain.usage.calls == sum(call.kind == "value" for call in model.calls) + len(answers)
+    assert plain.usage.calls == sum(call.purpose == "value" for call in model.calls) + len(answers)
 
 
 def test_a_proposer_stops_asking_at_its_limit():
     def reply(call):
-        return said(("legs", {"animal": "spider"})) if call.kind == "sample" else answer_to(call)
+        return said(("legs", {"animal": "spider"})) if call.purpose == "sample" else answer_to(call)
 
     search = tl.TreeOfThoughts(
         propose=tl.WithTools(proposer=tl.Sample(count=2), max_round_trips=2), stop=tl.Stop(depth=1)
@@ -930,7 +930,7 @@ def test_native_tool_calls_of_each_provider(shared, family, monkeypatch):
     )
     model = tl.LiteLLM(model=MODELS[family], api_base=shared.base(family), api_key="sk-1")
     made = wait(tl.Lab(model, runs=None, mode="off", tools=TOOLS).run(tl.ReAct(), TASK))
-    assert (made.answer, made.stopped, made.usage.errors) == ("26", "answered", 0)
+    assert (made.answer, made.stop_reason, made.usage.errors) == ("26", "answered", 0)
     asked = [request.json for request in shared.asked if request.family == family]
     assert len(asked) == 3
     assert all("final-answer" in json.dumps(request["tools"]) for request in asked)
@@ -949,4 +949,4 @@ def test_the_plain_loop_closes_with_each_provider(shared, family):
     model = tl.LiteLLM(model=MODELS[family], api_base=shared.base(family), api_key="sk-1")
     loop = tl.ToolLoop(max_tool_round_trips=1)
     made = wait(tl.Lab(model, runs=None, mode="off", tools=TOOLS).run(loop, TASK))
-    assert (made.answer, made.stopped, made.usage.errors) == ("26", "answered", 0)
+    assert (made.answer, made.stop_reason, made.usage.errors) == ("26", "answered", 0)

@@ -46,7 +46,7 @@ def test_a_search_of_ones_own_becomes_a_run(tmp_path):
     assert run.tree["0.1"].reason == "unread"
     assert run.tree["0.0.0"].source == ("0.1",)
     assert run.tree["0.0.0"].depends == ("0.0",)
-    assert (run.answer, run.stopped, run.score, run.best.id) == ("the answer", "answered", 1.0, "0.0.0")
+    assert (run.answer, run.stop_reason, run.score, run.best.id) == ("the answer", "answered", 1.0, "0.0.0")
     assert run.solution_path == ["0", "0.0", "0.0.0"]
     assert Note("my.event", "0.0", {"size": 3, "names": ["a", "b"]}) in run.events
     assert run.usage == (2, 0, None, None, None, None)
@@ -104,7 +104,7 @@ def test_the_file_is_whole_after_every_record(tmp_path):
         recorder.thought(f"step {k}", parent=root)
         run = tl.load(path)
         assert len(run.tree) == k + 2
-        assert run.stopped is None
+        assert run.stop_reason is None
         assert run.events == recorder.run.events
 
 
@@ -122,7 +122,7 @@ def test_the_file_can_be_read_after_a_kill(tmp_path):
     run = tl.load(path)
     assert len(run.tree) == 51
     assert run.tree["0.49"].score == 0.98
-    assert run.stopped is None
+    assert run.stop_reason is None
 
 
 def test_a_file_that_is_there_is_never_written_over(tmp_path):
@@ -148,7 +148,7 @@ def test_watchers_are_told_of_each_record():
 def test_leaving_the_context_ends_the_run(tmp_path):
     with tl.Recorder("mine", path=tmp_path / "a.jsonl") as recorder:
         recorder.thought("p")
-    assert tl.load(tmp_path / "a.jsonl").stopped == "answered"
+    assert tl.load(tmp_path / "a.jsonl").stop_reason == "answered"
 
 
 def test_an_end_that_was_given_is_kept():
@@ -167,7 +167,7 @@ def test_an_exception_ends_it_and_is_on_record(tmp_path, error, stop, told):
         recorder.thought("p")
         raise error
     run = tl.load(tmp_path / "a.jsonl")
-    assert (run.stopped, run.error) == (stop, told)
+    assert (run.stop_reason, run.error) == (stop, told)
 
 
 # What is refused.
@@ -261,7 +261,7 @@ def test_a_record_without_a_strategy_is_shown_not_run_again(tmp_path):
 
 def test_calls_are_records_like_any_other():
     calls = [event for event in recorded().run.events if isinstance(event, Call)]
-    assert [(call.at, call.kind, call.prompt) for call in calls] == [
+    assert [(call.node, call.purpose, call.prompt) for call in calls] == [
         ("0", "ask", "What next?"),
         ("0.0", "value", "How good?"),
     ]

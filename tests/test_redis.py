@@ -160,7 +160,7 @@ def test_a_redis_that_goes_away_stops_no_search(tmp_path, own):
     end = scripted()
     with pytest.warns(RuntimeWarning, match=r"redis://127.0.0.1:\d+/0: the shared cache cannot be reached"):
         made = searched(end, cache)
-    assert (made.stopped, calls_in(end) > 0) == ("limit:depth", True)
+    assert (made.stop_reason, calls_in(end) > 0) == ("limit:depth", True)
     notes = [line.e for line in made.lines if isinstance(line.e, Note) and line.e.name == "call.unshared"]
     assert any("cannot be reached" in note.data["error"] for note in notes)
     alone = scripted()
@@ -209,7 +209,7 @@ def test_what_was_answered_while_it_was_away_is_sent_later(tmp_path, own, monkey
 def test_a_full_redis_stops_no_search(tmp_path, own):
     cache = tl.Cache(tmp_path / "a", shared=own(maxmemory="1mb").url)
     with pytest.warns(RuntimeWarning, match="maxmemory"):
-        assert searched(scripted(), cache).stopped == "limit:depth"
+        assert searched(scripted(), cache).stop_reason == "limit:depth"
 
 
 def test_a_full_redis_goes_on_answering(tmp_path, own):
@@ -280,7 +280,7 @@ def test_usage_that_cannot_be_counted_is_kept_as_unknown(tmp_path, what):
     for mode in ("auto", "replay"):
         lab = tl.Lab(Reporting(usage=BAD[what]), runs=None, cache=tmp_path, mode=mode)
         runs.append(wait(lab.run(tl.OneAnswer(), TASK)))
-    assert [run.stopped for run in runs] == ["answered"] * 2
+    assert [run.stop_reason for run in runs] == ["answered"] * 2
     assert runs[0].events == runs[1].events
     (name,) = BAD[what]
     assert getattr(runs[0].usage, name) is None

@@ -13,7 +13,7 @@ CHAIN = tl.ChainOfThought()
 def critics(*critiques, answers=("Answer: 1", "Answer: 2", "Answer: 3", "Answer: 4")):
     """A model whose attempts answer and whose critic speaks in this order."""
     answers, critiques = iter(answers), iter(critiques)
-    return Scripted(lambda call: next(critiques if call.kind == "critique" else answers))
+    return Scripted(lambda call: next(critiques if call.purpose == "critique" else answers))
 
 
 def notes(made, name):
@@ -64,9 +64,9 @@ def test_what_counts_as_stagnation(critique, last, stagnant):
 def test_it_tries_until_the_critique_is_satisfied():
     model = critics("UNSATISFIED: count the duck", "UNSATISFIED: spiders have 8", "SATISFIED: yes")
     made = run(tl.Reflexion(strategy=CHAIN), model=model)
-    assert (made.answer, made.stopped, made.score) == ("3", "solved", 1.0)
-    assert [call.kind for call in model.calls] == ["answer", "critique"] * 3
-    assert [(call.at, call.attempt) for call in model.calls[::2]] == [
+    assert (made.answer, made.stop_reason, made.score) == ("3", "solved", 1.0)
+    assert [call.purpose for call in model.calls] == ["answer", "critique"] * 3
+    assert [(call.node, call.attempt) for call in model.calls[::2]] == [
         ("0.0", (0,)),
         ("0.1", (1,)),
         ("0.2", (2,)),
@@ -102,7 +102,7 @@ def test_attempts_and_critiques_are_one_tree():
 
 def test_it_ends_when_the_critique_repeats_itself():
     made = run(tl.Reflexion(strategy=CHAIN), model=critics("UNSATISFIED: No.", "unsatisfied:  no."))
-    assert (made.answer, made.stopped, made.score) == ("2", "stagnated", 0.0)
+    assert (made.answer, made.stop_reason, made.score) == ("2", "stagnated", 0.0)
 
 
 def test_it_ends_after_its_retries():
@@ -110,7 +110,7 @@ def test_it_ends_after_its_retries():
     model = critics(*critiques)
     strategy = tl.Reflexion(strategy=CHAIN)
     made = run(strategy, model=model)
-    assert (made.answer, made.stopped) == ("4", "limit:retries")
+    assert (made.answer, made.stop_reason) == ("4", "limit:retries")
     assert len(model.calls) == strategy.max_calls(TASK) == 8
     assert run(tl.Reflexion(strategy=CHAIN, max_retries=0), model=critics(*critiques)).usage.calls == 2
     assert tl.Reflexion().max_calls(TASK) == 4 * (3 + 1)  # the design's loop of three turns inside
@@ -118,23 +118,23 @@ def test_it_ends_after_its_retries():
 
 def test_a_critique_that_says_neither_is_seen_and_does_not_satisfy():
     made = run(tl.Reflexion(strategy=CHAIN, max_retries=1), model=critics("Well.", "Who knows?"))
-    assert (made.stopped, made.score, made.tree["0.1.0"].by) == ("limit:retries", None, "critique")
+    assert (made.stop_reason, made.score, made.tree["0.1.0"].by) == ("limit:retries", None, "critique")
     assert [note.data["kind"] for note in notes(made, "parse.unreadable")] == ["critique", "critique"]
     assert [note.data["satisfied"] for note in notes(made, "reflexion.critiqued")] == [None, None]
 
 
 def test_a_critic_that_fails_costs_no_attempt():
     def reply(call):
-        return Reply(error="no route") if call.kind == "critique" else "Answer: 1"
+        return Reply(error="no route") if call.purpose == "critique" else "Answer: 1"
 
     made = run(tl.Reflexion(strategy=CHAIN, max_retries=1), model=Scripted(reply))
-    assert (made.answer, made.stopped, made.score) == ("1", "limit:retries", None)
+    assert (made.answer, made.stop_reason, made.score) == ("1", "limit:retries", None)
     assert made.usage.calls == 4
 
 
 def test_the_last_attempt_that_answered_is_taken():
     def reply(call):
-        if call.kind == "critique":
+        if call.purpose == "critique":
             return f"UNSATISFIED: {call.prompt}"
         return "Answer: 1" if call.attempt == (0,) else Reply(error="no route")
 
@@ -143,9 +143,9 @@ def test_the_last_attempt_that_answered_is_taken():
 
 
 def test_no_answer_satisfies_nobody():
-    model = Scripted(lambda call: f"SATISFIED: {call.attempt}" if call.kind == "critique" else "  ")
+    model = Scripted(lambda call: f"SATISFIED: {call.attempt}" if call.purpose == "critique" else "  ")
     made = run(tl.Reflexion(strategy=CHAIN, max_retries=1), model=model)
-    assert (made.answer, made.stopped, made.score) == ("", "limit:retries", 0.0)
+    assert (made.answer, made.stop_reason, made.score) == ("", "limit:retries", 0.0)
     assert "It gave no answer" in model.calls[2].prompt
 
 
@@ -156,7 +156,7 @@ def test_a_deep_critique_looks_at_the_way_too():
         )
         model = Scripted()
         made = run(tl.Reflexion(strategy=search, critique_depth=depth, max_retries=0), model=model)
-        (prompt,) = (call.prompt for call in model.calls if call.kind == "critique")
+        (prompt,) = (call.prompt for call in model.calls if call.purpose == "critique")
         return made, prompt
 
     made, deep = critique_of("deep")
@@ -185,17 +185,17 @@ def test_a_person_can_change_a_critique_and_a_verdict():
     model = critics("SATISFIED: now")
     changed = wait(tl.Lab(model, runs=None).branch(made, "0.0.1", content="UNSATISFIED: mind the spiders"))
     assert "mind the spiders" in model.calls[0].prompt
-    assert changed.stopped == "solved"
+    assert changed.stop_reason == "solved"
     taken = wait(tl.Lab(Scripted(), runs=None).branch(made, "0.0.0", score=1.0))
-    assert (taken.answer, taken.stopped, taken.usage.calls) == ("1", "solved", 2)
+    assert (taken.answer, taken.stop_reason, taken.usage.calls) == ("1", "solved", 2)
 
 
 def test_what_stops_an_attempt_does_not_stop_the_next():
     search = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2), budget=tl.Budget(calls=3))
-    model = Scripted(lambda call: f"UNSATISFIED: {call.attempt}" if call.kind == "critique" else "step")
+    model = Scripted(lambda call: f"UNSATISFIED: {call.attempt}" if call.purpose == "critique" else "step")
     made = run(tl.Reflexion(strategy=search, max_retries=1), model=model)
-    assert sum(call.kind == "critique" for call in model.calls) == 2
-    assert made.stopped == "limit:retries"
+    assert sum(call.purpose == "critique" for call in model.calls) == 2
+    assert made.stop_reason == "limit:retries"
 
 
 def test_the_critic_may_be_another_model():
@@ -205,11 +205,11 @@ def test_the_critic_may_be_another_model():
         kind = "test/critic"
 
         async def __call__(self, call: Call) -> str:
-            seen.append(call.kind)
+            seen.append(call.purpose)
             return "SATISFIED: yes"
 
     lab = tl.Lab(Scripted(), runs=None, roles={"critique": Critic()})
-    assert wait(lab.run(tl.Reflexion(strategy=CHAIN), TASK)).stopped == "solved"
+    assert wait(lab.run(tl.Reflexion(strategy=CHAIN), TASK)).stop_reason == "solved"
     assert seen == ["critique"]
 
 
@@ -229,7 +229,7 @@ def test_it_makes_a_tree_search_better_on_a_simulated_player():
 def test_around_a_loop_with_tools_the_critic_sees_what_they_gave():
     lab = tl.Lab("sim/agent", tools=[tl.tools.Calculator()], runs=None)
     made = wait(lab.run(tl.Reflexion(), tl.word_sums(3)))
-    critiques = [e for e in made.events if isinstance(e, Call) and e.kind == "critique"]
+    critiques = [e for e in made.events if isinstance(e, Call) and e.purpose == "critique"]
     results = [node.text for node in made.tree if node.id.startswith("0.0.") and "→" in node.text]
     assert results
     assert all(result in critiques[0].prompt for result in results)

@@ -68,7 +68,7 @@ def test_text_of_a_run():
     assert repr(made) == text
     for fact in (
         made.question,
-        f"stopped: {made.stopped}",
+        f"stopped: {made.stop_reason}",
         f"{made.usage.calls} ",
         "30,000 in, 90 out",
         "$0.03",

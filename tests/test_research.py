@@ -102,10 +102,10 @@ def model(*urls, extract=copied, tool="web-fetch", argument="url"):
     """Calls a tool for each of `urls` in one turn, then has read enough."""
 
     def reply(call):
-        if call.kind == "extract":
+        if call.purpose == "extract":
             return extract(call)
-        if call.kind in STAGES:
-            return json.dumps(STAGES[call.kind])
+        if call.purpose in STAGES:
+            return json.dumps(STAGES[call.purpose])
         if len(call.messages) == 1:
             asked = [ToolCall(f"c{k}", tool, json.dumps({argument: url})) for k, url in enumerate(urls)]
             return Reply(tool_calls=tuple(asked))
@@ -133,7 +133,7 @@ def notes(run, name):
 
 
 def asked(scripted, *kinds):
-    return [call.prompt for call in scripted.calls if call.kind in kinds]
+    return [call.prompt for call in scripted.calls if call.purpose in kinds]
 
 
 def deep(scripted):
@@ -144,9 +144,9 @@ def deep(scripted):
 
 def tool_calls(run):
     return [
-        (event.at, json.loads(event.prompt)["url"])
+        (event.node, json.loads(event.prompt)["url"])
         for event in run.events
-        if isinstance(event, tl.Call) and event.kind == "tool"
+        if isinstance(event, tl.Call) and event.purpose == "tool"
     ]
 
 
@@ -377,7 +377,7 @@ def test_an_extract_of_a_megabyte_is_bounded_and_checked_at_once(site):
 def test_after_a_refusal_no_page_is_fetched(site):
     lab = tl.Lab(scripted := model(f"{site.url}/orders"), runs=None, tools=(WEB,))
     run = wait(lab.run(strategy(), tl.open_ended(QUESTION), budget=tl.Budget(calls=1)))
-    assert run.stopped == "budget:calls"
+    assert run.stop_reason == "budget:calls"
     assert len(scripted.calls) == 1
     assert site.seen == ["/orders"]
 
@@ -391,11 +391,11 @@ def test_the_page_is_copied_by_the_model_that_gathered(site):
     thinking = again.think(tl.open_ended(QUESTION).model_copy(update={"tools": (WEB.spec,)}))
     calls = drive(
         thinking,
-        lambda call: Reply("page", tool="web-fetch") if call.kind == "tool" else scripted.reply(call),
+        lambda call: Reply("page", tool="web-fetch") if call.purpose == "tool" else scripted.reply(call),
     )
-    assert {call.model for call in calls if call.kind == "act"} == {"reader"}
-    assert {call.model for call in calls if call.kind == "extract"} == {"reader"}
-    assert {call.model for call in calls if call.kind == "develop"} == {None}
+    assert {call.model for call in calls if call.purpose == "act"} == {"reader"}
+    assert {call.model for call in calls if call.purpose == "extract"} == {"reader"}
+    assert {call.model for call in calls if call.purpose == "develop"} == {None}
 
 
 def drive(thinking, reply):
@@ -457,7 +457,7 @@ def test_it_keeps_the_whole_contract_when_pages_are_read():
     """Also changed by a person anywhere, refused anywhere, cancelled, resumed and nested."""
 
     def reply(call):
-        if call.kind == "act" and len(call.messages) == 1:
+        if call.purpose == "act" and len(call.messages) == 1:
             urls = ["https://docs.example/a", "https://docs.example/b"]
             asked = [ToolCall(f"c{k}", "web-fetch", json.dumps({"url": url})) for k, url in enumerate(urls)]
             return Reply("Let me look.", tool_calls=tuple(asked))

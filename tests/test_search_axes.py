@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,13 +41,13 @@ TASK_OF_LETTERS = tl.general("Which letters?").model_copy(update={"domain": Lett
 
 
 def letters(call):
-    if call.kind == "sample":
-        return "abcdefghijklmnopqrstuvwxyz"[call.draw]
-    if call.kind == "propose":
-        return "1. a\n2. b" if call.draw == 0 else "1. b\n2. c\n3. d"
-    if call.kind == "joint":
+    if call.purpose == "sample":
+        return "abcdefghijklmnopqrstuvwxyz"[call.sample_index]
+    if call.purpose == "propose":
+        return "1. a\n2. b" if call.sample_index == 0 else "1. b\n2. c\n3. d"
+    if call.purpose == "joint":
         return json.dumps([0.5] * (call.prompt.count(",") + 1))
-    if call.kind == "vote":
+    if call.purpose == "vote":
         return "best: 1"
     return "score: 0.5"
 
@@ -80,7 +81,7 @@ def test_a_generator_is_a_whole_search_and_receives_the_children():
     assert [made.tree[f"0.{k}"].state for k in range(3)] == ["solution", "pruned", "pruned"]
     assert made.tree["0.2"].reason == "not the first"
     assert made.tree["0.0.1"].state == "kept"
-    assert (made.stopped, len(made.tree)) == ("exhausted", 6)
+    assert (made.stop_reason, len(made.tree)) == ("exhausted", 6)
     assert wait(made.replay()).identical
 
 
@@ -100,7 +101,7 @@ def test_it_receives_only_what_may_be_expanded_or_kept():
         received.extend((yield tl.Pick([state.root], 4)))
 
     def values(call):
-        if call.kind == "value":
+        if call.purpose == "value":
             return "hm" if call.prompt.endswith("a") else f"score: 0.{'abcd'.index(call.prompt[-1]) + 1}"
         return letters(call)
 
@@ -138,7 +139,7 @@ def test_an_empty_pick_ends_the_search():
         yield tl.Pick([])
         raise AssertionError("it was gone on from")
 
-    assert searched(search)[0].stopped == "exhausted"
+    assert searched(search)[0].stop_reason == "exhausted"
 
 
 def test_it_may_make_calls_and_record_events_of_its_own():
@@ -151,10 +152,10 @@ def test_it_may_make_calls_and_record_events_of_its_own():
         yield from state.prune(children[1:], reply.text)
 
     def reply(call):
-        return "the first" if call.kind == "critique" else letters(call)
+        return "the first" if call.purpose == "critique" else letters(call)
 
     made, model = searched(reflecting, Scripted(reply), temperature=0.25)
-    (critique,) = [call for call in model.calls if call.kind == "critique"]
+    (critique,) = [call for call in model.calls if call.purpose == "critique"]
     assert critique.temperature == 0.25
     assert made.tree["0.1"].reason == "the first"
     assert made.tree["0.7"].text == "the first"
@@ -167,9 +168,11 @@ def test_what_it_yields_last_is_not_carried_out_once_the_task_is_solved():
         yield tl.Pick(["0.0"])
 
     made, _ = searched(
-        search, Scripted(lambda call: "score: 1" if call.kind == "value" else letters(call)), stop=tl.Stop()
+        search,
+        Scripted(lambda call: "score: 1" if call.purpose == "value" else letters(call)),
+        stop=tl.Stop(),
     )
-    assert (made.stopped, len(made.tree)) == ("solved", 4)
+    assert (made.stop_reason, len(made.tree)) == ("solved", 4)
 
 
 # A thought may be expanded again.
@@ -183,13 +186,13 @@ def twice(state):
 def test_samples_and_ids_continue_when_a_thought_is_expanded_again():
     made, model = searched(twice)
     assert texts(made) == {f"0.{k}": "abcde"[k] for k in range(5)}
-    assert sorted(call.draw for call in model.calls if call.kind == "sample") == [0, 1, 2, 3, 4]
+    assert sorted(call.sample_index for call in model.calls if call.purpose == "sample") == [0, 1, 2, 3, 4]
     assert wait(made.replay()).identical
 
 
 def test_retries_count_as_samples():
     def reply(call):
-        return "" if call.kind == "sample" and call.draw in (1, 3) else letters(call)
+        return "" if call.purpose == "sample" and call.sample_index in (1, 3) else letters(call)
 
     made, _ = searched(twice, Scripted(reply), propose=tl.Sample(max_parse_retries=1))
     assert texts(made) == {"0.0": "a", "0.1": "c", "0.3": "e", "0.4": "f", "0.2": "g"}
@@ -201,21 +204,21 @@ def test_proposals_continue_too_and_what_an_earlier_child_says_is_a_duplicate():
     made, model = searched(twice, propose="propose")
     assert texts(made) == {"0.0": "a", "0.1": "b", "0.2": "b", "0.3": "c", "0.4": "d"}
     assert (made.tree["0.2"].state, made.tree["0.2"].reason) == ("duplicate", "repeats 0.1")
-    assert [call.draw for call in model.calls if call.kind == "propose"] == [0, 1]
-    assert [call.prompt[0] for call in model.calls if call.kind == "propose"] == ["2", "3"]
+    assert [call.sample_index for call in model.calls if call.purpose == "propose"] == [0, 1]
+    assert [call.prompt[0] for call in model.calls if call.purpose == "propose"] == ["2", "3"]
 
 
 @pytest.mark.parametrize("evaluate", ["joint", "vote"])
 def test_what_compares_siblings_takes_new_samples_for_a_thought_expanded_again(evaluate):
-    same = Scripted(lambda call: "x" if call.kind == "sample" else letters(call))
+    same = Scripted(lambda call: "x" if call.purpose == "sample" else letters(call))
 
     def search(state):
         yield tl.Pick([state.root], 2)
         yield tl.Pick([state.root], 2)
 
     made, model = searched(search, same, evaluate=evaluate)
-    judging = [call for call in model.calls if call.kind == evaluate]
-    assert [(call.at, call.draw) for call in judging] == [("0", 0), ("0", 1)]
+    judging = [call for call in model.calls if call.purpose == evaluate]
+    assert [(call.node, call.sample_index) for call in judging] == [("0", 0), ("0", 1)]
     assert len({call.prompt for call in judging}) == 1
     assert all(made.tree[f"0.{k}"].score is not None for k in range(4))
 
@@ -229,7 +232,7 @@ def test_each_parent_may_get_a_number_of_its_own_and_a_pick_its_own_proposer():
     made, model = searched(search)
     assert [len(made.tree[id].children) for id in ("0.0", "0.1")] == [1 + 3, 3]
     assert texts(made, "0.0") == {"0.0.0": "a", "0.0.1": "a", "0.0.2": "b", "0.0.3": "c"} | {}
-    assert sum(call.kind == "propose" for call in model.calls) == 2
+    assert sum(call.purpose == "propose" for call in model.calls) == 2
 
 
 def test_the_limit_on_thoughts_holds_for_every_pick():
@@ -238,7 +241,7 @@ def test_the_limit_on_thoughts_holds_for_every_pick():
             yield tl.Pick([state.root], 4)
 
     made, _ = searched(greedy, stop=tl.Stop(solved=None, nodes=7))
-    assert (len(made.tree), made.stopped) == (7, "limit:nodes")
+    assert (len(made.tree), made.stop_reason) == (7, "limit:nodes")
 
 
 # Several parents.
@@ -256,10 +259,10 @@ def test_several_parents_give_one_child_and_the_links_are_recorded():
     assert ("0.2", "0.0.0", "source") in {
         (a, b, kind) for a, b, kind in made.graph().edges(data="kind") if kind == "source"
     }
-    (asked,) = [call for call in model.calls if call.kind == "sample" and call.at == "0.0"]
+    (asked,) = [call for call in model.calls if call.purpose == "sample" and call.node == "0.0"]
     assert asked.prompt.endswith("next after a")
     assert "1. c" in asked.prompt  # the other line of thought
-    (alone,) = [call for call in model.calls if call.kind == "sample" and call.at == "0.1"]
+    (alone,) = [call for call in model.calls if call.purpose == "sample" and call.node == "0.1"]
     assert "Another line" not in alone.prompt
     assert wait(made.replay()).identical
 
@@ -289,7 +292,7 @@ def test_a_search_knows_what_is_left_of_its_budget():
     assert {left.seconds for left in seen} == {left.tokens for left in seen} == {None}
     assert {left.usd for left in seen} == {1.0}
     assert len(model.calls) == made.usage.calls == len(made.calls_df()) == 8
-    assert made.stopped == "exhausted"
+    assert made.stop_reason == "exhausted"
 
 
 def test_no_budget_is_no_limit():
@@ -332,9 +335,9 @@ def test_an_async_evaluator_is_a_recorded_call_and_no_model_call():
     made, model = searched(lambda tree, frontier: [], evaluate=by_letter)
     assert [made.tree[f"0.{k}"].score for k in range(3)] == [0.0, 0.1, 0.2]
     assert made.tree["0.1"].by == "by_letter"
-    assert {call.kind for call in model.calls} == {"sample"}
-    evaluated = [event for event in made.events if isinstance(event, tl.Call) and event.kind == "evaluate"]
-    assert [call.at for call in evaluated] == ["0.0", "0.1", "0.2"]
+    assert {call.purpose for call in model.calls} == {"sample"}
+    evaluated = [event for event in made.events if isinstance(event, tl.Call) and event.purpose == "evaluate"]
+    assert [call.node for call in evaluated] == ["0.0", "0.1", "0.2"]
     assert json.loads(evaluated[2].prompt) == [["c"]]
     assert made.usage.calls == len(made.calls_df()) == 3
     assert list(made.tools_df()["tool"]) == ["by_letter"] * 3
@@ -371,8 +374,8 @@ def test_a_batch_is_one_picks_children_in_the_order_of_their_ids():
     made, model = searched(search, evaluate=batch_of(batch))
     assert batch.asked == [[["a"], ["b"]], [["a", "a"], ["a", "b"], ["b", "a"], ["b", "b"]]]
     assert {node.score for node in made.tree if node.depth == 2} == {0.2}
-    assert {call.kind for call in model.calls} == {"sample"}
-    assert sum(isinstance(e, tl.Call) and e.kind == "evaluate" for e in made.events) == 2
+    assert {call.purpose for call in model.calls} == {"sample"}
+    assert sum(isinstance(e, tl.Call) and e.purpose == "evaluate" for e in made.events) == 2
     before = len(batch.asked)
     assert wait(made.replay()).identical
     assert len(batch.asked) == before  # the record answers
@@ -396,7 +399,7 @@ def test_a_batch_that_fails_costs_its_thoughts_and_not_the_run():
         raise ConnectionError("no route to the judge")
 
     made, _ = searched(lambda tree, frontier: frontier, evaluate=batch_of(Batch(away)))
-    assert made.stopped == "error"
+    assert made.stop_reason == "error"
     assert {made.tree[f"0.{k}"].state for k in range(3)} == {"failed"}
     assert "no route to the judge" in made.tree["0.0"].reason
 
@@ -426,17 +429,17 @@ def test_budget_and_timeout_hold_for_a_function_that_takes_its_time():
         await asyncio.sleep(60)
 
     capped, _ = searched(lambda tree, frontier: [], evaluate=slow, budget=tl.Budget(seconds=0.2))
-    assert capped.stopped == "budget:seconds"
+    assert capped.stop_reason == "budget:seconds"
     assert capped.answer  # a thought that has no score yet
     lab = tl.Lab(Scripted(letters), runs=None, timeout=0.2)
     late = wait(lab.run(tl.TreeOfThoughts(evaluate=slow), TASK_OF_LETTERS))
-    assert late.stopped == "error"
+    assert late.stop_reason == "error"
     assert late.tree["0.0"].reason.startswith("timeout")
 
 
 def test_calls_of_a_budget_are_those_of_a_model():
     made = run(tl.TreeOfThoughts(evaluate=by_letter_of_samples), TASK, budget=tl.Budget(calls=15))
-    assert (made.usage.calls, made.stopped) == (15, "limit:depth")
+    assert (made.usage.calls, made.stop_reason) == (15, "limit:depth")
 
 
 async def by_letter_of_samples(task, path):
@@ -547,10 +550,11 @@ def flat_settings() -> Iterator[dict]:
 
 
 def test_settings_of_the_golden_journals_are_migrated():
-    (flat,) = flat_settings()
-    assert tl.part_of(flat) == tl.TreeOfThoughts(
+    mcts, beam = map(tl.part_of, flat_settings())
+    assert beam == tl.TreeOfThoughts(
         propose=tl.Propose(count=3), evaluate=tl.Value(samples=2), search=tl.BeamSearch(width=2)
     )
+    assert mcts == tl.TreeOfThoughts(propose=tl.Propose(count=3), search=tl.MCTS(iterations=6, width=2))
 
 
 @pytest.mark.parametrize(
@@ -731,3 +735,34 @@ def test_a_journal_of_flat_settings_loads_shows_and_goes_on():
     again = wait(tl.Lab("sim/game24", runs=None).run(made.strategy, made.task))
     assert again.strategy == made.strategy
     assert not any(isinstance(event, Decided) and event.what == "failed" for event in again.events)
+
+
+def test_a_journal_of_an_earlier_schema_replays_by_its_calls_and_not_by_their_positions():
+    """Written by the version before the axes, whose MCTS recorded no `tot.picked`."""
+    made = tl.load(GOLDEN / "journal-0.1.0-mcts.jsonl")
+    assert made.header.tot_lab == 1
+    assert not any(isinstance(event, Note) and event.name == "tot.picked" for event in made.events)
+    assert wait(made.replay()) == (True, len(made.events), None)
+    assert wait(tl.Lab("sim/game24", runs=None).run(made.strategy, made.task)).header.tot_lab == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where"),
+    [
+        ('"score":0.', '"score":0.0', "thought 0.1: Scored differs"),
+        ('"kind":"value"', '"kind":"vote"', "thought 0.0: a call that the record does not answer"),
+        ("Numbers: 4 9 10 13", "Numbers: 4 9 10 12", "thought 0: Call differs: messages was"),
+        ('"stop":"solved"', '"stop":"exhausted"', "Ended differs"),
+        ('"what":"kept"', '"what":"pruned"', "Decided differs"),
+    ],
+)
+def test_a_journal_of_an_earlier_schema_that_was_changed_says_where_it_differs(tmp_path, old, new, where):
+    text = (GOLDEN / "journal-0.1.0-mcts.jsonl").read_text()
+    head, *lines = text.splitlines(keepends=True)
+    k = next(k for k, line in enumerate(lines) if old in line)
+    lines[k] = lines[k].replace(old, new, 1)
+    changed = tmp_path / "changed.jsonl"
+    changed.write_text(re.sub(r',"(checksum|crc32)":"\w+"', "", "".join([head, *lines])))
+    replayed = wait(tl.load(changed).replay())
+    assert not replayed.identical
+    assert where in replayed.divergence

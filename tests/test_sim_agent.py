@@ -151,7 +151,7 @@ def test_the_tools_lead_it_to_the_answer(task: Task) -> None:
         reply = turn(model, task, *talk)
         (call,) = reply.tool_calls
         arguments = json.loads(call.arguments)
-        assert (reply.text, reply.finish) == ("", "tool_calls")
+        assert (reply.text, reply.finish_reason) == ("", "tool_calls")
         if call.name == FINAL:
             break
         talk += exchanged(reply, tools[call.name].carry_out(arguments, {}))

@@ -186,7 +186,7 @@ def iterations(made: tl.Run) -> list[tl.IterationResult]:
 
 def test_deep_think_goes_through_its_stages() -> None:
     made = runs(tl.DeepThink(), 0.6)
-    assert {call.kind for run in made for call in run.events if isinstance(call, Call)} == {
+    assert {call.purpose for run in made for call in run.events if isinstance(call, Call)} == {
         "branch",
         "develop",
         "converge",
@@ -199,14 +199,14 @@ def test_deep_think_goes_through_its_stages() -> None:
     assert any(result.taken for result in told)
     for run in made:
         assert run.usage.calls == 5 * len(iterations(run))
-        assert run.stopped in ("converged", "solved", "limit:iterations")
-        assert iterations(run)[-1].should_continue is (run.stopped != "converged")
+        assert run.stop_reason in ("converged", "solved", "limit:iterations")
+        assert iterations(run)[-1].should_continue is (run.stop_reason != "converged")
     assert {1, 2, 3} == {len(iterations(run)) for run in made}
 
 
 def test_a_master_converges_at_once() -> None:
     for run in runs(tl.DeepThink(), 1.0, TASKS[:6], noise=0):
-        assert (run.stopped, run.usage.calls, run.grade) == ("converged", 5, 1.0)
+        assert (run.stop_reason, run.usage.calls, run.grade) == ("converged", 5, 1.0)
 
 
 def test_a_synthesis_joins_what_the_branches_keep() -> None:
@@ -264,7 +264,7 @@ def test_garbled_replies_cannot_be_read() -> None:
         assert game.read_value(ask(model, game.value_prompt(task, ["x"]), draw).text) is None
         assert game.read_answer(task, ask(model, game.answer_prompt(task, False), draw).text) is None
     for made in runs(tl.DeepThink(), 0.6, TASKS[:4], garble=0.3):
-        assert made.stopped != "cancelled"
+        assert made.stop_reason != "cancelled"
 
 
 @pytest.mark.parametrize(

@@ -135,9 +135,9 @@ def test_a_search_goes_back_and_solves_some_and_not_others() -> None:
     assert words > sum(run.grade for run in alone) / 12 + 0.1
     for run in runs:
         depths = [
-            run.tree[call.at].depth
+            run.tree[call.node].depth
             for call in run.events
-            if isinstance(call, Call) and call.kind == "propose"
+            if isinstance(call, Call) and call.purpose == "propose"
         ]
         assert any(later < earlier for earlier, later in pairwise(depths))  # it went back
         assert any(node.reason == "prune_below" for node in run.tree)

@@ -168,11 +168,16 @@ def test_another_process_gets_the_same_replies() -> None:
 def test_a_reply_reports_itself() -> None:
     prompt = GAME.answer_prompt(TASK, True)
     whole = ask(PERFECT, prompt)
-    assert (whole.model, whole.cost, whole.finish, whole.simulated) == ("sim/game24", 0.0, "stop", True)
+    assert (whole.model, whole.cost, whole.finish_reason, whole.simulated) == (
+        "sim/game24",
+        0.0,
+        "stop",
+        True,
+    )
     assert whole.input_tokens == (len(prompt) + 3) // 4
     assert whole.output_tokens == (len(whole.text) + 3) // 4
     cut = ask(PERFECT, prompt, max_tokens=3)
-    assert (cut.text, cut.finish, cut.output_tokens) == (whole.text[:12], "length", 3)
+    assert (cut.text, cut.finish_reason, cut.output_tokens) == (whole.text[:12], "length", 3)
     assert ask(PERFECT, prompt, stop=("Answer",)).text == whole.text.partition("Answer")[0]
 
 

@@ -130,7 +130,7 @@ def test_the_labels_on_offer_have_log_probabilities(prompt: str, labels: set[str
         assert set(token.top) == labels
         assert 0.9 < sum(math.exp(value) for value in token.top.values()) < 1
         assert token.logprob == token.top[token.token]
-        assert (reply.text, reply.output_tokens, reply.finish) == (token.token, 1, "stop")
+        assert (reply.text, reply.output_tokens, reply.finish_reason) == (token.token, 1, "stop")
         chosen.add(reply.text)
     assert chosen == labels
     (token,) = ask(prompt, temperature=0.0, logprobs=1).logprobs
@@ -243,9 +243,14 @@ def test_a_reply_follows_from_prompt_settings_and_draw() -> None:
 
 def test_a_reply_reports_itself() -> None:
     whole = ask("Tell me of Paris.")
-    assert (whole.model, whole.cost, whole.finish, whole.simulated) == ("sim/general", 0.0, "stop", True)
+    assert (whole.model, whole.cost, whole.finish_reason, whole.simulated) == (
+        "sim/general",
+        0.0,
+        "stop",
+        True,
+    )
     cut = ask("Tell me of Paris.", max_tokens=3)
-    assert (cut.text, cut.finish, cut.output_tokens) == (whole.text[:12], "length", 3)
+    assert (cut.text, cut.finish_reason, cut.output_tokens) == (whole.text[:12], "length", 3)
     assert ask("Tell me of Paris.", stop=(",",)).text == "(simulated"
 
 

@@ -4,7 +4,7 @@ import asyncio
 import socket
 
 import pytest
-from endpoint import ScriptedEndpoint, Wire, scripted
+from endpoint import CallObserver, ScriptedEndpoint, scripted
 from support import TASK, Scripted, answer_to, run, wait
 
 import tot_lab as tl
@@ -15,11 +15,11 @@ from tot_lab.models.cache import Cache, Cached, Kept
 from tot_lab.models.flight import SingleFlight
 from tot_lab.models.function import Function
 from tot_lab.models.keys import key_of, request_of
-from tot_lab.models.limits import Gate, Limited, Limits
+from tot_lab.models.limits import Limited, Limits, RateLimiter
 from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
 from tot_lab.models.samples import Samples
-from tot_lab.models.spending import Purse, Spending
+from tot_lab.models.spending import Spending, SpendLimiter
 from tot_lab.models.stack import Failure, provider_seed
 
 
@@ -36,7 +36,7 @@ def key(call):
 
 
 def undrawn(call):
-    return key(Call(call.at, call.kind, call.messages))
+    return key(Call(call.node, call.purpose, call.messages))
 
 
 LAYERS = {
@@ -45,7 +45,7 @@ LAYERS = {
     "kept": lambda inner, end, tmp: Kept(inner, Cache(tmp / "calls"), request),
     "single flight": lambda inner, end, tmp: SingleFlight(inner, key, {}),
     "samples": lambda inner, end, tmp: Samples(inner, end.takes_n, undrawn),
-    "spending": lambda inner, end, tmp: Spending(inner, end, Purse(1000.0)),
+    "spending": lambda inner, end, tmp: Spending(inner, end, SpendLimiter(1000.0)),
     "limits": lambda inner, end, tmp: Limited(inner, end),
     "retries": lambda inner, end, tmp: Retried(inner, end),
 }
@@ -60,9 +60,9 @@ def test_it_gives_each_call_its_own_reply(layer, samples, tmp_path):
     async def go():
         stack = layer(end, end, tmp_path)
         calls = [asked(draw) for draw in range(12)]
-        got = await asyncio.gather(*(stack.answer([call], Wire()) for call in calls))
+        got = await asyncio.gather(*(stack.answer([call], CallObserver()) for call in calls))
         assert [reply.text for (reply,) in got] == [answer_to(call) for call in calls]
-        assert sorted(call.draw for calls in end.requests for call in calls) == list(range(12))
+        assert sorted(call.sample_index for calls in end.requests for call in calls) == list(range(12))
 
     wait(go())
 
@@ -73,7 +73,7 @@ def test_what_is_cancelled_stops_and_leaves_it_usable(layer, tmp_path):
 
     async def go():
         stack = layer(end, end, tmp_path)
-        waiting = asyncio.ensure_future(stack.answer([asked()], Wire()))
+        waiting = asyncio.ensure_future(stack.answer([asked()], CallObserver()))
         await asyncio.sleep(0.02)
         assert end._under_way[0] == 1
         waiting.cancel()
@@ -83,7 +83,7 @@ def test_what_is_cancelled_stops_and_leaves_it_usable(layer, tmp_path):
         await asyncio.sleep(0)
         assert end._under_way[0] == 0
         end.__dict__["seconds"] = 0.0
-        (reply,) = await stack.answer([asked()], Wire())
+        (reply,) = await stack.answer([asked()], CallObserver())
         assert reply.text == answer_to(asked())
 
     wait(go())
@@ -102,10 +102,10 @@ def test_a_failure_passes_and_is_not_kept(layer, tmp_path):
 
     async def go():
         stack = layer(Retried(end, end), end, tmp_path)
-        (refused,) = await stack.answer([asked()], Wire())
+        (refused,) = await stack.answer([asked()], CallObserver())
         assert refused.error == "scripted 404: no such model"
         failing[0] = False
-        (reply,) = await stack.answer([asked()], Wire())
+        (reply,) = await stack.answer([asked()], CallObserver())
         assert (reply.text, reply.error) == ("fine", None)
 
     wait(go())
@@ -116,7 +116,7 @@ def test_it_serves_one_event_loop_after_another(layer, tmp_path):
     end = scripted()
     stack = layer(end, end, tmp_path)
     for draw in range(3):
-        assert wait(stack.answer([asked(draw)], Wire()))[0].error is None
+        assert wait(stack.answer([asked(draw)], CallObserver()))[0].error is None
 
 
 # Single flight.
@@ -127,13 +127,13 @@ def test_equal_calls_under_way_are_one_request():
 
     async def go():
         stack = SingleFlight(end, key, {})
-        wires = [Wire() for _ in range(5)]
+        wires = [CallObserver() for _ in range(5)]
         got = await asyncio.gather(*(stack.answer([asked()], wire) for wire in wires))
         assert len(end.requests) == 1
         assert len({reply.text for (reply,) in got}) == 1
         assert [wire.paid for wire in wires] == [None, 0.0, 0.0, 0.0, 0.0]
         assert [wire.names for wire in wires] == [[]] + [["call.joined"]] * 4
-        await stack.answer([asked()], Wire())
+        await stack.answer([asked()], CallObserver())
         assert len(end.requests) == 2  # it had landed
 
     wait(go())
@@ -144,7 +144,7 @@ def test_one_who_is_cancelled_leaves_the_others_their_reply():
 
     async def go():
         stack = SingleFlight(end, key, {})
-        first, second = Wire(), Wire()
+        first, second = CallObserver(), CallObserver()
         leaving = asyncio.ensure_future(stack.answer([asked()], first))
         staying = asyncio.ensure_future(stack.answer([asked()], second))
         await asyncio.sleep(0.01)
@@ -166,12 +166,12 @@ def test_samples_of_one_prompt_travel_together_and_only_the_missing_ones(tmp_pat
     async def go():
         cache = Cache(tmp_path)
         stack = Cached(Samples(Kept(end, cache, request), end.takes_n, undrawn), cache, request, "auto")
-        await stack.answer([asked(1)], Wire())
+        await stack.answer([asked(1)], CallObserver())
         calls = [asked(draw) for draw in range(4)] + [asked(0, "another prompt")]
-        await asyncio.gather(*(stack.answer([call], Wire()) for call in calls))
+        await asyncio.gather(*(stack.answer([call], CallObserver()) for call in calls))
 
     wait(go())
-    assert [[call.draw for call in calls] for calls in end.requests] == [[1], [0, 2, 3], [0]]
+    assert [[call.sample_index for call in calls] for calls in end.requests] == [[1], [0, 2, 3], [0]]
 
 
 def test_a_cancelled_sample_is_not_asked_for():
@@ -179,14 +179,14 @@ def test_a_cancelled_sample_is_not_asked_for():
 
     async def go():
         stack = Samples(end, end.takes_n, undrawn)
-        waiting = [asyncio.ensure_future(stack.answer([asked(draw)], Wire())) for draw in range(3)]
+        waiting = [asyncio.ensure_future(stack.answer([asked(draw)], CallObserver())) for draw in range(3)]
         await asyncio.sleep(0)
         waiting[1].cancel()
         await asyncio.wait(waiting)
         assert waiting[2].result()[0].text == answer_to(asked(2))
 
     wait(go())
-    assert [[call.draw for call in calls] for calls in end.requests] == [[0, 2]]
+    assert [[call.sample_index for call in calls] for calls in end.requests] == [[0, 2]]
 
 
 # Loading.
@@ -216,7 +216,7 @@ def test_loading_has_a_time_of_its_own(budget, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         end = NeverThere(label="slow/model", url="http://there", port=server.getsockname()[1])
         made = wait(tl.Lab(end, runs=None, mode="off", timeout=60).run(tl.OneAnswer(), TASK, budget=budget))
-    assert made.stopped == "error"
+    assert made.stop_reason == "error"
     error = made.calls_df().error[0]
     assert error.startswith("timeout: slow/model did not load within 0.3 s (")
     assert "http://there" in error
@@ -231,7 +231,7 @@ def test_real_money_is_never_overspent_and_a_refusal_stops_the_run():
     end = scripted(seconds=0.002)
     lab = tl.Lab(end, runs=None, mode="off", spend=7.5)
     made = wait(lab.run(tl.TreeOfThoughts(propose=tl.Sample(count=4), stop=tl.Stop(depth=2)), TASK))
-    assert made.stopped == "budget:spend"
+    assert made.stop_reason == "budget:spend"
     assert lab.spent == made.usage.paid == sum(map(len, end.requests)) == 7.0
     assert made.usage.cost == made.usage.calls >= 7  # equal calls under way were paid for once
     refusals = [
@@ -240,16 +240,16 @@ def test_real_money_is_never_overspent_and_a_refusal_stops_the_run():
     assert (refusals[0]["most"], refusals[0]["left"]) == (1.0, 0.5)
     assert wait(made.replay()).identical
     again = wait(lab.run(tl.OneAnswer(), TASK))  # the cap is the lab's, over all its runs
-    assert again.stopped == "budget:spend"
+    assert again.stop_reason == "budget:spend"
 
 
 def test_samples_that_travel_together_are_made_as_far_as_the_money_goes():
     end = scripted(samples=True)
 
     async def go():
-        purse = Purse(3.5)
+        purse = SpendLimiter(3.5)
         stack = Samples(Spending(end, end, purse), end.takes_n, undrawn)
-        wires = [Wire() for _ in range(6)]
+        wires = [CallObserver() for _ in range(6)]
         replies = await asyncio.gather(
             *(stack.answer([asked(draw)], wire) for draw, wire in enumerate(wires))
         )
@@ -267,10 +267,10 @@ def test_what_a_functions_replies_cost_is_spent(cached, tmp_path):
     lab = tl.Lab(costly, runs=None, cache=tmp_path if cached else None, spend=3.5)
     one_by_one = tl.TreeOfThoughts(search=tl.DepthFirst(width=2), stop=tl.Stop(depth=4), parallel=False)
     made = wait(lab.run(one_by_one, TASK))
-    assert (made.stopped, made.usage.paid, lab.spent) == ("budget:spend", 3.0, 3.0)
-    assert wait(lab.run(tl.OneAnswer(), tl.general("2?"))).stopped == "budget:spend"
+    assert (made.stop_reason, made.usage.paid, lab.spent) == ("budget:spend", 3.0, 3.0)
+    assert wait(lab.run(tl.OneAnswer(), tl.general("2?"))).stop_reason == "budget:spend"
     free = tl.Lab(Scripted(), runs=None, spend=0.0)
-    assert wait(free.run(tl.OneAnswer(), TASK)).stopped == "answered"
+    assert wait(free.run(tl.OneAnswer(), TASK)).stop_reason == "answered"
 
 
 async def costly(call):
@@ -281,14 +281,14 @@ def test_a_cut_off_request_counts_as_spent():
     end = scripted(seconds=30)
 
     async def go():
-        purse = Purse(1.5)
+        purse = SpendLimiter(1.5)
         stack = Spending(Retried(end, end), end, purse)
-        waiting = asyncio.ensure_future(stack.answer([asked()], Wire()))
+        waiting = asyncio.ensure_future(stack.answer([asked()], CallObserver()))
         await asyncio.sleep(0.01)
         waiting.cancel()
         await asyncio.wait([waiting])
         assert (purse.spent, purse.reserved) == (1.0, 0.0)
-        (refused,) = await stack.answer([asked(1)], Wire())
+        (refused,) = await stack.answer([asked(1)], CallObserver())
         assert refused.error == "budget:spend"
 
     wait(go())
@@ -297,9 +297,9 @@ def test_a_cut_off_request_counts_as_spent():
 def test_what_was_never_sent_costs_nothing_and_what_says_nothing_costs_all():
     async def go():
         slow = scripted(seconds=30, concurrency=1)
-        purse = Purse(10.0)
+        purse = SpendLimiter(10.0)
         stack = Spending(Limited(Retried(slow, slow), slow), slow, purse)
-        waiting = [asyncio.ensure_future(stack.answer([asked(draw)], Wire())) for draw in range(5)]
+        waiting = [asyncio.ensure_future(stack.answer([asked(draw)], CallObserver())) for draw in range(5)]
         await asyncio.sleep(0.02)
         for task in waiting:
             task.cancel()
@@ -308,8 +308,8 @@ def test_what_was_never_sent_costs_nothing_and_what_says_nothing_costs_all():
 
     wait(go())
     silent = scripted(usd=None, most=1.0)
-    stack = Spending(silent, silent, Purse(2.0))
-    got = [wait(stack.answer([asked(draw)], Wire()))[0].error for draw in range(4)]
+    stack = Spending(silent, silent, SpendLimiter(2.0))
+    got = [wait(stack.answer([asked(draw)], CallObserver()))[0].error for draw in range(4)]
     assert got == [None, None, "budget:spend", "budget:spend"]
 
 
@@ -319,7 +319,7 @@ def test_a_cost_that_cannot_be_true_counts_as_all_that_was_set_aside(cost):
     end.__dict__["usd"] = cost
     lab = tl.Lab(end, runs=None, mode="off", spend=3.0)
     made = wait(lab.run(tl.SelfConsistency(attempts=6), TASK))
-    assert (made.stopped, lab.spent, len(end.requests)) == ("budget:spend", 3.0, 3)
+    assert (made.stop_reason, lab.spent, len(end.requests)) == ("budget:spend", 3.0, 3)
     replies = [e for e in made.events if isinstance(e, Reply) and e.error is None]
     assert [(reply.cost, reply.reported_usage[:5]) for reply in replies] == [(None, "cost=")] * 3
     free = tl.Lab(end, runs=None, mode="off")
@@ -328,11 +328,11 @@ def test_a_cost_that_cannot_be_true_counts_as_all_that_was_set_aside(cost):
 
 
 def test_a_loop_that_was_closed_leaves_no_reservation_behind():
-    purse = Purse(1.0)
+    purse = SpendLimiter(1.0)
     loop = asyncio.new_event_loop()
-    loop.run_until_complete(purse.reserve(1.0, Wire()))
+    loop.run_until_complete(purse.reserve(1.0, CallObserver()))
     loop.close()
-    hold = wait(purse.reserve(1.0, Wire()))
+    hold = wait(purse.reserve(1.0, CallObserver()))
     assert hold is not None
     purse.settle(hold, 0.25)
     assert (purse.spent, purse.reserved) == (0.25, 0.0)
@@ -372,14 +372,14 @@ def test_no_more_than_the_limit_is_under_way_and_order_is_kept():
     end = scripted(seconds=0.005, concurrency=4)
 
     async def go():
-        wires = [Wire() for _ in range(20)]
+        wires = [CallObserver() for _ in range(20)]
         stacks = [Limited(end, end), Limited(end, end)]  # two labs of one endpoint
         await asyncio.gather(*(stacks[k % 2].answer([asked(k)], wire) for k, wire in enumerate(wires)))
         assert [wire.names for wire in wires] == [[]] * 4 + [["call.queued"]] * 16
 
     wait(go())
     assert end.most_at_once == 4
-    assert [calls[0].draw for calls in end.requests] == list(range(20))
+    assert [calls[0].sample_index for calls in end.requests] == list(range(20))
 
 
 @pytest.mark.parametrize(
@@ -395,7 +395,7 @@ def test_a_minute_holds_so_many(limit, monkeypatch):
         stack = Limited(end, end)
 
         async def one(draw):
-            await stack.answer([asked(draw)], Wire())
+            await stack.answer([asked(draw)], CallObserver())
             times.append(loop.time())
 
         await asyncio.gather(*(one(draw) for draw in range(9)))
@@ -407,10 +407,10 @@ def test_a_minute_holds_so_many(limit, monkeypatch):
 
 def test_who_stood_behind_a_large_call_that_is_cancelled_waits_for_no_minute():
     async def go():
-        gate = Gate(Limits("there", 10, None, 100))
-        await gate.enter(50, Wire())
-        large = asyncio.ensure_future(gate.enter(90, Wire()))
-        small = asyncio.ensure_future(gate.enter(40, Wire()))
+        gate = RateLimiter(Limits("there", 10, None, 100))
+        await gate.enter(50, CallObserver())
+        large = asyncio.ensure_future(gate.enter(90, CallObserver()))
+        small = asyncio.ensure_future(gate.enter(40, CallObserver()))
         await asyncio.sleep(0)
         large.cancel()
         await asyncio.wait_for(small, 50)
@@ -423,14 +423,14 @@ def test_a_queued_call_that_is_cancelled_gives_its_place_away():
 
     async def go():
         stack = Limited(end, end)
-        waiting = [asyncio.ensure_future(stack.answer([asked(draw)], Wire())) for draw in range(3)]
+        waiting = [asyncio.ensure_future(stack.answer([asked(draw)], CallObserver())) for draw in range(3)]
         await asyncio.sleep(0.01)
         waiting[1].cancel()
         await asyncio.wait(waiting)
         assert waiting[2].result()[0].error is None
 
     wait(go())
-    assert [calls[0].draw for calls in end.requests] == [0, 2]
+    assert [calls[0].sample_index for calls in end.requests] == [0, 2]
 
 
 # Retries.
@@ -455,7 +455,7 @@ def failing(times, **failure):
 
 def test_what_fails_for_a_moment_is_tried_again(soon):
     end = scripted(failing(3, status=503, retry=True))
-    wire = Wire()
+    wire = CallObserver()
     (reply,) = wait(Retried(end, end).answer([asked()], wire))
     assert reply.text == answer_to(asked())
     assert wire.names == ["call.sent", "call.retried"] * 3 + ["call.sent"]
@@ -464,7 +464,7 @@ def test_what_fails_for_a_moment_is_tried_again(soon):
 
 def test_what_fails_for_good_is_an_error_that_says_how_often(soon):
     end = scripted(failing(9, status=500, retry=True), retries=2)
-    (reply,) = wait(Retried(end, end).answer([asked()], Wire()))
+    (reply,) = wait(Retried(end, end).answer([asked()], CallObserver()))
     assert reply.error == "scripted 500: try later (tried 3 times)"
     assert len(end.requests) == 3
 
@@ -473,7 +473,7 @@ def test_the_wait_that_a_provider_asks_for_is_kept(soon):
     async def seconds(retry_after):
         end = scripted(failing(1, status=429, retry=True, retry_after=retry_after))
         began = asyncio.get_running_loop().time()
-        (reply,) = await Retried(end, end).answer([asked()], Wire())
+        (reply,) = await Retried(end, end).answer([asked()], CallObserver())
         return asyncio.get_running_loop().time() - began, reply
 
     assert wait(seconds(0.1))[0] >= 0.1
@@ -489,7 +489,7 @@ def test_a_function_cannot_refuse_for_the_driver():
     async def sly(call):
         return Reply(error="budget:calls")
 
-    (reply,) = wait(Function(sly).answer([asked()], Wire()))
+    (reply,) = wait(Function(sly).answer([asked()], CallObserver()))
     assert reply.error == "model: budget:calls"
 
 
@@ -545,8 +545,8 @@ def test_each_role_has_its_own_model_and_settings():
     made = wait(lab.run(tl.TreeOfThoughts(max_tokens=None), TASK))
     values = [call for calls in dear.requests for call in calls]
     samples = [call for calls in cheap.requests for call in calls]
-    assert {(call.kind, call.temperature) for call in values} == {("value", 0.0)}
-    assert {(call.kind, call.max_tokens) for call in samples} == {("sample", 50)}
+    assert {(call.purpose, call.temperature) for call in values} == {("value", 0.0)}
+    assert {(call.purpose, call.max_tokens) for call in samples} == {("sample", 50)}
     assert made.header.roles["evaluate"]["model"]["label"] == "dear"
     assert wait(made.replay()).identical
     own = wait(lab.run(tl.TreeOfThoughts(temperature=0.7), TASK))

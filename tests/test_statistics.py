@@ -56,7 +56,7 @@ def correlated(random, rate, alike, tasks, repeats):
     [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
 )
 def test_without_repeats_the_interval_is_wilsons(solved, of, low, high):
-    (row,) = tl.success(runs(a=[True] * solved + [False] * (of - solved))).itertuples()
+    (row,) = tl.success_rates(runs(a=[True] * solved + [False] * (of - solved))).itertuples()
     assert (row.runs, row.tasks, row.solved) == (of, of, solved)
     assert row.rate == pytest.approx(solved / of)
     assert (row.low, row.high) == pytest.approx((low, high), abs=6e-5)
@@ -82,20 +82,20 @@ def test_with_repeats_the_interval_covers(rate, alike, tasks, repeats):
 
 def test_repeats_that_are_all_alike_tell_no_more_than_the_tasks():
     outcomes = [True] * 12 + [False] * 18
-    once = tl.success(runs(a=outcomes))
-    thrice = tl.success(runs(a=[[solved] * 3 for solved in outcomes]))
+    once = tl.success_rates(runs(a=outcomes))
+    thrice = tl.success_rates(runs(a=[[solved] * 3 for solved in outcomes]))
     assert thrice["runs"].item() == 90
     assert thrice[["rate", "low", "high"]].equals(once[["rate", "low", "high"]])
 
 
 @pytest.mark.parametrize("solved", [True, False])
 def test_where_all_agree_the_interval_is_that_of_the_tasks(solved):
-    (row,) = tl.success(runs(a=[[solved] * 4] * 6)).itertuples()
+    (row,) = tl.success_rates(runs(a=[[solved] * 4] * 6)).itertuples()
     assert (row.low, row.high) == pytest.approx(proportion_confint(6 * solved, 6, method="wilson"))
 
 
 def test_one_task_however_often_is_one_sample():
-    (row,) = tl.success(runs(a=[[True, True, False, True]])).itertuples()
+    (row,) = tl.success_rates(runs(a=[[True, True, False, True]])).itertuples()
     assert row.rate == 0.75
     assert (row.low, row.high) == pytest.approx(proportion_confint(0.75, 1, method="wilson"))
 
@@ -110,7 +110,7 @@ def test_tasks_as_different_as_chance_makes_them_count_as_independent_runs():
 def test_what_was_not_graded_and_what_failed_is_said():
     df = runs(a=[True, False, NA, NA], b=[NA, NA, NA, NA])
     df["error"] = pandas.array([NA, NA, NA, "ValueError: oh", NA, NA, NA, NA], dtype="string")
-    first, second = tl.success(df).itertuples()
+    first, second = tl.success_rates(df).itertuples()
     assert (first.runs, first.tasks, first.solved, first.errors, first.ungraded) == (3, 3, 1, 1, 1)
     assert first.rate == pytest.approx(1 / 3)
     assert (second.runs, second.ungraded) == (0, 4)
@@ -121,15 +121,15 @@ def test_what_was_not_graded_and_what_failed_is_said():
 def test_an_error_is_not_solved_whatever_its_grade():
     df = runs(a=[True, True])
     df["error"] = ["ValueError: oh", NA]
-    assert tl.success(df)["rate"].item() == 0.5
+    assert tl.success_rates(df)["rate"].item() == 0.5
 
 
 def test_each_task_weighs_the_same():
-    assert tl.success(runs(a=[[True, True, True, True], [False]]))["rate"].item() == 0.5
+    assert tl.success_rates(runs(a=[[True, True, True, True], [False]]))["rate"].item() == 0.5
 
 
 def test_the_table_keeps_its_order_and_has_documented_types():
-    shown = tl.success(runs(z=[True, False], a=[True, True]))
+    shown = tl.success_rates(runs(z=[True, False], a=[True, True]))
     assert list(shown["setting"]) == ["z", "a"]
     assert {name: str(dtype) for name, dtype in shown.dtypes.items()} == {
         "setting": "category",
@@ -142,7 +142,7 @@ def test_the_table_keeps_its_order_and_has_documented_types():
 def test_settings_may_be_told_apart_by_several_columns():
     df = runs(a=[True, False], b=[True, True])
     df["beam"] = [1, 1, 2, 2]
-    shown = tl.success(df, by=["beam", "setting"])
+    shown = tl.success_rates(df, by=["beam", "setting"])
     assert list(shown.columns[:2]) == ["beam", "setting"]
     assert list(shown["rate"]) == [0.5, 1.0]
 
@@ -152,42 +152,42 @@ def test_anything_with_a_table_will_do():
         def df(self):
             return runs(a=[True, False])
 
-    assert tl.success(Table())["rate"].item() == 0.5
+    assert tl.success_rates(Table())["rate"].item() == 0.5
     plain = pandas.DataFrame({"setting": "a", "task": [1, 2], "correct": [1, 0]})
-    assert tl.success(plain)["rate"].item() == 0.5
+    assert tl.success_rates(plain)["rate"].item() == 0.5
 
 
 def test_bad_tables_are_named():
     with pytest.raises(ValueError, match="no column 'correct'; it has setting, task"):
-        tl.success(pandas.DataFrame({"setting": ["a"], "task": ["t"]}))
+        tl.success_rates(pandas.DataFrame({"setting": ["a"], "task": ["t"]}))
     with pytest.raises(ValueError, match="no column 'beam'"):
-        tl.success(runs(a=[True]), by="beam")
+        tl.success_rates(runs(a=[True]), by="beam")
     with pytest.raises(ValueError, match="'correct' must hold true, false or nothing"):
-        tl.success(pandas.DataFrame({"setting": ["a"], "task": ["t"], "correct": ["yes"]}))
+        tl.success_rates(pandas.DataFrame({"setting": ["a"], "task": ["t"], "correct": ["yes"]}))
     with pytest.raises(ValueError, match="by names no column"):
-        tl.success(runs(a=[True]), by=[])
+        tl.success_rates(runs(a=[True]), by=[])
     with pytest.raises(TypeError, match=r"by must be one column, not \['setting'\]"):
         tl.compare(runs(a=[True], b=[True]), "a", "b", by=["setting"])
     with pytest.raises(ValueError, match="no row"):
-        tl.success(runs(a=[True])[:0])
+        tl.success_rates(runs(a=[True])[:0])
     with pytest.raises(TypeError, match="several runs, not int"):
-        tl.success([1])
+        tl.success_rates([1])
     with pytest.raises(ValueError, match="confidence"):
-        tl.success(runs(a=[True]), confidence=95)
+        tl.success_rates(runs(a=[True]), confidence=95)
     twice = runs(a=[True, False]).assign(run_id=["r1", "r1"])
     with pytest.raises(ValueError, match=r"more than one row of run 'r1'.*\['setting', 'at'\]"):
-        tl.success(twice)
+        tl.success_rates(twice)
 
 
 def test_a_task_may_be_what_is_told_apart():
     df = runs(a=[[True, False], [True, True]], b=[[False, False], [True, False]])
-    assert list(tl.success(df, by="task")["rate"]) == [0.25, 0.75]
-    assert list(tl.success(df, by=["setting", "task"])["rate"]) == [0.5, 1.0, 0.0, 0.5]
+    assert list(tl.success_rates(df, by="task")["rate"]) == [0.25, 0.75]
+    assert list(tl.success_rates(df, by=["setting", "task"])["rate"]) == [0.5, 1.0, 0.0, 0.5]
 
 
 def test_an_error_without_a_text_is_none():
     df = runs(a=[True, False]).assign(error="")
-    assert tl.success(df)[["errors", "rate"]].to_numpy().tolist() == [[0, 0.5]]
+    assert tl.success_rates(df)[["errors", "rate"]].to_numpy().tolist() == [[0, 0.5]]
 
 
 def test_rows_that_cannot_be_counted_are_named():
@@ -195,18 +195,18 @@ def test_rows_that_cannot_be_counted_are_named():
     for name in ("setting", "task"):
         holed = df.assign(**{name: df[name].where([True, False])})
         with pytest.raises(ValueError, match=f"the column '{name}' is empty in 1 of 2 rows"):
-            tl.success(holed)
+            tl.success_rates(holed)
     with pytest.raises(ValueError, match="more than one row of one run"):
-        tl.success(pandas.concat([df, df]))
-    assert tl.success(pandas.concat([df, df.assign(repeat=1)]))["runs"].item() == 4
+        tl.success_rates(pandas.concat([df, df]))
+    assert tl.success_rates(pandas.concat([df, df.assign(repeat=1)]))["runs"].item() == 4
     with pytest.raises(ValueError, match="by='rate': the result has a column of that name"):
-        tl.success(df.assign(rate=1), by=["setting", "rate"])
+        tl.success_rates(df.assign(rate=1), by=["setting", "rate"])
 
 
 def test_a_task_with_many_repeats_lends_none_to_the_others():
     """Nine tasks once and one 1,000 times are ten samples, however alike the repeats are."""
     solved = [[True]] * 4 + [[False]] * 5 + [[True, False] * 500]
-    (row,) = tl.success(runs(a=solved)).itertuples()
+    (row,) = tl.success_rates(runs(a=solved)).itertuples()
     assert (row.runs, row.rate) == (1009, pytest.approx(0.45))
     low, high = proportion_confint(0.45 * 11.1, 11.1, method="wilson")  # 1 / (9/100 + 1/100,000) at most
     assert row.low <= low < high <= row.high
@@ -446,14 +446,14 @@ def test_connor_is_what_his_calculators_give():
     ],
 )
 def test_tasks_needed_is_a_little_more_than_connor_says(difference, discordant, power):
-    tasks = tl.tasks_needed(difference, discordant=discordant, power=power)
+    tasks = tl.required_sample_size(difference, discordant=discordant, power=power)
     approximate = connor(difference, discordant, power)
     assert approximate <= tasks <= approximate + 3 / difference
 
 
 @pytest.mark.parametrize(("difference", "discordant"), [(0.3, 0.4), (0.15, 0.3), (0.05, 0.5)])
 def test_so_many_tasks_find_the_difference_so_often(difference, discordant):
-    tasks = tl.tasks_needed(difference, discordant=discordant)
+    tasks = tl.required_sample_size(difference, discordant=discordant)
     random = np.random.default_rng(4)
     shares = [(discordant + difference) / 2, (discordant - difference) / 2, 1 - discordant]
     found = np.mean(
@@ -479,25 +479,29 @@ def test_power_is_the_sum_over_all_outcomes(tasks, difference, discordant):
 
 
 def test_very_many_tasks_can_be_asked_for():
-    assert tl.tasks_needed(0.001) == pytest.approx(connor(0.001, 0.5), rel=0.001)
+    assert tl.required_sample_size(0.001) == pytest.approx(connor(0.001, 0.5), rel=0.001)
 
 
 def test_what_can_be_seen_is_the_other_way_round():
-    assert tl.tasks_needed() > 1500  # five points, and nothing known beforehand
+    assert tl.required_sample_size() > 1500  # five points, and nothing known beforehand
     for discordant in (0.2, 0.5, 1.0):
-        seen = tl.difference_seen(100, discordant=discordant)
-        assert abs(tl.tasks_needed(seen, discordant=discordant) - 100) <= 6
-    assert tl.difference_seen(100) > tl.difference_seen(1000) > tl.difference_seen(10_000)
+        seen = tl.minimum_detectable_difference(100, discordant=discordant)
+        assert abs(tl.required_sample_size(seen, discordant=discordant) - 100) <= 6
+    assert (
+        tl.minimum_detectable_difference(100)
+        > tl.minimum_detectable_difference(1000)
+        > tl.minimum_detectable_difference(10_000)
+    )
 
 
 def test_what_cannot_be_is_refused_by_name():
     with pytest.raises(ValueError, match="tasks=5 are too few"):
-        tl.difference_seen(5)
+        tl.minimum_detectable_difference(5)
     with pytest.raises(ValueError, match="discordant must lie between the difference"):
-        tl.tasks_needed(0.3, discordant=0.2)
+        tl.required_sample_size(0.3, discordant=0.2)
     with pytest.raises(ValueError, match="difference must lie between 0 and 1"):
-        tl.tasks_needed(5)
+        tl.required_sample_size(5)
     with pytest.raises(ValueError, match="alpha and power"):
-        tl.tasks_needed(power=80)
+        tl.required_sample_size(power=80)
     with pytest.raises(ValueError, match="discordant"):
-        tl.difference_seen(100, discordant=0)
+        tl.minimum_detectable_difference(100, discordant=0)

@@ -43,8 +43,8 @@ def test_an_async_generator_streams_and_gives_the_run_of_one_that_answers_at_onc
 
 def test_a_stream_has_the_texts_of_all_open_calls_apart():
     async def model(call):
-        yield f"{call.kind} {call.draw}"
-        await asyncio.sleep(0.001 * (7 - call.draw))
+        yield f"{call.purpose} {call.sample_index}"
+        await asyncio.sleep(0.001 * (7 - call.sample_index))
         yield ", to the end"
 
     async def watched():

@@ -93,7 +93,7 @@ class Asking(tl.Prompting):
             self.call(at, "plan", task.question), Plan, tier=self.tier, retries=self.retries
         )
         text = result.error or result.value.model_dump_json()
-        thought = yield from tl.happen(tl.Thought(f"{at}.0", at, text))
+        thought = yield from tl.emit(tl.Thought(f"{at}.0", at, text))
         return tl.Answer(thought.text, "error" if result.error else "answered", thought.id)
 
     def max_calls(self, task: tl.Task) -> int:
@@ -150,7 +150,7 @@ def test_a_value_is_found_wherever_it_stands(form):
 @pytest.mark.parametrize("broken", BROKEN)
 def test_what_is_badly_written_is_repaired_and_says_so(broken):
     text = broken(json.dumps(GOOD))
-    result, calls, notes = told(Reply(text, finish="stop"))
+    result, calls, notes = told(Reply(text, finish_reason="stop"))
     assert result.value == TEA, text
     assert result.repaired
     assert len(calls) == 1
@@ -160,7 +160,7 @@ def test_what_is_badly_written_is_repaired_and_says_so(broken):
 def test_a_reply_that_was_cut_off_is_told_apart_and_no_number_is_made_up():
     text = json.dumps(GOOD)
     for end in range(1, 14):  # within `"note": null}`
-        result, _, notes = told(Reply(text[:-end], finish="length"))
+        result, _, notes = told(Reply(text[:-end], finish_reason="length"))
         assert result.value == TEA, text[:-end]
         assert notes[0].data["cut_off"] is True
     cut = '{"title": "boil", "needs": [], "minutes": 4'  # it may have become 45
@@ -174,7 +174,7 @@ def test_a_retry_is_a_further_turn_with_the_exact_error_and_a_new_draw():
     wrong = '{"goal": "tea", "steps": [{"title": "boil", "minutes": 99}]}'
     result, calls, notes = told(wrong, "no idea", json.dumps(GOOD))
     assert result.value == TEA
-    assert [call.draw for call in calls] == [0, 1, 2]
+    assert [call.sample_index for call in calls] == [0, 1, 2]
     assert [len(call.messages) for call in calls] == [1, 3, 5]
     assert calls[0].messages[0] == calls[2].messages[0]
     first, second = (note.data["error"] for note in notes)
@@ -328,7 +328,7 @@ def test_in_a_run_it_is_recorded_replayed_and_bounded():
     task = tl.general("A plan for tea.")
 
     def reply(call: Call) -> str:
-        return json.dumps(GOOD)[:-3] if call.draw else "I would rather not."
+        return json.dumps(GOOD)[:-3] if call.sample_index else "I would rather not."
 
     done = run(Asking(), task, model=Scripted(reply))
     assert Plan.model_validate_json(done.answer) == TEA

@@ -318,7 +318,11 @@ def test_settings_share_equal_calls_and_the_counts_say_so(tmp_path):
     model = scripted()
     lab = tl.Lab(model, runs=tmp_path / "runs", cache=tmp_path / "cache")
     made = swept(lab, GRID, TASKS, 2)
-    keys = {(call.prompt, call.draw, call.repeat, call.kind) for calls in model.requests for call in calls}
+    keys = {
+        (call.prompt, call.sample_index, call.repeat, call.purpose)
+        for calls in model.requests
+        for call in calls
+    }
     sent = sum(len(calls) for calls in model.requests)
     asked = int(made.df().calls.sum())
     assert made.counts == Counts(asked, len(keys), sent, asked - sent)
@@ -349,7 +353,7 @@ def test_runs_under_way_are_as_many_as_the_model_takes_calls(tmp_path):
 def test_of_a_task_the_setting_with_the_most_calls_goes_first():
     model = Scripted()
     swept(tl.Lab(model, runs=None), [tl.OneAnswer(), *GRID], TASKS, at_once=1)
-    kinds = [("3" in call.prompt, call.kind == "answer") for call in model.calls]
+    kinds = [("3" in call.prompt, call.purpose == "answer") for call in model.calls]
     assert kinds.index((True, True)) == kinds.index((False, False)) - 1
     assert kinds[-1] == (False, True)
 
@@ -674,7 +678,7 @@ class OverHttp(ScriptedEndpoint):
 
     async def answer(self, calls, wire):
         (call,) = calls
-        body = json.dumps([call.kind, *told(call)])  # in ASCII
+        body = json.dumps([call.purpose, *told(call)])  # in ASCII
         reader, writer = await asyncio.open_connection("127.0.0.1", int(self.url))
         head = f"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body.encode())
@@ -750,13 +754,13 @@ def kept_in(folder: Path) -> set[tuple[str, int, int]]:
             kept |= {told(line.e) for line in run.lines if isinstance(line.e, Call) and line.p in answered}
     if (folder / "cache").exists():
         requests = [entry.request for _, entry in tl.Cache(folder / "cache").entries()]
-        kept |= {(r.messages[0].content, r.draw, r.repeat) for r in requests}
+        kept |= {(r.messages[0].content, r.sample_index, r.repeat) for r in requests}
     return kept
 
 
 def told(call: Call) -> tuple[str, int, int]:
     """What tells a call from others."""
-    return call.prompt, call.draw, call.repeat
+    return call.prompt, call.sample_index, call.repeat
 
 
 # What is shown, and files.
@@ -915,7 +919,7 @@ def test_a_model_that_was_away_is_said_and_asked_again(tmp_path):
     away = swept(lab, tl.baselines(2), TASKS)
     assert away.df().error.str.contains("no server there").all()
     with pytest.warns(UserWarning, match="answer calls failed"):
-        rates = tl.success(away)
+        rates = tl.success_rates(away)
     assert rates.errors.tolist() == rates.runs.tolist()
     state["away"] = False
     back = swept(lab, tl.baselines(2), TASKS)
@@ -930,5 +934,5 @@ def test_the_folder_of_a_sweep_is_its_runs(tmp_path):
     runs = tl.load(made.folder)
     assert {run.id for run in runs} == set(made.rows)
     with pytest.warns(UserWarning, match="evaluate replies unreadable"):
-        assert tl.success(runs).solved.sum() == made.df().correct.sum()
+        assert tl.success_rates(runs).solved.sum() == made.df().correct.sum()
     assert [one.whole for one in tl.counterfactual(made, GRID[0])] == [True] * 4

@@ -16,7 +16,7 @@ import tot_lab as tl
 from tot_lab.views.figures import FIGURES, TABLE_FIGURES
 from tot_lab.views.figures.calibration import calibration_info, plot_calibration
 from tot_lab.views.figures.confidence import plot_confidence
-from tot_lab.views.figures.frontier import frontier_info, name_sides, plot_frontier
+from tot_lab.views.figures.frontier import frontier_info, name_sides, plot_pareto
 from tot_lab.views.figures.heatmap import heatmap_info, plot_heatmap
 from tot_lab.views.figures.importance import importance_info, plot_importance
 from tot_lab.views.figures.parallel import parallel_info, plot_parallel
@@ -170,9 +170,9 @@ SAID = {
 def test_success_at_matched_cost_says_its_unit_and_counts_its_runs_once(unit):
     runs = [run(tl.SelfConsistency(attempts=9), repeat=r) for r in range(2)]
     if unit == "cost":  # nothing is said of the price of these
-        shown = tl.anytime(runs, [1, 2, 4, 8]).assign(unit=unit, at=[0.25, 0.5, 1.0, 2.0] * 2)
+        shown = tl.anytime_performance(runs, [1, 2, 4, 8]).assign(unit=unit, at=[0.25, 0.5, 1.0, 2.0] * 2)
     else:
-        shown = tl.anytime(runs, [1, 2, 4, 8], unit=unit)
+        shown = tl.anytime_performance(runs, [1, 2, 4, 8], unit=unit)
         assert set(shown["unit"]) == {unit}
     figure = plot_sweep(shown, "at", color="setting")
     assert (figure.layout.title.text, figure.layout.xaxis.title.text) == SAID[unit]
@@ -217,7 +217,7 @@ def test_points_lead_to_their_runs():
         "b=5 sample/task 0/0, b=5 sample/task 1/0, b=5 sample/task 2/0 and 7 more"
         in (figure.data[0].hovertext[1])
     )
-    assert plot_frontier(CROSSED).data[1].customdata[0][0] == "b=5 sample/task 0/0"
+    assert plot_pareto(CROSSED).data[1].customdata[0][0] == "b=5 sample/task 0/0"
     assert plot_parallel(CROSSED).data[0].customdata[0][0] == "IO/task 0/0"
     assert (
         plot_heatmap(CROSSED, "beam_width", "generate").data[-1].customdata[0][1][0] == "b=5 sample/task 0/0"
@@ -234,9 +234,9 @@ def test_frontier_by_hand():
     assert info.names == ["IO", "b=1 sample", "b=1 propose", "b=5 propose", "b=5 sample"]
     assert info.on_frontier == [True, True, True, True, False]
     assert [point.value for point in info.cost] == [5.5, 14.5, 16.5, 44.5, 54.5]
-    line = plot_frontier(CROSSED).data[0]
+    line = plot_pareto(CROSSED).data[0]
     assert list(line.y) == [0.1, 0.2, 0.4, 0.9]
-    table_ = tl.frontier(CROSSED)
+    table_ = tl.pareto_frontier(CROSSED)
     assert set(table_.loc[table_["frontier"], "setting"]) == set(np.array(info.names)[info.on_frontier])
     assert frontier_info(CROSSED, "tokens").cost[0].value == 5.5 * 110
 
@@ -248,7 +248,7 @@ def test_cost_and_success_are_means_over_the_same_tasks():
     (cost,), (rate,) = (getattr(frontier_info(table(rows)), name) for name in ("cost", "success"))
     assert (cost.value, rate.value) == ((90 + 2 + 3 + 4) / 4, 3 / 4)
     assert cost.low < cost.value < cost.high
-    assert tl.frontier(table(rows))["calls"].item() == cost.value
+    assert tl.pareto_frontier(table(rows))["calls"].item() == cost.value
     assert sweep_info(table(rows), "calls").curves[0].x == [cost.value]
 
 
@@ -256,25 +256,25 @@ def test_settings_of_unknown_cost_are_named():
     rows = [row("a", "0", True, cost=None), row("b", "0", True)]
     info = frontier_info(table(rows), "cost")
     assert (info.names, info.unknown) == (["b"], ["a"])
-    assert "left out: a" in plot_frontier(table(rows), "cost").layout.title.subtitle.text
+    assert "left out: a" in plot_pareto(table(rows), "cost").layout.title.subtitle.text
 
 
 def test_costs_far_apart_get_a_logarithmic_axis():
     near = grid([("a", 1, "sample", 10, 3), ("b", 2, "sample", 20, 5)])
     far = grid([("a", 1, "sample", 10, 3), ("b", 2, "sample", 2000, 5)])
-    assert plot_frontier(near).layout.xaxis.type is None
-    assert plot_frontier(far).layout.xaxis.type == "log"
+    assert plot_pareto(near).layout.xaxis.type is None
+    assert plot_pareto(far).layout.xaxis.type == "log"
 
 
 def test_only_the_frontier_bears_names_and_none_leaves_the_picture():
-    figure = plot_frontier(CROSSED)
+    figure = plot_pareto(CROSSED)
     worse, front = (figure.data[k] for k in (1, 2))
     assert (worse.mode, worse.text) == ("markers", None)
     assert front.mode == "markers+text"
     assert list(front.text) == ["IO", "b=1 sample", "b=1 propose", "b=5 propose"]
     name = "a setting with a long name {}"
     frame = grid([(name.format(k), k, "sample", 1 + 30 * k, 1 + 3 * k) for k in range(4)])
-    sides = plot_frontier(frame).data[1].textposition
+    sides = plot_pareto(frame).data[1].textposition
     assert sides[0].endswith("right")
     assert sides[-1].endswith("left")
 
@@ -287,7 +287,7 @@ def test_names_that_would_cover_each_other_are_not_drawn():
     assert len(front) == 10
     assert 1 <= len(sides) < 10
     assert front[-1] in sides  # the best one is named first
-    figure = plot_frontier(frame)
+    figure = plot_pareto(frame)
     assert list(figure.data[1].text).count("") >= 1
     assert len(figure.data[1].hovertext) == 10
 
@@ -499,7 +499,7 @@ def test_calibration_is_that_of_the_diagnosis(searches):
 
 def doubtful(call):
     """A judge who now and then says nothing that can be read."""
-    return "no idea" if call.kind == "value" and call.at.endswith("0") else answer_to(call)
+    return "no idea" if call.purpose == "value" and call.node.endswith("0") else answer_to(call)
 
 
 def test_calibration_without_labels_says_so():
@@ -616,7 +616,7 @@ def test_two_rows_of_one_run_are_an_error_and_no_repeats(plot, options):
 
 
 def test_the_points_of_anytime_are_not_pooled_over_amounts():
-    shown = tl.anytime([run(tl.SelfConsistency(attempts=n)) for n in (2, 4)], [1, 2, 4])
+    shown = tl.anytime_performance([run(tl.SelfConsistency(attempts=n)) for n in (2, 4)], [1, 2, 4])
     assert len(plot_sweep(shown, "at", color="setting").data) == 2
     for x in ("setting", "calls"):
         with pytest.raises(ValueError, match=r"in a figure x='at'"):
@@ -627,7 +627,7 @@ def test_the_points_of_anytime_are_not_pooled_over_amounts():
 def test_what_nobody_graded_is_no_failure_and_no_crash(plot, options):
     frame = CROSSED.assign(correct=pd.array([None] * len(CROSSED), dtype="boolean"), score=pd.NA)
     frame = frame.astype({"score": "Float64"})
-    if plot in (plot_importance, plot_frontier) and options != {"of": "calls"}:
+    if plot in (plot_importance, plot_pareto) and options != {"of": "calls"}:
         with pytest.raises(ValueError, match=r"no run of the table has a known 'correct'|both a grade and"):
             plot(frame, **options)
     else:

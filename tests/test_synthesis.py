@@ -23,9 +23,9 @@ def looking(times):
     """A model that looks about so often, and then answers."""
 
     def reply(call):
-        if call.kind == "synthesize":
+        if call.purpose == "synthesize":
             return f"Notes after {call.prompt.count('place')} places."
-        turn = call.at.count(".") // 2
+        turn = call.node.count(".") // 2
         if turn < times:
             return Reply(f"I look at {turn}.", tool_calls=(ToolCall("c", "look", f'{{"place": "{turn}"}}'),))
         return Reply(tool_calls=(ToolCall("f", "final-answer", '{"answer": "26"}'),))
@@ -90,10 +90,10 @@ def test_deep_asks_the_model_and_goes_on_from_its_notes():
     strategy = tl.WithSynthesis(
         strategy=REACT, synthesis="deep", above=0, model="sim/other", temperature=0.2, max_tokens=300
     )
-    call = next(e for e in walked(strategy)[0].events if isinstance(e, tl.Call) and e.kind == "synthesize")
+    call = next(e for e in walked(strategy)[0].events if isinstance(e, tl.Call) and e.purpose == "synthesize")
     assert (call.model, call.temperature, call.max_tokens) == ("sim/other", 0.2, 300)
     made, calls = walked(tl.WithSynthesis(strategy=REACT, synthesis="deep", above=0))
-    first, second, third = (call for call in calls if call.kind == "synthesize")
+    first, second, third = (call for call in calls if call.purpose == "synthesize")
     assert TASK.question in first.prompt
     assert "At 0 there is a long corridor" in first.prompt
     assert "Notes after" not in first.prompt
@@ -112,7 +112,7 @@ def test_deep_asks_the_model_and_goes_on_from_its_notes():
 @pytest.mark.parametrize("bad", [Reply(error="no route"), "", "  "])
 def test_deep_falls_back_to_the_templates_and_says_so(bad):
     def reply(call):
-        return bad if call.kind == "synthesize" else looking(3)(call)
+        return bad if call.purpose == "synthesize" else looking(3)(call)
 
     made, calls = walked(tl.WithSynthesis(strategy=REACT, synthesis="deep", above=0), reply=reply)
     assert made.answer == "26"
@@ -123,7 +123,7 @@ def test_deep_falls_back_to_the_templates_and_says_so(bad):
 
 def test_what_is_not_tighter_is_left_out():
     def reply(call):
-        return "word " * 2000 if call.kind == "synthesize" else looking(3)(call)
+        return "word " * 2000 if call.purpose == "synthesize" else looking(3)(call)
 
     made, calls = walked(tl.WithSynthesis(strategy=REACT, synthesis="deep", above=0), reply=reply)
     assert not notes(made)
@@ -139,7 +139,7 @@ def test_results_are_never_parted_from_their_calls():
     """Also where a turn asked for several tools at once, and where calls were written as text."""
 
     def reply(call):
-        turn = call.at.count(".") // 2
+        turn = call.node.count(".") // 2
         if turn == 3:
             return "Answer: 26"
         two = tuple(ToolCall(f"c{turn}{k}", "look", f'{{"place": "{turn}{k}"}}') for k in range(2))
@@ -162,14 +162,14 @@ def test_set_for_one_and_for_all():
     ):
         made, calls = walked(strategy)
         assert notes(made)
-        assert "What was done so far" in [call for call in calls if call.kind == "act"][-1].prompt
+        assert "What was done so far" in [call for call in calls if call.purpose == "act"][-1].prompt
 
 
 def test_one_for_all_leaves_to_one_inside_what_it_has_seen_to():
     """Also where nothing tighter came of it: the same is not asked twice."""
 
     def reply(call):
-        return "word " * 2000 if call.kind == "synthesize" else looking(3)(call)
+        return "word " * 2000 if call.purpose == "synthesize" else looking(3)(call)
 
     inner = tl.WithSynthesis(strategy=tl.ReAct(max_iterations=6), synthesis="deep", above=0)
     _, calls = walked(inner, reply=reply)
@@ -193,7 +193,7 @@ def test_r15_a_strategy_inside_overrides_the_setting_for_all():
     _, calls = walked(tl.Reflexion(strategy=REACT))
     for own in (off, rare):
         made, again = walked(tl.WithSynthesis(strategy=tl.Reflexion(strategy=own), above=0))
-        acts, plain = ([c.messages for c in of if c.kind == "act"] for of in (again, calls))
+        acts, plain = ([c.messages for c in of if c.purpose == "act"] for of in (again, calls))
         assert acts == plain
         assert notes(made) == []
 

@@ -26,7 +26,7 @@ EVERY = [kind(**NEEDED.get(kind, {})) for kind in STRATEGIES]
 
 
 def asked(made):
-    return [call for call in made.events if isinstance(call, tl.Call) and call.kind != TOOL]
+    return [call for call in made.events if isinstance(call, tl.Call) and call.purpose != TOOL]
 
 
 @pytest.mark.parametrize("strategy", EVERY, ids=lambda made: made.kind)
@@ -38,7 +38,7 @@ def test_it_stands_first_in_each_model_call_of_any_strategy(strategy):
         assert first.role == "system"
         assert first.content == WORDS or first.content.startswith(f"{WORDS}\n\n")
         assert "system" not in {message.role for message in rest}
-    for call in (call for call in made.events if isinstance(call, tl.Call) and call.kind == TOOL):
+    for call in (call for call in made.events if isinstance(call, tl.Call) and call.purpose == TOOL):
         assert [message.role for message in call.messages] == ["user"]
 
 
@@ -93,7 +93,7 @@ def test_record_replay_resume_and_estimate_agree(tmp_path):
 
     strategy = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2))
     made = wait(lab().run(strategy, TOLD))
-    assert {call.temperature for call in asked(made) if call.kind == "value"} == {0.0}
+    assert {call.temperature for call in asked(made) if call.purpose == "value"} == {0.0}
     loaded = tl.load(made.path)
     assert loaded.task == TOLD.model_copy(update={"tools": ()})
     assert wait(loaded.replay()).identical
@@ -118,7 +118,7 @@ def test_branches_counterfactuals_and_matched_cost_agree():
     made = wait(lab.run(strategy, TOLD))
     would = tl.counterfactual(made, strategy)
     assert (would.whole, would.run.events) == (True, made.events)
-    points = tl.anytime(made, at=[2, made.usage.calls])
+    points = tl.anytime_performance(made, at=[2, made.usage.calls])
     assert points["calls"].tolist() == [2, made.usage.calls]
     assert points["answer"].tolist()[-1] == made.answer
     before = len(model.calls)

@@ -25,7 +25,7 @@ class Twice(tl.Prompting):
     def think(self, task, at="0"):
         yield Thought(at, parent_of(at), task.question)
         prompt = self.prompt(task)
-        replies = yield from tl.every(
+        replies = yield from tl.gather(
             [tl.ask(self.call(at, "answer", prompt, k)) for k in range(2)], at_most=1
         )
         return (yield from self.settle(task, at, replies))
@@ -40,7 +40,7 @@ class Twice(tl.Prompting):
         best = max(replies, key=lambda reply: len(reply.text))
         if best.error is not None:
             return tl.Answer("", "error")
-        thought = yield from tl.happen(Thought(f"{at}.0", at, best.text))
+        thought = yield from tl.emit(Thought(f"{at}.0", at, best.text))
         return tl.Answer(task.domain.read_answer(task, thought.text) or "", "answered", thought.id)
 
     def max_calls(self, task):
@@ -49,7 +49,9 @@ class Twice(tl.Prompting):
 
 def test_a_sound_strategy_passes():
     check_strategy(Twice())
-    check_strategy(Twice(), tl.game24("4 5 6 10"), model=lambda call: f"Answer: {call.draw}", tools=())
+    check_strategy(
+        Twice(), tl.game24("4 5 6 10"), model=lambda call: f"Answer: {call.sample_index}", tools=()
+    )
 
 
 class Shared(Twice):
@@ -65,7 +67,7 @@ class Shared(Twice):
             yield Note("mine.came", at, {"place": len(came), "branch": k})
             return reply
 
-        return (yield from self.settle(task, at, (yield from tl.every([branch(0), branch(1)], at_most=1))))
+        return (yield from self.settle(task, at, (yield from tl.gather([branch(0), branch(1)], at_most=1))))
 
 
 class Fixed(Twice):

@@ -53,7 +53,7 @@ def test_sizes_stand_on_top_of_a_preset():
 def test_without_a_lab_the_settings_say_model_and_budget(tmp_path):
     (tmp_path / "tot_lab.toml").write_text('model = "sim/general"\n[budget]\ncalls = 3')
     run = wait(tl.think("Why?"))
-    assert (run.model, run.stopped, run.usage.calls) == ("sim/general", "budget:calls", 3)
+    assert (run.model, run.stop_reason, run.usage.calls) == ("sim/general", "budget:calls", 3)
     assert run.path.parent.resolve() == (tmp_path / "here" / "runs").resolve()
     assert wait(tl.think("Why?", budget=tl.Budget(calls=2))).usage.calls == 2
 
@@ -154,7 +154,7 @@ def test_a_server_that_answers_anything_is_there(monkeypatch):
     with Providers(Fault(500)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base("openai"))
         model = tl.LiteLLM(model="openai", api_key="none", retries=0)
-        assert wait(tl.think("Why?", tl.Lab(model, runs=None))).stopped == "error"
+        assert wait(tl.think("Why?", tl.Lab(model, runs=None))).stop_reason == "error"
 
 
 def test_a_server_that_only_does_not_answer_this_is_asked():
@@ -170,7 +170,7 @@ def test_a_server_that_only_does_not_answer_this_is_asked():
         async with server:
             return await tl.think("Why?", tl.Lab(model, runs=None))
 
-    assert wait(thought()).stopped == "error"
+    assert wait(thought()).stop_reason == "error"
 
 
 # Memory (D13).
@@ -329,4 +329,4 @@ def test_a_thought_can_be_cancelled():
             await task
         return mine.last
 
-    assert asyncio.run(cancelled()).stopped == "cancelled"
+    assert asyncio.run(cancelled()).stop_reason == "cancelled"

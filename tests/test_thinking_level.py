@@ -140,7 +140,7 @@ def test_the_level_is_the_providers_own_effort_where_there_is_one(model, sent):
 def test_where_the_first_token_counts_only_the_effort_is_set():
     search = tl.TreeOfThoughts(evaluate="logprob")
     judged = [
-        call for call in asked(tl.WithThinking(strategy=search, level="high")) if call.kind == "logprob"
+        call for call in asked(tl.WithThinking(strategy=search, level="high")) if call.purpose == "logprob"
     ]
     assert judged
     for call in judged:
@@ -173,12 +173,12 @@ def test_every_strategy_takes_a_level(kind):
     wrapped = tl.WithThinking(strategy=strategy, level="medium", reflect_every=3)
     model = Scripted()
     made = run(wrapped, model=model)
-    assert made.stopped is not None
-    turns = [call for call in model.calls if call.kind != "reflect"]
+    assert made.stop_reason is not None
+    turns = [call for call in model.calls if call.purpose != "reflect"]
     assert turns
     for call in turns:
         assert call.effort == "medium"
-        assert tl.ThinkingLevel.MEDIUM.prompt_prefix in call.messages[0].content, call.kind
+        assert tl.ThinkingLevel.MEDIUM.prompt_prefix in call.messages[0].content, call.purpose
     most = wrapped.max_calls(TASK)
     assert most is None or len(model.calls) <= most
     assert run(wrapped, model=Scripted(latency=shuffled(1))).events == made.events
@@ -276,7 +276,7 @@ def reflected(strategy, reply=lambda call: "Half is done.\nNext: go on", **setti
     made = wait(lab.run(tl.WithThinking(strategy=strategy, level="low", **settings), TASK))
     turns, before = 0, []
     for call in model.calls:
-        if call.kind == "reflect":
+        if call.purpose == "reflect":
             before.append(turns)
         else:
             turns += 1
@@ -294,7 +294,7 @@ def test_it_reflects_before_the_turn_after_a_tool_failed_and_then_the_error_is_c
     before, calls, made = reflected(Steps(fails=[1, 3]))
     assert before == [1, 3]
     assert [note.data["because"] for note in notes(made)] == ["tool error"] * 2
-    first, second = (call.prompt for call in calls if call.kind == "reflect")
+    first, second = (call.prompt for call in calls if call.purpose == "reflect")
     assert "A tool failed lately:\nbroken failed: " in first
     assert "no luck with 1" in first
     assert "no luck with 3" in second.partition("A tool failed lately:")[2]
@@ -349,9 +349,9 @@ def test_the_reflection_prompt_has_the_last_three_results():
 
 def test_a_result_that_a_person_changed_is_reflected_on_as_it_is_now():
     def reply(call):
-        if call.kind == "reflect":
+        if call.purpose == "reflect":
             return "Half is done."
-        if call.at == "0":
+        if call.node == "0":
             asked = [
                 ToolCall(str(k), "legs", json.dumps({"animal": a})) for k, a in enumerate(("duck", "cow"))
             ]
@@ -364,14 +364,14 @@ def test_a_result_that_a_person_changed_is_reflected_on_as_it_is_now():
         model = Scripted(reply)
         wait(tl.Lab(model, runs=None, tools=[broken, legs]).branch(made, node, content=said))
         asked = model.calls[0]
-        assert asked.kind == "reflect"
+        assert asked.purpose == "reflect"
         assert f"- {said}" in asked.prompt
         assert made.tree[node].text not in asked.prompt
 
 
 def test_a_reflection_is_told_to_the_next_turn_alone_and_never_stops_it():
     _, calls, made = reflected(Steps(), reflect_every=2)
-    told = ["## Reflection" in call.prompt for call in calls if call.kind != "reflect"]
+    told = ["## Reflection" in call.prompt for call in calls if call.purpose != "reflect"]
     assert told == [False, False, True, False, True]
     assert notes(made)[0].data == {
         "because": "interval",
@@ -381,7 +381,7 @@ def test_a_reflection_is_told_to_the_next_turn_alone_and_never_stops_it():
         "suggested_action": "go on",
         "confidence": 0.7,
     }
-    assert made.stopped == "answered"
+    assert made.stop_reason == "answered"
 
 
 def test_the_managers_questions_can_be_asked_from_outside():
@@ -434,11 +434,11 @@ def test_the_next_action(text, action):
 
 def test_a_reflection_that_fails_costs_nothing_but_itself():
     def reply(call):
-        return Reply(error="no route") if call.kind == "reflect" else "done"
+        return Reply(error="no route") if call.purpose == "reflect" else "done"
 
     before, calls, made = reflected(Steps(fails=[1]), reply)
     assert before == [1, 2, 3, 4]  # the error stays until one is recorded
-    assert made.stopped == "answered"
+    assert made.stop_reason == "answered"
     assert not notes(made)
     assert not any("## Reflection" in call.prompt for call in calls)
 
@@ -448,7 +448,7 @@ def test_branches_at_once_count_for_themselves_and_are_added_up():
         def think(self, task, at="0"):
             yield tl.Thought(at, None, task.question)
             yield from self.turn(at, 0)
-            yield from tl.every([self.turn(at, 1), self.failing(at)])
+            yield from tl.gather([self.turn(at, 1), self.failing(at)])
             yield from self.turn(at, 3)
             return tl.Answer("", "answered")
 
@@ -460,19 +460,19 @@ def test_branches_at_once_count_for_themselves_and_are_added_up():
 
     _, calls, made = reflected(Fork(), reflect_every=3)
     assert [(note.data["turn"], note.data["because"]) for note in notes(made)] == [(2, "tool error")]
-    assert sum(call.kind == "reflect" for call in calls) == 1
+    assert sum(call.purpose == "reflect" for call in calls) == 1
 
 
 def test_over_a_loop_with_tools_it_sees_the_loops_own_results():
     def reply(call):
-        if call.kind == "reflect":
+        if call.purpose == "reflect":
             return "The name was wrong.\nNext: ask for the duck"
         if not any(message.role == "tool" for message in call.messages):
             return Reply(tool_calls=(ToolCall("a", "legs", '{"animal": "dragon"}'),))
         return Reply(tool_calls=(ToolCall("b", "final-answer", '{"answer": "26"}'),))
 
     _, calls, made = reflected(REACT, reply)
-    assert [call.kind for call in calls] == ["act", "reflect", "act"]
+    assert [call.purpose for call in calls] == ["act", "reflect", "act"]
     assert "legs failed" in calls[1].prompt
     assert "ask for the duck" in calls[2].prompt
     assert made.answer == "26"

@@ -33,7 +33,7 @@ def test_s1_what_the_classifier_requires_comes_before_the_answer():
     assert route.tools == ()  # nothing is called yet
     assert "Needed before final-answer: legs (2×)." in first.prompt
     assert [tool["name"] for tool in first.tools] == [*(tool.name for tool in TOOLS), "final-answer"]
-    assert (made.answer, made.stopped, len(made.tools_df())) == ("26", "answered", 2)
+    assert (made.answer, made.stop_reason, len(made.tools_df())) == ("26", "answered", 2)
     assert notes(made, "tools.classified") == [NEEDS]
     assert wait(made.replay()).identical
     assert made.usage.calls <= tl.ReAct(classify_tools=True).max_calls(TASK) == 11
@@ -41,10 +41,10 @@ def test_s1_what_the_classifier_requires_comes_before_the_answer():
 
 def test_s1_it_is_off_by_default():
     made = act(model := Script(said(final("26"))), tl.ReAct())
-    assert [call.kind for call in model.calls] == ["act"]
+    assert [call.purpose for call in model.calls] == ["act"]
     assert notes(made, "tools.classified") == []
     without = act(model := Script(said(final("26"))), tools=[])
-    assert [call.kind for call in model.calls] == ["act"]  # without tools there is nothing to classify
+    assert [call.purpose for call in model.calls] == ["act"]  # without tools there is nothing to classify
     assert without.answer == "26"
 
 
@@ -85,12 +85,12 @@ def test_s1_what_is_set_by_hand_stands():
     )
     made = act(model, strategy)
     assert "Needed before final-answer: legs (1×), read (1×)." in model.calls[1].prompt
-    assert (made.answer, made.stopped) == ("2", "answered")
+    assert (made.answer, made.stop_reason) == ("2", "answered")
 
 
 def test_s1_refused_by_the_budget_it_stops():
     made = act(Scripted(), budget=tl.Budget(calls=0))
-    assert (made.answer, made.stopped) == ("", "budget:calls")
+    assert (made.answer, made.stop_reason) == ("", "budget:calls")
 
 
 def test_s1_the_role_route_takes_the_question():
@@ -154,7 +154,7 @@ def test_s1_what_is_set_by_hand_stands_in_a_plan_too():
 
 def test_s1_a_plan_whose_classifier_is_refused_by_the_budget_stops():
     made = act(Scripted(), tl.PlanExecute(classify_tools=True), budget=tl.Budget(calls=0))
-    assert (made.answer, made.stopped, made.plans) == ("", "budget:calls", [])
+    assert (made.answer, made.stop_reason, made.plans) == ("", "budget:calls", [])
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)

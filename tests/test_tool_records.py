@@ -126,7 +126,7 @@ def test_a_branch_carries_nothing_out_that_its_parent_did():
         def think(self, task, at="0"):
             yield tl.Thought(at, None, task.question)
             seen = yield from tl.ask(tool_call(at, "once", {}))
-            thought = yield from tl.happen(tl.Thought(f"{at}.0", at, seen.text))
+            thought = yield from tl.emit(tl.Thought(f"{at}.0", at, seen.text))
             return tl.Answer(thought.text, "answered", thought.id)
 
         def max_calls(self, task):

@@ -9,7 +9,7 @@ import warnings
 
 import msgspec
 import pytest
-from endpoint import Wire
+from endpoint import CallObserver
 from providers import FAMILIES, MODELS, Providers, Raw, Said
 from pydantic import BaseModel, ValidationError
 from support import TASK, needs_smollm2, wait, weights
@@ -61,8 +61,8 @@ def asked(*messages: Message, **settings) -> Call:
     return Call("0", "act", messages or (Message("user", "2 + 2?"),), **settings)
 
 
-def ask(model: LiteLLM, call: Call, wire: Wire | None = None) -> Reply:
-    (reply,) = wait(model.answer([call], wire or Wire()))
+def ask(model: LiteLLM, call: Call, wire: CallObserver | None = None) -> Reply:
+    (reply,) = wait(model.answer([call], wire or CallObserver()))
     return reply
 
 
@@ -91,7 +91,7 @@ THINKING = [*MODELS.items(), ("gemini", "gemini/gemini-3-pro-preview")]
 def test_a_loop_of_a_model_that_thinks_is_never_refused(server, family, name):
     server.will(*thinking_turns(redacted=True))
     made = wait(lab(server, family, name).run(tl.WithThinking(strategy=tl.ReAct(), level="low"), TASK))
-    assert (made.answer, made.stopped, made.usage.errors) == ("26", "answered", 0)
+    assert (made.answer, made.stop_reason, made.usage.errors) == ("26", "answered", 0)
     said = json.dumps(turns_of(server))
     assert ("Spiders first." in said) == (family != "gemini")  # whose thinking goes back in its signatures
     assert ("thoughtSignature" in said) == (family == "gemini" and "gemini-3" in name)
@@ -141,7 +141,7 @@ def test_the_server_refuses_a_turn_that_lost_its_thinking(server):
 def test_what_goes_back_is_the_same_out_of_a_stream(server, family, watched):
     said = thinking_turns(redacted=True)[1]
     server.will(said)
-    reply = ask(model_of(server, family), asked(tools=(ADD,), effort="low"), Wire(watched))
+    reply = ask(model_of(server, family), asked(tools=(ADD,), effort="low"), CallObserver(watched))
     assert reply.thinking == "To be sure."
     if family == "anthropic":
         thinking, redacted = json.loads(reply.provider_state)["thinking_blocks"]
@@ -231,7 +231,7 @@ def test_a_rewritten_conversation_parts_no_result_from_its_call(server, synthesi
         strategy = tl.WithThinking(strategy=inner, level="low", reflect_every=2)
     made = wait(lab(server, "anthropic").run(strategy, TASK))
     server.otherwise = Said()
-    assert (made.usage.errors, made.stopped) == (0, "answered")
+    assert (made.usage.errors, made.stop_reason) == (0, "answered")
     assert any(isinstance(e, Note) and e.name == "context.synthesized" for e in made.events)
 
 
@@ -288,7 +288,7 @@ def test_what_a_provider_cannot_be_asked_for_is_said(server):
     schema = {"type": "object", "properties": {"any": {"type": "object", "additionalProperties": True}}}
     dropped = {}
     for family in FAMILIES:
-        wire = Wire()
+        wire = CallObserver()
         ask(model_of(server, family), asked(response_format={**schema, "title": "Free"}), wire)
         dropped[family] = "response_format" in wire.dropped
     assert dropped == {"openai": False, "anthropic": True, "gemini": False, "ollama": False}
@@ -357,7 +357,7 @@ def wordy(a: int) -> int:
 def test_each_tool_is_told_as_the_provider_takes_it(server, family):
     tools = [plant, now, wordy, legs, Calculator(), ReadFile(root="/tmp"), WebFetch(), Python()]
     offered = tuple(tool.spec.offered() for tool in tools)
-    wire = Wire()
+    wire = CallObserver()
     assert ask(model_of(server, family), asked(tools=offered), wire).text
     sent = json.dumps(server.calls[-1].json)
     assert all(tool.name in sent for tool in tools)
@@ -393,7 +393,7 @@ def test_a_schema_that_holds_itself_is_told_at_the_top():
 
 @each_family
 def test_no_tool_may_be_asked_for_where_the_call_says_none(server, family):
-    wire = Wire()
+    wire = CallObserver()
     ask(model_of(server, family), asked(tools=(ADD,), tool_choice="none"), wire)
     body = server.calls[-1].json
     said = {
@@ -457,7 +457,7 @@ def test_calls_are_read_however_a_server_writes_them(server, said, calls):
         server.will(openai_says(said, finish))
         reply = ask(model_of(server, "openai"), asked(tools=(ADD,)))
         assert read(reply) == calls
-        assert (reply.text, reply.finish) == (said["content"] or "", "tool_calls")
+        assert (reply.text, reply.finish_reason) == (said["content"] or "", "tool_calls")
 
 
 def piece(index: int, arguments: str, name: str | None = None, id: str | None = None) -> dict:
@@ -492,8 +492,8 @@ def test_calls_of_a_stream_are_put_together(server, deltas):
     for finish in ("stop", "tool_calls"):
         said = [{"role": "assistant", "content": ""}, *({"tool_calls": delta} for delta in deltas)]
         server.will(openai_streams(*said, finish=finish))
-        reply = ask(model_of(server, "openai"), asked(tools=(ADD,)), Wire(True))
-        assert (read(reply), reply.finish, reply.text) == (PAIR, "tool_calls", "")
+        reply = ask(model_of(server, "openai"), asked(tools=(ADD,)), CallObserver(True))
+        assert (read(reply), reply.finish_reason, reply.text) == (PAIR, "tool_calls", "")
         assert len({call.id for call in reply.tool_calls}) == 2
 
 
@@ -513,7 +513,7 @@ def test_ids_that_come_again_are_told_apart(server):
 @watched
 def test_a_reply_of_reasoning_alone_is_an_empty_one(server, family, watched):
     server.will(Said(None, thinking="I wonder."))
-    reply = ask(model_of(server, family), asked(), Wire(watched))
+    reply = ask(model_of(server, family), asked(), CallObserver(watched))
     assert (reply.text, reply.thinking, reply.error) == ("", "I wonder.", None)
 
 
@@ -542,13 +542,13 @@ def test_a_real_model_runs_the_loop_to_its_end(small):
     loop = tl.ReAct(max_iterations=2, max_tokens=24, temperature=0.0, seed=1)
     made = wait(tl.Lab(small, runs=None, mode="off", tools=[legs, now]).run(loop, TASK))
     assert made.usage.errors == 0
-    assert made.stopped in ("answered", "limit:iterations")
+    assert made.stop_reason in ("answered", "limit:iterations")
 
 
 @needs_smollm2
 @pytest.mark.parametrize("choice", [None, "auto", "none", "required", "legs"])
 def test_what_a_real_models_template_has_no_place_for_is_said(small, choice):
-    wire = Wire()
+    wire = CallObserver()
     call = asked(tools=(legs.spec.offered(),), tool_choice=choice, max_tokens=4, seed=1, temperature=0.0)
     reply = ask(small, call, wire)
     assert (reply.error, reply.tool_calls) == (None, ())
@@ -561,11 +561,11 @@ def test_a_real_model_is_shown_a_call_in_text_and_what_it_gave(small):
 
     async def once(call):  # it is too small to write one
         told = [message.content for message in call.messages]
-        return written if len(told) == 1 else (await small.answer([call], Wire()))[0]
+        return written if len(told) == 1 else (await small.answer([call], CallObserver()))[0]
 
     loop = tl.ToolLoop(max_tokens=16, temperature=0.0, seed=1)
     made = wait(tl.Lab(once, runs=None, tools=[legs]).run(loop, TASK))
-    assert (made.usage.errors, made.stopped) == (0, "answered")
+    assert (made.usage.errors, made.stop_reason) == (0, "answered")
     assert made.usage.calls == 2
 
 

@@ -404,7 +404,7 @@ def test_cancelling_while_a_tool_hangs_leaves_a_valid_run(tmp_path):
             await task
 
     wait(cut())
-    assert lab.last.stopped == "cancelled"
+    assert lab.last.stop_reason == "cancelled"
     assert list(lab.last.tools_df().error.fillna("")) == ["", "cancelled"]
     again = wait(lab.resume(lab.last.path))
     assert again.answer == "fine\nlate"

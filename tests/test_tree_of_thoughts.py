@@ -24,7 +24,7 @@ def scores(given: dict[str, float | None]):
     """A model whose verdict on a thought is given by the last step's text; None is unreadable."""
 
     def reply(call: Call) -> str:
-        if call.kind != "value":
+        if call.purpose != "value":
             return answer_to(call)
         known = [value for text, value in given.items() if call.prompt.rstrip().endswith(text)]
         return "unclear" if not known or known[0] is None else f"score: {known[0]}"
@@ -63,8 +63,8 @@ def words(given: dict[str, float | str], default: float = 0.5, **settings) -> tl
     """A search over letters a, b, c with the values given by path (`a/b`)."""
 
     def reply(call):
-        if call.kind == "sample":
-            return "abcdefgh"[call.draw]
+        if call.purpose == "sample":
+            return "abcdefgh"[call.sample_index]
         value = given.get(call.prompt.removeprefix("value of "), default)
         return f"score: {value}" if isinstance(value, float) else str(value)
 
@@ -82,7 +82,7 @@ def paths(run: tl.Run) -> dict[str, str]:
 
 def test_t1_t15_thirty_calls_with_the_defaults():
     search = tl.TreeOfThoughts()
-    model = Scripted(lambda call: "step" if call.kind == "sample" else "score: 0.5")
+    model = Scripted(lambda call: "step" if call.purpose == "sample" else "score: 0.5")
     got = run(search, model=model)
     assert (search.propose.count, search.search.width, search.stop.depth) == (3, 2, 3)
     assert len(model.calls) == search.max_calls(TASK) == 30
@@ -97,7 +97,7 @@ def test_t1_the_best_of_a_level_are_expanded():
 
 def test_t2_stops_when_a_kept_thought_reaches_the_threshold():
     got = words({"b": 0.9}, **{"stop.solved": 0.9})
-    assert got.stopped == "solved"
+    assert got.stop_reason == "solved"
     assert notes(got, "tot.solved") == [{"depth": 1, "node_id": "0.1", "score": 0.9}]
     assert len(got.tree) == 4
 
@@ -107,7 +107,7 @@ def test_t3_a_floor_drops_even_when_the_beam_has_room():
     assert paths(got)["a"] == paths(got)["c"] == "pruned"
     assert notes(got, "tot.pruned")[0]["pruned_below_floor"] == 2
     empty = words({}, default=0.1, **{"stop.min_score": 0.3})
-    assert empty.stopped == "exhausted"
+    assert empty.stop_reason == "exhausted"
     assert notes(empty, "tot.empty_beam") == [{"depth": 1}]
 
 
@@ -136,7 +136,7 @@ def test_t5_prompts_can_be_replaced_and_nothing_inside_them_is_filled_twice():
         evaluate=tl.Value(prompt="E|{problem}|{candidate}"),
         stop=tl.Stop(depth=1),
     )
-    model = Scripted(lambda call: "step" if call.kind == "sample" else "score: 1")
+    model = Scripted(lambda call: "step" if call.purpose == "sample" else "score: 1")
     run(search, task, model)
     assert model.calls[0].prompt == "P|What is {steps}?|(no steps yet)|1|{other}"
     assert "E|What is {steps}?|step" in {call.prompt for call in model.calls}
@@ -153,13 +153,13 @@ def test_t5_m10_a_plain_prompt_is_the_system_text(path, purpose):
     """The program supplies the problem and the steps."""
     model = Scripted()
     run(tl.TreeOfThoughts().with_({path: PLAIN}), model=model)
-    calls = [call for call in model.calls if call.kind == purpose]
+    calls = [call for call in model.calls if call.purpose == purpose]
     assert calls
     for call in calls:
         assert (call.messages[0].role, call.messages[0].content) == ("system", PLAIN)
         assert TASK.question in call.messages[-1].content
         assert PLAIN not in call.messages[-1].content
-    others = {call.messages[0].role for call in model.calls if call.kind != purpose}
+    others = {call.messages[0].role for call in model.calls if call.purpose != purpose}
     assert others == {"user"}
 
 
@@ -169,7 +169,9 @@ def test_t5_default_thoughts_are_stored_stripped():
 
 
 def test_t6_proposer_sees_the_path_and_evaluator_the_steps_before():
-    model = Scripted(lambda call: f"thought {call.draw}" if call.kind == "sample" else "score: 0.5")
+    model = Scripted(
+        lambda call: f"thought {call.sample_index}" if call.purpose == "sample" else "score: 0.5"
+    )
     run(tl.TreeOfThoughts(propose=tl.Sample(count=1), stop=tl.Stop(depth=2)), model=model)
     first, value, second, value_2 = model.calls
     assert "no steps yet" in first.prompt
@@ -227,7 +229,7 @@ def test_t9_the_answer_is_the_best_of_the_whole_tree():
     tie = words({"b": 0.9, "b/a": 0.9}, answer="best", **{"stop.solved": None})
     assert tie.best.id == "0.1"
     nothing = run(tl.TreeOfThoughts(), model=Scripted(lambda call: ""))
-    assert (nothing.answer, nothing.best, nothing.stopped) == ("", None, "exhausted")
+    assert (nothing.answer, nothing.best, nothing.stop_reason) == ("", None, "exhausted")
     assert notes(nothing, "tot.no_thoughts") == [{"total_nodes": 1}]
 
 
@@ -253,7 +255,7 @@ def test_t10_thoughts_are_recorded_whole():
     long = "x" * 5000
     got = run(
         tl.TreeOfThoughts(stop=tl.Stop(depth=1)),
-        model=Scripted(lambda call: long if call.kind == "sample" else "score: 1"),
+        model=Scripted(lambda call: long if call.purpose == "sample" else "score: 1"),
     )
     assert {node.text for node in list(got.tree)[1:]} == {long}
 
@@ -285,9 +287,9 @@ def test_t14_the_strategies_that_one_uses_are_its_settings():
 @pytest.mark.parametrize("thoughts", ['["one", "two", "three", "four"]', "1. one\n2. two\n3. three\n4. four"])
 def test_m1_one_call_each_for_siblings_and_their_scores(thoughts):
     search = tl.presets.state_machine()
-    model = Scripted(lambda call: thoughts if call.kind == "propose" else "[0.1, 0.5, 0.3]")
+    model = Scripted(lambda call: thoughts if call.purpose == "propose" else "[0.1, 0.5, 0.3]")
     got = run(search, model=model)
-    assert [call.kind for call in model.calls[:2]] == ["propose", "joint"]
+    assert [call.purpose for call in model.calls[:2]] == ["propose", "joint"]
     children = got.tree["0"].children
     assert [(got.tree[id].text, got.tree[id].score) for id in children] == [
         ("one", 0.1),
@@ -317,7 +319,7 @@ def test_m3_depth_first_backtracks_in_score_order():
     got = words(values, search="depth_first", **{"stop.solved": None})
     expanded = [level_parent(got, id) for id in ordered_parents(got)]
     assert expanded == ["", "b", "c", "a"]
-    assert got.stopped == "limit:depth"
+    assert got.stop_reason == "limit:depth"
 
 
 def ordered_parents(run: tl.Run) -> list[str]:
@@ -335,26 +337,26 @@ def test_m4_max_nodes_is_never_overshot_and_used_up(cap, search):
         {}, search=search, **{"stop.nodes": cap, "stop.depth": 3, "stop.solved": None, "search.width": None}
     )
     assert len(got.tree) == cap
-    assert got.stopped == "limit:nodes"
+    assert got.stop_reason == "limit:nodes"
 
 
 def test_m5_success_counts_from_min_depth_on():
     got = words({"b": 1.0, "b/c": 1.0}, **{"stop.min_depth": 2})
-    assert got.stopped == "solved"
+    assert got.stop_reason == "solved"
     assert notes(got, "tot.solved")[0]["node_id"] == "0.1.2"
 
 
 def test_m6_convergence_and_a_window_of_one_is_off():
     flat = words({}, **{"stop.patience": 1, "stop.depth": 5})
-    assert flat.stopped == "converged"
+    assert flat.stop_reason == "converged"
     assert len(notes(flat, "tot.level_started")) == 2
-    assert words({}, **{"stop.patience": None, "stop.depth": 5}).stopped == "limit:depth"
+    assert words({}, **{"stop.patience": None, "stop.depth": 5}).stop_reason == "limit:depth"
     falling = words(
         {"a": 0.9}, default=0.1, search=tl.BestFirst(width=2), **{"stop.patience": 2, "stop.depth": 6}
     )
-    assert falling.stopped == "converged"  # the best score stays, though its thought was expanded
+    assert falling.stop_reason == "converged"  # the best score stays, though its thought was expanded
     rising = {"/".join("a" * k): 0.1 * k for k in range(1, 6)}
-    assert words(rising, default=0.0, **{"stop.patience": 1, "stop.depth": 5}).stopped == "limit:depth"
+    assert words(rising, default=0.0, **{"stop.patience": 1, "stop.depth": 5}).stop_reason == "limit:depth"
 
 
 def test_m7_what_is_trimmed_is_recorded():
@@ -376,9 +378,9 @@ def test_m8_leaves_are_ranked_by_score_depth_and_id():
 
 def test_m9_parse_retries_take_new_draws_and_an_unread_score_stays_unread():
     def reply(call):
-        if call.kind == "sample":
+        if call.purpose == "sample":
             return "step"
-        return "score: 0.4" if call.draw == 2 else "well"
+        return "score: 0.4" if call.sample_index == 2 else "well"
 
     given_up = run(
         tl.TreeOfThoughts(
@@ -400,7 +402,9 @@ def test_m9_parse_retries_take_new_draws_and_an_unread_score_stays_unread():
         model=model,
     )
     assert all(node.score == 0.4 for node in list(read.tree)[1:])
-    assert sorted(call.draw for call in model.calls if call.kind == "value" and call.at == "0.1") == [0, 1, 2]
+    assert sorted(
+        call.sample_index for call in model.calls if call.purpose == "value" and call.node == "0.1"
+    ) == [0, 1, 2]
     assert read.diagnostics["unreadable_replies"] == 6
 
 
@@ -411,24 +415,24 @@ def test_m10_replaced_prompts_see_problem_and_path():
             "evaluate.prompt": "E|{problem}|{steps}|{candidates}",
         }
     )
-    model = Scripted(lambda call: '["one", "two"]' if call.kind == "propose" else "[0.1, 0.5]")
+    model = Scripted(lambda call: '["one", "two"]' if call.purpose == "propose" else "[0.1, 0.5]")
     run(search, model=model)
-    deeper = [call.prompt for call in model.calls if call.at == "0.1"]
+    deeper = [call.prompt for call in model.calls if call.node == "0.1"]
     problem = TASK.question
     assert deeper == [f"P|{problem}|1. two|3", f"E|{problem}|1. two|1. one\n2. two"]
 
 
 def test_m13_reasons_in_one_vocabulary():
-    assert words({"a": 1.0}).stopped == "solved"
-    assert words({}, **{"stop.nodes": 3}).stopped == "limit:nodes"
-    assert words({}).stopped == "limit:depth"
-    assert words({}, default=0.1, **{"stop.min_score": 0.5}).stopped == "exhausted"
+    assert words({"a": 1.0}).stop_reason == "solved"
+    assert words({}, **{"stop.nodes": 3}).stop_reason == "limit:nodes"
+    assert words({}).stop_reason == "limit:depth"
+    assert words({}, default=0.1, **{"stop.min_score": 0.5}).stop_reason == "exhausted"
     both = words({"a": 1.0}, **{"stop.nodes": 4})  # solved comes before a cap
-    assert both.stopped == "solved"
+    assert both.stop_reason == "solved"
     flat = {"stop.patience": 1, "search.width": 1, "stop.depth": 5}
-    assert words({}, **flat).stopped == "converged"
+    assert words({}, **flat).stop_reason == "converged"
     assert (
-        words({}, **flat, **{"stop.nodes": 7}).stopped == "limit:nodes"
+        words({}, **flat, **{"stop.nodes": 7}).stop_reason == "limit:nodes"
     )  # so does a cap, before convergence
 
 
@@ -439,7 +443,7 @@ def test_m14_accessors():
     assert got.result.text == got.answer == "a"
     unfinished = tl.Run(got.header, got.lines[:10])
     assert (unfinished.result, unfinished.best, unfinished.solution_path) == (None, None, [])
-    assert unfinished.stopped is None
+    assert unfinished.stop_reason is None
 
 
 # The other axes.
@@ -451,7 +455,9 @@ def test_m14_accessors():
 def test_draws_are_combined_as_set(combine, raw, score):
     def reply(call):
         return (
-            "10 - 4 = 6 (left: 5 6 6)" if call.kind == "sample" else ["likely", "sure", "likely"][call.draw]
+            "10 - 4 = 6 (left: 5 6 6)"
+            if call.purpose == "sample"
+            else ["likely", "sure", "likely"][call.sample_index]
         )
 
     if combine != "vote":
@@ -466,7 +472,7 @@ def test_draws_are_combined_as_set(combine, raw, score):
 
 def test_an_unread_draw_lowers_a_sum_and_not_a_mean():
     def reply(call):
-        return "10 - 4 = 6 (left: 5 6 6)" if call.kind == "sample" else ["sure", "hm"][call.draw]
+        return "10 - 4 = 6 (left: 5 6 6)" if call.purpose == "sample" else ["sure", "hm"][call.sample_index]
 
     for combine, score in [("sum", 0.5), ("mean", 1.0)]:
         search = tl.TreeOfThoughts(
@@ -478,7 +484,9 @@ def test_an_unread_draw_lowers_a_sum_and_not_a_mean():
 
 def test_votes_compare_the_candidates_of_a_round():
     def reply(call):
-        return "abc"[call.draw] if call.kind == "sample" else f"best: {[2, 2, 3][call.draw]}"
+        return (
+            "abc"[call.sample_index] if call.purpose == "sample" else f"best: {[2, 2, 3][call.sample_index]}"
+        )
 
     got = run(tl.TreeOfThoughts(evaluate=tl.Vote(samples=3), stop=tl.Stop(depth=1)), model=Scripted(reply))
     assert [got.tree[f"0.{k}"].score for k in range(3)] == [0, pytest.approx(2 / 3), pytest.approx(1 / 3)]
@@ -489,11 +497,11 @@ def proposals(replies: list[str], **settings) -> tuple[tl.Run, Scripted]:
     """A search of one level whose k-th draw of proposals is given; "gone" fails."""
 
     def reply(call):
-        if call.kind != "propose":
+        if call.purpose != "propose":
             return "score: 0.5"
-        if replies[call.draw] == "gone":
+        if replies[call.sample_index] == "gone":
             raise ConnectionError("gone")
-        return replies[call.draw]
+        return replies[call.sample_index]
 
     search = tl.TreeOfThoughts(
         propose="propose", search=tl.BeamSearch(width=None), stop=tl.Stop(depth=1)
@@ -509,25 +517,25 @@ def test_proposals_of_several_draws_are_pooled():
     got, model = proposals(replies, **{"propose.samples": 3, "propose.count": 5})
     assert [got.tree[id].text for id in got.tree.root.children] == ["a", "b", "c", "c", "d"]
     assert got.tree["0.3"].reason == "repeats 0.2"  # within one reply, as ever
-    assert sorted(call.draw for call in model.calls if call.kind == "propose") == [0, 1, 2]
+    assert sorted(call.sample_index for call in model.calls if call.purpose == "propose") == [0, 1, 2]
 
 
 def test_a_draw_that_fails_or_cannot_be_read_leaves_the_others():
     replies = ["gone", "", "1. a", "", "1. b"]
     got, model = proposals(replies, **{"propose.samples": 3, "propose.max_parse_retries": 2})
     assert [got.tree[id].text for id in got.tree.root.children] == ["a", "b"]
-    assert sorted(call.draw for call in model.calls if call.kind == "propose") == [0, 1, 2, 3, 4]
+    assert sorted(call.sample_index for call in model.calls if call.purpose == "propose") == [0, 1, 2, 3, 4]
     assert [note["draw"] for note in notes(got, "parse.unreadable")] == [1, 3]
     assert len(notes(got, "call.failed")) == got.usage.errors == 1
     none, _ = proposals(["gone"] * 3, **{"propose.samples": 3})
-    assert (none.stopped, len(none.tree)) == ("error", 1)
+    assert (none.stop_reason, len(none.tree)) == ("error", 1)
 
 
 def in_parts(given: dict[str, str], **settings) -> tl.Run:
     """A search of one step, "step 24", whose parts "all", "2" and "4" get the given replies."""
 
     def reply(call):
-        if call.kind == "sample":
+        if call.purpose == "sample":
             return "step 24"
         said = given[call.prompt.rpartition(": ")[2]]
         if said == "gone":
@@ -540,7 +548,7 @@ def in_parts(given: dict[str, str], **settings) -> tl.Run:
     model = Scripted(reply)
     got = run(search, IN_PARTS, model)
     assert len(model.calls) == search.max_calls(IN_PARTS) == 1 + 3 * search.evaluate.samples
-    assert all(call.kind == "part" and call.at == "0.0" for call in model.calls[1:])
+    assert all(call.purpose == "part" and call.node == "0.0" for call in model.calls[1:])
     return got
 
 
@@ -570,7 +578,7 @@ def test_a_part_that_cannot_be_read_is_unread_and_no_number():
     nothing = in_parts({"all": "no idea", "2": "gone", "4": "hm"}).tree["0.0"]
     assert (nothing.unread, nothing.score, nothing.draws) == (True, None, (None, None, None))
     failed = in_parts(dict.fromkeys(("all", "2", "4"), "gone"))
-    assert (failed.tree["0.0"].state, failed.stopped) == ("failed", "error")
+    assert (failed.tree["0.0"].state, failed.stop_reason) == ("failed", "error")
 
 
 def test_equal_parts_are_asked_once_and_a_state_without_parts_is_unread():
@@ -580,10 +588,10 @@ def test_equal_parts_are_asked_once_and_a_state_without_parts_is_unread():
         def part_prompts(self, task, path):
             return ["one", "one"] if path[-1] == "a" else []
 
-    model = Scripted(lambda call: "ab"[call.draw] if call.kind == "sample" else "score: 0.3")
+    model = Scripted(lambda call: "ab"[call.sample_index] if call.purpose == "sample" else "score: 0.3")
     search = tl.TreeOfThoughts(propose=tl.Sample(count=2), evaluate="parts", stop=tl.Stop(depth=1))
     got = run(search, TASK.model_copy(update={"domain": Same()}), model)
-    assert [call.kind for call in model.calls] == ["sample", "sample", "part"]
+    assert [call.purpose for call in model.calls] == ["sample", "sample", "part"]
     assert (got.tree["0.0"].draws, got.tree["0.1"].unread) == ((0.3,), True)
 
 
@@ -608,7 +616,7 @@ def test_the_deepest_thought_answers_whatever_its_score():
 
 
 def test_a_repeated_proposal_is_said_and_not_scored_again():
-    model = Scripted(lambda call: "1. same\n2. same\n3. other" if call.kind == "propose" else "score: 0.5")
+    model = Scripted(lambda call: "1. same\n2. same\n3. other" if call.purpose == "propose" else "score: 0.5")
     got = run(tl.TreeOfThoughts(propose="propose", stop=tl.Stop(depth=1)), model=model)
     assert got.tree["0.1"].state == "duplicate"
     assert got.tree["0.1"].reason == "repeats 0.0"
@@ -619,9 +627,11 @@ def test_merged_thoughts_are_linked_and_expanded_once():
     steps = ["10 - 4 = 6 (left: 5 6 6)", "6 - 5 = 1 (left: 1 4 10)", "4 + 6 = 10 (left: 5 10 10)"]
 
     def reply(call):
-        if call.kind != "propose":
+        if call.purpose != "propose":
             return "likely"
-        return "\n".join(steps) if call.at == "0" else "5 + 10 = 15 (left: 10 15)\n10 + 5 = 15 (left: 10 15)"
+        return (
+            "\n".join(steps) if call.node == "0" else "5 + 10 = 15 (left: 10 15)\n10 + 5 = 15 (left: 10 15)"
+        )
 
     search = tl.TreeOfThoughts(
         propose="propose", search=tl.BeamSearch(width=None), stop=tl.Stop(depth=2, solved=None), merge=True
@@ -637,7 +647,7 @@ def test_an_evaluator_need_not_be_a_model():
     def longest(task, path):
         return min(len(path[-1]) / 10, 1.0)
 
-    model = Scripted(lambda call: "x" * (call.draw + 1))
+    model = Scripted(lambda call: "x" * (call.sample_index + 1))
     search = tl.TreeOfThoughts(evaluate=longest, stop=tl.Stop(depth=1))
     got = run(search, model=model)
     assert len(model.calls) == search.max_calls(TASK) == 3
@@ -659,7 +669,7 @@ def test_an_oracle_gives_the_ceiling():
     got = run(search, task, tl.SimGame24(skill=0.3))
     assert got.reachable == 1.0
     assert got.correct
-    assert got.stopped == "solved"
+    assert got.stop_reason == "solved"
 
 
 def test_a_persons_own_search_and_its_mistakes():
@@ -676,7 +686,7 @@ def test_best_first_in_batches_and_mcts_in_batches_expand_all():
     for search in (tl.BestFirst(batch=2), tl.MCTS(batch=2), "mcts"):
         got = words({}, search=search, **{"stop.solved": None, "stop.depth": 3})
         assert len(got.tree) == 1 + 3 + 9 + 27
-        assert got.stopped == "limit:depth"
+        assert got.stop_reason == "limit:depth"
 
 
 def test_mcts_goes_where_the_value_is():
@@ -690,7 +700,7 @@ def test_a_budget_of_the_search_alone():
     search = tl.TreeOfThoughts(budget=tl.Budget(calls=8))
     got = run(tl.BestOf(strategy=search, attempts=2, evaluate="score"))
     assert got.usage.calls == 16
-    assert run(search).stopped == "budget:calls"
+    assert run(search).stop_reason == "budget:calls"
 
 
 def test_best_of_n_over_a_search_samples_anew():
@@ -701,10 +711,10 @@ def test_best_of_n_over_a_search_samples_anew():
 
 
 def test_best_of_n_judges_an_answer_that_its_search_valued_in_the_same_words():
-    model = Scripted(lambda call: "Answer: 26" if call.kind == "sample" else "score: 0.5")
+    model = Scripted(lambda call: "Answer: 26" if call.purpose == "sample" else "score: 0.5")
     got = run(tl.BestOf(strategy=tl.TreeOfThoughts(stop=tl.Stop(depth=1)), attempts=2), model=model)
     assert got.correct
-    assert sum(call.kind == "judge" for call in model.calls) == 2
+    assert sum(call.purpose == "judge" for call in model.calls) == 2
 
 
 def test_a_width_is_taken_by_what_can_be_expanded():
@@ -722,12 +732,12 @@ def test_mcts_learns_from_expansions_that_brought_nothing():
 
 def test_a_model_that_dies_in_mid_search_is_an_error():
     def reply(call):
-        if call.at.count(".") > 0 and call.kind == "sample":
+        if call.node.count(".") > 0 and call.purpose == "sample":
             raise ConnectionError("gone")
         return answer_to(call)
 
     got = run(tl.TreeOfThoughts(), model=Scripted(reply))
-    assert got.stopped == "error"
+    assert got.stop_reason == "error"
     assert got.answer
 
 
@@ -774,11 +784,11 @@ def test_presets_are_their_sources_defaults():
 def test_the_papers_call_counts():
     # Yao et al. 2023: one propose call for the root and five a level after it, three draws a thought.
     model = Scripted(
-        lambda call: "\n".join(f"step {k}" for k in range(8)) if call.kind == "propose" else "score: 0.5"
+        lambda call: "\n".join(f"step {k}" for k in range(8)) if call.purpose == "propose" else "score: 0.5"
     )
     run(tl.presets.game24(), model=model)
-    assert sum(call.kind == "propose" for call in model.calls) == 1 + 5 + 5 + 5
-    assert sum(call.kind == "value" for call in model.calls) == 3 * 8 * 16
+    assert sum(call.purpose == "propose" for call in model.calls) == 1 + 5 + 5 + 5
+    assert sum(call.purpose == "value" for call in model.calls) == 3 * 8 * 16
 
 
 # Properties over generated searches.
@@ -819,8 +829,8 @@ def searches(draw):
 )
 def test_every_search_keeps_its_limits_and_its_record(search, seed, cap):
     def reply(call):
-        if call.kind == "part":
-            call = msgspec.structs.replace(call, kind="value")
+        if call.purpose == "part":
+            call = msgspec.structs.replace(call, purpose="value")
         roll = dice(call).random() * (1 + seed % 7) % 1
         return f"#{seed % 3}" if roll < 0.05 else answer_to(call)
 

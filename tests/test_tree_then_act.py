@@ -20,13 +20,13 @@ def planner(scores, proposals=("look it up", "work it out", "guess")):
     """A model whose joint scores of a level are `scores(depth)`; it answers at once when it acts."""
 
     def reply(call):
-        depth = call.at.count(".")
-        if call.kind == "propose":
-            return "\n".join(f"{k}. {text} ({call.at})" for k, text in enumerate(proposals, 1))
-        if call.kind == "joint":
+        depth = call.node.count(".")
+        if call.purpose == "propose":
+            return "\n".join(f"{k}. {text} ({call.node})" for k, text in enumerate(proposals, 1))
+        if call.purpose == "joint":
             found = scores(depth + 1)
             return found if isinstance(found, str) else json.dumps(list(found))
-        if call.kind == "value":
+        if call.purpose == "value":
             return "score: 0.8"
         return ANSWERED
 
@@ -38,7 +38,7 @@ def notes(made, name):
 
 
 def kinds(model):
-    return [call.kind for call in model.calls]
+    return [call.purpose for call in model.calls]
 
 
 RISING = {1: (0.9, 0.6, 0.5), 2: (0.96, 0.7, 0.6), 3: (1.0, 0.9, 0.8)}
@@ -60,15 +60,15 @@ def test_three_levels_of_three_are_planned_and_then_it_acts():
     assert [len(level["kept"]) for level in notes(made, "tot.pruned")] == [3, 3, 3]
     (planned,) = notes(made, "tree.planned")
     assert planned == {"steps": 3, "score": 1.0, "stop": "limit:depth"}
-    assert (made.answer, made.stopped) == ("26", "answered")
+    assert (made.answer, made.stop_reason) == ("26", "answered")
     assert len(model.calls) <= tl.TreeThenAct().max_calls(TASK)
 
 
 def test_the_loop_hangs_below_the_best_path_and_is_told_it():
     model = Scripted(planner(RISING.__getitem__))
     made = run(tl.TreeThenAct(), model=model)
-    (acting,) = [call for call in model.calls if call.kind == "act"]
-    assert acting.at == "0.0.0.0.3"
+    (acting,) = [call for call in model.calls if call.purpose == "act"]
+    assert acting.node == "0.0.0.0.3"
     assert made.tree["0.0.0.0.3"].text == TASK.question
     assert made.solution_path[:4] == ["0", "0.0", "0.0.0", "0.0.0.0"]
     for number, step in enumerate(made.tree.texts("0.0.0.0"), 1):
@@ -79,7 +79,7 @@ def test_thoughts_know_the_tools_and_none_is_called_for_them():
     model = Scripted(planner(RISING.__getitem__))
     made = Trial(tl.TreeThenAct(), reply=model.reply).run(model)
     for call in model.calls:
-        if call.kind in ("propose", "joint"):
+        if call.purpose in ("propose", "joint"):
             assert "- legs: How many legs an animal has." in call.prompt
             assert call.tools == ()
     assert not len(made.tools_df())
@@ -171,7 +171,7 @@ def test_a_joint_reply_that_cannot_be_read_is_asked_one_by_one():
 
 def test_what_no_reply_states_is_no_score_and_is_dropped():
     def reply(call):
-        return "???" if call.kind in ("joint", "value") else planner(RISING.__getitem__)(call)
+        return "???" if call.purpose in ("joint", "value") else planner(RISING.__getitem__)(call)
 
     made = run(tl.TreeThenAct(), model=Scripted(reply))
     assert [made.tree[f"0.{k}"].score for k in range(3)] == [None] * 3
@@ -182,18 +182,18 @@ def test_what_no_reply_states_is_no_score_and_is_dropped():
 
 def test_a_planning_that_fails_leaves_a_loop_without_a_plan():
     def reply(call):
-        if call.kind != "act":
+        if call.purpose != "act":
             raise ConnectionError("no route")
         return ANSWERED
 
     made = run(tl.TreeThenAct(), model=Scripted(reply))
     assert notes(made, "tree.planned")[0]["stop"] == "error"
-    assert (made.answer, made.stopped) == ("26", "answered")
+    assert (made.answer, made.stop_reason) == ("26", "answered")
 
 
 def test_refused_while_planning_it_gives_what_it_has():
     made = run(tl.TreeThenAct(), model=Scripted(planner(RISING.__getitem__)), budget=tl.Budget(calls=2))
-    assert made.stopped == "budget:calls"
+    assert made.stop_reason == "budget:calls"
     assert made.answer.startswith("look it up")
     assert made.best.id == "0.0"
 
@@ -203,9 +203,9 @@ def test_the_bound_on_calls_is_reached():
     best = {1: "0.81", 2: "0.9", 3: "0.99"}
 
     def reply(call):
-        if call.kind == "value":
-            return f"score: {best[call.at.count('.')]}"
-        return "???" if call.kind == "joint" else planner(RISING.__getitem__)(call)
+        if call.purpose == "value":
+            return f"score: {best[call.node.count('.')]}"
+        return "???" if call.purpose == "joint" else planner(RISING.__getitem__)(call)
 
     model, strategy = Scripted(reply), tl.TreeThenAct(strategy=tl.OneAnswer())
     run(strategy, model=model)
@@ -248,9 +248,12 @@ def test_bad_settings_are_named(wrong):
 def test_tools_act_below_the_plan_and_nowhere_else():
     found = [Trial(tl.TreeThenAct()).run(repeat=repeat) for repeat in range(6)]
     calls = [
-        (made, call) for made in found for call in made.events if isinstance(call, Call) and call.kind == TOOL
+        (made, call)
+        for made in found
+        for call in made.events
+        if isinstance(call, Call) and call.purpose == TOOL
     ]
     assert calls, f"none of {len(found)} runs called {legs.name}"
     for made, call in calls:
         (planned,) = [note for note in made.events if isinstance(note, Note) and note.name == "tree.planned"]
-        assert call.at.startswith(f"{planned.at}.3.")
+        assert call.node.startswith(f"{planned.at}.3.")

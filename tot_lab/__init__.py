@@ -8,7 +8,7 @@ One run, start to end:
           yields  Call             ───▶ the model stack:                   models/
                                         cache ▸ … ▸ litellm, local, sim
                                         or a tool                          tools/
-          yields  Every([...])     ───▶ branches at once, each at its own pace
+          yields  Gather([...])    ───▶ branches at once, each at its own pace
           yields  an event         ───▶ Recorder: journal, live watchers
           receives Reply           ◀───
           returns Answer
@@ -40,7 +40,17 @@ from tot_lab.core.parts import Part, part_of
 from tot_lab.core.records import Decided, Ended, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Domain, Task
-from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, ask, attempt, every, happen, timed, within
+from tot_lab.core.thinking import (
+    Budget,
+    BudgetLeft,
+    Thinking,
+    ask,
+    emit,
+    gather,
+    resample,
+    with_budget,
+    with_timeout,
+)
 from tot_lab.core.tree import Node, Tree
 from tot_lab.domains import (
     Constrained,
@@ -164,16 +174,16 @@ if TYPE_CHECKING:
     from tot_lab.analysis.deep_thought import DeepThought, deep_thought
     from tot_lab.analysis.diagnosis import Diagnosis, Finding, diagnose
     from tot_lab.analysis.judging import EvaluatorDiagnosis, judge_evaluator
-    from tot_lab.analysis.matched_cost import anytime, at_cost, frontier
+    from tot_lab.analysis.matched_cost import anytime_performance, at_matched_cost, pareto_frontier
     from tot_lab.analysis.routing import Calibrated, calibrate_router, regret, routed
     from tot_lab.analysis.statistics import (
         Comparison,
         compare,
         compare_all,
-        difference_seen,
         lost_calls,
-        success,
-        tasks_needed,
+        minimum_detectable_difference,
+        required_sample_size,
+        success_rates,
     )
     from tot_lab.views.explorer.panel import panel
     from tot_lab.views.explorer.widget import Compare, Explorer
@@ -182,11 +192,11 @@ if TYPE_CHECKING:
         plot_calibration,
         plot_confidence,
         plot_cost,
-        plot_frontier,
         plot_heatmap,
         plot_icicle,
         plot_importance,
         plot_parallel,
+        plot_pareto,
         plot_scores,
         plot_sweep,
         plot_timeline,
@@ -204,16 +214,16 @@ _SHOWN = {
     "EvaluatorDiagnosis": "tot_lab.analysis.judging",
     "Explorer": "tot_lab.views.explorer.widget",
     "Finding": "tot_lab.analysis.diagnosis",
-    "anytime": "tot_lab.analysis.matched_cost",
-    "at_cost": "tot_lab.analysis.matched_cost",
+    "anytime_performance": "tot_lab.analysis.matched_cost",
+    "at_matched_cost": "tot_lab.analysis.matched_cost",
     "calibrate_router": "tot_lab.analysis.routing",
     "compare": "tot_lab.analysis.statistics",
     "compare_all": "tot_lab.analysis.statistics",
     "counterfactual": "tot_lab.analysis.counterfactuals",
     "deep_thought": "tot_lab.analysis.deep_thought",
     "diagnose": "tot_lab.analysis.diagnosis",
-    "difference_seen": "tot_lab.analysis.statistics",
-    "frontier": "tot_lab.analysis.matched_cost",
+    "minimum_detectable_difference": "tot_lab.analysis.statistics",
+    "pareto_frontier": "tot_lab.analysis.matched_cost",
     "graph_of": "tot_lab.views.figures",
     "judge_evaluator": "tot_lab.analysis.judging",
     "lost_calls": "tot_lab.analysis.statistics",
@@ -221,7 +231,7 @@ _SHOWN = {
     "plot_calibration": "tot_lab.views.figures",
     "plot_confidence": "tot_lab.views.figures",
     "plot_cost": "tot_lab.views.figures",
-    "plot_frontier": "tot_lab.views.figures",
+    "plot_pareto": "tot_lab.views.figures",
     "plot_heatmap": "tot_lab.views.figures",
     "plot_icicle": "tot_lab.views.figures",
     "plot_importance": "tot_lab.views.figures",
@@ -233,8 +243,8 @@ _SHOWN = {
     "regret": "tot_lab.analysis.routing",
     "report_html": "tot_lab.views.report",
     "routed": "tot_lab.analysis.routing",
-    "success": "tot_lab.analysis.statistics",
-    "tasks_needed": "tot_lab.analysis.statistics",
+    "success_rates": "tot_lab.analysis.statistics",
+    "required_sample_size": "tot_lab.analysis.statistics",
 }
 
 
@@ -378,11 +388,10 @@ __all__ = [
     "WithTools",
     "WordSums",
     "__version__",
-    "anytime",
+    "anytime_performance",
     "ask",
     "ask_json",
-    "at_cost",
-    "attempt",
+    "at_matched_cost",
     "baselines",
     "calibrate_router",
     "compare",
@@ -394,23 +403,22 @@ __all__ = [
     "creative_writing_tasks",
     "deep_thought",
     "diagnose",
-    "difference_seen",
-    "every",
-    "frontier",
+    "emit",
     "game24",
     "game24_tasks",
+    "gather",
     "general",
     "graph_of",
     "grid",
     "halts",
     "hands",
-    "happen",
     "judge_evaluator",
     "load",
     "lost_calls",
     "mini_crossword",
     "mini_crossword_scores",
     "mini_crossword_tasks",
+    "minimum_detectable_difference",
     "multi_hop",
     "multi_hop_documents",
     "multi_hop_tasks",
@@ -419,15 +427,16 @@ __all__ = [
     "oracle",
     "panel",
     "parent_of",
+    "pareto_frontier",
     "part_of",
     "plot_calibration",
     "plot_confidence",
     "plot_cost",
-    "plot_frontier",
     "plot_heatmap",
     "plot_icicle",
     "plot_importance",
     "plot_parallel",
+    "plot_pareto",
     "plot_scores",
     "plot_sweep",
     "plot_timeline",
@@ -435,16 +444,17 @@ __all__ = [
     "presets",
     "regret",
     "report_html",
+    "required_sample_size",
+    "resample",
     "routed",
     "rules_kept",
     "stop_of",
-    "success",
+    "success_rates",
     "tasks",
-    "tasks_needed",
     "think",
-    "timed",
     "tool",
-    "within",
+    "with_budget",
+    "with_timeout",
     "word_sums",
     "word_sums_tasks",
 ]

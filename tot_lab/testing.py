@@ -31,7 +31,7 @@ from tot_lab.core.parts import part_of
 from tot_lab.core.records import Event, Record, Thought, is_stop_word
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Budget, Every, Thinking, Within
+from tot_lab.core.thinking import Budget, Gather, Thinking, WithBudget
 from tot_lab.core.tools import TOOL, asks_no_model, is_of_function
 from tot_lab.core.tree import Tree
 from tot_lab.domains import general
@@ -63,51 +63,51 @@ TASK = general("How many legs have three spiders and a duck?", answer=26, grade=
 
 def dice(call: Call) -> random.Random:
     """Randomness that depends on what may change an answer, and on nothing else."""
-    key = repr((call.prompt, call.draw, call.attempt, call.repeat))
+    key = repr((call.prompt, call.sample_index, call.attempt, call.repeat))
     return random.Random(hashlib.sha256(key.encode()).digest())
 
 
 def answer_to(call: Call) -> str | Reply:
     """A reply of the kind that the prompt asks for: now and then a duplicate, or unreadable."""
     roll = dice(call)
-    if call.kind == "logprob":
+    if call.purpose == "logprob":
         yes = roll.uniform(0.01, 0.99)
         top = {"Yes": math.log(yes), " no": math.log(1 - yes)} if roll.random() < 0.9 else {"Well": -0.1}
         return Reply("Yes", logprobs=(TokenLogprob("Yes", math.log(yes), top),))
-    if call.kind == "sample":
+    if call.purpose == "sample":
         return f"step {roll.randrange(100)}"
-    if call.kind == "propose":
+    if call.purpose == "propose":
         return "\n".join(f"{k}. step {roll.randrange(100)}" for k in range(1, 5))
-    if call.kind == "value":
+    if call.purpose == "value":
         return "no idea" if roll.random() < 0.1 else f"score: {roll.randrange(100) / 100}\nbecause"
-    if call.kind == "vote":
+    if call.purpose == "vote":
         return f"best: {roll.randint(1, 3)}"
-    if call.kind == "joint":
+    if call.purpose == "joint":
         return str([roll.randrange(100) / 100 for _ in range(call.prompt.count("step") and 3)])
-    if call.kind == "critique":
+    if call.purpose == "critique":
         wrong = f"UNSATISFIED: mistake {roll.randrange(10_000)}, so count again."
         return roll.choice(["SATISFIED: it holds.", wrong, wrong, "I cannot say."])
-    if call.kind == "route":
+    if call.purpose == "route":
         return json.dumps({"kind": roll.choice(["simple", "writing", "steps", "open"])})
-    if call.kind == "classify":
+    if call.purpose == "classify":
         return json.dumps({"category": roll.choice(["planning", "debugging", "reasoning", "animals"])})
-    if call.kind == "extract":
+    if call.purpose == "extract":
         page = call.prompt.partition("<page>")[2].partition("</page>")[0].strip()
         return roll.choice([f"It says:\n```\n{page}\n```", "Take `a name made up`.", "NOTHING"])
-    if call.kind in ("plan", "patch", "augment"):
+    if call.purpose in ("plan", "patch", "augment"):
         return _steps(call, roll)
-    if call.kind == "review":
+    if call.purpose == "review":
         return f"{roll.choice(['SATISFIED: it adds up.', 'UNSATISFIED: the duck is missing.'])}\nAnswer: 26"
-    if call.kind in ("branch", "develop", "converge"):
+    if call.purpose in ("branch", "develop", "converge"):
         return _deep(call, roll)
-    if call.kind == "analysis" and roll.random() < 0.2:
+    if call.purpose == "analysis" and roll.random() < 0.2:
         return ""
-    if call.kind == "synthesize":  # what a person changed must not get lost
+    if call.purpose == "synthesize":  # what a person changed must not get lost
         return f"{call.prompt}\nNext: go on with {roll.randrange(10_000)}"
-    if call.kind == "reflect":
+    if call.purpose == "reflect":
         return f"Half is done.\nNext: go on with {roll.randrange(10_000)}"
     answer = roll.choice([24, 26, 26])
-    if call.kind == "act" and roll.random() < 0.5:
+    if call.purpose == "act" and roll.random() < 0.5:
         asked = ToolCall("a", "legs", json.dumps({"animal": roll.choice(["spider", "duck"])}))
         return Reply("Let me look.", tool_calls=(asked,) * roll.randint(1, 2))
     if "final-answer" in {tool["name"] for tool in call.tools}:
@@ -121,12 +121,12 @@ def _deep(call: Call, roll: random.Random) -> str:
     told = "\n".join(re.findall(r"<(?:solution|approach)>\n(.*?)\n</", call.prompt, re.DOTALL))
     if roll.random() < 0.2:
         return f"{told}\nThree times eight and two: {roll.choice([24, 26])}"
-    if call.kind == "branch":
+    if call.purpose == "branch":
         names = roll.sample(["by animal", "by leg", "by pairs", "by guess"], 3)
         return json.dumps({"branches": [{"name": name, "strategy": f"Count {name}."} for name in names]})
     answer = f"{told}\nAnswer: {roll.choice([24, 26, 26])}"
     confidence = roll.randrange(0, 101) / 10
-    if call.kind == "develop":
+    if call.purpose == "develop":
         return json.dumps({"solution": answer, "confidence": confidence, "weaknesses": ["It is short."]})
     marks = {"correctness": roll.randint(0, 10), "elegance": roll.randint(0, 10)}
     judged = [{"name": f"by {what}", **marks} for what in ("leg", "animal", "pairs")]
@@ -140,7 +140,7 @@ def _steps(call: Call, roll: random.Random) -> str:
         return "First count the legs of the spiders."
     open_ones = re.findall(r"^(s\d+)\b.*\[(?:failed|skipped)\]", call.prompt, re.MULTILINE)
     steps = []
-    for id in open_ones if call.kind == "patch" else [""] * roll.randint(1, 3):
+    for id in open_ones if call.purpose == "patch" else [""] * roll.randint(1, 3):
         kind = roll.choice(["tool_call", "analysis", "composite"])
         animal = roll.choice(["spider", "duck", "horse"])
         steps.append(
@@ -229,7 +229,7 @@ HOSTILE: tuple[str | Reply, ...] = (
     _asked(("final-answer", "{")),
     _asked(("final-answer", '{"answer": ""}'), ("legs", '{"animal": "duck"}')),
     _asked(("", ""), ("\ud800", "\ud800")),
-    Reply("cut o", finish="length"),
+    Reply("cut o", finish_reason="length"),
 )
 """Replies that no strategy may fall over."""
 
@@ -297,7 +297,9 @@ class _Nested(Strategy):
 def ends_with_a_stop_word(trial: Trial) -> None:
     """It ends by itself, and says why in one of the words there are (`STOP_WORDS`)."""
     run = trial.run()
-    expect(run.stopped is not None and is_stop_word(run.stopped), f"{run.stopped!r} is no stop word")
+    expect(
+        run.stop_reason is not None and is_stop_word(run.stop_reason), f"{run.stop_reason!r} is no stop word"
+    )
 
 
 def records_the_same_whatever_the_latency(trial: Trial) -> None:
@@ -320,7 +322,11 @@ def bounds_its_calls(trial: Trial) -> None:
     most = trial.strategy.max_calls(trial.task)
     if most is None:
         return
-    for reply in (trial.reply, lambda call: "???", lambda call: "step" if call.kind == "sample" else "???"):
+    for reply in (
+        trial.reply,
+        lambda call: "???",
+        lambda call: "step" if call.purpose == "sample" else "???",
+    ):
         model = Scripted(reply)
         trial.run(model)
         expect(len(model.calls) <= most, f"it made {len(model.calls)} calls, and max_calls says {most}")
@@ -345,7 +351,7 @@ def keeps_a_budget_to_the_call(trial: Trial) -> None:
     whole = trial.run()
     calls = whole.usage.calls
     asks_for_budget = any(
-        isinstance(e, Call) and is_of_function(e) and e.kind == "budget" for e in whole.events
+        isinstance(e, Call) and is_of_function(e) and e.purpose == "budget" for e in whole.events
     )
     for cap in {cap for cap in (0, 1, 2, calls // 2, calls - 1) if 0 <= cap < calls}:
         runs = []
@@ -355,14 +361,17 @@ def keeps_a_budget_to_the_call(trial: Trial) -> None:
             expect(len(model.calls) <= cap, f"it made {len(model.calls)} calls under a cap of {cap}")
             expect_same(runs[0].events, runs[-1].events, f"with another latency, under a cap of {cap} calls")
         expect(
-            asks_for_budget or runs[0].stopped in ("budget:calls", "solved"),
-            f"refused its call {cap + 1} it stopped with {runs[0].stopped!r}, not with 'budget:calls'",
+            asks_for_budget or runs[0].stop_reason in ("budget:calls", "solved"),
+            f"refused its call {cap + 1} it stopped with {runs[0].stop_reason!r}, not with 'budget:calls'",
         )
     if asks_for_budget:
         return  # it does something else under every cap
     enough = trial.run(budget=Budget(calls=calls))
     expect(enough.usage.calls == calls, f"a cap of {calls}, which it needs, left {enough.usage.calls}")
-    expect(enough.stopped == whole.stopped, f"a cap that it can keep made it stop with {enough.stopped!r}")
+    expect(
+        enough.stop_reason == whole.stop_reason,
+        f"a cap that it can keep made it stop with {enough.stop_reason!r}",
+    )
 
 
 def can_be_cancelled_at_any_moment(trial: Trial) -> None:
@@ -387,8 +396,8 @@ def can_be_cancelled_at_any_moment(trial: Trial) -> None:
         try:
             await running
         except asyncio.CancelledError:
-            stop = lab.last.stopped if lab.last else None
-            expect(stop in ("cancelled", whole.stopped), f"cancelled, it stopped with {stop!r}")
+            stop = lab.last.stop_reason if lab.last else None
+            expect(stop in ("cancelled", whole.stop_reason), f"cancelled, it stopped with {stop!r}")
         assert lab.last is not None
         return lab.last
 
@@ -431,7 +440,7 @@ def survives_any_reply(trial: Trial, replies: Sequence[Sequence[str | Reply]] = 
 def _survives(trial: Trial, texts: Sequence[str | Reply]) -> None:
     told = f"a model that says {str(texts[0])[:60]!r}" + (" and other things" if len(texts) > 1 else "")
     try:
-        run = trial.run(Scripted(lambda call: texts[(len(call.prompt) + call.draw) % len(texts)]))
+        run = trial.run(Scripted(lambda call: texts[(len(call.prompt) + call.sample_index) % len(texts)]))
     except Exception as error:
         raise AssertionError(f"it fell over {told}: {type(error).__name__}: {error}") from error
     most, calls = trial.strategy.max_calls(trial.task), run.usage.calls
@@ -452,16 +461,18 @@ def survives_a_model_that_fails(trial: Trial) -> None:
         raise ConnectionError("no route")
 
     def sometimes(call: Call) -> str | Reply:
-        if len(call.prompt) % 3 == call.draw % 3:
+        if len(call.prompt) % 3 == call.sample_index % 3:
             raise ConnectionError("no route")
         return trial.reply(call)
 
     failed = trial.run(Scripted(always))
     if trial.run().usage.calls:
         expect(failed.usage.errors == failed.usage.calls > 0, "a call of a model that fails was answered")
-        expect(failed.stopped == "error", f"every call failed, and it stopped with {failed.stopped!r}")
+        expect(
+            failed.stop_reason == "error", f"every call failed, and it stopped with {failed.stop_reason!r}"
+        )
         expect(failed.answer == "", f"every call failed, and it answered {failed.answer!r}")
-    stop = trial.run(Scripted(sometimes)).stopped
+    stop = trial.run(Scripted(sometimes)).stop_reason
     expect(stop is not None and is_stop_word(stop), f"some calls failed, and it stopped with {stop!r}")
 
 
@@ -471,7 +482,7 @@ def is_driven_by_next_and_send(trial: Trial) -> None:
     results = {
         (call.model, call.prompt): reply
         for call, reply in zip(whole.events, whole.events[1:], strict=False)
-        if isinstance(call, Call) and call.kind == TOOL and isinstance(reply, Reply)
+        if isinstance(call, Call) and call.purpose == TOOL and isinstance(reply, Reply)
     }
 
     def drive(thinking: Thinking[Any]) -> Any:
@@ -483,16 +494,19 @@ def is_driven_by_next_and_send(trial: Trial) -> None:
                 return end.value
             value = None
             if isinstance(step, Call):
-                got = results[step.model, step.prompt] if step.kind == TOOL else trial.reply(step)
+                got = results[step.model, step.prompt] if step.purpose == TOOL else trial.reply(step)
                 value = Reply(got) if isinstance(got, str) else got
-            elif isinstance(step, Every):
+            elif isinstance(step, Gather):
                 value = [drive(branch) for branch in step.branches]
-            elif isinstance(step, Within):
+            elif isinstance(step, WithBudget):
                 value = drive(step.thinking)
 
     answer = drive(thinking_of(trial.strategy, whole.task or trial.task, {}))
     expect(isinstance(answer, Answer), f"it returns {answer!r}, not an Answer")
-    expect((answer.text, answer.stop) == (whole.answer, whole.stopped), f"driven by hand it gave {answer}")
+    expect(
+        (answer.text, answer.stop_reason) == (whole.answer, whole.stop_reason),
+        f"driven by hand it gave {answer}",
+    )
 
 
 def never_sees_the_reference(trial: Trial) -> None:
@@ -510,7 +524,7 @@ def never_sees_the_reference(trial: Trial) -> None:
 
 def goes_on_with_a_changed_thought(trial: Trial) -> None:
     """Where a person changes a thought (`lab.branch`), all that comes after it builds on the new text: it
-    goes on with what `happen(...)` gives back."""
+    goes on with what `emit(...)` gives back."""
     whole = trial.run()
     changed = "a person's own step\nAnswer: 4711"
     for node in _thoughts_of(whole):
@@ -520,10 +534,10 @@ def goes_on_with_a_changed_thought(trial: Trial) -> None:
             made = wait(trial.lab(model).branch(whole, node, content=changed))
         expect(made.tree[node].text == changed, f"the changed thought {node} is {made.tree[node].text!r}")
         elsewhere = any(old in other.text for other in made.tree)
-        for call in (call for call in model.calls if f"{call.at}.".startswith(f"{node}.")):
-            where = f"a {call.kind} call for {call.at}, below the changed thought {node},"
+        for call in (call for call in model.calls if f"{call.node}.".startswith(f"{node}.")):
+            where = f"a {call.purpose} call for {call.node}, below the changed thought {node},"
             # A judge is shown the answer alone; what is synthesised is what came before the latest turn.
-            apart = {"judge": call.at != node, "synthesize": call.at == node}.get(call.kind, False)
+            apart = {"judge": call.node != node, "synthesize": call.node == node}.get(call.purpose, False)
             expect(apart or "4711" in call.prompt, f"{where} lacks its text")
             shown = call.prompt.partition("Candidate")[0]
             expect(elsewhere or old not in shown, f"{where} has the old text")
@@ -570,7 +584,7 @@ def goes_on_from_a_thought_of_another(trial: Trial) -> None:
             expect(bool(model.calls) or not trial.run().usage.calls, f"going on from {node} it asks nothing")
             for call in model.calls:
                 lacking = [step for step in steps if step not in call.prompt]
-                expect(not lacking, f"a {call.kind} call does not show the step {lacking[:1]} before it")
+                expect(not lacking, f"a {call.purpose} call does not show the step {lacking[:1]} before it")
             again = part_of(json.loads(json.dumps(made.header.strategy)), Strategy)
             assert isinstance(again, Strategy)
             expect(trial.run(strategy=again).tree == made.tree, "from its settings it is another search")

@@ -48,7 +48,7 @@ def tree_of(search: tl.TreeOfThoughts) -> dict:
         node.id: [node.text, node.score, node.state, *([node.reason] if node.reason else [])]
         for node in run.tree
     }
-    return {"stopped": run.stopped, "answer": run.answer, "calls": run.usage.calls, "nodes": nodes}
+    return {"stopped": run.stop_reason, "answer": run.answer, "calls": run.usage.calls, "nodes": nodes}
 
 
 def dumps(tree: dict) -> str:

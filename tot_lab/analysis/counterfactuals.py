@@ -17,12 +17,12 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, overload
 
 from tot_lab.core.bulk import seldom_collecting
-from tot_lab.core.calls import Call, Reply, Wire, refused
+from tot_lab.core.calls import Call, CallObserver, Reply, refused
 from tot_lab.core.parts import needs_functions
 from tot_lab.core.records import Line, Position, canonical
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Thinking, Within, editing
+from tot_lab.core.thinking import Thinking, WithBudget, map_steps
 from tot_lab.core.tree import Node, Tree
 from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.keys import key_of, request_of
@@ -206,11 +206,11 @@ async def _made(runs: list[Run], strategy: Strategy) -> Counterfactual:
 def _telling_caps(thinking: Thinking[T], caps: set[str]) -> Thinking[T]:
     """Think as `thinking` does, and add to `caps` what its parts are capped in."""
 
-    def told(step: Within) -> Within:
+    def told(step: WithBudget) -> WithBudget:
         caps.update(step.budget.model_dump(exclude_none=True))
         return step
 
-    return editing(told, thinking, Within)
+    return map_steps(told, thinking, WithBudget)
 
 
 class _Book:
@@ -227,7 +227,7 @@ class _Book:
                 self.known.setdefault((what, at), (reply, run.id))
                 self.known.setdefault(what, (reply, run.id))
 
-    async def ask(self, call: Call, wire: Wire) -> Reply:
+    async def ask(self, call: Call, wire: CallObserver) -> Reply:
         """The reply to `call`."""
         what: Any
         if self.header.model:
@@ -235,8 +235,8 @@ class _Book:
                 self.who[call.model] = called_model(self.header, call.model)[0]
             what = key_of(request_of(call, self.who[call.model], self.header.draws))
         else:
-            what = (call.prompt, call.attempt, call.draw)
-        known = self.known.get((what, call.at)) or self.known.get(what)
+            what = (call.prompt, call.attempt, call.sample_index)
+        known = self.known.get((what, call.node)) or self.known.get(what)
         wire.paid = 0.0
         if known is None:
             return Reply(error=LACKING)
@@ -249,7 +249,7 @@ def _asked(run: Run) -> Iterator[tuple[str, str, Reply]]:
     """The calls of a run that were answered: what was asked, at which thought, and the reply."""
     replies, calls = replies_of(run.lines), {line.p: line.e for line in run.lines if isinstance(line.e, Call)}
     for position, request, _ in requests_of(run):
-        yield key_of(request), calls[position].at, replies[position]
+        yield key_of(request), calls[position].node, replies[position]
 
 
 def _said(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
@@ -260,13 +260,13 @@ def _said(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, 
     for line in run.lines if "replies" not in run.header.unknown else ():
         call, reply = line.e, replies.get(line.p)
         if isinstance(call, Call) and reply is not None and reply.error is None:
-            prompt, path = call.prompt, run.steps(call.at)
+            prompt, path = call.prompt, run.steps(call.node)
             if not call.messages:
-                propose = call.kind == "propose"
+                propose = call.purpose == "propose"
                 prompt = (
                     domain.propose_prompt(task, path, count) if propose else domain.sample_prompt(task, path)
                 )
-            yield (prompt, call.attempt, call.draw), call.at, reply
+            yield (prompt, call.attempt, call.sample_index), call.node, reply
     if "prompts" in run.header.unknown:
         yield from _values(run, task, strategy)
         yield from _votes(run, task, strategy)
@@ -328,6 +328,6 @@ def _lacking(run: Run, capped: bool) -> Iterator[Lack]:
         call, steps = calls[place], range(0, len(place), 2)
         certain = all(earliest.get(place[:k], place[k]) >= place[k] for k in steps)
         certain = certain and not (capped and earliest)
-        yield Lack(call.at, call.kind, call.draw, call.prompt, place, certain)
+        yield Lack(call.node, call.purpose, call.sample_index, call.prompt, place, certain)
         for k in steps:
             earliest.setdefault(place[:k], place[k])

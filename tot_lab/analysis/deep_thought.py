@@ -135,7 +135,7 @@ def deep_thought(run: Run) -> DeepThought:
         found.answered,
         "" if found.node is None else run.tree[found.node].text,
         found.node,
-        found.stop or run.stopped,
+        found.stop or run.stop_reason,
         sum(len(result.branches) for result in found.iterations) + len(found.branches),
         run.seconds,
         tuple(found.branches.values()),
@@ -201,10 +201,10 @@ class _Fold:
                 home.say(event.parent, solution=event.text, solution_node=event.id)
         elif isinstance(event, Call):
             self.asked = event
-            if event.kind == "branch":
-                self._begun_at(event.at)
-            elif event.kind == "develop":
-                self._branch(event.at)
+            if event.purpose == "branch":
+                self._begun_at(event.node)
+            elif event.purpose == "develop":
+                self._branch(event.node)
         elif isinstance(event, Reply):
             self._reply(event)
         elif isinstance(event, Decided) and event.id in self.homes:
@@ -231,10 +231,10 @@ class _Fold:
 
     def _reply(self, reply: Reply) -> None:
         call, self.asked = self.asked, None
-        if call is not None and call.kind in ("branch", "converge") and call.at in self.homes:
+        if call is not None and call.purpose in ("branch", "converge") and call.node in self.homes:
             empty = "" if split_thinking(reply.text)[1].strip() else "the reply was empty"
             why = reply.error or empty
-            self.homes[call.at].failed = f"{call.kind}: {why}" if why else ""
+            self.homes[call.node].failed = f"{call.purpose}: {why}" if why else ""
 
     def _note(self, note: Note) -> None:
         told = note.data

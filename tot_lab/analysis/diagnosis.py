@@ -24,9 +24,9 @@ from functools import cached_property
 from html import escape
 from typing import NamedTuple
 
-from tot_lab.analysis.frames import Asked, calls_of, tools_of
+from tot_lab.analysis.frames import CallRow, calls_of, tools_of
 from tot_lab.analysis.known import Known, judged, wins
-from tot_lab.core.bulk import in_bulk
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Reply, refused
 from tot_lab.core.reading import json_of
 from tot_lab.core.records import Decided, Note
@@ -80,7 +80,7 @@ class Diagnosis(tuple[Finding, ...]):
         return f"<ul>{''.join(items)}</ul>" if items else "<p>nothing found</p>"
 
 
-@in_bulk()
+@gc_paused()
 def diagnose(run: Run) -> Diagnosis:
     """What the record of `run` shows to be wrong, with or without ground truth. The kinds:
 
@@ -132,13 +132,13 @@ class _Facts(Known):
         self.marks = run.marks
 
     @cached_property
-    def calls(self) -> list[Asked]:
+    def calls(self) -> list[CallRow]:
         return calls_of(self.run)
 
     @cached_property
     def missed(self) -> bool:
         """Whether the run has ended without an answer that is known to be right."""
-        return self.asking and self.run.stopped is not None and self.run.correct is not True
+        return self.asking and self.run.stop_reason is not None and self.run.correct is not True
 
     @cached_property
     def syntheses(self) -> dict[str, bool]:
@@ -215,7 +215,7 @@ def _marked_wrong(facts: _Facts) -> Iterator[Finding]:
 
 
 def _cut_short(facts: _Facts) -> Iterator[Finding]:
-    stop = facts.run.stopped or ""
+    stop = facts.run.stop_reason or ""
     waiting = [
         node for node in facts.thoughts if not node.children and node.state in ("kept", "proposed", "unread")
     ]
@@ -233,7 +233,7 @@ def _out_of_turns(facts: _Facts) -> Iterator[Finding]:
             f"{_count(ended, 'loop')} used up all turns, and ended with the last answer that could be read."
         )
         yield Finding("out_of_turns", text, tuple(ended))
-    elif facts.run.stopped in _TURNS and facts.nodes and not meant:
+    elif facts.run.stop_reason in _TURNS and facts.nodes and not meant:
         text = "1 loop used up all turns, and ended without an answer."
         yield Finding("out_of_turns", text, (facts.nodes[0].id,))
 
@@ -353,7 +353,7 @@ def _lost_calls(facts: _Facts) -> Iterator[Finding]:
         yield Finding("refused_calls", text, _asked_for(facts, (asked for asked, _ in unmade)))
     cut = [asked for asked, reply in made if is_truncated(asked.call, reply)]
     if cut:
-        kinds = _tally(asked.call.kind for asked in cut)
+        kinds = _tally(asked.call.purpose for asked in cut)
         text = f"{len(cut)} of {_count(made, 'reply')} ended at max_tokens: {kinds}."
         yield Finding("cut_off", text, _asked_for(facts, cut))
 
@@ -388,18 +388,18 @@ def _tools(facts: _Facts) -> Iterator[Finding]:
             yield Finding("unused_tools", text, _asked_for(facts, turns))
 
 
-def _offered(facts: _Facts, asked: Asked) -> list[str]:
+def _offered(facts: _Facts, asked: CallRow) -> list[str]:
     """The lab's tools that a call's model was offered."""
     return [name for tool in asked.call.tools if (name := str(tool.get("name"))) in facts.run.header.tools]
 
 
-def _repeats(facts: _Facts, calls: Iterable[Asked]) -> list[Asked]:
+def _repeats(facts: _Facts, calls: Iterable[CallRow]) -> list[CallRow]:
     """Of `calls` those that were made before at the same thought or above it, and gave the same."""
-    at: dict[str, list[tuple[Asked, Hashable]]] = defaultdict(list)
+    at: dict[str, list[tuple[CallRow, Hashable]]] = defaultdict(list)
     for asked in calls:
         if asked.reply is not None:
             same = tool_of(asked.call), _arguments(asked), asked.reply.text, asked.reply.error
-            at[asked.call.at].append((asked, same))
+            at[asked.call.node].append((asked, same))
     tree = facts.run.tree
     before: Counter[Hashable] = Counter()
     repeats = []
@@ -416,7 +416,7 @@ def _repeats(facts: _Facts, calls: Iterable[Asked]) -> list[Asked]:
     return repeats
 
 
-def _arguments(asked: Asked) -> str:
+def _arguments(asked: CallRow) -> str:
     """Of a tool's call, whatever their order and spaces."""
     try:
         return json.dumps(json_of(asked.call.prompt), sort_keys=True)
@@ -512,8 +512,8 @@ def _marked(facts: _Facts, nodes: Iterable[Node], verdict: str) -> list[Node]:
     return [node for node in nodes if node.id in facts.marks and facts.marks[node.id].verdict == verdict]
 
 
-def _asked_for(facts: _Facts, calls: Iterable[Asked]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(asked.call.at for asked in calls if asked.call.at in facts.run.tree))
+def _asked_for(facts: _Facts, calls: Iterable[CallRow]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(asked.call.node for asked in calls if asked.call.node in facts.run.tree))
 
 
 def _beginning(reply: Reply | None) -> str:

@@ -2,7 +2,7 @@
 
 Rule: one row per thing that happened, one column per fact, built column by column in time linear
 in the records. What is not known is NA, never 0. Calls belong to the thought they were asked for
-(`Call.at`); a call and its reply share a position in the program.
+(`Call.node`); a call and its reply share a position in the program.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 import msgspec
 
 from tot_lab.analysis.turns import steps_of
-from tot_lab.core.bulk import in_bulk
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.records import Decided, Decision, Line, Note, Position, Scored, Thought, parent_of
 from tot_lab.core.tools import asks_no_model, tool_of
@@ -29,7 +29,7 @@ MARKS = get_args(Verdict)
 STATES = ("proposed", "unread", *get_args(Decision))
 
 
-class Asked(NamedTuple):
+class CallRow(NamedTuple):
     """A call's line and its reply's, None while it is open."""
 
     line: Line
@@ -38,22 +38,22 @@ class Asked(NamedTuple):
     reply: Reply | None
 
 
-def calls_of(run: Run) -> list[Asked]:
+def calls_of(run: Run) -> list[CallRow]:
     """Every model call with its reply, in live order."""
     return [asked for asked in asked_in(run) if not asks_no_model(asked.call)]
 
 
-def tools_of(run: Run) -> list[Asked]:
+def tools_of(run: Run) -> list[CallRow]:
     """Every call of a tool or a function with what it gave, in live order."""
     return [asked for asked in asked_in(run) if asks_no_model(asked.call)]
 
 
-def asked_in(run: Run) -> list[Asked]:
+def asked_in(run: Run) -> list[CallRow]:
     """Both, in live order."""
     replies = {line.p: (line, line.e) for line in run.lines if isinstance(line.e, Reply) and line.p}
     none = (None, None)
     return [
-        Asked(line, line.e, *replies.get(line.p, none))
+        CallRow(line, line.e, *replies.get(line.p, none))
         for line in run.lines
         if isinstance(line.e, Call) and line.p
     ]
@@ -64,8 +64,8 @@ def usage_by_node(run: Run) -> dict[str, Usage]:
     for an id that no thought has are left out."""
     answered: dict[str, list[Line]] = {id: [] for id in run.tree.nodes}
     for asked in calls_of(run):
-        if asked.answered is not None and asked.call.at in answered:
-            answered[asked.call.at].append(asked.answered)
+        if asked.answered is not None and asked.call.node in answered:
+            answered[asked.call.node].append(asked.answered)
     nothing = Usage(0, 0, *[None] * 4) if "calls" in run.header.unknown else usage_of([])
     return {id: usage_of(lines) if lines else nothing for id, lines in answered.items()}
 
@@ -81,12 +81,12 @@ def thinking_by_node(run: Run) -> dict[str, str | None]:
         event = line.e
         if isinstance(event, Call):
             reply = replies.get(line.p)
-            if asks_no_model(event) or event.kind in _JUDGING or reply is None or reply.error is not None:
+            if asks_no_model(event) or event.purpose in _JUDGING or reply is None or reply.error is not None:
                 continue
-            if event.at in used:
-                used.remove(event.at)
-                heard[event.at] = []
-            heard.setdefault(event.at, []).append(reply.thinking or "")
+            if event.node in used:
+                used.remove(event.node)
+                heard[event.node] = []
+            heard.setdefault(event.node, []).append(reply.thinking or "")
         elif isinstance(event, Thought) and event.parent in heard:
             used.add(event.parent)
             thinking[event.id] = "\n\n".join(filter(None, heard[event.parent])) or None
@@ -111,7 +111,7 @@ _JUDGING = frozenset(
 """Kinds of call whose replies become no thought."""
 
 
-@in_bulk()
+@gc_paused()
 def nodes_df(run: Run) -> pandas.DataFrame:
     """One row per thought, in the order in which they were proposed; the run need not be finished.
 
@@ -170,7 +170,7 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     )
 
 
-@in_bulk()
+@gc_paused()
 def calls_df(run: Run) -> pandas.DataFrame:
     """One row per model call, in live order; refused and open ones included.
 
@@ -207,8 +207,9 @@ def calls_df(run: Run) -> pandas.DataFrame:
     return typed_frame(
         {
             "position": ("string", [_dotted(asked.line.p) for asked in calls]),
-            "node": ("string", [asked.call.at for asked in calls]),
-            **each([asked.call for asked in calls], kind="string", draw="Int64"),
+            "node": ("string", [asked.call.node for asked in calls]),
+            "kind": ("string", [asked.call.purpose for asked in calls]),
+            "draw": ("Int64", [asked.call.sample_index for asked in calls]),
             "attempt": ("string", [_dotted(asked.call.attempt) or None for asked in calls]),
             "repeat": ("Int64", [asked.call.repeat for asked in calls]),
             "prompt": ("string", [asked.call.prompt if asked.call.messages else None for asked in calls]),
@@ -217,7 +218,8 @@ def calls_df(run: Run) -> pandas.DataFrame:
                 [r.text if r and r.error is None and "replies" not in unknown else None for r in replies],
             ),
             "thinking": ("string", [(reply.thinking or None) if reply else None for reply in replies]),
-            **each(replies, error="string", finish="string"),
+            **each(replies, error="string"),
+            "finish": ("string", [reply and reply.finish_reason for reply in replies]),
             "made": ("boolean", made),
             "model": ("string", [(asked.reply and asked.reply.model) or asked.call.model for asked in calls]),
             "temperature": ("Float64", [asked.call.temperature for asked in calls]),
@@ -232,7 +234,7 @@ def calls_df(run: Run) -> pandas.DataFrame:
     )
 
 
-@in_bulk()
+@gc_paused()
 def tools_df(run: Run) -> pandas.DataFrame:
     """One row per call of a tool, in live order; refused and open ones included.
 
@@ -249,7 +251,7 @@ def tools_df(run: Run) -> pandas.DataFrame:
     return typed_frame(
         {
             "position": ("string", [_dotted(asked.line.p) for asked in calls]),
-            "node": ("string", [asked.call.at for asked in calls]),
+            "node": ("string", [asked.call.node for asked in calls]),
             "tool": ("string", [tool_of(asked.call) for asked in calls]),
             "arguments": ("string", [asked.call.prompt for asked in calls]),
             "result": ("string", [r.text if r and r.error is None else None for r in replies]),
@@ -262,7 +264,7 @@ def tools_df(run: Run) -> pandas.DataFrame:
     )
 
 
-@in_bulk()
+@gc_paused()
 def steps_df(run: Run) -> pandas.DataFrame:
     """What a run that acts thought, did and saw: one row per action, in program order; a turn that asked for
     no tool has a row too. Of a run that does not act, such as a plain tree search, the table is empty:
@@ -304,7 +306,7 @@ def steps_df(run: Run) -> pandas.DataFrame:
     )
 
 
-def _seconds(run: Run, calls: Sequence[Asked | None]) -> list[float | None]:
+def _seconds(run: Run, calls: Sequence[CallRow | None]) -> list[float | None]:
     """How long each call took until its reply; `None` where that is not known."""
     timed = "times" not in run.header.unknown
     return [call.answered.t - call.line.t if call and call.answered and timed else None for call in calls]
@@ -348,7 +350,7 @@ def ways_of(run: Run) -> defaultdict[Position, _Way]:
     return ways
 
 
-@in_bulk()
+@gc_paused()
 def events_df(run: Run) -> pandas.DataFrame:
     """One row per record, in the order in which they happened.
 
@@ -396,7 +398,7 @@ def _events(run: Run) -> Iterator[_Event]:
     """The records of a run in the words of `events_df`."""
     started = ((line.e.at, line.e.name) for line in run.lines if isinstance(line.e, Note))
     prefixes = {at: name.removesuffix(".started") for at, name in started if name.endswith(".started")}
-    asked_for = {line.p: line.e.at for line in run.lines if isinstance(line.e, Call)}
+    asked_for = {line.p: line.e.node for line in run.lines if isinstance(line.e, Call)}
     nodes = run.tree.nodes
     # Of each thought: which strategy announced it, and the depth of that strategy's root.
     scopes: dict[str | None, tuple[str, int]] = {}
@@ -420,7 +422,7 @@ def _events(run: Run) -> Iterator[_Event]:
                 held["paid"] = line.paid
                 yield _Event(name, asked_for.get(line.p), held)
             else:
-                yield _Event(name, event.at if isinstance(event, Call) else event.node, held)
+                yield _Event(name, event.node, held)
 
 
 def _of_thought(event: Thought | Scored | Decided) -> tuple[str, str, dict[str, Any]]:

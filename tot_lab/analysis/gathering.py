@@ -51,7 +51,7 @@ def gathering_of(run: Run, at: str) -> Gathering | None:
     uses, sources = [], dict[str, None]()
     for line in sorted((line for line in run.lines if line.p), key=lambda line: line.p):
         call = line.e
-        if not isinstance(call, Call) or call.kind != TOOL or not _within(call.at, stage):
+        if not isinstance(call, Call) or call.purpose != TOOL or not _within(call.node, stage):
             continue
         reply = replies.get(line.p)
         error = "no reply" if reply is None else reply.error or ""

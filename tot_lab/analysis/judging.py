@@ -26,7 +26,7 @@ from tot_lab.analysis.frames import calls_of
 from tot_lab.analysis.known import Known, judged, wins
 from tot_lab.analysis.statistics import SEED, wilson
 from tot_lab.analysis.tables import placed
-from tot_lab.core.bulk import in_bulk
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.tree import Node
 from tot_lab.record.losses import ByRole, columns_of, losses_of
 
@@ -127,7 +127,7 @@ class EvaluatorDiagnosis:
         """The calibration curve: a row per bin of the score, equally wide. low, high: its ends;
         thoughts: labelled ones in it; score: their mean; solvable: how many are; share: of all, with
         its 95% interval lower–upper, Wilson's for as many independent thoughts as would tell as much:
-        those of one task are alike (see `tl.success`). NA in an empty bin."""
+        those of one task are alike (see `tl.success_rates`). NA in an empty bin."""
         import numpy as np  # noqa: PLC0415
         import pandas as pd  # noqa: PLC0415
 
@@ -224,7 +224,7 @@ class EvaluatorDiagnosis:
         return f"<table>{''.join(rows)}</table>"
 
 
-@in_bulk()
+@gc_paused()
 def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
     """How good the evaluator of some runs is, and whose fault their failures are: calibration, AUC, rank
     correlation, unread and collapsed scores, diversity of siblings, blame.
@@ -348,7 +348,7 @@ class _Facts(Known):
     def failed(self) -> bool | None:
         """Whether it ended without a right answer; by a person's word where there is no ground truth."""
         run = self.run
-        if run.stopped is None:
+        if run.stop_reason is None:
             return None
         if run.correct is not None:
             return not run.correct
@@ -425,7 +425,7 @@ class _Facts(Known):
         waiting = tuple(end.id for end in ends if not end.children and end.id not in self._asked)
         if waiting:
             best = self.run.best
-            deceived = self.run.stopped == "solved" and best is not None and judged(best)
+            deceived = self.run.stop_reason == "solved" and best is not None and judged(best)
             if deceived and best is not None:
                 return _Blamed("evaluator", best.depth, (best.id,))
             return _Blamed("cut short", depth, waiting)
@@ -437,9 +437,9 @@ class _Facts(Known):
     def _asked(self) -> set[str]:
         """The thoughts that were expanded, if only in vain: a call for their children was answered."""
         return {
-            asked.call.at
+            asked.call.node
             for asked in calls_of(self.run)
-            if asked.call.kind in _PROPOSES and asked.reply is not None and asked.reply.error is None
+            if asked.call.purpose in _PROPOSES and asked.reply is not None and asked.reply.error is None
         }
 
 

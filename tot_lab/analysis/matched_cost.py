@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from tot_lab.analysis.counterfactuals import result_of
 from tot_lab.analysis.frames import each, typed_frame
-from tot_lab.analysis.statistics import success
+from tot_lab.analysis.statistics import success_rates
 from tot_lab.analysis.tables import Placed, is_sweep, placed, table
 from tot_lab.core.calls import Call, Reply, believed, is_made, refused
 from tot_lab.core.records import Line
@@ -53,7 +53,9 @@ class Point(NamedTuple):
     losses: ByRole | None = None
 
 
-def anytime(runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls") -> pandas.DataFrame:
+def anytime_performance(
+    runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls"
+) -> pandas.DataFrame:
     """What each run would have answered with at most so much. No call is made.
 
     runs: a sweep, a run, or an iterable of runs. at: amounts; None = 1, 2, 3, 4, 6, 8, 12, … up to the
@@ -77,7 +79,7 @@ def anytime(runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls
     A run's own caps hold too, as they did in its record. Where that ends sooner (a run that was killed,
     cancelled or refused money, a counterfactual one), what came of it is NA. A run that a bug ended has
     that error from the calls on that it had made.
-    `tl.success(points, by=["setting", "at"])` makes curves of it, and `tl.compare` works on the rows of
+    `tl.success_rates(points, by=["setting", "at"])` makes curves of it, and `tl.compare` works on the rows of
     one amount.
 
     Raises LookupError, by name, for a run with functions of your own that was loaded from a file, and
@@ -85,11 +87,11 @@ def anytime(runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls
     strategy would have done."""
     if unit not in get_args(Unit):
         raise ValueError(f"unit must be one of {', '.join(get_args(Unit))}, not {unit!r}")
-    places: Iterable[Placed] = placed(runs, "anytime")
+    places: Iterable[Placed] = placed(runs, "anytime_performance")
     if not is_sweep(runs):
         places = list(places)
         if not places:
-            raise ValueError("anytime was given no run")
+            raise ValueError("anytime_performance was given no run")
         for place in places:
             _expect_strategy(place.run)
     amounts = _grid(runs if is_sweep(runs) else places, unit) if at is None else _amounts(at, unit)
@@ -102,7 +104,7 @@ def anytime(runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls
 
 
 def _frame_of(rows: Sequence[tuple[Any, ...]], unit: Unit, amounts: int) -> pandas.DataFrame:
-    """The table of `anytime`. amounts: how many rows each run has."""
+    """The table of `anytime_performance`. amounts: how many rows each run has."""
     setting, task, repeat, run_id, simulated, at, points = (
         list(column) for column in zip(*rows, strict=True)
     )
@@ -130,19 +132,22 @@ def _frame_of(rows: Sequence[tuple[Any, ...]], unit: Unit, amounts: int) -> pand
     )
 
 
-def at_cost(runs: Any, budget: float, *, unit: Unit = "calls", confidence: float = 0.95) -> pandas.DataFrame:
-    """How often each setting solves its task when each run may use `budget`; see `anytime` for what is
-    cut off and `success` for the columns."""
-    return success(anytime(runs, [budget], unit=unit), confidence=confidence)
+def at_matched_cost(
+    runs: Any, budget: float, *, unit: Unit = "calls", confidence: float = 0.95
+) -> pandas.DataFrame:
+    """How often each setting solves its task when each run may use `budget`; see `anytime_performance` for
+    what is cut off and `success_rates` for the columns."""
+    return success_rates(anytime_performance(runs, [budget], unit=unit), confidence=confidence)
 
 
-def frontier(
+def pareto_frontier(
     df: Any, by: str | Sequence[str] = "setting", *, unit: str = "calls", confidence: float = 0.95
 ) -> pandas.DataFrame:
-    """Success against cost: the columns of `success`, the mean over the tasks of `unit` (`calls`,
+    """Success against cost: the columns of `success_rates`, the mean over the tasks of `unit` (`calls`,
     `tokens`, `cost`, or a column such as `seconds`; runs of which it is not known are left out), and
     whether the setting is on the frontier: none solves at least as many tasks for at most its cost, and
-    is better in one of the two. Of points of `anytime`: by=["setting", "at"]. Warns as `success` does.
+    is better in one of the two. Of points of `anytime_performance`: by=["setting", "at"]. Warns as
+    `success_rates` does.
 
     The frontier is that of the rates as they were measured; `tl.compare` tells what is behind a gap."""
     import pandas  # noqa: PLC0415
@@ -151,7 +156,7 @@ def frontier(
     given = table(df, needs)
     if not all(pandas.api.types.is_numeric_dtype(given[name]) for name in needs):
         raise ValueError(f"unit={unit!r} holds no numbers")
-    shown = success(given, by, confidence=confidence)
+    shown = success_rates(given, by, confidence=confidence)
     keys = [by] if isinstance(by, str) else list(by)
     amounts = given.assign(**{unit: given[needs].sum(axis=1, skipna=False)})
     groups: Any = amounts.groupby(keys, sort=False, observed=True, dropna=False)
@@ -265,7 +270,7 @@ class _Cut:
         self.strategy, self.task = runnable(run.header, run.strategy, run.task)
         self.lines = sorted((line for line in run.lines if line.p), key=lambda line: line.p)
         replies = replies_of(self.lines)
-        self.known = run.stopped is not None and not any(map(self._lacks, replies.values()))
+        self.known = run.stop_reason is not None and not any(map(self._lacks, replies.values()))
         """Whether the record holds all that the strategy asked for."""
         self.ends = [0]
         """How many lines stand up to the n-th reply of a model, as far as no call before it lacks one."""
@@ -326,7 +331,9 @@ class _Cut:
                 why = f"the answer cannot be graded: {type(error).__name__}: {error}"
                 self.grades[made.answer] = None, why
         score, ungraded = self.grades[made.answer]
-        return Point(made.usage, made.answer, score, made.stopped, made.error or ungraded, losses_of(made))
+        return Point(
+            made.usage, made.answer, score, made.stop_reason, made.error or ungraded, losses_of(made)
+        )
 
 
 def _no_model(*_: object) -> Any:

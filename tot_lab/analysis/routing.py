@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tot_lab.analysis.statistics import Numbers, compare, compare_all, success
+from tot_lab.analysis.statistics import Numbers, compare, compare_all, success_rates
 from tot_lab.analysis.tables import solved, table
 from tot_lab.record.losses import losses_by, warn_of, without_losses
 from tot_lab.record.routed import Routed, routed_in
@@ -68,7 +68,8 @@ def calibrate_router(df: Any, *, by: str = "domain") -> Calibrated:
     by: the column that holds the kind of a task. `kind` is what the rules of `tl.Adaptive` say (`simple`,
         `writing`, `steps`, `open`); it needs the sweep itself, which knows the tasks.
 
-    Warns as `tl.success` does. Raises ValueError for a table without a graded run, or without that column."""
+    Warns as `tl.success_rates` does. Raises ValueError for a table without a graded run, or without that
+    column."""
     import pandas  # noqa: PLC0415
 
     runs = _graded(_with_kinds(df, by))
@@ -81,7 +82,7 @@ def calibrate_router(df: Any, *, by: str = "domain") -> Calibrated:
             continue
         first, *others = _Shares(group, by).ranked()
         routes[str(kind)] = first
-        rate = success(group).set_index("setting").loc[first]
+        rate = success_rates(group).set_index("setting").loc[first]
         row = {"kind": str(kind), "chosen": first, "settled": not others}
         row |= {name: rate[name] for name in ("tasks", "rate", "low", "high")}
         if others:
@@ -110,8 +111,8 @@ def regret(df: Any, *, router: str | None = None, by: str = "domain") -> pandas.
     Columns: against; regret, low, high (95 %) and p (of no difference), as in `tl.compare`; tasks; rate (of
     that choice); rate_router.
 
-    Warns as `tl.success` does. Raises ValueError when one side is missing, or when there are fewer than two
-    tasks."""
+    Warns as `tl.success_rates` does. Raises ValueError when one side is missing, or when there are fewer than
+    two tasks."""
     import pandas  # noqa: PLC0415
 
     runs = _with_kinds(df, by)

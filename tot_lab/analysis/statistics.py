@@ -46,7 +46,7 @@ class Comparison(NamedTuple):
     rate_a, rate_b: mean over the tasks of the share of runs that solved it.
     difference: rate_a − rate_b; low, high: its interval. p: of no difference, two-sided.
     unpaired: tasks that only one of the two has, left out. ungraded: runs without a grade, left out.
-    lost_a, lost_b: the shares of calls that each lost, as in `success`.
+    lost_a, lost_b: the shares of calls that each lost, as in `success_rates`.
     """
 
     a: Any
@@ -68,7 +68,9 @@ class Comparison(NamedTuple):
     lost_b: str | None = None
 
 
-def success(df: Any, by: str | Sequence[str] = "setting", *, confidence: float = 0.95) -> pandas.DataFrame:
+def success_rates(
+    df: Any, by: str | Sequence[str] = "setting", *, confidence: float = 0.95
+) -> pandas.DataFrame:
     """How often each setting solved its task; one row per setting, in the order of the table.
 
     by: column, or columns, that tell the settings apart.
@@ -132,7 +134,7 @@ def compare(df: Any, a: Any, b: Any, *, by: str = "setting", confidence: float =
     more often than the other, that is no fair swap: then p is no smaller than with the runs of each task
     dealt out anew, 9,999 times.
 
-    Warns when more than 5% of the calls of a role were lost, as `success` does. Raises ValueError for a
+    Warns when more than 5% of the calls of a role were lost, as `success_rates` does. Raises ValueError for a
     setting that is not there, and for two without a task in common."""
     shares = _shares(df, by)
     found = _compared(shares, a, b, by, confidence)
@@ -167,7 +169,7 @@ def lost_calls(df: Any, by: str | Sequence[str] = "setting") -> pandas.DataFrame
     """How many calls failed or brought nothing: one row per setting and role, in the order of the table.
 
     Args:
-        df: As for `success`.
+        df: As for `success_rates`.
         by: Column, or columns, that tell the settings apart.
 
     Returns:
@@ -196,7 +198,7 @@ def lost_calls(df: Any, by: str | Sequence[str] = "setting") -> pandas.DataFrame
     )
 
 
-def tasks_needed(
+def required_sample_size(
     difference: float = 0.05, *, discordant: float = 0.5, power: float = 0.8, alpha: float = 0.05
 ) -> int:
     """How many tasks two settings must run, once each, so that `compare` finds a real `difference`.
@@ -219,9 +221,11 @@ def tasks_needed(
     return bisect_left(range(enough), power, key=lambda tasks: _power(tasks, difference, discordant, alpha))
 
 
-def difference_seen(tasks: int, *, discordant: float = 0.5, power: float = 0.8, alpha: float = 0.05) -> float:
+def minimum_detectable_difference(
+    tasks: int, *, discordant: float = 0.5, power: float = 0.8, alpha: float = 0.05
+) -> float:
     """The smallest difference of success rates that `tasks` tasks show; the other way round of
-    `tasks_needed`. Raises ValueError when they are too few for any."""
+    `required_sample_size`. Raises ValueError when they are too few for any."""
     from scipy.optimize import brentq  # noqa: PLC0415
 
     _check_design(0.0, discordant, power, alpha)

@@ -78,7 +78,7 @@ def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
             "correct": ("boolean", [run.correct for _, run in rows]),
             "score": ("Float64", [run.grade for _, run in rows]),
             "answer": ("string", [run.answer or None for _, run in rows]),
-            "stop": ("category", [run.stopped for _, run in rows]),
+            "stop": ("category", [run.stop_reason for _, run in rows]),
             "error": ("string", [run.error for _, run in rows]),
             "calls": (
                 "Int64",
@@ -139,8 +139,9 @@ def expect_runs_once(df: pandas.DataFrame, keys: Sequence[str]) -> None:
     if twice.any():
         which = f"run {df.loc[twice, 'run_id'].iloc[0]!r}" if "run_id" in df else "one run"
         raise ValueError(
-            f"the table has more than one row of {which}: keep one, or tell them apart (of tl.anytime take "
-            f"the rows of one amount, or by=['setting', 'at'], in a figure x='at')"
+            f"the table has more than one row of {which}: keep one, or tell them apart (of "
+            f"tl.anytime_performance take the rows "
+            f"of one amount, or by=['setting', 'at'], in a figure x='at')"
         )
 
 

@@ -46,19 +46,19 @@ def steps_of(run: Run) -> Iterator[Action]:
     replies = replies_of(lines)
     called: dict[str, tuple[Position, Call]] = {}  # by the thought that tells what it came to
     for line in lines:
-        if isinstance(line.e, Call) and line.e.kind == TOOL:
-            # The calls of a turn are branches of one `every`: their places are (…, step, branch, step).
-            called[".".join([line.e.at, *map(str, line.p[-2:-1])])] = line.p, line.e
+        if isinstance(line.e, Call) and line.e.purpose == TOOL:
+            # The calls of a turn are branches of one `gather`: their places are (…, step, branch, step).
+            called[".".join([line.e.node, *map(str, line.p[-2:-1])])] = line.p, line.e
     number, of_turns = 0, set[Position]()
     for place, line in enumerate(lines):
         call, reply = line.e, replies.get(line.p)
         if not isinstance(call, Call):
             continue
-        if call.kind == TOOL and line.p not in of_turns:
+        if call.purpose == TOOL and line.p not in of_turns:
             result = reply.text if reply and reply.error is None else None
             error = reply.error if reply else None
-            yield Action(None, call.at, None, tool_of(call), call.prompt, result, error, tool=line.p)
-        elif call.kind in TURNS:
+            yield Action(None, call.node, None, tool_of(call), call.prompt, result, error, tool=line.p)
+        elif call.purpose in TURNS:
             number += 1
             thought, most_calls = _thought_with(lines, place, call)
             if reply is None or thought is None:
@@ -93,7 +93,7 @@ def _thought_with(lines: Sequence[Line], place: int, call: Call) -> tuple[Though
         if isinstance(line.e, Note) and line.e.name.endswith(".too_many_calls"):
             most = line.e.data["carried_out"]
         if not isinstance(line.e, Reply | Note) or line.p[:-1] != lines[place].p[:-1]:
-            thought = line.e if isinstance(line.e, Thought) and line.e.parent == call.at else None
+            thought = line.e if isinstance(line.e, Thought) and line.e.parent == call.node else None
             return thought, most
     return None, most
 

@@ -30,8 +30,8 @@ from IPython.core.magic_arguments import argument, kwds, magic_arguments
 from IPython.display import display
 
 from tot_lab.analysis.deep_thought import deep_thought
+from tot_lab.apps.cli.arguments import TOOL_OPTIONS, Unusable, budget_in, naming
 from tot_lab.apps.cli.thinking import OPTIONS, SIZES, equipped
-from tot_lab.apps.cli.words import TOOL_OPTIONS, Unusable, budget_in, naming
 from tot_lab.apps.deep_thinking import PRESETS, think
 from tot_lab.core.records import Line
 from tot_lab.core.registry import names

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def in_bulk() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Hold the collector off; also a decorator."""
     collecting = gc.isenabled()
     gc.disable()

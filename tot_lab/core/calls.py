@@ -35,21 +35,28 @@ class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     provider_state: str = ""
 
 
-class Call(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="call"):
+class Call(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    omit_defaults=True,
+    tag="call",
+    rename={"node": "at", "purpose": "kind", "sample_index": "draw"},  # the names in files and cache keys
+):
     """One question to a model.
 
-    at: id of the thought it is asked for (the parent when proposing, the thought when scoring).
-    kind: its role in the strategy: propose, sample, value, vote, joint, answer, act (a turn that may ask
+    node: id of the thought it is asked for (the parent when proposing, the thought when scoring).
+    purpose: its role in the strategy: propose, sample, value, vote, joint, answer, act (a turn that may ask
         for tools), plan, critique, route, …; `tot_lab.core.purposes.ROLES` has them all. `tool` is the call
         of a tool, which is no model call (`tot_lab.core.tools`).
-    draw: which of several samples of one prompt this is (0, 1, …). The k-th draw of a prompt is
-        a call of its own; a parse retry takes a new draw.
+    sample_index: which of several samples of one prompt this is (0, 1, …). The k-th sample of a prompt is
+        a call of its own; a parse retry takes a new index.
     attempt: which attempt of the strategies around it (best-of-N, …) this belongs to, outermost
         first; attempts sample independently.
     repeat: which independent repeat of the whole run (`lab.run(..., repeat=r)`).
     model: name of the model, or None for the lab's own.
     temperature, max_tokens, stop, seed: sampling settings, None for the model's defaults. The
-        provider is sent `seed + draw`.
+        provider is sent `seed + sample_index`.
     response_format: a JSON schema that the reply should fit, or None.
     logprobs: how many alternatives per token to report log-probabilities for (0 = none).
     tools: tools the model may ask for, each a JSON-ready dict with name, description and
@@ -58,10 +65,10 @@ class Call(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="call"
     options: further sampling settings by the provider's own names (`top_p`, …).
     """
 
-    at: str
-    kind: str
+    node: str
+    purpose: str
     messages: tuple[Message, ...]
-    draw: int = 0
+    sample_index: int = 0
     attempt: tuple[int, ...] = ()
     repeat: int = 0
     model: str | None = None
@@ -90,7 +97,14 @@ class TokenLogprob(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     top: dict[str, float] = {}
 
 
-class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="reply"):
+class Reply(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    omit_defaults=True,
+    tag="reply",
+    rename={"finish_reason": "finish"},  # the name in files
+):
     """The answer to one `Call`.
 
     text: what the model wrote; "" when it failed.
@@ -99,7 +113,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="repl
         None without any.
     input_tokens, output_tokens: as the model counts them, None when it does not say.
     cost: USD that this reply costs when it is paid, None when the price is not known.
-    finish: why the model stopped (stop, length, …), None when it does not say.
+    finish_reason: why the model stopped (stop, length, …), None when it does not say.
     logprobs: per generated token, when asked for and supported.
     tool_calls: the tools that the model asks for.
     simulated: True when no language model wrote this.
@@ -119,7 +133,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="repl
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost: float | None = None
-    finish: str | None = None
+    finish_reason: str | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     simulated: bool = False
@@ -134,7 +148,7 @@ Model: TypeAlias = Callable[[Call], Awaitable[Reply | str] | AsyncGenerator[Repl
 may end with a `Reply`, which then is the answer."""
 
 
-class Wire(Protocol):
+class CallObserver(Protocol):
     """How what stands between a strategy and its model tells of a call's way there: the driver
     writes it beside the canonical record, and counts the call's time from its sending.
 

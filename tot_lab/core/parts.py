@@ -225,15 +225,19 @@ def is_function(value: Any) -> bool:
 
 
 class UserFunction(Part):
-    """A person's own function as a setting: recorded by name and source hash, called directly.
-
-    module, name: where it was defined. source_sha256: of its source text, "" when there is none.
-    """
+    """A user's function as a setting: recorded by name and source hash, and called directly."""
 
     kind: ClassVar[str] = "function"
+
     module: str
+    """The module that defines it."""
+
     name: str
+    """Its qualified name."""
+
     source_sha256: str = ""
+    """SHA-256 of its source, empty if there is no source."""
+
     _function: Callable[..., Any] | None = PrivateAttr(default=None)
 
     @classmethod

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from tot_lab.core.bulk import in_bulk
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
 
 Decision: TypeAlias = Literal["kept", "pruned", "complete", "duplicate", "merged", "failed", "solution"]
@@ -79,10 +79,17 @@ class Note(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="note"
     data: dict[str, Any] = {}
 
 
-class Ended(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="ended"):
-    """The end of a run. `stop` is one of the stop words (`STOP_WORDS`)."""
+class Ended(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    omit_defaults=True,
+    tag="ended",
+    rename={"stop_reason": "stop"},  # the name in files
+):
+    """The end of a run. `stop_reason` is one of the stop words (`STOP_WORDS`)."""
 
-    stop: str
+    stop_reason: str
     answer: str = ""
     node: str | None = None
     score: Share | None = None
@@ -91,6 +98,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="ende
 
 
 Event: TypeAlias = Thought | Scored | Decided | Note
+EVENTS = (Thought, Scored, Decided, Note)
 """What a strategy itself may yield as having happened."""
 
 Record: TypeAlias = Thought | Scored | Decided | Note | Call | Reply | Ended
@@ -136,7 +144,7 @@ class Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     paid: float | None = None
 
 
-@in_bulk()
+@gc_paused()
 def canonical(lines: list[Line]) -> list[Record]:
     """The records of `lines` in program order, without those that stand beside it."""
     placed = [line for line in lines if line.p]

@@ -101,7 +101,8 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "write_file": "tot_lab.tools.files:WriteFile",
         "list_files": "tot_lab.tools.files:ListFiles",
     },
-    "figures": {name: f"tot_lab.views.figures.{name}:plot_{name}" for name in _FIGURES},
+    "figures": {name: f"tot_lab.views.figures.{name}:plot_{name}" for name in _FIGURES}
+    | {"frontier": "tot_lab.views.figures.frontier:plot_pareto"},
     "importers": {
         "journal": "tot_lab.record.importers:Journal",
         "princeton_tot": "tot_lab.record.published:PublishedLog",

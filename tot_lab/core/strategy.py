@@ -28,17 +28,21 @@ class Strategy(Part):
 
 
 class Prompting(Strategy):
-    """A strategy that calls a model itself, and how it samples.
-
-    model: the model to ask, None for the lab's. temperature: 0–2, None for the model's default.
-    max_tokens: cap on one reply's tokens. seed: sent as seed + draw.
-    """
+    """A strategy that calls a model itself, with its sampling settings."""
 
     kind: ClassVar[str] = ""
+
     model: str | None = None
+    """Name of the model, or of one of the lab's roles. `None` means the lab's model."""
+
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    """Sampling temperature. `None` means the model's default."""
+
     max_tokens: Annotated[int, Field(ge=1)] | None = None
+    """The largest number of tokens of a reply. `None` means the model's default."""
+
     seed: int | None = None
+    """Sampling seed; the provider is sent this plus the sample index. `None` sends none."""
 
     def call(
         self,

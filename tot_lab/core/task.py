@@ -33,12 +33,12 @@ Path = Sequence[str]
 class Answer(msgspec.Struct, frozen=True):
     """What a strategy returns.
 
-    text: the answer, "" when there is none. stop: why it ended, a stop word. node: the thought
+    text: the answer, "" when there is none. stop_reason: why it ended, a stop word. node: the thought
     that holds it. score: that thought's score. ranked: further candidates' ids, best first.
     """
 
     text: str
-    stop: str
+    stop_reason: str
     node: str | None = None
     score: float | None = None
     ranked: tuple[str, ...] = ()

@@ -1,11 +1,11 @@
 """How a strategy speaks to the world: it is a generator, and these are the words it may yield.
 
-Rule: thinking is pure. A strategy yields a `Call` and is sent a `Reply`; yields `Every([...])`
-and is sent the list of results; yields `Within(budget, …)` and is sent one result; yields an
+Rule: thinking is pure. A strategy yields a `Call` and is sent a `Reply`; yields `Gather([...])`
+and is sent the list of results; yields `WithBudget(budget, …)` and is sent one result; yields an
 event and is sent it as it was recorded. It never waits, reads a clock, draws a random number or touches a
 file, so its local variables are its whole state, and a test drives it with `next` and `send`.
 
-Branches of one `every` share nothing mutable. What must be shared (merging, backing up, early
+Branches of one `gather` share nothing mutable. What must be shared (merging, backing up, early
 stops) happens after the join, in the order of the branches: then the record cannot depend on
 which reply came first.
 """
@@ -60,8 +60,8 @@ class Budget(BaseModel):
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
 
-class Every(NamedTuple):
-    """Branches to think at once; see `every`."""
+class Gather(NamedTuple):
+    """Branches to think at once; see `gather`."""
 
     branches: Sequence[Thinking[Any]]
     at_most: int | None
@@ -69,8 +69,9 @@ class Every(NamedTuple):
     seconds: float | None = None
 
 
-class Within(NamedTuple):
-    """A branch to think under a budget of its own, or with a time for each call; see `within` and `timed`."""
+class WithBudget(NamedTuple):
+    """A branch to think under a budget of its own, or with a time for each call; see `with_budget` and
+    `with_timeout`."""
 
     budget: Budget
     thinking: Thinking[Any]
@@ -101,7 +102,7 @@ class BudgetLeft(NamedTuple):
     sample_index: int = 0
 
 
-Step: TypeAlias = Call | Every | Within | Effect | BudgetLeft | Event
+Step: TypeAlias = Call | Gather | WithBudget | Effect | BudgetLeft | Event
 Thinking: TypeAlias = Generator[Step, Any, T]
 
 
@@ -117,14 +118,14 @@ def carry_out(effect: Effect) -> Thinking[Reply]:
     return reply
 
 
-def happen(event: E) -> Thinking[E]:
+def emit(event: E) -> Thinking[E]:
     """Say that something happened; the event as it was recorded, which is what to go on with: where
     a person changed a thought or a score (`lab.branch`), it is not the one that was given."""
     recorded: E | None = yield event
     return event if recorded is None else recorded  # `next` drives it too
 
 
-def every(
+def gather(
     branches: Sequence[Thinking[T]],
     *,
     at_most: int | None = None,
@@ -142,43 +143,43 @@ def every(
         limit of the lab or of the endpoint (caps, `spend`, requests per minute) holds back a branch's call
         does not count for that branch. None = no limit.
     """
-    results: list[T] = yield Every(branches, at_most, at_once, seconds)
+    results: list[T] = yield Gather(branches, at_most, at_once, seconds)
     return results
 
 
-def within(budget: Budget, thinking: Thinking[T]) -> Thinking[T]:
+def with_budget(budget: Budget, thinking: Thinking[T]) -> Thinking[T]:
     """Think under `budget`; its refusals are this part's alone."""
-    result: T = yield Within(budget, thinking)
+    result: T = yield WithBudget(budget, thinking)
     return result
 
 
-def timed(seconds: float, thinking: Thinking[T]) -> Thinking[T]:
+def with_timeout(seconds: float, thinking: Thinking[T]) -> Thinking[T]:
     """Think with at most `seconds` for each call, counted from when it is sent: waiting for its turn is no
     fault of its own. One that takes longer fails, with an error that begins with `timeout`. This limit takes
     the place of the lab's."""
-    result: T = yield Within(Budget(), thinking, seconds)
+    result: T = yield WithBudget(Budget(), thinking, seconds)
     return result
 
 
-def editing(
+def map_steps(
     edit: Callable[[Any], Any], thinking: Thinking[T], of: type[Any] | tuple[type[Any], ...] = Call
 ) -> Thinking[T]:
     """Think as `thinking` does, with every call that it makes, in its branches too, put through
-    `edit` first; `of` names steps of another kind, events or `Within`. One that `edit` makes None is passed
-    over: it goes no further, and the strategy goes on. This is how strategies wrap strategies."""
-    return (yield from along(_Editor(edit, of), thinking, 1))
+    `edit` first; `of` names steps of another kind, events or `WithBudget`. One that `edit` makes None is
+    passed over: it goes no further, and the strategy goes on. This is how strategies wrap strategies."""
+    return (yield from intercept(_Editor(edit, of), thinking, 1))
 
 
-class Companion(Protocol):
-    """What goes along with a strategy: it sees what comes back, and may ask in between. See `along`."""
+class Interceptor(Protocol):
+    """What goes along with a strategy: it sees what comes back, and may ask in between. See `intercept`."""
 
-    def carry_out(self, step: Call | Event | Within | Effect | BudgetLeft) -> Thinking[Any]:
+    def carry_out(self, step: Call | Event | WithBudget | Effect | BudgetLeft) -> Thinking[Any]:
         """Have `step`, or what stands in its place, done; what the strategy is sent."""
 
-    def parted(self) -> Self:
+    def fork(self) -> Self:
         """One for a branch: it knows what this one knows, and shares nothing mutable with it."""
 
-    def joined(self, branches: Sequence[Self]) -> None:
+    def join(self, branches: Sequence[Self]) -> None:
         """Take in what those of all branches saw, in the order of the branches."""
 
 
@@ -186,20 +187,20 @@ class _Editor(NamedTuple):
     edit: Callable[[Any], Any]
     of: type[Any] | tuple[type[Any], ...]
 
-    def carry_out(self, step: Call | Event | Within | Effect | BudgetLeft) -> Thinking[Any]:
+    def carry_out(self, step: Call | Event | WithBudget | Effect | BudgetLeft) -> Thinking[Any]:
         edited = self.edit(step) if isinstance(step, self.of) else step
         return step if edited is None else (yield edited)
 
-    def parted(self) -> _Editor:
+    def fork(self) -> _Editor:
         return self
 
-    def joined(self, branches: Sequence[_Editor]) -> None:
+    def join(self, branches: Sequence[_Editor]) -> None:
         """Nothing: it remembers nothing."""
 
 
-def along(companion: Companion, thinking: Thinking[T], calls: int) -> Thinking[T]:
-    """Think as `thinking` does, with each call, event and `Within` carried out by `companion`, which makes
-    `calls` calls of one at most."""
+def intercept(companion: Interceptor, thinking: Thinking[T], calls: int) -> Thinking[T]:
+    """Think as `thinking` does, with each call, event and `WithBudget` carried out by `companion`, which
+    makes `calls` calls of one at most."""
     value: Any = None
     with closing(thinking):
         while True:
@@ -208,24 +209,24 @@ def along(companion: Companion, thinking: Thinking[T], calls: int) -> Thinking[T
             except StopIteration as end:
                 result: T = end.value
                 return result
-            if isinstance(step, Every):
-                parts = [companion.parted() for _ in step.branches]
+            if isinstance(step, Gather):
+                parts = [companion.fork() for _ in step.branches]
                 pairs = zip(parts, step.branches, strict=True)
-                branches = [along(part, branch, calls) for part, branch in pairs]
+                branches = [intercept(part, branch, calls) for part, branch in pairs]
                 at_most = None if step.at_most is None else calls * step.at_most
                 value = yield step._replace(branches=branches, at_most=at_most)
-                companion.joined(parts)
-            elif isinstance(step, Within):
-                step = step._replace(thinking=along(companion, step.thinking, calls))
+                companion.join(parts)
+            elif isinstance(step, WithBudget):
+                step = step._replace(thinking=intercept(companion, step.thinking, calls))
                 value = yield from companion.carry_out(step)
             else:
                 value = yield from companion.carry_out(step)
 
 
-def attempt(number: int, thinking: Thinking[T]) -> Thinking[T]:
+def resample(number: int, thinking: Thinking[T]) -> Thinking[T]:
     """Think as `thinking` does, with samples of its own: attempt `number` of several."""
 
     def numbered(call: Call) -> Call:
         return msgspec.structs.replace(call, attempt=(number, *call.attempt))
 
-    return (yield from editing(numbered, thinking))
+    return (yield from map_steps(numbered, thinking))

@@ -31,36 +31,44 @@ Effects: TypeAlias = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 class Tool(Part):
-    """The base of all tools.
-
-    name: as a model calls it; `_` and capitals are made `-` and small. description: what it does and
-        when to use it. parameters: a JSON schema of its arguments, an object.
-    pure: whether the same arguments may be taken to give the same: the cache then remembers its results,
-        and a replay is served from there. A function is known by its source: what it reads besides, such
-        as a table of its module, must not change.
-    effects: names of what it reaches or changes; see `tl.EffectPolicy`.
-    timeout: seconds for one try. retries: further tries after one that raised or took too long; 0 for what
-        must not happen twice; yet what was under way when a run was killed is called anew when it is resumed.
-        backoff: seconds before the first of these, doubled for each after it.
-    most_characters: of a result, beyond which it is cut, and says so; a call may set another cap for itself
-    (`Call.max_tokens`).
-    output: whether it delivers the result of the work (writes the file, sends the message) and finds nothing
-        out. A loop never blocks such a tool, and asks for it once the tools that search have done their part.
-    """
+    """Base of all tools."""
 
     kind: ClassVar[str] = ""
     needs_permission: ClassVar[bool] = False
     """Whether it is denied where no effect policy allows it."""
     name: Name
+    """Name by which a model calls it. `_` becomes `-`, and capitals become small."""
+
     description: str = ""
+    """What it does and when to use it, for the model."""
+
     parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    """JSON schema of its arguments, an object."""
+
     pure: bool = False
+    """Whether equal arguments give equal results. The cache then keeps the results, and a replay reads them
+    from there. A function is identified by its source, so other data that it reads must not change."""
+
     effects: Effects = ()
+    """Names of what it reaches or changes; see `tl.EffectPolicy`."""
+
     timeout: Annotated[float, Field(gt=0)] = 15.0
+    """Seconds for one try."""
+
     retries: Annotated[int, Field(ge=0)] = 1
+    """Further tries after one that raised or timed out. Use 0 for what must not happen twice; a call that was
+    in flight when a run was killed is still made again when the run resumes."""
+
     backoff: Annotated[float, Field(ge=0)] = 0.2
+    """Seconds before the first further try, doubled for each one after it."""
+
     most_characters: Annotated[int, Field(ge=100)] = 20_000
+    """Characters after which a result is cut, with a note that says so. A call may set another limit
+    (`Call.max_tokens`)."""
+
     output: bool = False
+    """Whether it delivers the result of the work (writes the file, sends the message) and finds nothing out.
+    A loop never blocks such a tool, and asks for it once the search tools have done their part."""
 
     @field_validator("parameters")
     @classmethod
@@ -140,10 +148,13 @@ def schema_of(arguments: type[BaseModel]) -> dict[str, Any]:
 
 
 class FunctionTool(Tool):
-    """A person's own function as a tool; `@tl.tool` makes one."""
+    """A user's function as a tool; `@tl.tool` makes one."""
 
     kind = "function_tool"
+
     function: UserFunction
+    """The function, which is recorded by name and source hash."""
+
     _accepted: _Accepted | None = PrivateAttr(default=None)
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Any:

@@ -160,7 +160,7 @@ def tool_call(
 
 def named(call: Call) -> str:
     """What a call is called where it is shown: its kind, for a tool's `tool:NAME`."""
-    return call.model or TOOL if call.kind == TOOL else call.kind
+    return call.model or TOOL if call.purpose == TOOL else call.purpose
 
 
 def tool_of(call: Call) -> str | None:
@@ -180,4 +180,4 @@ def is_of_function(call: Call) -> bool:
 
 def asks_no_model(call: Call) -> bool:
     """Whether a tool or a function answers `call`: it costs no model call."""
-    return call.kind == TOOL or is_of_function(call)
+    return call.purpose == TOOL or (call.model is not None and is_of_function(call))

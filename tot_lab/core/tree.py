@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tot_lab.core.bulk import in_bulk
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.records import Decided, Record, Scored, Thought
 
 
@@ -60,7 +60,7 @@ class Tree:
         self.roots: list[str] = []
 
     @classmethod
-    @in_bulk()
+    @gc_paused()
     def of(cls, records: Iterable[Record]) -> Tree:
         """The tree that `records` tell of. A repeated id or an unknown parent is an error that names it."""
         tree = cls()
@@ -70,7 +70,7 @@ class Tree:
 
     def add(self, record: Record) -> None:
         """Take in one more record; those that say nothing of the tree are passed over."""
-        if isinstance(record, Thought):
+        if type(record) is Thought:
             if record.id in self.nodes:
                 raise ValueError(f"thought {record.id!r} is recorded twice")
             depth = 0
@@ -89,13 +89,13 @@ class Tree:
                 record.source,
                 record.depends,
             )
-        elif isinstance(record, Scored):
+        elif type(record) is Scored:
             node = self[record.id]
             node.score, node.raw, node.draws = record.score, record.raw, record.draws
             node.by = record.by
             if record.score is None and node.state == "proposed":
                 node.state = "unread"
-        elif isinstance(record, Decided):
+        elif type(record) is Decided:
             node = self[record.id]
             node.state, node.reason = record.what, record.reason
             if record.other is not None:

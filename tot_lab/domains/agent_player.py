@@ -72,25 +72,27 @@ _HAND = re.compile(r"^Numbers: (\d+ \d+ \d+ \d+)$", re.M)
 
 
 class SimAgent(Simulated):
-    """An agent for `word_sums`, `multi_hop` and the Game of 24.
+    """A simulated agent for `word_sums`, `multi_hop` and the Game of 24.
 
-    skill: 0–1, the chance that a step, an action or a step of a plan is the right one; told the right step by
-        a plan or a lesson, it errs as seldom as if it had two tries. Its critique is right with a chance of
-        (1 + skill) / 2.
-    unaided: 0–1, the chance that it gets right in its head what a tool would tell it: a calculation, a fact.
-        Without writing its steps down the chance is its square.
-    noise: 0–1, the chance that a judgement of a thought says the opposite of the truth.
-    garble: 0–1, the share of replies that cannot be read.
-    latency, latency_spread, seed: see `Simulated`.
-
-    A tool is called natively where the call offers it.
+    It calls tools natively if the call offers them.
     """
 
     kind = "sim/agent"
+
     skill: Share = 0.8
+    """Probability that a step, an action or a step of a plan is right, 0–1. If a plan or a lesson names the
+    right step, it errs as rarely as with two tries. Its critique is right with probability (1 + skill) /
+    2."""
+
     unaided: Share = 0.3
+    """Probability that it knows without a tool what a tool would return (a calculation, a fact), 0–1. If it
+    does not write its steps down, the square of it."""
+
     noise: Share = 0.1
+    """Probability that a judgement of a thought is the opposite of the truth, 0–1."""
+
     garble: Share = 0.0
+    """Share of replies that cannot be read, 0–1."""
 
     async def __call__(self, call: Call) -> Reply:
         """The reply to `call`, after `latency`. What it writes as the call of a tool is one."""
@@ -100,7 +102,7 @@ class SimAgent(Simulated):
             return reply
         turns = sum(message.role == "assistant" for message in call.messages)
         asked = ToolCall(f"call-{turns}", wish["name"], json.dumps(wish["arguments"]))
-        return msgspec.structs.replace(reply, text="", tool_calls=(asked,), finish="tool_calls")
+        return msgspec.structs.replace(reply, text="", tool_calls=(asked,), finish_reason="tool_calls")
 
     def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
         text = _told(call)
@@ -148,30 +150,30 @@ class SimAgent(Simulated):
     def _of_game24(self, call: Call, text: str, random: Random) -> str | Sequence[TokenLogprob]:
         hand = _HAND.search(text)
         player = SimGame24(skill=self.skill, noise=self.noise, garble=self.garble)
-        if hand is None or call.kind not in KINDS:
+        if hand is None or call.purpose not in KINDS:
             known = hand is not None or "Game of 24" in text
             return player.written(call, random) if known else _UNKNOWN
         task = game24(hand[1])
-        asked = Call(call.at, "answer", (Message("user", task.domain.answer_prompt(task, False)),))
+        asked = Call(call.node, "answer", (Message("user", task.domain.answer_prompt(task, False)),))
         played = str(player.written(asked, random))
         answer = final_answer(played) or played
-        if call.kind == "act":
+        if call.purpose == "act":
             return _wish(FINAL, {"answer": answer}) if FINAL in _offered(call) else played
-        if call.kind == "critique":
+        if call.purpose == "critique":
             return player.written(call, random)
-        if call.kind == "review":
+        if call.purpose == "review":
             stated = final_answer(text.rpartition("result:")[2]) or ""
             right = task.grade(stated) == 1.0
             said = "SATISFIED: " if right != (random.random() < self.noise) else "UNSATISFIED: look again at "
             return f"{said}{stated}\nAnswer: {stated or answer}"
-        if call.kind in ("plan", "augment", "patch"):
+        if call.purpose in ("plan", "augment", "patch"):
             step = {
                 "title": "play",
                 "type": "analysis",
                 "instruction": "Find the expression.",
             }
             return json.dumps({"steps": [{**step, "id": id} for id in _OPEN.findall(text)] or [step]})
-        if call.kind == "route":
+        if call.purpose == "route":
             return json.dumps({"kind": "open"})
         return played
 
@@ -660,8 +662,8 @@ def _chain_in(text: str) -> _Chain | None:
 
 def _form_of(call: Call, text: str) -> tuple[str, int]:
     """What is asked for, and how many of it."""
-    if call.kind in KINDS:
-        return call.kind, 1
+    if call.purpose in KINDS:
+        return call.purpose, 1
     asking = without_candidates(text)
     for paragraph in reversed(asking.split("\n\n")):  # what stands above may quote another prompt
         for form, words in _FORMS:

@@ -118,10 +118,13 @@ class Problem(NamedTuple):
 
 
 class WordSums(Stated):
-    """Arithmetic word problems. Make its tasks by `word_sums`."""
+    """Arithmetic word problems; `word_sums` makes its tasks."""
 
     kind = "word_sums"
+
     grading: Literal["number"] = "number"
+    """Always `number`."""
+
     step_form = (
         "A step is one calculation with its result, such as `612 * 48 = 29376`. Once the number that is "
         "asked for is known, the step is `Answer: ` and the number."

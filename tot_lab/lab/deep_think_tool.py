@@ -118,10 +118,10 @@ class DeepThinkTool(Tool):
         strategy = self.strategy.model_copy(update=sizes)
         run = await self._lab.run(strategy, open_ended(question.task, context=question.context))
         if not run.answer:
-            raise RuntimeError(f"it came to nothing ({run.stopped})")
-        if run.stopped == "error" or str(run.stopped).startswith(("limit:timeout", "budget:")):
+            raise RuntimeError(f"it came to nothing ({run.stop_reason})")
+        if run.stop_reason == "error" or str(run.stop_reason).startswith(("limit:timeout", "budget:")):
             # An error, because a result would be cached.
-            raise RuntimeError(f"it was not finished ({run.stopped}); so far: {run.answer}")
+            raise RuntimeError(f"it was not finished ({run.stop_reason}); so far: {run.answer}")
         return run.deep_report(answer_first=True)
 
 

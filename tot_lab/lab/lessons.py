@@ -85,7 +85,7 @@ class Lessons:
         """
         if not isinstance(run, Run):
             raise TypeError(f"run must be a Run, such as lab.last: got {run!r}.")
-        if run.task is None or run.stopped is None:
+        if run.task is None or run.stop_reason is None:
             why = "has no task" if run.task is None else "has not ended"
             raise ValueError(f"run {run.id} {why}: only finished runs of a task can be added.")
         domain, family = run.task.domain.kind, _family(run.task)

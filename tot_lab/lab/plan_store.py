@@ -121,11 +121,11 @@ class PlanFold:
         """Add the usage of a call to each step and plan that it was made for."""
         if not is_made(reply) or (reply.error is not None and reply.input_tokens is None):
             return []
-        if call.kind == "plan" and call.at not in self.plans:
-            self._planning.setdefault(call.at, []).append(reply)
+        if call.purpose == "plan" and call.node not in self.plans:
+            self._planning.setdefault(call.node, []).append(reply)
         tokens = _tokens(reply)
         touched = []
-        below, above = "", call.at
+        below, above = "", call.node
         while above:
             plan = self.plans.get(above)
             if plan is not None:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Literal, Protocol, get_args
 
 from tot_lab._version import __version__
-from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.files import data_folder
 from tot_lab.models.entries import DamagedEntry, Entry, Exported, packed, reply_in, unpacked
 from tot_lab.models.keys import SCHEMA, Request, differences, key_of
@@ -287,7 +287,7 @@ class Cached:
         self.request = request
         self.mode = mode
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """Return the reply to the one call of `calls`.
 
         Raises:
@@ -330,7 +330,7 @@ class Kept:
         self.cache = cache
         self.request = request
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """Return the replies as the cache holds them from now on."""
         began = time.perf_counter()
         replies = list(await self.inner.answer(calls, wire))
@@ -369,7 +369,10 @@ class Kept:
 
 
 def _describe_miss(cache: Cache, call: Call, request: Request) -> str:
-    lines = [f"replay: the {call.kind} call at node {call.at}, sample {call.draw}, is not in {cache.path}."]
+    lines = [
+        f"replay: the {call.purpose} call at node {call.node}, sample {call.sample_index}, "
+        f"is not in {cache.path}."
+    ]
     nearest = cache.nearest(request)
     if nearest is None:
         lines.append("The cache is empty.")

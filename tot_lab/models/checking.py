@@ -212,7 +212,7 @@ async def _keeps_schema(endpoint: Endpoint, problems: list[str]) -> bool | None:
         problems.append(f"schema output does not work: {_reason(error)}")
         return False
     if "response_format" in notes.dropped or read_json(reply.text) != {"animal": "okapi"}:
-        if reply.finish == "length" and "response_format" not in notes.dropped:
+        if reply.finish_reason == "length" and "response_format" not in notes.dropped:
             problems.append("schema output could not be tested: the reply was too long")
             return None
         problems.append("replies do not follow a JSON schema: structured proposals will not work")
@@ -233,7 +233,7 @@ async def _gives_logprobs(endpoint: Endpoint, problems: list[str]) -> bool:
 
 async def _takes_n(endpoint: Endpoint, problems: list[str]) -> bool:
     notes, why = _Notes(), ""
-    calls = [_call("Say hello.", max_tokens=8, draw=draw) for draw in range(2)]
+    calls = [_call("Say hello.", max_tokens=8, sample_index=draw) for draw in range(2)]
     taken = endpoint.takes_n(calls[0])
     if taken:
         try:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.models.stack import Backend
 
 
@@ -20,7 +20,7 @@ class Flight:
     """
 
     def __init__(self) -> None:
-        self.wires: list[Wire] = []
+        self.wires: list[CallObserver] = []
         self.turns: list[asyncio.Future[None]] = []
         self.paid: float | None = None
         self.state = ""
@@ -37,7 +37,7 @@ class Flight:
             if not turn.done():
                 turn.set_result(None)
 
-    async def join(self, wire: Wire) -> Sequence[Reply]:
+    async def join(self, wire: CallObserver) -> Sequence[Reply]:
         """Wait for the replies."""
         self.wires.append(wire)
         if self.state in ("call.queued", "call.retried"):
@@ -90,7 +90,7 @@ class SingleFlight:
         self.key = key
         self.flights = flights
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """Return the reply to the one call of `calls`."""
         key = self.key(calls[0])
         flight = self.flights.get(key)

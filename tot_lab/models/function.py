@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from types import CoroutineType
 from typing import Any
 
 import msgspec
 
-from tot_lab.core.calls import Call, Halt, Model, Reply, Wire, believed, readable, refused, told
+from tot_lab.core.calls import Call, CallObserver, Halt, Model, Reply, believed, readable, refused, told
 from tot_lab.core.reading import separated
 
 
@@ -23,15 +24,17 @@ class Function:
     def __init__(self, model: Model) -> None:
         self.model = model
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """Return the reply to each of `calls`."""
         return [await self.reply(call, wire) for call in calls]
 
-    async def reply(self, call: Call, wire: Wire) -> Reply:
+    async def reply(self, call: Call, wire: CallObserver) -> Reply:
         """Return the reply to `call`."""
         try:
             asking = self.model(call)
-            if isinstance(asking, AsyncGenerator):
+            if type(asking) is CoroutineType:
+                got = await asking
+            elif isinstance(asking, AsyncGenerator):
                 got = await _streamed(asking, wire)
             elif hasattr(asking, "__await__"):
                 got = await asking
@@ -44,7 +47,7 @@ class Function:
         return separated(Reply(readable("".join(got))) if isinstance(got, str) else checked(got))
 
 
-async def _streamed(pieces: AsyncGenerator[Any, None], wire: Wire) -> Any:
+async def _streamed(pieces: AsyncGenerator[Any, None], wire: CallObserver) -> Any:
     """Return the joined text of the pieces, or the `Reply` among them. Watchers receive the text so far."""
     text = ""
     async with aclosing(pieces):
@@ -67,7 +70,8 @@ def checked(got: Any) -> Reply:
         return Reply(error=f"TypeError: the model returned {type(got).__name__}, not a Reply or a str")
     got = believed(got)
     texts = {
-        name: getattr(got, name) for name in ("text", "error", "thinking", "model", "finish", "raw_text")
+        name: getattr(got, name)
+        for name in ("text", "error", "thinking", "model", "finish_reason", "raw_text")
     }
     spoilt = {
         name: clean

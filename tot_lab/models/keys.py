@@ -24,20 +24,26 @@ DrawScope = Literal["state", "path"]
 """Whether two thoughts that lead to the same prompt share its samples (`state`) or not (`path`)."""
 
 
-class Request(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class Request(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    omit_defaults=True,
+    rename={"node": "at", "sample_index": "draw"},  # the names that keys are made of
+):
     """A call as the cache stores it.
 
     It has the fields of `Call` that can change the reply, and the identity of the model and its endpoint,
-    with sorted keys. `at` is only set in the scope `path`.
+    with sorted keys. `node` is only set in the scope `path`.
     """
 
     schema: int
     model: dict[str, Any]
     messages: tuple[Message, ...]
-    draw: int = 0
+    sample_index: int = 0
     attempt: tuple[int, ...] = ()
     repeat: int = 0
-    at: str = ""
+    node: str = ""
     temperature: float | None = None
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
@@ -61,16 +67,16 @@ def request_of(call: Call, model: dict[str, Any], draws: DrawScope = "state") ->
     Raises:
         ValueError: If JSON cannot hold a setting.
     """
-    if call.kind == TOOL:
+    if call.purpose == TOOL:
         return Request(SCHEMA, model, (Message("user", _normalised(call.prompt)),))
     return Request(
         SCHEMA,
         model,
         call.messages,
-        call.draw,
+        call.sample_index,
         call.attempt,
         call.repeat,
-        call.at if draws == "path" else "",
+        call.node if draws == "path" else "",
         None if call.temperature is None else float(call.temperature) + 0.0,  # 0, 0.0 and -0.0 are equal
         call.max_tokens,
         call.stop,

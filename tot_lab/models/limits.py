@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.models.stack import Backend, Endpoint, Listening
 
 MINUTE = 60.0
@@ -40,7 +40,7 @@ References:
 """
 
 
-class Gate:
+class RateLimiter:
     """Admits requests in order, as the limits allow."""
 
     def __init__(self, limits: Limits) -> None:
@@ -52,7 +52,7 @@ class Gate:
         self.tokens = 0
         self.timer: asyncio.TimerHandle | None = None
 
-    async def enter(self, tokens: int, wire: Wire, **data: Any) -> bool:
+    async def enter(self, tokens: int, wire: CallObserver, **data: Any) -> bool:
         """Wait for admission; `leave` must follow. Returns whether the call had to wait, which is noted with
         `data`.
         """
@@ -134,24 +134,24 @@ class Gate:
         return wait
 
 
-_GATES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Limits, Gate]] = WeakKeyDictionary()
-_MAKERS: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[Limits], Gate]] = WeakKeyDictionary()
+_GATES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Limits, RateLimiter]] = WeakKeyDictionary()
+_MAKERS: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[Limits], RateLimiter]] = WeakKeyDictionary()
 
 
-def make_gates(make: Callable[[Limits], Gate]) -> None:
+def make_gates(make: Callable[[Limits], RateLimiter]) -> None:
     """Let `make` create the rate limiters of endpoints in this event loop."""
     _MAKERS[asyncio.get_running_loop()] = make
 
 
-def gate_of(endpoint: Endpoint) -> Gate:
+def gate_of(endpoint: Endpoint) -> RateLimiter:
     """Return the rate limiter that all users of `endpoint` in this event loop share."""
     limits = Limits(
         endpoint.address, endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
     )
-    return shared_gate(limits, _MAKERS.get(asyncio.get_running_loop(), Gate))
+    return shared_gate(limits, _MAKERS.get(asyncio.get_running_loop(), RateLimiter))
 
 
-def shared_gate(limits: Limits, make: Callable[[Limits], Gate] = Gate) -> Gate:
+def shared_gate(limits: Limits, make: Callable[[Limits], RateLimiter] = RateLimiter) -> RateLimiter:
     """Return the rate limiter of this event loop for `limits`, created by `make` if needed."""
     gates = _GATES.setdefault(asyncio.get_running_loop(), {})
     if limits not in gates:
@@ -165,9 +165,9 @@ class Limited:
     def __init__(self, inner: Backend, endpoint: Endpoint) -> None:
         self.inner = inner
         self.endpoint = endpoint
-        self._found: tuple[asyncio.AbstractEventLoop, Gate] | None = None
+        self._found: tuple[asyncio.AbstractEventLoop, RateLimiter] | None = None
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """Return the replies."""
         gate = self._gate()
         tokens = 0
@@ -188,7 +188,7 @@ class Limited:
         finally:
             await gate.left(calls, replies, time.monotonic() - began)
 
-    def _gate(self) -> Gate:
+    def _gate(self) -> RateLimiter:
         """Return the rate limiter, cached because finding it is slow."""
         loop = asyncio.get_running_loop()
         if self._found is None or self._found[0] is not loop:

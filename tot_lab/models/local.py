@@ -25,7 +25,7 @@ from typing import Annotated, Any
 import msgspec
 from pydantic import Field, field_validator, model_validator
 
-from tot_lab.core.calls import Call, Need, Reply, Wire
+from tot_lab.core.calls import Call, CallObserver, Need, Reply
 from tot_lab.models import ready
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.lite_llm.loading import is_loaded, litellm_ready
@@ -123,7 +123,7 @@ class Local(Endpoint):
     def need(self, calls: Sequence[Call]) -> Need:
         return Need(self.context_window * len(calls), 0.0)
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         try:
             server = _server_for(self)
             endpoint = server.endpoint

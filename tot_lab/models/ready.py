@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.models.stack import Backend, Endpoint
 
 LOADING = 600.0
@@ -24,7 +24,7 @@ class Ready:
         self.inner = inner
         self.endpoint = endpoint
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """Return the replies."""
         if not self.endpoint.is_ready:
             wire.note("call.queued")

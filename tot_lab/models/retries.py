@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 from itertools import count
 
-from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.reading import separated
 from tot_lab.models.stack import Backend, Endpoint, Failure
 
@@ -32,7 +32,7 @@ class Retried:
         self.inner = inner
         self.endpoint = endpoint
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """Return the replies, each with an error if the request failed."""
         for tries in count(1):
             wire.note("call.sent", tries=tries, n=len(calls))

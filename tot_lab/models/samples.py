@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.models.flight import Flight
 from tot_lab.models.stack import Backend
 
@@ -23,8 +23,8 @@ class Gathered(Flight):
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls: list[tuple[Call, Wire]] = []
-        self.sent: list[Wire] = []
+        self.calls: list[tuple[Call, CallObserver]] = []
+        self.sent: list[CallObserver] = []
 
     def note(self, name: str, **data: Any) -> None:
         """Forward the note to all calls, or to those with the given sample indices."""
@@ -32,7 +32,7 @@ class Gathered(Flight):
         if draws is None:
             super().note(name, **data)
         for call, wire in self.calls if draws else ():
-            if call.draw in draws and wire in self.wires:
+            if call.sample_index in draws and wire in self.wires:
                 wire.note(name, **data)
 
     async def send(self, inner: Backend, leave: Callable[[], object]) -> Sequence[Reply]:
@@ -40,7 +40,7 @@ class Gathered(Flight):
         await asyncio.sleep(GATHERING)
         leave()
         wanted = [pair for pair in self.calls if pair[1] in self.wires]
-        wanted.sort(key=lambda pair: pair[0].draw)
+        wanted.sort(key=lambda pair: pair[0].sample_index)
         self.sent = [wire for _, wire in wanted]
         return await inner.answer([call for call, _ in wanted], self)
 
@@ -60,7 +60,7 @@ class Samples:
         self.key = key
         self.gathering: dict[str, Gathered] = {}
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """Return the reply to the one call of `calls`."""
         (call,) = calls
         if wire.watched or not self.together(call):

@@ -47,6 +47,7 @@ class Simulated(Part):
     """
 
     kind: ClassVar[str] = ""
+
     latency: Annotated[float, Field(ge=0)] = 0.0
     """Mean seconds until a reply."""
 
@@ -69,7 +70,7 @@ class Simulated(Part):
                 [(message.role, message.content) for message in call.messages],
                 # The name of the model is not included.
                 [None, call.temperature, call.seed, call.response_format],
-                [] if settled else [call.draw, call.repeat, *call.attempt],
+                [] if settled else [call.sample_index, call.repeat, *call.attempt],
             ],
             sort_keys=True,
         )
@@ -99,7 +100,7 @@ class Simulated(Part):
             input_tokens=estimated_tokens(call.prompt),
             output_tokens=len(logprobs) or estimated_tokens(text),
             cost=0.0,
-            finish="length" if cut else "stop",
+            finish_reason="length" if cut else "stop",
             logprobs=logprobs,
             simulated=True,
         )

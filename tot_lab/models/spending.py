@@ -14,14 +14,14 @@ import math
 import threading
 from collections.abc import Sequence
 
-from tot_lab.core.calls import Call, Reply, Wire, believed
+from tot_lab.core.calls import Call, CallObserver, Reply, believed
 from tot_lab.models.function import Function
 from tot_lab.models.stack import Backend, Endpoint, Listening
 
 REFUSED = "budget:spend"
 
 
-class Purse:
+class SpendLimiter:
     """The spending limit in USD, shared by all requests of a lab in all threads.
 
     Args:
@@ -47,7 +47,7 @@ class Purse:
         """USD reserved for requests in flight."""
         return math.fsum(most for _, most in self._held.values())
 
-    async def reserve(self, most: float, wire: Wire) -> object | None:
+    async def reserve(self, most: float, wire: CallObserver) -> object | None:
         """Reserve `most` once requests in flight leave room for it. Returns `None` if they cannot."""
         loop = asyncio.get_running_loop()
         cap = math.inf if self.cap is None else self.cap
@@ -90,12 +90,12 @@ def _wake(settled: asyncio.Future[None]) -> None:
 class Spending:
     """The layer that keeps requests within the spending limit."""
 
-    def __init__(self, inner: Backend, endpoint: Endpoint, purse: Purse) -> None:
+    def __init__(self, inner: Backend, endpoint: Endpoint, purse: SpendLimiter) -> None:
         self.inner = inner
         self.endpoint = endpoint
         self.purse = purse
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """Return the replies. Calls that exceed the limit are refused with `budget:spend`, the last ones
         first.
         """
@@ -121,7 +121,7 @@ class Spending:
             wire.note("call.refused", most=most, left=left)
             return [Reply(error=REFUSED) for _ in calls]
         if rest := calls[sent:]:
-            draws = [call.draw for call in rest]
+            draws = [call.sample_index for call in rest]
             wire.note("call.refused", most=self.endpoint.need(rest).usd, left=left - most, draws=draws)
             calls = calls[:sent]
         spent: float | None = 0.0
@@ -150,20 +150,20 @@ class Costed:
     of the most expensive reply is left.
     """
 
-    def __init__(self, inner: Function, purse: Purse) -> None:
+    def __init__(self, inner: Function, purse: SpendLimiter) -> None:
         self.inner = inner
         self.purse = purse
         self.dearest = 0.0
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """Return the reply to each of `calls`."""
         return [await self.reply(call, wire) for call in calls]
 
-    async def reply(self, call: Call, wire: Wire) -> Reply:
+    async def reply(self, call: Call, wire: CallObserver) -> Reply:
         """Return the reply to `call`, or a refusal with `budget:spend`."""
-        cap, total = self.purse.cap, self.purse.total
-        if cap is not None and self.dearest and total + self.dearest > cap:
-            wire.note("call.refused", most=self.dearest, left=cap - total)
+        cap = self.purse.cap
+        if cap is not None and self.dearest and self.purse.total + self.dearest > cap:
+            wire.note("call.refused", most=self.dearest, left=cap - self.purse.total)
             return Reply(error=REFUSED)
         reply = await self.inner.reply(call, wire)
         if reply.cost:

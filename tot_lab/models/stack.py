@@ -25,14 +25,14 @@ from typing import Annotated, Any, ClassVar, Protocol
 
 from pydantic import Field
 
-from tot_lab.core.calls import Call, Need, Reply, Wire
+from tot_lab.core.calls import Call, CallObserver, Need, Reply
 from tot_lab.core.parts import Part
 
 
 class Backend(Protocol):
     """A layer of the stack, or the model at its end."""
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """Return a reply to each of `calls`."""
         ...
 
@@ -40,7 +40,7 @@ class Backend(Protocol):
 class Listening:
     """A call observer that forwards everything and lets a layer see the names of notes."""
 
-    def __init__(self, wire: Wire, hear: Callable[[str], None]) -> None:
+    def __init__(self, wire: CallObserver, hear: Callable[[str], None]) -> None:
         self.wire = wire
         self.hear = hear
 
@@ -106,6 +106,7 @@ class Endpoint(Part):
     """A real model at the end of the stack; the base class of all adapters."""
 
     kind: ClassVar[str] = ""
+
     concurrency: Annotated[int, Field(ge=1)] = 64
     """Concurrent requests of all labs that use this endpoint."""
 
@@ -162,7 +163,7 @@ class Endpoint(Part):
         """Return the most that one request for `calls` can use. It is fast after `ready`."""
 
     @abstractmethod
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """Make one request. Raises `Failure`."""
 
 
@@ -176,4 +177,4 @@ def provider_seed(call: Call) -> int | None:
     if call.repeat or call.attempt:
         place = f"{call.repeat} {call.attempt}".encode()
         start = int.from_bytes(hashlib.sha256(place).digest()[:4])
-    return (call.seed + call.draw + start) % 2**31
+    return (call.seed + call.sample_index + start) % 2**31

@@ -1,7 +1,7 @@
 """What a person changed in a branch of a run.
 
 Rule: an edit is made at the one place where every event passes, the driver: what a person gave is
-recorded, and sent back to the strategy to go on with (`happen`). So nothing else in the search has
+recorded, and sent back to the strategy to go on with (`emit`). So nothing else in the search has
 changed, and the header is all that a replay needs.
 
 A header tells of a branch as `{"run": id, "node": id}` and the one thing that was changed there:

@@ -24,12 +24,13 @@ from typing import Any, Literal
 import msgspec
 
 from tot_lab._version import __version__
-from tot_lab.core.bulk import in_bulk
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.files import write_whole
 from tot_lab.core.records import Line
 from tot_lab.record.edits import Branched
 
-SCHEMA = 1
+SCHEMA = 2
+"""1: flat settings of tree search, other notes. 2: settings of tree search as axes."""
 
 
 class Header(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -136,7 +137,7 @@ def _is_verified(line: bytes) -> bool:
     return line[-_FIELD:] == b',"crc32":"%08x"}' % zlib.crc32(line[:-_FIELD])
 
 
-@in_bulk()
+@gc_paused()
 def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]:
     """The header and the lines of a journal, and the number of bytes they take.
 

@@ -99,18 +99,18 @@ def losses_of(run: Run) -> ByRole | None:
         event = line.e
         if isinstance(event, Call):
             calls[line.p] = event
-            by = _EVALUATED_BY.get(event.kind)
+            by = _EVALUATED_BY.get(event.purpose)
             if by is not None and rounds[by].draws:
                 settle(by)
         elif isinstance(event, Reply) and event.tool is None and line.p in calls:
             call = calls[line.p]
-            answered[call.kind] = event.error is None
-            if call.kind in _EVALUATED_BY:
-                rounds[_EVALUATED_BY[call.kind]].take(event)
+            answered[call.purpose] = event.error is None
+            if call.purpose in _EVALUATED_BY:
+                rounds[_EVALUATED_BY[call.purpose]].take(event)
             if is_made(event):
-                count(call.kind, "calls")
-                count(call.kind, "failed", event.error is not None)
-                count(call.kind, "truncated", event.error is None and is_truncated(call, event))
+                count(call.purpose, "calls")
+                count(call.purpose, "failed", event.error is not None)
+                count(call.purpose, "truncated", event.error is None and is_truncated(call, event))
         elif isinstance(event, Note) and (event.name in UNREADABLE or event.name == "json.retried"):
             purpose = str(event.data.get("kind", ""))
             # A retry without the schema follows a call that failed: there was nothing to read.
@@ -132,7 +132,7 @@ def losses_of(run: Run) -> ByRole | None:
 
 def is_truncated(call: Call, reply: Reply) -> bool:
     """Whether a reply was cut off where it was not meant to be."""
-    return reply.finish == "length" and call.max_tokens != 1 and not call.logprobs
+    return reply.finish_reason == "length" and call.max_tokens != 1 and not call.logprobs
 
 
 @dataclass

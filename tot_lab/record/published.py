@@ -186,7 +186,7 @@ def _breadth_first(entry: Entry, raw: dict[str, Any], draws: int) -> _Told:
                 records += [Call(at, "propose", ()), Reply("\n".join(text for text, _, _ in children))]
             for k, (text, whole, value) in enumerate(children):
                 if not arithmetic:
-                    records += [Call(at, "sample", (), draw=k), Reply(text)]
+                    records += [Call(at, "sample", (), sample_index=k), Reply(text)]
                     text = task.domain.read_sample(task, paths[at], text) or text
                 id = f"{at}.{k}"
                 paths[id] = [*paths[at], text]

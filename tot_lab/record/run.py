@@ -63,10 +63,11 @@ def money(amount: float | None) -> str:
 class Run(RunMethods):
     """One run, finished or not. `path` is its journal, None when it is in memory only.
 
-    What a strategy gives back: its output is `answer`, its status `status` and the reason for it `stopped`
-    (`interrupted` tells whether a budget cut it short), how sure it is `score`, the thought that holds it
-    `best`; `steps_df()` has what was thought, done and observed, as many rows as there are steps, and `tree`
-    every thought. What it took: `seconds`, `turns`, and `usage` with calls, tokens and cost."""
+    What a strategy gives back: its output is `answer`, its status `status` and the reason for it
+    `stop_reason` (`interrupted` tells whether a budget cut it short), how sure it is `score`, the thought
+    that holds it `best`; `steps_df()` has what was thought, done and observed, as many rows as there are
+    steps, and `tree` every thought. What it took: `seconds`, `turns`, and `usage` with calls, tokens and
+    cost."""
 
     def __init__(
         self,
@@ -181,7 +182,7 @@ class Run(RunMethods):
     def result(self) -> Answer | None:
         """The strategy's answer; None before the end."""
         end = self._ended
-        return None if end is None else Answer(end.answer, end.stop, end.node, end.score, end.ranked)
+        return None if end is None else Answer(end.answer, end.stop_reason, end.node, end.score, end.ranked)
 
     @property
     def answer(self) -> str:
@@ -189,9 +190,9 @@ class Run(RunMethods):
         return self._ended.answer if self._ended else ""
 
     @property
-    def stopped(self) -> str | None:
+    def stop_reason(self) -> str | None:
         """Why it ended, a stop word; None when it has not (it runs, or was killed)."""
-        return self._ended.stop if self._ended else None
+        return self._ended.stop_reason if self._ended else None
 
     @property
     def status(self) -> Status | None:
@@ -200,9 +201,11 @@ class Run(RunMethods):
         an error ended it, or it has no answer."""
         if self._ended is None:
             return None
-        if self.error is not None or self.stopped == "error" or not self.answer:
+        if self.error is not None or self.stop_reason == "error" or not self.answer:
             return "failed"
-        cut = self.interrupted or self.stopped == "stagnated" or str(self.stopped).startswith("limit:")
+        cut = (
+            self.interrupted or self.stop_reason == "stagnated" or str(self.stop_reason).startswith("limit:")
+        )
         return "partial" if cut else "completed"
 
     @property
@@ -213,7 +216,7 @@ class Run(RunMethods):
     @property
     def interruption_reason(self) -> str | None:
         """The cap that ended it (`budget:calls`), or `cancelled`; `None` if it was not interrupted."""
-        return self.stopped if self.stopped is not None and halts(self.stopped) else None
+        return self.stop_reason if self.stop_reason is not None and halts(self.stop_reason) else None
 
     @property
     def error(self) -> str | None:
@@ -333,7 +336,7 @@ class Run(RunMethods):
             "failed_thoughts": states["failed"],
             "duplicates": states["duplicate"],
             "cut_off_replies": sum(
-                isinstance(line.e, Reply) and line.e.finish == "length" for line in self.lines
+                isinstance(line.e, Reply) and line.e.finish_reason == "length" for line in self.lines
             ),
             "disbelieved_usage": sum(
                 isinstance(line.e, Reply) and line.e.reported_usage != "" for line in self.lines

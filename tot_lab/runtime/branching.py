@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.core.calls import Call, Reply, Wire, readable, refused
+from tot_lab.core.calls import Call, CallObserver, Reply, readable, refused
 from tot_lab.core.parts import needs_functions
 from tot_lab.core.records import Decided, Line, Scored, Thought
 from tot_lab.core.strategy import Strategy
@@ -23,7 +23,7 @@ from tot_lab.record.journal import Header, encoder
 from tot_lab.record.run import Run, load
 from tot_lab.strategies.continued import Continued
 
-Ask = Callable[[Call, Wire], Awaitable[Reply]]
+Ask = Callable[[Call, CallObserver], Awaitable[Reply]]
 
 
 def source_of(run: Run, node: str, strategy: Strategy | None) -> tuple[Strategy, Task]:
@@ -46,7 +46,7 @@ def source_of(run: Run, node: str, strategy: Strategy | None) -> tuple[Strategy,
         raise TypeError(f"strategy must be a Strategy such as tl.TreeOfThoughts(): got {strategy!r}.")
     if run.strategy is None or run.task is None:
         raise LookupError("This run cannot be branched, since it was not made by a strategy of tot_lab.")
-    if run.stopped is None:
+    if run.stop_reason is None:
         raise ValueError("This run has not ended. Finish it with lab.resume(path) first.")
     if node not in run.tree:
         raise ValueError(f"node must be a thought of this run: got {node!r}.")
@@ -101,9 +101,9 @@ def doubts_of(run: Run, made: Run) -> Iterator[str]:
     assert branched is not None
     node, old, new = branched.node, run.tree[branched.node], branched.content
     if node not in made.tree:
-        yield f"The search ended ({made.stopped}) before it reached thought {node}: nothing was changed."
+        yield f"The search ended ({made.stop_reason}) before it reached thought {node}: nothing was changed."
     elif new not in (None, old.text):
-        before = {_which(call): call for call in run.events if isinstance(call, Call) and call.at == node}
+        before = {_which(call): call for call in run.events if isinstance(call, Call) and call.node == node}
         same = [call for call in made.events if isinstance(call, Call) and before.get(_which(call)) == call]
         if any(old.text in call.prompt and str(new) not in call.prompt for call in same):
             yield _CHANGE_IGNORED.format(node, "text")
@@ -157,7 +157,7 @@ def answering(lines: Sequence[Line], run: str, ask: Ask) -> Ask:
         if isinstance(line.e, Reply) and not refused(line.e.error)
     }
 
-    async def asked(call: Call, wire: Wire) -> Reply:
+    async def asked(call: Call, wire: CallObserver) -> Reply:
         recorded, reply = known.get(_which(call), (None, None))
         if reply is None or recorded != call:
             return await ask(call, wire)
@@ -170,7 +170,7 @@ def answering(lines: Sequence[Line], run: str, ask: Ask) -> Ask:
 
 def _which(call: Call) -> tuple[Any, ...]:
     """Return what distinguishes the calls of one run."""
-    return call.at, call.kind, call.draw, call.messages, call.attempt, call.model
+    return call.node, call.purpose, call.sample_index, call.messages, call.attempt, call.model
 
 
 def _path(run: Run, node: str) -> list[dict[str, Any]]:

@@ -218,7 +218,7 @@ class Scope:
 
     def refusal(self, cap: str) -> Reply:
         """Return a refusal by this scope. It records whether the scope is the run's own budget."""
-        return Reply(error=f"budget:{cap}", finish=None if self.parent is None else WITHIN)
+        return Reply(error=f"budget:{cap}", finish_reason=None if self.parent is None else WITHIN)
 
     def _reserve(self, claims: dict[str, Claim], sign: int) -> None:
         """Add the claims of one call to the reservations (`sign` 1), or remove them (-1)."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.core.calls import Bounds, Call, Halt, Need, Reply, Wire, readable, refused, told
+from tot_lab.core.calls import Bounds, Call, CallObserver, Halt, Need, Reply, readable, refused, told
 from tot_lab.core.records import (
     STOP_WORDS,
     Decided,
@@ -28,7 +28,7 @@ from tot_lab.core.records import (
     is_stop_word,
 )
 from tot_lab.core.task import Answer
-from tot_lab.core.thinking import Budget, BudgetLeft, Effect, Every, Thinking, Within
+from tot_lab.core.thinking import Budget, BudgetLeft, Effect, Gather, Thinking, WithBudget
 from tot_lab.core.tools import TOOL, asks_no_model, function_call, tool_of
 from tot_lab.record.edits import Edits
 from tot_lab.runtime.budget import TIMEOUT, WITHIN, Claims, Scope
@@ -125,7 +125,7 @@ class Group:
         return self.began + self.seconds + branch.held
 
 
-class Asked:
+class PendingCall:
     """An admitted call without a reply. The model uses it as the observer of the call.
 
     Attributes:
@@ -171,7 +171,7 @@ class Driver:
 
     def __init__(
         self,
-        ask: Callable[[Call, Wire], Awaitable[Reply]],
+        ask: Callable[[Call, CallObserver], Awaitable[Reply]],
         recorder: Recorder,
         *,
         budget: Budget | None = None,
@@ -198,8 +198,8 @@ class Driver:
         self.ready: deque[tuple[Branch, Any]] = deque()
         self.paused: list[tuple[Branch, Any]] = []
         self.open: dict[Branch, None] = {}
-        self.asked: dict[Branch, Asked] = {}
-        self.untaken: deque[Asked] = deque()
+        self.asked: dict[Branch, PendingCall] = {}
+        self.untaken: deque[PendingCall] = deque()
         self.hiring = False
         # The event loop itself holds only weak references to tasks.
         self.workers: set[asyncio.Task[None]] = set()
@@ -213,7 +213,7 @@ class Driver:
         self.woken = False
         self.late: BaseException | None = None
         self.timers: list[asyncio.TimerHandle] = []
-        self.overdue: deque[tuple[float, Asked]] = deque()
+        self.overdue: deque[tuple[float, PendingCall]] = deque()
         self.overdue_timer: asyncio.TimerHandle | None = None
         self.pulse: asyncio.TimerHandle | None = None
 
@@ -292,12 +292,12 @@ class Driver:
             if type(step) is Call:
                 self._ask(branch, position, step)
                 return
-            if type(step) is Every:
+            if type(step) is Gather:
                 if step.branches:
                     self._fork(branch, position, step)
                     return
                 value = []
-            elif type(step) is Within:
+            elif type(step) is WithBudget:
                 scope = Scope(branch.scope, step.budget, self.recorder.now, call_seconds=step.call_seconds)
                 self._watch_deadline(scope)
                 join = Join(branch, 1, single=True)
@@ -340,7 +340,7 @@ class Driver:
             )
         self.recorder.record(position, event)
 
-    def _fork(self, branch: Branch, position: Position, step: Every) -> None:
+    def _fork(self, branch: Branch, position: Position, step: Gather) -> None:
         if not isinstance(step.branches, Sequence):
             raise TypeError(f"gather takes a list of branches: got {type(step.branches).__name__}.")
         count = len(step.branches)
@@ -378,9 +378,9 @@ class Driver:
                 raise TypeError(
                     f"think must return an Answer with a str as text: got {got}. Use `yield from`."
                 )
-            if not is_stop_word(result.stop):
+            if not is_stop_word(result.stop_reason):
                 raise ValueError(
-                    f"Unknown stop code of the answer: got {result.stop!r}. Use {', '.join(STOP_WORDS)}."
+                    f"Unknown stop code: got {result.stop_reason!r}. Use {', '.join(STOP_WORDS)}."
                 )
             for id in (result.node, *result.ranked):
                 if id is not None and id not in self.thoughts:
@@ -417,18 +417,19 @@ class Driver:
         return Budget.model_validate_json(reply.text)
 
     def _ask(self, branch: Branch, position: Position, call: Call) -> None:
-        if call.at not in self.thoughts:
+        if call.node not in self.thoughts:
             raise ValueError(
-                f"Unknown node of a call with purpose {call.kind!r}: got {call.at!r}. Record the thought "
-                f"first (`yield Thought(…)`)."
+                f"Unknown node of a call with purpose {call.purpose!r}: got {call.node!r}. Record the "
+                f"thought first (`yield Thought(…)`)."
             )
-        key = (call.at, call.kind, call.draw, call.messages, call.attempt, call.model)
-        if key in self.draws:
-            raise ValueError(
-                f"Duplicate call at node {call.at}: purpose {call.kind!r}, sample {call.draw}. Pass a new "
-                f"sample index to draw another reply."
-            )
+        key = (call.node, call.purpose, call.sample_index, call.messages, call.attempt, call.model)
+        before = len(self.draws)
         self.draws.add(key)
+        if len(self.draws) == before:
+            raise ValueError(
+                f"Duplicate call at node {call.node}: purpose {call.purpose!r}, sample {call.sample_index}. "
+                f"Pass a new sample index to draw another reply."
+            )
         if self.repeat:
             call = msgspec.structs.replace(call, repeat=self.repeat)
         self.recorder.record(position, call)
@@ -462,16 +463,17 @@ class Driver:
                 return verdict
             self.needs.pop(position, None)
             if verdict is not None:
-                self._beside("budget.exceeded", call.at, cap=str(verdict.error).partition(":")[2])
+                self._beside("budget.exceeded", call.node, cap=str(verdict.error).partition(":")[2])
                 self._refuse(branch, position, verdict)
                 return None
-            self._warn(scope, call.at)
-        asked = self.asked[branch] = Asked(self, branch, position, call, claims)
+            self._warn(scope, call.node)
+        asked = self.asked[branch] = PendingCall(self, branch, position, call, claims)
         self._count_time(asked)
         ends = None if scope.group is None else scope.group.ends(branch)
         if ends is None or ends > self.loop.time():  # otherwise its timer ends the call
             self.untaken.append(asked)
-            self._hire()
+            if not self.hiring:
+                self._hire()
         return None
 
     def _need(self, call: Call) -> Need | None:
@@ -498,11 +500,11 @@ class Driver:
         self._let_go()
         self._wake()
 
-    def on_its_way(self, asked: Asked, name: str, data: dict[str, Any]) -> None:
+    def on_its_way(self, asked: PendingCall, name: str, data: dict[str, Any]) -> None:
         """Record a note about a call from the layers between the driver and the model."""
         if self.asked.get(asked.branch) is not asked:
             return  # the branch no longer waits for it
-        self._beside(name, asked.call.at, call=list(asked.position), **data)
+        self._beside(name, asked.call.node, call=list(asked.position), **data)
         if name in ("call.queued", "call.retried", "call.answered"):
             asked.ends = None
             if name == "call.queued":
@@ -518,22 +520,22 @@ class Driver:
         A worker starts the next one before it takes a call that may wait. Each waiting call therefore has its
         own task, and calls that do not wait share one.
         """
-        if not self.hiring:
-            self.hiring = True
-            self.workers.add(worker := self.loop.create_task(self._work()))
-            worker.add_done_callback(self.workers.discard)
+        self.hiring = True
+        self.workers.add(worker := self.loop.create_task(self._work()))
+        worker.add_done_callback(self.workers.discard)
 
     async def _work(self) -> None:
         self.hiring = False
+        worker = asyncio.current_task()
         while self.untaken:
             asked = self.untaken.popleft()
             if self.asked.get(asked.branch) is not asked:
                 continue  # its time was up before a worker took it
-            asked.worker = asyncio.current_task()
-            if self.untaken:
+            asked.worker = worker
+            if self.untaken and not self.hiring:
                 self._hire()
             try:
-                effect = self.effects.pop(asked.position, None)
+                effect = self.effects.pop(asked.position, None) if self.effects else None
                 reply = await (self.ask(asked.call, asked) if effect is None else _carried_out(effect))
             except Halt as error:
                 self._fail(error)
@@ -550,7 +552,7 @@ class Driver:
                 return
             self._receive(asked, reply)
 
-    def _receive(self, asked: Asked, reply: Reply) -> None:
+    def _receive(self, asked: PendingCall, reply: Reply) -> None:
         branch = asked.branch
         if asks_no_model(asked.call):
             reply = msgspec.structs.replace(reply, tool=tool_of(asked.call))
@@ -561,23 +563,25 @@ class Driver:
             branch.scope.group.answered = True
         if branch.scope.chain:
             branch.scope.settle(asked.call, reply, asked.claims)
-            self._warn(branch.scope, asked.call.at)
-        if refused(reply.error):
+            self._warn(branch.scope, asked.call.node)
+        if reply.error is not None and refused(reply.error):
             self._refuse(branch, asked.position, reply)
         else:
             paid = reply.cost if asked.paid is None else asked.paid
             self._answer(branch, asked.position, reply, paid)
         if self.held:
             self._let_go()
-        self._wake()
+        if not self.woken:
+            self._wake()
 
-    def _count_time(self, asked: Asked) -> None:
+    def _count_time(self, asked: PendingCall) -> None:
         """Start the time limit of a call when it is made, or sent after waiting. A strategy's own limit
         replaces the lab's.
         """
-        self._count_group(asked)
+        if asked.branch.scope.group is not None:
+            self._count_group(asked)
         seconds = asked.branch.scope.call_seconds
-        if asked.call.kind == TOOL and seconds is None:
+        if asked.call.purpose == TOOL and seconds is None:
             return  # a tool has its own time limit
         if seconds is not None:
             asked.ends = self.loop.time() + seconds
@@ -585,16 +589,17 @@ class Driver:
         elif self.timeout is not None:
             asked.ends = self.loop.time() + self.timeout
             self.overdue.append((asked.ends, asked))
-            self._watch_overdue()
+            if self.overdue_timer is None:
+                self._watch_overdue()
 
-    def _end_late(self, asked: Asked, end: float, seconds: float) -> None:
+    def _end_late(self, asked: PendingCall, end: float, seconds: float) -> None:
         """Time out a call that has its own limit, unless it was answered or started again."""
         if self.asked.get(asked.branch) is asked and asked.ends == end and not self.done.done():
             asked.cancel()
             limit = "the strategy's limit for one call"
             self._receive(asked, Reply(error=f"{TIMEOUT} {seconds:g} s, {limit}"))
 
-    def _count_group(self, asked: Asked) -> None:
+    def _count_group(self, asked: PendingCall) -> None:
         """Start the time of a group with its first call. A call that is made after its end times out at
         once.
         """
@@ -612,7 +617,7 @@ class Driver:
             self.loop.call_at(group.ends(branch), self._end_in_group, asked, group.ends(branch))
         )
 
-    def _hold_group(self, asked: Asked, *, by_lab: bool) -> None:
+    def _hold_group(self, asked: PendingCall, *, by_lab: bool) -> None:
         """Note that a call waits for its turn. The time of a group does not begin while all of its calls
         wait.
 
@@ -631,7 +636,7 @@ class Driver:
         ):
             group.began = None
 
-    def _end_in_group(self, asked: Asked, end: float) -> None:
+    def _end_in_group(self, asked: PendingCall, end: float) -> None:
         """Time out a call whose group's time is up, unless it was answered or has had to wait since."""
         branch, group = asked.branch, asked.branch.scope.group
         if self.asked.get(branch) is not asked or self.done.done() or group.ends(branch) != end:
@@ -687,7 +692,7 @@ class Driver:
         self.ready.append((branch, refusal))
         error = str(refusal.error)
         self.cut_short = self.cut_short or error == "cancelled"
-        if error.startswith("budget:") and refusal.finish != WITHIN:
+        if error.startswith("budget:") and refusal.finish_reason != WITHIN:
             self.spent = min(self.spent or (position, error), (position, error))
         self._lose_patience(branch, refusal.error)
 
@@ -735,7 +740,7 @@ class Driver:
             asked.cancel()
             refusal = scope.refusal("seconds")
             asked.branch.scope.settle(asked.call, refusal, asked.claims)
-            self._beside("budget.exceeded", asked.call.at, cap="seconds")
+            self._beside("budget.exceeded", asked.call.node, cap="seconds")
             self._refuse(asked.branch, asked.position, refusal)
         self._let_go(all=True)
         self._wake()
@@ -772,7 +777,7 @@ class Driver:
             asked.cancel()
 
     def _end(self, answer: Answer) -> None:
-        stop = answer.stop
+        stop = answer.stop_reason
         if self.cut_short:  # otherwise it was complete when it was cancelled
             stop = "cancelled"
         elif self.spent is not None and stop != "solved":

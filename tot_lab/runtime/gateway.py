@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.core.calls import Call, Model, Need, Reply, Wire
+from tot_lab.core.calls import Call, CallObserver, Model, Need, Reply
 from tot_lab.core.parts import Part, UserFunction
 from tot_lab.core.scrubbing import secrets_in
 from tot_lab.core.tools import TOOL, tool_of
@@ -24,13 +24,13 @@ from tot_lab.models.entries import DamagedEntry
 from tot_lab.models.flight import Flight, SingleFlight
 from tot_lab.models.function import Function
 from tot_lab.models.keys import DrawScope, Request, in_order, key_of, request_of
-from tot_lab.models.limits import BY_KIND, Gate, Limited, shared_gate
+from tot_lab.models.limits import BY_KIND, Limited, RateLimiter, shared_gate
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.named import model_named
 from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
 from tot_lab.models.samples import Samples
-from tot_lab.models.spending import Costed, Purse, Spending
+from tot_lab.models.spending import Costed, Spending, SpendLimiter
 from tot_lab.models.stack import Backend, Endpoint
 from tot_lab.runtime.roles import Role
 from tot_lab.tools import Carrying, Tool, Toolbox
@@ -68,14 +68,14 @@ class Gateway:
         self.toolbox = toolbox or Toolbox()
         self.mode = mode
         self.draws = draws
-        self.purse = Purse(spend)
+        self.purse = SpendLimiter(spend)
         self.given_cache = cache
         self.opened: Cache | None = None
         """The cache, once it was used."""
         self.checked_window: int | None = None
         """The context window that the server reported to `Lab.check`."""
         self._flights: dict[str, Flight] = {}
-        self._routes: dict[str | None, Callable[[Call, Wire], Awaitable[Reply]]] = {}
+        self._routes: dict[str | None, Callable[[Call, CallObserver], Awaitable[Reply]]] = {}
         self.use(model)
 
     def open(self) -> None:
@@ -110,12 +110,12 @@ class Gateway:
             return (None if is_ollama else self.checked_window) or self.model.window()
         return own if isinstance(own, int) and own > 0 else None
 
-    def ask(self, call: Call, wire: Wire) -> Awaitable[Reply]:
+    def ask(self, call: Call, wire: CallObserver) -> Awaitable[Reply]:
         """Return the reply to `call`."""
         route = self._routes.get(call.model)
         if route is None:
             route = self._routes[call.model] = self._route_to(self.model_of(call.model))
-        together = BY_KIND.get(call.kind)
+        together = BY_KIND.get(call.purpose)
         if together is None:
             return route(call, wire)
         silent = not isinstance(self.model_of(call.model), Endpoint)
@@ -176,13 +176,13 @@ class Gateway:
             self.opened = cache.renewed() if self.mode == "refresh" else cache
         return self.opened
 
-    def _route_to(self, model: Model | Endpoint | Tool) -> Callable[[Call, Wire], Awaitable[Reply]]:
+    def _route_to(self, model: Model | Endpoint | Tool) -> Callable[[Call, CallObserver], Awaitable[Reply]]:
         """Return how a call reaches `model`."""
         if not isinstance(model, Endpoint) and not self.is_cached(model):
             return self._end(model).reply
         stack = self._stack(model)
 
-        async def route(call: Call, wire: Wire) -> Reply:
+        async def route(call: Call, wire: CallObserver) -> Reply:
             return (await stack.answer((call,), wire))[0]
 
         return route
@@ -212,7 +212,7 @@ class Gateway:
             return key_of(request(call))
 
         def but_for_its_draw(call: Call) -> str:
-            return key(msgspec.structs.replace(call, draw=0))
+            return key(msgspec.structs.replace(call, sample_index=0))
 
         stack: Backend = Retried(model, model) if isinstance(model, Endpoint) else self._end(model)
         if isinstance(model, Endpoint):
@@ -242,7 +242,11 @@ def _computes(model: Model | Endpoint | Tool) -> bool:
 
 
 async def _in_turn(
-    gate: Gate, route: Callable[[Call, Wire], Awaitable[Reply]], call: Call, wire: Wire, silent: bool
+    gate: RateLimiter,
+    route: Callable[[Call, CallObserver], Awaitable[Reply]],
+    call: Call,
+    wire: CallObserver,
+    silent: bool,
 ) -> Reply:
     """Return the reply after waiting for the rate limiter. `silent` tells that the model does not report when
     it sends the call.

@@ -223,20 +223,21 @@ class Recorder:
         """Pass the text so far of an open call to the watchers as a note `call.partial`, which is not
         recorded.
         """
-        at = {"call": list(position), "kind": call.kind, "draw": call.draw}
+        at = {"call": list(position), "kind": call.purpose, "draw": call.sample_index}
         for watcher in self.text_watchers:
-            watcher(Note("call.partial", call.at, {**at, "text": text}))
+            watcher(Note("call.partial", call.node, {**at, "text": text}))
 
     def _repeats(self, position: Position, record: Record) -> bool:
         """Whether `record` repeats the expected record at `position`. Raises `Divergence` if it differs."""
         expected = self._expected.get(position)
         if expected:
             known = expected.pop()
-            # Compared in encoded form, in which tuples are lists.
-            if known != record and encoder.encode(known) != encoder.encode(record):
+            try:
+                check_same(known, record, position)
+            except Divergence:
                 if self._resumed:
                     del self.lines[self._written :]
-                raise Divergence(f"at {_place(position, known)}: {_difference(known, record)}")
+                raise
             return True
         if self._only_expected and position:
             raise Divergence(f"at {_place(position, record)}: the record has no {type(record).__name__} here")
@@ -438,10 +439,16 @@ def _checked(record: Record) -> Record:
         raise ValueError(f"{type(record).__name__} cannot be written to a file: {error}.") from None
 
 
+def check_same(known: Record, record: Record, position: Position = ()) -> None:
+    """Raise `Divergence` if `record` differs from `known` in encoded form, in which tuples are lists."""
+    if known != record and encoder.encode(known) != encoder.encode(record):
+        raise Divergence(f"at {_place(position, known)}: {_difference(known, record)}")
+
+
 def _place(position: Position, record: Record) -> str:
-    id = getattr(record, "at", None) or getattr(record, "id", None)
-    place = ".".join(map(str, position))
-    return f"position {place}" + (f", thought {id}" if id else "")
+    id = getattr(record, "node", None) or getattr(record, "at", None) or getattr(record, "id", None)
+    place = f"position {'.'.join(map(str, position))}" if position else ""
+    return ", ".join(filter(None, [place, f"thought {id}" if id else ""])) or "the end"
 
 
 def _difference(known: Record, now: Record) -> str:

@@ -18,7 +18,7 @@ from tot_lab.core.parts import Part, known_names, part_of
 from tot_lab.core.purposes import ROLE_OF, ROLES
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, editing
+from tot_lab.core.thinking import Thinking, map_steps
 from tot_lab.core.tools import TOOL
 from tot_lab.models.stack import Endpoint
 
@@ -97,7 +97,7 @@ def thinking_of(strategy: Strategy, task: Task, roles: Mapping[str, Role]) -> Th
     if not isinstance(thinking, Generator):  # the driver raises the error
         return thinking
     if task.system_prompt:
-        thinking = editing(partial(_instructed, task.system_prompt), thinking)
+        thinking = map_steps(partial(_instructed, task.system_prompt), thinking)
     return _assigned(roles, thinking) if roles else thinking
 
 
@@ -105,7 +105,7 @@ def _instructed(system_prompt: str, call: Call) -> Call:
     """Return `call` with the system prompt first. Providers accept one system message, so an existing one is
     appended to it.
     """
-    if call.kind == TOOL:
+    if call.purpose == TOOL:
         return call
     first, *rest = call.messages or (Message("system", ""),)
     if first.role == "system":
@@ -127,7 +127,7 @@ def _assigned(roles: Mapping[str, Role], thinking: Thinking[Answer]) -> Thinking
     }
 
     def fill(call: Call) -> Call:
-        role = ROLE_OF.get(call.kind)
+        role = ROLE_OF.get(call.purpose)
         if role not in settings:
             return call
         missing = {
@@ -138,4 +138,4 @@ def _assigned(roles: Mapping[str, Role], thinking: Thinking[Answer]) -> Thinking
         options = {**(roles[role].options or {}), **call.options}
         return msgspec.structs.replace(call, **missing, options=options)
 
-    return editing(fill, thinking)
+    return map_steps(fill, thinking)

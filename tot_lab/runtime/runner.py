@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from tot_lab.core.calls import Call, Model, Reply, Wire, is_cost, is_made
+from tot_lab.core.calls import Call, CallObserver, Model, Reply, is_cost, is_made
 from tot_lab.core.parts import Part, UserFunction, part_of
 from tot_lab.core.records import Ended, Line
 from tot_lab.core.strategy import Strategy
@@ -262,7 +262,7 @@ class Runner:
         known = Recorder(header=self.header(strategy, task, None, repeat))
         cached = unknown = 0
 
-        async def look(call: Call, wire: Wire) -> Reply:
+        async def look(call: Call, wire: CallObserver) -> Reply:
             nonlocal cached, unknown
             reply = self.gateway.known(call)
             if reply is None and (tool := self.gateway.computing(call)) is not None:
@@ -418,9 +418,9 @@ def resumable(lines: list[Line], *, asking: bool) -> list[Line] | None:
         if isinstance(line.e, Reply) and line.e.error in ("cancelled", REFUSED):
             return lines[:number]
         if isinstance(line.e, Ended):
-            if line.e.stop == "cancelled" or line.e.error is not None:
+            if line.e.stop_reason == "cancelled" or line.e.error is not None:
                 return lines[:number]
-            return next(_before_failures(lines), None) if line.e.stop == "error" and asking else None
+            return next(_before_failures(lines), None) if line.e.stop_reason == "error" and asking else None
     return lines
 
 

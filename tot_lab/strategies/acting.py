@@ -21,7 +21,7 @@ from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.records import Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Thinking, ask, every, happen
+from tot_lab.core.thinking import Thinking, ask, emit, gather
 from tot_lab.core.tools import ToolSpec, stored_name, tool_call
 from tot_lab.strategies.conversation import (
     MOST_CALLS,
@@ -64,7 +64,7 @@ def names_of_tools(tools: Any) -> tuple[str, ...] | None:
     )
 
 
-class Hands(NamedTuple):
+class AvailableTools(NamedTuple):
     """What a model may call. denied: why each of the others may not be called, by name. results: what its
     calls have come to so far, whole and in their order, which number them from 1."""
 
@@ -92,33 +92,39 @@ class Hands(NamedTuple):
 
 
 class Acting(Prompting):
-    """A strategy whose model may ask for tools.
+    """Base of the strategies whose model may call tools.
 
-    tools: names of the lab's tools that it may call (`web_search` is `web-search`), None = all.
-    effect_policy: which effects they may have, besides what the lab allows; None = as the lab.
-    parallel: carry the tool calls of a turn out at once; False takes one call per turn, the first.
-    most_result_characters: of a tool's result that the model is shown; the record has the whole.
-    overflow: what becomes of a longer result: `cut`, or with `more` the model may ask for the rest, piece by
-    piece, with a tool of that name, which only the strategy knows.
-
-    Raises ValueError for a tool that the lab does not have.
+    Raises:
+        ValueError: When the run starts, for a tool that the lab does not have.
     """
 
     kind = ""
     notes: ClassVar[str] = "tools"
     """What the names of its notes begin with."""
     tools: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
+    """Names of the lab's tools that the model may call; `web_search` and `web-search` are the same. `None`
+    means all of them."""
+
     effect_policy: Annotated[EffectPolicy | None, Field(strict=False)] = None
+    """Effects that the tools may have, within what the lab allows. `None` means all that the lab allows."""
+
     parallel: bool = True
+    """Whether the tool calls of one turn run concurrently. If `False`, only the first call of a turn is
+    taken."""
+
     most_result_characters: Annotated[int, Field(ge=100)] = 4_000
+    """Characters of a tool's result that the model is shown. The record keeps the whole result."""
+
     overflow: Literal["cut", "more"] = "cut"
+    """What happens to a longer result. `cut` truncates it; `more` lets the model read the rest piece by piece
+    with a tool named `more`, which this strategy adds."""
 
     @field_validator("tools", mode="before")
     @classmethod
     def _are_names(cls, tools: Any) -> Any:
         return names_of_tools(tools)
 
-    def hands(self, task: Task, needed: Sequence[str] = ()) -> Hands:
+    def hands(self, task: Task, needed: Sequence[str] = ()) -> AvailableTools:
         """What may be called for `task`. needed: names that `required_tools` gives."""
         there = {tool.name: tool for tool in task.tools}
         chosen = tuple(there) if self.tools is None else self.tools
@@ -143,14 +149,14 @@ class Acting(Prompting):
                     f"{self.kind}: overflow: the lab has a tool {MORE.name!r}, which is the name of its own"
                 )
             tools[MORE.name] = MORE
-        return Hands(tools, denied, [])
+        return AvailableTools(tools, denied, [])
 
-    def required(self, task: Task, hands: Hands, stated: Mapping[str, int]) -> dict[str, int]:
+    def required(self, task: Task, hands: AvailableTools, stated: Mapping[str, int]) -> dict[str, int]:
         """How often tools must be called: as `stated`, and once what the question names, where a tool asks
         for that."""
         return {**dict.fromkeys(self.named(task, hands), 1), **stated}
 
-    def named(self, task: Task, hands: Hands) -> list[str]:
+    def named(self, task: Task, hands: AvailableTools) -> list[str]:
         """The tools that the question names and that ask to be used then."""
         return [
             name
@@ -159,7 +165,7 @@ class Acting(Prompting):
         ]
 
     def called_for_model(
-        self, task: Task, hands: Hands, at: str, names: Sequence[str], known: Sequence[str]
+        self, task: Task, hands: AvailableTools, at: str, names: Sequence[str], known: Sequence[str]
     ) -> Thinking[list[Observation]]:
         """Call the tools `names`, which the question names and the model did not use, as children of the
         thought `at`. Each text that a tool must have is the question; a `context` is that of the task and
@@ -168,7 +174,7 @@ class Acting(Prompting):
         return (yield from self.carry_out(hands, Turn(at, calls=tuple(calls), native=False)))
 
     def _calls_for_model(
-        self, task: Task, hands: Hands, at: str, names: Sequence[str], known: Sequence[str]
+        self, task: Task, hands: AvailableTools, at: str, names: Sequence[str], known: Sequence[str]
     ) -> Thinking[list[ToolCall]]:
         calls = []
         for name in names:
@@ -203,11 +209,11 @@ class Acting(Prompting):
             yield Note("call.failed", at, {"kind": "act", "error": reply.error})
             return Turn(at, error=reply.error)
         turn = yield from self._cut(turn_of(f"{at}.0", reply, known))
-        thought = yield from happen(Thought(turn.id, at, text_of(turn), tuple(source)))
+        thought = yield from emit(Thought(turn.id, at, text_of(turn), tuple(source)))
         return as_recorded(turn, thought, known)
 
     def carry_out(
-        self, hands: Hands, turn: Turn, refused: Mapping[int, str] | None = None
+        self, hands: AvailableTools, turn: Turn, refused: Mapping[int, str] | None = None
     ) -> Thinking[list[Observation]]:
         """Have the calls of `turn` carried out; what came of each, in order, each a child of the turn.
         refused: why some are not to be, by their place."""
@@ -232,7 +238,7 @@ class Acting(Prompting):
         told = Message(last.role, f"{last.content}\n\n{told_of(hands)}")
         talk = [*_guided(hands.tools.values()), *before, told]
         offered = tuple(tool.offered() for tool in hands.tools.values())
-        draw = call.draw * most_round_trips * MOST_CALLS  # no two samples of a thought share one
+        draw = call.sample_index * most_round_trips * MOST_CALLS  # no two samples of a thought share one
         left = most_round_trips
         last_draw = draw + most_round_trips * MOST_CALLS - 1
         unused, known = list(required), list[str]()
@@ -242,10 +248,12 @@ class Acting(Prompting):
                     call, messages=tuple(talk), tools=offered, tool_choice=None if left else "none"
                 )
             )
-            turn = yield from self._cut(turn_of(call.at, reply, hands.names()))
+            turn = yield from self._cut(turn_of(call.node, reply, hands.names()))
             if reply.error is not None or not left or not (turn.calls or unused):
                 return reply
-            branches = [self._given(hands, call.at, k, asked, draw + k) for k, asked in enumerate(turn.calls)]
+            branches = [
+                self._given(hands, call.node, k, asked, draw + k) for k, asked in enumerate(turn.calls)
+            ]
             observations = yield from self._all_of(hands, branches)
             halt = halt_in(observations)
             if halt is not None:
@@ -259,9 +267,9 @@ class Acting(Prompting):
             unused = [name for name in unused if name not in used]
             known += given_by(turn.calls, observations)
             if unused and (not turn.calls or not left):
-                calls = yield from self._calls_for_model(task, hands, call.at, unused, known)
+                calls = yield from self._calls_for_model(task, hands, call.node, unused, known)
                 branches = [
-                    self._given(hands, call.at, k, asked, last_draw - k) for k, asked in enumerate(calls)
+                    self._given(hands, call.node, k, asked, last_draw - k) for k, asked in enumerate(calls)
                 ]
                 given = yield from self._all_of(hands, branches)
                 if (halt := halt_in(given)) is not None:
@@ -269,18 +277,20 @@ class Acting(Prompting):
                 talk, unused = with_hints(talk, told_of_named(unused, given)), []
 
     def _observed(
-        self, hands: Hands, turn: str, k: int, call: ToolCall, draw: int, refusal: str | None
+        self, hands: AvailableTools, turn: str, k: int, call: ToolCall, draw: int, refusal: str | None
     ) -> Thinking[Observation]:
         if refusal:
             seen = self._seen(hands, turn, k, Reply(error=refusal))
         else:
             seen = yield from self._given(hands, turn, k, call, draw)
         head = f"{call.name[:80]} " + ("→ " if seen.error is None else "")
-        thought = yield from happen(Thought(f"{turn}.{k}", turn, head + seen.text))
+        thought = yield from emit(Thought(f"{turn}.{k}", turn, head + seen.text))
         text = thought.text.removeprefix(head)
         return seen._replace(id=thought.id, text=text, whole=seen.whole if text == seen.text else text)
 
-    def _given(self, hands: Hands, at: str, k: int, call: ToolCall, draw: int) -> Thinking[Observation]:
+    def _given(
+        self, hands: AvailableTools, at: str, k: int, call: ToolCall, draw: int
+    ) -> Thinking[Observation]:
         """What comes of call `k` of a turn."""
         refusal = hands.refusal(call.name)
         if refusal is not None:
@@ -293,11 +303,11 @@ class Acting(Prompting):
             reply = yield from ask(tool_call(at, call.name, call.arguments, draw))
         return self._seen(hands, at, k, reply)
 
-    def _seen(self, hands: Hands, at: str, k: int, reply: Reply) -> Observation:
+    def _seen(self, hands: AvailableTools, at: str, k: int, reply: Reply) -> Observation:
         whole = (reply.text or "(nothing)") if reply.error is None else f"failed: {reply.error}"
         return Observation(at, self._part(whole, len(hands.results) + k + 1, 0), reply.error, whole)
 
-    def _more(self, hands: Hands, at: str, call: ToolCall) -> Thinking[Observation]:
+    def _more(self, hands: AvailableTools, at: str, call: ToolCall) -> Thinking[Observation]:
         """The part of an earlier result that `call` asks for, or in words why there is none."""
         asked = _asked_part(hands.results, arguments_of(call) or {})
         if isinstance(asked, str):
@@ -328,10 +338,12 @@ class Acting(Prompting):
             yield Note(f"{self.notes}.too_many_calls", parent_of(turn.id) or turn.id, told)
         return turn._replace(calls=turn.calls[:most])
 
-    def _all_of(self, hands: Hands, branches: list[Thinking[Observation]]) -> Thinking[list[Observation]]:
+    def _all_of(
+        self, hands: AvailableTools, branches: list[Thinking[Observation]]
+    ) -> Thinking[list[Observation]]:
         """What the calls of a turn come to. Their numbers are known before, so the record does not depend on
         which is done first."""
-        observations = yield from every(branches, at_most=0, at_once=None if self.parallel else 1)
+        observations = yield from gather(branches, at_most=0, at_once=None if self.parallel else 1)
         hands.results.extend(seen.whole for seen in observations)
         return observations
 
@@ -354,7 +366,7 @@ def given_by(calls: Sequence[ToolCall], observations: Sequence[Observation]) -> 
     return [f"{call.name} gave:\n{seen.whole}" for call, seen in pairs if seen.error is None]
 
 
-def told_of(hands: Hands) -> str:
+def told_of(hands: AvailableTools) -> str:
     """What a prompt says of the tools that may be called before the reply."""
     return "\n".join(
         [

@@ -23,7 +23,7 @@ from tot_lab.core.reading import read_label
 from tot_lab.core.records import Decided, Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, attempt
+from tot_lab.core.thinking import Thinking, ask, resample
 from tot_lab.strategies.plan_execute import PlanExecute
 from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.reflexion import Reflexion
@@ -158,33 +158,36 @@ def _shown(match: re.Match[str]) -> str:
 
 
 class Adaptive(Prompting):
-    """Choose a strategy by the kind of task, and let it do the work.
+    """Choose a strategy by the kind of task, and run it.
 
-    Best for: mixed tasks, of which nobody has said what suits them. Trade-off: a wrong choice costs a whole
-    attempt. Calls: none where the table or the rules decide, else 1, and those of the strategy; where that
-    brings a partial result, those of the default too.
+    Best for mixed tasks whose best strategy is not known. Trade-off: a wrong choice costs a whole attempt.
+    Calls: none if the routes or the rules decide, else 1, plus those of the chosen strategy; if its result is
+    partial, also those of the default strategy.
 
-    strategies: by name, who can be chosen; any strategies.
-    routes: which of them does a kind of task, where that is not the built-in `ROUTES`: by `simple`,
-        `writing`, `steps`, `open` (see `kind_of`), or by the kind of a domain, which comes first.
-        `tl.calibrate_router` makes one.
-    default: who does what no route names, and tries again after a partial result: one that stagnated, that a
-        limit cut off, or that has no answer.
-    enabled: False gives every task to the default, and nothing is chosen.
-
-    What was chosen is a note of the run; `tl.routed(run)` reads it.
+    The choice is recorded as a note; `tl.routed(run)` reads it.
     """
 
     kind = "adaptive"
+
     strategies: dict[str, Strategy] = {
         "reactive": ReAct(),
         "reflexion": Reflexion(),
         "plan-execute-reflect": PlanExecute(),
         "tree-of-thought": TreeThenAct(),
     }
+    """The strategies to choose from, by name."""
+
     routes: dict[str, str] = {}
+    """The strategy for each kind of task (`simple`, `writing`, `steps`, `open`; see `kind_of`) or for each
+    kind of domain, which takes precedence. Kinds without an entry use the built-in `ROUTES`.
+    `tl.calibrate_router` derives routes from a sweep."""
+
     default: str = "reactive"
+    """The strategy for tasks without a route. It also runs after a partial result: one that stagnated, was
+    cut off by a limit, or has no answer."""
+
     enabled: bool = True
+    """Whether to choose at all. If `False`, every task goes to `default`."""
 
     @model_validator(mode="after")
     def _are_there(self) -> Self:
@@ -208,13 +211,13 @@ class Adaptive(Prompting):
         answer = yield from self.strategies[choice.strategy].think(task, f"{at}.0")
         if choice.strategy == self.default or not _is_partial(answer):
             return answer
-        yield Note("adaptive.fell_back", at, {"stop": answer.stop, **self._used(self.default)})
+        yield Note("adaptive.fell_back", at, {"stop": answer.stop_reason, **self._used(self.default)})
         again = _told(task, answer)
-        rescue = yield from attempt(1, self.strategies[self.default].think(again, f"{at}.1"))
-        stop = rescue.stop if halts(rescue.stop) else answer.stop
+        rescue = yield from resample(1, self.strategies[self.default].think(again, f"{at}.1"))
+        stop = rescue.stop_reason if halts(rescue.stop_reason) else answer.stop_reason
         taken, left = rescue, answer
         if answer.text and not rescue.text:
-            taken, left = msgspec.structs.replace(answer, stop=stop), rescue
+            taken, left = msgspec.structs.replace(answer, stop_reason=stop), rescue
         if left.node is not None:
             yield Decided(left.node, "pruned", "another strategy's answer was taken")
         return taken
@@ -282,15 +285,15 @@ class Adaptive(Prompting):
 def _is_partial(answer: Answer) -> bool:
     """Whether somebody else should try. A tree that is as deep as it may be is whole; where no further call
     would be made, nobody can."""
-    if halts(answer.stop):
+    if halts(answer.stop_reason):
         return False
-    cut = answer.stop.startswith("limit:") and answer.stop != "limit:depth"
-    return not answer.text or cut or answer.stop == "stagnated"
+    cut = answer.stop_reason.startswith("limit:") and answer.stop_reason != "limit:depth"
+    return not answer.text or cut or answer.stop_reason == "stagnated"
 
 
 def _told(task: Task, answer: Answer) -> Task:
     """The task with what a first attempt came to."""
     if not answer.text:
         return task
-    told = f"An earlier attempt was not finished ({answer.stop}). It came to: {answer.text}"
+    told = f"An earlier attempt was not finished ({answer.stop_reason}). It came to: {answer.text}"
     return task.model_copy(update={"context": "\n\n".join(filter(None, [task.context, told]))})

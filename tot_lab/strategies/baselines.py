@@ -19,7 +19,7 @@ from tot_lab.core.reading import verdict
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, attempt, every, happen
+from tot_lab.core.thinking import Thinking, ask, emit, gather, resample
 
 
 class OneAnswer(Prompting):
@@ -49,23 +49,25 @@ class ChainOfThought(Prompting):
 
 
 class BestOf(Prompting):
-    """Let a strategy try N times and keep the attempt that is scored best; of equals the first.
+    """Run a strategy several times and keep the attempt with the highest score; of equal ones the first.
 
-    Best for answers that are easier to judge than to find. Trade-off: no better than its judge. Calls: N
-    times those of the strategy, and with `value` 1 more each.
-
-    strategy: what tries; any strategy. attempts: how often (N). evaluate: `value` asks the model
-    about each attempt's answer, `score` takes the attempts' own scores, or a function
-    `(task, path) -> score 0–1, or None`.
+    Best for answers that are easier to judge than to find. Trade-off: no better than its judge. Calls:
+    `attempts` times those of the strategy, and with `value` 1 more for each attempt.
     """
 
     strategy: Strategy
+    """The strategy of each attempt."""
+
     attempts: Annotated[int, Field(ge=1)] = 5
+    """The number of attempts."""
+
     evaluate: Literal["value", "score"] | UserFunction = "value"
+    """How an attempt is scored: `value` asks the model about its answer, `score` takes the attempt's own
+    score, and a function `(task, path) -> score` gives 0–1, or `None` for no score."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
-        answers = yield from every(
+        answers = yield from gather(
             [self._attempt(task, f"{at}.{k}", k) for k in range(self.attempts)],
             at_most=self._calls_per_attempt(task),
         )
@@ -81,43 +83,48 @@ class BestOf(Prompting):
         return None if inner is None else inner + (self.evaluate == "value")
 
     def _attempt(self, task: Task, at: str, number: int) -> Thinking[Answer]:
-        answer = yield from attempt(number, self.strategy.think(task, at))
+        answer = yield from resample(number, self.strategy.think(task, at))
         if answer.node is None or self.evaluate == "score":
             return answer
         path = [f"Answer: {answer.text}"]
         if isinstance(self.evaluate, UserFunction):
             shown = self.evaluate(*task.domain.seen(task, path))
             score = verdict(shown, f"evaluator {self.evaluate.name!r}, thought {answer.node},")
-            scored = yield from happen(Scored(answer.node, score, score, by=self.evaluate.name))
+            scored = yield from emit(Scored(answer.node, score, score, by=self.evaluate.name))
         else:
             call = self.call(answer.node, "judge", task.domain.value_prompt(task, path))
-            reply = yield from attempt(number, ask(call))
+            reply = yield from resample(number, ask(call))
             if reply.error is not None:
                 yield Note("call.failed", answer.node, {"kind": "judge", "error": reply.error})
                 return answer
             raw = task.domain.read_value(reply.text)
             score = None if raw is None else min(raw / task.domain.value_top, 1.0)
-            scored = yield from happen(Scored(answer.node, score, raw, (raw,), "value"))
+            scored = yield from emit(Scored(answer.node, score, raw, (raw,), "value"))
         return msgspec.structs.replace(answer, score=scored.score)
 
 
 class SelfConsistency(Strategy):
-    """Let a strategy try N times and keep the answer given most often; of equals the first
-    (Wang et al. 2023). What counts as the same answer is the domain's word.
+    """Run a strategy several times and keep the most frequent answer; of equally frequent ones the first.
 
-    Best for short answers that can be compared, where a model is right more often than it errs in the same
-    way. Trade-off: a mistake that it makes each time wins. Calls: N times those of the strategy.
+    The domain decides which answers count as the same.
 
-    strategy: what tries; any strategy. attempts: how often (N).
+    Best for short answers that can be compared, if the model is right more often than it repeats one mistake.
+    Trade-off: a mistake that is made most often wins. Calls: `attempts` times those of the strategy.
+
+    References:
+        Wang et al. 2023, Self-Consistency Improves Chain of Thought Reasoning, arXiv:2203.11171.
     """
 
     strategy: Strategy = ChainOfThought()
+    """The strategy of each attempt."""
+
     attempts: Annotated[int, Field(ge=1)] = 5
+    """The number of attempts."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
-        answers = yield from every(
-            [attempt(k, self.strategy.think(task, f"{at}.{k}")) for k in range(self.attempts)],
+        answers = yield from gather(
+            [resample(k, self.strategy.think(task, f"{at}.{k}")) for k in range(self.attempts)],
             at_most=self.strategy.max_calls(task),
         )
         keys = [task.domain.same(task, answer.text) if answer.text else None for answer in answers]
@@ -128,7 +135,7 @@ class SelfConsistency(Strategy):
         chosen = answers[keys.index(winner)]
         share: float | None = count / len(answers)
         if chosen.node is not None:
-            scored = yield from happen(Scored(chosen.node, share, count, by="self_consistency"))
+            scored = yield from emit(Scored(chosen.node, share, count, by="self_consistency"))
             share = scored.score
         return (yield from _choose(answers, msgspec.structs.replace(chosen, score=share)))
 
@@ -161,7 +168,7 @@ def _answer_once(strategy: Prompting, task: Task, at: str, *, reasoning: bool) -
         yield Note("call.failed", at, {"kind": "answer", "error": reply.error})
         return Answer("", stop_of(reply.error))
     node = f"{at}.0"
-    thought = yield from happen(Thought(node, at, reply.text))
+    thought = yield from emit(Thought(node, at, reply.text))
     text = task.domain.read_answer(task, thought.text)
     if text is None:
         yield Note("parse.unreadable", at, {"kind": "answer", "draw": 0})
@@ -180,5 +187,5 @@ def _choose(ranked: Sequence[Answer], chosen: Answer) -> Thinking[Answer]:
         if answer.node is not None and answer.node != chosen.node:
             yield Decided(answer.node, "pruned", "another attempt was chosen")
     nodes = tuple(answer.node for answer in ranked if answer.node is not None)
-    stop = "answered" if chosen.text else chosen.stop
+    stop = "answered" if chosen.text else chosen.stop_reason
     return Answer(chosen.text, stop, chosen.node, chosen.score, nodes)

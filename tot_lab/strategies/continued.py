@@ -17,18 +17,18 @@ from tot_lab.core.calls import TokenLogprob
 from tot_lab.core.records import Decided, Event, Scored, Thought, parent_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Path, Task
-from tot_lab.core.thinking import Thinking, editing, happen
+from tot_lab.core.thinking import Thinking, emit, map_steps
 
 
 class Continued(Strategy):
-    """What `lab.branch(run, node, strategy=…)` runs.
-
-    strategy: what goes on; any strategy. Its thoughts stand below the path's last.
-    record: what the earlier run recorded of the path, from its root on, as JSON-ready dicts.
-    """
+    """Continue from a node of an earlier run with another strategy; used by `lab.branch(run, node,
+    strategy=…)`."""
 
     strategy: Strategy
+    """The strategy that continues. Its thoughts are added below the last node of the path."""
+
     record: list[dict[str, Any]]
+    """The records of the earlier run along the path, from the root on, as JSON-ready dicts."""
 
     @field_validator("record")
     @classmethod
@@ -46,13 +46,13 @@ class Continued(Strategy):
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         last, steps = at, list[str]()
         for event in self._events(at):
-            recorded = yield from happen(event)
+            recorded = yield from emit(event)
             if isinstance(recorded, Thought):
                 last = recorded.id
                 steps += _steps(task, recorded)
         keep = all_but_the_root(last)
         return (
-            yield from editing(keep, self.strategy.think(_after(task, steps), last), of=(Thought, Scored))
+            yield from map_steps(keep, self.strategy.think(_after(task, steps), last), of=(Thought, Scored))
         )
 
     def max_calls(self, task: Task) -> int | None:

@@ -23,7 +23,7 @@ from tot_lab.core.reading import split_thinking
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, every, happen, timed
+from tot_lab.core.thinking import Thinking, emit, gather, with_timeout
 from tot_lab.strategies.conversation import shortened
 from tot_lab.strategies.deep_think_names import match_all, match_once
 from tot_lab.strategies.deep_think_prompts import ANEW, BRANCH, CONVERGE, DEVELOP
@@ -68,41 +68,48 @@ class Sizes(NamedTuple):
 
 
 class DeepThink(Prompting):
-    """Think in iterations: several approaches at once, then one solution made of the best of them (Cogtrix,
-    "Deep Think").
+    """Develop several approaches per iteration, and combine the best of them into one solution.
 
-    Best for: questions with several good answers and trade-offs between them: designs, decisions, causes of
-    a fault. Trade-off: every call is long, and the judge is the model itself. Calls: num_branches + 2 for
-    each iteration; with the defaults 5 to 15. One more where a server turns out to take no JSON schema.
+    Best for questions with several good answers and trade-offs between them: designs, decisions, causes of a
+    fault. Trade-off: every call is long, and the judge is the model itself. Calls: num_branches + 2 for each
+    iteration, with the defaults 5 to 15; one more if the server turns out not to support JSON schemas.
 
-    max_iterations: 1–5. num_branches: approaches of an iteration, 2–5. beam_width: solutions that the next
-        iteration builds on, 1–3 and no more than there are branches. What lies outside is clamped, and the
-        note `deep_think.clamped` says so. Presets:
-        `tl.presets.deep_think_quick`, `_balanced`, `_thorough`, `_maximum`.
-    timeout: seconds that one call may take, from when it is sent; it takes the place of the lab's own
-        `timeout`. The calls of DEVELOP have twice that together, from when the first of them is sent. A call
-        that takes longer costs its branch, and its error names the limit that cut it.
-    tier: how much the model makes of a prompt (`local`, `mid`, `large`, `frontier`).
-    temperature: 0.7 unless set.
+    Settings outside their range are clamped, and the note `deep_think.clamped` records it. Presets:
+    `tl.presets.deep_think_quick`, `_balanced`, `_thorough`, `_maximum`. Results of research belong in the
+    task's `context`. All runs of a process together have at most 4 calls of Deep Think in flight.
 
-    What research has found belongs into the task's `context`. All runs of a process have 4 calls of Deep
-    Think under way at most.
+    An approach is a child of the most confident synthesis so far, and its solution is its child. A synthesis
+    is a child of the best solution; its `source` names the solutions whose ideas it uses. The answer is the
+    synthesis of the iteration with the highest confidence, of equal ones the later. Its score is that
+    confidence / 10, or `None` if the confidence was assumed.
 
-    An approach is a child of the most confident synthesis so far, and has its solution as its child. A
-    synthesis is a child of the best solution, with those of the branches that it took ideas from as its
-    `source`. The answer is that of the iteration with the highest confidence, of equals the later; its score
-    is the confidence / 10, None when it was assumed. Stops: `converged` (by the model's word
-    no further iteration would help), `solved` (a confidence of 9.5), `limit:iterations`, `limit:timeout`.
+    Stops: `converged` (the model expects no improvement from another iteration), `solved` (a confidence of at
+    least 9.5), `limit:iterations`, `limit:timeout`. `tl.deep_thought(run)` gives the iterations and the
+    report.
 
-    `tl.deep_thought(run)` gives the iterations, and the report.
+    References:
+        Cogtrix, "Deep Think".
     """
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.7
+    """Sampling temperature, 0–2."""
+
     max_iterations: int = 3
+    """The largest number of iterations, 1–5."""
+
     num_branches: int = 3
+    """Approaches per iteration, 2–5."""
+
     beam_width: int = 2
+    """Solutions that the next iteration builds on, 1–3, and at most `num_branches`."""
+
     timeout: Annotated[float, Field(gt=0)] = 300.0
+    """Seconds for one call, from when it is sent; this replaces the lab's `timeout`. The calls of DEVELOP
+    have twice that together, from when the first is sent. A call that takes longer costs its branch, and
+    its error names the limit."""
+
     tier: Tier = "mid"
+    """How much a prompt demands of the model: `local`, `mid`, `large` or `frontier`."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
@@ -154,7 +161,7 @@ class _Iterations:
             if not approaches:
                 stop = failed
                 break
-            developed = yield from every(
+            developed = yield from gather(
                 [self._develop(branch) for branch in approaches], at_most=1, seconds=2 * self.by.timeout
             )
             branches = [branch for branch, _ in developed]
@@ -202,7 +209,7 @@ class _Iterations:
         first = (number - 1) * _MOST_BRANCHES  # an earlier iteration may have begun at the same thought
         for k, approach in enumerate(approaches):
             text = f"{approach.name or f'Approach {k + 1}'}\n{approach.strategy}"
-            thought = yield from happen(Thought(f"{base}.{first + k}", base, text))
+            thought = yield from emit(Thought(f"{base}.{first + k}", base, text))
             name, _, strategy = thought.text.partition("\n")  # a person may have changed either
             branches.append(
                 ThoughtBranch(f"b{k}", name, strategy, approach.rationale, approach.risks, node=thought.id)
@@ -244,7 +251,7 @@ class _Iterations:
         if made is None:
             yield from self._assume(branch.node, "develop", result.error)
             made = Development(solution=raw)
-        thought = yield from happen(Thought(f"{branch.node}.0", branch.node, made.solution))
+        thought = yield from emit(Thought(f"{branch.node}.0", branch.node, made.solution))
         written = {**vars(made), "strengths": tuple(made.strengths), "weaknesses": tuple(made.weaknesses)}
         written |= {"solution": thought.text, "solution_node": thought.id}
         if result.truncated:
@@ -359,7 +366,7 @@ class _Iterations:
             for branch in solved[1:]
             if branch.id in of and branch.solution_node is not None
         )
-        thought = yield from happen(Thought(f"{best}.0", best, made.synthesis.solution, source))
+        thought = yield from emit(Thought(f"{best}.0", best, made.synthesis.solution, source))
         score = yield from _score(thought.id, made.confidence)
         if score is None:
             why = "the confidence is not a number from 0 to 10"
@@ -414,13 +421,13 @@ class _Iterations:
         iteration, since two may ask the same for one thought."""
         call, tier = self.by.call(at, kind, prompt, draw), self.by.tier
         seconds = self.by.timeout
-        result = yield from timed(
+        result = yield from with_timeout(
             seconds, ask_json(call, form, tier=tier, retries=0, schema=self.schema, closing=closing)
         )
         if result.schema_refused and kind == "branch":  # the first call of a run: the others need not try
             self.schema = False
             call = self.by.call(at, kind, prompt, _MOST_ITERATIONS)
-            result = yield from timed(
+            result = yield from with_timeout(
                 seconds, ask_json(call, form, tier=tier, retries=0, schema=False, closing=closing)
             )
         error = result.replies[-1].error
@@ -437,7 +444,7 @@ class _Iterations:
 def _score(node: str, value: float | None) -> Thinking[float | None]:
     """Record a number of 0–10 that CONVERGE gave; it as a person may have changed it."""
     share = None if value is None else value / 10
-    scored = yield from happen(Scored(node, share, value, (value,), "converge"))
+    scored = yield from emit(Scored(node, share, value, (value,), "converge"))
     return value if scored.score == share else scored.score and scored.score * 10
 
 

@@ -20,7 +20,7 @@ from tot_lab.core.calls import Call, halts
 from tot_lab.core.records import Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Step, Thinking, along, ask, editing, happen
+from tot_lab.core.thinking import Step, Thinking, ask, emit, intercept, map_steps
 from tot_lab.core.tools import MODEL, TOOL, characters_within, tokens_in, tool_of
 from tot_lab.strategies.categories import (
     CATEGORIES,
@@ -57,36 +57,40 @@ _TOOLS_IF_OF_USE = (
 
 
 class GatherThenThink(Prompting):
-    """Classify the task, gather what its kind needs with the tools that there are, and think over it
-    (Cogtrix, "/think").
+    """Classify the task, gather with tools what tasks of its category need, and think over what was found.
 
-    Best for: hard questions about something that can be looked at: code, a machine, documents, the web.
+    Best for hard questions about something that can be looked up: code, a machine, documents, the web.
     Trade-off: what is gathered makes every later prompt longer. Calls: those of `strategy`; with tools also
-    those of `gatherer`, one for each page that is read again, and 1 where the task's words do not say of
-    which category it is. Without tools nothing is gathered, and no call is spent on it.
+    those of `gatherer`, one for each page that is read again, and 1 if the words of the task do not tell its
+    category. Without tools nothing is gathered, and no call is spent on it.
 
-    strategy: what thinks; any strategy. gatherer: what gathers; any strategy, and one that calls tools is of
-        use. gather: False goes straight to thinking.
-    research: what of the pages that were found is read again: a `tl.ResearchDelegate`, or its settings as a
-        dict (`{"enabled": False}`). Its share of the model's context window also bounds all that the
-        thinker is told of the gathering.
+    The category decides what to look for. For the tool-heavy ones (code_analysis, debugging, bug_hunting,
+    security_audit, sysadmin, cloud_infra, qa_testing, devops, data_analysis, documentation, database,
+    monitoring) the gatherer must use tools before it answers; for the others it uses them only if they help.
+    The note `think.classified` records the category and how it was found, `think.gathered` what was gathered,
+    and `think.nothing_gathered` why nothing was.
 
-    The category decides what to look for, and whether to look at all. For the tool-heavy ones
-    (code_analysis, debugging, bug_hunting, security_audit, sysadmin, cloud_infra, qa_testing, devops,
-    data_analysis, documentation, database, monitoring) the gatherer is told to look with tools before it
-    says anything; for the others to call one only where it is of use. The note `think.classified` says which
-    category it is and by what, `think.gathered` what came of the gathering, `think.nothing_gathered` why
-    nothing did.
-
-    The gatherer stands at `at.0`, research at `at.1`, the thinking at `at.2`; answer and stop are the
-    strategy's. The sampling settings are those of classifying and of copying out; the latter asks the model
+    The gatherer runs at `at.0`, research at `at.1`, the strategy at `at.2`; answer and stop are the
+    strategy's. The sampling settings apply to classification and to extraction; the latter asks the model
     that gathered.
+
+    References:
+        Cogtrix, "/think".
     """
 
     strategy: Strategy = DeepThink()
+    """The strategy that thinks."""
+
     gatherer: Strategy = ReAct()
+    """The strategy that gathers; it should be one that calls tools."""
+
     gather: bool = True
+    """Whether to gather. If `False`, thinking starts at once."""
+
     research: Annotated[ResearchDelegate, Field(strict=False)] = ResearchDelegate()
+    """How the pages that were found are read again: a `tl.ResearchDelegate`, or its settings as a dict such
+    as `{"enabled": False}`. Its share of the model's context window also limits all gathered text that the
+    strategy is shown."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
@@ -99,7 +103,7 @@ class GatherThenThink(Prompting):
             if self.research.context_window is None and task.context_window is None:
                 yield Note("research.window", at, {"assumed": UNKNOWN_WINDOW})
             gathered = yield from self._gathered(task, classified.category, watch, f"{at}.0")
-            if not halts(gathered.stop):  # else the next call tells whether it was a budget of its own
+            if not halts(gathered.stop_reason):  # else the next call tells whether it was a budget of its own
                 found = yield from self.research.think(task, watch.uses, self, f"{at}.1", watch.model)
             task = self._told(task, found, gathered.text, watch.uses)
         return (yield from self.strategy.think(task, f"{at}.2"))
@@ -164,13 +168,13 @@ class GatherThenThink(Prompting):
         """What the gatherer came to. A person may change what it is to look for, so its root is recorded
         here."""
         above = parent_of(at) or at
-        asked = yield from happen(Thought(at, above, _instruction(category)))
+        asked = yield from emit(Thought(at, above, _instruction(category)))
         part = task.domain.part(task, asked.text, "")
         looking = tuple(tool for tool in task.tools if MODEL not in tool.effects)  # the thinking comes later
         part = part.model_copy(update={"tools": looking})
-        answer = yield from along(
+        answer = yield from intercept(
             watch,
-            editing(all_but_the_root(at), self.gatherer.think(part, at), of=(Thought, Scored)),
+            map_steps(all_but_the_root(at), self.gatherer.think(part, at), of=(Thought, Scored)),
             calls=1,
         )
         given = sum(use.error is None for use in watch.uses)
@@ -180,7 +184,7 @@ class GatherThenThink(Prompting):
             "tool_calls": len(watch.uses),
             "results": given,
             "notes": len(answer.text),
-            "stop": answer.stop,
+            "stop": answer.stop_reason,
         }
         yield Note("think.gathered" if given or answer.text else "think.nothing_gathered", above, told)
         return answer
@@ -223,11 +227,11 @@ class _Watch:
 
     def carry_out(self, step: Step) -> Thinking[Any]:
         recorded = yield step
-        if isinstance(step, Call) and step.kind != TOOL:
+        if isinstance(step, Call) and step.purpose != TOOL:
             self.model = step.model
         elif isinstance(step, Call):
             name, arguments = tool_of(step) or "", step.messages[0].content
-            self.uses.append(ToolUse(step.at, name, arguments, recorded.text, recorded.error))
+            self.uses.append(ToolUse(step.node, name, arguments, recorded.text, recorded.error))
         elif isinstance(step, Thought) and recorded is not None and recorded.text != step.text:
             self._change(step, recorded.text)
         return recorded
@@ -238,10 +242,10 @@ class _Watch:
         if last is not None and last.at == thought.parent:
             self.uses[-1] = last._replace(text=text.removeprefix(f"{last.tool} → "), error=None)
 
-    def parted(self) -> Self:
+    def fork(self) -> Self:
         return type(self)()
 
-    def joined(self, branches: Sequence[Self]) -> None:
+    def join(self, branches: Sequence[Self]) -> None:
         for branch in branches:
             self.uses += branch.uses
             self.model = branch.model or self.model

@@ -26,9 +26,9 @@ from tot_lab.core.parts import Part
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, editing, every, happen
+from tot_lab.core.thinking import Thinking, ask, emit, gather, map_steps
 from tot_lab.core.tools import Quantities, tool_call
-from tot_lab.strategies.acting import Acting, Hands
+from tot_lab.strategies.acting import Acting, AvailableTools
 from tot_lab.strategies.continued import all_but_the_root
 from tot_lab.strategies.conversation import shortened
 from tot_lab.strategies.plan_prompts import AUGMENT, HOW, ORDER, PATCH, PLAN, REQUIREMENTS, STEPS, VERDICT
@@ -66,46 +66,62 @@ class Outcome(NamedTuple):
 
 
 class PlanExecute(Acting):
-    """Plan the task, carry the steps out, reflect, and refine the plan (design "Reactive Agents",
-    Plan–Execute–Reflect; after Wang et al. 2023, Plan-and-Solve, arXiv:2305.04091).
+    """Plan the task, execute the steps, reflect on the result, and refine the plan.
 
-    Best for tasks that fall into steps known beforehand, more so where tools do most of them. Trade-off: a
-    bad plan costs its steps before anybody notices. Calls: 1 for the plan and 1 for the reflection, 1 an
-    analysis step, those of `strategy` a composite one, 1 a patch, 2 a refinement, and 1 with
-    `classify_tools`; a tool_call step none.
+    Best for tasks that fall into steps known beforehand, more so if tools do most of them. Trade-off: a bad
+    plan costs its steps before it is noticed. Calls: 1 for the plan and 1 for the reflection, 1 for each
+    analysis step, those of `strategy` for each composite step, 1 for each patch, 2 for each refinement, and 1
+    with `classify_tools`; none for a tool_call step.
 
-    strategy: what solves a composite step; any strategy. It sees the step as its task, and of the tools those
-        that the step names.
-    plan_mode: `linear` (the steps in turn) or `dag` (all that can go on at once; with `parallel=False` one
-        after another). max_steps: of a plan, and of a refinement. step_retries: further tries of a step.
-    max_patches: patches while steps are carried out; each failed step is patched once at most.
-    max_refinements: patches and augmentations after a reflection. patch_strategy: `in-place` (failed steps
-        are written anew, and pending ones that must change) or `replan-remaining` (other steps in place of
-        all that are open).
-    reflection_depth: `shallow` (up to 1,500 tokens) or `deep` (2,500).
-    required_tools: how often each must be called by a step of its own, as {"web-search": 4} or in words as a
-        classifier says it, ["web-search×4"]; what a plan lacks of them is added. A tool that the task
-        names, and that asks to be used then (`deep-think`), is required once, also where no plan can be read.
-    classify_tools: first ask the model which tools the task needs, and how often; what it requires is added
-        to `required_tools`.
-    max_retries: further askings for a plan that is refused. tier: how much the model makes of a prompt
-        (`local`, `mid`, `large`, `frontier`).
+    References:
+        Design "Reactive Agents", Plan–Execute–Reflect; Wang et al. 2023, Plan-and-Solve,
+        arXiv:2305.04091.
     """
 
     kind = "plan_execute"
     aliases: ClassVar[tuple[str, ...]] = ("plan-execute-reflect",)
+
     strategy: Strategy = ReAct(max_iterations=3)
+    """The strategy that solves a composite step. The step is its task, and it has the tools that the step
+    names."""
+
     plan_mode: Mode = "linear"
+    """`linear` executes the steps in order. `dag` executes every step whose dependencies are done,
+    concurrently unless `parallel=False`."""
+
     max_steps: Annotated[int, Field(ge=1, le=100)] = 20
+    """The largest number of steps in a plan or a refinement."""
+
     step_retries: Annotated[int, Field(ge=0)] = 1
+    """Further tries of a step that failed."""
+
     max_patches: Annotated[int, Field(ge=0)] = 2
+    """Patches during execution. Each failed step is patched at most once."""
+
     max_refinements: Annotated[int, Field(ge=0)] = 2
+    """Patches and augmentations after a reflection."""
+
     patch_strategy: Literal["in-place", "replan-remaining"] = "in-place"
+    """`in-place` rewrites the failed steps and the pending ones that must change. `replan-remaining` replaces
+    all open steps."""
+
     reflection_depth: Literal["shallow", "deep"] = "deep"
+    """`shallow` reflects in up to 1,500 tokens, `deep` in up to 2,500."""
+
     required_tools: Quantities = {}
+    """How often each tool must be called by a step of its own, as `{"web-search": 4}` or in a classifier's
+    words, `["web-search×4"]`. Calls that a plan lacks are added as steps. A tool that the task names and
+    that asks to be used then (`deep-think`) is required once, even if no plan can be read."""
+
     classify_tools: bool = False
+    """Whether to ask the model first which tools the task needs, and how often. Its answer is added to
+    `required_tools`."""
+
     max_retries: Annotated[int, Field(ge=0)] = RETRIES
+    """Further requests for a plan after one that was rejected."""
+
     tier: Tier = "mid"
+    """How much a prompt demands of the model: `local`, `mid`, `large` or `frontier`."""
 
     @field_validator("strategy")
     @classmethod
@@ -163,7 +179,7 @@ class _Work:
         self.by = strategy
         self.task = task
         self.at = at
-        self.hands: Hands = strategy.hands(task, tuple(strategy.required_tools))
+        self.hands: AvailableTools = strategy.hands(task, tuple(strategy.required_tools))
         self.required = strategy.required(task, self.hands, strategy.required_tools)
         self.goal = task.domain.answer_prompt(task, True)
         self.steps: list[Step] = []
@@ -226,7 +242,7 @@ class _Work:
                 return
             wave = ready[:1] if self.by.plan_mode == "linear" else ready
             known = {step.id: step for step in self.steps}
-            outcomes = yield from every(
+            outcomes = yield from gather(
                 [self._step(step, known) for step in wave],
                 at_most=self.by._calls_per_step(self.task),
                 at_once=None if self.by.parallel else 1,
@@ -298,7 +314,7 @@ class _Work:
             return "", "", reply.error
         result = f"→ {reply.text or '(nothing)'}" if reply.error is None else f"failed: {reply.error}"
         said = f"{name} {result}"
-        thought = yield from happen(Thought(f"{step.node}.{number}", step.node, said))
+        thought = yield from emit(Thought(f"{step.node}.{number}", step.node, said))
         if thought.text != said:
             return thought.id, thought.text.removeprefix(f"{name} → "), ""
         return thought.id, reply.text, reply.error or ""
@@ -311,7 +327,7 @@ class _Work:
         if reply.error is not None:
             yield Note("call.failed", step.node, {"kind": "analysis", "error": reply.error})
             return "", "", reply.error
-        thought = yield from happen(Thought(f"{step.node}.{number}", step.node, reply.text))
+        thought = yield from emit(Thought(f"{step.node}.{number}", step.node, reply.text))
         return thought.id, thought.text, "" if thought.text.strip() else "the reply was empty"
 
     def _composite(
@@ -320,15 +336,19 @@ class _Work:
         """The step as a task of its own. A person may change what it says, so its root is recorded here."""
         root = f"{step.node}.{number}"
         task = self._task_of(step, instruction or step.title, known, error)
-        thought = yield from happen(Thought(root, step.node, task.question))
+        thought = yield from emit(Thought(root, step.node, task.question))
         if thought.text != task.question:
             task = self._task_of(step, thought.text, known, error)
-        answer = yield from editing(
+        answer = yield from map_steps(
             all_but_the_root(root), self.by.strategy.think(task, root), of=(Thought, Scored)
         )
         if answer.text:
             return answer.node or root, answer.text, ""
-        return "", "", answer.stop if halts(answer.stop) else f"no answer ({answer.stop})"
+        return (
+            "",
+            "",
+            answer.stop_reason if halts(answer.stop_reason) else f"no answer ({answer.stop_reason})",
+        )
 
     def _task_of(self, step: Step, instruction: str, known: Mapping[str, Step], error: str) -> Task:
         background = "\n\n".join(filter(None, [self._results(step, known), _again(error)]))
@@ -358,7 +378,7 @@ class _Work:
         if reply.error is not None:
             yield Note("call.failed", self.at, {"kind": "review", "error": reply.error})
             return False, "", stop_of(reply.error)
-        thought = yield from happen(self._thought(reply.text, tuple(self.results.values())))
+        thought = yield from emit(self._thought(reply.text, tuple(self.results.values())))
         verdict = read_verdict(thought.text)
         if verdict is None:
             yield Note("parse.unreadable", thought.id, {"kind": "review", "draw": self._rewrites})
@@ -443,7 +463,7 @@ class _Work:
             waiting.remove(step)
             text, source = text_of(step), (before[step.id].node,) if step.id in before else ()
             depends = tuple(nodes[id] for id in step.depends_on)
-            thought = yield from happen(self._thought(text, source, depends))
+            thought = yield from emit(self._thought(text, source, depends))
             nodes[step.id] = thought.id
             said = step if thought.text == text else as_said(step, thought.text)
             fresh[step.id] = said.changed(node=thought.id)
@@ -463,7 +483,7 @@ class _Work:
                 yield Note("call.failed", self.at, {"kind": "answer", "error": reply.error})
                 stop, refused = stop_of(reply.error), True
             else:
-                thought = yield from happen(self._thought(reply.text, tuple(self.results.values())))
+                thought = yield from emit(self._thought(reply.text, tuple(self.results.values())))
                 text = self.task.domain.read_answer(self.task, thought.text)
                 if text is None:
                     yield Note("parse.unreadable", thought.id, {"kind": "answer", "draw": 0})

@@ -22,9 +22,9 @@ from tot_lab.core.calls import Message, ToolCall, readable, stop_of
 from tot_lab.core.reading import split_thinking
 from tot_lab.core.records import Decided, Note, Thought, parent_of
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, happen
+from tot_lab.core.thinking import Thinking, emit
 from tot_lab.core.tools import Quantities, ToolSpec
-from tot_lab.strategies.acting import MORE, Acting, Hands, given_by, told_of_named
+from tot_lab.strategies.acting import MORE, Acting, AvailableTools, given_by, told_of_named
 from tot_lab.strategies.conversation import (
     Observation,
     Turn,
@@ -61,34 +61,42 @@ _WORD = re.compile(r"[^\W\d_]{4,}")
 
 
 class ReAct(Acting):
-    """Think, act by tool calls, observe, until `final-answer` is called (Yao et al. 2022; design
-    "Reactive Agents").
+    """Alternate between reasoning and tool calls until the model calls `final-answer`.
 
-    Best for tasks that tools answer step by step. Trade-off: a wrong turn is never taken back, and each
-    turn is shown all before it. Calls: 1 an iteration, and 1 with `classify_tools`; tools are not counted.
+    Best for tasks that tools answer step by step. Trade-off: a wrong turn is never taken back, and each turn
+    is shown all earlier ones. Calls: 1 for each iteration, and 1 with `classify_tools`; tool calls are not
+    counted.
 
-    max_iterations: turns, 1–400. required_tools: how often each must have given a result before an answer
-    is taken, by name, or in words as `["search×2"]`. Each of these may be called twice more and is then
-    blocked; with `parallel=False` it is not. max_calls_per_tool: other limits, by name. Output tools
-    (`tl.tool(output=True)`) are never blocked. Once the required search tools have given their results, the
-    model is asked for the output tools. classify_tools: first ask the model which tools the task needs, and
-    how often; what it requires is added to `required_tools`. A tool that the task names, and that asks to be
-    used then (`deep-think`), is called before the last turn if the model has not used it: with
-    `max_iterations=1` before the only one.
+    Output tools (`tl.tool(output=True)`) are never blocked. Once the required search tools have given their
+    results, the model is asked for the output tools. A tool that the task names and that asks to be used then
+    (`deep-think`) is called before the last turn if the model has not used it; with `max_iterations=1`,
+    before the only one.
 
-    Stops: `answered`, `limit:iterations`, and `limit:required_tools` when a required tool has failed, and no
-    call of it or no turn is left in which it could give its result. A loop that is cut off, also by a budget,
-    answers with the last text that was meant as its answer: a refused final answer or words without a tool
-    call; else with "".
+    Stops: `answered`, `limit:iterations`, and `limit:required_tools` if a required tool failed and can no
+    longer give its result. A loop that a limit or a budget cuts off answers with the last text that was meant
+    as its answer, a rejected final answer or a turn without tool calls, else with an empty text.
+
+    References:
+        Yao et al. 2022, ReAct, arXiv:2210.03629; design "Reactive Agents".
     """
 
     kind = "react"
     aliases: ClassVar[tuple[str, ...]] = ("reactive",)
     notes = "react"
+
     max_iterations: Annotated[int, Field(ge=1, le=400)] = 10
+    """The largest number of turns."""
+
     required_tools: Quantities = {}
+    """How many results each tool must have given before an answer is accepted, as `{"search": 2}` or
+    `["search×2"]`. Each may be called twice more and is then blocked, unless `parallel=False`."""
+
     max_calls_per_tool: Quantities = {}
+    """The largest number of calls of a tool, by name."""
+
     classify_tools: bool = False
+    """Whether to ask the model first which tools the task needs, and how often. Its answer is added to
+    `required_tools`."""
 
     @model_validator(mode="after")
     def _leaves_room(self) -> Self:
@@ -160,7 +168,7 @@ class ReAct(Acting):
     def max_calls(self, task: Task) -> int:
         return self.max_iterations + self.classify_tools
 
-    def _needs(self, task: Task, hands: Hands, at: str) -> Thinking[ToolNeeds]:
+    def _needs(self, task: Task, hands: AvailableTools, at: str) -> Thinking[ToolNeeds]:
         """What the task needs, as the model says it, within the limits set by hand."""
         if not self.classify_tools or not hands.tools:
             return ToolNeeds()
@@ -169,7 +177,7 @@ class ReAct(Acting):
         within = {name: min(count, limits.get(name, count)) for name, count in needs.required.items()}
         return needs._replace(required=within)
 
-    def _limits(self, hands: Hands, required: Mapping[str, int]) -> dict[str, int]:
+    def _limits(self, hands: AvailableTools, required: Mapping[str, int]) -> dict[str, int]:
         """How often tools may be called, by name. Output tools have no limit."""
         for name in self.max_calls_per_tool:
             if name not in hands.tools:
@@ -185,7 +193,12 @@ class ReAct(Acting):
         return {**(spared if self.parallel else {}), **self.max_calls_per_tool}
 
     def _owed(
-        self, task: Task, hands: Hands, progress: _Progress, turn: Turn, observations: Sequence[Observation]
+        self,
+        task: Task,
+        hands: AvailableTools,
+        progress: _Progress,
+        turn: Turn,
+        observations: Sequence[Observation],
     ) -> list[str]:
         """Tools that the question names and that gave no result so far, the last turn included."""
         calls = zip(turn.calls, observations, strict=True)
@@ -195,7 +208,7 @@ class ReAct(Acting):
     def _called_for_model(
         self,
         task: Task,
-        hands: Hands,
+        hands: AvailableTools,
         progress: _Progress,
         at: str,
         names: Sequence[str],
@@ -209,7 +222,7 @@ class ReAct(Acting):
         progress.answered.update(name for name, seen in zip(names, given, strict=True) if not seen.error)
         return given
 
-    def _prompt(self, task: Task, hands: Hands, required: Mapping[str, int]) -> str:
+    def _prompt(self, task: Task, hands: AvailableTools, required: Mapping[str, int]) -> str:
         return "\n".join(
             [
                 f"This is the task:\n<task>\n{task.domain.answer_prompt(task, True)}\n</task>\n",
@@ -227,12 +240,12 @@ class ReAct(Acting):
         )
 
     def _answered(
-        self, task: Task, hands: Hands, progress: _Progress, turn: Turn, text: str
+        self, task: Task, hands: AvailableTools, progress: _Progress, turn: Turn, text: str
     ) -> Thinking[Answer]:
         """End with `text`. What else the turn asked for is carried out too: it may have effects."""
         turn = turn._replace(calls=tuple(call for call in turn.calls if call.name != FINAL.name))
         yield from self.carry_out(hands, turn, progress.take(turn.calls, None))
-        thought = yield from happen(Thought(f"{turn.id}.{len(turn.calls)}", turn.id, text))
+        thought = yield from emit(Thought(f"{turn.id}.{len(turn.calls)}", turn.id, text))
         answer = task.domain.read_answer(task, thought.text)
         if answer is None:  # a person changed it
             yield Note("parse.unreadable", thought.id, {"kind": "act", "draw": 0})
@@ -243,7 +256,7 @@ class ReAct(Acting):
 class _Progress:
     """What a loop has done so far, and what that means for the next turn."""
 
-    def __init__(self, hands: Hands, required: Mapping[str, int], caps: Mapping[str, int]) -> None:
+    def __init__(self, hands: AvailableTools, required: Mapping[str, int], caps: Mapping[str, int]) -> None:
         self.hands = hands
         self.required = required
         self.caps = caps

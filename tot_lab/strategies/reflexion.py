@@ -21,7 +21,7 @@ from tot_lab.core.calls import halts
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Path, Task
-from tot_lab.core.thinking import Step, Thinking, along, ask, attempt, happen
+from tot_lab.core.thinking import Step, Thinking, ask, emit, intercept, resample
 from tot_lab.strategies.react import ReAct
 
 _SATISFIED = re.compile(r"\bsatisfied[\s*_`]*:", re.IGNORECASE)
@@ -37,27 +37,32 @@ _LOOK = {
 
 
 class Reflexion(Prompting):
-    """Let a strategy try, have its answer criticised, and let it try again with what was learnt, until
-    the critique is satisfied (Shinn et al. 2023; design "Reactive Agents").
+    """Run a strategy, let a critic review the answer, and try again with what was learnt.
 
-    Best for answers whose faults show once they are written: texts, code, sums. Trade-off: the critic is
-    a model too, and may be content too soon. Calls: those of the strategy and 1, for the first attempt and
+    Best for answers whose faults show once they are written: texts, code, sums. Trade-off: the critic is a
+    model too, and may be satisfied too soon. Calls: those of the strategy and 1, for the first attempt and
     for each retry.
 
-    strategy: what tries; any strategy. max_retries: attempts after the first. critique_depth: `shallow`
-    looks at the answer, `deep` at the way to it too. prior_critiques: critiques from earlier runs on
-    similar tasks, told from the first attempt on; `tl.Lab(memory=…)` recalls them. The sampling settings are
-    the critic's.
+    The sampling settings are those of the critic. Attempt k runs at `at.k`. The answer is that of the last
+    attempt that gave one; its score is 1 if the critic was satisfied, 0 if not, and `None` if the critique
+    did not say. Stops: `solved` (satisfied), `stagnated`, `limit:retries`.
 
-    Attempt k stands at `at.k`, its critique beside its first thoughts. The answer is that of the last
-    attempt that gave one. Its score is 1 when the critique was satisfied, 0 when not, None when it did not
-    say. Stops: `solved` (satisfied), `stagnated`, `limit:retries`.
+    References:
+        Shinn et al. 2023, Reflexion, arXiv:2303.11366; design "Reactive Agents".
     """
 
     strategy: Strategy = ReAct(max_iterations=3)
+    """The strategy of each attempt."""
+
     max_retries: Annotated[int, Field(ge=0)] = 3
+    """Attempts after the first."""
+
     critique_depth: Literal["shallow", "deep"] = "deep"
+    """`shallow` reviews the answer, `deep` also how it was reached."""
+
     prior_critiques: list[str] = []
+    """Critiques of earlier runs on similar tasks, shown from the first attempt on. `tl.Lab(memory=…)` recalls
+    them."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
@@ -67,7 +72,7 @@ class Reflexion(Prompting):
         for number in range(self.max_retries + 1):
             yield Note("reflexion.attempt", at, {"attempt": number, "lessons": len(lessons)})
             way, root, taught = _Way(), f"{at}.{number}", self._taught(task, lessons)
-            answer = yield from attempt(number, along(way, self.strategy.think(taught, root), calls=1))
+            answer = yield from resample(number, intercept(way, self.strategy.think(taught, root), calls=1))
             critique = yield from self._criticised(task, root, answer, way, number)
             answers.append(msgspec.structs.replace(answer, score=critique.score))
             if critique.halt is not None:
@@ -103,18 +108,18 @@ class Reflexion(Prompting):
         node = answer.node or root
         path = [] if self.critique_depth == "shallow" else way.to(node, root, task.question)
         call = self.call(node, "critique", self._prompt(task, path, answer.text))
-        reply = yield from attempt(number, ask(call))
+        reply = yield from resample(number, ask(call))
         if reply.error is not None:
             yield Note("call.failed", node, {"kind": "critique", "error": reply.error})
             return _Critique("", answer.score, halt=reply.error if halts(reply.error) else None)
         source = (answer.node,) if answer.node is not None else ()
-        thought = yield from happen(Thought(way.free_child(root), root, reply.text, source))
+        thought = yield from emit(Thought(way.free_child(root), root, reply.text, source))
         verdict = read_verdict(thought.text)
         if verdict is None:
             yield Note("parse.unreadable", node, {"kind": "critique", "draw": 0})
         score = None if verdict is None else float(verdict and answer.text != "")
         if answer.node is not None:
-            scored = yield from happen(Scored(answer.node, score, score, (score,), "critique"))
+            scored = yield from emit(Scored(answer.node, score, score, (score,), "critique"))
             score = scored.score
         told = {"attempt": number, "satisfied": None if score is None else score == 1.0}
         yield Note("reflexion.critiqued", at=root, data={**told, "critique": thought.id})
@@ -137,7 +142,7 @@ class Reflexion(Prompting):
                 yield Decided(answer.node, "pruned", "another attempt was chosen")
         if chosen.node is not None:
             yield Decided(chosen.node, "solution", stop)
-        if not chosen.text and chosen.stop == "error" and not halts(stop):
+        if not chosen.text and chosen.stop_reason == "error" and not halts(stop):
             stop = "error"
         yield Note("reflexion.completed", at, {"attempts": len(answers), "stop": stop})
         ranked = tuple(answer.node for answer in reversed(answers) if answer.node is not None)
@@ -165,10 +170,10 @@ class _Way:
             self.thoughts.append(recorded or step)
         return recorded
 
-    def parted(self) -> Self:
+    def fork(self) -> Self:
         return type(self)()
 
-    def joined(self, branches: Sequence[Self]) -> None:
+    def join(self, branches: Sequence[Self]) -> None:
         for branch in branches:
             self.thoughts += branch.thoughts
 
@@ -210,7 +215,7 @@ def earlier_critiques(critiques: Sequence[str]) -> str:
 
 
 def _lesson(answer: Answer, critique: str) -> str:
-    said = f"It answered: {answer.text}" if answer.text else f"It gave no answer ({answer.stop})."
+    said = f"It answered: {answer.text}" if answer.text else f"It gave no answer ({answer.stop_reason})."
     return f"{said}\nThe critique: {critique}" if critique else said
 
 

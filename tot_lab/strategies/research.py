@@ -25,7 +25,7 @@ from tot_lab.core.reading import split_thinking
 from tot_lab.core.records import Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Thinking, ask, every, happen
+from tot_lab.core.thinking import Thinking, ask, emit, gather
 from tot_lab.core.tools import ToolSpec, characters_within, tool_call
 from tot_lab.strategies.conversation import arguments_of, shortened
 
@@ -117,13 +117,13 @@ class ResearchDelegate(BaseModel):
             why = "no tool can fetch a page by its address" if urls else "no address was found"
             yield Note("research.skipped", parent_of(at) or at, {"why": why})
             return ""
-        listed = yield from happen(Thought(at, parent_of(at), "\n".join(["Pages to read whole:", *urls])))
+        listed = yield from emit(Thought(at, parent_of(at), "\n".join(["Pages to read whole:", *urls])))
         found = _distinct(_URL.findall(listed.text))  # a person may have changed them
         chosen, left = found[: self.most_pages], found[self.most_pages :]
         if left:
             yield Note("research.left_out", at, {"most_pages": self.most_pages, "urls": left})
         reading = _Reading(task, by, model, tool, self.for_task(task))
-        pages = yield from every([reading.of(url, f"{at}.{k}") for k, url in enumerate(chosen)], at_most=1)
+        pages = yield from gather([reading.of(url, f"{at}.{k}") for k, url in enumerate(chosen)], at_most=1)
         read = [page for page in pages if page.error is None]
         yield Note("research.done", at, {"pages": len(pages), "read": len(read)})
         told = [page.told for page in pages]
@@ -158,13 +158,13 @@ class _Reading(NamedTuple):
         cut = len(got.text) > read  # with what the tool says of a cut, it is longer
         if cut:
             yield Note("research.cut", above, {"url": url, "characters": read, "tokens": most})
-        page = yield from happen(Thought(at, above, got.text[:read] + "\n… (the page goes on)" * cut))
+        page = yield from emit(Thought(at, above, got.text[:read] + "\n… (the page goes on)" * cut))
         reply = yield from ask(self._call(url, page))
         copied = split_thinking(readable(reply.text))[1].strip()
         copied = shortened(copied, characters_within(copied, most))
         if reply.error is not None or not copied:
             return (yield from self._failed(url, at, reply.error or "the reply was empty"))
-        extract = yield from happen(Thought(f"{at}.0", at, copied))
+        extract = yield from emit(Thought(f"{at}.0", at, copied))
         if extract.text.strip(" \n.`*").upper() == NOTHING:
             return Page(f"{url} says nothing of use.", None)
         wrong = altered(extract.text, page.text)

@@ -89,32 +89,36 @@ def ask_json(
     native: dict[str, Any] | None = form.native if schema else None
     replies: list[Reply] = []
     problem = ""
-    for draw in range(call.draw, call.draw + calls_per_ask(retries)):
-        where = {"kind": call.kind, "draw": draw}
+    for draw in range(call.sample_index, call.sample_index + calls_per_ask(retries)):
+        where = {"kind": call.purpose, "draw": draw}
         if replies:
-            yield Note("json.retried", call.at, {**where, "error": problem})
-        asked = msgspec.structs.replace(call, messages=tuple(messages), draw=draw, response_format=native)
+            yield Note("json.retried", call.node, {**where, "error": problem})
+        asked = msgspec.structs.replace(
+            call, messages=tuple(messages), sample_index=draw, response_format=native
+        )
         reply = yield from ask(asked)
         replies.append(reply)
         if reply.error is not None:
             problem = reply.error
             over_schema = native is not None and bool(_ABOUT_SCHEMAS.search(problem)) and not refused(problem)
-            if not over_schema or draw == call.draw + retries:
-                yield Note("call.failed", call.at, {"kind": call.kind, "error": problem})
+            if not over_schema or draw == call.sample_index + retries:
+                yield Note("call.failed", call.node, {"kind": call.purpose, "error": problem})
                 return Structured(None, problem, tuple(replies), schema_refused=over_schema)
             native = None  # a server that has no schema output; the prompt says it all
             continue
         read = form.read(reply.text)
         if isinstance(read, _Value):
             if read.repaired:
-                yield Note("json.repaired", call.at, {**where, "cut_off": reply.finish == "length"})
-            truncated = reply.finish == "length" or (read.repaired and _ends_open(reply))
+                yield Note("json.repaired", call.node, {**where, "cut_off": reply.finish_reason == "length"})
+            truncated = reply.finish_reason == "length" or (read.repaired and _ends_open(reply))
             return Structured(read.value, None, tuple(replies), read.repaired, truncated=truncated)
         problem = read
         shown = _cut(reply.text, _SHOWN).strip() or "(nothing)"
         messages += [Message("assistant", shown), Message("user", _again(problem))]
-    yield Note("json.failed", call.at, {"kind": call.kind, "error": problem})
-    return Structured(None, problem, tuple(replies), truncated=reply.finish == "length" or _ends_open(reply))
+    yield Note("json.failed", call.node, {"kind": call.purpose, "error": problem})
+    return Structured(
+        None, problem, tuple(replies), truncated=reply.finish_reason == "length" or _ends_open(reply)
+    )
 
 
 def read_json_as(model_type: type[T], text: str) -> T | None:

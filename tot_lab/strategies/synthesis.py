@@ -22,7 +22,7 @@ from tot_lab.core.calls import Call, Message, estimated_tokens
 from tot_lab.core.records import Note
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Step, Thinking, along, ask
+from tot_lab.core.thinking import Step, Thinking, ask, intercept
 from tot_lab.core.tools import TOOL
 
 _CHARACTERS = 200
@@ -36,31 +36,35 @@ Turn = tuple[Message, ...]
 
 
 class WithSynthesis(Prompting):
-    """Rewrite the conversation that a strategy's model is shown into a tighter one, where it grows long.
+    """Condense the conversation that a strategy's model is shown when it grows long.
 
-    Best for long tool loops, and models with a small window. Trade-off: what a summary leaves out, the
-    model cannot see any more. Calls: those of the strategy; with `deep` one more for each synthesis, which
-    is at most one a call.
+    Best for long tool loops, and models with a small context window. Trade-off: the model cannot see what a
+    summary leaves out. Calls: those of the strategy; with `deep`, one more for each synthesis, which is at
+    most one per call.
 
-    strategy: what is wrapped; any strategy. It is condensed wherever it stands, so around `tl.Adaptive` it
-    is a setting for all, and around one of its choices a setting for that one. The innermost one decides:
-    a strategy that is wrapped again keeps its own setting. synthesis: `fast` fills in templates, with the
-    first 200 characters of each text; `deep` asks the model; `off` leaves the conversation whole. above: past
-    turns of more tokens (estimated) are rewritten. keep: newest turns that stay as they are. The sampling
-    settings are those of `deep`.
+    Wrapped around `tl.Adaptive`, it applies to all of its strategies; wrapped around one of them, to that
+    one. The innermost wrapper decides. The sampling settings apply to `deep`.
     """
 
     strategy: Strategy
+    """The strategy whose conversations are condensed."""
+
     synthesis: Literal["off", "fast", "deep"] = "fast"
+    """`fast` fills in templates with the first 200 characters of each text, `deep` asks the model, `off`
+    leaves the conversation as it is."""
+
     above: Annotated[int, Field(ge=0)] = 1000
+    """Earlier turns with more tokens than this (estimated) are condensed."""
+
     keep: Annotated[int, Field(ge=1)] = 1
+    """The newest turns that are left as they are."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Note(_GOVERNS, at, {"synthesis": self.synthesis})
         if self.synthesis == "off":
             return (yield from self.strategy.think(task, at))
         condenser = _Condenser(self, {}, frozenset())
-        return (yield from along(condenser, self.strategy.think(task, at), calls=self._calls_each))
+        return (yield from intercept(condenser, self.strategy.think(task, at), calls=self._calls_each))
 
     def max_calls(self, task: Task) -> int | None:
         inner = self.strategy.max_calls(task)
@@ -84,7 +88,7 @@ class _Condenser:
     def carry_out(self, step: Step) -> Thinking[Any]:
         if isinstance(step, Note) and step.name == _GOVERNS:
             self.others |= {step.at}
-        elif isinstance(step, Call) and step.kind != TOOL and not self._is_anothers(step.at):
+        elif isinstance(step, Call) and step.purpose != TOOL and not self._is_anothers(step.node):
             step = yield from self._tightened(step)
         return (yield step)
 
@@ -106,7 +110,7 @@ class _Condenser:
             if after < before:
                 yield Note(
                     "context.synthesized",
-                    call.at,
+                    call.node,
                     {
                         "synthesis": self.settings.synthesis,
                         "turns": len(since),
@@ -126,18 +130,18 @@ class _Condenser:
         fast = "\n".join(filter(None, [told, *map(_in_short, turns)]))
         if self.settings.synthesis == "fast":
             return fast
-        asked = self.settings.call(call.at, _SYNTHESIZE, _prompt(call, told, turns), call.draw)
+        asked = self.settings.call(call.node, _SYNTHESIZE, _prompt(call, told, turns), call.sample_index)
         reply = yield from ask(msgspec.structs.replace(asked, attempt=call.attempt))
         if reply.error is not None or not reply.text.strip():
             why = reply.error or "an empty reply"
-            yield Note("call.failed", call.at, {"kind": _SYNTHESIZE, "error": why, "instead": "fast"})
+            yield Note("call.failed", call.node, {"kind": _SYNTHESIZE, "error": why, "instead": "fast"})
             return fast
         return reply.text.strip()
 
-    def parted(self) -> Self:
+    def fork(self) -> Self:
         return type(self)(self.settings, dict(self.known), self.others)
 
-    def joined(self, branches: Sequence[Self]) -> None:
+    def join(self, branches: Sequence[Self]) -> None:
         for branch in branches:
             self.known = {**branch.known, **self.known}
             self.others |= branch.others

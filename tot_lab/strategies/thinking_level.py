@@ -25,7 +25,7 @@ from tot_lab.core.reading import read_confidence
 from tot_lab.core.records import Note, Thought
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Step, Thinking, along, ask
+from tot_lab.core.thinking import Step, Thinking, ask, intercept
 from tot_lab.core.tools import tool_of
 
 Level = Literal["off", "low", "medium", "high"]
@@ -93,28 +93,32 @@ _ASKED = {
 
 
 class WithThinking(Strategy):
-    """Have the model reason before each of its replies, and reflect now and then on where it stands.
+    """Make the model reason before each reply, and reflect on its progress now and then.
 
-    Best for models that answer too fast, and loops that lose their way. Trade-off: reasoning is paid for
-    as output. Calls: those of the strategy, and one more for each reflection, which is at most one a call.
+    Best for models that answer too fast, and loops that lose their way. Trade-off: reasoning is paid for as
+    output. Calls: those of the strategy, and one more for each reflection, which is at most one per call.
 
-    strategy: what is wrapped; any strategy. level: `off`, `low` (about 500 tokens of reasoning a reply),
-    `medium` (2,000) or `high` (5,000), in any case; any other name warns, and is off. reflect_every: turns
-    after which to reflect, a turn being a call to a model; 0 = never. reflect_on_tool_error: before the turn
-    after a tool failed. reflect_on_uncertainty: before the turn after a reply that reports a confidence
-    below 0.5.
-
-    A call that leaves its `effort` open gets the level, for models that have such a setting; where it has
-    `max_tokens`, these grow by what the reasoning may take. Calls whose first token counts
-    (`evaluate="logprob"`) are not asked to write reasoning. A provider that forces a reply into a schema
-    leaves no room for reasoning in it; there the effort alone counts.
+    A call without an `effort` of its own gets the level, for models that have such a setting; its
+    `max_tokens`, if set, grow by what the reasoning may take. Calls whose first token counts
+    (`evaluate="logprob"`) are not asked to reason in writing. A provider that forces a reply into a schema
+    leaves no room for written reasoning; there the effort alone applies.
     """
 
     strategy: Strategy
+    """The strategy that is wrapped."""
+
     level: Level = "off"
+    """`off`, `low` (about 500 tokens of reasoning a reply), `medium` (2,000) or `high` (5,000), in any case.
+    Another name warns and means `off`."""
+
     reflect_every: Annotated[int, Field(ge=0)] = 0
+    """Model calls after which to reflect. 0 means never."""
+
     reflect_on_tool_error: bool = True
+    """Whether to reflect before the turn after a failed tool call."""
+
     reflect_on_uncertainty: bool = True
+    """Whether to reflect before the turn after a reply that reports a confidence below 0.5."""
 
     @field_validator("level", mode="before")
     @classmethod
@@ -124,7 +128,7 @@ class WithThinking(Strategy):
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         if self.level == "off":
             return (yield from self.strategy.think(task, at))
-        return (yield from along(self.manager(), self.strategy.think(task, at), calls=self._calls_each))
+        return (yield from intercept(self.manager(), self.strategy.think(task, at), calls=self._calls_each))
 
     def manager(self) -> ThinkingManager:
         """What decides on reflections under these settings, before the first turn."""
@@ -269,7 +273,7 @@ class ThinkingManager:
         """Reflect before `call`; the text, "" when there is none."""
         asked = msgspec.structs.replace(
             call,
-            kind="reflect",
+            purpose="reflect",
             messages=(Message("user", self._question(call)),),
             max_tokens=None,
             stop=(),
@@ -280,9 +284,9 @@ class ThinkingManager:
         )
         reply = yield from ask(asked)
         if reply.error is not None:
-            yield Note("call.failed", call.at, {"kind": "reflect", "error": reply.error})
+            yield Note("call.failed", call.node, {"kind": "reflect", "error": reply.error})
             return ""
-        yield Note("thinking.reflected", call.at, self.record_reflection(reply.text, why).to_dict())
+        yield Note("thinking.reflected", call.node, self.record_reflection(reply.text, why).to_dict())
         return reply.text
 
     def _question(self, call: Call) -> str:
@@ -291,8 +295,8 @@ class ThinkingManager:
         results = "\n".join(f"- {result}" for result in self.state.results) or "(none yet)"
         error = f"\n\nA tool failed lately:\n{self.state.errors[-1]}" if self.state.errors else ""
         return (
-            f"You are in the midst of a piece of work, and about to take the next turn ({call.kind}). This "
-            f"is what you will be shown:\n<turn>\n{call.prompt}\n</turn>\n\n"
+            f"You are in the midst of a piece of work, and about to take the next turn ({call.purpose}). "
+            f"This is what you will be shown:\n<turn>\n{call.prompt}\n</turn>\n\n"
             f"The last results of tools:\n{results}{error}\n\n"
             "Pause, and do not take the turn yet. What is done? Is the course right? What is missing? Answer "
             "in a few sentences, and end with a line `Next: ` and what to do next."
@@ -307,11 +311,11 @@ class ThinkingManager:
             )
             self.state = self.state._replace(results=results, errors=errors)
 
-    def parted(self) -> Self:
+    def fork(self) -> Self:
         """One for a branch: it knows what this one knows, and shares nothing mutable with it."""
         return type(self)(self.settings, self.state, self.last_reflection)
 
-    def joined(self, branches: Sequence[Self]) -> None:
+    def join(self, branches: Sequence[Self]) -> None:
         """Take in what those of all branches saw, in the order of the branches."""
         before, last = self.state, self.last_reflection
         recorded = [branch.last_reflection for branch in branches]

@@ -20,21 +20,23 @@ from tot_lab.strategies.conversation import exchange, halt_in, with_hints
 
 
 class ToolLoop(Acting):
-    """A plain completion loop: run the tools that the model asks for, show it what they gave, and end
-    with its first reply without a tool call. The baseline of the strategies that use tools (design
-    "Reactive Agents", without reasoning).
+    """Complete with tools until the model replies without a tool call: the baseline of the strategies that
+    use tools.
 
-    Best for questions that a tool or two answer. Trade-off: nothing checks that tools were used, or that
-    the answer is finished. Calls: 1 a round trip, and 1.
+    Best for questions that one or two tools answer. Trade-off: nothing checks that tools were used, or that
+    the answer is finished. Calls: 1 for each round trip, and 1.
 
-    max_tool_round_trips: turns that may ask for tools; in the one after them none may.
+    A loop that a budget cuts off answers with its last text without a tool call, else with an empty text.
 
-    A loop that a budget cuts off answers with its last words without a tool call, else with "".
+    References:
+        Design "Reactive Agents", without reasoning.
     """
 
     kind = "tool_loop"
     notes = "tool_loop"
+
     max_tool_round_trips: Annotated[int, Field(ge=1, le=400)] = 3
+    """Turns that may call tools. In the turn after them none may."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)

@@ -16,7 +16,7 @@ from tot_lab.core.records import Note
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Thinking, ask
 from tot_lab.core.tools import read_quantities, tool_name
-from tot_lab.strategies.acting import MORE, Acting, Hands
+from tot_lab.strategies.acting import MORE, Acting, AvailableTools
 
 MOST_REQUIRED = 20
 """Calls of one tool that a classifier can require."""
@@ -31,7 +31,7 @@ class ToolNeeds(NamedTuple):
     refused: str | None = None
 
 
-def classify_tools(strategy: Acting, task: Task, hands: Hands, at: str) -> Thinking[ToolNeeds]:
+def classify_tools(strategy: Acting, task: Task, hands: AvailableTools, at: str) -> Thinking[ToolNeeds]:
     """Ask which of the tools `task` needs. 1 call."""
     prompt = (
         f"A task for somebody who has tools:\n<task>\n{task.domain.answer_prompt(task, False)}\n</task>\n\n"
@@ -54,7 +54,7 @@ def classify_tools(strategy: Acting, task: Task, hands: Hands, at: str) -> Think
     return needs
 
 
-def read_needs(text: str, hands: Hands) -> ToolNeeds | None:
+def read_needs(text: str, hands: AvailableTools) -> ToolNeeds | None:
     """What a classifier wrote; None when it cannot be read."""
     value = read_json(text)
     if not isinstance(value, dict):

@@ -27,7 +27,7 @@ from tot_lab.strategies.search.evaluators import Evaluator, Joint, Value
 from tot_lab.strategies.search.expansion import Place, expand, score
 from tot_lab.strategies.search.migration import migrate_settings
 from tot_lab.strategies.search.proposers import Propose, Proposer, WithTools
-from tot_lab.strategies.search.sampling import Sampler, Unit, emit, error_in
+from tot_lab.strategies.search.sampling import Sampler, Unit, emit_as_list, error_in
 from tot_lab.strategies.search.tree_of_thoughts import calls_per_expansion
 
 RELIEF = 0.15
@@ -206,7 +206,7 @@ class TreeThenAct(Prompting):
             else:
                 weak = "unread" if node.unread else "min_score"
                 decided = Decided(id, "pruned", "beam" if id in kept else weak)
-            for event in (yield from emit(decided)):
+            for event in (yield from emit_as_list(decided)):
                 tree.add(event)
 
     def _best(self, tree: Tree, at: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from tot_lab.core.calls import Call, Halt, Reply, Wire, readable, told
+from tot_lab.core.calls import Call, CallObserver, Halt, Reply, readable, told
 from tot_lab.core.parts import UserFunction, needs_functions
 from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.reading import json_of
@@ -129,11 +129,11 @@ class Carrying:
         self.replaying = replaying
         self.keys = keys
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """The result of each of `calls`."""
         return [await self.reply(call, wire) for call in calls]
 
-    async def reply(self, call: Call, wire: Wire) -> Reply:
+    async def reply(self, call: Call, wire: CallObserver) -> Reply:
         """What the tool gives for `call`. Raises `NotReplayed`."""
         if self.refusal is not None:
             return self._failed(self.refusal)
@@ -151,7 +151,7 @@ class Carrying:
             return self._failed(f"the arguments must be a JSON object, not {call.prompt[:80]}")
         return await self._tried(arguments, call.max_tokens, wire)
 
-    async def _tried(self, arguments: dict[str, Any], most: int | None, wire: Wire) -> Reply:
+    async def _tried(self, arguments: dict[str, Any], most: int | None, wire: CallObserver) -> Reply:
         tool, wait = self.tool, self.tool.backoff
         for tries in range(1, tool.retries + 2):
             wire.note("call.sent", tries=tries, n=1)

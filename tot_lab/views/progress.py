@@ -61,7 +61,7 @@ class Progress:
                     used = (event.input_tokens, event.output_tokens)
                     known = None not in (*used, self._tokens)
                     self._tokens = sum(filter(None, (*used, self._tokens))) if known else None
-                about = self._tree.nodes.get(call.at)
+                about = self._tree.nodes.get(call.node)
                 text = event.error or (about.text.partition("\n")[0] if about else "")
                 yield f"{named(call)}: {short(text, _WIDTH)}"
         elif isinstance(event, Note):
@@ -70,7 +70,7 @@ class Progress:
             self._noted += noted
             yield from noted
         elif isinstance(event, Ended):
-            self.stop = event.stop
+            self.stop = event.stop_reason
 
     def tick(self, seconds: float) -> None:
         """Say how long it has been under way; a second is worth a painting."""

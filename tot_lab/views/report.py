@@ -16,8 +16,8 @@ from math import cos, isnan, pi, sin
 from pathlib import Path
 from typing import NamedTuple
 
-from tot_lab.analysis.frames import Asked, tools_of
-from tot_lab.core.bulk import in_bulk
+from tot_lab.analysis.frames import CallRow, tools_of
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Reply, is_made, refused
 from tot_lab.core.files import write_whole
 from tot_lab.core.records import Note
@@ -81,7 +81,7 @@ def facts_of(run: Run) -> Facts:
         printable(run.answer),
         _verdict(run),
         "none" if run.score is None else f"{run.score:.3g}",
-        (run.stopped or "unfinished") + (f": {printable(run.error)}" if run.error else ""),
+        (run.stop_reason or "unfinished") + (f": {printable(run.error)}" if run.error else ""),
         f"{len(run.tree):,}",
         f"{'at least ' if 'calls' in run.header.unknown else ''}{usage.calls:,}{errors}",
         counted.failed,
@@ -130,7 +130,7 @@ LONG = 5_000
 """Records of a run up to which going through them takes some milliseconds."""
 
 
-@in_bulk()
+@gc_paused()
 def _look_through(run: Run) -> None:
     counted_in(run)
     _ = run.tree, run.usage, run.simulated, run.solution_path
@@ -371,12 +371,12 @@ def _verdict(run: Run) -> str:
         return f"not graded ({type(error).__name__}: {short(str(error), 80)})"
 
 
-def _carried_out(run: Run) -> list[Asked]:
+def _carried_out(run: Run) -> list[CallRow]:
     """The calls of tools that were answered; a refused one was not."""
     return [asked for asked in tools_of(run) if asked.reply is not None and not refused(asked.reply.error)]
 
 
-def _tools(carried_out: Sequence[Asked]) -> str:
+def _tools(carried_out: Sequence[CallRow]) -> str:
     """Which tools were called, how often, and how many of these calls failed."""
     called: Counter[str] = Counter()
     failed: Counter[str] = Counter()
@@ -390,7 +390,7 @@ def _tools(carried_out: Sequence[Asked]) -> str:
     )
 
 
-def _in_tools(run: Run, carried_out: Sequence[Asked]) -> str:
+def _in_tools(run: Run, carried_out: Sequence[CallRow]) -> str:
     """The seconds that these took, one after another."""
     took = [asked.answered.t - asked.line.t for asked in carried_out if asked.answered]
     return f", {sum(took):.2f} s in tools" if took and "times" not in run.header.unknown else ""

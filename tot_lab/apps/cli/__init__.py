@@ -4,7 +4,7 @@
     searches.py  run, sweep              one search, and many
     thinking.py  think                   one question thought through
     runs.py      replay, show, export    runs that are there
-    caring.py    cache, model, trust     what is kept on this machine
+    maintenance.py cache, model, trust     what is kept on this machine
     words.py     NAME FIELD=VALUE        how strategies, models, tasks and budgets are named
 
 Rule: a command does one thing a person wants, says where it put what it made, and overwrites
@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from tot_lab._version import __version__
-from tot_lab.apps.cli import caring, demo, runs, searches, thinking
-from tot_lab.apps.cli.words import Unusable
+from tot_lab.apps.cli import demo, maintenance, runs, searches, thinking
+from tot_lab.apps.cli.arguments import Unusable
 from tot_lab.models import CacheError
 
 
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _Parser(prog="tot-lab", description="Study how language models reason by search.")
     parser.add_argument("--version", action="version", version=f"tot-lab {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for family in (demo, searches, thinking, runs, caring):
+    for family in (demo, searches, thinking, runs, maintenance):
         family.add(commands)
     asked = parser.parse_args(argv)
     try:

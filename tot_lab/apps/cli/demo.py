@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tot_lab
-from tot_lab.apps.cli.words import command
+from tot_lab.apps.cli.arguments import command
 from tot_lab.domains import game24_tasks
 from tot_lab.domains.game24.player import SimGame24
 from tot_lab.lab.lab import Lab
@@ -75,7 +75,7 @@ def demo_table(runs: Sequence[Run]) -> str:
         tokens = (run.usage.input_tokens or 0) + (run.usage.output_tokens or 0)
         correct = "yes" if run.correct else "no"
         rows.append(
-            f"{run.question:<12}{run.answer or '(none)':<26}{correct:<9}{run.stopped or '':<14}"
+            f"{run.question:<12}{run.answer or '(none)':<26}{correct:<9}{run.stop_reason or '':<14}"
             f"{len(run.tree):>8}{run.usage.calls:>7}{tokens:>8,}"
         )
     return "\n".join(rows)

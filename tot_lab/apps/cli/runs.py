@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tot_lab.analysis.sweep_tables import csv
-from tot_lab.apps.cli.words import Unusable, add_cache, add_runs, command, existing_cache
+from tot_lab.apps.cli.arguments import Unusable, add_cache, add_runs, command, existing_cache
 from tot_lab.core.files import write_whole
 from tot_lab.models import CacheError
 from tot_lab.record.importers import load

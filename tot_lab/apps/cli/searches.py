@@ -14,9 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tot_lab.analysis.statistics import success
+from tot_lab.analysis.statistics import success_rates
 from tot_lab.analysis.sweep_tables import summary, warned, write
-from tot_lab.apps.cli.words import (
+from tot_lab.apps.cli.arguments import (
     Unusable,
     add_cache,
     add_tools,
@@ -228,7 +228,7 @@ def _run(asked: argparse.Namespace) -> int:
     if interrupted:
         print("\ninterrupted; in Python, lab.resume finishes what the journal holds", file=sys.stderr)
         return 130
-    return int(run.stopped == "error" or run.path is None)
+    return int(run.stop_reason == "error" or run.path is None)
 
 
 async def _watched(
@@ -306,7 +306,7 @@ def _expect_writable(out: Path, tasks: Sequence[str] | None) -> None:
 def table(sweep: Sweep) -> str:
     """One line a setting: success with Wilson's interval over tasks, mean calls and cost of a run, and the
     shares of calls that were lost."""
-    known = success(without_losses(sweep.df())).dropna(subset="rate")
+    known = success_rates(without_losses(sweep.df())).dropna(subset="rate")
     bounds = zip(known["rate"], known["low"], known["high"], strict=True)
     rates = dict(zip(known["setting"], bounds, strict=True))
     rows = [("setting", "runs", "success", "95 % interval", "calls", "cost", "errors", "lost calls")]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tot_lab.analysis.deep_thought import deep_thought
-from tot_lab.apps.cli.words import (
+from tot_lab.apps.cli.arguments import (
     Unusable,
     add_tools,
     allowed_in,
@@ -144,4 +144,4 @@ def report_of(run: Run) -> str:
     try:
         return deep_thought(run).report()
     except ValueError:  # it ended before a call was made
-        return f"# {run.question}\n\nNo answer ({run.stopped}).\n"
+        return f"# {run.question}\n\nNo answer ({run.stop_reason}).\n"

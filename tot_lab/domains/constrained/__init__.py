@@ -30,14 +30,16 @@ _HEADING = re.compile(r"[\s>*_#]{0,9}draft[ \t]+\d{1,3}[ \t*_]{0,6}:?[ \t*_]{0,6
 
 
 class Constrained(General):
-    """Texts and designs under rules. Make its tasks by `constrained`.
+    """Texts and designs under rules; `constrained` makes its tasks.
 
-    A path is a list of drafts, the last of which is its answer. A value is the share of rules that a draft
-    is believed to keep.
+    A path is a list of drafts, and the last draft is its answer. A draft's value is the share of the rules
+    that the evaluator believes it keeps.
     """
 
     kind = "constrained"
+
     grading: None = None
+    """Always `None`: the rules grade the answer."""
 
     # Prompts.
 

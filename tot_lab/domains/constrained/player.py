@@ -44,19 +44,19 @@ _UNKNOWN = "I am a simulated player of tasks under constraints, and I do not und
 
 
 class SimConstrained(Simulated):
-    """A player of the tasks of `constrained`.
-
-    skill: 0–1, the chance that it keeps a rule. It sees that a rule is broken with a chance of
-        (1 + skill) / 2; what it saw it mends, by another draft that keeps the rule or by a new try.
-    noise: 0–1, the chance that a judgement is made without looking.
-    garble: 0–1, the share of replies that cannot be read: they are empty.
-    latency, latency_spread, seed: see `Simulated`.
-    """
+    """A simulated writer for the tasks of `constrained`."""
 
     kind = "sim/constrained"
+
     skill: Share = 0.8
+    """Probability that it keeps a rule, 0–1. It notices a broken rule with probability (1 + skill) / 2, and
+    mends what it noticed with another draft."""
+
     noise: Share = 0.1
+    """Probability that a judgement is random, 0–1."""
+
     garble: Share = 0.0
+    """Share of replies that are empty, 0–1."""
 
     def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
         text = call.prompt
@@ -324,8 +324,8 @@ def _drafts(text: str) -> Iterator[str]:
 
 def _form_of(call: Call, text: str) -> tuple[str, int]:
     """What is asked for, and how many of it."""
-    if call.kind in _KINDS:
-        return call.kind, 1
+    if call.purpose in _KINDS:
+        return call.purpose, 1
     asking = without_candidates(text)
     for paragraph in reversed(asking.split("\n\n")):  # what stands above may quote another prompt
         for form, words in _FORMS:

@@ -70,21 +70,22 @@ class _Seen(NamedTuple):
 
 
 class SimCreativeWriting(Simulated):
-    """A writer of passages.
+    """A simulated writer of passages.
 
-    skill: 0–1, the chance that a paragraph ends in its sentence word for word, and that a line of a
-        plan, or a paragraph without a plan, keeps to the hero of the one before.
-    noise: 0–1, the chance that a judgement or a vote is made without looking.
-    garble: 0–1, the share of replies that cannot be read: they are empty.
-    latency, latency_spread, seed: see `Simulated`, which tells of settings that cut a reply too.
-
-    One that asks for log-probabilities of a yes or no gets them, as its only token.
+    It answers a request for log-probabilities of a yes or no with its only token.
     """
 
     kind = "sim/creative_writing"
+
     skill: Share = 0.8
+    """Probability that a paragraph ends in its sentence word for word, and that a line of a plan, or a
+    paragraph without a plan, continues with the same hero, 0–1."""
+
     noise: Share = 0.2
+    """Probability that a judgement or a vote is random, 0–1."""
+
     garble: Share = 0.0
+    """Share of replies that are empty, 0–1."""
 
     def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
         seen = _seen(call.prompt)

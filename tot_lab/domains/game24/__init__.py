@@ -60,18 +60,18 @@ class Term(NamedTuple):
 
 
 class Game24(Domain):
-    """The Game of 24. Make its tasks by `game24`; their question is the hand.
+    """The Game of 24; `game24` makes its tasks, whose question is the hand.
 
-    structured: the model picks `{"a", "op", "b"}` out of the numbers left, under a JSON schema,
-        and the domain computes the result; otherwise it writes steps in plain text.
-
-    A path is complete when 24 alone is left. One that ended elsewhere is a dead end: not complete,
-    and nothing follows from it.
+    A path is complete when only 24 is left. One that ends with another number is a dead end: it is not
+    complete, and has no next step.
     """
 
     kind = "game24"
     value_labels: ClassVar[dict[str, float]] = {"sure": 20.0, "likely": 1.0, "impossible": 0.001}
+
     structured: bool = False
+    """If `True`, the model chooses `{"a", "op", "b"}` from the numbers left, under a JSON schema, and the
+    domain computes the result. If `False`, the model writes steps as text."""
 
     # Prompts.
 

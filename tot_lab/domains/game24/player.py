@@ -58,20 +58,21 @@ class _Seen(NamedTuple):
 
 
 class SimGame24(Simulated):
-    """A player of the Game of 24.
+    """A simulated player of the Game of 24.
 
-    skill: 0–1, the chance that a step is chosen among those that keep 24 reachable, where there
-        are such and others. noise: 0–1, the chance that a judgement says the opposite of the truth.
-    garble: 0–1, the share of replies that cannot be read.
-    latency, latency_spread, seed: see `Simulated`, which tells of settings that cut a reply too.
-
-    One that asks for log-probabilities of a yes or no gets them, as its only token.
+    It answers a request for log-probabilities of a yes or no with its only token.
     """
 
     kind = "sim/game24"
+
     skill: Share = 0.8
+    """Probability that a step keeps 24 reachable, if there are such steps and others, 0–1."""
+
     noise: Share = 0.1
+    """Probability that a judgement is the opposite of the truth, 0–1."""
+
     garble: Share = 0.0
+    """Share of replies that cannot be read, 0–1."""
 
     def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
         prompt = call.prompt

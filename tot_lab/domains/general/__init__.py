@@ -37,20 +37,20 @@ _SCALE = (
 
 
 class General(Domain):
-    """Any question in words that has a short answer. Every prompt for it asks for one last line
-    `Answer: <your answer>`, and what follows `Answer:` is the answer. For a text, such as an essay, a letter
-    or a program, take `tl.open_ended`, which takes the whole reply.
+    """Any question with a short answer.
 
-    grading: how an answer is held against the task's reference.
-        `number`: the last number in the answer equals the reference, exactly; commas, $ and % are
-        passed over, 3/4 is 0.75, and of a reference like GSM8K's "… #### 42" the last number counts.
-        `exact`: the same text, case, spacing and closing punctuation apart.
-        `regex`: the reference is a pattern (Python's `re`) that is found somewhere in the answer.
-        A function `(answer, reference) -> bool or 0–1`. None: answers are not graded.
+    Every prompt asks for a last line `Answer: <your answer>`, and the text after `Answer:` is the answer. For
+    a text, such as an essay or a program, use `tl.open_ended`, which takes the whole reply.
     """
 
     kind = "general"
+
     grading: Grading | None = None
+    """How an answer is compared with the task's reference. `number`: the last number of the answer equals the
+    reference exactly; commas, $ and % are ignored, 3/4 is 0.75, and of a reference such as GSM8K's "… ####
+    42" the last number counts. `exact`: equal texts, ignoring case, spacing and closing punctuation.
+    `regex`: the reference is a pattern (Python's `re`) found in the answer. A function `(answer,
+    reference)` returns a bool or 0–1. `None`: answers are not graded."""
 
     # Prompts.
 

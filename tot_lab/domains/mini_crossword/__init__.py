@@ -79,22 +79,23 @@ class _Fill(NamedTuple):
 
 
 class MiniCrossword(Domain):
-    """The mini crossword. Make its tasks by `mini_crossword`; their question is the list of clues.
+    """5x5 mini crosswords; `mini_crossword` makes its tasks, whose question is the list of clues.
 
-    structured: the model names a clue, a word and its confidence under a JSON schema; otherwise in
-        lines of text.
+    A state is worth its worst clue, so a clue that is impossible to answer makes it 0. The clues are judged
+    in one reply (`value`), or each by itself (`parts`), as in the paper. `sure` and `maybe` are worth the
+    same: the paper's search only asks whether a clue is impossible, and follows the order of the proposer's
+    confidence. A path is complete when the grid is full; its answer is the five words across.
 
-    A state is worth its worst clue, so that one which is impossible to answer gives it 0; they are
-    judged in one reply (`value`), or each by itself (`parts`), as the paper does. `sure`
-    and `maybe` are worth the same: the paper's search only asks whether a clue is impossible, and
-    goes in the order of the proposer's confidence.
-
-    A path is complete when the grid is full; it then holds an answer, the five words across.
+    References:
+        Yao et al. 2023, section 4.3.
     """
 
     kind = "mini_crossword"
     value_labels: ClassVar[dict[str, float]] = {"sure": 1.0, "maybe": 1.0, "impossible": 0.0}
+
     structured: bool = False
+    """If `True`, the model names a clue, a word and its confidence under a JSON schema. If `False`, it writes
+    lines of text."""
 
     # Prompts.
 

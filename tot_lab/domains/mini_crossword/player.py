@@ -65,25 +65,26 @@ class _Seen(NamedTuple):
 
 
 class SimMiniCrossword(Simulated):
-    """A solver of the package's own mini crosswords; of other clues it knows nothing, and guesses.
+    """A simulated solver of the package's own mini crosswords. For other clues it guesses.
 
-    skill: 0–1, the chance that it thinks of the right word for a clue without letters; each letter
-        that is there makes up for a fifth of what is lacking. A word that does not fit them never
-        comes to its mind, and in place of the right word it may write another. Each reply errs by
-        itself, where a real model repeats its mistakes: several together know far more than one.
-    sight: 0–1, the chance that it finds a clue impossible when its letters rule the right word out.
-    noise: 0–1, the chance that it finds a clue impossible when they do not.
-    garble: 0–1, the share of replies that cannot be read.
-    latency, latency_spread, seed: see `Simulated`, which tells of settings that cut a reply too.
-
-    One that asks for log-probabilities of a yes or no gets them, as its only token.
+    Each reply errs independently, while a real model repeats its mistakes: several replies together know far
+    more than one. It answers a request for log-probabilities of a yes or no with its only token.
     """
 
     kind = "sim/mini_crossword"
+
     skill: Share = 0.4
+    """Probability that it finds the right word for a clue without letters, 0–1. Each known letter makes up a
+    fifth of the rest. It never writes a word that does not fit the letters."""
+
     sight: Share = 0.12
+    """Probability that it finds a clue impossible if its letters rule the right word out, 0–1."""
+
     noise: Share = 0.03
+    """Probability that it finds a clue impossible if they do not, 0–1."""
+
     garble: Share = 0.0
+    """Share of replies that cannot be read, 0–1."""
 
     def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
         prompt = call.prompt

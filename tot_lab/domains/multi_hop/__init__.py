@@ -99,11 +99,16 @@ _TRADES = ("a shipwright", "a mason", "a pilot", "a surveyor", "a carpenter", "a
 
 
 class MultiHop(Stated):
-    """Questions over the documents of a small invented world. Make its tasks by `multi_hop`; the
-    tools that look into the documents are `tl.multi_hop_tools()`."""
+    """Questions over the documents of a small invented world.
+
+    `multi_hop` makes its tasks; `tl.multi_hop_tools()` are the tools that search and open the documents.
+    """
 
     kind = "multi_hop"
+
     grading: Literal["exact"] = "exact"
+    """Always `exact`."""
+
     step_form = (
         "A step is one fact in a sentence of its own, which names what it speaks of. Once the name that is "
         "asked for is known, the step is `Answer: ` and the name."

@@ -36,12 +36,19 @@ class Title(Arguments):
 
 
 class _Documents(Tool):
-    """sha256: of the documents, titles and texts."""
+    """Base of the tools that read the documents of one world."""
 
     kind = ""
+
     pure: bool = True
+    """Always `True`: the documents do not change."""
+
     retries: Annotated[int, Field(ge=0)] = 0
+    """Further tries after one that failed."""
+
     sha256: str
+    """SHA-256 of the documents, titles and texts."""
+
     _documents: dict[str, str] | None = PrivateAttr(default=None)
 
     @property
@@ -53,7 +60,7 @@ class _Documents(Tool):
 
 
 class SearchDocuments(_Documents):
-    """Finds documents by words. most: of them in one result."""
+    """Finds documents by words."""
 
     kind = "search_documents"
     name: Name = "search"
@@ -62,7 +69,9 @@ class SearchDocuments(_Documents):
         "sentence. Read a document with the tool `open`."
     )
     parameters: dict[str, Any] = schema_of(Query)
+
     most: Annotated[int, Field(ge=1)] = 5
+    """Documents in one result."""
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
         words = _WORD.findall(fitting(arguments, Query).query)

@@ -19,7 +19,7 @@ import msgspec
 
 from tot_lab._version import __version__
 from tot_lab.lab.sweeps.sweep import Row
-from tot_lab.models.limits import MINUTE, Gate, Limits
+from tot_lab.models.limits import MINUTE, Limits, RateLimiter
 
 try:
     from distributed import SchedulerPlugin
@@ -133,7 +133,7 @@ class Coordinator(SchedulerPlugin):
         """Register the operations for clients and workers."""
         self.sweeps: dict[str, _Sweep] = {}
         self.chunks: dict[str, _Chunk] = {}
-        self.gates: dict[Limits, Gate] = {}
+        self.gates: dict[Limits, RateLimiter] = {}
         self.entering = Counter[Limits]()  # a gate does not know a call before the event loop runs it
         self.longest: dict[Limits, float] = defaultdict(float)
         operations = (
@@ -289,12 +289,12 @@ class Coordinator(SchedulerPlugin):
                 sweep.reports.append(encode_report(report))
                 sweep.news.set()
 
-    def _gate(self, limits: Limits) -> Gate:
+    def _gate(self, limits: Limits) -> RateLimiter:
         if limits not in self.gates:
-            self.gates[limits] = Gate(limits)
+            self.gates[limits] = RateLimiter(limits)
         return self.gates[limits]
 
-    def _free(self, gate: Gate) -> None:
+    def _free(self, gate: RateLimiter) -> None:
         gate.leave()
         self._tidy()
 

@@ -341,7 +341,7 @@ class Sweep(SweepMethods):
         except Exception as failed:
             score = None
             error = error or f"the answer cannot be graded: {_format_error(failed)}"
-        if run.stopped == "error" and error is None:  # a model did not answer
+        if run.stop_reason == "error" and error is None:  # a model did not answer
             replies = (line.e for line in reversed(run.lines) if isinstance(line.e, Reply))
             error = next((reply.error for reply in replies if is_made(reply)), None)
         usage = run.usage
@@ -350,7 +350,7 @@ class Sweep(SweepMethods):
             usage = Usage(usage.calls, usage.errors, *[None] * 4)
         keys = self.keys_of(run.lines)
         return Row(
-            run.stopped,
+            run.stop_reason,
             error,
             run.answer,
             None if score is None else score == 1.0,

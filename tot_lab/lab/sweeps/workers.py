@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tot_lab.core import parts
-from tot_lab.core.calls import Call, Reply, Wire
+from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.lab.sweeps.coordinator import PACKAGE, Report, encode_report, encode_row, expect_same
 from tot_lab.lab.sweeps.sweep import Sweep, forget_warnings
 from tot_lab.models.cache import Cache
-from tot_lab.models.limits import Gate, Limits, make_gates
+from tot_lab.models.limits import Limits, RateLimiter, make_gates
 from tot_lab.record.journal import header_text, lines_text
 from tot_lab.runtime.runner import Runner, RunnerSettings
 
@@ -143,7 +143,7 @@ async def _make(chunk: Chunk, worker: Any) -> None:
         await rpc(worker, "end", chunk=chunk.key)
 
 
-class _SharedGate(Gate):
+class _SharedGate(RateLimiter):
     """A rate limiter that is kept by the coordinator. Only some calls of a chunk wait there at the same time,
     in order.
     """
@@ -156,7 +156,7 @@ class _SharedGate(Gate):
         self.turn = asyncio.Semaphore(MAX_REQUESTS)
         self.tickets = count()
 
-    async def enter(self, tokens: int, wire: Wire, **data: Any) -> bool:
+    async def enter(self, tokens: int, wire: CallObserver, **data: Any) -> bool:
         """Wait for a slot. `left` must follow."""
         waited = self.turn.locked()
         if waited:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tot_lab.core.calls import Reply, TokenLogprob, ToolCall, Wire
+from tot_lab.core.calls import CallObserver, Reply, TokenLogprob, ToolCall
 from tot_lab.core.reading import json_of
 from tot_lab.core.scrubbing import HIDDEN, clean, without_beginning, without_keys
 from tot_lab.models.stack import Failure
@@ -82,7 +82,7 @@ def _choice(choice: Any) -> Choice:
     )
 
 
-async def streamed(stream: Any, wire: Wire, keys: Sequence[str]) -> Answers:
+async def streamed(stream: Any, wire: CallObserver, keys: Sequence[str]) -> Answers:
     """Return the content of a stream, and report the text so far without `keys`.
 
     Raises:
@@ -284,7 +284,7 @@ def scrubbed_reply(reply: Reply, keys: Sequence[str]) -> Reply:
     texts = {
         name: without_keys(value, keys)
         for name in (
-            *("text", "raw_text", "error", "thinking", "model", "finish"),
+            *("text", "raw_text", "error", "thinking", "model", "finish_reason"),
             *("provider_state", "reported_usage"),
         )
         if (value := getattr(reply, name))

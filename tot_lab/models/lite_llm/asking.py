@@ -15,7 +15,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from tot_lab.core.calls import Call, Message, Wire
+from tot_lab.core.calls import Call, CallObserver, Message
 from tot_lab.models.stack import Failure, provider_seed
 
 SettingArguments = dict[str, dict[str, Any]]
@@ -92,7 +92,7 @@ def _is_too_long(tool: dict[str, Any], provider: str) -> bool:
 
 
 def settings_of(
-    litellm: ModuleType, model: str, provider: str, calls: Sequence[Call], wire: Wire
+    litellm: ModuleType, model: str, provider: str, calls: Sequence[Call], wire: CallObserver
 ) -> dict[str, Any]:
     """Return all arguments except the messages, and note what would not reach the model. Raises `Failure`."""
     call = calls[0]

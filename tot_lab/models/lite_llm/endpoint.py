@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, SecretStr, field_validator
 
-from tot_lab.core.calls import Call, Need, Reply, Wire
+from tot_lab.core.calls import Call, CallObserver, Need, Reply
 from tot_lab.core.reading import read_json
 from tot_lab.core.scrubbing import clean, long_keys, scrubbed, without_keys
 from tot_lab.models.lite_llm.answers import Answers, scrubbed_reply, streamed, wanted_back, whole
@@ -227,7 +227,7 @@ class LiteLLM(Endpoint):
 
     # The request.
 
-    async def answer(self, calls: Sequence[Call], wire: Wire) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
         """Make one request. If a server returns fewer replies than requested, the rest is requested again.
 
         With several calls, a failure of one of them is a reply with an error.
@@ -257,7 +257,7 @@ class LiteLLM(Endpoint):
                 replies += [Reply(error=f"{self.name}: {failure.message}") for _ in rest]
         return replies
 
-    async def _answers(self, litellm: ModuleType, calls: Sequence[Call], wire: Wire) -> Answers:
+    async def _answers(self, litellm: ModuleType, calls: Sequence[Call], wire: CallObserver) -> Answers:
         call = calls[0]
         self._check_window(litellm, call)
         name, provider = resolved(litellm, self.name)
@@ -321,7 +321,7 @@ class LiteLLM(Endpoint):
                 input_tokens=prompt,
                 output_tokens=output,
                 cost=cost,
-                finish=choice.finish,
+                finish_reason=choice.finish,
                 logprobs=choice.logprobs,
                 tool_calls=choice.tool_calls,
                 provider_state=wanted_back(choice, provider, self.name),

@@ -11,11 +11,13 @@ import inspect
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal, TypeVar
 
 import msgspec
 from pydantic import field_validator
 
+from tot_lab.core.calls import Call, Reply
 from tot_lab.core.parts import Part, UserFunction, is_function
 from tot_lab.core.reading import verdict
 from tot_lab.core.records import Event, Scored, Thought, id_key
@@ -30,7 +32,7 @@ from tot_lab.strategies.search.sampling import (
     Sampler,
     call_failed,
     checked_template,
-    emit,
+    emit_as_list,
     failed,
     texts_of,
     unreadable,
@@ -113,25 +115,38 @@ class _Sampled(Evaluator):
 
         Returns what was read, and an error if no call was answered.
         """
-        at = place.node
+        next_call = partial(_next_call, sampler, path, place, purpose, prompt)
         if self.most_calls == 1:
-            reply = yield from ask(sampler.call(at, purpose, path, prompt, place.take_sample_index(purpose)))
-            return [None if reply.error is not None else read(reply.text)], reply.error
-        indices = [place.take_sample_index(purpose) for _ in range(self.samples)]
-        calls = [ask(sampler.call(at, purpose, path, prompt, index)) for index in indices]
+            return _read_one(next_call(), read)
+        return self._read_several(sampler, next_call, read)
+
+    def _read_several(
+        self, sampler: Sampler, next_call: Callable[[], Call], read: Callable[[str], T | None]
+    ) -> Thinking[tuple[list[T | None], str | None]]:
+        calls = [ask(next_call()) for _ in range(self.samples)]
         replies = yield from sampler.gather(calls, at_most=1)
         values = [None if reply.error is not None else read(reply.text) for reply in replies]
         for _ in range(self.max_parse_retries):
             unread = [k for k, reply in enumerate(replies) if values[k] is None and reply.error is None]
             if not unread:
                 break
-            index = place.take_sample_index(purpose)
-            yield unreadable(at, purpose, index)
-            reply = yield from ask(sampler.call(at, purpose, path, prompt, index))
+            call = next_call()
+            yield unreadable(call.node, call.purpose, call.sample_index)
+            reply = yield from ask(call)
             replies[unread[0]] = reply
             values[unread[0]] = None if reply.error is not None else read(reply.text)
         errors = [reply.error for reply in replies if reply.error is not None]
         return values, errors[0] if len(errors) == len(replies) else None
+
+
+def _next_call(sampler: Sampler, path: Path, place: Place, purpose: str, prompt: Prompt) -> Call:
+    """The next sample of `prompt`."""
+    return sampler.call(place.node, purpose, path, prompt, place.take_sample_index(purpose))
+
+
+def _read_one(call: Call, read: Callable[[str], T | None]) -> Thinking[tuple[list[T | None], str | None]]:
+    reply: Reply = yield call
+    return [None if reply.error is not None else read(reply.text)], reply.error
 
 
 class _Templated(Evaluator):
@@ -192,12 +207,12 @@ class Value(_Combined, _Templated):
     def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
         task = sampler.task
         prompt = sampler.prompt(
-            self.prompt, path[:-1], lambda: task.domain.value_prompt(task, path), candidate=path[-1]
+            self.prompt, path[:-1], partial(task.domain.value_prompt, task, path), candidate=path[-1]
         )
         draws, error = yield from self._read(
             sampler, path, Place(id, path), "value", prompt, task.domain.read_value
         )
-        return (yield from emit(self._scored(id, draws, task.domain.value_top, error)))
+        return (yield from emit_as_list(self._scored(id, draws, task.domain.value_top, error)))
 
 
 class Parts(_Combined):
@@ -223,14 +238,14 @@ class Parts(_Combined):
         verdicts = yield from sampler.gather(reading, at_most=self.most_calls)
         errors = [error for _, error in verdicts if error is not None]
         if errors and len(errors) == len(verdicts):
-            return (yield from emit(failed(id, errors[0])))
+            return (yield from emit_as_list(failed(id, errors[0])))
         events: list[Event] = []
         for error in errors:
-            events += yield from emit(call_failed(id, "part", error))
+            events += yield from emit_as_list(call_failed(id, "part", error))
         parts = tuple(self._worth(draws, domain.value_top)[0] for draws, _ in verdicts)
         read = [part for part in parts if part is not None]
         score = domain.join_parts(read) if read else None
-        return events + (yield from emit(Scored(id, score, score, parts, "parts")))
+        return events + (yield from emit_as_list(Scored(id, score, score, parts, "parts")))
 
 
 class Vote(_Sampled, _Templated):
@@ -251,7 +266,7 @@ class Vote(_Sampled, _Templated):
         task, paths = sampler.task, [path for _, path in candidates]
         listed = "\n\n".join(f"{k}.\n{path[-1]}" for k, path in enumerate(paths, 1))
         prompt = sampler.prompt(
-            self.prompt, (), lambda: task.domain.vote_prompt(task, paths), candidates=listed
+            self.prompt, (), partial(task.domain.vote_prompt, task, paths), candidates=listed
         )
         votes, error = yield from self._read(
             sampler, (), place, "vote", prompt, lambda text: task.domain.read_vote(text, len(paths))
@@ -262,7 +277,7 @@ class Vote(_Sampled, _Templated):
             read = [draw for draw in draws if draw is not None]
             share = sum(read) / len(read) if read else None
             scored = Scored(id, share, sum(read) if read else None, draws, "vote")
-            scores += yield from emit(failed(id, error) if error else scored)
+            scores += yield from emit_as_list(failed(id, error) if error else scored)
         return scores
 
 
@@ -281,7 +296,7 @@ class Joint(_Combined, _Templated):
         prompt = sampler.prompt(
             self.prompt,
             path,
-            lambda: task.domain.joint_prompt(task, path, texts),
+            partial(task.domain.joint_prompt, task, path, texts),
             candidates=texts_of(texts),
         )
 
@@ -293,7 +308,7 @@ class Joint(_Combined, _Templated):
         scores: list[Event] = []
         for k, thought in enumerate(thoughts):
             draws = [None if row is None else row[k] for row in rows]
-            scores += yield from emit(self._scored(thought.id, draws, 1.0, error))
+            scores += yield from emit_as_list(self._scored(thought.id, draws, 1.0, error))
         return scores
 
 
@@ -310,17 +325,17 @@ class Logprob(_Templated):
     def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
         task = sampler.task
         prompt = sampler.prompt(
-            self.prompt, path[:-1], lambda: task.domain.judge_prompt(task, path), candidate=path[-1]
+            self.prompt, path[:-1], partial(task.domain.judge_prompt, task, path), candidate=path[-1]
         )
         call = sampler.call(id, "logprob", path, prompt, 0)
         reply = yield from ask(msgspec.structs.replace(call, max_tokens=1, logprobs=ALTERNATIVES))
         if reply.error is not None:
-            return (yield from emit(failed(id, reply.error)))
+            return (yield from emit_as_list(failed(id, reply.error)))
         read = task.domain.read_judge(reply.logprobs)
         if read is None:
-            return (yield from emit(Scored(id, None, None, (None,), "logprob")))
+            return (yield from emit_as_list(Scored(id, None, None, (None,), "logprob")))
         score, share = read
-        return (yield from emit(Scored(id, score, score * share, (score,), "logprob")))
+        return (yield from emit_as_list(Scored(id, score, score * share, (score,), "logprob")))
 
 
 class FunctionEvaluator(Evaluator):
@@ -343,7 +358,7 @@ class FunctionEvaluator(Evaluator):
 
         scores, error = yield from self._judged(Place(id, path), [seen], judge)
         if error is not None:
-            return (yield from emit(failed(id, error)))
+            return (yield from emit_as_list(failed(id, error)))
         return (yield from self._emit(id, scores[0]))
 
     def _judged(
@@ -368,7 +383,7 @@ class FunctionEvaluator(Evaluator):
 
     def _emit(self, id: str, shown: Any) -> Thinking[list[Event]]:
         score = verdict(shown, f"evaluator {self.function.name!r}, thought {id},")
-        return (yield from emit(Scored(id, score, score, by=self.function.name)))
+        return (yield from emit_as_list(Scored(id, score, score, by=self.function.name)))
 
 
 class BatchEvaluator(FunctionEvaluator):
@@ -396,7 +411,8 @@ class BatchEvaluator(FunctionEvaluator):
         scores, error = yield from self._judged(place, paths, judge)
         events: list[Event] = []
         for k, (id, _) in enumerate(in_order):
-            events += yield from emit(failed(id, error)) if error is not None else self._emit(id, scores[k])
+            step = emit_as_list(failed(id, error)) if error is not None else self._emit(id, scores[k])
+            events += yield from step
         return events
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from tot_lab.core.records import Decided, Event, Scored, Thought
 from tot_lab.core.task import Path, Task
-from tot_lab.core.thinking import Thinking, happen
-from tot_lab.strategies.search.sampling import Sampler, emit
+from tot_lab.core.thinking import Thinking, emit
+from tot_lab.strategies.search.sampling import Sampler, emit_as_list
 
 if TYPE_CHECKING:
     from tot_lab.strategies.search.evaluators import Evaluator
@@ -75,10 +75,10 @@ class Children:
                 duplicate and not scored again.
         """
         parent, sources = self.place.node, self.place.sources
-        thought = yield from happen(Thought(f"{parent}.{number}", parent, text, sources))
+        thought = yield from emit(Thought(f"{parent}.{number}", parent, text, sources))
         if repeats is not None and thought.text == text:
             duplicate = Decided(thought.id, "duplicate", f"repeats {parent}.{repeats}")
-            return [thought, *(yield from emit(duplicate))]
+            return [thought, *(yield from emit_as_list(duplicate))]
         path = [*self.place.path, thought.text]
         return [thought, *(yield from score(self.sampler, self.evaluate, path, thought.id))]
 
@@ -105,7 +105,7 @@ def score(sampler: Sampler, evaluate: Evaluator, path: Path, id: str) -> Thinkin
     """Score the thought `id` by what its domain knows, or else by the evaluator."""
     known = sampler.task.domain.assess(sampler.task, path)
     if known is not None:
-        return (yield from emit(Scored(id, known, known, by="domain")))
+        return (yield from emit_as_list(Scored(id, known, known, by="domain")))
     if evaluate.compares != "nothing":
         return []  # it is scored with its siblings, or with all children of the pick
     return (yield from evaluate.score_thought(sampler, path, id))

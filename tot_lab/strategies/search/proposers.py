@@ -7,6 +7,7 @@ sample indices from the place, and hands each text to `children.add`, which reco
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -26,7 +27,7 @@ from tot_lab.strategies.search.sampling import (
     Sampler,
     call_failed,
     checked_template,
-    emit,
+    emit_as_list,
     unreadable,
 )
 
@@ -92,12 +93,12 @@ class Sample(_Prompted):
 
     def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
         task, path, parent = sampler.task, place.path, place.node
-        prompt = sampler.prompt(self.prompt, path, lambda: task.domain.sample_prompt(task, path), count=1)
+        prompt = sampler.prompt(self.prompt, path, partial(task.domain.sample_prompt, task, path), count=1)
 
         def sampled(number: int, sample_index: int) -> Thinking[list[Event] | None]:
             reply = yield from self._asked(sampler, place, prompt, sample_index)
             if reply.error is not None:
-                return (yield from emit(call_failed(parent, "sample", reply.error)))
+                return (yield from emit_as_list(call_failed(parent, "sample", reply.error)))
             text = task.domain.read_sample(task, path, reply.text)
             if text is None:
                 yield unreadable(parent, "sample", sample_index)
@@ -131,7 +132,7 @@ class Propose(_Prompted):
     def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
         task, path, parent = sampler.task, place.path, place.node
         prompt = sampler.prompt(
-            self.prompt, path, lambda: task.domain.propose_prompt(task, path, count), count=count
+            self.prompt, path, partial(task.domain.propose_prompt, task, path, count), count=count
         )
         indices = [place.take_sample_index("propose") for _ in range(self.samples)]
         branches = [self._asked(sampler, place, prompt, index) for index in indices]
@@ -140,7 +141,7 @@ class Propose(_Prompted):
         read: list[tuple[str, list[str]]] = []
         for k, reply in enumerate(replies):  # a retry adds to them
             if reply.error is not None:
-                failed += yield from emit(call_failed(parent, "propose", reply.error))
+                failed += yield from emit_as_list(call_failed(parent, "propose", reply.error))
             elif steps := task.domain.read_proposals(task, path, reply.text):
                 read.append((reply.text, steps))
             else:
@@ -214,7 +215,7 @@ class WithTools(Proposer):
         named = turns.named(task, turns.hands(task)) if first else []
 
         def asked(call: Call) -> Thinking[Reply]:
-            required = named if first and call.draw == 0 else []
+            required = named if first and call.sample_index == 0 else []
             return turns.asking_with_tools(task, call, self.max_round_trips, required)
 
         asking = sampler._replace(ask=asked, calls_per_ask=1 + self.max_round_trips)

@@ -17,7 +17,7 @@ from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Decided, Event, Note
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Path, Task
-from tot_lab.core.thinking import Thinking, ask, every, happen
+from tot_lab.core.thinking import Thinking, ask, gather
 
 T = TypeVar("T")
 Count = Annotated[int, Field(ge=1)]
@@ -83,12 +83,13 @@ class Sampler(NamedTuple):
         """The results of `branches`, each of which makes `at_most` calls."""
         if len(branches) == 1:
             return [(yield from branches[0])]
-        return (yield from every(branches, at_most=at_most, at_once=None if self.parallel else 1))
+        return (yield from gather(branches, at_most=at_most, at_once=None if self.parallel else 1))
 
 
-def emit(event: Event) -> Thinking[list[Event]]:
+def emit_as_list(event: Event) -> Thinking[list[Event]]:
     """Yield `event` and return it, as it was recorded, in a list."""
-    return [(yield from happen(event))]
+    recorded: Event | None = yield event
+    return [event if recorded is None else recorded]
 
 
 def error_in(event: Event) -> str | None:

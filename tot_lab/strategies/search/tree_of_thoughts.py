@@ -19,10 +19,10 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from tot_lab.core.calls import halts
-from tot_lab.core.records import Decided, Event, Note, Scored, Thought, id_key, parent_of
+from tot_lab.core.records import EVENTS, Decided, Event, Note, Scored, Thought, id_key, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, every, happen, within
+from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, gather, with_budget
 from tot_lab.core.tree import Node
 from tot_lab.strategies.search.answers import AnswerRule, BestPath, first_answer
 from tot_lab.strategies.search.beam_search import BeamSearch
@@ -81,7 +81,7 @@ class TreeOfThoughts(Prompting):
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         search = _Run(self, task, at).run()
-        return (yield from within(self.budget, search) if self.budget else search)
+        return (yield from with_budget(self.budget, search) if self.budget else search)
 
     def max_calls(self, task: Task) -> int | None:
         """The most calls a search can make: 30 with the defaults. `None` means that there is no bound."""
@@ -177,7 +177,7 @@ class _Run:
                 step = BudgetLeft(self.at, self.asked_for_budget)
                 self.asked_for_budget += 1
             value = yield step
-            if isinstance(step, Event):
+            if isinstance(step, EVENTS):
                 self.tree.add(step if value is None else value)
 
     def _checked(self, pick: Pick) -> Pick:
@@ -217,7 +217,7 @@ class _Run:
                     count = min(count, room)
                     room -= count
                 branches.append(expand(self.sampler, propose, evaluate, self._continued(parent), count))
-            grown = yield from every(branches, at_most=at_most, at_once=at_once)
+            grown = yield from gather(branches, at_most=at_most, at_once=at_once)
             for events in grown:
                 self._take(events, fresh)
         if evaluate.compares == "pick" and not self.halt:
@@ -233,9 +233,9 @@ class _Run:
         """Add `events` to the tree, and the ids of new thoughts to `fresh`."""
         for event in events:
             self.tree.add(event)
-            if isinstance(event, Thought):
+            if type(event) is Thought:
                 fresh.append(event.id)
-            elif error := error_in(event):
+            elif type(event) is not Scored and (error := error_in(event)):
                 self.errors.append(error)
                 self.halt = self.halt or (error if halts(error) else "")
 
@@ -265,10 +265,10 @@ class _Run:
             node = self.tree[id]
             if node.state in ("failed", "duplicate"):
                 continue
-            if node.rank < self.stop.min_score and self.stop.min_score > 0:
+            if self.stop.min_score > 0 and node.rank < self.stop.min_score:
                 yield from self._emit(Decided(id, "pruned", "unread" if node.unread else "min_score"))
                 continue
-            path = self.tree.texts(id)
+            path = [*self._place(node.parent or self.at).path, node.text]
             if self.settings.merge and (state := self.task.domain.state(self.task, path)) is not None:
                 known = self.states.setdefault(state, id)
                 if known != id:
@@ -373,7 +373,8 @@ class _Run:
 
     def _emit(self, event: Event) -> Thinking[None]:
         """Record `event`, and add it to the tree as it was recorded."""
-        self.tree.add((yield from happen(event)))
+        recorded = yield event
+        self.tree.add(event if recorded is None else recorded)
 
 
 def _group(parent: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from tot_lab.core.bulk import in_bulk
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.tree import Node, Tree
 from tot_lab.record.run import Run
 
@@ -42,7 +42,7 @@ class Alignment(NamedTuple):
     differences: list[Difference]
 
 
-@in_bulk()
+@gc_paused()
 def aligned(a: Run, b: Run) -> Alignment:
     """Two runs, finished or not, aligned by path; linear in their thoughts."""
     ofs = (a.tree, b.tree)

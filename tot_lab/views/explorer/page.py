@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from tot_lab.analysis.diagnosis import seen_at_once
-from tot_lab.core.bulk import in_bulk
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import readable
 from tot_lab.core.files import write_whole
 from tot_lab.record.run import Run
@@ -50,7 +50,7 @@ def save_html(run: Run, path: str | os.PathLike[str], other: Run | None = None) 
     return write_whole(path, page(run, *(() if other is None else (other,))))
 
 
-@in_bulk()
+@gc_paused()
 def page(*runs: Run) -> bytes:
     """The file of one run, or of two to compare."""
     recordings = [Recording(run.lines) for run in runs]

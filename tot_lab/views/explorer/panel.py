@@ -243,7 +243,9 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._bar.layout.display = None if most is not None and most < 2**31 else "none"
         if self._bar.layout.display is None:
             self._bar.max, self._bar.value = max(most or 1, 1), progress.asked
-        said = [f"{escape(run.stopped)}: <b>{escape(short(run.answer, 200))}</b>"] if run.stopped else []
+        said = (
+            [f"{escape(run.stop_reason)}: <b>{escape(short(run.answer, 200))}</b>"] if run.stop_reason else []
+        )
         said.append(progress.text(most))
         if trouble:
             said.insert(0, red(trouble))

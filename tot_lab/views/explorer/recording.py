@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.core.bulk import in_bulk
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply, readable
 from tot_lab.core.records import Decided, Ended, Line, Note, Position, Scored, Thought
 from tot_lab.core.tools import TOOL, named
@@ -55,7 +55,7 @@ class Recording:
         self._read = 0
         self.take(lines)
 
-    @in_bulk()
+    @gc_paused()
     def take(self, lines: Iterable[Line]) -> None:
         """Go on with `lines`. A repeated id is a ValueError."""
         first = len(self.lines)
@@ -71,7 +71,7 @@ class Recording:
                 self._calls[line.p] = len(self._asked)
                 self._asked.append(number)
 
-    @in_bulk()
+    @gc_paused()
     def chunk(self, first: int = 0, until: int | None = None) -> bytes:
         """The lines from number `first` up to number `until`, which is left out; None = all there are.
         Raises KeyError for a record about a thought that is unknown."""
@@ -128,8 +128,8 @@ class Recording:
 
     def _questions(self, lines: list[Any]) -> dict[str, Any]:
         told = [line.e for line in lines]
-        table, rows = _table([(named(e), e.draw) for e in told])
-        nodes = [self.nodes.get(e.at, -1) for e in told]
+        table, rows = _table([(named(e), e.sample_index) for e in told])
+        nodes = [self.nodes.get(e.node, -1) for e in told]
         return {
             "asked": _differences(nodes),
             "questions": rows,
@@ -180,7 +180,7 @@ class Recording:
             return {}
         end = lines[-1].e
         told = {
-            "stop": end.stop,
+            "stop": end.stop_reason,
             "answer": _beginning(end.answer),
             "node": self.nodes.get(end.node, -1),
             "score": end.score,
@@ -197,7 +197,7 @@ class Recording:
         """The ids of thoughts that have no number yet, each with its place in the column."""
         if -1 not in nodes:
             return []
-        return [[place, readable(e.at)] for place, e in enumerate(told) if e.at not in self.nodes]
+        return [[place, readable(id)] for place, e in enumerate(told) if (id := _about(e)) not in self.nodes]
 
     def _call_of(self, line: Line) -> int | None:
         """The call that a note beside the record is about."""
@@ -264,11 +264,11 @@ class Recording:
             if isinstance(event, Thought | Scored | Decided):
                 id = event.id
             elif isinstance(event, Call | Note):
-                id = event.at
+                id = _about(event)
             elif isinstance(event, Reply):
                 call = self.lines[self._asked[self._calls[line.p]]].e
                 assert isinstance(call, Call)
-                id = call.at
+                id = call.node
             else:
                 continue
             self._about.setdefault(id, []).append(number)
@@ -292,13 +292,18 @@ def about_of(run: Run) -> dict[str, Any]:
     }
 
 
+def _about(event: Call | Note) -> str:
+    """The id of the thought that `event` is about."""
+    return event.node if isinstance(event, Call) else event.at
+
+
 def _question(line: Line, call: Call) -> dict[str, Any]:
     return {
         "position": ".".join(map(str, line.p)),
         "kind": named(call),
-        "draw": call.draw,
+        "draw": call.sample_index,
         "prompt": [
-            {"role": "arguments" if call.kind == TOOL else message.role, "content": message.content}
+            {"role": "arguments" if call.purpose == TOOL else message.role, "content": message.content}
             for message in call.messages
         ],
         **{"reply": None, "thinking": None, "error": None, "finish": None},
@@ -315,7 +320,7 @@ def _answer(call: dict[str, Any], line: Line, reply: Reply) -> None:
         reply=reply.text if reply.error is None else None,
         thinking=reply.thinking,
         error=reply.error,
-        finish=reply.finish,
+        finish=reply.finish_reason,
         model=reply.model or call["model"],
         input_tokens=reply.input_tokens,
         output_tokens=reply.output_tokens,

@@ -16,7 +16,7 @@ from tot_lab.record.run import Run
 from tot_lab.views.figures.calibration import plot_calibration
 from tot_lab.views.figures.confidence import plot_confidence
 from tot_lab.views.figures.cost import plot_cost
-from tot_lab.views.figures.frontier import plot_frontier
+from tot_lab.views.figures.frontier import plot_pareto
 from tot_lab.views.figures.graph import graph_of
 from tot_lab.views.figures.heatmap import plot_heatmap
 from tot_lab.views.figures.icicle import plot_icicle
@@ -43,7 +43,7 @@ def plot(run: Run, figure: str = "tree", **options: Any) -> Any:
 
 
 FIGURES = (plot_tree, plot_icicle, plot_scores, plot_timeline, plot_cost)
-TABLE_FIGURES = (plot_sweep, plot_frontier, plot_parallel, plot_heatmap, plot_importance)
+TABLE_FIGURES = (plot_sweep, plot_pareto, plot_parallel, plot_heatmap, plot_importance)
 
 __all__ = [
     "FIGURES",
@@ -53,11 +53,11 @@ __all__ = [
     "plot_calibration",
     "plot_confidence",
     "plot_cost",
-    "plot_frontier",
     "plot_heatmap",
     "plot_icicle",
     "plot_importance",
     "plot_parallel",
+    "plot_pareto",
     "plot_scores",
     "plot_sweep",
     "plot_timeline",

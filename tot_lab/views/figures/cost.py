@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tot_lab.analysis.frames import Asked, calls_of
-from tot_lab.core.bulk import in_bulk
+from tot_lab.analysis.frames import CallRow, calls_of
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.records import Line
 from tot_lab.record.run import Run, Usage, expect_run, money, usage_of
 from tot_lab.views.figures.theme import KINDS, dress_run, empty, ground, legend_at, number, plain, short
@@ -55,7 +55,7 @@ class CostInfo(NamedTuple):
     total: Usage
 
 
-@in_bulk()
+@gc_paused()
 def cost_info(run: Run, by: Literal["kind", "depth"] = "kind") -> CostInfo:
     """What `plot_cost` draws."""
     expect_run(run, "plot_cost")
@@ -63,10 +63,10 @@ def cost_info(run: Run, by: Literal["kind", "depth"] = "kind") -> CostInfo:
         raise ValueError(f'by is "kind" or "depth", not {by!r}')
     nodes = run.tree.nodes
 
-    def depth(asked: Asked) -> str:
-        return str(nodes[asked.call.at].depth) if asked.call.at in nodes else "none"
+    def depth(asked: CallRow) -> str:
+        return str(nodes[asked.call.node].depth) if asked.call.node in nodes else "none"
 
-    group: Callable[[Asked], str] = depth if by == "depth" else lambda asked: asked.call.kind
+    group: Callable[[CallRow], str] = depth if by == "depth" else lambda asked: asked.call.purpose
     lines: dict[str, list[Line]] = {}
     used: list[tuple[float, Usage]] = []
     for asked in calls_of(run):

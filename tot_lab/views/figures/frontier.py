@@ -1,7 +1,7 @@
 """Success against cost: what is worth its price.
 
-Rule: which settings are not dominated is the word of `tl.frontier`, of the means; the intervals show how
-sure that is.
+Rule: which settings are not dominated is the word of `tl.pareto_frontier`, of the means; the intervals show
+how sure that is.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tot_lab.analysis.matched_cost import frontier
+from tot_lab.analysis.matched_cost import pareto_frontier
 from tot_lab.analysis.tables import table
 from tot_lab.record.losses import without_losses
 from tot_lab.views.figures.points import (
@@ -66,12 +66,12 @@ class FrontierInfo(NamedTuple):
 
 
 def frontier_info(df: Any, cost: str = "calls") -> FrontierInfo:
-    """What `plot_frontier` draws."""
+    """What `plot_pareto` draws."""
     import pandas as pd  # noqa: PLC0415
 
     frame = _with_tokens(df) if cost == "tokens" else table(df, ["setting", cost, "correct"])
     expect_figure(frame, cost, "cost")
-    rows = frontier(without_losses(frame), unit=cost).to_dict("records")
+    rows = pareto_frontier(without_losses(frame), unit=cost).to_dict("records")
     spent, solved = (points(frame, ["setting"], column) for column in (cost, "correct"))
     unknown = [str(row["setting"]) for row in rows if pd.isna(row[cost]) or pd.isna(row["rate"])]
     known = [row for row in rows if not pd.isna(row[cost]) and not pd.isna(row["rate"])]
@@ -85,10 +85,10 @@ def frontier_info(df: Any, cost: str = "calls") -> FrontierInfo:
     )
 
 
-def plot_frontier(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figure:
+def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figure:
     """Success rate against cost, a point for each setting with the 95% intervals of both; a line joins
     the settings that no other dominates. These bear their names where there is room, the others tell them
-    on hover. Success at equal cost is another question: see `tl.anytime`.
+    on hover. Success at equal cost is another question: see `tl.anytime_performance`.
 
     df: a sweep, or any table with a row per run and the columns `setting`, `task`, `correct` and that of
         `cost`. Settings of which cost or success is not known are named, not drawn; of more than 500,

@@ -121,8 +121,8 @@ def _about(run: Run) -> dict[str, Any]:
     about = {
         "question": printable(run.question),
         "strategy": printable(run.name),
-        "answer": printable(run.answer) if run.stopped else None,
-        "stopped": run.stopped,
+        "answer": printable(run.answer) if run.stop_reason else None,
+        "stopped": run.stop_reason,
         "score": None if run.score is None else float(run.score),
         "simulated": run.simulated,
     }

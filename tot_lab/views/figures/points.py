@@ -1,10 +1,9 @@
-"""What the figures over many runs share: a point is a group of runs, and knows which they are.
+"""Points of the figures over many runs: groups of runs, each with the ids of its runs.
 
-Rule: the task is what is sampled. A rate and its interval are those of `tl.success`; of any other amount
-the mean over tasks is drawn, with a bootstrap over tasks; where all agree, without an interval. What is
-not known is left out of a mean and counted, never taken for 0. Every point carries the ids of its runs as
-`customdata`, since a plain figure cannot call back: the hover names some, `figure.data[k].customdata[n]`
-holds more.
+The task is the unit of sampling. A rate has the interval of `tl.success_rates`. Any other amount is a mean
+over tasks with a bootstrap interval over tasks, or without an interval if all values are equal. Unknown
+values are left out of a mean and counted, never taken for 0. `figure.data[k].customdata[n]` holds the run ids
+of a point, because a plain figure cannot call back; the hover text names some of them.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tot_lab.analysis.statistics import SEED, success
+from tot_lab.analysis.statistics import SEED, success_rates
 from tot_lab.analysis.tables import expect_runs_once, solved
 from tot_lab.record.losses import LARGE, describe, is_loss_column, large, losses_by, total, warn_of
 from tot_lab.views.figures.theme import dress, error_bars, plain, short
@@ -49,7 +48,7 @@ CAPPED = {
     "tokens": ("with at most so many tokens", "tokens in and out that a run may use (at most)"),
     "cost": ("with at most so many USD", "what a run may cost if each call were paid (USD, at most)"),
 }
-"""What the amounts of `tl.anytime` are of, by its `unit`: in a heading, and on an axis."""
+"""What the amounts of `tl.anytime_performance` are of, by its `unit`: in a heading, and on an axis."""
 
 _GROUPS = {
     "setting": "setting (label)",
@@ -116,7 +115,8 @@ def word_of(column: str) -> str:
 
 
 def unit_of(frame: pandas.DataFrame, column: str) -> str | None:
-    """What the amounts of `tl.anytime` are of; None for any other column, and for several units in one."""
+    """What the amounts of `tl.anytime_performance` are of; None for any other column, and for several units
+    in one."""
     units = set(frame["unit"].dropna()) if column == "at" and "unit" in frame else set()
     return str(*units) if len(units) == 1 and units <= set(CAPPED) else None
 
@@ -131,7 +131,8 @@ def heading_of(frame: pandas.DataFrame, figure: str, *groups: str) -> str:
 
 
 def runs_in(frame: pandas.DataFrame) -> str:
-    """How many runs a table is of; of one there can be several rows, as in that of `tl.anytime`."""
+    """How many runs a table is of; of one there can be several rows, as in that of
+    `tl.anytime_performance`."""
     runs = len(frame)
     if "run_id" in frame:
         runs = frame["run_id"].nunique() + int(frame["run_id"].isna().sum())
@@ -182,7 +183,7 @@ def _rates(
     given["correct"] = frame[column]
     if column == "correct" and "error" in frame:
         given["error"] = frame["error"]
-    rates = success(given, by=by)
+    rates = success_rates(given, by=by)
     numbers = rates[["rate", "low", "high"]].to_numpy(float, na_value=math.nan)
     for (value, low, high), known in zip(numbers.tolist(), rates["runs"], strict=True):
         yield value, low, high, int(known)
@@ -301,7 +302,7 @@ class LossNote(NamedTuple):
 
 def note_losses(frame: pandas.DataFrame) -> LossNote:
     """The shares of calls that the runs of a figure lost, by role. Warns where a setting lost many."""
-    if "at" in frame and "run_id" in frame:  # the rows of tl.anytime: each includes what was lost before
+    if "at" in frame and "run_id" in frame:  # each row of `anytime_performance` includes what was lost before
         frame = frame.sort_values("at", kind="stable").drop_duplicates("run_id", keep="last")
     if "setting" not in frame:
         frame = frame.assign(setting="")

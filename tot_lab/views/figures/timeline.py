@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tot_lab.analysis.frames import asked_in, ways_of
-from tot_lab.core.bulk import in_bulk
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply, refused
 from tot_lab.core.tools import named
 from tot_lab.record.run import Run, expect_run
@@ -78,7 +78,7 @@ class TimelineInfo(NamedTuple):
         return int(self.under_way.max(initial=0))
 
 
-@in_bulk()
+@gc_paused()
 def timeline_info(run: Run) -> TimelineInfo:
     """What `plot_timeline` draws."""
     expect_run(run, "plot_timeline")
@@ -106,9 +106,9 @@ def timeline_info(run: Run) -> TimelineInfo:
     made = [word != "refused" for word in source]
     lane, critical, moments = order_of(asked, answered, made)
     return TimelineInfo(
-        [call.call.at for call in calls],
+        [call.call.node for call in calls],
         [named(call.call) for call in calls],
-        [call.call.draw for call in calls],
+        [call.call.sample_index for call in calls],
         np.array([when(line) for line in asked], dtype=np.float64),
         np.array([np.nan if moment is None else moment for moment in sent], dtype=np.float64),
         np.array([when(line) for line in answered], dtype=np.float64),

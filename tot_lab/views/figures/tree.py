@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tot_lab.core.bulk import in_bulk
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.tree import Tree
 from tot_lab.record.run import Run, money
 from tot_lab.views.figures.graph import LINKS, Parts, parts_of
@@ -83,7 +83,7 @@ class TreeInfo(NamedTuple):
     left_out: int
 
 
-@in_bulk()
+@gc_paused()
 def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
     """What `plot_tree` draws. Raises ValueError for no thought at all, and for a graph that is no tree."""
     if not isinstance(run, Run | Tree) and not hasattr(run, "edges"):

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tot_lab.apps.cli.arguments import Unusable, add_cache, add_runs, command, existing_cache, naming
 from tot_lab.apps.cli.runs import journals_in, run_in
-from tot_lab.apps.cli.words import Unusable, add_cache, add_runs, command, existing_cache, naming
 from tot_lab.lab.settings import FILE, approve_project_file, project_file
 from tot_lab.lab.sharing import contents_of, export_calls, import_calls, prune, replies_by_key, verify
 from tot_lab.models import Cache
