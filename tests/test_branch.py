@@ -162,7 +162,7 @@ class Deaf(tl.Strategy):
         yield Thought(f"{at}.0", at, "the old text")
         yield Scored(f"{at}.0", 0.5)
         prompt = task.domain.sample_prompt(task, ["the old text"])
-        yield from tl.ask(tl.Call(f"{at}.0", "sample", (tl.Message("user", prompt),)))
+        yield from tl.ask(tl.Call(f"{at}.0", "sample", (tl.records.Message("user", prompt),)))
         return tl.Answer("x", "answered", f"{at}.0", 0.5)
 
 
@@ -324,9 +324,9 @@ def test_r11_a_route_by_domain_holds_where_adaptive_goes_on_from_a_thought():
     strategies = {"reactive": tl.OneAnswer(), "mine": tl.OneAnswer()}
     router = tl.Adaptive(strategies=strategies, routes={"game24": "mine"})
     branch = wait(lab.branch(made, node, strategy=router))
-    assert tl.routed(branch)[:4] == ("mine", "mine", "game24", "table")
+    assert tl.stats.routed(branch)[:4] == ("mine", "mine", "game24", "table")
     rules = wait(lab.branch(made, node, strategy=tl.Adaptive(strategies=strategies)))
-    assert tl.routed(rules).why == "the domain 'game24' tells states apart"
+    assert tl.stats.routed(rules).why == "the domain 'game24' tells states apart"
     assert wait(branch.replay()).identical
     loaded = tl.part_of(branch.strategy.settings())
     assert loaded == branch.strategy

@@ -547,7 +547,7 @@ def take_all(tree, frontier):
         {"search": tl.BestFirst(width=2)},
         {"search": tl.BestFirst(batch=3, width=2)},
         {"search": tl.MCTS(width=2)},
-        {"search": tl.FunctionSearch(function=take_all, width=2)},
+        {"search": tl.searches.FunctionSearch(function=take_all, width=2)},
         {"propose": "propose"},
         {"propose": "propose", "evaluate": "joint"},
         {"evaluate": "vote"},

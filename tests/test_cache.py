@@ -79,7 +79,7 @@ def test_two_paths_to_one_prompt_share_draws_or_not(tmp_path):
     search = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2))
     task = tl.general("?")
 
-    class Blind(tl.General):
+    class Blind(tl.domains.General):
         """Prompts that do not show the path."""
 
         def sample_prompt(self, task, path):
@@ -555,7 +555,7 @@ def test_a_miss_in_replay_says_what_is_nearest(tmp_path):
     searched(scripted(), tmp_path, tl.OneAnswer(temperature=0.5))
     end = scripted()
     lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path, mode="replay")
-    with pytest.raises(tl.CacheMiss) as caught:
+    with pytest.raises(tl.errors.CacheMiss) as caught:
         wait(lab.run(tl.OneAnswer(temperature=0.7, max_tokens=9), TASK))
     said = str(caught.value)
     assert "answer call at node 0, sample 0" in said
@@ -563,9 +563,9 @@ def test_a_miss_in_replay_says_what_is_nearest(tmp_path):
     assert "max_tokens: 9 here, None there" in said
     assert 'tl.Lab("sim/general")' in said
     assert lab.last.stop_reason == "error"
-    with pytest.raises(tl.CacheMiss, match=r"prompt: from character \d+: .*horse.* here, .*spider"):
+    with pytest.raises(tl.errors.CacheMiss, match=r"prompt: from character \d+: .*horse.* here, .*spider"):
         wait(lab.run(tl.OneAnswer(temperature=0.5), tl.general("How many legs have three horses?")))
-    with pytest.raises(tl.CacheMiss, match="The cache is empty"):
+    with pytest.raises(tl.errors.CacheMiss, match="The cache is empty"):
         wait(tl.Lab(end, runs=None, cache=tmp_path / "empty", mode="replay").run(tl.OneAnswer(), TASK))
     assert calls_in(end) == 0
 
@@ -575,7 +575,7 @@ def test_replay_never_imports_litellm(tmp_path):
         "import asyncio, sys, tot_lab as tl\n"
         f"lab = tl.Lab('gpt-4.1-mini', runs=None, cache={str(tmp_path)!r}, mode='replay')\n"
         "try:\n    asyncio.run(lab.run(tl.OneAnswer(), tl.general('?')))\n"
-        "except tl.CacheMiss:\n    print('missed', 'litellm' in sys.modules)\n"
+        "except tl.errors.CacheMiss:\n    print('missed', 'litellm' in sys.modules)\n"
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
@@ -717,7 +717,7 @@ def test_a_folder_of_something_else_is_no_cache(tmp_path):
     (tmp_path / "2024").mkdir()
     (tmp_path / "notes.txt").write_text("mine")
     assert tot_lab("cache", "stats", "--cache", str(tmp_path), folder=tmp_path).returncode == 1
-    with pytest.raises(tl.CacheMiss, match="The cache is empty"):
+    with pytest.raises(tl.errors.CacheMiss, match="The cache is empty"):
         wait(tl.Lab(scripted(), runs=None, cache=tmp_path, mode="replay").run(tl.OneAnswer(), TASK))
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["2024", "notes.txt"]
 

@@ -240,7 +240,7 @@ def test_run_takes_a_preset_a_model_with_settings_a_budget_and_a_repeat(tmp_path
     assert f"runs/{path.name}" in done.stdout
     made = tl.load(path)
     assert made.strategy == tl.presets.game24().model_copy(update={"search.width": 3})
-    assert made.header.model == tl.SimGame24(skill=0.5, garble=0.1).settings()
+    assert made.header.model == tl.sim.SimGame24(skill=0.5, garble=0.1).settings()
     assert (made.header.budget, made.header.repeat) == ({"calls": 7, "usd": 0.5}, 2)
     assert (made.stop_reason, made.usage.calls) == ("budget:calls", 7)
 
@@ -428,10 +428,10 @@ def test_sweep_is_that_of_a_notebook(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     trees = tl.grid(tl.TreeOfThoughts, {"propose": ["sample", "propose"], "search.width": [1, 2]})
     settings = {"tree_of_thoughts": trees, **tl.baselines(3)}
-    lab = tl.Lab(tl.SimGame24(skill=0.5))
+    lab = tl.Lab(tl.sim.SimGame24(skill=0.5))
     sweep = asyncio.run(lab.sweep(settings, tl.game24_tasks(4), repeats=2, name="hands"))
     assert sweep.found == len(sweep.cells) == 64
-    rates = tl.success_rates(sweep).set_index("setting")
+    rates = tl.stats.success_rates(sweep).set_index("setting")
     for setting, rate in rates.iterrows():
         (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"{setting}  ")]
         assert re.search(rf" {rate.rate:.1%} +{rate.low:.1%} – {rate.high:.1%} ", line), line
@@ -441,7 +441,7 @@ def test_sweep_is_that_of_a_notebook(tmp_path, monkeypatch):
     table = pandas.read_csv("hands.csv")
     assert list(table.run_id) == [cell.run_id for cell in sweep.cells]
     assert table.calls.tolist() == sweep.df().calls.tolist()
-    assert json.loads(Path("hands.csv.json").read_text())["model"] == tl.SimGame24(skill=0.5).settings()
+    assert json.loads(Path("hands.csv.json").read_text())["model"] == tl.sim.SimGame24(skill=0.5).settings()
     again = tot_lab(*SWEEP, "--out", "hands.tex", folder=tmp_path)
     assert "64 of them found on the disk" in again.stdout
     assert r"\begin{tabular}" in Path("hands.tex").read_text()
@@ -514,7 +514,7 @@ def test_sweep_interrupted_says_how_to_go_on_and_does(tmp_path):
     assert {path: path.read_bytes() for path in ended} == kept
     trees = tl.grid(tl.TreeOfThoughts, {"propose": ["sample", "propose"], "search.width": [1, 2]})
     settings = {"tree_of_thoughts": trees, **tl.baselines(3)}
-    lab = tl.Lab(tl.SimGame24(), runs=None)  # with no latency, which changes no reply
+    lab = tl.Lab(tl.sim.SimGame24(), runs=None)  # with no latency, which changes no reply
     asyncio.run(lab.sweep(settings, tl.game24_tasks(4), repeats=2)).save(tmp_path / "whole.csv")
     tables = [pandas.read_csv(tmp_path / name) for name in ("t.csv", "whole.csv")]
     pandas.testing.assert_frame_equal(*(table.drop(columns=["seconds", "run_id"]) for table in tables))
@@ -541,7 +541,7 @@ def test_run_interrupted_keeps_what_there_is(tmp_path):
     assert running.returncode == 130, errors
     assert "Traceback" not in errors
     assert "stopped: cancelled" in said
-    resumed = asyncio.run(tl.Lab(tl.SimGame24(latency=0.2), runs=None).resume(tmp_path / "a.jsonl"))
+    resumed = asyncio.run(tl.Lab(tl.sim.SimGame24(latency=0.2), runs=None).resume(tmp_path / "a.jsonl"))
     whole = asyncio.run(tl.Lab("sim/game24", runs=None).run(resumed.strategy, resumed.task))
     assert (resumed.stop_reason, resumed.answer) == (whole.stop_reason, whole.answer)
 

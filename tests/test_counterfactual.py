@@ -38,7 +38,7 @@ OTHERS = {
     "one draw": {"evaluate.samples": 1},
     "shallow": {"stop.depth": 2},
 }
-MODELS = {"scripted": (Scripted, TASK), "game24": (lambda: tl.SimGame24(skill=0.6, noise=0.3), HAND)}
+MODELS = {"scripted": (Scripted, TASK), "game24": (lambda: tl.sim.SimGame24(skill=0.6, noise=0.3), HAND)}
 
 
 def canonical_events(made):
@@ -86,12 +86,12 @@ def which(call):
 def test_from_a_record_that_has_less_it_lacks_what_a_real_run_would_pay(tmp_path, wide, other):
     narrow = WIDE[wide].with_({"search.width": 1, "evaluate.samples": 1})
     strategy = WIDE[wide].with_(OTHERS.get(other, {"evaluate.samples": 4}))
-    lab = tl.Lab(tl.SimGame24(skill=0.6, noise=0.3), runs=None, cache=tmp_path)
+    lab = tl.Lab(tl.sim.SimGame24(skill=0.6, noise=0.3), runs=None, cache=tmp_path)
     would = tl.counterfactual(wait(lab.run(narrow, HAND)), strategy)
     real = wait(lab.run(strategy, HAND))
     paid = asked_anew(real)
     certain = {lack.position: lack for lack in would.lacking if lack.certain}
-    assert {(lack.kind, lack.prompt, lack.draw) for lack in certain.values()} == set(
+    assert {(lack.purpose, lack.prompt, lack.sample_index) for lack in certain.values()} == set(
         map(which, paid.values())
     )
     assert set(paid) <= set(certain)  # an equal call may have been answered by the first of them
@@ -150,7 +150,7 @@ def test_it_is_shown_and_kept_like_any_run(tmp_path):
     assert back.events == would.run.events
     assert back.name == "tree_of_thoughts (counterfactual)"
     assert "counterfactual" in repr(back)
-    assert json.loads(tl.plot_tree(back).to_json())["data"]
+    assert json.loads(tl.figures.plot_tree(back).to_json())["data"]
     assert f"{len(would.lacking)} calls lack, the first a " in repr(would)
 
 
@@ -177,7 +177,7 @@ def test_settings_are_a_part_of_what_was_asked():
 
 def test_roles_and_the_scope_of_draws_are_those_of_the_runs():
     for options in ({"roles": {"evaluate": {"temperature": 0.0}}}, {"draws": "path"}):
-        lab = tl.Lab(tl.SimGame24(), runs=None, **options)
+        lab = tl.Lab(tl.sim.SimGame24(), runs=None, **options)
         recorded = wait(lab.run(tl.TreeOfThoughts(search=tl.BeamSearch(width=None)), HAND))
         real = wait(lab.run(tl.TreeOfThoughts(search=tl.BeamSearch(width=1)), HAND))
         assert (

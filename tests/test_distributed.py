@@ -207,7 +207,7 @@ import asyncio
 import tot_lab as tl
 from distributed import Client, LocalCluster
 
-class Shouting(tl.SimGeneral):
+class Shouting(tl.sim.SimGeneral):
     async def __call__(self, call):
         return "ANSWER: 26"
 

@@ -32,7 +32,7 @@ SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3))
 SEVERAL = [
     SEARCH,
     tl.TreeOfThoughts(
-        propose=tl.Propose(count=3, max_parse_retries=2), evaluate=tl.Joint(max_parse_retries=2)
+        propose=tl.Propose(count=3, max_parse_retries=2), evaluate=tl.evaluators.Joint(max_parse_retries=2)
     ),
     tl.TreeOfThoughts(evaluate=tl.Vote(samples=3), stop=tl.Stop(depth=2)),
     tl.TreeOfThoughts(
@@ -407,7 +407,11 @@ def test_an_exception_ends_the_run_and_is_raised(rounds):
         (lambda at: iter([Scored("7", 1.0)]), ValueError, "Unknown thought in Scored: got '7'"),
         (lambda at: iter([Scored(at, 1.5)]), ValueError, "must be between 0 and 1: got 1.5"),
         (lambda at: iter([Scored(at, float("nan"))]), ValueError, "must be between 0 and 1: got nan"),
-        (lambda at: iter([tl.Decided("7", "kept")]), ValueError, "Unknown thought in Decided: got '7'"),
+        (
+            lambda at: iter([tl.records.Decided("7", "kept")]),
+            ValueError,
+            "Unknown thought in Decided: got '7'",
+        ),
         (
             lambda at: iter([tl.Call("7", "answer", ())]),
             ValueError,

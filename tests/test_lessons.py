@@ -150,7 +150,7 @@ def test_two_processes_keep_all_of_both(tmp_path):
 def test_a_file_that_cannot_be_read_is_said_and_left(tmp_path):
     path = tmp_path / "lessons.db"
     path.write_bytes(b"this is a diary, and no database at all\n" * 100)
-    with pytest.raises(tl.LessonsError, match=r"lessons\.db: .*cannot be read .*was not changed"):
+    with pytest.raises(tl.errors.LessonsError, match=r"lessons\.db: .*cannot be read .*was not changed"):
         tl.Lessons(path)
     assert path.read_bytes().startswith(b"this is a diary")
 
@@ -163,9 +163,9 @@ def test_damage_inside_is_said_and_nothing_is_lost(tmp_path):
     whole = path.read_bytes()
     damaged = whole[:8192] + b"\xff" * (len(whole) - 8192)
     path.write_bytes(damaged)
-    with pytest.raises(tl.LessonsError, match="cannot be read"):
+    with pytest.raises(tl.errors.LessonsError, match="cannot be read"):
         lessons.recall(tl.general("How many legs?"), k=99)
-    with pytest.raises(tl.LessonsError):
+    with pytest.raises(tl.errors.LessonsError):
         lessons.add(tried("How many legs?", "UNSATISFIED: x", end="limit:retries"))
     path.write_bytes(whole)
     assert len(lessons.recall(tl.general("How many legs?"), k=99)) == 30
@@ -177,14 +177,14 @@ def test_another_programs_database_and_a_newer_one_are_refused(tmp_path):
     database.execute("CREATE TABLE recipes (name)")
     database.close()
     before = path.read_bytes()
-    with pytest.raises(tl.LessonsError, match="this database does not hold lessons"):
+    with pytest.raises(tl.errors.LessonsError, match="this database does not hold lessons"):
         tl.Lessons(path)
     assert path.read_bytes() == before
     tl.Lessons(tmp_path / "lessons.db")
     database = sqlite3.connect(tmp_path / "lessons.db")
     database.execute("PRAGMA user_version = 9")
     database.close()
-    with pytest.raises(tl.LessonsError, match="newer version"):
+    with pytest.raises(tl.errors.LessonsError, match="newer version"):
         tl.Lessons(tmp_path / "lessons.db")
-    with pytest.raises(tl.LessonsError, match="cannot be opened"):
+    with pytest.raises(tl.errors.LessonsError, match="cannot be opened"):
         tl.Lessons(tmp_path / "no" / "folder" / "lessons.db")

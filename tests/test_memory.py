@@ -221,7 +221,7 @@ def test_a_memory_that_cannot_be_used_is_refused_or_said(tmp_path):
         tl.Lab(Scripted(), runs=None, memory=7)
     path = tmp_path / "memory.db"
     path.write_bytes(b"this is a diary\n" * 500)
-    with pytest.raises(tl.LessonsError, match="cannot be read"):
+    with pytest.raises(tl.errors.LessonsError, match="cannot be read"):
         lab(path)
     path.unlink()
     mine = lab(path, Scripted(lambda call: path.write_bytes(b"a diary\n" * 900) and "Answer: 26"))

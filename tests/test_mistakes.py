@@ -45,15 +45,15 @@ def test_wrong_settings(make, says):
         (lambda: tl.part_of({"max_iterations": 3}), r"""settings of a part are such as {"kind": "react"}"""),
         (lambda: tl.part_of({"kind": "raect"}), "unknown kind 'raect'; did you mean 'react'"),
         (lambda: tl.general(["one", "two"]), "the question must be a text, not .*`tl.tasks` makes tasks"),
-        (lambda: tl.word_sums("3"), "number is '3'; there are word problems 1 to 240"),
-        (lambda: tl.word_sums_tasks("3"), "count is '3'"),
-        (lambda: tl.multi_hop(2.5), "number is 2.5"),
-        (lambda: tl.multi_hop_tasks(None), "count is None"),
+        (lambda: tl.domains.word_sums("3"), "number is '3'; there are word problems 1 to 240"),
+        (lambda: tl.domains.word_sums_tasks("3"), "count is '3'"),
+        (lambda: tl.domains.multi_hop(2.5), "number is 2.5"),
+        (lambda: tl.domains.multi_hop_tasks(None), "count is None"),
         (lambda: tl.game24_tasks("5"), "count is '5'; there are 1 to 1362"),
-        (lambda: tl.mini_crossword_tasks("5"), "count is '5'"),
-        (lambda: tl.creative_writing_tasks("5"), "count is '5'"),
+        (lambda: tl.domains.mini_crossword_tasks("5"), "count is '5'"),
+        (lambda: tl.domains.creative_writing_tasks("5"), "count is '5'"),
         (lambda: tl.Session("sim/agent"), r"lab must be a Lab such as tl.Lab\(model\): got 'sim/agent'"),
-        (lambda: tl.routed([]), "routed takes a run, not list"),
+        (lambda: tl.stats.routed([]), "routed takes a run, not list"),
         (lambda: tl.tool("legs"), "made of one typed function, not of 'legs'"),
         (lambda: tl.tool(legs), "made of one typed function, not of FunctionTool"),
     ],
@@ -71,7 +71,7 @@ def test_wrong_arguments(make, says):
         ({"tools": None}, "tools must be a list"),
         ({"tools": [tl.tools.Calculator]}, r"Calculator is a class; give a tool, such as Calculator\(\)"),
         ({"tools": [tl.ReAct()]}, r"made of one typed function, not of ReAct\(\)"),
-        ({"tools": [tl.multi_hop_tools()]}, "made of one typed function, not of .SearchDocuments"),
+        ({"tools": [tl.domains.multi_hop_tools()]}, "made of one typed function, not of .SearchDocuments"),
         ({"effect_policy": "deny_all"}, r"effect_policy must be such as tl.EffectPolicy\(mode='deny_all'\)"),
         ({"effect_policy": {"mode": "deny_all"}}, "effect_policy must be such as"),
         ({"tool_context": "secret"}, "tool_context must be a dict, not 'secret'"),
@@ -135,7 +135,7 @@ def test_wrong_lessons_and_plans(tmp_path):
         ({"strategy": tl.OneAnswer}, r"strategy must be a Strategy such as tl.OneAnswer\(\)"),
         ({"task": "What?"}, "task must be a Task .*, not 'What"),
         ({"model": "sim/agent"}, "model must be a plain function"),
-        ({"model": tl.SimAgent()}, "model must be a plain function .*, not async"),
+        ({"model": tl.sim.SimAgent()}, "model must be a plain function .*, not async"),
         ({"model": Scripted().__call__}, "model must be a plain function .*, not async"),
         ({"tools": legs}, "tools must be a list"),
     ],
@@ -174,7 +174,7 @@ def test_wrong_models():
     with pytest.raises(ValueError, match="The name of the model must not be empty"):
         tl.Lab(" ")
     with pytest.raises(TypeError, match="got the class SimGame24"):
-        tl.Lab(tl.SimGame24)
+        tl.Lab(tl.sim.SimGame24)
     with pytest.raises(ValueError, match="timeout"):
         tl.Lab("sim/game24", timeout=0)
 
@@ -202,7 +202,7 @@ def test_a_function_stands_for_a_search_and_must_return_ids():
 def test_a_forgotten_await():
     coroutine = tl.Lab(Scripted(), runs=None).run(tl.OneAnswer(), TASK)
     with pytest.raises(TypeError, match=r"not coroutine; was `await` forgotten"):
-        tl.plot_tree(coroutine)
+        tl.figures.plot_tree(coroutine)
     coroutine.close()
 
 

@@ -493,7 +493,7 @@ def test_two_packages_with_one_name_are_told_of(packages):
 def test_no_package_replaces_what_is_there(packages):
     packages("plug_thief", "open('stolen', 'w')", {"beam": "plug_thief:Beam", "sim/game24": "plug_thief"})
     assert tl.part_of({"kind": "beam"}) == tl.BeamSearch()
-    assert tl.Lab("sim/game24", runs=None).model == tl.SimGame24()
+    assert tl.Lab("sim/game24", runs=None).model == tl.sim.SimGame24()
     assert "plug_thief" not in sys.modules
 
 
@@ -502,7 +502,7 @@ def test_a_part_of_another_sort_is_no_strategy_and_no_model(packages):
     with pytest.raises(ValueError, match="'plug_fine' is a Fine, which is no model"):
         tl.Lab("plug_fine")
     with pytest.raises(ValueError, match="unknown kind 'plug_fine'"):
-        class_of("plug_fine", tl.Search)
+        class_of("plug_fine", tl.searches.Search)
 
 
 def test_what_is_no_tool_is_not_taken_for_one(packages):

@@ -330,9 +330,9 @@ def test_a_bad_address_is_told_of_without_its_password(url):
 
 
 def test_one_that_cannot_be_reached_or_refuses_is_an_error_at_once(tmp_path, server):
-    with pytest.raises(tl.CacheError, match="cannot be used"):
+    with pytest.raises(tl.errors.CacheError, match="cannot be used"):
         tl.Cache(tmp_path, shared=f"redis://127.0.0.1:{free_port()}/0")
-    with pytest.raises(tl.CacheError, match="cannot be used") as caught:
+    with pytest.raises(tl.errors.CacheError, match="cannot be used") as caught:
         tl.Cache(tmp_path, shared=f"redis://:wr0ng@127.0.0.1:{server.port}/0")
     assert "wr0ng" not in str(caught.value)
 
@@ -352,7 +352,7 @@ def test_only_a_folder_stands_before_it_and_answers_stay(tmp_path, url):
     with pytest.raises(ValueError, match=r"tl\.Cache\(folder, shared="):
         tl.Lab(scripted(), cache="redis://:s3cret@host:6379/0", runs=None).gateway.open()
     cache = tl.Cache(tmp_path / "a", shared=url)
-    with pytest.raises(tl.CacheError, match="keeps the first replies"):
+    with pytest.raises(tl.errors.CacheError, match="keeps the first replies"):
         searched(scripted(), cache, mode="refresh")
     run = searched(scripted(), cache)
     export_calls(tmp_path / "x.jsonl.gz", [run], cache)

@@ -558,7 +558,7 @@ def test_each_role_has_its_own_model_and_settings():
     [
         ({"judge": "sim/game24"}, "unknown role 'judge'; known are propose"),
         ({"evaluate": {"temprature": 1}}, "temprature"),
-        ({"evaluate": tl.General()}, "expected a model: got General"),
+        ({"evaluate": tl.domains.General()}, "expected a model: got General"),
         ({"evaluate": 3}, "role 'evaluate'"),
     ],
 )

@@ -103,7 +103,7 @@ class Strange(tl.OneAnswer):
         return msgspec.structs.replace(super().call(*given, **more), options={"x": float("nan")})
 
 
-class GradedAs(tl.General):
+class GradedAs(tl.domains.General):
     """Gives the grade that the task names."""
 
     kind = "graded_as"
@@ -112,7 +112,7 @@ class GradedAs(tl.General):
         return {"True": True, "text": "yes", "NaN": float("nan"), "5": 5}[task.question]
 
 
-class Ungradable(tl.General):
+class Ungradable(tl.domains.General):
     """Cannot be graded."""
 
     kind = "ungradable"
@@ -660,7 +660,7 @@ class Answering(BaseHTTPRequestHandler):
     def do_POST(self):
         kind, prompt, draw, repeat = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append((prompt, draw, repeat))
-        call = Call("0", kind, (tl.Message("user", prompt),), draw, repeat=repeat)
+        call = Call("0", kind, (tl.records.Message("user", prompt),), draw, repeat=repeat)
         data = json.dumps(str(answer_to(call))).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
@@ -833,7 +833,7 @@ def test_a_table_is_saved_with_where_it_comes_from(tmp_path):
         {"a_b & c": GRID, "IO": tl.OneAnswer()},
         TASKS,
     )
-    assert tl.lost_calls(made).query("role == 'evaluate'")["unreadable_share"].gt(0.05).any()
+    assert tl.stats.lost_calls(made).query("role == 'evaluate'")["unreadable_share"].gt(0.05).any()
     with pytest.warns(UserWarning, match="were lost"):
         csv = made.save(tmp_path / "paper.csv")
     assert csv.read_text() == made.df().to_csv(index=False)
@@ -919,7 +919,7 @@ def test_a_model_that_was_away_is_said_and_asked_again(tmp_path):
     away = swept(lab, tl.baselines(2), TASKS)
     assert away.df().error.str.contains("no server there").all()
     with pytest.warns(UserWarning, match="answer calls failed"):
-        rates = tl.success_rates(away)
+        rates = tl.stats.success_rates(away)
     assert rates.errors.tolist() == rates.runs.tolist()
     state["away"] = False
     back = swept(lab, tl.baselines(2), TASKS)
@@ -934,5 +934,5 @@ def test_the_folder_of_a_sweep_is_its_runs(tmp_path):
     runs = tl.load(made.folder)
     assert {run.id for run in runs} == set(made.rows)
     with pytest.warns(UserWarning, match="evaluate replies unreadable"):
-        assert tl.success_rates(runs).solved.sum() == made.df().correct.sum()
+        assert tl.stats.success_rates(runs).solved.sum() == made.df().correct.sum()
     assert [one.whole for one in tl.counterfactual(made, GRID[0])] == [True] * 4

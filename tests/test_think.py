@@ -71,7 +71,7 @@ def test_without_a_lab_the_settings_say_model_and_budget(tmp_path):
         (
             "Why?",
             {"research": False},
-            "research must be a tl.ResearchDelegate or a dict of its settings, not False",
+            "research must be a tl.records.ResearchDelegate or a dict of its settings, not False",
         ),
     ],
 )
@@ -84,8 +84,8 @@ def test_research_is_set_as_for_the_strategy():
     def delegate(**given):
         return wait(tl.think("Why?", lab(), preset="quick", **given)).strategy.research
 
-    assert delegate() == tl.ResearchDelegate()
-    off = tl.ResearchDelegate(enabled=False, most_pages=2)
+    assert delegate() == tl.records.ResearchDelegate()
+    off = tl.records.ResearchDelegate(enabled=False, most_pages=2)
     assert delegate(research=off) == delegate(research={"enabled": False, "most_pages": 2}) == off
 
 
@@ -95,14 +95,16 @@ def test_research_is_set_as_for_the_strategy():
 def test_nothing_configured_and_no_ollama_is_an_error_at_once(monkeypatch, tmp_path):
     """D8, D10."""
     monkeypatch.setenv("OLLAMA_BASE_URL", "http://127.0.0.1:9")
-    with pytest.raises(tl.NoModel, match=r"No Ollama server answers at http://127.0.0.1:9.*tot_lab.toml"):
+    with pytest.raises(
+        tl.errors.NoModel, match=r"No Ollama server answers at http://127.0.0.1:9.*tot_lab.toml"
+    ):
         wait(tl.think("Why?"))
     assert not (tmp_path / "here" / "runs").exists()
 
 
 def test_a_lacking_key_is_an_error_at_once():
     """D8."""
-    with pytest.raises(tl.NoModel, match=r"no key for openai/gpt-4.1-mini.*OPENAI_API_KEY"):
+    with pytest.raises(tl.errors.NoModel, match=r"no key for openai/gpt-4.1-mini.*OPENAI_API_KEY"):
         wait(tl.think("Why?", tl.Lab("openai")))
 
 
@@ -115,7 +117,7 @@ def test_a_lacking_key_is_an_error_at_once():
 )
 def test_a_provider_that_nobody_knows_is_an_error_at_once(model, says):
     """D8."""
-    with pytest.raises(tl.NoModel, match=says):
+    with pytest.raises(tl.errors.NoModel, match=says):
         wait(tl.think("Why?", tl.Lab(model, runs=None)))
 
 
@@ -124,7 +126,9 @@ def test_a_model_that_this_ollama_lacks_is_an_error_at_once(monkeypatch):
     with Providers() as server:
         monkeypatch.setenv("OLLAMA_BASE_URL", server.base("ollama"))
         server.pages["/api/tags"] = {"models": [{"name": "llama3.2:latest"}]}
-        with pytest.raises(tl.NoModel, match=r"no model qwen3:8b .it has llama3.2:latest.*ollama pull"):
+        with pytest.raises(
+            tl.errors.NoModel, match=r"no model qwen3:8b .it has llama3.2:latest.*ollama pull"
+        ):
             wait(tl.think("Why?"))
         run = wait(tl.think("Why?", tl.Lab("ollama/llama3.2", runs=None), preset="quick"))
         assert run.answer
@@ -133,7 +137,7 @@ def test_a_model_that_this_ollama_lacks_is_an_error_at_once(monkeypatch):
 def test_weights_that_are_not_there_are_an_error_at_once(monkeypatch, tmp_path):
     """D8."""
     monkeypatch.setenv("TOT_LAB_MODELS", str(tmp_path))
-    with pytest.raises(tl.NoModel, match="tot-lab model pull smollm2-135m"):
+    with pytest.raises(tl.errors.NoModel, match="tot-lab model pull smollm2-135m"):
         wait(tl.think("Why?", tl.Lab("local/smollm2-135m")))
 
 
@@ -146,7 +150,7 @@ def test_what_the_cache_knows_needs_no_model(monkeypatch, tmp_path):
         assert run.usage.calls > 0
     again = wait(tl.think("Why?", tl.Lab(model, runs=None), preset="quick"))  # the server is gone
     assert (again.events, len(server.asked)) == (run.events, asked)
-    with pytest.raises(tl.NoModel, match="No server answers"):
+    with pytest.raises(tl.errors.NoModel, match="No server answers"):
         wait(tl.think("Why not?", tl.Lab(model, runs=None), preset="quick"))
 
 

@@ -70,7 +70,7 @@ def test_replay_is_offline_and_says_what_it_will_not_do(tmp_path):
         results(replaying, ("impure", {"a": 1}))
     assert results(replaying, ("counted", {"a": 7})) == ["7"]  # what failed was not kept: it only computes
     assert len(COUNTED) == 3
-    with pytest.raises(tl.CacheMiss, match="the tool call"):
+    with pytest.raises(tl.errors.CacheMiss, match="the tool call"):
         results(replaying, ("reaching", {"a": 8}))
     uncached = lab_with(counted, reaching, model="sim/general", mode="replay")
     with pytest.raises(NotReplayed, match=r"the tool 'reaching' has effects \(network\)"):

@@ -464,7 +464,7 @@ def test_a_name_stands_for_a_tool_or_for_those_of_a_domain():
     lab = lab_with("calculator", counted, "web-fetch", "multi_hop")
     assert list(lab.gateway.toolbox.tools.values())[:2] == [tl.tools.Calculator(), counted]
     assert [*lab.gateway.toolbox.tools][2:5] == ["web-fetch", "search", "open"]
-    assert tl.tools.tools_named("multi_hop") == tl.multi_hop_tools()
+    assert tl.tools.tools_named("multi_hop") == tl.domains.multi_hop_tools()
     assert tl.tools.tools_named("list_files", {"root": "."}) == (tl.tools.ListFiles(root="."),)
 
 
@@ -548,7 +548,7 @@ def test_a_tool_keeps_its_own_time_and_not_the_labs():
     def reply(call):
         if any(message.role == "tool" for message in call.messages):
             return "Answer: 26"
-        return tl.Reply(tool_calls=(tl.ToolCall("a", "slow", '{"n": 1}'),))
+        return tl.Reply(tool_calls=(tl.records.ToolCall("a", "slow", '{"n": 1}'),))
 
     lab = tl.Lab(Scripted(reply), runs=None, tools=[slow], timeout=0.1)
     assert wait(lab.run(tl.ToolLoop(), TASK)).tools_df()["result"].tolist() == ["done"]

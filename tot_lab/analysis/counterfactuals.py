@@ -40,12 +40,20 @@ T = TypeVar("T")
 
 
 class Lack(NamedTuple):
-    """A call that no record answers. node: the thought it is asked for. position: its place in the run.
-    certain: whether a real run would ask it too; the others rest on what an earlier one would bring."""
+    """A call that no record answers.
+
+    Attributes:
+        node: The thought it is made for.
+        purpose: The purpose of the call.
+        sample_index: Which sample of the prompt it is.
+        prompt: The prompt.
+        position: Its place in the run.
+        certain: Whether a real run would make it too. The others depend on the reply to an earlier one.
+    """
 
     node: str
-    kind: str
-    draw: int
+    purpose: str
+    sample_index: int
     prompt: str
     position: Position
     certain: bool
@@ -107,7 +115,7 @@ class Counterfactual:
         lack = self.first_lack
         if lack is None:
             return f"{head}, nothing lacks>"
-        return f"{head}, {len(self.lacking)} calls lack, the first a {lack.kind} at thought {lack.node}>"
+        return f"{head}, {len(self.lacking)} calls lack, the first a {lack.purpose} at thought {lack.node}>"
 
 
 @overload

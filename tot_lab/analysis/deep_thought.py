@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from tot_lab.analysis.gathering import Gathering, gathering_of
+from tot_lab.analysis.methods import DeepThoughtMethods
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.reading import split_thinking
 from tot_lab.core.records import Decided, Note, Record, Thought, parent_of
@@ -65,7 +66,7 @@ class LeftOut(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class DeepThought:
+class DeepThought(DeepThoughtMethods):
     """A search of `tl.DeepThink`, finished or not.
 
     task: the question. iterations: those that came to a synthesis. answer_iteration: the number of the one

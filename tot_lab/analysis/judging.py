@@ -51,7 +51,7 @@ _PROPOSES = ("propose", "sample", "answer")  # kinds of calls that ask for thoug
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EvaluatorDiagnosis:
-    """What `tl.judge_evaluator` found, as three frames and what follows from them.
+    """What `tl.stats.judge_evaluator` found, as three frames and what follows from them.
 
     thoughts: one row per thought that an evaluator judged. run_id, setting, task; node: its id; depth
         (steps); by: the evaluator; score: 0–1, NA when unread; solvable: boolean, its label, NA when
@@ -61,8 +61,8 @@ class EvaluatorDiagnosis:
         the domain knows the state, distinct_states among them; pairs: of siblings with scores, and
         equal_pairs, those with the same one.
     runs: one row per run. correct: boolean; failed: boolean, NA when that is not known; blame: whose
-        failure it is (see `tl.judge_evaluator`), NA without one; depth: where; nodes: ids that show it; and
-        what was lost of its calls, by role, in the columns of `sweep.df()`.
+        failure it is (see `tl.stats.judge_evaluator`), NA without one; depth: where; nodes: ids that show
+        it; and what was lost of its calls, by role, in the columns of `sweep.df()`.
     simulated: whether a simulated model took part.
     """
 
@@ -127,7 +127,7 @@ class EvaluatorDiagnosis:
         """The calibration curve: a row per bin of the score, equally wide. low, high: its ends;
         thoughts: labelled ones in it; score: their mean; solvable: how many are; share: of all, with
         its 95% interval lower–upper, Wilson's for as many independent thoughts as would tell as much:
-        those of one task are alike (see `tl.success_rates`). NA in an empty bin."""
+        those of one task are alike (see `tl.stats.success_rates`). NA in an empty bin."""
         import numpy as np  # noqa: PLC0415
         import pandas as pd  # noqa: PLC0415
 

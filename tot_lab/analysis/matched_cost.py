@@ -79,8 +79,8 @@ def anytime_performance(
     A run's own caps hold too, as they did in its record. Where that ends sooner (a run that was killed,
     cancelled or refused money, a counterfactual one), what came of it is NA. A run that a bug ended has
     that error from the calls on that it had made.
-    `tl.success_rates(points, by=["setting", "at"])` makes curves of it, and `tl.compare` works on the rows of
-    one amount.
+    `tl.stats.success_rates(points, by=["setting", "at"])` makes curves of it, and `tl.stats.compare` works
+    on the rows of one amount.
 
     Raises LookupError, by name, for a run with functions of your own that was loaded from a file, and
     for a search that no strategy made, such as a published log: `counterfactual` tells of these what a
@@ -149,7 +149,7 @@ def pareto_frontier(
     is better in one of the two. Of points of `anytime_performance`: by=["setting", "at"]. Warns as
     `success_rates` does.
 
-    The frontier is that of the rates as they were measured; `tl.compare` tells what is behind a gap."""
+    The frontier is that of the rates as they were measured; `tl.stats.compare` tells what is behind a gap."""
     import pandas  # noqa: PLC0415
 
     needs = ["input_tokens", "output_tokens"] if unit == "tokens" else [unit]

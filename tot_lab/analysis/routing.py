@@ -39,8 +39,8 @@ class Calibrated(NamedTuple):
 
     routes: by kind of task, the setting that solved most; of equals the one with the fewest calls.
     evidence: a row per kind: kind, chosen, tasks, rate, low, high (Wilson's interval of the rate); next: the
-    next best setting; difference, difference_low, difference_high: of the two, as in `tl.compare`; p: of
-    no difference, corrected for all pairs that the best was picked from (Holm 1979); settled: p ≤ 0.05, or
+    next best setting; difference, difference_low, difference_high: of the two, as in `tl.stats.compare`; p:
+    of no difference, corrected for all pairs that the best was picked from (Holm 1979); settled: p ≤ 0.05, or
     that there was no choice.
     """
 
@@ -68,8 +68,8 @@ def calibrate_router(df: Any, *, by: str = "domain") -> Calibrated:
     by: the column that holds the kind of a task. `kind` is what the rules of `tl.Adaptive` say (`simple`,
         `writing`, `steps`, `open`); it needs the sweep itself, which knows the tasks.
 
-    Warns as `tl.success_rates` does. Raises ValueError for a table without a graded run, or without that
-    column."""
+    Warns as `tl.stats.success_rates` does. Raises ValueError for a table without a graded run, or without
+    that column."""
     import pandas  # noqa: PLC0415
 
     runs = _graded(_with_kinds(df, by))
@@ -108,11 +108,11 @@ def regret(df: Any, *, router: str | None = None, by: str = "domain") -> pandas.
     the tasks), `one a kind` (on those of its kind there; where there are none, on all), `hindsight` (best on
     the task itself: the bound that no choice passes, flattered by luck the more the fewer repeats there
     are). Every second task of each kind, in the order of the table, is of the second half.
-    Columns: against; regret, low, high (95 %) and p (of no difference), as in `tl.compare`; tasks; rate (of
-    that choice); rate_router.
+    Columns: against; regret, low, high (95 %) and p (of no difference), as in `tl.stats.compare`; tasks;
+    rate (of that choice); rate_router.
 
-    Warns as `tl.success_rates` does. Raises ValueError when one side is missing, or when there are fewer than
-    two tasks."""
+    Warns as `tl.stats.success_rates` does. Raises ValueError when one side is missing, or when there are
+    fewer than two tasks."""
     import pandas  # noqa: PLC0415
 
     runs = _with_kinds(df, by)

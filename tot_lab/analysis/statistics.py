@@ -80,8 +80,8 @@ def success_rates(
     `runs`; rate: mean over the tasks of the share of runs that solved it (without repeats
     solved / runs), NA without a graded run; low, high: Wilson's interval of the rate; lost: string, the
     shares of failed, unreadable and truncated calls by role, such as `evaluate 12.5% failed, propose 1.0%
-    truncated`, `none`, or NA when the table does not say (`tl.lost_calls` has them as numbers). Warns when
-    a share is above 5%.
+    truncated`, `none`, or NA when the table does not say (`tl.stats.lost_calls` has them as numbers). Warns
+    when a share is above 5%.
 
     With repeats the interval is Wilson's for the effective number of runs: as many independent ones
     as would give the spread that is seen between tasks (Rao and Scott 1992), lessened for few tasks

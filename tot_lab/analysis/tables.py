@@ -140,7 +140,7 @@ def expect_runs_once(df: pandas.DataFrame, keys: Sequence[str]) -> None:
         which = f"run {df.loc[twice, 'run_id'].iloc[0]!r}" if "run_id" in df else "one run"
         raise ValueError(
             f"the table has more than one row of {which}: keep one, or tell them apart (of "
-            f"tl.anytime_performance take the rows "
+            f"tl.stats.anytime_performance take the rows "
             f"of one amount, or by=['setting', 'at'], in a figure x='at')"
         )
 

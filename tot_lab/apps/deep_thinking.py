@@ -55,14 +55,14 @@ async def think(
     branches, iterations, beam: `num_branches`, `max_iterations` and `beam_width` of `tl.DeepThink`, on top of
         `preset`: quick, balanced (the default), thorough or maximum.
     context: what is known beforehand. gather: False = nothing is gathered.
-    research: a `tl.ResearchDelegate`, or its settings as a dict (`{"enabled": False}`); where they say no
-        context window, it is that of the lab's model.
+    research: a `tl.records.ResearchDelegate`, or its settings as a dict (`{"enabled": False}`); where they
+        say no context window, it is that of the lab's model.
     memory: earlier thoughts of the session, which are told, and to which this one is added.
     budget, watch: as for `lab.run`.
 
-    Gives the run; `tl.deep_thought(run)` tells what it came to. Raises `tl.NoModel` at once where there is
-    no model to ask, and the cache does not know all answers; `tl.SettingsError` for what stands wrong in
-    tot_lab.toml; a ValueError or TypeError for other bad input; and what `lab.run` raises."""
+    Gives the run; `tl.deep_thought(run)` tells what it came to. Raises `tl.errors.NoModel` at once where
+    there is no model to ask, and the cache does not know all answers; `tl.errors.SettingsError` for what
+    stands wrong in tot_lab.toml; a ValueError or TypeError for other bad input; and what `lab.run` raises."""
     if memory is not None and not isinstance(memory, SessionMemory):
         raise TypeError(f"memory must be a tl.SessionMemory(), not {memory!r}")
     if lab is None:
@@ -85,7 +85,9 @@ def _delegate(research: ResearchDelegate | Mapping[str, Any] | None) -> Research
     if isinstance(research, ResearchDelegate):
         return research
     if not isinstance(research, Mapping | None):
-        raise TypeError(f"research must be a tl.ResearchDelegate or a dict of its settings, not {research!r}")
+        raise TypeError(
+            f"research must be a tl.records.ResearchDelegate or a dict of its settings, not {research!r}"
+        )
     return ResearchDelegate(**(research or {}))
 
 

@@ -213,7 +213,8 @@ class Domain(Part):
 
     def solvable(self, task: Task, path: Path) -> bool | None:
         """Whether a right answer can still be reached from `path`; None when the domain cannot tell.
-        It is for looking at a finished run (`tl.diagnose`, `tl.judge_evaluator`): no strategy may ask it."""
+        It is for looking at a finished run (`tl.diagnose`, `tl.stats.judge_evaluator`): no strategy may ask
+        it."""
         return None
 
     def seen(self, task: Task, path: Path) -> tuple[Task, Path]:

@@ -163,7 +163,7 @@ class Settings(ModelSettings):
     """Folder of cached replies, relative to the file that names it. `None` means the user's own."""
 
     research: ResearchDelegate = ResearchDelegate()
-    """How research is delegated; see `tl.ResearchDelegate`."""
+    """How research is delegated; see `tl.records.ResearchDelegate`."""
 
     budget: Budget | None = None
     """Limits on each query. `None` means no limits."""

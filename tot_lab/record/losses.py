@@ -282,7 +282,8 @@ def warning_of(groups: Mapping[Any, ByRole | None]) -> str:
 def warn_of(groups: Mapping[Any, ByRole | None]) -> None:
     """Give one `UserWarning` on the losses above `LARGE`, at the line that called tot_lab."""
     if text := warning_of(groups):
-        text = f"{text}. The result measures these losses too: see tl.lost_calls(...) and tl.diagnose(run)."
+        where = "tl.stats.lost_calls(...) and tl.diagnose(run)"
+        text = f"{text}. The result measures these losses too: see {where}."
         warnings.warn(text[0].upper() + text[1:], UserWarning, stacklevel=_outside())
 
 

@@ -121,7 +121,7 @@ class Recorder:
         step = recorder.thought("a first step", parent=root)
         recorder.score(step, 0.7)
         recorder.end("the answer", node=step)
-        tl.plot_tree(recorder.run)
+        tl.figures.plot_tree(recorder.run)
 
     Args:
         name: Name of the search.

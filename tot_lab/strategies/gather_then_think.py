@@ -88,9 +88,9 @@ class GatherThenThink(Prompting):
     """Whether to gather. If `False`, thinking starts at once."""
 
     research: Annotated[ResearchDelegate, Field(strict=False)] = ResearchDelegate()
-    """How the pages that were found are read again: a `tl.ResearchDelegate`, or its settings as a dict such
-    as `{"enabled": False}`. Its share of the model's context window also limits all gathered text that the
-    strategy is shown."""
+    """How the pages that were found are read again: a `tl.records.ResearchDelegate`, or its settings as a
+    dict such as `{"enabled": False}`. Its share of the model's context window also limits all gathered text
+    that the strategy is shown."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tot_lab.core.parts import REGISTRY, class_of, known_names
-from tot_lab.core.registry import bring, built_in, names, offered
+from tot_lab.core.registry import bring, built_in, import_parts, names, offered
 from tot_lab.core.task import Domain
 from tot_lab.core.tool import Tool, tool
 from tot_lab.core.tools import tool_name
@@ -20,6 +20,7 @@ from tot_lab.core.tools import tool_name
 
 def domain_tools() -> dict[str, tuple[Tool, ...]]:
     """The tools that domains bring, by the domain's name; those of packages that are not imported apart."""
+    import_parts()
     domains = {part.kind: part for part in REGISTRY.values() if issubclass(part, Domain)}
     return {kind: tools for kind, domain in domains.items() if (tools := domain.tools())}
 

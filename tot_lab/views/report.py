@@ -421,7 +421,7 @@ def _small_tree(run: Run) -> str:
     if count == 0:
         return '<div style="opacity:.65">no thought yet</div>'
     if count > DRAWN:
-        hint = "tl.plot_tree(run) draws them" if count <= MOST else "run.nodes_df() lists them"
+        hint = "tl.figures.plot_tree(run) draws them" if count <= MOST else "run.nodes_df() lists them"
         return f'<div style="opacity:.65">{count:,} thoughts: {hint}</div>'
     return tree_svg(run)
 

@@ -168,7 +168,7 @@ def rules_kept(task: Task, answer: str) -> list[tuple[str, bool]]:
         raise TypeError(f"the answer must be a text such as run.answer, not {type(answer).__name__}")
     if not isinstance(task.domain, Constrained):
         raise ValueError(
-            f"a task of the domain {task.domain.kind!r} has no rules; make one by `tl.constrained`"
+            f"a task of the domain {task.domain.kind!r} has no rules; make one by `tl.domains.constrained`"
         )
     rules = rules_in(task.question)
     return [(rule.text, kept) for rule, kept in zip(rules, kept_by(rules, answer), strict=True)]

@@ -101,7 +101,8 @@ _TRADES = ("a shipwright", "a mason", "a pilot", "a surveyor", "a carpenter", "a
 class MultiHop(Stated):
     """Questions over the documents of a small invented world.
 
-    `multi_hop` makes its tasks; `tl.multi_hop_tools()` are the tools that search and open the documents.
+    `multi_hop` makes its tasks; `tl.domains.multi_hop_tools()` are the tools that search and open the
+    documents.
     """
 
     kind = "multi_hop"
@@ -174,7 +175,7 @@ def multi_hop_documents() -> Mapping[str, str]:
 
 
 def multi_hop_tools() -> tuple[Tool, Tool]:
-    """`search` and `open` over the documents of `tl.multi_hop_tasks`, for a lab's `tools`."""
+    """`search` and `open` over the documents of `tl.domains.multi_hop_tasks`, for a lab's `tools`."""
     return document_tools(multi_hop_documents())
 
 

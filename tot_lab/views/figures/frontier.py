@@ -1,7 +1,7 @@
 """Success against cost: what is worth its price.
 
-Rule: which settings are not dominated is the word of `tl.pareto_frontier`, of the means; the intervals show
-how sure that is.
+Rule: which settings are not dominated is the word of `tl.stats.pareto_frontier`, of the means; the intervals
+show how sure that is.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def frontier_info(df: Any, cost: str = "calls") -> FrontierInfo:
 def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figure:
     """Success rate against cost, a point for each setting with the 95% intervals of both; a line joins
     the settings that no other dominates. These bear their names where there is room, the others tell them
-    on hover. Success at equal cost is another question: see `tl.anytime_performance`.
+    on hover. Success at equal cost is another question: see `tl.stats.anytime_performance`.
 
     df: a sweep, or any table with a row per run and the columns `setting`, `task`, `correct` and that of
         `cost`. Settings of which cost or success is not known are named, not drawn; of more than 500,

@@ -128,13 +128,13 @@ def plot_sweep(
     df: Any, x: str = "setting", y: str = "correct", *, color: str | None = None, dark: bool = False
 ) -> go.Figure:
     """Any column of a sweep against any figure of its runs: means with 95% intervals, Wilson's for a
-    success rate (see `tl.success_rates`), else a bootstrap over tasks.
+    success rate (see `tl.stats.success_rates`), else a bootstrap over tasks.
 
     df: a sweep, or any table with a row per run. Of more than 60 values of x, 14 of color or, where x is
         a figure, 500 settings, the first are drawn, and it is said.
     x: a setting (`search.width`), `setting`, `task`, …, each value of which is a group of runs; or a figure
         (`calls`, `cost`), where each setting is a point. Settings without a value lie across as lines.
-        Of `tl.anytime_performance` it is `at`. Amounts that are multiplied, not added up, get a
+        Of `tl.stats.anytime_performance` it is `at`. Amounts that are multiplied, not added up, get a
         logarithmic axis.
     y: `correct`, `score`, `calls`, `cost`, `seconds`, or any other column of numbers, or true and false.
     color: a column of which each value is a curve. dark: for a dark page.
