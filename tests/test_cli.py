@@ -629,9 +629,9 @@ def test_a_sweep_has_the_tools_of_a_domain(tmp_path):
         ("--tools digits=3", "--tools: name a tool before digits=3"),
         (
             "--tools multi_hop digits=3",
-            "'multi_hop' stands for tools that are made already: they take no digits",
+            "'multi_hop' names finished tools, which accept no settings: got digits",
         ),
-        ("--tools calculator,calculator", "tools: two are named 'calculator'"),
+        ("--tools calculator,calculator", "The names of tools must differ: got 'calculator' twice"),
         ("--tools python", "python has process; add --allow process"),
         ("--tools python,web_fetch --allow process", "web-fetch has network; add --allow network,process"),
         (

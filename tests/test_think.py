@@ -104,15 +104,15 @@ def test_nothing_configured_and_no_ollama_is_an_error_at_once(monkeypatch, tmp_p
 
 def test_a_lacking_key_is_an_error_at_once():
     """D8."""
-    with pytest.raises(tl.errors.NoModel, match=r"no key for openai/gpt-4.1-mini.*OPENAI_API_KEY"):
+    with pytest.raises(tl.errors.NoModel, match=r"No API key for openai/gpt-4.1-mini.*OPENAI_API_KEY"):
         wait(tl.think("Why?", tl.Lab("openai")))
 
 
 @pytest.mark.parametrize(
     ("model", "says"),
     [
-        ("olama/x", r"Unknown provider of olama/x. Did you mean 'ollama'\?"),
-        ("my-model", "Prefix the name with one, as in ollama/qwen3:8b"),
+        ("olama/x", r"Unknown provider of olama/x \(did you mean 'ollama'\?\)"),
+        ("my-model", "prefix the name with one, as in ollama/qwen3:8b"),
     ],
 )
 def test_a_provider_that_nobody_knows_is_an_error_at_once(model, says):
@@ -127,7 +127,7 @@ def test_a_model_that_this_ollama_lacks_is_an_error_at_once(monkeypatch):
         monkeypatch.setenv("OLLAMA_BASE_URL", server.base("ollama"))
         server.pages["/api/tags"] = {"models": [{"name": "llama3.2:latest"}]}
         with pytest.raises(
-            tl.errors.NoModel, match=r"no model qwen3:8b .it has llama3.2:latest.*ollama pull"
+            tl.errors.NoModel, match=r"does not have the model qwen3:8b: got llama3.2:latest.*ollama pull"
         ):
             wait(tl.think("Why?"))
         run = wait(tl.think("Why?", tl.Lab("ollama/llama3.2", runs=None), preset="quick"))

@@ -23,7 +23,9 @@ class NoModel(RuntimeError):
 
 
 async def why_not(model: Any) -> str | None:
-    """Return why `model` cannot be called and how to fix it, or `None` if no problem is known."""
+    """Return why `model` cannot be called and how to fix it, without a final period, or `None` if no problem
+    is known.
+    """
     if isinstance(model, Local):
         try:
             find(model.weights)
@@ -37,7 +39,7 @@ async def why_not(model: Any) -> str | None:
         if model.api_key is not None or key_in_environment(model.provider):
             return None
         name = f"{model.provider.upper()}_API_KEY"
-        return f"No API key for {model.name}. Set the environment variable {name}."
+        return f"No API key for {model.name}. Set the environment variable {name}"
     ollama = model.provider == "ollama_chat"
     try:
         status, page = await model.look("api/tags" if ollama else "models")
@@ -47,8 +49,8 @@ async def why_not(model: Any) -> str | None:
         if ollama:
             where = model.base_url or HOMES[model.provider]
             wanted = model.name.partition("/")[2]
-            return f"No Ollama server answers at {where} for {wanted}. Start it with `ollama serve`."
-        return f"No server answers at {model.base_url} for {model.name}."
+            return f"No Ollama server answers at {where} for {wanted}. Start it with `ollama serve`"
+        return f"No server answers at {model.base_url} for {model.name}"
     if ollama and status == 200:
         return _not_pulled(model.name.partition("/")[2], page)
     return None
@@ -65,8 +67,8 @@ async def _no_provider(name: str) -> str | None:
         litellm.get_llm_provider(model=name)
     except litellm.BadRequestError:
         near = get_close_matches(provider, ["ollama", *map(str, HOMES)], n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else "Prefix the name with one, as in ollama/qwen3:8b."
-        return f"Unknown provider of {name}. {hint}"
+        hint = f"did you mean {near[0]!r}?" if near else "prefix the name with one, as in ollama/qwen3:8b"
+        return f"Unknown provider of {name} ({hint})"
     return None
 
 
@@ -80,4 +82,4 @@ def _not_pulled(name: str, page: Any) -> str | None:
     if whole in names:
         return None
     others = ", ".join(names) or "no models"
-    return f"Ollama does not have the model {name}: got {others}. Get it with `ollama pull {name}`."
+    return f"Ollama does not have the model {name}: got {others}. Get it with `ollama pull {name}`"
