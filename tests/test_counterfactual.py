@@ -158,7 +158,7 @@ def test_a_failed_call_answers_nothing():
     best = tl.SelfConsistency(attempts=3, strategy=tl.OneAnswer(temperature=1.0))
     failing = Scripted(lambda call: Reply(error="503") if call.attempt == (1,) else "Answer: 26")
     would = tl.counterfactual(run(best, model=failing), best)
-    assert [(lack.node, lack.kind, lack.certain) for lack in would.lacking] == [("0.1", "answer", True)]
+    assert [(lack.node, lack.purpose, lack.certain) for lack in would.lacking] == [("0.1", "answer", True)]
     assert would.run.diagnostics["failed_calls"] == 1
 
 
@@ -172,7 +172,7 @@ def test_more_attempts_lack_those_and_no_other():
 def test_settings_are_a_part_of_what_was_asked():
     recorded = run(tl.OneAnswer(temperature=0.5))
     assert tl.counterfactual(recorded, tl.OneAnswer(temperature=0.5)).whole
-    assert [lack.kind for lack in tl.counterfactual(recorded, tl.OneAnswer()).lacking] == ["answer"]
+    assert [lack.purpose for lack in tl.counterfactual(recorded, tl.OneAnswer()).lacking] == ["answer"]
 
 
 def test_roles_and_the_scope_of_draws_are_those_of_the_runs():
@@ -392,7 +392,7 @@ def test_a_narrower_beam_leaves_the_record_only_where_it_keeps_what_was_pruned(g
         for lack in would.lacking:
             path = would.run.tree.texts(lack.node)
             (pruned,) = [node.id for node in log.tree if log.tree.texts(node.id) == path]
-            assert (lack.kind, log.tree[pruned].state) == ("propose", "pruned")
+            assert (lack.purpose, log.tree[pruned].state) == ("propose", "pruned")
 
 
 @needs_records
@@ -419,12 +419,12 @@ def test_the_published_votes_choose_what_they_chose():
     assert all(would.whole for would in made)
     assert [would.run.answer for would in made] == [log.answer for log in logs]
     wider = tl.counterfactual(logs, voting.model_copy(update={"search.width": 2}))
-    assert {lack.kind for would in wider for lack in would.lacking if lack.certain} == {"sample"}
+    assert {lack.purpose for would in wider for lack in would.lacking if lack.certain} == {"sample"}
 
 
 @needs_records
 def test_a_crossword_log_holds_no_reply_and_says_so():
     log = tl.load(RECORDS / "crosswords_dfs_gpt4_even.json")[0]
     would = tl.counterfactual(log, tl.TreeOfThoughts(propose="propose"))
-    assert [(lack.node, lack.kind) for lack in would.lacking] == [("0", "propose")]
+    assert [(lack.node, lack.purpose) for lack in would.lacking] == [("0", "propose")]
     assert isinstance(would.run.events[-1], Ended)

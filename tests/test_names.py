@@ -142,7 +142,7 @@ async def main(sweep: tl.Sweep) -> DataFrame:
     run = await lab.run(search, tl.game24("4 9 10 13"))
     table: DataFrame = run.nodes_df()
     compared: tl.stats.Comparison = tl.stats.compare(sweep, "a", "b")
-    print(table, compared, tl.stats.success(sweep), tl.domains.word_sums_tasks(1), tl.presets.__doc__)
+    print(table, compared, tl.stats.success_rates(sweep), tl.domains.word_sums_tasks(1), tl.presets.__doc__)
     try:
         run.no_such_method()
     except tl.errors.CacheMiss:

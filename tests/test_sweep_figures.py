@@ -515,7 +515,7 @@ def test_calibration_without_labels_says_so():
 DRAWN = {
     "plot_sweep": [{}, {"x": "beam_width", "color": "generate"}, {"x": "calls", "y": "cost"}, {"x": "task"}],
     "plot_heatmap": [{"x": "beam_width", "y": "generate"}, {"x": "setting", "y": "task", "z": "calls"}],
-    "plot_frontier": [{}, {"cost": "cost"}],
+    "plot_pareto": [{}, {"cost": "cost"}],
     "plot_importance": [{}, {"of": "calls"}],
 }
 EACH = [(plot, options) for plot in TABLE_FIGURES for options in DRAWN.get(plot.__name__, [{}])]
