@@ -410,5 +410,5 @@ def test_wrong_arguments_are_told_to_the_model():
 
 
 def test_a_worker_cannot_have_it_and_that_is_said():
-    with pytest.raises(TypeError, match="'deep-think' thinks in a lab of this process"):
+    with pytest.raises(TypeError, match="'deep-think' holds a lab of this process"):
         pickle.dumps(tl.tools.deep_think(thinking_lab()))

@@ -470,7 +470,7 @@ def test_what_no_file_can_hold_ends_the_run_by_name_and_spares_the_file(tmp_path
             return tl.Answer("x", "answered")
 
         lab = tl.Lab(Scripted(), runs=tmp_path)
-        with pytest.raises(ValueError, match=f"a {type(spoilt).__name__} that cannot be written"):
+        with pytest.raises(ValueError, match=f"{type(spoilt).__name__} cannot be written"):
             wait(lab.run(Saying.of(say), TASK))
         assert lab.last.stop_reason == "error"
         loaded = tl.load(lab.last.path)

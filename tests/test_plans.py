@@ -438,12 +438,12 @@ def test_another_programs_database_and_a_newer_one_are_refused_and_left_as_they_
     for name in (*tables, "lessons.db"):
         path = tmp_path / name
         before = path.read_bytes()
-        with pytest.raises(sqlite3.DatabaseError, match=rf"{name}: .*another program's database"):
+        with pytest.raises(sqlite3.DatabaseError, match=rf"{name}: .*this database does not hold plans"):
             tl.Plans(path)
         assert path.read_bytes() == before
         assert not list(tmp_path.glob("*-wal"))
     tl.Plans(tmp_path / "plans.db")
-    with pytest.raises(tl.errors.LessonsError, match="not one of lessons"):
+    with pytest.raises(tl.errors.LessonsError, match="does not hold lessons"):
         tl.Lessons(tmp_path / "plans.db")
     with sqlite3.connect(tmp_path / "plans.db") as database:
         database.execute("PRAGMA user_version = 9")

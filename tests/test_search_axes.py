@@ -750,7 +750,7 @@ def test_a_journal_of_an_earlier_schema_replays_by_its_calls_and_not_by_their_po
     ("old", "new", "where"),
     [
         ('"score":0.', '"score":0.0', "thought 0.1: Scored differs"),
-        ('"kind":"value"', '"kind":"vote"', "thought 0.0: a call that the record does not answer"),
+        ('"kind":"value"', '"kind":"vote"', "thought 0.0: the record has no reply to this call"),
         ("Numbers: 4 9 10 13", "Numbers: 4 9 10 12", "thought 0: Call differs: messages was"),
         ('"stop":"solved"', '"stop":"exhausted"', "Ended differs"),
         ('"what":"kept"', '"what":"pruned"', "Decided differs"),

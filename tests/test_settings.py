@@ -62,7 +62,7 @@ def test_the_nearest_file_above_is_read_and_no_farther_one(tmp_path, project):
     settings = tl.Settings.read()
     assert (settings.name, settings.context_window) == ("sim/general", None)
     assert settings.files == (tmp_path / "project" / "tot_lab.toml",)
-    assert str(settings.files[0]) in settings.told
+    assert str(settings.files[0]) in settings.summary
 
 
 def test_tables_are_put_together_field_by_field(project, own, monkeypatch):
@@ -129,10 +129,10 @@ def test_a_key_and_a_server_of_another_provider_are_not_taken(given, taken, own,
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('modle = "x"', "modle: there is no such setting; did you mean 'model'?"),
-        ("[research]\nenabeld = true", "research.enabeld: there is no such setting; did you mean 'enabled'?"),
-        ("[models.a]\nbase = 1", "models.a.base: there is no such setting; did you mean 'base_url'?"),
-        ("[budget]\ncals = 1", "budget.cals: there is no such setting; did you mean 'calls'?"),
+        ('modle = "x"', "modle: unknown setting; did you mean 'model'?"),
+        ("[research]\nenabeld = true", "research.enabeld: unknown setting; did you mean 'enabled'?"),
+        ("[models.a]\nbase = 1", "models.a.base: unknown setting; did you mean 'base_url'?"),
+        ("[budget]\ncals = 1", "budget.cals: unknown setting; did you mean 'calls'?"),
         ("[budget]\ncalls = -1", "budget.calls: Input should be greater than or equal to 0"),
         ("context_window = 0", "context_window: Input should be greater than or equal to 1"),
         ('context_window = "8k"', "context_window: Input should be a valid integer"),
@@ -141,8 +141,11 @@ def test_a_key_and_a_server_of_another_provider_are_not_taken(given, taken, own,
         ('provider = "Open AI"', "provider: String should match pattern"),
         ('base_url = "localhost:8000"', "base_url: expected a URL such as http://localhost:8000/v1"),
         ('base_url = "http://u:sk-1@h/v1"', "base_url: expected a URL"),
-        ('api_key = "sk-1"', "api_key: no key stands here; it belongs into an environment variable"),
-        ('[models.a]\nopenai_api_key = "sk-1"', "models.a.openai_api_key: no key stands here"),
+        (
+            'api_key = "sk-1"',
+            "api_key: settings must not hold keys. Put the key into an environment variable",
+        ),
+        ('[models.a]\nopenai_api_key = "sk-1"', "models.a.openai_api_key: settings must not hold keys"),
         ('api_key_env = "sk-1-x"', "api_key_env: expected the name of an environment variable"),
         ("models = 3", "models: Input should be a valid dictionary"),
         ("model = x", "Invalid value (at line 1, column 9)"),
@@ -162,8 +165,8 @@ def test_what_a_file_cannot_say_is_named_with_file_and_key(text, says, project, 
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("TOT_LAB_MODLE", "x", "there is no such setting; did you mean 'TOT_LAB_MODEL'?"),
-        ("TOT_LAB_API_KEY", "sk-1", "no key stands here"),
+        ("TOT_LAB_MODLE", "x", "unknown setting; did you mean 'TOT_LAB_MODEL'?"),
+        ("TOT_LAB_API_KEY", "sk-1", "settings must not hold keys"),
         ("TOT_LAB_CONTEXT_WINDOW", "8k", "Input should be a valid integer"),
         ("TOT_LAB_BUDGET_CALLS", "many", "Input should be a valid integer"),
     ],
@@ -185,12 +188,12 @@ def test_a_folder_of_weights_is_no_setting_of_these(monkeypatch):
     ("given", "says"),
     [
         ({"provider": "groq"}, "provider 'groq' has no default model"),
-        ({"model": "sim/general", "base_url": "http://h/v1"}, "sim/general takes no base_url"),
-        ({"provider": "openai", "api_key_env": "NOT_THERE"}, "the environment has no NOT_THERE"),
+        ({"model": "sim/general", "base_url": "http://h/v1"}, "sim/general does not accept base_url"),
+        ({"provider": "openai", "api_key_env": "NOT_THERE"}, "the environment has no variable NOT_THERE"),
         ({"provider": "openai", "api_key_env": "sk_1_x"}, "the environment has no variable of that name"),
         (
             {"model": "a", "models": {"a": {"model": "sim/agent"}}, "base_url": "http://h"},
-            "base_url cannot stand",
+            "base_url cannot be combined",
         ),
     ],
 )
@@ -333,7 +336,7 @@ def test_what_is_not_asked_stops_nobody(project, no_network):
     settings = tl.Settings.read()
     assert settings.lab().model.kind == "sim/general"
     with pytest.raises(tl.errors.SettingsError, match=r"models.cluster.base_url: .*tot-lab trust"):
-        settings.models["cluster"].asked()
+        settings.models["cluster"].endpoint()
     project(STOLEN)
     assert tl.Settings.read(model="sim/general").lab().model.kind == "sim/general"
 

@@ -30,7 +30,7 @@ from tot_lab.record.journal import Header, encoder
 from tot_lab.record.run import Run, expect_run, replies_of
 from tot_lab.runtime.driver import Driver
 from tot_lab.runtime.recorder import Recorder
-from tot_lab.runtime.replay import asked_model, requests_of
+from tot_lab.runtime.replay import called_model, requests_of
 from tot_lab.runtime.roles import roles_from, thinking_of
 from tot_lab.strategies.search import Proposer
 
@@ -247,7 +247,7 @@ class _Book:
         what: Any
         if self.header.model:
             if call.model not in self.who:
-                self.who[call.model] = asked_model(self.header, call.model)[0]
+                self.who[call.model] = called_model(self.header, call.model)[0]
             what = key_of(request_of(call, self.who[call.model], self.header.draws))
         else:
             what = (call.prompt, call.attempt, call.sample_index)

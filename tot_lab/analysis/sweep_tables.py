@@ -21,7 +21,7 @@ from tot_lab._version import __version__
 from tot_lab.analysis import frames
 from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.core.files import write_whole
-from tot_lab.lab.sweeps.axes import differing, flat, said
+from tot_lab.lab.sweeps.axes import differing_settings, flat_settings, format_value
 from tot_lab.lab.sweeps.sweep import Row, Sweep, mean
 from tot_lab.models.entries import Exported
 from tot_lab.record.journal import Header
@@ -82,8 +82,8 @@ def df(sweep: Sweep) -> pandas.DataFrame:
         **each(rows, selected_strategy="string", strategy_used="string", simulated="boolean"),
         **each(cells, run_id="string"),
     }
-    levels = [flat(strategy) for strategy in sweep.settings.values()]
-    for name in differing(sweep.settings.values()):
+    levels = [flat_settings(strategy) for strategy in sweep.settings.values()]
+    for name in differing_settings(sweep.settings.values()):
         column = f"{name}_setting" if name in {*columns, *fixed} else name
         columns[column] = _setting([level.get(name) for level in levels], [cell.setting for cell in cells])
     return typed_frame({**columns, **fixed})
@@ -97,7 +97,7 @@ def _setting(values: list[Any], places: list[int]) -> tuple[str | tuple[str, ...
     for dtype, only in (("boolean", {bool}), ("Int64", {int}), ("Float64", {int, float})):
         if kinds <= only:
             return dtype, [values[place] for place in places]
-    words = [None if value is None else said(value) for value in values]
+    words = [None if value is None else format_value(value) for value in values]
     return _once(word for word in words if word is not None), [words[place] for place in places]
 
 

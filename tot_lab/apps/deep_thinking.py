@@ -16,7 +16,7 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.domains import open_ended
-from tot_lab.lab.context import SessionMemory, joined
+from tot_lab.lab.context import SessionMemory, join_context
 from tot_lab.lab.lab import Lab, expect_lab
 from tot_lab.lab.settings import Settings
 from tot_lab.models.reachable import NoModel, why_not
@@ -71,13 +71,13 @@ async def think(
         research = research or settings.research
         budget = budget or settings.budget
     expect_lab(lab)
-    task = _task(question, joined("" if memory is None else memory.context(), context))
+    task = _task(question, join_context("" if memory is None else memory.context(), context))
     thinking = _sized(preset, branches, iterations, beam)
     strategy = GatherThenThink(strategy=thinking, gather=gather, research=_delegate(research))
     await _expect_model(lab, strategy, task)
     run = await lab.run(strategy, task, budget=budget, watch=watch)
     if memory is not None:
-        memory.take_in(run)
+        memory.add(run)
     return run
 
 
@@ -93,7 +93,7 @@ def _delegate(research: ResearchDelegate | Mapping[str, Any] | None) -> Research
 
 def _task(question: str | Task, context: str) -> Task:
     if isinstance(question, Task):
-        return question.model_copy(update={"context": joined(context, question.context)})
+        return question.model_copy(update={"context": join_context(context, question.context)})
     if not isinstance(question, str):
         raise TypeError(f"the question must be words or a Task, not {question!r}")
     if not question.strip():
