@@ -19,13 +19,13 @@ from tot_lab.views.figures.points import (
     axis_of,
     dress_table,
     expect_figure,
+    hover_lines,
     is_rate,
     named,
     names_on_axis,
     points,
     runs_in,
     some_of,
-    hover_lines,
     whisker,
 )
 from tot_lab.views.figures.theme import KINDS, ground, legend_at

@@ -20,6 +20,7 @@ from tot_lab.views.figures.points import (
     dress_table,
     expect_figure,
     heading_of,
+    hover_lines,
     is_rate,
     named,
     named_ticks,
@@ -27,7 +28,6 @@ from tot_lab.views.figures.points import (
     ordered,
     points,
     runs_in,
-    hover_lines,
     unit_of,
 )
 from tot_lab.views.figures.theme import SCORES, colour_bar, ground, scale_of
