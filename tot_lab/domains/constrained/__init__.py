@@ -150,8 +150,7 @@ class Constrained(General):
         return super().same(task, bare(answer)) if said is None else json.dumps(said, sort_keys=True)
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """The share of the rules that an answer keeps, 0–1. `None` without the reference, which a strategy's task
-        lacks."""
+        """The share of the rules that an answer keeps, 0–1. `None` without the task's reference."""
         rules = rules_in(task.question)
         return None if task.reference is None or not rules else sum(kept_by(rules, answer)) / len(rules)
 
