@@ -1,7 +1,7 @@
-"""A run: what a person holds after a search.
+"""A run: its header and its records.
 
-A run is its records. Everything here is a fold over them, computed when it is asked for, so
-a run that was loaded, recorded by a person's own code or cut off by a kill shows the same way.
+Everything that a run shows is a fold over its records, computed on demand. A run that was loaded, recorded by
+a user's own code, or cut off by a kill therefore shows in the same way.
 """
 
 from __future__ import annotations
@@ -34,14 +34,22 @@ if TYPE_CHECKING:
 
 
 Status: TypeAlias = Literal["completed", "partial", "failed"]
-"""What came of a run that has ended."""
+"""The outcome of a run that has ended."""
 UNREADABLE = ("parse.unreadable", "json.failed")
-"""What notes of a reply of which nothing could be used are called; the latter after its retries."""
+"""Names of the notes about unreadable replies; the latter comes after the retries."""
 
 
 class Usage(NamedTuple):
-    """What calls used. cost: USD if each call were paid, paid: USD really paid; `None` if the
-    price of a call is not known. Tokens are `None` if a model does not count them."""
+    """What calls used.
+
+    Attributes:
+        calls: Model calls that were made.
+        errors: Those that failed.
+        input_tokens: Prompt tokens. `None` if a model does not count them.
+        output_tokens: Tokens of the replies. `None` if a model does not count them.
+        cost: USD if every call were paid. `None` if the price of a call is not known.
+        paid: USD really paid, 0 for replies from a cache. `None` if the price of a call is not known.
+    """
 
     calls: int
     errors: int
@@ -52,7 +60,7 @@ class Usage(NamedTuple):
 
 
 def money(amount: float | None) -> str:
-    """USD with the digits that matter; unknown is said, never 0."""
+    """Format an amount of USD with its significant digits; an unknown amount is "unknown", never 0."""
     if amount is None:
         return "unknown"
     if amount == 0:
@@ -61,13 +69,13 @@ def money(amount: float | None) -> str:
 
 
 class Run(RunMethods):
-    """One run, finished or not. `path` is its journal, `None` if it is in memory only.
+    """One run, finished or not.
 
-    What a strategy gives back: its output is `answer`, its status `status` and the reason for it
-    `stop_reason` (`interrupted` tells whether a budget cut it short), how sure it is `score`, the thought
-    that holds it `best`; `steps_df()` has what was thought, done and observed, as many rows as there are
-    steps, and `tree` every thought. What it took: `seconds`, `turns`, and `usage` with calls, tokens and
-    cost."""
+    The outcome: `answer`, `status`, `stop_reason` (and `interrupted`, whether a budget cut the run short),
+    `score`, and `best`, the thought that holds the answer. The way there: `tree`, and `steps_df()` with one
+    row per step. The cost: `seconds`, `turns`, and `usage` with calls, tokens and USD. `path` is the journal,
+    or `None` if the run is in memory only.
+    """
 
     def __init__(
         self,
@@ -95,7 +103,7 @@ class Run(RunMethods):
         """Why the answer has no grade although it was asked for; `None` if it has one."""
         self._marks: dict[str, Mark] = {}  # of a run in memory
 
-    # What was asked.
+    # The question.
 
     @property
     def id(self) -> str:
@@ -104,30 +112,34 @@ class Run(RunMethods):
 
     @cached_property
     def task(self) -> Task | None:
-        """What it worked on; `None` for a recorded search that has no task of this project."""
+        """The task. `None` for a recorded search without a task of this project."""
         return task_of(self.header.task) if self.header.task else None
 
     @cached_property
     def strategy(self) -> Strategy | None:
-        """How it searched; `None` for a recorded search of your own."""
+        """The strategy. `None` for a recorded search of your own."""
         part = part_of(self.header.strategy) if self.header.strategy.get("kind") != "recorded" else None
         return part if isinstance(part, Strategy) else None
 
     @property
     def parent(self) -> dict[str, Any] | None:
-        """What it was branched from by `lab.branch`: `run` (its id), `node`, and the `content`, `score`
-        or `strategy` that was changed there; `None` for a run that is no branch."""
+        """What the run was branched from by `lab.branch`, or `None` if it is no branch.
+
+        A dict with `run` (an id), `node`, and the `content`, `score` or `strategy` that was changed there.
+        """
         return self.header.branched or None
 
     @property
     def verified(self) -> bool:
-        """Whether each line of its file holds a checksum, which is compared whenever the file is read.
-        False for a file of an earlier version: damage to it may go unnoticed."""
+        """Whether every line of the file has a checksum, which is checked whenever the file is read.
+
+        `False` for files of earlier versions, in which damage may go unnoticed.
+        """
         return bool(self.header.checksum)
 
     @property
     def question(self) -> str:
-        """The problem in words."""
+        """The question of the task."""
         if self.header.task:
             return str(self.header.task.get("question", ""))
         thoughts = (line.e for line in self.lines if isinstance(line.e, Thought))
@@ -135,19 +147,19 @@ class Run(RunMethods):
 
     @property
     def name(self) -> str:
-        """What the search is called."""
+        """The name of the search."""
         name = str(self.header.strategy.get("name") or self.header.strategy.get("kind", "run"))
         return f"{name} (counterfactual)" if self.header.counterfactual else name
 
     @property
     def model(self) -> str:
-        """The name of the model that it asked, "" for a search of your own; roles may have had others."""
+        """The name of the lab's model, empty for a search of your own. Roles may have other models."""
         settings = self.header.model
         if settings.get("kind") == "local":
             return f"local/{str(settings.get('weights', '')).rpartition('/')[2].removesuffix('.gguf')}"
         return str(settings.get("model") or settings.get("name") or settings.get("kind", ""))
 
-    # What came of it.
+    # The outcome.
 
     @cached_property
     def _routed(self) -> Routed | None:
@@ -155,18 +167,21 @@ class Run(RunMethods):
 
     @property
     def selected_strategy(self) -> str | None:
-        """The strategy that `tl.Adaptive` selected; `None` if nothing was selected."""
+        """The strategy that `tl.Adaptive` selected, or `None` if nothing was selected."""
         return self._routed.selected if self._routed else None
 
     @property
     def strategy_used(self) -> str:
-        """The strategy that did the work: `name`, or what `tl.Adaptive` selected, or its default if the
-        selected one gave a partial result."""
+        """The strategy that did the work.
+
+        This is `name`, or the strategy that `tl.Adaptive` selected, or its default if the selected one gave a
+        partial result.
+        """
         return self._routed.used if self._routed else self.name
 
     @cached_property
     def events(self) -> list[Record]:
-        """The canonical list: every record in program order."""
+        """All records in canonical order, which is the order of the program."""
         return canonical(self.lines)
 
     @cached_property
@@ -180,25 +195,27 @@ class Run(RunMethods):
 
     @property
     def result(self) -> Answer | None:
-        """The strategy's answer; None before the end."""
+        """The strategy's answer. `None` before the end."""
         end = self._ended
         return None if end is None else Answer(end.answer, end.stop_reason, end.node, end.score, end.ranked)
 
     @property
     def answer(self) -> str:
-        """The answer's text, "" when there is none."""
+        """The text of the answer, empty if there is none."""
         return self._ended.answer if self._ended else ""
 
     @property
     def stop_reason(self) -> str | None:
-        """Why it ended, a stop word; `None` if it has not (it runs, or was killed)."""
+        """The stop code. `None` if the run has not ended (it is under way, or was killed)."""
         return self._ended.stop_reason if self._ended else None
 
     @property
     def status(self) -> Status | None:
-        """What came of it; `None` before the end. `completed`: it ended by itself and has an answer.
-        `partial`: a budget, a limit, a cancellation or stagnation ended it with an answer in hand. `failed`:
-        an error ended it, or it has no answer."""
+        """The outcome of a run that has ended, else `None`.
+
+        `completed`: it ended by itself and has an answer. `partial`: a budget, a limit, a cancellation or
+        stagnation ended it with an answer. `failed`: an error ended it, or it has no answer.
+        """
         if self._ended is None:
             return None
         if self.error is not None or self.stop_reason == "error" or not self.answer:
@@ -210,36 +227,39 @@ class Run(RunMethods):
 
     @property
     def interrupted(self) -> bool:
-        """Whether a budget or a cancellation ended it, whatever answer it had in hand by then."""
+        """Whether a budget or a cancellation ended the run, with or without an answer."""
         return self.interruption_reason is not None
 
     @property
     def interruption_reason(self) -> str | None:
-        """The cap that ended it (`budget:calls`), or `cancelled`; `None` if it was not interrupted."""
+        """The cap that ended the run (such as `budget:calls`), or `cancelled`. `None` if it was not
+        interrupted."""
         return self.stop_reason if self.stop_reason is not None and halts(self.stop_reason) else None
 
     @property
     def error(self) -> str | None:
-        """The bug that ended it, if one did."""
+        """The exception that ended the run, as text, or `None`."""
         return self._ended.error if self._ended else None
 
     @property
     def score(self) -> float | None:
-        """The score of the answer's thought, 0–1."""
+        """The score of the thought that holds the answer, 0–1."""
         return self._ended.score if self._ended else None
 
     @cached_property
     def grade(self) -> float | None:
-        """How right the answer is, 0–1; `None` if the task has nothing to hold it against, or the
-        function that grades it was not stored with the run.
+        """How right the answer is, 0–1.
 
-        A pattern (`grade="regex"`) that came with a loaded run is matched in another process. When that
-        takes longer than 5 s, it is stopped with a warning, the grade is None, and `ungraded` says why.
-        Until it is asked for, whatever shows such a run says that it is not graded yet."""
+        `None` if the task has no reference, or if the function that grades it was not stored with the run.
+
+        A pattern (`grade="regex"`) of a loaded run is matched in another process. If that takes longer than 5
+        s, it is stopped with a warning, the grade is `None`, and `ungraded` gives the reason. Until `grade`
+        is read, everything that shows such a run says that it is not graded yet.
+        """
         return None if self._ended is None else self.grades([self.answer])[0]
 
     def grades(self, answers: Sequence[str]) -> list[float | None]:
-        """How right each of `answers` is, in the same way as `grade`."""
+        """How right each of `answers` is, as for `grade`."""
         task = self.task
         if task is None or needs_functions(task.domain) or self.ungraded:
             return [None] * len(answers)
@@ -255,20 +275,23 @@ class Run(RunMethods):
 
     @property
     def waits_for_grading(self) -> bool:
-        """Whether nothing that shows the run may grade it: it was loaded, grading may take any time (see
-        `Domain.is_bounded`), and nobody has asked for `grade` yet."""
+        """Whether views must not grade the run.
+
+        It was loaded, grading may take unbounded time (see `Domain.is_bounded`), and `grade` has not been
+        read yet.
+        """
         if not self.loaded or "grade" in self.__dict__ or self.task is None or self._ended is None:
             return False
         return not (self.task.domain.is_bounded(self.task) or needs_functions(self.task.domain))
 
     @property
     def correct(self) -> bool | None:
-        """Whether the answer is right; `None` if that is not known."""
+        """Whether the answer is right. `None` if that is not known."""
         return None if self.grade is None else self.grade == 1.0
 
     @cached_property
     def reachable(self) -> float | None:
-        """The best grade of any leaf: what a perfect choice among them would have got."""
+        """The best grade of any leaf: the grade of a perfect choice among the leaves."""
         if self.task is None or needs_functions(self.task.domain):
             return None
         held = [self.task.domain.answer(self.task, self.steps(leaf.id)) for leaf in self.tree.leaves()]
@@ -277,8 +300,10 @@ class Run(RunMethods):
         return max(grades, default=None if self.grade is None else 0.0)
 
     def steps(self, id: str) -> list[str]:
-        """What a domain calls the path to a thought: the texts from the first step on. A thought that
-        only holds the question, the root of a strategy inside another, is no step."""
+        """The path to a thought, as a domain sees it: the texts from the first step on.
+
+        A thought that only holds the question, the root of a nested strategy, is not a step.
+        """
         return [text for text in self.tree.texts(id) if text != self.question]
 
     @property
@@ -293,39 +318,42 @@ class Run(RunMethods):
 
     @cached_property
     def solution_path(self) -> list[str]:
-        """Ids from the root to the thought that holds the answer; [] without one."""
+        """Ids from the root to the thought that holds the answer, empty if there is none."""
         return [node.id for node in self.tree.path(self.best.id)] if self.best else []
 
-    # What it took.
+    # The cost.
 
     @cached_property
     def usage(self) -> Usage:
-        """What all its model calls used; where the record lacks some, only how many it holds."""
+        """What the model calls used. If the record lacks calls, only their number is given."""
         used = usage_of(self.lines)
         return Usage(used.calls, used.errors, *[None] * 4) if "calls" in self.header.unknown else used
 
     @property
     def turns(self) -> int:
-        """Turns of the model: each model call that was made is one, also before an interruption."""
+        """The number of model calls that were made."""
         return self.usage.calls
 
     @property
     def seconds(self) -> float:
-        """Wall time from start to last record, NaN when the record has no times."""
+        """Wall time from the start to the last record. NaN if the record has no times."""
         if "times" in self.header.unknown:
             return nan
         return self.lines[-1].t if self.lines else 0.0
 
     @cached_property
     def simulated(self) -> bool:
-        """True when a simulated model wrote any of its replies."""
+        """Whether a simulated model wrote any of the replies."""
         return any(isinstance(line.e, Reply) and line.e.simulated for line in self.lines)
 
     @cached_property
     def diagnostics(self) -> dict[str, int]:
-        """How many of each: replies of which nothing could be used, thoughts whose evaluation could not
-        be read, failed thoughts, repeats, replies cut off at `max_tokens`, replies that reported usage which
-        cannot be true, failed and refused calls, and calls of tools that failed."""
+        """Counts of what was lost.
+
+        Unreadable replies, thoughts with an unreadable evaluation, failed thoughts, duplicates, replies cut
+        off at `max_tokens`, replies whose reported usage cannot be true, failed and refused calls, and failed
+        tool calls.
+        """
         states = Counter(node.state for node in self.tree)
         errors = [line.e for line in self.lines if isinstance(line.e, Reply) and line.e.error]
         not_made = sum(refused(reply.error) for reply in errors)
@@ -346,11 +374,10 @@ class Run(RunMethods):
             "failed_tools": len(errors) - not_made - failed,
         }
 
-    # What can be done with it.
+    # Files and marks.
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the whole record to `path`, and the marks beside it; an existing file is replaced at
-        once or not at all."""
+        """Write the record to `path`, and the marks beside it. An existing file is replaced atomically."""
         marks = self.marks
         saved = write_journal(path, self.header, self.lines)
         write_marks(saved, self.id, marks)
@@ -358,14 +385,28 @@ class Run(RunMethods):
 
     @property
     def marks(self) -> dict[str, Mark]:
-        """What people said of its thoughts, by id. They lie beside the journal (`a.marks.json` beside
-        `a.jsonl`), and are read anew each time. Raises `JournalError` when the file is damaged."""
+        """Marks of people on the thoughts, by id.
+
+        They are stored beside the journal (`a.marks.json` beside `a.jsonl`) and read each time.
+
+        Raises:
+            JournalError: If the file is damaged.
+        """
         return dict(self._marks) if self.path is None else read_marks(self.path, self.id, self.tree)
 
     def mark(self, id: str, verdict: Verdict | None, note: str = "") -> None:
-        """Say that a thought is `right` or `wrong`, or only a note; it replaces what was said of it, and
-        `None` without a note takes it back. It is kept at once, in memory for a run that has no file, and
-        seen in an explorer of the run. An unknown thought is a ValueError."""
+        """Mark a thought as `right` or `wrong`, or add a note. It replaces the thought's earlier mark.
+
+        The mark is stored at once (in memory for a run without a file) and shown in explorers of the run.
+
+        Args:
+            id: The thought.
+            verdict: `right`, `wrong`, or `None` for only a note. `None` without a note removes the mark.
+            note: A note.
+
+        Raises:
+            ValueError: For an unknown thought.
+        """
         mark, marks = made(self.tree, id, verdict, note), self.marks
         marks.pop(id, None)
         if mark != Mark():
@@ -378,16 +419,18 @@ class Run(RunMethods):
 
 
 def expect_run(run: object, taker: str) -> None:
-    """A TypeError unless `run` is a run."""
+    """Raise TypeError unless `run` is a run."""
     if not isinstance(run, Run):
         raise TypeError(f"{taker} takes a run, not {type(run).__name__}; was `await` forgotten?")
 
 
 def load(path: str | os.PathLike[str]) -> Run:
-    """The run in a journal, up to its last whole line.
+    """Load the run in a journal, up to its last whole line. Nothing in the file is executed or imported.
 
-    Raises OSError when the file cannot be opened, `JournalError` (with file and line) when it is
-    damaged or written by a newer version. Nothing in it is executed or imported."""
+    Raises:
+        OSError: If the file cannot be opened.
+        JournalError: If it is damaged or was written by a newer version; names the file and the line.
+    """
     header, lines, _ = read_journal(path)
     run = Run(header, lines, Path(path), loaded=True)
     try:
@@ -412,14 +455,14 @@ def load(path: str | os.PathLike[str]) -> Run:
 
 
 class _Beside(msgspec.Struct):
-    """What a note beside the record says of a call, where it is about one."""
+    """The fields of a note about a call that is outside the canonical record."""
 
     call: Position = ()
     tries: int = 0
 
 
 def _line_of(lines: Sequence[Line]) -> str:
-    """Which line of the file is the first that the tree cannot take in."""
+    """The first line of the file that does not fit the tree."""
     tree = Tree()
     for number, line in sorted(enumerate(lines, 2), key=lambda pair: pair[1].p):
         try:
@@ -430,12 +473,12 @@ def _line_of(lines: Sequence[Line]) -> str:
 
 
 def selected_strategies(run: Run) -> dict[str, str]:
-    """What `tl.Adaptive` selected, by the id of the thought that the selected strategy began at."""
+    """The strategies that `tl.Adaptive` selected, by the thought at which each began."""
     return selected_in(run.events)
 
 
 def usage_of(lines: Sequence[Line]) -> Usage:
-    """What the model calls in `lines` used; refused calls were not made and are not counted."""
+    """What the model calls in `lines` used. Refused calls were not made and do not count."""
     replies = [(line.e, line.paid) for line in lines if isinstance(line.e, Reply) and is_made(line.e)]
     # A call that failed used nothing, unless the model says what it used.
     counted = [(r, paid) for r, paid in replies if r.error is None or r.input_tokens is not None]
