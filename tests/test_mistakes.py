@@ -21,7 +21,7 @@ from tot_lab.testing import check_strategy, legs
         ),
         (
             lambda: tl.TreeOfThoughts(search=tl.BeamSearch),
-            r"is a class; give a value, such as BeamSearch\(\)",
+            r"got the class BeamSearch\. Pass BeamSearch\(\)",
         ),
         (lambda: tl.TreeOfThoughts(search="game24"), "unknown kind 'game24'"),
         (lambda: tl.BestOf(strategy=tl.OneAnswer), r"such as OneAnswer\(\)"),
@@ -69,7 +69,7 @@ def test_wrong_arguments(make, says):
         ({"tools": legs}, r"tools must be a list, such as \[tl.tools.Calculator\(\)\], not FunctionTool"),
         ({"tools": {"legs": legs}}, "tools must be a list"),
         ({"tools": None}, "tools must be a list"),
-        ({"tools": [tl.tools.Calculator]}, r"Calculator is a class; give a tool, such as Calculator\(\)"),
+        ({"tools": [tl.tools.Calculator]}, r"got the class Calculator\. Pass Calculator\(\)"),
         ({"tools": [tl.ReAct()]}, r"made of one typed function, not of ReAct\(\)"),
         ({"tools": [tl.multi_hop_tools()]}, "made of one typed function, not of .SearchDocuments"),
         ({"effect_policy": "deny_all"}, r"effect_policy must be such as tl.EffectPolicy\(mode='deny_all'\)"),
@@ -228,7 +228,7 @@ def test_a_prompt_that_is_no_text_is_told_of():
         def answer_prompt(self, task, reasoning):
             task.question.upper()  # the `return` was forgotten
 
-    with pytest.raises(TypeError, match="the prompt of a call of kind 'answer' must be a text, not None"):
+    with pytest.raises(TypeError, match="the prompt of a 'answer' call must be a string: got None"):
         run(tl.OneAnswer(), tl.Task(domain=Silent(), question="?"))
 
 

@@ -493,7 +493,7 @@ def test_required_calls_are_added_and_told_to_the_planner():
         f"{TASK.question} (part 3 of 3)",
     ]
     assert tl.PlanExecute(required_tools=["echo×3"]) == tl.PlanExecute(required_tools={"echo": 3})
-    with pytest.raises(ValidationError, match="is no tool with a quantity"):
+    with pytest.raises(ValidationError, match="expected a tool with a quantity, such as web-search×4: got"):
         tl.PlanExecute(required_tools=["three echoes"])
     with pytest.raises(ValueError, match="required_tools: 'drill'"):
         run(model, tl.PlanExecute(required_tools={"drill": 1}))

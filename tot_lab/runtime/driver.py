@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.core.calls import Bounds, Call, CallObserver, Halt, Need, Reply, readable, refused, told
+from tot_lab.core.calls import Bounds, Call, CallObserver, Halt, Need, Reply, format_error, readable, refused
 from tot_lab.core.records import (
     STOP_WORDS,
     Decided,
@@ -476,7 +476,7 @@ class Driver:
         try:
             await bounds.ready(model)
         except Exception as error:  # the call itself will fail, and tell why
-            self._beside("budget.unbounded", "", error=told(error))
+            self._beside("budget.unbounded", "", error=format_error(error))
         self.readied[model] = True
         self._let_go()
         self._wake()
@@ -521,7 +521,7 @@ class Driver:
             except (Exception, asyncio.CancelledError) as error:  # whatever a model does is an answer
                 if self.asked.get(asked.branch) is not asked:
                     return  # cancelled from here
-                reply = Reply(error=told(error))
+                reply = Reply(error=format_error(error))
             except (SystemExit, KeyboardInterrupt, GeneratorExit):
                 raise
             except BaseException as error:
@@ -750,7 +750,7 @@ class Driver:
 
     def _end_with_error(self, error: BaseException) -> None:
         if not isinstance(error, Divergence):  # then the record stands as it was
-            ended = Ended("error", error=told(error))
+            ended = Ended("error", error=format_error(error))
             self.recorder.record((self.branch.step + 1,), ended)
 
     def _close(self) -> None:
@@ -767,7 +767,7 @@ class Driver:
             try:
                 branch.thinking.close()
             except Exception as error:  # the run is over: what ended it is what counts
-                self._beside("close.failed", "", error=told(error))
+                self._beside("close.failed", "", error=format_error(error))
 
 
 async def _carried_out(effect: Callable[[], Awaitable[str]]) -> Reply:

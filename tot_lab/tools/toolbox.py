@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from tot_lab.core.calls import Call, CallObserver, Halt, Reply, readable, told
+from tot_lab.core.calls import Call, CallObserver, Halt, Reply, format_error, readable
 from tot_lab.core.parts import UserFunction, needs_functions
 from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.reading import json_of
@@ -26,7 +26,7 @@ from tot_lab.core.tools import characters_within
 from tot_lab.tools.named import tools_named
 
 MOST_OF_AN_ERROR = 2_000
-"""Characters of an error that a model is told."""
+"""Characters of an error that a model is shown."""
 
 
 TO_CLEAR_UP = 1.0
@@ -162,7 +162,7 @@ class Carrying:
             except Unfit as error:
                 return self._failed(str(error))
             except Exception as error:
-                said = f"no result within {tool.timeout:g} s" if limit.expired() else told(error)
+                said = f"no result within {tool.timeout:g} s" if limit.expired() else format_error(error)
             if tries <= tool.retries:
                 wire.note("call.retried", error=self._cut(said, MOST_OF_AN_ERROR), wait=wait)
                 await asyncio.sleep(wait)
