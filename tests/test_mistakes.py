@@ -24,7 +24,7 @@ from tot_lab.testing import check_strategy, legs
             r"got the class BeamSearch\. Pass BeamSearch\(\)",
         ),
         (lambda: tl.TreeOfThoughts(search="game24"), "unknown kind 'game24'"),
-        (lambda: tl.BestOf(strategy=tl.OneAnswer), r"such as OneAnswer\(\)"),
+        (lambda: tl.BestOf(strategy=tl.OneAnswer), r"Pass OneAnswer\(\)"),
         (lambda: tl.ReAct(tools="legs"), r"a list of names of tools, such as \['calculator'\], not 'legs'"),
         (lambda: tl.ReAct(tools=[legs]), r"the tools themselves are the lab's: tl.Lab\("),
         (
