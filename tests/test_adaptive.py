@@ -402,8 +402,8 @@ class Unbounded(Says):
     [
         ({"default": "nobody"}, "default: unknown strategy: got 'nobody'"),
         ({"routes": {"simple": "nobody"}}, "routes: unknown strategy: got 'nobody'"),
-        ({"routes": {"writin": "reactive"}}, "did you mean 'writing'"),
-        ({"strategies": {}}, "there are none"),
+        ({"routes": {"writin": "reactive"}}, "Did you mean 'writing'"),
+        ({"strategies": {}}, "Known are none"),
         ({"strategies": {"reactive": "no-such-kind"}}, "no-such-kind"),
     ],
 )

@@ -202,7 +202,9 @@ class Adaptive(Prompting):
         for kind in self.routes:
             near = get_close_matches(kind, KINDS, n=1)
             if near and kind not in (*KINDS, *REGISTRY):
-                raise ValueError(f"routes: unknown kind of task or domain: got {kind!r}. Try {near[0]!r}.")
+                raise ValueError(
+                    f"routes: unknown kind of task or domain: got {kind!r}. Did you mean {near[0]!r}?"
+                )
         return self
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
