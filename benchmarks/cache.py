@@ -195,7 +195,7 @@ REQUESTS = [0]
 async def counted(call: Call) -> Reply:
     """The simulated player, and how often it was asked."""
     REQUESTS[0] += 1
-    return await tl.SimGame24()(call)
+    return await tl.sim.SimGame24()(call)
 
 
 def rerun(folder: Path, rounds: int) -> None:

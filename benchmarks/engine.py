@@ -46,7 +46,7 @@ from typing import Any
 import numpy as np
 
 import tot_lab as tl
-from tot_lab.core.calls import CallObserver, Need
+from tot_lab.core.calls import CallObserver, Model, Need
 from tot_lab.core.registry import built_in
 from tot_lab.models.stack import Endpoint
 from tot_lab.testing import TASK as ASKED
@@ -106,7 +106,7 @@ class Uneven:
         return await at_once(call)
 
 
-async def searched(model: tl.Model, folder: str) -> float:
+async def searched(model: Model, folder: str) -> float:
     """Wall seconds of one search; its size is checked."""
     began = time.perf_counter()
     run = await tl.Lab(model, runs=folder).run(SEARCH, TASK)

@@ -67,7 +67,7 @@ async def proposals(
 async def judged(model: tl.Local) -> tuple[float, list[float]]:
     """AUC over right and wrong equations, and the seconds of each verdict."""
     roll = random.Random(24)
-    labels = tl.General().judge_labels
+    labels = tl.domains.General().judge_labels
     scores: dict[bool, list[float]] = {True: [], False: []}
     seconds = []
     for k in range(EQUATIONS):

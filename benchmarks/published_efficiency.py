@@ -21,7 +21,7 @@ from tot_lab.core.records import Scored, Thought
 SEARCHES = (tl.BeamSearch(width=5), tl.DepthFirst(), tl.BestFirst(), tl.MCTS())
 
 
-def settings(search: tl.Search) -> tl.TreeOfThoughts:
+def settings(search: tl.searches.Search) -> tl.TreeOfThoughts:
     """The paper's settings under another search; only the beam drops any thought."""
     return tl.presets.game24(search=search)
 

@@ -30,7 +30,7 @@ async def first_search() -> tl.Run:
 
 async def exploring() -> tuple[tl.Run, tl.Run]:
     """The run of notebook 02, in which the judge threw a good thought away, and its branch."""
-    lab = tl.Lab(tl.SimGame24(skill=0.6, noise=0.2, garble=0.03, seed=366, latency=0.02), runs=None)
+    lab = tl.Lab(tl.sim.SimGame24(skill=0.6, noise=0.2, garble=0.03, seed=366, latency=0.02), runs=None)
     search = tl.TreeOfThoughts(propose=tl.Propose(count=5))
     run = await lab.run(search, tl.game24("4 8 8 11"))
     return run, await lab.branch(run, "0.1", score=1.0)
@@ -43,13 +43,13 @@ async def swept() -> tl.Sweep:
         {"search.width": [1, 2, 5], "evaluate.samples": [1, 3]},
     )
     settings: dict[str, Any] = {**tl.baselines(), "ToT": trees}
-    lab = tl.Lab(tl.SimGame24(skill=0.35, noise=0.2), runs=None)
+    lab = tl.Lab(tl.sim.SimGame24(skill=0.35, noise=0.2), runs=None)
     return await lab.sweep(settings, tl.game24_tasks(40), repeats=2)
 
 
 def main() -> None:
-    tree = tl.plot_tree(asyncio.run(first_search())).update_layout(width=1100, height=620)
-    frontier = tl.plot_pareto(asyncio.run(swept())).update_layout(width=1100, height=560)
+    tree = tl.figures.plot_tree(asyncio.run(first_search())).update_layout(width=1100, height=620)
+    frontier = tl.figures.plot_pareto(asyncio.run(swept())).update_layout(width=1100, height=560)
     run, other = asyncio.run(exploring())
     with browsing() as browser, tempfile.TemporaryDirectory() as place:
         folder = Path(place)

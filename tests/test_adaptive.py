@@ -99,7 +99,7 @@ def test_a_long_question_is_sorted_at_once(word):
 
 def test_a_domain_that_tells_states_apart_is_searched():
     assert kind_of(tl.game24("4 5 6 10")).kind == "open"
-    assert kind_of(tl.mini_crossword(1)).kind == "open"
+    assert kind_of(tl.domains.mini_crossword(1)).kind == "open"
 
 
 def test_the_rules_are_a_function_of_the_question_alone():
@@ -124,7 +124,7 @@ def test_r11_what_no_rule_decides_goes_to_the_model(question, kind):
     made = run(tl.Adaptive(strategies=strategies), tl.general(question), model=model)
     assert [call.purpose for call in model.calls] == ["route"]
     assert (made.answer, made.selected_strategy) == (ROUTES[kind], ROUTES[kind])
-    assert tl.routed(made)[2:4] == (kind, "model")
+    assert tl.stats.routed(made)[2:4] == (kind, "model")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_each_kind_goes_to_its_strategy_without_a_call(question, name):
     assert chosen["progress"] == f"adaptive→{name}"
     assert made.header.strategy["kind"] == "adaptive"
     assert made.tree.root.text == question
-    assert tl.routed(made).used == name
+    assert tl.stats.routed(made).used == name
 
 
 @pytest.mark.parametrize(
@@ -210,14 +210,14 @@ def test_a_model_is_asked_when_the_rules_do_not_decide(reply, kind, by):
     assert PLAIN.strip() in call.prompt
     assert call.response_format["properties"]["kind"]["enum"] == list(KINDS)
     assert made.answer == (ROUTES[kind] if kind else "reactive")
-    found = tl.routed(made)
+    found = tl.stats.routed(made)
     assert (found.kind, found.by) == (kind, by)
 
 
 def test_the_role_route_takes_the_question():
     lab = tl.Lab(Scripted(), runs=None, roles={"route": "sim/general"})
     made = wait(lab.run(tl.Adaptive(strategies=NAMED), tl.general(PLAIN)))
-    assert tl.routed(made).by == "model"  # its schema is filled in
+    assert tl.stats.routed(made).by == "model"  # its schema is filled in
     assert made.simulated
 
 
@@ -226,12 +226,12 @@ def test_the_table_comes_before_the_rules():
     for routes, answer in (({}, "a"), ({"simple": "mine"}, "b"), ({"general": "mine"}, "b")):
         made = run(tl.Adaptive(strategies=strategies, routes=routes))
         assert made.answer == answer
-    assert tl.routed(made).by == "table"
+    assert tl.stats.routed(made).by == "table"
 
 
 def test_what_is_not_there_goes_to_the_default():
     made = run(tl.Adaptive(strategies={"only": Says()}, default="only"), tl.general("Write a poem."))
-    assert tl.routed(made)[:3] == ("only", "only", "open")
+    assert tl.stats.routed(made)[:3] == ("only", "only", "open")
 
 
 def test_turned_off_everything_goes_to_the_named_default():
@@ -345,7 +345,7 @@ def test_a_partial_result_falls_back_to_the_default_and_says_so(stop, text, part
     fell = notes(made, "adaptive.fell_back")
     told = {"stop": stop, "strategyUsed": "reactive", "progress": "adaptive→reactive"}
     assert fell == ([told] if partial else [])
-    found = tl.routed(made)
+    found = tl.stats.routed(made)
     assert found.selected == "tree-of-thought"
     assert found.used == ("reactive" if partial else "tree-of-thought")
     if partial:
@@ -455,7 +455,7 @@ def adaptive(rows, pick):
 
 
 def test_a_table_is_calibrated_from_a_sweeps_frame():
-    found = tl.calibrate_router(frame(table()))
+    found = tl.stats.calibrate_router(frame(table()))
     assert found.routes == {"puzzle": "tree", "question": "loop"}
     assert json.loads(json.dumps(found.routes)) == found.routes
     assert found.unsettled == []
@@ -466,7 +466,7 @@ def test_a_table_is_calibrated_from_a_sweeps_frame():
 
 
 def test_few_tasks_settle_nothing_and_it_is_said():
-    found = tl.calibrate_router(frame(table(tasks=3)))
+    found = tl.stats.calibrate_router(frame(table(tasks=3)))
     assert found.routes == {"puzzle": "tree", "question": "loop"}
     assert found.unsettled == ["puzzle", "question"]
     assert "not settled" in repr(found)
@@ -476,7 +476,7 @@ def test_few_tasks_settle_nothing_and_it_is_said():
 def test_of_equals_the_cheaper_is_taken():
     rows = [("dear", "d", f"t{k}", True, 30) for k in range(9)]
     rows += [("cheap", "d", f"t{k}", True, 3) for k in range(9)]
-    found = tl.calibrate_router(frame(rows))
+    found = tl.stats.calibrate_router(frame(rows))
     assert found.routes == {"d": "cheap"}
     assert found.unsettled == ["d"]
 
@@ -484,19 +484,19 @@ def test_of_equals_the_cheaper_is_taken():
 def test_its_own_runs_and_ungraded_ones_are_left_out():
     rows = adaptive(table(), lambda domain, k: "tree")
     rows += [("loop", "puzzle", "odd", None, 1)]
-    assert tl.calibrate_router(frame(rows)).routes == {"puzzle": "tree", "question": "loop"}
+    assert tl.stats.calibrate_router(frame(rows)).routes == {"puzzle": "tree", "question": "loop"}
     with pytest.raises(ValueError, match="no graded run of a strategy"):
-        tl.calibrate_router(frame([("adaptive", "d", "t", True, 1)]))
+        tl.stats.calibrate_router(frame([("adaptive", "d", "t", True, 1)]))
 
 
 def test_regret_of_the_right_choice_is_none_and_of_the_wrong_one_all():
-    right = tl.regret(frame(adaptive(table(), lambda d, k: "tree" if d == "puzzle" else "loop")))
+    right = tl.stats.regret(frame(adaptive(table(), lambda d, k: "tree" if d == "puzzle" else "loop")))
     lines = right.set_index("against")
     assert list(lines.index) == ["one for all", "one a kind", "hindsight"]
     assert lines.loc["one a kind", "regret"] == lines.loc["hindsight", "regret"] == 0.0
     assert lines.loc["one for all", "regret"] <= -0.5  # one strategy alone solves half at most
     assert lines.loc["one a kind", "low"] < 0 < lines.loc["one a kind", "high"]
-    wrong = tl.regret(frame(adaptive(table(), lambda d, k: "loop" if d == "puzzle" else "tree")))
+    wrong = tl.stats.regret(frame(adaptive(table(), lambda d, k: "loop" if d == "puzzle" else "tree")))
     assert wrong.set_index("against").loc["one a kind", "regret"] == 1.0
     assert wrong.set_index("against").loc["one a kind", "p"] < 0.001
 
@@ -508,7 +508,7 @@ def test_the_best_is_found_on_other_tasks_than_it_is_measured_on():
     picked, measured = [], []
     for _ in range(12):
         rows = [(f"s{s}", "d", f"d {k}", roll.random() < 0.5, 1) for k in range(40) for s in range(8)]
-        lines = tl.regret(frame(adaptive(rows, lambda d, k: "s0"))).set_index("against")
+        lines = tl.stats.regret(frame(adaptive(rows, lambda d, k: "s0"))).set_index("against")
         measured.append(lines.loc["one a kind", "rate"])
         picked.append(max(sum(row[3] for row in rows if row[0] == f"s{s}") for s in range(8)) / 40)
         assert lines.loc["hindsight", "rate"] > 0.9
@@ -528,7 +528,7 @@ def test_the_best_is_found_on_other_tasks_than_it_is_measured_on():
 )
 def test_a_table_that_cannot_tell_is_refused(rows, options, said):
     with pytest.raises(ValueError, match=said):
-        tl.regret(frame(rows), **options)
+        tl.stats.regret(frame(rows), **options)
 
 
 @pytest.mark.filterwarnings("ignore:More than 5%")  # a dead end has nothing to propose
@@ -538,14 +538,14 @@ def test_from_a_sweep_to_a_calibrated_router_and_its_regret(tmp_path):
     lab = tl.Lab("sim/game24", runs=tmp_path)
     sweep = wait(lab.sweep(strategies, tasks))
     for by, kind in (("domain", "game24"), ("kind", "open")):
-        found = tl.calibrate_router(sweep, by=by)
+        found = tl.stats.calibrate_router(sweep, by=by)
         assert found.routes == {kind: "search"}
         router = tl.Adaptive(strategies=strategies, routes=found.routes, default="at once")
         assert tl.part_of(json.loads(json.dumps(router.settings()))) == router
-    assert tl.calibrate_router(sweep.df()).routes == {"game24": "search"}
+    assert tl.stats.calibrate_router(sweep.df()).routes == {"game24": "search"}
     both = wait(lab.sweep({**strategies, "routed": router}, tasks))
-    lines = tl.regret(both)
+    lines = tl.stats.regret(both)
     assert list(lines["tasks"]) == [6, 6, 6]
-    runs = [made for made in both.runs() if tl.routed(made)]
+    runs = [made for made in both.runs() if tl.stats.routed(made)]
     assert len(runs) == 6
-    assert {tl.routed(made).selected for made in runs} == {"search"}
+    assert {tl.stats.routed(made).selected for made in runs} == {"search"}

@@ -48,7 +48,7 @@ def counted(call):
 
 
 def points(runs, at=None, **options):
-    return tl.anytime_performance(runs, at, **options)
+    return tl.stats.anytime_performance(runs, at, **options)
 
 
 def expect_the_same(point, rerun):
@@ -101,7 +101,7 @@ def test_so_it_is_on_the_game_of_24(search):
     strategy = tl.TreeOfThoughts(
         propose=tl.Propose(count=6), search=search(width=3), stop=tl.Stop(depth=4, nodes=60)
     )
-    lab = tl.Lab(tl.SimGame24(), runs=None, roles={"evaluate": {"temperature": 0.3}})
+    lab = tl.Lab(tl.sim.SimGame24(), runs=None, roles={"evaluate": {"temperature": 0.3}})
     tasks = [tl.game24("4 5 6 10"), tl.game24("3 3 8 8")]
     for task in tasks:
         free = wait(lab.run(strategy, task))
@@ -158,7 +158,7 @@ def test_a_strategy_that_raises_has_its_error_in_the_row():
         wait(lab.run(Fragile(at_the_end=True), TASK))
     shown = points(lab.last, [4, 5, 6])
     assert list(shown["error"].fillna("")) == ["", "ValueError: so near", "ValueError: so near"]
-    assert list(tl.success_rates(shown, by=["setting", "at"])["errors"]) == [0, 1, 1]
+    assert list(tl.stats.success_rates(shown, by=["setting", "at"])["errors"]) == [0, 1, 1]
 
 
 class Messy(tl.Strategy):
@@ -202,7 +202,7 @@ def test_a_run_that_was_killed_tells_as_much_as_it_holds(tmp_path):
                 assert (row.answer, row.stop) == (known.answer, known.stop)
             else:
                 assert pandas.isna([row.answer, row.stop, row.score, row.calls, row.changed]).all()
-    assert tl.success_rates(points(cut, [0, 99]), by="at")["ungraded"].tolist() == [0, 1]
+    assert tl.stats.success_rates(points(cut, [0, 99]), by="at")["ungraded"].tolist() == [0, 1]
 
 
 def test_a_cancelled_run_is_known_up_to_its_cancel():
@@ -330,7 +330,7 @@ def test_the_work_of_all_points_is_a_few_times_the_record():
 
 def test_a_sweep_gives_its_own_settings_and_order(tmp_path):
     tasks = [tl.game24("4 5 6 10"), tl.game24("1 2 4 7")]
-    lab = tl.Lab(tl.SimGame24(), runs=tmp_path)
+    lab = tl.Lab(tl.sim.SimGame24(), runs=tmp_path)
     strategies = {
         **tl.baselines(attempts=3, temperature=0.7),
         "ToT": tl.TreeOfThoughts(stop=tl.Stop(depth=4)),
@@ -341,13 +341,15 @@ def test_a_sweep_gives_its_own_settings_and_order(tmp_path):
     for name in ("setting", "task", "repeat", "run_id", "answer", "correct", "score", "calls", "stop"):
         assert last[name].astype(object).equals(df[name].astype(object)), name
     assert list(shown["setting"].cat.categories) == list(strategies)
-    at_five = tl.at_matched_cost(sweep, 5)
-    assert at_five.equals(tl.success_rates(shown[shown["at"] == 5]))
+    at_five = tl.stats.at_matched_cost(sweep, 5)
+    assert at_five.equals(tl.stats.success_rates(shown[shown["at"] == 5]))
     with pytest.raises(ValueError, match="more than one row of run"):
-        tl.success_rates(shown)
-    assert tl.compare(last, "ToT", "one answer") == tl.compare(df, "ToT", "one answer")
+        tl.stats.success_rates(shown)
+    assert tl.stats.compare(last, "ToT", "one answer") == tl.stats.compare(df, "ToT", "one answer")
     assert str(shown["at"].dtype) == "Int64"
-    again = wait(tl.Lab(tl.SimGame24(), runs=tmp_path).sweep(strategies, tasks, repeats=2))  # from its files
+    again = wait(
+        tl.Lab(tl.sim.SimGame24(), runs=tmp_path).sweep(strategies, tasks, repeats=2)
+    )  # from its files
     assert points(again, [1, 5, 1000]).equals(shown)
 
 
@@ -366,7 +368,7 @@ def test_a_run_that_could_not_begin_is_an_error_at_every_amount():
         points(Sweep(), unit="tokens")
     shown = points(Sweep(), [1, 2])
     assert shown["error"].tolist() == ["TypeError: no"] * 2
-    assert tl.success_rates(shown, by="at")["rate"].tolist() == [0, 0]
+    assert tl.stats.success_rates(shown, by="at")["rate"].tolist() == [0, 0]
 
 
 def test_runs_that_are_no_sweep_are_told_apart_by_their_strategies():
@@ -387,7 +389,7 @@ def test_tasks_that_share_a_question_are_two():
     tasks = [tl.general("How many?", answer=answer, grade="number") for answer in (26, 24)]
     shown = points([run(tl.OneAnswer(), task, repeat=r) for r in (0, 1) for task in tasks], [1])
     assert shown["task"].tolist() == ["How many?", "How many? #2"] * 2
-    assert tl.success_rates(shown)["tasks"].item() == 2
+    assert tl.stats.success_rates(shown)["tasks"].item() == 2
 
 
 def test_functions_of_ones_own_are_needed_again(tmp_path):
@@ -419,7 +421,7 @@ def test_a_search_of_ones_own_has_no_points():
 def test_a_strategy_that_has_changed_since_is_an_error_and_no_curve(changed):
     whole = run(tl.SelfConsistency(attempts=4))
     whole.strategy = changed
-    with pytest.raises(tl.Divergence, match=f"run {whole.id} does not come again"):
+    with pytest.raises(tl.errors.Divergence, match=f"run {whole.id} does not come again"):
         points(whole, [3])
 
 
@@ -488,7 +490,7 @@ def table(**settings):
 
 
 def test_the_frontier_is_what_nothing_dominates():
-    shown = tl.pareto_frontier(
+    shown = tl.stats.pareto_frontier(
         table(cheap=(2, 1), worse=(2, 3), middle=(5, 4), same=(5, 4), bad=(1, 9), dear=(8, 90), top=(8, 91))
     ).set_index("setting")
     assert shown.index[shown["frontier"]].tolist() == ["cheap", "middle", "same", "dear"]
@@ -500,21 +502,21 @@ def test_what_has_no_cost_or_no_grade_is_on_no_frontier():
     df = table(a=(2, 1), b=(9, 1), c=(9, 9)).astype({"correct": "boolean", "calls": "Int64"})
     df.loc[df["setting"] == "b", "correct"] = pandas.NA
     df.loc[df["setting"] == "c", "calls"] = pandas.NA
-    assert tl.pareto_frontier(df)["frontier"].tolist() == [True, False, False]
+    assert tl.stats.pareto_frontier(df)["frontier"].tolist() == [True, False, False]
     with pytest.raises(
         ValueError, match=r"both a grade and a known 'calls': 10 of its 10 rows have a grade, and 0"
     ):
-        tl.pareto_frontier(df[df["setting"] == "c"])
+        tl.stats.pareto_frontier(df[df["setting"] == "c"])
     with pytest.raises(ValueError, match="unit='task' holds no numbers"):
-        tl.pareto_frontier(df, unit="task")
+        tl.stats.pareto_frontier(df, unit="task")
     with pytest.raises(ValueError, match="no column 'cost'"):
-        tl.pareto_frontier(df, unit="cost")
+        tl.stats.pareto_frontier(df, unit="cost")
 
 
 def test_points_make_a_frontier_of_every_amount():
     model = Scripted(lambda call: Reply(answer_to(call), input_tokens=9, output_tokens=call.attempt[0]))
     made = [run(tl.SelfConsistency(attempts=9), model=model, repeat=r) for r in range(6)]
-    shown = tl.pareto_frontier(points(made), by=["setting", "at"], unit="tokens")
+    shown = tl.stats.pareto_frontier(points(made), by=["setting", "at"], unit="tokens")
     assert shown["at"].tolist() == [1, 2, 3, 4, 6, 8, 12]
     best = shown[shown["frontier"]]
     assert best["rate"].is_monotonic_increasing

@@ -439,7 +439,7 @@ def test_an_absurd_report_in_a_journal_is_not_believed_either(tmp_path):
 
 
 def test_the_warning_of_a_cap_on_usd_is_of_models_that_say_nothing():
-    with pytest.warns(RuntimeWarning, match="the cap on usd could not be kept"):
+    with pytest.warns(RuntimeWarning, match="The limit on usd could not be enforced"):
         run(Asks(count=3), budget=tl.Budget(usd=1))
     run(Asks(count=3), model=Scripted(lambda call: Reply("x", cost=-1.0)), budget=tl.Budget(usd=1))
 
@@ -547,7 +547,7 @@ def take_all(tree, frontier):
         {"search": tl.BestFirst(width=2)},
         {"search": tl.BestFirst(batch=3, width=2)},
         {"search": tl.MCTS(width=2)},
-        {"search": tl.FunctionSearch(function=take_all, width=2)},
+        {"search": tl.searches.FunctionSearch(function=take_all, width=2)},
         {"propose": "propose"},
         {"propose": "propose", "evaluate": "joint"},
         {"evaluate": "vote"},

@@ -27,7 +27,7 @@ from test_cli import tot_lab
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply, ToolCall
 from tot_lab.core.records import Note
-from tot_lab.lab.sharing import export_calls, prune, take_in, used, verify
+from tot_lab.lab.sharing import export_calls, import_calls, prune, replies_by_key, verify
 from tot_lab.models.entries import Entry, packed, unpacked
 from tot_lab.models.keys import SCHEMA, Request, in_order, key_of, request_of
 from tot_lab.models.store import CacheError, Store
@@ -79,7 +79,7 @@ def test_two_paths_to_one_prompt_share_draws_or_not(tmp_path):
     search = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2))
     task = tl.general("?")
 
-    class Blind(tl.General):
+    class Blind(tl.domains.General):
         """Prompts that do not show the path."""
 
         def sample_prompt(self, task, path):
@@ -134,7 +134,7 @@ def test_functions_that_cannot_be_told_apart_are_not_cached(tmp_path):
             return "?"
 
     for model in (says("a"), Object(), functools.partial(counted)):
-        with pytest.raises(ValueError, match=r"cannot be cached: .* make it a tl.Part"):
+        with pytest.raises(ValueError, match=r"cannot be cached, since .* make it a tl.Part"):
             tl.Lab(model, cache=tmp_path)
         tl.Lab(model, cache=tmp_path, mode="off")
 
@@ -200,7 +200,7 @@ def test_two_calls_share_an_entry_exactly_when_they_are_the_same_question(one, o
 def test_a_setting_is_one_in_every_form(one, other, same):
     keys = {key_of(request_of(Call("0", "ask", (), options=options), {})) for options in (one, other)}
     assert len(keys) == (1 if same else 2)
-    with pytest.raises(ValueError, match="the setting 'top_p' is nan"):
+    with pytest.raises(ValueError, match="The setting 'top_p' must be finite: got nan"):
         request_of(Call("0", "ask", (), options={"top_p": float("nan")}), {})
 
 
@@ -326,7 +326,7 @@ def test_a_full_disk_costs_the_entry_not_the_run(small_disk):
     end = scripted(lambda call: answer_to(call) + "\n" + "because " * 2000)
     free = searched(scripted(end._reply), None, mode="off")
     lab = tl.Lab(end, runs=None, cache=tiny / "calls")
-    with pytest.warns(RuntimeWarning, match=r"could not be kept \(.*full.*; the run goes on"):
+    with pytest.warns(RuntimeWarning, match=r"could not be cached \(.*full.*The run continues"):
         made = wait(lab.run(SEARCH, TASK))
     assert made.events == free.events
     lost = [line.e for line in made.lines if isinstance(line.e, Note) and line.e.name == "call.unstored"]
@@ -487,7 +487,7 @@ def test_a_spoilt_entry_is_named_never_run_never_served(tmp_path, planted):
         wait(lab.replaying().run(tl.OneAnswer(), TASK))
     if planted in ("schema", "bits", "cut"):
         again = scripted()
-        with pytest.warns(RuntimeWarning, match="the model is asked again"):
+        with pytest.warns(RuntimeWarning, match="The model is called again"):
             searched(again, folder, tl.OneAnswer())
         assert calls_in(again) == 1
         third = scripted()
@@ -544,7 +544,7 @@ def test_refresh_asks_anew_once_and_keeps_the_old(tmp_path):
     assert wait(lab.replaying().run(tl.OneAnswer(), TASK)).events == fresh[0].events
     export_calls(tmp_path / "old.jsonl.gz", [old], tl.Cache(tmp_path))
     assert wait(old.replay(cache=tl.Cache(tmp_path / "old.jsonl.gz"))).identical  # its own answers travel
-    assert prune(tl.Cache(tmp_path), used([old]), really=True) == 1
+    assert prune(tl.Cache(tmp_path), replies_by_key([old]), really=True) == 1
     assert wait(old.replay(cache=tl.Cache(tmp_path))).identical
     (tmp_path / "old.jsonl.gz").unlink()
     assert wait(old.replay(cache=tl.Cache(tmp_path))).identical  # the old answers are still there
@@ -555,17 +555,17 @@ def test_a_miss_in_replay_says_what_is_nearest(tmp_path):
     searched(scripted(), tmp_path, tl.OneAnswer(temperature=0.5))
     end = scripted()
     lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path, mode="replay")
-    with pytest.raises(tl.CacheMiss) as caught:
+    with pytest.raises(tl.errors.CacheMiss) as caught:
         wait(lab.run(tl.OneAnswer(temperature=0.7, max_tokens=9), TASK))
     said = str(caught.value)
-    assert "answer call of thought 0" in said
+    assert "answer call at node 0, sample 0" in said
     assert "temperature: 0.7 here, 0.5 there" in said
     assert "max_tokens: 9 here, None there" in said
     assert 'tl.Lab("sim/general")' in said
     assert lab.last.stop_reason == "error"
-    with pytest.raises(tl.CacheMiss, match=r"prompt: from character \d+: .*horse.* here, .*spider"):
+    with pytest.raises(tl.errors.CacheMiss, match=r"prompt: from character \d+: .*horse.* here, .*spider"):
         wait(lab.run(tl.OneAnswer(temperature=0.5), tl.general("How many legs have three horses?")))
-    with pytest.raises(tl.CacheMiss, match="holds no call at all"):
+    with pytest.raises(tl.errors.CacheMiss, match="The cache is empty"):
         wait(tl.Lab(end, runs=None, cache=tmp_path / "empty", mode="replay").run(tl.OneAnswer(), TASK))
     assert calls_in(end) == 0
 
@@ -575,7 +575,7 @@ def test_replay_never_imports_litellm(tmp_path):
         "import asyncio, sys, tot_lab as tl\n"
         f"lab = tl.Lab('gpt-4.1-mini', runs=None, cache={str(tmp_path)!r}, mode='replay')\n"
         "try:\n    asyncio.run(lab.run(tl.OneAnswer(), tl.general('?')))\n"
-        "except tl.CacheMiss:\n    print('missed', 'litellm' in sys.modules)\n"
+        "except tl.errors.CacheMiss:\n    print('missed', 'litellm' in sys.modules)\n"
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
@@ -590,7 +590,7 @@ def test_replay_never_imports_litellm(tmp_path):
 
 
 def test_an_unknown_mode_is_refused():
-    with pytest.raises(ValueError, match="mode must be one of auto, off, refresh, replay, not 'record'"):
+    with pytest.raises(ValueError, match="mode must be one of auto, off, refresh, replay: got 'record'"):
         tl.Lab("sim/game24", mode="record")
     with pytest.raises(ValueError, match="draws"):
         tl.Lab("sim/game24", draws="all")
@@ -603,7 +603,7 @@ def test_an_exported_file_is_not_written_to(tmp_path):
 
     path = export(tmp_path / "one.jsonl.gz", [entry()], [])
     with pytest.raises(
-        ValueError, match=r"one.jsonl.gz is an exported file, which is only read: mode='replay'"
+        ValueError, match=r"one.jsonl.gz is an exported file, which cannot be written. Use mode='replay'"
     ):
         tl.Lab(scripted(), cache=path)
     with pytest.raises(CacheError, match=r"gone.jsonl.gz cannot be opened: No such file"):
@@ -636,7 +636,7 @@ def test_a_run_is_proved_from_the_cache_or_shows_where_it_parts(tmp_path):
     assert wait(loaded.replay(cache=tl.Cache(folder))).identical
     lacking = wait(loaded.replay(cache=tl.Cache(tmp_path / "empty")))
     assert not lacking.identical
-    assert "does not hold" in lacking.divergence
+    assert "the call is not in the cache" in lacking.divergence
     cache = tl.Cache(folder)
     for key, found in list(cache.entries()):
         if found.request.sample_index == 1:
@@ -709,7 +709,7 @@ def test_a_failed_run_beside_them_does_not_stop_an_export(tmp_path):
 
 def test_a_bomb_is_not_read(tmp_path):
     (tmp_path / "big.jsonl.gz").write_bytes(gzip.compress(b"{}\n" + b" " * (80 * 2**20)))
-    with pytest.raises(CacheError, match="would be more than"):
+    with pytest.raises(CacheError, match="would unpack to more than"):
         tl.Cache(tmp_path / "big.jsonl.gz")
 
 
@@ -717,7 +717,7 @@ def test_a_folder_of_something_else_is_no_cache(tmp_path):
     (tmp_path / "2024").mkdir()
     (tmp_path / "notes.txt").write_text("mine")
     assert tot_lab("cache", "stats", "--cache", str(tmp_path), folder=tmp_path).returncode == 1
-    with pytest.raises(tl.CacheMiss, match="holds no call at all"):
+    with pytest.raises(tl.errors.CacheMiss, match="The cache is empty"):
         wait(tl.Lab(scripted(), runs=None, cache=tmp_path, mode="replay").run(tl.OneAnswer(), TASK))
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["2024", "notes.txt"]
 
@@ -731,7 +731,7 @@ def test_one_damaged_entry_stops_neither_the_rest_nor_an_import(tmp_path):
     assert len(verify(tl.Cache(folder))) == 2
     other = tmp_path / "other"
     searched(scripted(), other)
-    assert take_in(tl.Cache(folder), tl.Cache(other)) == (2, len(keys) - 2)
+    assert import_calls(tl.Cache(folder), tl.Cache(other)) == (2, len(keys) - 2)
     again = scripted()
     assert searched(again, folder).usage.paid == 0.0
     assert calls_in(again) == 0
@@ -755,7 +755,7 @@ def test_replay_goes_on_after_a_run_that_cannot_be_made_again(tmp_path):
     wait(tl.Lab("sim/game24", runs=tmp_path / "runs").run(tl.OneAnswer(), TASK))
     done = tot_lab("replay", "runs", folder=tmp_path)
     assert done.returncode == 1
-    assert "a.jsonl: this record was not made by a strategy" in done.stdout
+    assert "a.jsonl: This run cannot be repeated, since it was not made by a strategy" in done.stdout
     assert "identical" in done.stdout
     assert done.stderr == ""
 

@@ -111,7 +111,7 @@ def test_what_it_lacks_is_asked_and_not_kept_and_that_is_said(small_disk, harm):
     HARM[harm](disk)
     end = scripted()
     lab = tl.Lab(end, runs=None, cache=folder)
-    with pytest.warns(RuntimeWarning, match="could not be kept"):
+    with pytest.warns(RuntimeWarning, match="could not be cached"):
         made = wait(lab.run(tl.OneAnswer(), TASK))
     assert made.answer
     assert calls_in(end) == 1
@@ -125,7 +125,7 @@ def test_what_it_lacks_is_asked_and_not_kept_and_that_is_said(small_disk, harm):
 @pytest.mark.filterwarnings("ignore:.*cannot be written:RuntimeWarning")
 @pytest.mark.parametrize("harm", HARM)
 def test_a_search_that_it_does_not_know_runs_to_its_end(small_disk, harm):
-    """And what it knows is read after what could not be kept."""
+    """And what it knows is read after what could not be cached."""
     disk = small_disk(4096)
     folder = disk / "calls"
     made = filled(folder, "closed")

@@ -78,12 +78,12 @@ def test_a_server_that_can_do_little():
     )
     said = "\n".join(found.problems)
     for words in (
-        "do not keep to a JSON schema",
+        "do not follow a JSON schema",
         'evaluate="logprob" will not work',
         "n samples are n requests",
-        "of 64 calls at the same time only 1",
+        "answers only 1 of 64 concurrent calls",
         "more than 4096 tokens are refused, the model has 40960",
-        "no price is known",
+        "the price is unknown",
     ):
         assert words in said
     assert all(problem in repr(found) for problem in found.problems)
@@ -96,7 +96,7 @@ def test_what_a_server_says_of_its_slots_is_believed():
         found = checked(server, "openai/local", "openai", context_window=4096)
     assert (found.slots, found.concurrency, found.context_window) == (3, 3, 2048)
     said = "\n".join(found.problems)
-    assert "context_window is set to 4096, and the server has 2048" in said
+    assert "context_window is set to 4096, but the server has 2048" in said
     assert "weights.gguf" in said
 
 
@@ -110,7 +110,7 @@ def test_google_and_anthropic_tell_their_context_window():
         assert checked(server, "anthropic", "anthropic").context_window == 200_000  # litellm's table
         unknown = checked(server, "openai/nobody-knows-me", "openai")
         assert unknown.context_window is None
-        assert "context window is not known" in "\n".join(unknown.problems)
+        assert "context window is unknown" in "\n".join(unknown.problems)
 
 
 def test_a_model_that_is_not_there():
@@ -135,7 +135,7 @@ def test_nobody_there():
     (problem,) = found.problems
     assert problem.startswith("no answer from http://127.0.0.1:9/v1: ")
     assert problem.endswith("Start the server, or correct its address (http://127.0.0.1:9/v1)")
-    assert "not known" in repr(found)
+    assert "unknown" in repr(found)
 
 
 @pytest.mark.parametrize("lists_models", [True, False])
@@ -148,8 +148,8 @@ def test_a_server_that_speaks_another_language(body, lists_models):
         assert found.reachable
         assert found.model_there is None
         (problem,) = found.problems
-        assert f"Something answers at {server.base('openai')}, but not as the API of openai/m does" in problem
-        assert "correct the address" in problem
+        assert f"The server at {server.base('openai')} does not have the API of openai/m" in problem
+        assert "Correct the address" in problem
 
 
 @pytest.mark.parametrize("lists_models", [True, False])
@@ -160,7 +160,7 @@ def test_a_server_that_fails(lists_models):
         found = checked(server, "openai/m", "openai")
     assert found.reachable
     assert found.model_there is None
-    assert found.problems == ("500: out of memory. The server is there and fails: look into its log",)
+    assert found.problems == ("500: out of memory. The server fails. See its log",)
 
 
 def test_a_server_that_fails_at_some_things_is_asked_for_the_others():
@@ -264,5 +264,5 @@ def test_a_lab_keeps_to_what_it_found():
         search = tl.SelfConsistency(strategy=tl.ChainOfThought(seed=1), attempts=8)
         assert wait(lab.run(search, TASK)).usage.errors == 0
         assert server.most_at_once == 2
-    with pytest.raises(TypeError, match="only a real model"):
+    with pytest.raises(TypeError, match="Only a model with a server can be checked"):
         wait(tl.Lab("sim/game24", runs=None).check())

@@ -47,7 +47,7 @@ def test_any_single_flip_of_a_bit_is_an_error_that_names_file_and_line(tmp_path)
             data = bytearray(good)
             data[place] ^= 1 << bit
             bad.write_bytes(data)
-            with pytest.raises(tl.JournalError, match=rf"bad\.jsonl, line {number}: "):
+            with pytest.raises(tl.errors.JournalError, match=rf"bad\.jsonl, line {number}: "):
                 tl.load(bad)
     bad.write_bytes(good)
     assert tl.load(bad).lines == held
@@ -64,7 +64,7 @@ def test_any_single_other_byte_in_its_place_is_too(tmp_path):
             if byte == good[place]:
                 continue
             bad.write_bytes(good[:place] + bytes([byte]) + good[place + 1 :])
-            with pytest.raises(tl.JournalError, match=r"bad\.jsonl, line \d+: "):
+            with pytest.raises(tl.errors.JournalError, match=r"bad\.jsonl, line \d+: "):
                 tl.load(bad)
 
 
@@ -79,7 +79,7 @@ def test_a_flip_in_a_killed_run_never_loses_a_whole_line(tmp_path):
             data = bytearray(good + left)
             data[place] ^= 1 << place % 8
             (tmp_path / "bad.jsonl").write_bytes(data)
-            with pytest.raises(tl.JournalError, match=r"bad\.jsonl, line \d+: "):
+            with pytest.raises(tl.errors.JournalError, match=r"bad\.jsonl, line \d+: "):
                 tl.load(tmp_path / "bad.jsonl")
 
 
@@ -90,7 +90,7 @@ def test_a_damaged_run_is_not_resumed(tmp_path):
     bad = tmp_path / "bad.jsonl"
     bad.write_bytes(data[:-1] + b"\x0b")
     model = Scripted()
-    with pytest.raises(tl.JournalError, match=r"bad\.jsonl, line 20: "):
+    with pytest.raises(tl.errors.JournalError, match=r"bad\.jsonl, line 20: "):
         wait(tl.Lab(model).resume(bad))
     assert model.calls == []
     assert bad.read_bytes() == data[:-1] + b"\x0b"
@@ -136,7 +136,7 @@ def test_lines_without_a_checksum_in_a_file_that_has_them_are_damage(tmp_path):
     added = b'{"p":[99],"t":0.1,"e":{"type":"note","name":"added","at":"0"}}\n'
     path = tmp_path / "bad.jsonl"
     path.write_bytes(b"".join([*lines[:3], added, *lines[3:]]))
-    with pytest.raises(tl.JournalError, match=r"bad\.jsonl, line 4: the checksum is missing"):
+    with pytest.raises(tl.errors.JournalError, match=r"bad\.jsonl, line 4: the checksum is missing"):
         tl.load(path)
 
 
@@ -163,7 +163,7 @@ def test_the_end_of_a_run_is_covered(tmp_path):
     told["e"]["answer"] = "another"
     path = tmp_path / "changed.jsonl"
     path.write_bytes(b"".join([*lines[:-1], json.dumps(told).encode() + b"\n"]))
-    with pytest.raises(tl.JournalError, match=rf"changed\.jsonl, line {len(lines)}: "):
+    with pytest.raises(tl.errors.JournalError, match=rf"changed\.jsonl, line {len(lines)}: "):
         tl.load(path)
     path.write_bytes(resealed(path.read_bytes()))
     assert tl.load(path).answer == "another"

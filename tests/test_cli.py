@@ -240,7 +240,7 @@ def test_run_takes_a_preset_a_model_with_settings_a_budget_and_a_repeat(tmp_path
     assert f"runs/{path.name}" in done.stdout
     made = tl.load(path)
     assert made.strategy == tl.presets.game24().model_copy(update={"search.width": 3})
-    assert made.header.model == tl.SimGame24(skill=0.5, garble=0.1).settings()
+    assert made.header.model == tl.sim.SimGame24(skill=0.5, garble=0.1).settings()
     assert (made.header.budget, made.header.repeat) == ({"calls": 7, "usd": 0.5}, 2)
     assert (made.stop_reason, made.usage.calls) == ("budget:calls", 7)
 
@@ -347,7 +347,7 @@ TREE = ("tree_of_thoughts", *HAND)
         (("run", *TREE, "--model", "sim/game25"), "did you mean 'sim/game24'?"),
         (("run", *TREE, "--model", "sim/game24", "skill=2"), "skill: Input should be less than"),
         (("run", *TREE, "--model", "sim/game24", "skill=0,1"), "skill takes one value"),
-        (("run", *TREE, "--model", "local/none"), "neither known"),
+        (("run", *TREE, "--model", "local/none"), "weights must be one of"),
         (("run", *TREE, "--model", "gpt-4.1", "api_key=sk-1"), "api_key is no word for a shell"),
         (("run", *TREE, "--model", "gpt-4.1", "api_base=http://me:sk-1@host"), "api_base"),
         (("run", *TREE, *SIM, "--budget", "call=3"), "no setting 'call'; it has calls, input_tokens"),
@@ -355,14 +355,14 @@ TREE = ("tree_of_thoughts", *HAND)
         (("run", *TREE, *SIM, "--budget", "3"), "'3': expected FIELD=VALUE"),
         (("run", *TREE, *SIM, "--mode", "on"), "'auto', 'off', 'refresh', 'replay'"),
         (("run", *TREE, *SIM, "--repeat", "-1"), "--repeat"),
-        (("run", *TREE, *SIM, "--spend", "-1"), "spend must be 0 or more USD"),
+        (("run", *TREE, *SIM, "--spend", "-1"), "spend must be at least 0 USD"),
         (("run", *TREE, *SIM, "--out", "a.csv"), "a run is written to NAME.jsonl"),
         (("run", "presets.mini_crossword", *HAND, *SIM), "'game24' has no most_parts"),
         (("sweep", "one_answer", *HAND, *SIM, "--out", "none/a.csv"), "there is no folder none"),
         (("sweep", "one_answer", *SIM), "name tasks: --tasks FILE"),
         (("sweep", "baselines", "attempts=x", *HAND, *SIM), "baselines: attempts: Input should be a valid"),
         (("sweep", "one_answer", "one_answer", *HAND, *SIM), "are the same"),
-        (("sweep", "one_answer", *HAND, *HAND, *SIM), "ask a task more than once with repeats"),
+        (("sweep", "one_answer", *HAND, *HAND, *SIM), "Use repeats= to run a task more than once"),
         (("sweep", "one_answer", "--tasks", "game24", "count=0", *SIM), "1 to 1362 solvable hands"),
         (("sweep", "one_answer", "--tasks", "game24", *SIM), "count: Missing required argument"),
         (("sweep", "one_answer", "--tasks", "none.csv", *SIM), "no file 'none.csv', nor is it one of game24"),
@@ -428,10 +428,10 @@ def test_sweep_is_that_of_a_notebook(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     trees = tl.grid(tl.TreeOfThoughts, {"propose": ["sample", "propose"], "search.width": [1, 2]})
     settings = {"tree_of_thoughts": trees, **tl.baselines(3)}
-    lab = tl.Lab(tl.SimGame24(skill=0.5))
+    lab = tl.Lab(tl.sim.SimGame24(skill=0.5))
     sweep = asyncio.run(lab.sweep(settings, tl.game24_tasks(4), repeats=2, name="hands"))
     assert sweep.found == len(sweep.cells) == 64
-    rates = tl.success_rates(sweep).set_index("setting")
+    rates = tl.stats.success_rates(sweep).set_index("setting")
     for setting, rate in rates.iterrows():
         (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"{setting}  ")]
         assert re.search(rf" {rate.rate:.1%} +{rate.low:.1%} – {rate.high:.1%} ", line), line
@@ -441,7 +441,7 @@ def test_sweep_is_that_of_a_notebook(tmp_path, monkeypatch):
     table = pandas.read_csv("hands.csv")
     assert list(table.run_id) == [cell.run_id for cell in sweep.cells]
     assert table.calls.tolist() == sweep.df().calls.tolist()
-    assert json.loads(Path("hands.csv.json").read_text())["model"] == tl.SimGame24(skill=0.5).settings()
+    assert json.loads(Path("hands.csv.json").read_text())["model"] == tl.sim.SimGame24(skill=0.5).settings()
     again = tot_lab(*SWEEP, "--out", "hands.tex", folder=tmp_path)
     assert "64 of them found on the disk" in again.stdout
     assert r"\begin{tabular}" in Path("hands.tex").read_text()
@@ -514,7 +514,7 @@ def test_sweep_interrupted_says_how_to_go_on_and_does(tmp_path):
     assert {path: path.read_bytes() for path in ended} == kept
     trees = tl.grid(tl.TreeOfThoughts, {"propose": ["sample", "propose"], "search.width": [1, 2]})
     settings = {"tree_of_thoughts": trees, **tl.baselines(3)}
-    lab = tl.Lab(tl.SimGame24(), runs=None)  # with no latency, which changes no reply
+    lab = tl.Lab(tl.sim.SimGame24(), runs=None)  # with no latency, which changes no reply
     asyncio.run(lab.sweep(settings, tl.game24_tasks(4), repeats=2)).save(tmp_path / "whole.csv")
     tables = [pandas.read_csv(tmp_path / name) for name in ("t.csv", "whole.csv")]
     pandas.testing.assert_frame_equal(*(table.drop(columns=["seconds", "run_id"]) for table in tables))
@@ -541,7 +541,7 @@ def test_run_interrupted_keeps_what_there_is(tmp_path):
     assert running.returncode == 130, errors
     assert "Traceback" not in errors
     assert "stopped: cancelled" in said
-    resumed = asyncio.run(tl.Lab(tl.SimGame24(latency=0.2), runs=None).resume(tmp_path / "a.jsonl"))
+    resumed = asyncio.run(tl.Lab(tl.sim.SimGame24(latency=0.2), runs=None).resume(tmp_path / "a.jsonl"))
     whole = asyncio.run(tl.Lab("sim/game24", runs=None).run(resumed.strategy, resumed.task))
     assert (resumed.stop_reason, resumed.answer) == (whole.stop_reason, whole.answer)
 
@@ -629,9 +629,9 @@ def test_a_sweep_has_the_tools_of_a_domain(tmp_path):
         ("--tools digits=3", "--tools: name a tool before digits=3"),
         (
             "--tools multi_hop digits=3",
-            "'multi_hop' stands for tools that are made already: they take no digits",
+            "'multi_hop' names finished tools, which accept no settings: got digits",
         ),
-        ("--tools calculator,calculator", "tools: two are named 'calculator'"),
+        ("--tools calculator,calculator", "The names of tools must differ: got 'calculator' twice"),
         ("--tools python", "python has process; add --allow process"),
         ("--tools python,web_fetch --allow process", "web-fetch has network; add --allow network,process"),
         (
@@ -789,10 +789,10 @@ def test_think_interrupted_keeps_what_there_is(tmp_path, own_settings):
         ((), "arguments are required: question"),
         (("Why?", "--branches", "x"), "--branches: invalid int value: 'x'"),
         (("Why?", "--preset", "huge"), "invalid choice: 'huge'"),
-        (("Why?", "--model", "openai"), "there is no key for openai/gpt-4.1-mini"),
+        (("Why?", "--model", "openai"), "No API key for openai/gpt-4.1-mini"),
         (("Why?", "--model", "sim/generl"), "did you mean 'sim/general'?"),
         (("Why?", "--budget", "cals=1"), "there is no setting 'cals'"),
-        (("Why?", "--files", "../x"), "only files below the working directory"),
+        (("Why?", "--files", "../x"), "files must lie below the working directory"),
         (("Why?", "--tools", "web_fetch"), "add --allow network"),
         ((" ",), "there is no question"),
     ],

@@ -61,9 +61,9 @@ def recorded(*rows):
     for id, text, score, state in rows:
         records.append(tl.Thought(id, id.rpartition(".")[0], text))
         if score != "-":
-            records.append(tl.Scored(id, score, by="value"))
+            records.append(tl.records.Scored(id, score, by="value"))
         if state:
-            records.append(tl.Decided(id, state))
+            records.append(tl.records.Decided(id, state))
     lines = [Line((place,), 0.0, record) for place, record in enumerate(records)]
     return tl.Run(tl.Recorder("own").header, lines)
 

@@ -19,10 +19,10 @@ from tot_lab.core.task import Task
 from tot_lab.tools import Calculator
 from tot_lab.views.figures.tree import tree_info
 
-AGENT = tl.SimAgent(skill=0.7)
-TOOLS = (Calculator(), *tl.multi_hop_tools())
-SUMS = tl.word_sums_tasks(10)
-HOPS = tl.multi_hop_tasks(12)
+AGENT = tl.sim.SimAgent(skill=0.7)
+TOOLS = (Calculator(), *tl.domains.multi_hop_tools())
+SUMS = tl.domains.word_sums_tasks(10)
+HOPS = tl.domains.multi_hop_tasks(12)
 HANDS = tl.game24_tasks(10)
 
 SEARCH = tl.TreeOfThoughts(propose="propose", stop=tl.Stop(depth=6))
@@ -55,7 +55,7 @@ def assert_one_tree(run: tl.Run, strategy: tl.Strategy, folder: Path) -> None:
     info = tree_info(run)
     assert sorted(info.ids) == sorted(ids)
     assert (info.parents == -1).sum() == 1
-    figure = tl.plot_tree(run)
+    figure = tl.figures.plot_tree(run)
     assert isinstance(figure, go.Figure)
     assert "simulated" in figure.to_json()
     page = run.save_html(folder / "run.html").read_text()
@@ -73,7 +73,7 @@ def assert_one_tree(run: tl.Run, strategy: tl.Strategy, folder: Path) -> None:
 
 @pytest.mark.parametrize(("search", "tasks"), [(WITH_TOOLS, SUMS), (SEARCH, HANDS)], ids=["sums", "hands"])
 def test_reflexion_over_a_tree_search(search: tl.Strategy, tasks: Sequence[Task], tmp_path: Path) -> None:
-    model = tl.SimAgent(skill=0.5, noise=0.2)
+    model = tl.sim.SimAgent(skill=0.5, noise=0.2)
     strategy = tl.Reflexion(strategy=search)
     made = runs_of(strategy, tasks, model)
     assert rate(made) >= rate(runs_of(search, tasks, model)) + 0.1
@@ -147,9 +147,9 @@ def test_adaptive_over_all(tmp_path: Path) -> None:
 
 
 def test_adaptive_asks_the_agent_where_no_rule_decides(tmp_path: Path) -> None:
-    task = tl.word_sums(10)  # of more words than a simple task has
+    task = tl.domains.word_sums(10)  # of more words than a simple task has
     strategy = tl.Adaptive(strategies={"reactive": tl.ReAct(), "plan-execute-reflect": tl.PlanExecute()})
-    (run,) = runs_of(strategy, [task], tl.SimAgent(skill=1))
+    (run,) = runs_of(strategy, [task], tl.sim.SimAgent(skill=1))
     (note,) = notes(run, "adaptive.chosen")
     assert (note.data["by"], note.data["strategyUsed"]) == ("model", "plan-execute-reflect")
     assert run.grade == 1.0
@@ -166,7 +166,7 @@ def test_three_deep(tmp_path: Path) -> None:
         strategies={"reactive": tl.ReAct(), "all": tl.Reflexion(strategy=tl.PlanExecute(strategy=step))},
         routes={"multi_hop": "all"},
     )
-    made = runs_of(strategy, HOPS[:6], tl.SimAgent(skill=0.9))
+    made = runs_of(strategy, HOPS[:6], tl.sim.SimAgent(skill=0.9))
     assert rate(made) >= 0.8
     assert max(note.at.count(".") for run in made for note in notes(run, "tot.started")) >= 3
     for run in made[:3]:

@@ -17,7 +17,7 @@ import tot_lab as tl
 from tot_lab.domains.constrained import COUNT
 from tot_lab.domains.constrained.constraints import FORMS, LONGEST, kept_by, read, rules_in
 
-TASKS = tl.constrained_tasks(COUNT)
+TASKS = tl.domains.constrained_tasks(COUNT)
 
 WEEK = "Chess: Monday, Red\nChoir: Monday, Blue\nYoga: Friday, Red"
 ROWS = "|Course|Day|Room|\n|---|---|---|\n| Chess | Monday | red |\n|Choir|friday|Blue|\n|Yoga|Friday|Blue|"
@@ -160,7 +160,7 @@ def test_what_stands_around_an_answer_does_not_matter(around: str, number: int) 
 
 
 def test_markdown_does_not_matter_to_designs_nor_to_texts_of_lines() -> None:
-    for task in tl.constrained_tasks(8, kind="design"):
+    for task in tl.domains.constrained_tasks(8, kind="design"):
         lines = task.reference.splitlines()
         assert task.grade("\n".join(f"* **{line.replace(': ', ':** ', 1)}" for line in lines)) == 1.0
         assert (
@@ -190,7 +190,7 @@ def test_they_are_those_that_the_stream_of_numbers_gives() -> None:
 def test_every_task_can_be_solved() -> None:
     for task in TASKS:
         assert task.grade(task.reference) == 1.0, task.id
-        assert all(kept for _, kept in tl.rules_kept(task, task.reference))
+        assert all(kept for _, kept in tl.domains.rules_kept(task, task.reference))
 
 
 def test_there_are_sixty_of_each_kind_from_two_rules_to_seven() -> None:
@@ -206,9 +206,9 @@ def test_there_are_sixty_of_each_kind_from_two_rules_to_seven() -> None:
         assert len({rule.text for rule in of}) == len(of)
         assert len({rule.family for rule in of}) == 1
     assert (
-        tl.constrained_tasks(3, kind="design")
+        tl.domains.constrained_tasks(3, kind="design")
         == [TASKS[1], TASKS[3], TASKS[5]]
-        == [*map(tl.constrained, (2, 4, 6))]
+        == [*map(tl.domains.constrained, (2, 4, 6))]
     )
 
 
@@ -224,22 +224,22 @@ def test_rules_bite_and_do_so_against_each_other() -> None:
 @pytest.mark.parametrize(("count", "kind"), [(0, None), (121, None), (61, "design"), (0, "writing")])
 def test_there_are_no_others(count: int, kind: tl.domains.constrained.ConstrainedKind | None) -> None:
     with pytest.raises(ValueError, match=f"count is {count}"):
-        tl.constrained_tasks(count, kind=kind)
+        tl.domains.constrained_tasks(count, kind=kind)
 
 
 def test_bad_numbers_and_kinds_are_named() -> None:
     for number in (0, 121, -1):
         with pytest.raises(ValueError, match=f"number is {number}"):
-            tl.constrained(number)
+            tl.domains.constrained(number)
     with pytest.raises(ValueError, match="kind is 'poem'; there are 'writing' and 'design'"):
-        tl.constrained_tasks(1, kind="poem")  # type: ignore[arg-type]
+        tl.domains.constrained_tasks(1, kind="poem")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="'general' has no rules"):
-        tl.rules_kept(tl.general("How many?"), "3")
+        tl.domains.rules_kept(tl.general("How many?"), "3")
     for wrong, says in ((None, "must be a text such as run.answer, not NoneType"), (3, "not int")):
         with pytest.raises(TypeError, match=says):
-            tl.rules_kept(tl.constrained(1), wrong)
+            tl.domains.rules_kept(tl.domains.constrained(1), wrong)
     with pytest.raises(TypeError, match="takes a task and an answer"):
-        tl.rules_kept("a run", "3")
+        tl.domains.rules_kept("a run", "3")
 
 
 # Grades.
@@ -247,7 +247,7 @@ def test_bad_numbers_and_kinds_are_named() -> None:
 
 def test_a_grade_is_the_share_of_rules_kept() -> None:
     task = TASKS[11]  # seven rules, a row of seven people
-    kept = tl.rules_kept(
+    kept = tl.domains.rules_kept(
         task,
         "\n".join(
             f"{name}: {k}"
@@ -257,7 +257,7 @@ def test_a_grade_is_the_share_of_rules_kept() -> None:
     assert [text for text, _ in kept] == [rule.text for rule in rules_in(task.question)]
     assert 0 < sum(ok for _, ok in kept) < 7
     assert task.grade("Everybody sits where they like.") == 0.0
-    assert tl.rules_kept(task, "") == [(text, False) for text, _ in kept]
+    assert tl.domains.rules_kept(task, "") == [(text, False) for text, _ in kept]
 
 
 def test_a_search_is_told_no_grade() -> None:
@@ -283,7 +283,7 @@ def test_no_prompt_shows_the_reference() -> None:
 
 
 def test_designs_that_say_the_same_are_the_same_answer() -> None:
-    for task in tl.constrained_tasks(8, kind="design"):
+    for task in tl.domains.constrained_tasks(8, kind="design"):
         lines = task.reference.splitlines()
         turned = "\n".join(f"- {line.upper()}" for line in reversed(lines))
         assert task.domain.same(task, turned) == task.domain.same(task, task.reference)

@@ -46,11 +46,15 @@ MADE = [kind(**SETTINGS.get(kind, {})) for kind in STRATEGIES]
 MADE += [tl.TreeOfThoughts(search=kind()) for kind in SEARCHES]
 MADE += [tl.TreeOfThoughts(propose=kind(), stop=tl.Stop(depth=2)) for kind in PROPOSERS]
 MADE += [
-    tl.TreeOfThoughts(evaluate=kind(), stop=tl.Stop(depth=2)) for kind in EVALUATORS if kind is not tl.Parts
+    tl.TreeOfThoughts(evaluate=kind(), stop=tl.Stop(depth=2))
+    for kind in EVALUATORS
+    if kind is not tl.evaluators.Parts
 ]
 MADE += [tl.TreeOfThoughts(answer=kind(), stop=tl.Stop(depth=2)) for kind in ANSWERS]
 MADE += [
-    tl.TreeOfThoughts(propose=tl.Propose(max_parse_retries=1), evaluate=tl.Joint(max_parse_retries=1)),
+    tl.TreeOfThoughts(
+        propose=tl.Propose(max_parse_retries=1), evaluate=tl.evaluators.Joint(max_parse_retries=1)
+    ),
     tl.TreeOfThoughts(evaluate=tl.Vote(samples=3), search=tl.DepthFirst(width=2)),
     tl.TreeOfThoughts(evaluate="logprob"),
     tl.TreeOfThoughts(
@@ -104,7 +108,8 @@ def test_each_of_its_calls_belongs_to_a_role(strategy):
 BY_SCORE = [
     made
     for made in MADE
-    if isinstance(made, tl.TreeOfThoughts | tl.BestOf) and getattr(made, "answer", None) != tl.Deepest()
+    if isinstance(made, tl.TreeOfThoughts | tl.BestOf)
+    and getattr(made, "answer", None) != tl.answers.Deepest()
 ]
 
 
@@ -121,12 +126,12 @@ def test_where_the_answer_is_chosen_by_score_one_of_1_is_not_passed_over(strateg
 HANDS = {
     "game24": tl.game24("4 5 6 10"),
     "general": TASK,
-    "mini_crossword": tl.mini_crossword(1),
-    "creative_writing": tl.creative_writing(1),
-    "word_sums": tl.word_sums(2),
-    "multi_hop": tl.multi_hop(2),
+    "mini_crossword": tl.domains.mini_crossword(1),
+    "creative_writing": tl.domains.creative_writing(1),
+    "word_sums": tl.domains.word_sums(2),
+    "multi_hop": tl.domains.multi_hop(2),
     "open_ended": tl.open_ended("Where should a small shop keep its orders?"),
-    "constrained": tl.constrained(2),
+    "constrained": tl.domains.constrained(2),
 }
 HANDS["agent"] = HANDS["word_sums"]
 PLAYED_BY = {"word_sums": "sim/agent", "multi_hop": "sim/agent", "open_ended": "sim/general"}

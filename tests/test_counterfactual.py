@@ -38,7 +38,7 @@ OTHERS = {
     "one draw": {"evaluate.samples": 1},
     "shallow": {"stop.depth": 2},
 }
-MODELS = {"scripted": (Scripted, TASK), "game24": (lambda: tl.SimGame24(skill=0.6, noise=0.3), HAND)}
+MODELS = {"scripted": (Scripted, TASK), "game24": (lambda: tl.sim.SimGame24(skill=0.6, noise=0.3), HAND)}
 
 
 def canonical_events(made):
@@ -86,12 +86,12 @@ def which(call):
 def test_from_a_record_that_has_less_it_lacks_what_a_real_run_would_pay(tmp_path, wide, other):
     narrow = WIDE[wide].with_({"search.width": 1, "evaluate.samples": 1})
     strategy = WIDE[wide].with_(OTHERS.get(other, {"evaluate.samples": 4}))
-    lab = tl.Lab(tl.SimGame24(skill=0.6, noise=0.3), runs=None, cache=tmp_path)
+    lab = tl.Lab(tl.sim.SimGame24(skill=0.6, noise=0.3), runs=None, cache=tmp_path)
     would = tl.counterfactual(wait(lab.run(narrow, HAND)), strategy)
     real = wait(lab.run(strategy, HAND))
     paid = asked_anew(real)
     certain = {lack.position: lack for lack in would.lacking if lack.certain}
-    assert {(lack.kind, lack.prompt, lack.draw) for lack in certain.values()} == set(
+    assert {(lack.purpose, lack.prompt, lack.sample_index) for lack in certain.values()} == set(
         map(which, paid.values())
     )
     assert set(paid) <= set(certain)  # an equal call may have been answered by the first of them
@@ -150,7 +150,7 @@ def test_it_is_shown_and_kept_like_any_run(tmp_path):
     assert back.events == would.run.events
     assert back.name == "tree_of_thoughts (counterfactual)"
     assert "counterfactual" in repr(back)
-    assert json.loads(tl.plot_tree(back).to_json())["data"]
+    assert json.loads(tl.figures.plot_tree(back).to_json())["data"]
     assert f"{len(would.lacking)} calls lack, the first a " in repr(would)
 
 
@@ -158,7 +158,7 @@ def test_a_failed_call_answers_nothing():
     best = tl.SelfConsistency(attempts=3, strategy=tl.OneAnswer(temperature=1.0))
     failing = Scripted(lambda call: Reply(error="503") if call.attempt == (1,) else "Answer: 26")
     would = tl.counterfactual(run(best, model=failing), best)
-    assert [(lack.node, lack.kind, lack.certain) for lack in would.lacking] == [("0.1", "answer", True)]
+    assert [(lack.node, lack.purpose, lack.certain) for lack in would.lacking] == [("0.1", "answer", True)]
     assert would.run.diagnostics["failed_calls"] == 1
 
 
@@ -172,12 +172,12 @@ def test_more_attempts_lack_those_and_no_other():
 def test_settings_are_a_part_of_what_was_asked():
     recorded = run(tl.OneAnswer(temperature=0.5))
     assert tl.counterfactual(recorded, tl.OneAnswer(temperature=0.5)).whole
-    assert [lack.kind for lack in tl.counterfactual(recorded, tl.OneAnswer()).lacking] == ["answer"]
+    assert [lack.purpose for lack in tl.counterfactual(recorded, tl.OneAnswer()).lacking] == ["answer"]
 
 
 def test_roles_and_the_scope_of_draws_are_those_of_the_runs():
     for options in ({"roles": {"evaluate": {"temperature": 0.0}}}, {"draws": "path"}):
-        lab = tl.Lab(tl.SimGame24(), runs=None, **options)
+        lab = tl.Lab(tl.sim.SimGame24(), runs=None, **options)
         recorded = wait(lab.run(tl.TreeOfThoughts(search=tl.BeamSearch(width=None)), HAND))
         real = wait(lab.run(tl.TreeOfThoughts(search=tl.BeamSearch(width=1)), HAND))
         assert (
@@ -392,7 +392,7 @@ def test_a_narrower_beam_leaves_the_record_only_where_it_keeps_what_was_pruned(g
         for lack in would.lacking:
             path = would.run.tree.texts(lack.node)
             (pruned,) = [node.id for node in log.tree if log.tree.texts(node.id) == path]
-            assert (lack.kind, log.tree[pruned].state) == ("propose", "pruned")
+            assert (lack.purpose, log.tree[pruned].state) == ("propose", "pruned")
 
 
 @needs_records
@@ -419,12 +419,12 @@ def test_the_published_votes_choose_what_they_chose():
     assert all(would.whole for would in made)
     assert [would.run.answer for would in made] == [log.answer for log in logs]
     wider = tl.counterfactual(logs, voting.model_copy(update={"search.width": 2}))
-    assert {lack.kind for would in wider for lack in would.lacking if lack.certain} == {"sample"}
+    assert {lack.purpose for would in wider for lack in would.lacking if lack.certain} == {"sample"}
 
 
 @needs_records
 def test_a_crossword_log_holds_no_reply_and_says_so():
     log = tl.load(RECORDS / "crosswords_dfs_gpt4_even.json")[0]
     would = tl.counterfactual(log, tl.TreeOfThoughts(propose="propose"))
-    assert [(lack.node, lack.kind) for lack in would.lacking] == [("0", "propose")]
+    assert [(lack.node, lack.purpose) for lack in would.lacking] == [("0", "propose")]
     assert isinstance(would.run.events[-1], Ended)

@@ -14,7 +14,7 @@ from tot_lab.domains.creative_writing import CreativeWriting
 from tot_lab.domains.creative_writing.closing_sentences import closing_sentences
 
 ENDS = ["The cat's gone.", 'He said "no".', "It rained.", "All was well."]
-TASK = tl.creative_writing(ENDS)
+TASK = tl.domains.creative_writing(ENDS)
 WRITING = TASK.domain
 assert isinstance(WRITING, CreativeWriting)
 PASSAGE = "\n\n".join(f"Something happens. {end}" for end in ENDS)
@@ -34,19 +34,19 @@ def test_the_sentences_are_four_to_a_task_and_all_different() -> None:
 
 def test_a_task_is_a_number_or_four_sentences() -> None:
     assert TASK.question == '1. The cat\'s gone.\n2. He said "no".\n3. It rained.\n4. All was well.'
-    first = tl.creative_writing(1)
+    first = tl.domains.creative_writing(1)
     assert first.data["sentences"] == list(closing_sentences()[0])
-    assert [task.id for task in tl.creative_writing_tasks(2)] == ["sentences 1", "sentences 2"]
-    assert len(tl.creative_writing_tasks(20)) == 20
+    assert [task.id for task in tl.domains.creative_writing_tasks(2)] == ["sentences 1", "sentences 2"]
+    assert len(tl.domains.creative_writing_tasks(20)) == 20
 
 
 @pytest.mark.parametrize("sentences", [0, 21, True, "One.", ENDS[:3], [*ENDS, "Five."], [*ENDS[:3], " "]])
 def test_what_is_no_task_is_refused(sentences: Any) -> None:
     with pytest.raises(ValueError, match=r"1 to 20|four closing sentences"):
-        tl.creative_writing(sentences)
+        tl.domains.creative_writing(sentences)
     if sentences in (0, 21):
         with pytest.raises(ValueError, match="1 to 20"):
-            tl.creative_writing_tasks(sentences)
+            tl.domains.creative_writing_tasks(sentences)
 
 
 # The grade.
@@ -77,7 +77,7 @@ def test_endings_are_counted_word_for_word(passage: str, grade: float) -> None:
 
 
 def test_a_sentence_must_begin_where_a_word_begins() -> None:
-    task = tl.creative_writing(["Men go.", "Two.", "Three.", "Four."])
+    task = tl.domains.creative_writing(["Men go.", "Two.", "Three.", "Four."])
     assert task.grade("WoMen go.\n\nTwo.\n\nThree.\n\nFour.") == 0.75
     assert task.grade("(Men go.\n\nTwo.\n\nThree.\n\nFour.") == 1.0
 

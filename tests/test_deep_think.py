@@ -95,7 +95,7 @@ def notes(made, name):
 
 
 def iterations(made):
-    return [msgspec.convert(data, tl.IterationResult) for data in notes(made, "deep_think.iteration")]
+    return [msgspec.convert(data, tl.records.IterationResult) for data in notes(made, "deep_think.iteration")]
 
 
 def test_d1_n_plus_2_calls_an_iteration_and_fifteen_with_the_defaults():
@@ -779,7 +779,7 @@ def test_d7_approaches_that_were_cut_off_are_marked():
 def test_d7_a_reply_that_was_cut_off_while_thinking_says_so():
     cut = Reply("<think>Let me see", finish_reason="length")
     made = run(tl.DeepThink(max_iterations=1), TASK, thinker(develop=lambda name: cut))
-    assert {e.reason for e in made.events if isinstance(e, tl.Decided)} == {
+    assert {e.reason for e in made.events if isinstance(e, tl.records.Decided)} == {
         "the reply was cut off before its answer"
     }
 
@@ -1100,7 +1100,7 @@ def test_d10_the_temperature_is_a_setting():
 def test_d12_the_records_hold_all_of_a_branch_and_an_iteration():
     (result,) = iterations(run(tl.DeepThink(max_iterations=1), TASK, thinker()))
     branch = result.branches[0]
-    assert branch == tl.ThoughtBranch(
+    assert branch == tl.records.ThoughtBranch(
         id="b1",
         name="a database",
         strategy="Use a database.",
@@ -1119,7 +1119,7 @@ def test_d12_the_records_hold_all_of_a_branch_and_an_iteration():
         node="0.1",
         solution_node="0.1.0",
     )
-    assert msgspec.structs.replace(result, branches=()) == tl.IterationResult(
+    assert msgspec.structs.replace(result, branches=()) == tl.records.IterationResult(
         iteration=1,
         branches=(),
         best_solution="Keep them in a database, with a backup.",

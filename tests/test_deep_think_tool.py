@@ -16,7 +16,7 @@ TASK = tl.open_ended("Which database for a small shop?")
 
 
 def thinking_lab(**more):
-    return tl.Lab(tl.SimGeneral(seed=3), runs=None, **more)
+    return tl.Lab(tl.sim.SimGeneral(seed=3), runs=None, **more)
 
 
 def agent(*turns):
@@ -372,11 +372,11 @@ def test_what_it_gave_is_kept_for_a_rerun_without_its_model(tmp_path):
 
     cache = tmp_path / "calls"
     first = asked(thinks_first, tool=tl.tools.deep_think(thinking_lab()), cache=cache)
-    gone = tl.tools.deep_think(Gone(tl.SimGeneral(seed=3), runs=None))
+    gone = tl.tools.deep_think(Gone(tl.sim.SimGeneral(seed=3), runs=None))
     again = asked(thinks_first, tool=gone, cache=cache)
     assert again.tools_df()["result"][0] == first.tools_df()["result"][0]
     assert again.tools_df()["source"][0] == "cache"
-    other = tl.tools.deep_think(tl.Lab(tl.SimGeneral(seed=4), runs=None))
+    other = tl.tools.deep_think(tl.Lab(tl.sim.SimGeneral(seed=4), runs=None))
     assert asked(thinks_first, tool=other, cache=cache).tools_df()["source"][0] != "cache"
     judged = tl.tools.deep_think(thinking_lab(roles={"synthesize": {"temperature": 0.1}}))
     assert asked(thinks_first, tool=judged, cache=cache).tools_df()["source"][0] != "cache"
@@ -410,5 +410,5 @@ def test_wrong_arguments_are_told_to_the_model():
 
 
 def test_a_worker_cannot_have_it_and_that_is_said():
-    with pytest.raises(TypeError, match="'deep-think' thinks in a lab of this process"):
+    with pytest.raises(TypeError, match="'deep-think' holds a lab of this process"):
         pickle.dumps(tl.tools.deep_think(thinking_lab()))

@@ -85,7 +85,7 @@ class Twice(tl.Strategy):
     own: bool = True
 
     def think(self, task, at="0"):
-        yield tl.Thought(at, tl.parent_of(at), task.question)
+        yield tl.Thought(at, tl.records.parent_of(at), task.question)
         one = tl.DeepThink(max_iterations=1)
         other = task.model_copy(update={"question": "And in ten years?"})
         answers = yield from tl.gather([one.think(task, f"{at}.0"), one.think(other, f"{at}.1")])
@@ -147,7 +147,7 @@ def test_cut_off_anywhere_it_is_told_as_far_as_it_goes(made):
         assert told.stop is None or told.node is not None
         assert ("· not finished\n" in told.report()) == bool(told.unfinished)
         reports.add(len(told.iterations))
-        repr(told), told.report_html(), tl.plot_confidence(part), tl.diagnose(part)
+        repr(told), told.report_html(), tl.figures.plot_confidence(part), tl.diagnose(part)
     assert reports == {0, 1, 2, 3}
 
 
@@ -384,7 +384,7 @@ def test_confidence_by_iteration(made):
     assert np.ceil(info.place).tolist() == [1, 1, 1, 2, 2, 2, 3, 3, 3]
     assert info.names[0] == "History table"
     assert info.unscored == 0
-    figure = tl.plot_confidence(made)
+    figure = tl.figures.plot_confidence(made)
     shown = {trace.name: len(trace.x) for trace in figure.data if trace.showlegend}
     assert shown == {"branch, kept": 6, "branch, pruned": 3, "confidence": 2, "confidence of the answer": 1}
     (star,) = [trace for trace in figure.data if trace.marker.symbol == "star"]
@@ -398,7 +398,7 @@ def test_an_assumed_confidence_is_drawn_apart():
     assert info.assumed.tolist() == [False, True, False]
     assert info.answered.tolist() == [False, False, True]
     assert info.unscored == 3
-    figure = tl.plot_confidence(made)
+    figure = tl.figures.plot_confidence(made)
     (hollow,) = [trace for trace in figure.data if trace.marker.symbol == "diamond-open"]
     assert (list(hollow.x), list(hollow.y), hollow.showlegend) == ([2], [ASSUMED], True)
     (line,) = [trace for trace in figure.data if trace.mode == "lines"]
@@ -408,20 +408,20 @@ def test_an_assumed_confidence_is_drawn_apart():
 
 def test_the_figure_in_the_dark_and_with_any_text(made):
     for dark, paper in ((False, "white"), (True, "#111418")):
-        figure = tl.plot_confidence(made, dark=dark)
+        figure = tl.figures.plot_confidence(made, dark=dark)
         assert figure.layout.template.layout.paper_bgcolor == paper
         assert all("(" in axis.title.text for axis in (figure.layout.xaxis, figure.layout.yaxis))
-    figure = json.loads(tl.plot_confidence(hostile(HOSTILE)).to_json())
+    figure = json.loads(tl.figures.plot_confidence(hostile(HOSTILE)).to_json())
     del figure["layout"]["template"]
     assert "<script" not in json.dumps(figure)
-    nothing = tl.plot_confidence(deep(without("converge", Reply(error="down"))))
+    nothing = tl.figures.plot_confidence(deep(without("converge", Reply(error="down"))))
     assert nothing.layout.annotations[0].text == "no iteration came to a synthesis"
     assert (
         "simulated model"
-        in tl.plot_confidence(run(tl.DeepThink(), model="sim/general")).layout.title.subtitle.text
+        in tl.figures.plot_confidence(run(tl.DeepThink(), model="sim/general")).layout.title.subtitle.text
     )
     with pytest.raises(ValueError, match="no Deep Think"):
-        tl.plot_confidence(run(tl.OneAnswer()))
+        tl.figures.plot_confidence(run(tl.OneAnswer()))
 
 
 # As a tree.
@@ -450,7 +450,7 @@ def test_a_synthesis_is_a_thought_of_several_parents(made, told):
 
 
 def test_a_page_and_a_diagnosis_of_it(made, tmp_path):
-    page = tl.report_html([made], tmp_path / "a.html").read_text()
+    page = tl.figures.report_html([made], tmp_path / "a.html").read_text()
     assert "deep_think" in page
     assert "made from" in page
     assert list(tl.diagnose(made)) == []

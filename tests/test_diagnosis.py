@@ -336,7 +336,7 @@ class Agent:
         if isinstance(said, str):
             return said
         name, arguments = said
-        return Reply(tool_calls=(tl.ToolCall("1", name, json.dumps(arguments)),))
+        return Reply(tool_calls=(tl.records.ToolCall("1", name, json.dumps(arguments)),))
 
 
 DONE = ("final-answer", {"answer": "26"})

@@ -207,7 +207,7 @@ import asyncio
 import tot_lab as tl
 from distributed import Client, LocalCluster
 
-class Shouting(tl.SimGeneral):
+class Shouting(tl.sim.SimGeneral):
     async def __call__(self, call):
         return "ANSWER: 26"
 
@@ -576,7 +576,7 @@ def test_a_run_that_kills_its_worker_each_time_is_a_row(tmp_path, client):
     lab = tl.Lab(end, runs=tmp_path / "runs", mode="off")
     frame = wait(lab.sweep(tl.OneAnswer(), TASKS[:4], client=client)).df()
     assert frame.error.isna().tolist() == [True, True, False, True]
-    assert "3 dask workers died over this run" in frame.error[2]
+    assert "3 dask workers died while making this run" in frame.error[2]
     well = end.model_copy(update={"deadly": "^$"})
     again = wait(
         tl.Lab(well, runs=tmp_path / "runs", mode="off").sweep(tl.OneAnswer(), TASKS[:4], client=client)
@@ -680,7 +680,7 @@ def test_a_cluster_that_lost_its_workers_is_told_of_and_waited_for(tmp_path, mon
         while not Path(end.log).exists():
             await asyncio.sleep(0.01)
         await asyncio.to_thread(cluster.scale, 0)
-        with pytest.warns(RuntimeWarning, match="lost its workers; the sweep waits"):
+        with pytest.warns(RuntimeWarning, match="lost its workers. The sweep waits"):
             await asyncio.sleep(2)
         await asyncio.to_thread(cluster.scale, 1)
         return await running

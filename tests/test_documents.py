@@ -46,7 +46,7 @@ FIRST, ASTRAY, LOOKED_INTO = blocks("README.md")[:3]
 
 @pytest.mark.parametrize("code", ONE_MACHINE, ids=lambda code: code.strip().splitlines()[0][:40])
 def test_the_readme_runs(code, tmp_path, monkeypatch):
-    """On a quarter of the tasks: each of its lines runs, and `tl.anytime_performance` of 800 runs takes
+    """On a quarter of the tasks: each of its lines runs, and `tl.stats.anytime_performance` of 800 runs takes
     a while."""
     hands = tl.game24_tasks
     monkeypatch.setattr(tl, "game24_tasks", lambda count: hands(count)[: max(count // 4, 1)])

@@ -32,7 +32,7 @@ SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3))
 SEVERAL = [
     SEARCH,
     tl.TreeOfThoughts(
-        propose=tl.Propose(count=3, max_parse_retries=2), evaluate=tl.Joint(max_parse_retries=2)
+        propose=tl.Propose(count=3, max_parse_retries=2), evaluate=tl.evaluators.Joint(max_parse_retries=2)
     ),
     tl.TreeOfThoughts(evaluate=tl.Vote(samples=3), stop=tl.Stop(depth=2)),
     tl.TreeOfThoughts(
@@ -396,27 +396,31 @@ def test_an_exception_ends_the_run_and_is_raised(rounds):
 @pytest.mark.parametrize(
     ("say", "error", "told"),
     [
-        (lambda at: iter([asking()]), TypeError, "yielded a generator.*`yield from` forgotten"),
-        (lambda at: iter([tl.gather([])]), TypeError, "yielded a generator.*`yield from` forgotten"),
-        (lambda at: iter([None]), TypeError, "yielded a NoneType"),
-        (lambda at: iter(["text"]), TypeError, "yielded a str"),
-        (lambda at: iter([Reply("x")]), TypeError, "yielded a Reply"),
-        (lambda at: iter([]), TypeError, "returned NoneType, not an Answer"),
-        (lambda at: iter([Thought(at, None, "again")]), ValueError, "'0' is recorded twice"),
-        (lambda at: iter([Thought("7.1", "7", "x")]), ValueError, "unknown parent '7'"),
-        (lambda at: iter([Scored("7", 1.0)]), ValueError, "unknown thought '7'"),
-        (lambda at: iter([Scored(at, 1.5)]), ValueError, "scored 1.5"),
-        (lambda at: iter([Scored(at, float("nan"))]), ValueError, "scored nan"),
-        (lambda at: iter([tl.Decided("7", "kept")]), ValueError, "unknown thought '7'"),
+        (lambda at: iter([asking()]), TypeError, "got generator. A generator needs `yield from`"),
+        (lambda at: iter([tl.gather([])]), TypeError, "got generator. A generator needs `yield from`"),
+        (lambda at: iter([None]), TypeError, "may yield calls and events: got NoneType"),
+        (lambda at: iter(["text"]), TypeError, "may yield calls and events: got str"),
+        (lambda at: iter([Reply("x")]), TypeError, "may yield calls and events: got Reply"),
+        (lambda at: iter([]), TypeError, "think must return an Answer with a str as text: got NoneType"),
+        (lambda at: iter([Thought(at, None, "again")]), ValueError, "Duplicate thought id: got '0'"),
+        (lambda at: iter([Thought("7.1", "7", "x")]), ValueError, "Unknown parent of thought '7.1': got '7'"),
+        (lambda at: iter([Scored("7", 1.0)]), ValueError, "Unknown thought in Scored: got '7'"),
+        (lambda at: iter([Scored(at, 1.5)]), ValueError, "must be between 0 and 1: got 1.5"),
+        (lambda at: iter([Scored(at, float("nan"))]), ValueError, "must be between 0 and 1: got nan"),
+        (
+            lambda at: iter([tl.records.Decided("7", "kept")]),
+            ValueError,
+            "Unknown thought in Decided: got '7'",
+        ),
         (
             lambda at: iter([tl.Call("7", "answer", ())]),
             ValueError,
-            "unknown thought '7'; a thought is recorded first",
+            "got '7'. Record the thought first",
         ),
-        (lambda at: tl.gather([1, 2]), TypeError, "gather was given a int"),
-        (lambda at: tl.gather(asking()), TypeError, "gather takes a list of branches, not a generator"),
-        (lambda at: tl.gather([asking()], at_once=0), ValueError, "at_once must be 1 or more, not 0"),
-        (lambda at: tl.gather([asking()], at_once=-1), ValueError, "at_once must be 1 or more, not -1"),
+        (lambda at: tl.gather([1, 2]), TypeError, "The branches of gather must be generators: got int"),
+        (lambda at: tl.gather(asking()), TypeError, "gather takes a list of branches: got generator"),
+        (lambda at: tl.gather([asking()], at_once=0), ValueError, "at_once must be at least 1: got 0"),
+        (lambda at: tl.gather([asking()], at_once=-1), ValueError, "at_once must be at least 1: got -1"),
     ],
 )
 def test_what_a_strategy_may_not_yield_is_told_clearly(say, error, told):
@@ -458,21 +462,21 @@ def test_a_think_that_is_no_generator_is_told_clearly():
     assert "think must be a generator" in str(caught)
     assert last.stop_reason == "error"
     caught, last = ended(Asynchronous())
-    assert "think must be a generator (it yields), without `async`" in str(caught)
+    assert "think must be a generator function without `async`" in str(caught)
     assert last.stop_reason == "error"
     caught, _ = ended(Thoughtless())
     assert "the strategy 'test_driver.thoughtless' has no think" in str(caught)
     caught, _ = ended(Forgets())
-    assert "think returned generator, not an Answer" in str(caught)
-    assert "`yield from` forgotten" in str(caught)
+    assert "think must return an Answer with a str as text: got generator" in str(caught)
+    assert "Use `yield from`" in str(caught)
 
 
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
         (tl.Answer(24, "answered"), "24"),
-        (tl.Answer("x", "answered", "0.9"), "unknown thought '0.9'"),
-        (tl.Answer("x", "answered", "0", None, ("0.8",)), "unknown thought '0.8'"),
+        (tl.Answer("x", "answered", "0.9"), "Unknown thought in the answer: got '0.9'"),
+        (tl.Answer("x", "answered", "0", None, ("0.8",)), "Unknown thought in the answer: got '0.8'"),
     ],
 )
 def test_an_answer_that_no_file_could_give_back_is_refused(answer, told):
@@ -493,7 +497,7 @@ def test_one_draw_asked_twice_is_an_error_that_names_the_thought():
 
     caught, _ = ended(saying(say))
     assert isinstance(caught, ValueError)
-    assert "Duplicate call at node 0.1: purpose 'ask', sample 0." in str(caught)
+    assert "Duplicate call at node 0.1: purpose 'ask', sample 0" in str(caught)
 
 
 def test_one_draw_of_several_models_or_attempts_is_several_draws():
@@ -551,7 +555,7 @@ def endless_in_a_branch(at):
 def test_a_strategy_that_goes_on_asking_after_refusals_is_closed(say, budget):
     with within_seconds(20):
         caught, last = ended(saying(say), model=Scripted(lambda call: "x" * 20), budget=tl.Budget(**budget))
-    assert "goes on asking after 100 refusals" in str(caught)
+    assert "kept making calls after 100 refusals" in str(caught)
     assert last.stop_reason == "error"
     assert last.diagnostics["refused_calls"] <= 300
     assert wait(last.replay()).divergence is None

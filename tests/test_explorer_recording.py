@@ -132,7 +132,7 @@ def acting():
 
     async def model(call):
         name, _, rest = next(said, 'final-answer({"answer": "26"})').partition("(")
-        asked = (tl.ToolCall("1", name, rest.removesuffix(")")),)
+        asked = (tl.records.ToolCall("1", name, rest.removesuffix(")")),)
         return Reply(tool_calls=asked, input_tokens=7, output_tokens=2, cost=0.5)
 
     lab = tl.Lab(model, runs=None, tools=["calculator", "multi_hop"])

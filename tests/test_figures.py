@@ -61,7 +61,7 @@ def drawn(figure):
 
 
 def test_graph_has_what_the_tree_has(search):
-    graph = tl.graph_of(search)
+    graph = tl.figures.graph_of(search)
     frame = search.nodes_df().set_index("id")
     assert list(graph) == list(search.tree.nodes)
     for node in search.tree:
@@ -147,7 +147,9 @@ def test_shapes(recorded):
     assert what["0.3"] == "unread"
     assert what["0.1.0"] == "not decided"
     assert what["0.0.0"] == "solution"
-    names = [trace["name"] for trace in drawn(tl.plot_tree(recorded))["data"] if trace.get("x") == [None]]
+    names = [
+        trace["name"] for trace in drawn(tl.figures.plot_tree(recorded))["data"] if trace.get("x") == [None]
+    ]
     assert names == [shape for shape in SHAPES if shape in info.shape]
 
 
@@ -166,7 +168,7 @@ def test_hover_says_what_is_known(recorded):
 
 
 def test_model_text_is_never_markup(recorded):
-    figure = tl.plot_tree(recorded)
+    figure = tl.figures.plot_tree(recorded)
     texts = [figure.layout.title.text, *(note.text for note in figure.layout.annotations)]
     texts += [text for trace in figure.data if trace.hovertext is not None for text in trace.hovertext]
     for text in texts:
@@ -178,17 +180,17 @@ def test_model_text_is_never_markup(recorded):
 
 def test_simulated_is_said():
     made = run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), model="sim/game24")
-    assert "simulated model" in tl.plot_tree(made).layout.title.subtitle.text
-    assert "simulated model" in tl.plot_tree(made.graph()).layout.title.subtitle.text
+    assert "simulated model" in tl.figures.plot_tree(made).layout.title.subtitle.text
+    assert "simulated model" in tl.figures.plot_tree(made.graph()).layout.title.subtitle.text
 
 
 def test_unfinished_and_failed_runs(search):
     for length in range(1, len(search.lines), 9):
-        figure = tl.plot_tree(tl.Run(search.header, search.lines[:length]))
+        figure = tl.figures.plot_tree(tl.Run(search.header, search.lines[:length]))
         assert "unfinished" in figure.layout.title.subtitle.text
     failed = run(tl.TreeOfThoughts(), model=Scripted(lambda call: tl.Reply(error="down: no")))
     assert len(tree_info(failed).ids) == len(failed.tree)
-    tl.plot_tree(failed)
+    tl.figures.plot_tree(failed)
 
 
 def test_hand_made_graphs():
@@ -197,19 +199,19 @@ def test_hand_made_graphs():
     info = tree_info(graph)
     assert info.depth.tolist() == [0, 1, 1, 2]
     assert info.links == [(2, 3, "source")]
-    tl.plot_tree(graph)
-    tl.plot_tree(nx.DiGraph([(1, 2), (3, 4)]))
+    tl.figures.plot_tree(graph)
+    tl.figures.plot_tree(nx.DiGraph([(1, 2), (3, 4)]))
     lonely = nx.DiGraph()
     lonely.add_node(0)
-    tl.plot_tree(lonely)
+    tl.figures.plot_tree(lonely)
     with pytest.raises(ValueError, match="own ancestor"):
-        tl.plot_tree(nx.DiGraph([(1, 2), (2, 1)]))
+        tl.figures.plot_tree(nx.DiGraph([(1, 2), (2, 1)]))
 
 
 @pytest.mark.parametrize("empty", [tl.Recorder().run, tl.Tree(), nx.DiGraph()])
 def test_nothing_to_draw(empty):
     with pytest.raises(ValueError, match="no thought"):
-        tl.plot_tree(empty)
+        tl.figures.plot_tree(empty)
 
 
 def test_size():
@@ -217,7 +219,7 @@ def test_size():
     root = recorder.thought("q")
     for _ in range(1999):
         recorder.thought("t", root)
-    whole = tl.plot_tree(recorder.run)
+    whole = tl.figures.plot_tree(recorder.run)
     assert len(whole.data) < 30
     assert not whole.layout.annotations
     assert "are drawn" not in whole.layout.title.subtitle.text
@@ -229,7 +231,9 @@ def test_size():
     assert (len(info.ids), info.left_out) == (2000, 4)
     assert {"0", "0.1999", "0.2000", last, "0.2001"} <= set(info.ids)
     assert "0.1998" not in info.ids  # of the others the first proposed
-    assert "2,000 of 2,004 thoughts are drawn" in tl.plot_tree(recorder.run).layout.title.subtitle.text
+    assert (
+        "2,000 of 2,004 thoughts are drawn" in tl.figures.plot_tree(recorder.run).layout.title.subtitle.text
+    )
     part = recorder.run.graph().subgraph(["0", "0.1", "0.2"])
     assert len(tree_info(part).ids) == 3
 
@@ -242,11 +246,11 @@ def test_a_way_that_is_too_long_is_cut_off_at_its_end():
     recorder.end("42", node=last)
     info = tree_info(recorder.run)
     assert info.depth.tolist() == list(range(2000))
-    assert len(tl.plot_tree(recorder.run).to_json()) < 3e6
+    assert len(tl.figures.plot_tree(recorder.run).to_json()) < 3e6
 
 
 def test_labels_only_on_small_trees(recorded):
-    assert len(tl.plot_tree(recorded).layout.annotations) == len(recorded.tree)
+    assert len(tl.figures.plot_tree(recorded).layout.annotations) == len(recorded.tree)
 
 
 @pytest.mark.parametrize("plot", FIGURES, ids=lambda plot: plot.__name__)
@@ -311,7 +315,7 @@ def many_calls(count, at_once):
             reply = tl.Reply("ok", input_tokens=3, output_tokens=2, cost=0.01)
             lines.append(Line((1, k - at_once), moment, reply, 0.01))
         if k < count:
-            call = tl.Call("0", ("propose", "value")[k % 2], (tl.Message("user", "x"),))
+            call = tl.Call("0", ("propose", "value")[k % 2], (tl.records.Message("user", "x"),))
             lines.append(Line((1, k), moment, call))
     return tl.Run(tl.Recorder("many").header, lines)
 
@@ -323,12 +327,15 @@ def test_large_input_is_reduced_and_it_is_said(plot):
     records = [tl.Thought("0", None, text)]
     for k in range(12_000):
         id = f"0.{k % 100}.{k // 100 - 1}" if k >= 100 else f"0.{k}"
-        records += [tl.Thought(id, id.rpartition(".")[0], text), tl.Scored(id, k % 97 / 97, by="value")]
+        records += [
+            tl.Thought(id, id.rpartition(".")[0], text),
+            tl.records.Scored(id, k % 97 / 97, by="value"),
+        ]
     lines = [Line((k,), k / 1000, record) for k, record in enumerate(records)]
     thoughts = tl.Run(tl.Recorder("many").header, lines)
     for made in (calls, thoughts):
         assert len(plot(made).to_json()) < 3e6
-    larger = thoughts if plot in (tl.plot_tree, plot_icicle, plot_scores) else calls
+    larger = thoughts if plot in (tl.figures.plot_tree, plot_icicle, plot_scores) else calls
     said = plot(larger).layout.title.subtitle.text
     assert any(word in said for word in ("12,001 thoughts", "12,000 thoughts", "20,000 calls")), said
 
@@ -398,7 +405,7 @@ def a_run_of_calls():
 
 
 def call_of(kind):
-    return tl.Call("0", kind, (tl.Message("user", "x"),))
+    return tl.Call("0", kind, (tl.records.Message("user", "x"),))
 
 
 def test_timeline_by_hand():
@@ -479,7 +486,7 @@ def with_tools():
         await asyncio.sleep(0.02)
         return k
 
-    asked = tuple(tl.ToolCall(str(k), "slow", f'{{"k": {k}}}') for k in range(2))
+    asked = tuple(tl.records.ToolCall(str(k), "slow", f'{{"k": {k}}}') for k in range(2))
 
     async def model(call):
         await asyncio.sleep(0.02)

@@ -302,7 +302,7 @@ def test_no_byte_of_a_key_is_anywhere(server, tmp_path, caplog, monkeypatch):
     runs += [wait(end.run(tl.OneAnswer(seed=5), TASK)) for end in (explicit, from_environment)]
     export_calls(tmp_path / "out.jsonl.gz", runs[::2], tl.Cache(tmp_path / "calls"))
     report_html(runs, tmp_path / "report.html")
-    with pytest.raises(tl.CacheMiss) as missed:
+    with pytest.raises(tl.errors.CacheMiss) as missed:
         wait(explicit.replaying().run(tl.OneAnswer(seed=9), TASK))
     with pytest.raises(ValueError, match="temperature") as refused:
         tl.LiteLLM(model="openai/x", api_key=KEY, temperature=1)

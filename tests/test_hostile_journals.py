@@ -40,7 +40,7 @@ def shown(run, folder):
         frame()
     recording = Recording(run.lines)
     recording.chunk(), list(recording.texts()), [recording.details(id) for id in run.tree.nodes]
-    run.graph(), tl.plot_tree(run), tl.plot_timeline(run)
+    run.graph(), tl.figures.plot_tree(run), tl.figures.plot_timeline(run)
     run.save_html(folder / "page.html")
     report_html([run], folder / "report.html")
 
@@ -88,7 +88,7 @@ def test_what_cannot_be_right_names_file_and_line(tmp_path, good, of, change):
     lines[number] = resealed(json.dumps(told).encode())
     path = tmp_path / "bad.jsonl"
     path.write_bytes(b"".join(lines))
-    with pytest.raises(tl.JournalError, match=rf"bad\.jsonl, line {number + 1}: "):
+    with pytest.raises(tl.errors.JournalError, match=rf"bad\.jsonl, line {number + 1}: "):
         tl.load(path)
 
 
@@ -121,7 +121,7 @@ def test_a_damaged_header_names_file_and_line(tmp_path, good, change):
     head = json.loads(good[0]) | change
     path = tmp_path / "bad.jsonl"
     path.write_bytes(b"".join([resealed(json.dumps(head).encode()), *good[1:]]))
-    with pytest.raises(tl.JournalError, match=r"bad\.jsonl, line 1: "):
+    with pytest.raises(tl.errors.JournalError, match=r"bad\.jsonl, line 1: "):
         tl.load(path)
 
 
@@ -150,7 +150,7 @@ def test_whatever_stands_in_a_field_is_shown_or_is_an_error_that_names_the_line(
         )
         try:
             run = tl.load(path)
-        except tl.JournalError as error:
+        except tl.errors.JournalError as error:
             refused += f"{path}, line " in str(error)
             assert f"{path}, line " in str(error)  # noqa: PT017  whether there is an error is left open
             continue
@@ -222,8 +222,8 @@ def test_whatever_asks_for_grades_ends(monkeypatch, endless):
     for ask in (
         lambda run: run.reachable,
         tl.diagnose,
-        tl.judge_evaluator,
-        lambda run: tl.success_rates([run]),
+        tl.stats.judge_evaluator,
+        lambda run: tl.stats.success_rates([run]),
     ):
         with pytest.warns(RuntimeWarning, match="was stopped"):
             ask(tl.load(endless.path))

@@ -177,7 +177,7 @@ def test_a_run_that_a_bug_ended_is_finished_by_the_mended_strategy(tmp_path):
         def thinking(at):
             replies = []
             for draw in range(4):
-                replies.append((yield from tl.ask(Call(at, "ask", (tl.Message("user", "p"),), draw))))
+                replies.append((yield from tl.ask(Call(at, "ask", (tl.records.Message("user", "p"),), draw))))
                 if broken and draw == 2:
                     raise ZeroDivisionError("a bug")
             return tl.Answer(f"{len(replies)} replies", "answered")
@@ -217,7 +217,7 @@ def test_a_changed_strategy_is_told_where_it_differs_and_harms_nothing(tmp_path,
     ):
         model = Scripted()
         with pytest.raises(
-            tl.Divergence, match=r"(?s)position \d.*(differs|lacks|made a)|did not come again|goes on"
+            tl.errors.Divergence, match=r"(?s)position \d.*(differs|lacks|made a)|did not come again|goes on"
         ):
             wait(tl.Lab(model).resume(path, strategy=changed))
         assert path.read_bytes() == before
@@ -236,7 +236,7 @@ def test_a_cancelled_run_is_not_harmed_by_a_changed_strategy(tmp_path):
 
     path = wait(main())
     before = path.read_bytes()
-    with pytest.raises(tl.Divergence):
+    with pytest.raises(tl.errors.Divergence):
         wait(tl.Lab(Scripted()).resume(path, strategy=tl.OneAnswer()))
     assert path.read_bytes() == before
     assert tl.load(path).stop_reason == "cancelled"
@@ -255,7 +255,7 @@ def test_two_processes_cannot_write_one_run(tmp_path, whole):
         other.stdout.readline()
         time.sleep(0.2)  # it is at work, and has written what it asked
         before = path.read_bytes()
-        with pytest.raises(tl.JournalError, match=r"cut\.jsonl: another process is writing this run"):
+        with pytest.raises(tl.errors.JournalError, match=r"cut\.jsonl: another process is writing this run"):
             wait(tl.Lab(Scripted()).resume(path))
         assert path.read_bytes() == before
         assert tl.load(path).stop_reason is None  # reading is free
@@ -275,7 +275,7 @@ def test_two_resumes_at_once_in_one_process_are_told_apart(tmp_path, whole):
 
     first, second = wait(main())
     assert first.events == whole.events
-    assert isinstance(second, tl.JournalError)
+    assert isinstance(second, tl.errors.JournalError)
     assert tl.load(path).events == whole.events
 
 
@@ -347,7 +347,7 @@ def test_damage_is_an_error_that_names_file_and_line(tmp_path, whole, name):
     data, named = damaged(lines_of(whole.path))[name]
     path = tmp_path / "bad.jsonl"
     path.write_bytes(data)
-    with pytest.raises(tl.JournalError, match=rf"(?s)bad\.jsonl, {named}"):
+    with pytest.raises(tl.errors.JournalError, match=rf"(?s)bad\.jsonl, {named}"):
         tl.load(path)
 
 
@@ -357,7 +357,7 @@ def test_damage_stops_a_resume_before_anything_is_asked_or_written(tmp_path, who
     path.write_bytes(b"".join([*lines[:5], b"hello\n", *lines[5:50]]))
     before = path.read_bytes()
     model = Scripted()
-    with pytest.raises(tl.JournalError, match=r"bad\.jsonl, line 6: "):
+    with pytest.raises(tl.errors.JournalError, match=r"bad\.jsonl, line 6: "):
         wait(tl.Lab(model).resume(path))
     assert (model.calls, path.read_bytes()) == ([], before)
 
@@ -388,7 +388,7 @@ def test_any_bytes_at_all_load_or_are_refused_as_a_journal(tmp_path_factory, dat
     path.write_bytes(text[:at] + junk + text[at + data.draw(st.integers(0, 40)) :])
     try:
         repr(tl.load(path).events)
-    except tl.JournalError as error:
+    except tl.errors.JournalError as error:
         assert "junk.jsonl, line " in str(error)  # noqa: PT017
 
 
@@ -411,8 +411,8 @@ def example(tmp_path_factory):
         type("Text", (str,), {})("a str of one's own"),
         Reply("t", thinking="\udfff", model="\ud800", finish_reason="\ud800"),
         Reply(error="a lone \ud800"),
-        Reply("nan", cost=float("nan"), logprobs=(tl.TokenLogprob("a", -1.0, {"b": -2.5}),)),
-        Reply("inf", logprobs=(tl.TokenLogprob("a", float("-inf")),)),
+        Reply("nan", cost=float("nan"), logprobs=(tl.records.TokenLogprob("a", -1.0, {"b": -2.5}),)),
+        Reply("inf", logprobs=(tl.records.TokenLogprob("a", float("-inf")),)),
         Reply("tokens", input_tokens="12"),
         Reply("tokens", input_tokens=1.5),
         Reply(None),
@@ -450,7 +450,7 @@ def test_a_model_cannot_pass_its_error_off_as_a_refusal(tmp_path, error):
 def test_a_note_repeats_itself_as_a_file_holds_it(tmp_path, data):
     def say(at):
         yield Note("mine", at, data)
-        reply = yield from tl.ask(Call(at, "ask", (tl.Message("user", "p"),)))
+        reply = yield from tl.ask(Call(at, "ask", (tl.records.Message("user", "p"),)))
         return tl.Answer(reply.text, "answered")
 
     made = wait(tl.Lab(Scripted(), runs=tmp_path).run(Saying.of(say), TASK))
@@ -470,7 +470,7 @@ def test_what_no_file_can_hold_ends_the_run_by_name_and_spares_the_file(tmp_path
             return tl.Answer("x", "answered")
 
         lab = tl.Lab(Scripted(), runs=tmp_path)
-        with pytest.raises(ValueError, match=f"a {type(spoilt).__name__} that cannot be written"):
+        with pytest.raises(ValueError, match=f"{type(spoilt).__name__} cannot be written"):
             wait(lab.run(Saying.of(say), TASK))
         assert lab.last.stop_reason == "error"
         loaded = tl.load(lab.last.path)
@@ -697,7 +697,7 @@ def test_a_replay_of_a_record_with_more_than_the_run_says_so(tmp_path, whole):
 
 def test_a_replay_of_a_run_that_a_bug_ended_meets_the_bug_again(tmp_path):
     def say(at):
-        yield from tl.ask(Call(at, "ask", (tl.Message("user", "p"),)))
+        yield from tl.ask(Call(at, "ask", (tl.records.Message("user", "p"),)))
         raise ZeroDivisionError("a bug")
 
     lab = tl.Lab(Scripted(), runs=tmp_path)

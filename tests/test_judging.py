@@ -314,7 +314,7 @@ def test_by():
 # Labels.
 
 
-class Whole(tl.General):
+class Whole(tl.domains.General):
     """Knows when an answer is complete, and not what else can be solved."""
 
     kind = "whole, for a test"
@@ -482,7 +482,7 @@ SEARCH = tl.TreeOfThoughts(propose=tl.Propose(count=5), stop=tl.Stop(depth=3))
 
 
 def judged(strategy=SEARCH, **skill):
-    return judge_evaluator([run(strategy, task, model=tl.SimGame24(**skill)) for task in HANDS])
+    return judge_evaluator([run(strategy, task, model=tl.sim.SimGame24(**skill)) for task in HANDS])
 
 
 def test_a_better_evaluator_has_better_measures():
@@ -590,7 +590,7 @@ def test_the_tables_say_what_they_hold():
 
 
 def test_an_error_of_a_domain_names_the_thought():
-    class Strict(tl.Game24):
+    class Strict(tl.domains.Game24):
         kind = "strict_for_this_test"
 
         def solvable(self, task, path):
@@ -599,5 +599,5 @@ def test_an_error_of_a_domain_names_the_thought():
     game = tl.game24("4 5 6 10")
     made = run(tl.TreeOfThoughts(), game.model_copy(update={"domain": Strict()}))
     with pytest.raises(ValueError, match="no such state") as failed:
-        tl.judge_evaluator(made)
+        tl.stats.judge_evaluator(made)
     assert failed.value.__notes__ == [f"asked about thought 0 of run {made.id}: a domain is given any text"]

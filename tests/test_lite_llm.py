@@ -102,10 +102,10 @@ def test_litellm_is_loaded_in_a_thread_and_nothing_is_downloaded(server, tmp_pat
     server.will(Said("Four.", usage=False))
     code = f"""
 import asyncio, os, sys, threading
-from test_lite_llm import Wire, call
+from test_lite_llm import CallObserver, call
 from tot_lab.models.limits import Limited
 from tot_lab.models.lite_llm import LiteLLM
-from tot_lab.models.spending import Purse, Spending
+from tot_lab.models.spending import SpendLimiter, Spending
 
 model = LiteLLM(
     model="hosted_vllm/llama-3-8b", api_base="{server.base("openai")}", price=(1, 1), tokens_per_minute=10**6
@@ -113,8 +113,8 @@ model = LiteLLM(
 {WATCH_IMPORTS}
 
 async def main():
-    for layer in (Spending(model, model, Purse(1.0)), Limited(model, model)):
-        (reply,) = await layer.answer([call()], Wire(watched=True))
+    for layer in (Spending(model, model, SpendLimiter(1.0)), Limited(model, model)):
+        (reply,) = await layer.answer([call()], CallObserver(watched=True))
         assert reply.text, reply
 
 asyncio.run(main())

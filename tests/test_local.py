@@ -219,13 +219,13 @@ def test_the_loop_goes_on_while_it_loads(model: Local) -> None:
 
 SCRIPT = f"""
 import asyncio, sys
-from test_local import Local, Wire, asked, server_of
+from test_local import Local, CallObserver, asked, server_of
 model = Local(weights={NAME!r}, context_window=600)
-asyncio.run(model.answer([asked("Hello", max_tokens=1)], Wire()))
+asyncio.run(model.answer([asked("Hello", max_tokens=1)], CallObserver()))
 print(server_of(model)._process.pid, flush=True)
 if sys.argv[1] == "busy":
     endless = asked("Hello", max_tokens=500, options={{"ignore_eos": True}})
-    asyncio.run(asyncio.wait_for(model.answer([endless], Wire()), 60))
+    asyncio.run(asyncio.wait_for(model.answer([endless], CallObserver()), 60))
 elif sys.argv[1] == "error":
     raise SystemExit(3)
 """

@@ -131,21 +131,21 @@ def test_parts_and_judged_attempts_are_counted_too(every):
     player = Alternating(every)
     found = losses(tl.BestOf(strategy=tl.ChainOfThought(), attempts=4), player)
     assert found["evaluate"] == Losses(4, 0, player.lost, 0)
-    player, solver = Alternating(every, bad="?"), tl.SimMiniCrossword(skill=0.5)
+    player, solver = Alternating(every, bad="?"), tl.sim.SimMiniCrossword(skill=0.5)
 
     async def asked(call):
         reply = await player(call)
         return reply if reply == "?" else await solver(call)
 
     search = tl.presets.mini_crossword().model_copy(update={"stop.nodes": 12})
-    found = losses(search, asked, tl.mini_crossword_tasks(1)[0], budget=tl.Budget(calls=60))
-    assert search.evaluate == tl.Parts()
+    found = losses(search, asked, tl.domains.mini_crossword_tasks(1)[0], budget=tl.Budget(calls=60))
+    assert search.evaluate == tl.evaluators.Parts()
     assert found["evaluate"].unreadable == player.lost > 0
     assert found["evaluate"].calls == player.asked
 
 
 def test_proposals_answers_and_structured_replies_are_counted():
-    garbled = tl.SimGame24(garble=1.0)
+    garbled = tl.sim.SimGame24(garble=1.0)
     found = losses(
         tl.TreeOfThoughts(propose=tl.Propose(max_parse_retries=2), evaluate=tl.Value(max_parse_retries=2)),
         garbled,
@@ -180,10 +180,10 @@ class Own(tl.Strategy):
 
     def think(self, task, at="0"):
         yield tl.Thought(at, None, task.question)
-        reply = yield from tl.ask(Call(at, "muse", (tl.Message("user", "?"),)))
-        value = yield from tl.ask(Call(at, "value", (tl.Message("user", "?"),)))
+        reply = yield from tl.ask(Call(at, "muse", (tl.records.Message("user", "?"),)))
+        value = yield from tl.ask(Call(at, "value", (tl.records.Message("user", "?"),)))
         yield tl.Thought(f"{at}.0", at, reply.text)
-        yield tl.Scored(f"{at}.0", 0.5, by="value")
+        yield tl.records.Scored(f"{at}.0", 0.5, by="value")
         return tl.Answer(value.text, "answered", f"{at}.0")
 
     def max_calls(self, task):
@@ -200,10 +200,10 @@ def test_a_loaded_run_counts_the_same_and_a_published_log_is_unknown(tmp_path):
     assert losses_of(tl.load(made.save(tmp_path / "a.jsonl"))) == losses_of(made)
     published = tl.Run(Header.now(unknown=("prompts", "replies", "times", "calls")), made.lines)
     assert losses_of(published) is None
-    frame = tl.lost_calls([published])
+    frame = tl.stats.lost_calls([published])
     assert frame["calls"].isna().all()
     assert (
-        tl.success_rates(pd.DataFrame({"setting": ["a"], "task": ["t"], "correct": [True]}))["lost"]
+        tl.stats.success_rates(pd.DataFrame({"setting": ["a"], "task": ["t"], "correct": [True]}))["lost"]
         .isna()
         .all()
     )
@@ -216,20 +216,20 @@ def test_a_judge_that_is_away_is_seen_in_every_result():
     sweep = swept(judge_away)
     share = "evaluate 100.0% failed"
     for make in (
-        lambda: tl.success_rates(sweep),
-        lambda: tl.at_matched_cost(sweep, 6),
-        lambda: tl.pareto_frontier(sweep),
-        lambda: tl.success_rates(list(sweep.runs())),
-        lambda: tl.success_rates(iter(list(sweep.runs()))),
+        lambda: tl.stats.success_rates(sweep),
+        lambda: tl.stats.at_matched_cost(sweep, 6),
+        lambda: tl.stats.pareto_frontier(sweep),
+        lambda: tl.stats.success_rates(list(sweep.runs())),
+        lambda: tl.stats.success_rates(iter(list(sweep.runs()))),
     ):
         shown, said = quiet(make)
         assert list(shown["lost"]) == [share, "none"]
         (text,) = said
         assert text.startswith("More than 5% of the calls or replies of a role were lost: ")
         assert re.search(r": (\d+) of \1 evaluate calls failed \(100.0%\)\.", text)
-    found, said = quiet(tl.compare, sweep, "tree", "at once")
+    found, said = quiet(tl.stats.compare, sweep, "tree", "at once")
     assert (found.lost_a, found.lost_b, len(said)) == (share, "none", 1)
-    pairs, said = quiet(tl.compare_all, sweep)
+    pairs, said = quiet(tl.stats.compare_all, sweep)
     assert (list(pairs["lost_a"]), list(pairs["lost_b"]), len(said)) == ([share], ["none"], 1)
 
 
@@ -242,7 +242,7 @@ def test_the_columns_of_a_sweep_hold_the_counts_and_lost_calls_the_shares():
     assert (frame[names].dtypes == "Int64").all()
     assert frame[[f"{role}_calls" for role in roles]].sum().sum() == frame["calls"].sum()
     assert frame[[f"{role}_failed" for role in roles]].sum().sum() == frame["failed_calls"].sum()
-    lost = tl.lost_calls(sweep)
+    lost = tl.stats.lost_calls(sweep)
     assert list(zip(lost["setting"], lost["role"], strict=True)) == [
         ("tree", "propose"),
         ("tree", "evaluate"),
@@ -256,9 +256,9 @@ def test_the_columns_of_a_sweep_hold_the_counts_and_lost_calls_the_shares():
 def test_below_five_percent_the_share_is_said_and_nothing_is_warned():
     counts = {"propose": Losses(100, 5, 0, 0), "evaluate": Losses(100, 0, 0, 5)}
     frame = table_of(counts, counts)
-    shown = tl.success_rates(frame)  # warnings are errors here
+    shown = tl.stats.success_rates(frame)  # warnings are errors here
     assert list(shown["lost"]) == ["propose 5.0% failed, evaluate 5.0% truncated"] * 2
-    _, said = quiet(tl.success_rates, table_of(counts, {"propose": Losses(100, 6, 0, 0)}))
+    _, said = quiet(tl.stats.success_rates, table_of(counts, {"propose": Losses(100, 6, 0, 0)}))
     assert len(said) == 1
     assert "b: 6 of 100 propose calls failed (6.0%)" in said[0]
     assert "a:" not in said[0]
@@ -266,14 +266,14 @@ def test_below_five_percent_the_share_is_said_and_nothing_is_warned():
 
 def test_one_broken_setting_among_many_is_not_averaged_away():
     good = {"evaluate": Losses(1000, 0, 0, 0)}
-    _, said = quiet(tl.success_rates, table_of(*[good] * 30, {"evaluate": Losses(10, 10, 0, 0)}))
+    _, said = quiet(tl.stats.success_rates, table_of(*[good] * 30, {"evaluate": Losses(10, 10, 0, 0)}))
     assert len(said) == 1
     assert "10 of 10 evaluate calls failed" in said[0]
 
 
 def test_the_warning_points_at_the_line_that_asked():
     with pytest.warns(UserWarning, match="were lost") as caught:
-        tl.success_rates(table_of({"act": Losses(10, 10, 0, 0)}))
+        tl.stats.success_rates(table_of({"act": Losses(10, 10, 0, 0)}))
     assert caught[0].filename == __file__
 
 
@@ -325,16 +325,16 @@ def test_every_figure_carries_the_shares(plot):
 def test_the_columns_of_losses_are_no_settings():
     frame = table_of({"evaluate": Losses(10, 0, 0, 0)}, {"evaluate": Losses(20, 0, 0, 0)})
     assert "evaluate_calls" not in plot_sweep(frame, "setting").to_json()
-    assert "evaluate_calls" not in tl.plot_parallel(frame).to_json()
+    assert "evaluate_calls" not in tl.figures.plot_parallel(frame).to_json()
 
 
 def test_calibration_and_amounts_carry_them_too():
     sweep = swept(Alternating(3))
-    found, _ = quiet(tl.judge_evaluator, sweep)
+    found, _ = quiet(tl.stats.judge_evaluator, sweep)
     figure, said = quiet(plot_calibration, found)
     assert "lost calls above 5%: evaluate 33.3% unreadable in tree" in figure.layout.title.subtitle.text
     assert len(said) == 1
-    points = tl.anytime_performance(sweep, [1, 4, 100])
+    points = tl.stats.anytime_performance(sweep, [1, 4, 100])
     tree = points[points["setting"] == "tree"].groupby("at")[["evaluate_calls", "evaluate_unreadable"]].sum()
     assert tree["evaluate_calls"].is_monotonic_increasing
     assert tree.loc[1].sum() == 0
@@ -384,5 +384,5 @@ def test_in_words():
 
 def test_the_router_table_warns_once():
     sweep = swept(judge_away)
-    _, said = quiet(tl.calibrate_router, SimpleNamespace(df=sweep.df))
+    _, said = quiet(tl.stats.calibrate_router, SimpleNamespace(df=sweep.df))
     assert len(said) == 1

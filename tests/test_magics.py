@@ -189,7 +189,7 @@ def test_a_lab_of_the_notebook_thinks_with_its_model_and_tools(kernel):
         ("%think --model openai Why?", "no key for openai/gpt-4.1-mini"),
         ("%think --budget cals=1 -- Why?", "there is no setting 'cals'"),
         ("%think --context tabel -- Why?", "this notebook has no variable tabel"),
-        ("%think --files ../x -- Why?", "only files below the working directory"),
+        ("%think --files ../x -- Why?", "files must lie below the working directory"),
         ("%think --files none.* -- Why?", "none.*: no file matches"),
         ("%think --out 1x Why?", "'1x' is no name for a variable"),
         ("%think --out class Why?", "'class' is no name for a variable"),

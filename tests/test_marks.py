@@ -115,7 +115,7 @@ def test_a_damaged_file_is_an_error_that_names_it(made, change, says):
     path.write_bytes(change if isinstance(change, bytes) else json.dumps({**good, **change}).encode())
     before = path.read_bytes()
     for use in (lambda: made.marks, lambda: made.mark("0.0", "wrong"), made.nodes_df):
-        with pytest.raises(tl.JournalError, match=says) as raised:
+        with pytest.raises(tl.errors.JournalError, match=says) as raised:
             use()
         assert str(path) in str(raised.value)
     assert path.read_bytes() == before

@@ -31,7 +31,7 @@ def lab(path, model=None, **options):
 
 
 def test_r2_prior_critiques_load_and_are_stored_without_further_calls(tmp_path):
-    """The same as `lessons.recall` before the run and `lessons.take_in` after it, by hand."""
+    """The same as `lessons.recall` before the run and `lessons.add` after it, by hand."""
     path = tmp_path / "memory.db"
     first = wait(lab(path, critic(*CRITIQUES)).run(reflexion(), SPIDERS))
     assert first.header.strategy["prior_critiques"] == []  # nothing was known yet
@@ -40,7 +40,7 @@ def test_r2_prior_critiques_load_and_are_stored_without_further_calls(tmp_path):
     assert then.header.strategy["prior_critiques"] == [CRITIQUES[0]]
     assert CRITIQUES[0] in model.calls[0].prompt
     by_hand = tl.Lessons(tmp_path / "by hand.db")
-    by_hand.take_in(first)
+    by_hand.add(first)
     assert by_hand.recall(TASK) == then.strategy.prior_critiques
 
 
@@ -221,11 +221,11 @@ def test_a_memory_that_cannot_be_used_is_refused_or_said(tmp_path):
         tl.Lab(Scripted(), runs=None, memory=7)
     path = tmp_path / "memory.db"
     path.write_bytes(b"this is a diary\n" * 500)
-    with pytest.raises(tl.LessonsError, match="cannot be read"):
+    with pytest.raises(tl.errors.LessonsError, match="cannot be read"):
         lab(path)
     path.unlink()
     mine = lab(path, Scripted(lambda call: path.write_bytes(b"a diary\n" * 900) and "Answer: 26"))
-    with pytest.warns(RuntimeWarning, match=r"memory\.db: .*The run is complete, but not remembered"):
+    with pytest.warns(RuntimeWarning, match=r"memory\.db: .*The run is complete, but was not added"):
         made = wait(mine.run(tl.OneAnswer(), TASK))
     assert made.answer == "26"
 

@@ -15,7 +15,7 @@ import tot_lab as tl
 from tot_lab.domains.mini_crossword import NAMES, MiniCrossword, letters_of
 from tot_lab.domains.mini_crossword.puzzles import puzzles
 
-TASK = tl.mini_crossword(3)
+TASK = tl.domains.mini_crossword(3)
 GAME = TASK.domain
 assert isinstance(GAME, MiniCrossword)
 ROWS = "thumb rural amino panic sneak"
@@ -54,12 +54,12 @@ def test_the_words_down_are_written_down_as_they_cross() -> None:
 def test_a_task_is_a_number_or_ten_clues() -> None:
     assert TASK.reference == ROWS
     assert TASK.question.splitlines()[6] == "v2. You, but not your dog"
-    assert [task.id for task in tl.mini_crossword_tasks(2)] == ["puzzle 1", "puzzle 2"]
-    assert len(tl.mini_crossword_tasks(24)) == 24
-    own = tl.mini_crossword(CLUES, answer="THUMB / rural / amino / panic / sneak")
+    assert [task.id for task in tl.domains.mini_crossword_tasks(2)] == ["puzzle 1", "puzzle 2"]
+    assert len(tl.domains.mini_crossword_tasks(24)) == 24
+    own = tl.domains.mini_crossword(CLUES, answer="THUMB / rural / amino / panic / sneak")
     assert own.reference == ROWS
     assert own.question.splitlines()[5] == "v1. clue 5"
-    assert tl.mini_crossword(CLUES).reference is None
+    assert tl.domains.mini_crossword(CLUES).reference is None
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_a_task_is_a_number_or_ten_clues() -> None:
 def test_what_is_no_puzzle_is_refused(arguments: Any, problem: str) -> None:
     positional, named = arguments
     with pytest.raises(ValueError, match=problem):
-        tl.mini_crossword(*positional, **named)
+        tl.domains.mini_crossword(*positional, **named)
 
 
 @pytest.mark.parametrize("count", [0, 25])
 def test_a_count_that_is_not_there_is_refused(count: int) -> None:
     with pytest.raises(ValueError, match="1 to 24"):
-        tl.mini_crossword_tasks(count)
+        tl.domains.mini_crossword_tasks(count)
 
 
 # Reading.
@@ -265,8 +265,8 @@ def test_a_stated_answer_is_an_answer() -> None:
 
 
 def test_without_a_solution_nothing_is_graded() -> None:
-    own = tl.mini_crossword(CLUES)
-    assert tl.mini_crossword_scores(own, ROWS) is None
+    own = tl.domains.mini_crossword(CLUES)
+    assert tl.domains.mini_crossword_scores(own, ROWS) is None
     assert own.grade(ROWS) is None
     assert GAME.solvable(own, FULL) is None
     assert GAME.solvable(TASK.hidden(), FULL) is None
@@ -284,7 +284,7 @@ def test_without_a_solution_nothing_is_graded() -> None:
     ],
 )
 def test_words_letters_and_the_game(answer: str, scores: tuple[float, float, float]) -> None:
-    assert tl.mini_crossword_scores(TASK, answer) == pytest.approx(scores)
+    assert tl.domains.mini_crossword_scores(TASK, answer) == pytest.approx(scores)
     assert TASK.grade(answer) == pytest.approx(scores[0])
 
 
@@ -345,7 +345,7 @@ def test_a_full_grid_asks_for_nothing() -> None:
 
 
 def test_a_schema_lists_the_clues_that_are_open() -> None:
-    task = tl.mini_crossword(3, structured=True)
+    task = tl.domains.mini_crossword(3, structured=True)
     sample = task.domain.response_format("sample", task, FULL[:4])
     assert sample is not None
     assert sample["properties"]["clue"]["enum"] == ["h5", "v1", "v2", "v3", "v4", "v5"]
@@ -387,7 +387,7 @@ def test_the_search_of_the_paper() -> None:
     pruned = {node.text[:9]: node.reason for node in got.tree if node.state == "pruned"}
     assert pruned == {"h2. rurax": "prune_below", "v1. trays": "prune_below"}
     assert got.answer == "v5. block (grid: thumb r___l a___o p___c s___k)"
-    assert tl.mini_crossword_scores(TASK, got.answer) == pytest.approx((0.3, 13 / 25, 0.0))
+    assert tl.domains.mini_crossword_scores(TASK, got.answer) == pytest.approx((0.3, 13 / 25, 0.0))
     asked = [call for call in model.calls if call.purpose == "propose"]
     assert len(asked) == 5 * 8  # the root, and each state that is not impossible
     judged = {
@@ -401,10 +401,10 @@ def test_the_search_of_the_paper() -> None:
 def test_the_preset_keeps_to_a_hundred_states() -> None:
     search = tl.presets.mini_crossword()
     assert (search.propose.count, search.stop.depth, search.stop.nodes) == (3, 10, 101)
-    assert (search.search, search.answer) == (tl.DepthFirst(prune_below=0.5), tl.Deepest())
-    assert (search.propose.samples, search.evaluate) == (8, tl.Parts())
+    assert (search.search, search.answer) == (tl.DepthFirst(prune_below=0.5), tl.answers.Deepest())
+    assert (search.propose.samples, search.evaluate) == (8, tl.evaluators.Parts())
     assert search.max_calls(TASK) == 101 * (8 + 3 * 10)
-    got = run(search, TASK, tl.SimMiniCrossword(noise=0, sight=0))
+    got = run(search, TASK, tl.sim.SimMiniCrossword(noise=0, sight=0))
     assert len(got.tree) <= 101
     assert got.stop_reason == "limit:nodes"
 
@@ -421,6 +421,6 @@ def test_equal_grids_are_merged() -> None:
 
 def test_a_search_by_its_defaults_answers_with_the_full_grid() -> None:
     search = tl.TreeOfThoughts(propose="propose", search="depth_first", stop=tl.Stop(depth=10, solved=1.0))
-    lab = tl.Lab(tl.SimMiniCrossword(skill=1, sight=1, noise=0), runs=None)
+    lab = tl.Lab(tl.sim.SimMiniCrossword(skill=1, sight=1, noise=0), runs=None)
     got = wait(lab.run(search, TASK))
     assert (got.answer, got.correct, got.stop_reason) == (ROWS, True, "solved")  # type: ignore[attr-defined]

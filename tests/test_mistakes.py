@@ -25,11 +25,11 @@ from tot_lab.testing import check_strategy, legs
         ),
         (lambda: tl.TreeOfThoughts(search="game24"), "unknown kind 'game24'"),
         (lambda: tl.BestOf(strategy=tl.OneAnswer), r"Pass OneAnswer\(\)"),
-        (lambda: tl.ReAct(tools="legs"), r"a list of names of tools, such as \['calculator'\], not 'legs'"),
-        (lambda: tl.ReAct(tools=[legs]), r"the tools themselves are the lab's: tl.Lab\("),
+        (lambda: tl.ReAct(tools="legs"), r"a list of names, such as \['calculator'\]: got 'legs'"),
+        (lambda: tl.ReAct(tools=[legs]), r"The tools themselves are the lab's: tl.Lab\("),
         (
             lambda: tl.TreeOfThoughts(propose=tl.WithTools(tools=legs)),
-            r"the tools themselves are the lab's: tl.Lab\(",
+            r"The tools themselves are the lab's: tl.Lab\(",
         ),
     ],
 )
@@ -41,21 +41,21 @@ def test_wrong_settings(make, says):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: tl.part_of("react"), r"""settings of a part are such as {"kind": "react"}, not 'react'"""),
-        (lambda: tl.part_of({"max_iterations": 3}), r"""settings of a part are such as {"kind": "react"}"""),
+        (lambda: tl.part_of("react"), r"""settings must be a dict such as {"kind": "react"}: got 'react'"""),
+        (lambda: tl.part_of({"max_iterations": 3}), r"""settings must be a dict such as {"kind": "react"}"""),
         (lambda: tl.part_of({"kind": "raect"}), "unknown kind 'raect'; did you mean 'react'"),
         (lambda: tl.general(["one", "two"]), "the question must be a text, not .*`tl.tasks` makes tasks"),
-        (lambda: tl.word_sums("3"), "number is '3'; there are word problems 1 to 240"),
-        (lambda: tl.word_sums_tasks("3"), "count is '3'"),
-        (lambda: tl.multi_hop(2.5), "number is 2.5"),
-        (lambda: tl.multi_hop_tasks(None), "count is None"),
+        (lambda: tl.domains.word_sums("3"), "number is '3'; there are word problems 1 to 240"),
+        (lambda: tl.domains.word_sums_tasks("3"), "count is '3'"),
+        (lambda: tl.domains.multi_hop(2.5), "number is 2.5"),
+        (lambda: tl.domains.multi_hop_tasks(None), "count is None"),
         (lambda: tl.game24_tasks("5"), "count is '5'; there are 1 to 1362"),
-        (lambda: tl.mini_crossword_tasks("5"), "count is '5'"),
-        (lambda: tl.creative_writing_tasks("5"), "count is '5'"),
-        (lambda: tl.Session("sim/agent"), r"lab must be a Lab such as tl.Lab\(model\), not 'sim/agent'"),
-        (lambda: tl.routed([]), "routed takes a run, not list"),
-        (lambda: tl.tool("legs"), "made of one typed function, not of 'legs'"),
-        (lambda: tl.tool(legs), "made of one typed function, not of FunctionTool"),
+        (lambda: tl.domains.mini_crossword_tasks("5"), "count is '5'"),
+        (lambda: tl.domains.creative_writing_tasks("5"), "count is '5'"),
+        (lambda: tl.Session("sim/agent"), r"lab must be a Lab such as tl.Lab\(model\): got 'sim/agent'"),
+        (lambda: tl.stats.routed([]), "routed takes a run, not list"),
+        (lambda: tl.tool("legs"), "a tool must be a typed function: got 'legs'"),
+        (lambda: tl.tool(legs), "a tool must be a typed function: got FunctionTool"),
     ],
 )
 def test_wrong_arguments(make, says):
@@ -66,17 +66,17 @@ def test_wrong_arguments(make, says):
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"tools": legs}, r"tools must be a list, such as \[tl.tools.Calculator\(\)\], not FunctionTool"),
+        ({"tools": legs}, r"tools must be a list such as \[tl.tools.Calculator\(\)\]: got FunctionTool"),
         ({"tools": {"legs": legs}}, "tools must be a list"),
         ({"tools": None}, "tools must be a list"),
         ({"tools": [tl.tools.Calculator]}, r"got the class Calculator\. Pass Calculator\(\)"),
-        ({"tools": [tl.ReAct()]}, r"made of one typed function, not of ReAct\(\)"),
-        ({"tools": [tl.multi_hop_tools()]}, "made of one typed function, not of .SearchDocuments"),
-        ({"effect_policy": "deny_all"}, r"effect_policy must be such as tl.EffectPolicy\(mode='deny_all'\)"),
-        ({"effect_policy": {"mode": "deny_all"}}, "effect_policy must be such as"),
-        ({"tool_context": "secret"}, "tool_context must be a dict, not 'secret'"),
-        ({"timeout": "10"}, "timeout must be above 0 seconds or None, not '10'"),
-        ({"roles": ["evaluate"]}, r"roles must be a dict such as .*, not \['evaluate'\]"),
+        ({"tools": [tl.ReAct()]}, r"a tool must be a typed function: got ReAct\(\)"),
+        ({"tools": [tl.domains.multi_hop_tools()]}, "a tool must be a typed function: got .SearchDocuments"),
+        ({"effect_policy": "deny_all"}, r"effect_policy must be a tl.EffectPolicy: got 'deny_all'"),
+        ({"effect_policy": {"mode": "deny_all"}}, "effect_policy must be a tl.EffectPolicy: got"),
+        ({"tool_context": "secret"}, "tool_context must be a dict: got 'secret'"),
+        ({"timeout": "10"}, "timeout must be a positive number of seconds or None: got '10'"),
+        ({"roles": ["evaluate"]}, r"roles must be a dict such as .*: got \['evaluate'\]"),
     ],
 )
 def test_a_lab_of_wrong_things(wrong, says):
@@ -87,11 +87,11 @@ def test_a_lab_of_wrong_things(wrong, says):
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"strategies": "react"}, r"strategies must be values such as tl.TreeOfThoughts\(\), not 'react'"),
-        ({"strategies": {"a": "react"}}, "not 'react'"),
-        ({"strategies": None}, "strategies must be values .*, not None"),
-        ({"strategies": TASK, "tasks": tl.OneAnswer()}, "strategies must be values .*, not Task"),
-        ({"repeats": "2"}, "repeats must be 1 or more, not '2'"),
+        ({"strategies": "react"}, r"strategies must be instances such as tl.TreeOfThoughts\(\): got 'react'"),
+        ({"strategies": {"a": "react"}}, "got 'react'"),
+        ({"strategies": None}, "strategies must be instances .*: got None"),
+        ({"strategies": TASK, "tasks": tl.OneAnswer()}, "strategies must be instances .*: got Task"),
+        ({"repeats": "2"}, "repeats must be an integer of at least 1: got '2'"),
     ],
 )
 def test_a_sweep_of_wrong_things(wrong, says):
@@ -103,22 +103,26 @@ def test_a_sweep_of_wrong_things(wrong, says):
 def test_a_row_that_no_sweep_has_is_named():
     sweep = wait(tl.Lab(Scripted(), runs=None).sweep(tl.OneAnswer(), TASK))
     assert sweep.run(sweep.df().iloc[0]).stop_reason == "answered"
-    with pytest.raises(LookupError, match=r"no run 0 in this sweep; give a row such as df\(\).iloc\[0\]"):
+    with pytest.raises(
+        LookupError, match=r"row must be a row such as df\(\).iloc\[0\] or the run_id of one: got 0"
+    ):
         sweep.run(0)
 
 
 def test_a_run_is_resumed_by_its_file(tmp_path):
     lab = tl.Lab(Scripted(), runs=tmp_path)
     made = wait(lab.run(tl.OneAnswer(), TASK))
-    with pytest.raises(TypeError, match=r"path must be the file of a run, such as run.path \(.*\.jsonl\)"):
+    with pytest.raises(
+        TypeError, match=r"path must be the journal of a run: got a Run. Pass its path, .*\.jsonl"
+    ):
         wait(lab.resume(made))
 
 
 def test_wrong_lessons_and_plans(tmp_path):
-    with pytest.raises(TypeError, match=r'task must be a Task such as tl.general.*, not "What'):
+    with pytest.raises(TypeError, match=r'task must be a Task such as tl.general.*: got "What'):
         tl.Lessons(tmp_path / "lessons.db").recall("What's that?")
     with pytest.raises(
-        ValueError, match="a plan is active, completed, failed, abandoned or None, not 'activ'"
+        ValueError, match="status must be active, completed, failed, abandoned or None: got 'activ'"
     ):
         tl.Plans(tmp_path / "plans.db").all("activ")
     with pytest.raises(sqlite3.DatabaseError, match=r"test_mistakes.py: plans cannot be kept here: .*not a"):
@@ -131,7 +135,7 @@ def test_wrong_lessons_and_plans(tmp_path):
         ({"strategy": tl.OneAnswer}, r"strategy must be a Strategy such as tl.OneAnswer\(\)"),
         ({"task": "What?"}, "task must be a Task .*, not 'What"),
         ({"model": "sim/agent"}, "model must be a plain function"),
-        ({"model": tl.SimAgent()}, "model must be a plain function .*, not async"),
+        ({"model": tl.sim.SimAgent()}, "model must be a plain function .*, not async"),
         ({"model": Scripted().__call__}, "model must be a plain function .*, not async"),
         ({"tools": legs}, "tools must be a list"),
     ],
@@ -146,10 +150,10 @@ def test_the_contract_of_no_strategy(wrong, says):
     [
         ({"strategy": tl.TreeOfThoughts}, r"strategy must be a Strategy such as tl.TreeOfThoughts\(\)"),
         ({"task": "What?"}, "task must be a Task such as tl.general"),
-        ({"task": [TASK]}, "task must be a Task .*; several tasks go to lab.sweep"),
-        ({"budget": 10}, r"budget must be a Budget such as tl.Budget\(calls=60\), not 10"),
-        ({"repeat": -1}, "repeat must be 0 or more"),
-        ({"repeat": "1"}, "repeat must be 0 or more, not '1'"),
+        ({"task": [TASK]}, "task must be a Task .*Use lab.sweep for several tasks"),
+        ({"budget": 10}, r"budget must be a Budget such as tl.Budget\(calls=60\): got 10"),
+        ({"repeat": -1}, "repeat must be an integer of at least 0"),
+        ({"repeat": "1"}, "repeat must be an integer of at least 0: got '1'"),
     ],
 )
 def test_wrong_things_to_run(wrong, says):
@@ -164,13 +168,13 @@ def test_wrong_models():
     with pytest.raises(ValueError, match=r"unknown simulated model 'sim/gaem24'; did you mean 'sim/game24'"):
         tl.Lab("sim/gaem24")
     with pytest.raises(
-        ValueError, match=r"'qwen' is neither known \(smollm2-135m, .*\) nor the path of a .gguf"
+        ValueError, match=r"weights must be one of smollm2-135m, .*, or the path of a .gguf file: got 'qwen'"
     ):
         tl.Lab("local/qwen")
-    with pytest.raises(ValueError, match="the model's name is empty"):
+    with pytest.raises(ValueError, match="The name of the model must not be empty"):
         tl.Lab(" ")
-    with pytest.raises(TypeError, match="not the class SimGame24"):
-        tl.Lab(tl.SimGame24)
+    with pytest.raises(TypeError, match="got the class SimGame24"):
+        tl.Lab(tl.sim.SimGame24)
     with pytest.raises(ValueError, match="timeout"):
         tl.Lab("sim/game24", timeout=0)
 
@@ -198,7 +202,7 @@ def test_a_function_stands_for_a_search_and_must_return_ids():
 def test_a_forgotten_await():
     coroutine = tl.Lab(Scripted(), runs=None).run(tl.OneAnswer(), TASK)
     with pytest.raises(TypeError, match=r"not coroutine; was `await` forgotten"):
-        tl.plot_tree(coroutine)
+        tl.figures.plot_tree(coroutine)
     coroutine.close()
 
 
@@ -206,7 +210,7 @@ def test_a_stream_is_one_run():
     async def twice():
         stream = tl.Lab(Scripted(), runs=None).stream(tl.OneAnswer(), TASK)
         assert [event async for event in stream]
-        with pytest.raises(RuntimeError, match=r"ask lab.stream for another"):
+        with pytest.raises(RuntimeError, match=r"Call lab.stream\(...\) again"):
             [event async for event in stream]
 
     wait(twice())

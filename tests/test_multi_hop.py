@@ -16,9 +16,9 @@ from tot_lab.core.tools import tool_call
 from tot_lab.domains.multi_hop import COUNT, answer_of, facts_in, hops_in, world
 from tot_lab.tools import document_tools
 
-TASKS = tl.multi_hop_tasks(COUNT)
-DOCUMENTS = tl.multi_hop_documents()
-SEARCH, OPEN = tl.multi_hop_tools()
+TASKS = tl.domains.multi_hop_tasks(COUNT)
+DOCUMENTS = tl.domains.multi_hop_documents()
+SEARCH, OPEN = tl.domains.multi_hop_tools()
 
 
 # The questions and the world.
@@ -38,7 +38,11 @@ def test_questions_are_of_one_two_and_three_hops() -> None:
     assert len({task.question for task in TASKS}) == len({task.id for task in TASKS}) == 120
     assert Counter(len(hops_in(task.question).relations) for task in TASKS) == {1: 40, 2: 40, 3: 40}
     assert [hops_in(task.question).start.kind for task in TASKS[:30]].count("town") < 15
-    assert tl.multi_hop_tasks(2, hops=3) == [TASKS[2], TASKS[5]] == [tl.multi_hop(3), tl.multi_hop(6)]
+    assert (
+        tl.domains.multi_hop_tasks(2, hops=3)
+        == [TASKS[2], TASKS[5]]
+        == [tl.domains.multi_hop(3), tl.domains.multi_hop(6)]
+    )
 
 
 def test_every_answer_follows_from_what_the_documents_say() -> None:
@@ -70,14 +74,14 @@ def test_a_fact_stands_in_one_document_among_others_that_mention_the_name() -> N
 @pytest.mark.parametrize(("count", "hops"), [(0, None), (121, None), (41, 2), (0, 3)])
 def test_there_are_no_others(count: int, hops: int | None) -> None:
     with pytest.raises(ValueError, match=f"count is {count}"):
-        tl.multi_hop_tasks(count, hops=hops)
+        tl.domains.multi_hop_tasks(count, hops=hops)
 
 
 def test_bad_numbers_are_named() -> None:
     with pytest.raises(ValueError, match="hops is 4"):
-        tl.multi_hop_tasks(1, hops=4)
+        tl.domains.multi_hop_tasks(1, hops=4)
     with pytest.raises(ValueError, match="number is 121"):
-        tl.multi_hop(121)
+        tl.domains.multi_hop(121)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +164,7 @@ def test_they_are_pure_and_known_by_what_the_documents_hold() -> None:
     other, _ = document_tools({**DOCUMENTS, "More": "More is more."})
     assert SEARCH.pure
     assert OPEN.pure
-    assert SEARCH.identity() == tl.multi_hop_tools()[0].identity() != other.identity()
+    assert SEARCH.identity() == tl.domains.multi_hop_tools()[0].identity() != other.identity()
     assert len(json.dumps(SEARCH.settings())) < 1500  # the documents are not written to every run
     again = tl.part_of(json.loads(json.dumps(OPEN.settings())))
     with pytest.raises(LookupError, match="not stored in files"):
@@ -186,6 +190,6 @@ def test_a_lab_carries_them_out() -> None:
             )
             return tl.Answer(read.text, "answered", at)
 
-    made = wait(tl.Lab("sim/agent", runs=None, tools=tl.multi_hop_tools()).run(Looking(), TASKS[0]))
+    made = wait(tl.Lab("sim/agent", runs=None, tools=tl.domains.multi_hop_tools()).run(Looking(), TASKS[0]))
     assert made.answer.startswith("Kelby is a town")
     assert wait(made.replay()).identical

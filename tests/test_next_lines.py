@@ -68,7 +68,7 @@ def test_m12_a_tool_that_a_strategy_denies_is_not_offered():
 
 @reached_later("R1")
 def test_r1_a_lab_with_tools_runs_react_by_default():
-    made = wait(tl.Lab("sim/agent", runs=None, tools=[tl.tools.Calculator()]).run(tl.word_sums(3)))
+    made = wait(tl.Lab("sim/agent", runs=None, tools=[tl.tools.Calculator()]).run(tl.domains.word_sums(3)))
     assert made.strategy == tl.ReAct()
 
 
@@ -112,5 +112,5 @@ def test_r12_a_lab_holds_defaults():
 @reached_later("S2")
 def test_s2_strategies_get_a_context_profile_and_ids_from_the_engine():
     lab = tl.Lab("sim/agent", runs=None, profile="local", agent_id="scout", session_id="monday")
-    made = wait(lab.run(tl.ReAct(), tl.word_sums(3)))
+    made = wait(lab.run(tl.ReAct(), tl.domains.word_sums(3)))
     assert (made.header.agent_id, made.header.session_id) == ("scout", "monday")

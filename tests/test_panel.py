@@ -351,7 +351,7 @@ OWN = [
     tl.general('"Quoted", 2 \\ 1\nlines', context="It's known."),
     tl.game24("1 1 4 6", structured=True),
     tl.open_ended("Write a poem.", context="It rains."),
-    tl.Task(domain=tl.General(), question="one of a file", id="7", data={"level": [1, None, 0.5]}),
+    tl.Task(domain=tl.domains.General(), question="one of a file", id="7", data={"level": [1, None, 0.5]}),
 ]
 
 
@@ -410,7 +410,7 @@ def test_a_hand_and_a_question():
 LABS = {
     "name": lambda folder: tl.Lab("sim/game24"),
     "settings": lambda folder: tl.Lab(
-        tl.SimGame24(skill=0.5, seed=3), runs=folder, timeout=None, draws="path", spend=1.5
+        tl.sim.SimGame24(skill=0.5, seed=3), runs=folder, timeout=None, draws="path", spend=1.5
     ),
     "roles": lambda folder: tl.Lab(
         "sim/game24",
@@ -421,7 +421,7 @@ LABS = {
     "tools": lambda folder: tl.Lab(
         "sim/agent",
         runs=None,
-        tools=[tl.tools.Calculator(), *tl.multi_hop_tools(), tl.tools.Python(memory=512)],
+        tools=[tl.tools.Calculator(), *tl.domains.multi_hop_tools(), tl.tools.Python(memory=512)],
         effect_policy=tl.EffectPolicy(allow={"process"}, deny={"network"}),
         plans=folder / "plans.db",
     ),
@@ -454,7 +454,7 @@ def test_the_code_makes_the_lab_too(name, tmp_path):
 
 
 def test_the_code_of_a_lab_with_tools_makes_the_same_run(tmp_path):
-    lab, task = LABS["tools"](tmp_path), tl.multi_hop_tasks(1)[0]
+    lab, task = LABS["tools"](tmp_path), tl.domains.multi_hop_tasks(1)[0]
     strategy = tl.PlanExecute(strategy=tl.Reflexion(prior_critiques=["Look twice."]))
     code = cell(lab, strategy, task, tl.Budget(calls=40))
     assert 'tools=["calculator", "multi_hop", tl.tools.Python(memory=512)]' in code
@@ -529,7 +529,7 @@ def test_progress_is_said():
 
 
 def slow_lab():
-    return tl.Lab(tl.SimGame24(latency=0.2), runs=None)
+    return tl.Lab(tl.sim.SimGame24(latency=0.2), runs=None)
 
 
 def test_one_run_at_a_time_and_it_can_be_stopped():

@@ -19,7 +19,7 @@ shown = panel(lab)
 shown
 """
 SIMULATED = OPEN.format(model='"sim/game24"')
-SLOW = OPEN.format(model="tl.SimGame24(latency=0.3)")
+SLOW = OPEN.format(model="tl.sim.SimGame24(latency=0.3)")
 
 NAMELESS = """() => Array.from(document.querySelectorAll(
     ".jp-OutputArea-output :is(input, select, textarea, button)"))

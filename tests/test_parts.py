@@ -35,7 +35,7 @@ MADE += [
         strategy=tl.SelfConsistency(strategy=tl.TreeOfThoughts(search=tl.MCTS(width=2)), attempts=2),
         attempts=3,
     ),
-    tl.General(grading="regex"),
+    tl.domains.General(grading="regex"),
     tl.presets.beam_search(),
     tl.presets.state_machine(),
     tl.presets.game24(),
@@ -209,10 +209,12 @@ def test_a_function_from_a_file_is_not_imported_and_says_so_when_called():
 
 
 def test_functions_are_found_however_deep_they_lie():
-    inner = tl.TreeOfThoughts(search=tl.FunctionSearch(function=lambda tree, frontier: frontier[:1], width=2))
+    inner = tl.TreeOfThoughts(
+        search=tl.searches.FunctionSearch(function=lambda tree, frontier: frontier[:1], width=2)
+    )
     made = tl.BestOf(strategy=tl.SelfConsistency(strategy=inner), evaluate=judge)
     assert needs_functions(made) == []
-    assert isinstance(inner.search, tl.FunctionSearch)
+    assert isinstance(inner.search, tl.searches.FunctionSearch)
     loaded = part_of(json.loads(json.dumps(made.settings())))
     assert len(needs_functions(loaded)) == 2
 

@@ -108,7 +108,7 @@ def test_each_type_of_step_is_carried_out_in_its_own_way():
             part("Check {{from_step:s2}}.", "echo"),
         ),
         analysis="It is the double.",
-        act=tl.Reply(tool_calls=(tl.ToolCall("a", "final-answer", '{"answer": "Answer: 14, yes"}'),)),
+        act=tl.Reply(tool_calls=(tl.records.ToolCall("a", "final-answer", '{"answer": "Answer: 14, yes"}'),)),
         review=GOOD,
     )
     made = run(model)
@@ -187,7 +187,7 @@ def test_a_person_may_say_otherwise_what_a_step_does():
 
 
 def test_a_composite_step_keeps_its_tools_when_a_person_words_it_otherwise():
-    answer = tl.Reply(tool_calls=(tl.ToolCall("a", "final-answer", '{"answer": "14"}'),))
+    answer = tl.Reply(tool_calls=(tl.records.ToolCall("a", "final-answer", '{"answer": "14"}'),))
     model = Planner(plan=plan(part("Work it out.", "add")), act=answer, review=GOOD)
     lab = tl.Lab(model, runs=None, tools=[add, echo])
     made = wait(lab.branch(wait(lab.run(tl.PlanExecute(), TASK)), "0.0", content="Do it another way."))
@@ -503,7 +503,7 @@ def test_required_calls_are_added_and_told_to_the_planner():
 
 
 def test_a_step_is_solved_by_a_tree_search_and_drawn_as_one_tree():
-    player = tl.SimGame24(skill=1.0) if "skill" in tl.SimGame24.model_fields else tl.SimGame24()
+    player = tl.sim.SimGame24(skill=1.0) if "skill" in tl.sim.SimGame24.model_fields else tl.sim.SimGame24()
     steps = plan(part("Find an expression that makes 24."), think("Check {{from_step:s1}}."))
 
     async def model(call):
@@ -529,8 +529,10 @@ def test_a_step_is_solved_by_a_tree_search_and_drawn_as_one_tree():
 
 @pytest.mark.parametrize("mode", ["linear", "dag"])
 def test_a_simulated_agent_plans_and_a_tree_search_solves_steps(mode):
-    task = tl.multi_hop_tasks(12)[-1]
-    lab = tl.Lab(tl.SimAgent(skill=1.0, unaided=1.0, noise=0.0), runs=None, tools=tl.multi_hop_tools())
+    task = tl.domains.multi_hop_tasks(12)[-1]
+    lab = tl.Lab(
+        tl.sim.SimAgent(skill=1.0, unaided=1.0, noise=0.0), runs=None, tools=tl.domains.multi_hop_tools()
+    )
     search = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3))
     made = wait(lab.run(tl.PlanExecute(plan_mode=mode, strategy=search), task))
     assert (made.stop_reason, made.grade) == ("answered", 1.0)
@@ -658,7 +660,7 @@ def test_a_step_of_another_strategy_that_was_cancelled_did_not_fail(tmp_path):
     step = cut.plans[0]["s1"]
     assert (cut.stop_reason, step.status, step.error) == ("cancelled", "in_progress", None)
     assert cut.tree[step.node].state != "failed"
-    answer = tl.Reply(tool_calls=(tl.ToolCall("a", "final-answer", '{"answer": "14"}'),))
+    answer = tl.Reply(tool_calls=(tl.records.ToolCall("a", "final-answer", '{"answer": "14"}'),))
     made = wait(tl.Lab(Planner(act=answer, review=GOOD), runs=tmp_path).resume(cut.path))
     assert (made.answer, statuses(made)) == ("14", ["completed"])
 

@@ -438,12 +438,12 @@ def test_another_programs_database_and_a_newer_one_are_refused_and_left_as_they_
     for name in (*tables, "lessons.db"):
         path = tmp_path / name
         before = path.read_bytes()
-        with pytest.raises(sqlite3.DatabaseError, match=rf"{name}: .*another program's database"):
+        with pytest.raises(sqlite3.DatabaseError, match=rf"{name}: .*this database does not hold plans"):
             tl.Plans(path)
         assert path.read_bytes() == before
         assert not list(tmp_path.glob("*-wal"))
     tl.Plans(tmp_path / "plans.db")
-    with pytest.raises(tl.LessonsError, match="not one of lessons"):
+    with pytest.raises(tl.errors.LessonsError, match="does not hold lessons"):
         tl.Lessons(tmp_path / "plans.db")
     with sqlite3.connect(tmp_path / "plans.db") as database:
         database.execute("PRAGMA user_version = 9")
@@ -567,7 +567,7 @@ def test_a_session_answers_busy_to_a_second_query_and_loses_nothing_of_the_first
         first = asyncio.ensure_future(session.ask(tl.OneAnswer(), TASK))
         await going.wait()
         assert session.busy
-        with pytest.raises(tl.Busy, match=r"^busy: .*What do the parts come to"):
+        with pytest.raises(tl.errors.Busy, match=r"^busy: .*What do the parts come to"):
             await session.ask(tl.OneAnswer(), TASK)
         run = await first
         alone = await session.lab.run(tl.OneAnswer(), TASK)

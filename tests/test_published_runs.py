@@ -234,14 +234,14 @@ def voted(*values):
     ],
 )
 def test_a_damaged_log_is_named_with_its_entry(small, tmp_path, log, said):
-    with pytest.raises(tl.JournalError, match=rf"log\.json, {said}"):
+    with pytest.raises(tl.errors.JournalError, match=rf"log\.json, {said}"):
         small(log)
 
 
 def test_a_file_that_is_cut_off_says_so(tmp_path):
     path = tmp_path / "log.json"
     path.write_text(json.dumps(GAME24)[:-20])
-    with pytest.raises(tl.JournalError, match=r"log\.json, line 1: .*no published log: "):
+    with pytest.raises(tl.errors.JournalError, match=r"log\.json, line 1: .*no published log: "):
         tl.load(path)
     with pytest.raises(OSError, match="missing"):
         tl.load(tmp_path / "missing.json")
@@ -282,7 +282,7 @@ def test_every_picture_of_a_run_works_on_it(logs, name, tmp_path):
     assert escape(run.question[:20]) in run._repr_html_()
     assert run.answer[:20] in repr(run)
     assert tl.diagnose(run) == tl.diagnose(run)
-    assert tl.report_html(logs[name][:2], tmp_path / "report.html").stat().st_size > 1000
+    assert tl.figures.report_html(logs[name][:2], tmp_path / "report.html").stat().st_size > 1000
     assert run.save_html(tmp_path / "run.html").stat().st_size > 1000
     told = Recording(run.lines)
     assert json.loads(told.chunk())["ended"]["stop"] == run.stop_reason
@@ -374,14 +374,14 @@ def test_a_log_has_no_points_and_no_cost_and_says_what_it_lacks(small, log, unit
         rf"run {runs[0].id} \(published ToT-.FS.*not made by a strategy.*nor does it say the prompts.*calls"
     )
     for asked in (
-        lambda: tl.anytime_performance(runs, unit=unit),
-        lambda: tl.at_matched_cost(runs, 10, unit=unit),
+        lambda: tl.stats.anytime_performance(runs, unit=unit),
+        lambda: tl.stats.at_matched_cost(runs, 10, unit=unit),
     ):
         with pytest.raises(LookupError, match=lacks):
             asked()
     with pytest.raises(ValueError, match=rf"known '{unit}': 1 of its 1 rows have a grade, and 0 say"):
-        tl.pareto_frontier(runs, unit=unit)
-    assert tl.success_rates(runs)["runs"].item() == 1
+        tl.stats.pareto_frontier(runs, unit=unit)
+    assert tl.stats.success_rates(runs)["runs"].item() == 1
 
 
 def test_standing_is_what_the_value_prompt_showed():
@@ -391,12 +391,12 @@ def test_standing_is_what_the_value_prompt_showed():
 
 def test_several_runs_are_a_table():
     runs = [made(tl.OneAnswer(), repeat=k) for k in range(3)] + [made(tl.ChainOfThought())]
-    rates = tl.success_rates(runs)
+    rates = tl.stats.success_rates(runs)
     assert rates.setting.tolist() == ["OneAnswer", "ChainOfThought"]
     assert rates.runs.tolist() == [3, 1]
-    assert tl.compare(runs, "OneAnswer", "ChainOfThought").tasks == 1
-    assert tl.plot_pareto(runs).data
+    assert tl.stats.compare(runs, "OneAnswer", "ChainOfThought").tasks == 1
+    assert tl.figures.plot_pareto(runs).data
     with pytest.raises(TypeError, match="await"):
-        tl.success_rates(3)
+        tl.stats.success_rates(3)
     with pytest.raises(TypeError, match="several runs"):
-        tl.success_rates([3])
+        tl.stats.success_rates([3])

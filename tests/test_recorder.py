@@ -84,7 +84,7 @@ def test_every_picture_of_a_run_works_on_it():
     assert len(run.calls_df()) == 2
     assert len(run.events_df()) >= 12
     assert len(run.graph()) == 4
-    tl.plot_tree(run)
+    tl.figures.plot_tree(run)
 
 
 def test_a_task_of_the_project_gives_it_a_question_and_a_grade():

@@ -219,7 +219,7 @@ SEARCH = tl.TreeOfThoughts(propose=tl.Propose(count=3))
 
 
 def test_it_makes_a_tree_search_better_on_a_simulated_player():
-    lab = tl.Lab(tl.SimGame24(skill=0.4, noise=0.05), runs=None)
+    lab = tl.Lab(tl.sim.SimGame24(skill=0.4, noise=0.05), runs=None)
     tasks = tl.game24_tasks(20)
     sweep = wait(lab.sweep({"search": SEARCH, "reflexion": tl.Reflexion(strategy=SEARCH)}, tasks))
     right = sweep.df().groupby("setting")["correct"].sum()
@@ -228,7 +228,7 @@ def test_it_makes_a_tree_search_better_on_a_simulated_player():
 
 def test_around_a_loop_with_tools_the_critic_sees_what_they_gave():
     lab = tl.Lab("sim/agent", tools=[tl.tools.Calculator()], runs=None)
-    made = wait(lab.run(tl.Reflexion(), tl.word_sums(3)))
+    made = wait(lab.run(tl.Reflexion(), tl.domains.word_sums(3)))
     critiques = [e for e in made.events if isinstance(e, Call) and e.purpose == "critique"]
     results = [node.text for node in made.tree if node.id.startswith("0.0.") and "→" in node.text]
     assert results
@@ -238,7 +238,7 @@ def test_around_a_loop_with_tools_the_critic_sees_what_they_gave():
 
 def test_around_a_search_it_is_one_tree_that_replays_and_resumes(tmp_path):
     strategy = tl.Reflexion(strategy=SEARCH, max_retries=2)
-    lab = tl.Lab(tl.SimGame24(skill=0.2), runs=tmp_path)
+    lab = tl.Lab(tl.sim.SimGame24(skill=0.2), runs=tmp_path)
     made = wait(lab.run(strategy, tl.game24("1 4 8 11")))
     assert len(notes(made, "reflexion.attempt")) > 1
     assert made.usage.calls <= strategy.max_calls(made.task)
@@ -249,7 +249,7 @@ def test_around_a_search_it_is_one_tree_that_replays_and_resumes(tmp_path):
     cut = tmp_path / "cut.jsonl"
     cut.write_bytes(b"".join(lines[: len(lines) * 2 // 3]))
     assert wait(lab.resume(cut)).events == made.events
-    assert tl.plot_tree(made).data
+    assert tl.figures.plot_tree(made).data
 
 
 def test_around_a_search_the_record_does_not_depend_on_latency():

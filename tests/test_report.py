@@ -88,8 +88,11 @@ def test_equal_runs_differ_in_the_last_line_alone():
 
 def with_tools():
     tools = ["calculator", "multi_hop"]
-    wrong = [tl.ToolCall("1", "calculator", '{"expression": "1/0"}'), tl.ToolCall("2", "search", "{}")]
-    right = [tl.ToolCall("1", "calculator", '{"expression": "20 + 6"}')]
+    wrong = [
+        tl.records.ToolCall("1", "calculator", '{"expression": "1/0"}'),
+        tl.records.ToolCall("2", "search", "{}"),
+    ]
+    right = [tl.records.ToolCall("1", "calculator", '{"expression": "20 + 6"}')]
     turns = [Reply(tool_calls=tuple(wrong)), Reply(tool_calls=tuple(right)), "Answer: 26"]
 
     async def model(call):
@@ -106,11 +109,11 @@ def test_tools_are_said_in_one_line(tmp_path):
     assert re.search(r" s, \d+\.\d\d s in tools · paid ", text.splitlines()[-1])
     assert text.splitlines()[:-1] == run_text(with_tools()).splitlines()[:-1]
     assert said in run_html(made)
-    page = tl.report_html([made, search()], tmp_path / "a.html").read_text()
+    page = tl.figures.report_html([made, search()], tmp_path / "a.html").read_text()
     assert page.count(f"<p>tools: {said}</p>") == 1
     assert "<b>3</b>tool calls" in page
     assert "tools" not in run_text(search())
-    assert "tool calls" not in tl.report_html([search()], tmp_path / "b.html").read_text()
+    assert "tool calls" not in tl.figures.report_html([search()], tmp_path / "b.html").read_text()
 
 
 def test_unknown_is_said():
@@ -205,7 +208,7 @@ def test_large_trees_are_not_drawn_in_a_card():
         recorder.thought("t", root)
     card = run_html(recorder.run)
     assert "<svg" not in card
-    assert "151 thoughts: tl.plot_tree(run) draws them" in card
+    assert "151 thoughts: tl.figures.plot_tree(run) draws them" in card
 
 
 def test_page_stands_alone_and_is_inert(tmp_path):

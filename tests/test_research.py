@@ -283,7 +283,9 @@ def test_d15_the_window_is_that_of_the_setting_the_model_or_the_table_and_what_i
 
 
 def messages_of(asked):
-    return tuple(tl.Message(turn["role"], turn.get("content") or "") for turn in asked.json["messages"])
+    return tuple(
+        tl.records.Message(turn["role"], turn.get("content") or "") for turn in asked.json["messages"]
+    )
 
 
 def kind_of(asked):

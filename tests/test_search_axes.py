@@ -19,7 +19,7 @@ from tot_lab.strategies.search.migration import migrate_settings
 GOLDEN = Path(__file__).parent / "golden"
 
 
-class Letters(tl.General):
+class Letters(tl.domains.General):
     """Thoughts are letters: sample k of a prompt is the k-th, and prompts end with the path."""
 
     kind = "tests/letters"
@@ -275,7 +275,7 @@ def spending(seen):
 
     def search(state):
         while True:
-            left = yield tl.BudgetLeft()
+            left = yield tl.searches.BudgetLeft()
             seen.append(left)
             if left.calls is not None and left.calls < 3:
                 return
@@ -386,7 +386,7 @@ def test_a_plain_function_of_paths_is_a_batch_too():
         return [0.5] * len(paths)
 
     strategy = tl.TreeOfThoughts(evaluate=halves)
-    assert isinstance(strategy.evaluate, tl.BatchEvaluator)
+    assert isinstance(strategy.evaluate, tl.evaluators.BatchEvaluator)
     assert strategy.max_calls(TASK) == 15
     made = run(strategy)
     assert made.usage.calls == 15
@@ -566,7 +566,7 @@ def test_settings_of_the_golden_journals_are_migrated():
             {"max_parse_retries": 2, "evaluate": "joint", "proposer_prompt": "{problem}!"},
             {
                 "propose": tl.Sample(max_parse_retries=2, prompt="{problem}!"),
-                "evaluate": tl.Joint(max_parse_retries=2),
+                "evaluate": tl.evaluators.Joint(max_parse_retries=2),
             },
         ),
         (
@@ -576,7 +576,7 @@ def test_settings_of_the_golden_journals_are_migrated():
         ({"tools": None}, {"propose": tl.WithTools()}),
         ({"tools": [], "overflow": "more"}, {}),
         ({"evaluate": "vote", "evaluation_draws": 5, "combine": "sum"}, {"evaluate": tl.Vote(samples=5)}),
-        ({"evaluate": "logprob", "evaluation_draws": 5}, {"evaluate": tl.Logprob()}),
+        ({"evaluate": "logprob", "evaluation_draws": 5}, {"evaluate": tl.evaluators.Logprob()}),
         (
             {"evaluate": "value", "evaluation_draws": 3, "combine": "sum"},
             {"evaluate": tl.Value(samples=3, combine="sum")},
@@ -594,7 +594,7 @@ def test_settings_of_the_golden_journals_are_migrated():
         ),
         ({"traversal": "dfs", "beam_width": 4}, {"search": tl.DepthFirst(width=4)}),
         ({"traversal": {"kind": "beam"}, "beam_width": None}, {"search": tl.BeamSearch(width=None)}),
-        ({"answer": "leaf", "top_k": 5, "beam_width": 2}, {"answer": tl.BestLeaf(top_k=5)}),
+        ({"answer": "leaf", "top_k": 5, "beam_width": 2}, {"answer": tl.answers.BestLeaf(top_k=5)}),
         ({"convergence_window": 1}, {}),
         (
             {"convergence_window": 3, "min_score_improvement": 0.1},
@@ -646,8 +646,8 @@ def test_a_function_in_flat_settings_must_be_passed_again_as_ever():
         },
     }
     made = tl.part_of(old)
-    assert isinstance(made.evaluate, tl.FunctionEvaluator)
-    assert isinstance(made.search, tl.FunctionSearch)
+    assert isinstance(made.evaluate, tl.evaluators.FunctionEvaluator)
+    assert isinstance(made.search, tl.searches.FunctionSearch)
     assert sorted(tl.core.parts.needs_functions(made)) == ["m.judge", "m.walk"]
 
 
@@ -750,7 +750,7 @@ def test_a_journal_of_an_earlier_schema_replays_by_its_calls_and_not_by_their_po
     ("old", "new", "where"),
     [
         ('"score":0.', '"score":0.0', "thought 0.1: Scored differs"),
-        ('"kind":"value"', '"kind":"vote"', "thought 0.0: a call that the record does not answer"),
+        ('"kind":"value"', '"kind":"vote"', "thought 0.0: the record has no reply to this call"),
         ("Numbers: 4 9 10 13", "Numbers: 4 9 10 12", "thought 0: Call differs: messages was"),
         ('"stop":"solved"', '"stop":"exhausted"', "Ended differs"),
         ('"what":"kept"', '"what":"pruned"', "Decided differs"),

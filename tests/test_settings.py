@@ -62,7 +62,7 @@ def test_the_nearest_file_above_is_read_and_no_farther_one(tmp_path, project):
     settings = tl.Settings.read()
     assert (settings.name, settings.context_window) == ("sim/general", None)
     assert settings.files == (tmp_path / "project" / "tot_lab.toml",)
-    assert str(settings.files[0]) in settings.told
+    assert str(settings.files[0]) in settings.summary
 
 
 def test_tables_are_put_together_field_by_field(project, own, monkeypatch):
@@ -129,10 +129,10 @@ def test_a_key_and_a_server_of_another_provider_are_not_taken(given, taken, own,
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('modle = "x"', "modle: there is no such setting; did you mean 'model'?"),
-        ("[research]\nenabeld = true", "research.enabeld: there is no such setting; did you mean 'enabled'?"),
-        ("[models.a]\nbase = 1", "models.a.base: there is no such setting; did you mean 'base_url'?"),
-        ("[budget]\ncals = 1", "budget.cals: there is no such setting; did you mean 'calls'?"),
+        ('modle = "x"', "modle: unknown setting; did you mean 'model'?"),
+        ("[research]\nenabeld = true", "research.enabeld: unknown setting; did you mean 'enabled'?"),
+        ("[models.a]\nbase = 1", "models.a.base: unknown setting; did you mean 'base_url'?"),
+        ("[budget]\ncals = 1", "budget.cals: unknown setting; did you mean 'calls'?"),
         ("[budget]\ncalls = -1", "budget.calls: Input should be greater than or equal to 0"),
         ("context_window = 0", "context_window: Input should be greater than or equal to 1"),
         ('context_window = "8k"', "context_window: Input should be a valid integer"),
@@ -141,8 +141,11 @@ def test_a_key_and_a_server_of_another_provider_are_not_taken(given, taken, own,
         ('provider = "Open AI"', "provider: String should match pattern"),
         ('base_url = "localhost:8000"', "base_url: expected a URL such as http://localhost:8000/v1"),
         ('base_url = "http://u:sk-1@h/v1"', "base_url: expected a URL"),
-        ('api_key = "sk-1"', "api_key: no key stands here; it belongs into an environment variable"),
-        ('[models.a]\nopenai_api_key = "sk-1"', "models.a.openai_api_key: no key stands here"),
+        (
+            'api_key = "sk-1"',
+            "api_key: settings must not hold keys. Put the key into an environment variable",
+        ),
+        ('[models.a]\nopenai_api_key = "sk-1"', "models.a.openai_api_key: settings must not hold keys"),
         ('api_key_env = "sk-1-x"', "api_key_env: expected the name of an environment variable"),
         ("models = 3", "models: Input should be a valid dictionary"),
         ("model = x", "Invalid value (at line 1, column 9)"),
@@ -151,7 +154,7 @@ def test_a_key_and_a_server_of_another_provider_are_not_taken(given, taken, own,
 )
 def test_what_a_file_cannot_say_is_named_with_file_and_key(text, says, project, tmp_path):
     project(text)
-    with pytest.raises(tl.SettingsError) as raised:
+    with pytest.raises(tl.errors.SettingsError) as raised:
         tl.Settings.read()
     said = str(raised.value)
     assert said.startswith(f"{tmp_path / 'project' / 'tot_lab.toml'}: ")
@@ -162,15 +165,15 @@ def test_what_a_file_cannot_say_is_named_with_file_and_key(text, says, project, 
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("TOT_LAB_MODLE", "x", "there is no such setting; did you mean 'TOT_LAB_MODEL'?"),
-        ("TOT_LAB_API_KEY", "sk-1", "no key stands here"),
+        ("TOT_LAB_MODLE", "x", "unknown setting; did you mean 'TOT_LAB_MODEL'?"),
+        ("TOT_LAB_API_KEY", "sk-1", "settings must not hold keys"),
         ("TOT_LAB_CONTEXT_WINDOW", "8k", "Input should be a valid integer"),
         ("TOT_LAB_BUDGET_CALLS", "many", "Input should be a valid integer"),
     ],
 )
 def test_what_the_environment_cannot_say_is_named(name, value, says, monkeypatch):
     monkeypatch.setenv(name, value)
-    with pytest.raises(tl.SettingsError) as raised:
+    with pytest.raises(tl.errors.SettingsError) as raised:
         tl.Settings.read()
     assert str(raised.value).startswith(f"environment: {name}: {says}")
     assert "sk-1" not in str(raised.value)
@@ -185,17 +188,17 @@ def test_a_folder_of_weights_is_no_setting_of_these(monkeypatch):
     ("given", "says"),
     [
         ({"provider": "groq"}, "provider 'groq' has no default model"),
-        ({"model": "sim/general", "base_url": "http://h/v1"}, "sim/general takes no base_url"),
-        ({"provider": "openai", "api_key_env": "NOT_THERE"}, "the environment has no NOT_THERE"),
+        ({"model": "sim/general", "base_url": "http://h/v1"}, "sim/general does not accept base_url"),
+        ({"provider": "openai", "api_key_env": "NOT_THERE"}, "the environment has no variable NOT_THERE"),
         ({"provider": "openai", "api_key_env": "sk_1_x"}, "the environment has no variable of that name"),
         (
             {"model": "a", "models": {"a": {"model": "sim/agent"}}, "base_url": "http://h"},
-            "base_url cannot stand",
+            "base_url cannot be combined",
         ),
     ],
 )
 def test_settings_that_give_no_model(given, says):
-    with pytest.raises(tl.SettingsError, match=says):
+    with pytest.raises(tl.errors.SettingsError, match=says):
         tl.Settings(**given).lab()
 
 
@@ -294,7 +297,7 @@ def test_an_unapproved_project_file_sends_no_key_to_a_server_of_its_choice(
         monkeypatch.setenv(name, SECRET)
     own(users)
     project(text)
-    with pytest.raises(tl.SettingsError) as raised:
+    with pytest.raises(tl.errors.SettingsError) as raised:
         tl.Settings.read(**given).lab()
     file = tmp_path / "project" / "tot_lab.toml"
     said = str(raised.value)
@@ -304,7 +307,7 @@ def test_an_unapproved_project_file_sends_no_key_to_a_server_of_its_choice(
     assert f"tot-lab trust {file}" in said
     assert SECRET not in said
     if not given:
-        with pytest.raises(tl.SettingsError, match="tot-lab trust"):
+        with pytest.raises(tl.errors.SettingsError, match="tot-lab trust"):
             wait(tl.think("Why?"))
     main(["trust", str(file)])
     assert "evil.example" in str(tl.Settings.read(**given).chosen.base_url)
@@ -315,14 +318,14 @@ def test_a_key_of_the_file_goes_to_no_server_of_the_environment(project, monkeyp
     project('provider = "openai"\nmodel = "m"')
     assert tl.Settings.read().lab().model.base_url == "https://proxy.example/v1"  # both are the user's
     project('provider = "openai"\nmodel = "m"\napi_key_env = "AWS_SECRET_KEY"')
-    with pytest.raises(tl.SettingsError, match=r"proxy.example.*AWS_SECRET_KEY"):
+    with pytest.raises(tl.errors.SettingsError, match=r"proxy.example.*AWS_SECRET_KEY"):
         tl.Settings.read()
 
 
 @pytest.mark.parametrize("key", ["sk-secret-of-the-user", "sk_secret_of_the_user"])
 def test_a_key_in_the_place_of_its_name_is_not_shown(key, project):
     project(f'{STOLEN}api_key_env = "{key}"')
-    with pytest.raises(tl.SettingsError) as raised:
+    with pytest.raises(tl.errors.SettingsError) as raised:
         tl.Settings.read()
     assert "secret" not in str(raised.value)
 
@@ -332,8 +335,8 @@ def test_what_is_not_asked_stops_nobody(project, no_network):
     project(f'model = "sim/general"\n[models.cluster]\n{STOLEN}')
     settings = tl.Settings.read()
     assert settings.lab().model.kind == "sim/general"
-    with pytest.raises(tl.SettingsError, match=r"models.cluster.base_url: .*tot-lab trust"):
-        settings.models["cluster"].asked()
+    with pytest.raises(tl.errors.SettingsError, match=r"models.cluster.base_url: .*tot-lab trust"):
+        settings.models["cluster"].endpoint()
     project(STOLEN)
     assert tl.Settings.read(model="sim/general").lab().model.kind == "sim/general"
 
@@ -400,7 +403,7 @@ def test_which_servers_need_no_approval(url, provider, is_safe):
 )
 def test_a_server_is_refused_however_it_is_written(url, project, no_network):
     project(f'provider = "openai"\nmodel = "m"\nbase_url = "{url}"')
-    with pytest.raises(tl.SettingsError):
+    with pytest.raises(tl.errors.SettingsError):
         tl.Settings.read()
 
 
@@ -413,24 +416,24 @@ def test_an_approval_is_of_one_file_at_one_place_as_it_is(project, tmp_path, cap
     )
     assert tl.Settings.read().base_url == "https://evil.example/v1"
     project(STOLEN + "# and more")
-    with pytest.raises(tl.SettingsError, match="tot-lab trust"):
+    with pytest.raises(tl.errors.SettingsError, match="tot-lab trust"):
         tl.Settings.read()
     project(STOLEN)
     assert tl.Settings.read().base_url == "https://evil.example/v1"
     (tmp_path / "other").mkdir()
     shutil.copy(file, tmp_path / "other")
-    with pytest.raises(tl.SettingsError, match="other"):
+    with pytest.raises(tl.errors.SettingsError, match="other"):
         tl.Settings.read(tmp_path / "other")
     file.rename(tmp_path / "approved.toml")
     (tmp_path / "evil.toml").write_text(STOLEN.replace("evil", "worse"))
     file.symlink_to(tmp_path / "evil.toml")
-    with pytest.raises(tl.SettingsError, match=r"worse\.example"):
+    with pytest.raises(tl.errors.SettingsError, match=r"worse\.example"):
         tl.Settings.read()
     assert main(["trust", str(file)]) == 0
     assert tl.Settings.read().base_url == "https://worse.example/v1"
     (tmp_path / "other" / "tot_lab.toml").unlink()
     (tmp_path / "other" / "tot_lab.toml").symlink_to(file)
-    with pytest.raises(tl.SettingsError, match="other"):
+    with pytest.raises(tl.errors.SettingsError, match="other"):
         tl.Settings.read(tmp_path / "other")
 
 
@@ -460,7 +463,7 @@ def test_the_users_own_places_need_no_approval(own, project, monkeypatch, no_net
 def test_a_cache_lies_below_the_file_that_names_it_unless_that_is_approved(cache, project, tmp_path):
     (tmp_path / "project" / "link").symlink_to(tmp_path)
     project(f'model = "sim/general"\ncache = "{cache}"')
-    with pytest.raises(tl.SettingsError, match=r"cache: this project file .*tot-lab trust"):
+    with pytest.raises(tl.errors.SettingsError, match=r"cache: this project file .*tot-lab trust"):
         tl.Settings.read()
     assert tl.Settings.read(cache=tmp_path / "own").cache == tmp_path / "own"
     main(["trust"])
@@ -535,7 +538,7 @@ def test_a_strangers_project_names_no_tool_with_effects(tmp_path, project, own, 
     own(f'allow = ["{effect}"]\n')
     project(f'model = "sim/general"\ntools = {tools}\n')
     for given in ({}, {"allow": [effect]}):
-        with pytest.raises(tl.SettingsError, match=r"only tools that compute.*tot-lab trust"):
+        with pytest.raises(tl.errors.SettingsError, match=r"only tools that compute.*tot-lab trust"):
             tl.Settings.read(**given).lab(runs=None)
     assert not tl.Settings.read().lab(runs=None, tools=[]).gateway.toolbox.tools
     file = tmp_path / "project" / "tot_lab.toml"
@@ -547,16 +550,16 @@ def test_a_strangers_project_names_no_tool_with_effects(tmp_path, project, own, 
 
 def test_a_strangers_project_allows_nothing_and_names_no_server_in_a_model(project):
     project('model = "sim/general"\ntools = ["calculator"]\nallow = ["process"]\n')
-    with pytest.raises(tl.SettingsError, match=r"may not allow what tools do.*tot-lab trust"):
+    with pytest.raises(tl.errors.SettingsError, match=r"may not allow what tools do.*tot-lab trust"):
         tl.Settings.read()
     project('model = "oobabooga/http://evil.example"\n')
-    with pytest.raises(tl.SettingsError, match=r"may not name a server.*tot-lab trust"):
+    with pytest.raises(tl.errors.SettingsError, match=r"may not name a server.*tot-lab trust"):
         tl.Settings.read()
 
 
 def test_the_users_own_file_allows_what_its_tools_do(own):
     own('model = "sim/general"\ntools = ["python"]\n')
-    with pytest.raises(tl.SettingsError, match="--allow process"):
+    with pytest.raises(tl.errors.SettingsError, match="--allow process"):
         tl.Settings.read().lab(runs=None)
     own('model = "sim/general"\ntools = ["python"]\nallow = ["process"]\n')
     assert list(tl.Settings.read().lab(runs=None).gateway.toolbox.tools) == ["python"]
@@ -564,5 +567,5 @@ def test_the_users_own_file_allows_what_its_tools_do(own):
 
 def test_a_tool_that_does_not_exist_is_named(project):
     project('model = "sim/general"\ntools = ["calculater"]\n')
-    with pytest.raises(tl.SettingsError, match=r"tools: .*calculater.*calculator"):
+    with pytest.raises(tl.errors.SettingsError, match=r"tools: .*calculater.*calculator"):
         tl.Settings.read().lab(runs=None)

@@ -19,10 +19,10 @@ from tot_lab.domains.agent_player import FINAL, KINDS
 from tot_lab.strategies.plans import PlanDraft
 from tot_lab.tools import Calculator
 
-SURE = tl.SimAgent(skill=1, unaided=1, noise=0)
+SURE = tl.sim.SimAgent(skill=1, unaided=1, noise=0)
 LESSON = "Last time `best: N` was wrong, and 7 * 7 = 50 too. Answer: reply with one word, yes or no."
-SUMS = tl.word_sums(1)  # 909 * 366 = 332694, less 6531 is 326163
-HOPS = tl.multi_hop(2)  # Bastian Tarrow, born in Ivelstow, on the river Tolm
+SUMS = tl.domains.word_sums(1)  # 909 * 366 = 332694, less 6531 is 326163
+HOPS = tl.domains.multi_hop(2)  # Bastian Tarrow, born in Ivelstow, on the river Tolm
 TRUE = {
     "word_sums": ["909 * 366 = 332694", "332694 - 6531 = 326163", "Answer: 326163"],
     "multi_hop": [
@@ -100,12 +100,12 @@ def test_it_goes_on_from_what_a_path_says_also_when_that_is_wrong(task: Task) ->
 def test_skill_is_the_chance_of_the_right_step(task: Task) -> None:
     prompt, right = task.domain.sample_prompt(task, []), TRUE[task.domain.kind][0].__eq__
     for skill in (0.0, 0.4, 1.0):
-        assert abs(share(tl.SimAgent(skill=skill, unaided=1), prompt, right) - skill) < 0.1
+        assert abs(share(tl.sim.SimAgent(skill=skill, unaided=1), prompt, right) - skill) < 0.1
 
 
 @both
 def test_unaided_is_the_chance_of_a_right_value_and_less_when_nothing_is_written_down(task: Task) -> None:
-    game, model = task.domain, tl.SimAgent(skill=1, unaided=0.6)
+    game, model = task.domain, tl.sim.SimAgent(skill=1, unaided=0.6)
 
     def right(text: str) -> Any:
         return task.grade(game.read_answer(task, text))
@@ -120,9 +120,9 @@ def test_noise_turns_judgements_over_and_garble_makes_them_unreadable(task: Task
     game = task.domain
     prompt = game.value_prompt(task, TRUE[game.kind][:1])
     for noise in (0.0, 0.3, 1.0):
-        low = share(tl.SimAgent(noise=noise), prompt, lambda text: game.read_value(text) < 0.5)
+        low = share(tl.sim.SimAgent(noise=noise), prompt, lambda text: game.read_value(text) < 0.5)
         assert abs(low - noise) < 0.1
-    unread = share(tl.SimAgent(garble=0.4), prompt, lambda text: game.read_value(text) is None)
+    unread = share(tl.sim.SimAgent(garble=0.4), prompt, lambda text: game.read_value(text) is None)
     assert abs(unread - 0.4) < 0.1
 
 
@@ -142,11 +142,13 @@ def exchanged(reply: Reply, result: str) -> list[Message]:
     return [Message("assistant", reply.text, reply.tool_calls), Message("tool", result, tool_call_id=call.id)]
 
 
-@pytest.mark.parametrize("task", [*tl.word_sums_tasks(10), *tl.multi_hop_tasks(12)], ids=lambda task: task.id)
+@pytest.mark.parametrize(
+    "task", [*tl.domains.word_sums_tasks(10), *tl.domains.multi_hop_tasks(12)], ids=lambda task: task.id
+)
 def test_the_tools_lead_it_to_the_answer(task: Task) -> None:
-    tools = {tool.name: tool for tool in (Calculator(), *tl.multi_hop_tools())}
+    tools = {tool.name: tool for tool in (Calculator(), *tl.domains.multi_hop_tools())}
     talk: list[Message] = []
-    model = tl.SimAgent(skill=1, unaided=0)
+    model = tl.sim.SimAgent(skill=1, unaided=0)
     for _ in range(9):
         reply = turn(model, task, *talk)
         (call,) = reply.tool_calls
@@ -170,7 +172,7 @@ def test_it_works_with_what_a_tool_really_gave() -> None:
 
 @both
 def test_a_wrong_turn_is_a_stray_call_the_same_again_or_an_answer_too_soon(task: Task) -> None:
-    model = tl.SimAgent(skill=0)
+    model = tl.sim.SimAgent(skill=0)
     begun = exchanged(turn(SURE, task), "nothing of use")
     names = {turn(model, task, *begun, draw=k).tool_calls[0].name for k in range(40)}
     assert names == {OFFERED[task.domain.kind][0]["name"], FINAL}
@@ -191,7 +193,7 @@ def test_without_tools_or_time_it_answers(task: Task) -> None:
 
 
 def test_a_plan_or_a_lesson_helps() -> None:
-    model = tl.SimAgent(skill=0.5)
+    model = tl.sim.SimAgent(skill=0.5)
 
     def right(context: str) -> float:
         task = SUMS.model_copy(update={"context": context})
@@ -204,8 +206,8 @@ def test_a_plan_or_a_lesson_helps() -> None:
 
 @both
 def test_it_looks_things_up_before_it_proposes(task: Task) -> None:
-    game, model = task.domain, tl.SimAgent(skill=1, unaided=0)
-    tools = {tool.name: tool for tool in (Calculator(), *tl.multi_hop_tools())}
+    game, model = task.domain, tl.sim.SimAgent(skill=1, unaided=0)
+    tools = {tool.name: tool for tool in (Calculator(), *tl.domains.multi_hop_tools())}
     for k in range(2):
         talk = [Message("user", game.propose_prompt(task, TRUE[game.kind][:k], 3))]
         for _ in range(3):
@@ -233,7 +235,7 @@ def test_a_critique_is_right_as_often_as_skill_says(task: Task) -> None:
         return sum(reply.startswith("SATISFIED") for reply in replies) / 300
 
     for skill in (0.0, 0.6, 1.0):
-        model = tl.SimAgent(skill=skill)
+        model = tl.sim.SimAgent(skill=skill)
         assert abs(satisfied(model, right) - (1 + skill) / 2) < 0.1
         assert abs(satisfied(model, wrong) - (1 - skill) / 2) < 0.1
 
@@ -249,7 +251,7 @@ def test_its_plans_can_be_carried_out(task: Task, tools: bool) -> None:
     kinds = {"word_sums": "tool_call", "multi_hop": "composite"}
     assert {step.type for step in draft.steps} == {kinds[task.domain.kind] if tools else "analysis"}
     for skill in (0.0, 0.5):
-        drafts = [ask(tl.SimAgent(skill=skill), prompt, draw, "plan").text for draw in range(20)]
+        drafts = [ask(tl.sim.SimAgent(skill=skill), prompt, draw, "plan").text for draw in range(20)]
         assert all(PlanDraft.model_validate_json(text).steps for text in drafts)
         assert len(set(drafts)) > 1 or skill == 0
 
@@ -276,12 +278,12 @@ def test_it_plays_the_game_of_24_as_the_player_of_it_does() -> None:
     for prompt in (task.domain.sample_prompt(task, []), task.domain.propose_prompt(task, [], 3)):
         for draw in range(10):
             assert (
-                ask(tl.SimAgent(skill=0.7), prompt, draw).text
-                == ask(tl.SimGame24(skill=0.7), prompt, draw).text
+                ask(tl.sim.SimAgent(skill=0.7), prompt, draw).text
+                == ask(tl.sim.SimGame24(skill=0.7), prompt, draw).text
             )
     right = "(10 - 4) * 5 - 6"
     reply = asyncio.run(
-        tl.SimAgent(skill=1)(
+        tl.sim.SimAgent(skill=1)(
             Call(
                 "0",
                 "act",
@@ -323,7 +325,7 @@ def test_it_answers_any_conversation(
         Message("user", f"{told}\n\n{ends}"),
     )
     for tools in ((), (*OFFERED["word_sums"], *OFFERED["multi_hop"])):
-        reply = asyncio.run(tl.SimAgent(skill=skill)(Call("0", kind, talk, draw, tools=tools)))
+        reply = asyncio.run(tl.sim.SimAgent(skill=skill)(Call("0", kind, talk, draw, tools=tools)))
         assert reply.text or reply.tool_calls
 
 
@@ -332,12 +334,12 @@ def test_it_answers_any_conversation(
 
 @pytest.mark.parametrize("domain", ["word_sums", "multi_hop"])
 def test_tools_pay(domain: str) -> None:
-    tasks = tl.word_sums_tasks(20) if domain == "word_sums" else tl.multi_hop_tasks(20)
-    tools = [Calculator()] if domain == "word_sums" else tl.multi_hop_tools()
+    tasks = tl.domains.word_sums_tasks(20) if domain == "word_sums" else tl.domains.multi_hop_tasks(20)
+    tools = [Calculator()] if domain == "word_sums" else tl.domains.multi_hop_tools()
     strategies = {"chain of thought": tl.ChainOfThought(), "ReAct": tl.ReAct()}
 
     def rates(skill: float) -> dict[str, float]:
-        lab = tl.Lab(tl.SimAgent(skill=skill), runs=None, tools=tools)
+        lab = tl.Lab(tl.sim.SimAgent(skill=skill), runs=None, tools=tools)
         runs = {name: [wait(lab.run(one, task)) for task in tasks] for name, one in strategies.items()}
         return {name: sum(run.grade for run in made) / 20 for name, made in runs.items()}
 

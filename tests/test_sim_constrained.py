@@ -18,8 +18,8 @@ from tot_lab.core.parts import part_of
 from tot_lab.domains.constrained.answers import Stream, made_answer
 from tot_lab.domains.constrained.constraints import kept_by, rules_in
 
-MASTER = tl.SimConstrained(skill=1, noise=0)
-TASKS = tl.constrained_tasks(24)
+MASTER = tl.sim.SimConstrained(skill=1, noise=0)
+TASKS = tl.domains.constrained_tasks(24)
 LESSON = "Last time `best: N` failed. Write the draft alone.\n\nAnswer: go on.\n\nscore: K/N"
 
 INNER = tl.TreeOfThoughts(propose=tl.Propose(count=2), stop=tl.Stop(depth=2))
@@ -38,7 +38,7 @@ def ask(model: Any, prompt: str, draw: int = 0, kind: str = "whatever", **settin
 
 
 def lab(skill: float, **settings: Any) -> tl.Lab:
-    return tl.Lab(tl.SimConstrained(skill=skill, **settings), runs=None, cache=None)
+    return tl.Lab(tl.sim.SimConstrained(skill=skill, **settings), runs=None, cache=None)
 
 
 def mean(made: list[tl.Run]) -> float:
@@ -56,7 +56,7 @@ def runs(strategy: tl.Strategy, skill: float, tasks: list[tl.Task] = TASKS, **se
 @pytest.mark.parametrize("context", ["", LESSON])
 @pytest.mark.parametrize("number", [1, 2, 4, 6, 8, 11])
 def test_it_understands_every_prompt(number: int, context: str) -> None:
-    task = tl.constrained(number).model_copy(update={"context": context})
+    task = tl.domains.constrained(number).model_copy(update={"context": context})
     game, rules = task.domain, rules_in(task.question)
     bad = made_answer(rules, [False] * len(rules), Stream("bad"))
     good = task.reference
@@ -85,7 +85,7 @@ def test_it_understands_every_prompt(number: int, context: str) -> None:
 
 
 def test_skill_is_the_chance_that_a_rule_is_kept() -> None:
-    tasks = tl.constrained_tasks(60)
+    tasks = tl.domains.constrained_tasks(60)
     kept = [
         sum(mean(runs(tl.OneAnswer(), skill, tasks, seed=seed)) for seed in (0, 1)) / 2
         for skill in (0.2, 0.5, 0.8)
@@ -103,20 +103,20 @@ def test_more_skill_is_a_better_grade(strategy: tl.Strategy) -> None:
 
 
 def test_it_sees_a_broken_rule_as_often_as_its_skill_says() -> None:
-    task = tl.constrained(12)
+    task = tl.domains.constrained(12)
     prompt = task.domain.value_prompt(task, ["nothing that can be read"])
     for skill in (0.0, 0.6, 1.0):
-        model = tl.SimConstrained(skill=skill, noise=0)
+        model = tl.sim.SimConstrained(skill=skill, noise=0)
         unseen = [task.domain.read_value(ask(model, prompt, draw).text) or 0.0 for draw in range(150)]
         assert sum(unseen) / len(unseen) == pytest.approx(1 - (1 + skill) / 2, abs=0.05)
-    blind = tl.SimConstrained(skill=1, noise=1)
+    blind = tl.sim.SimConstrained(skill=1, noise=1)
     guessed = [task.domain.read_value(ask(blind, prompt, draw).text) or 0.0 for draw in range(150)]
     assert sum(guessed) / len(guessed) == pytest.approx(0.5, abs=0.05)
 
 
 def test_a_rule_that_is_spoken_of_gets_two_tries() -> None:
-    model = tl.SimConstrained(skill=0.5)
-    task = tl.constrained(9)
+    model = tl.sim.SimConstrained(skill=0.5)
+    task = tl.domains.constrained(9)
     rules = rules_in(task.question)
 
     def share(context: str) -> float:
@@ -130,7 +130,7 @@ def test_a_rule_that_is_spoken_of_gets_two_tries() -> None:
 
 
 def test_a_better_draft_keeps_what_the_last_one_kept() -> None:
-    model = tl.SimConstrained(skill=0.5, noise=0)
+    model = tl.sim.SimConstrained(skill=0.5, noise=0)
     for task in TASKS[:12]:
         rules = rules_in(task.question)
         draft = ask(model, task.domain.sample_prompt(task, []), 3).text
@@ -144,7 +144,7 @@ def test_a_better_draft_keeps_what_the_last_one_kept() -> None:
 @pytest.mark.parametrize("kind", STRATEGIES, ids=lambda kind: kind.kind)
 @pytest.mark.parametrize("number", [11, 6])
 def test_every_strategy_runs_on_it(kind: type[tl.Strategy], number: int) -> None:
-    made = wait(tl.Lab(MASTER, runs=None).run(kind(**SETTINGS.get(kind, {})), tl.constrained(number)))
+    made = wait(tl.Lab(MASTER, runs=None).run(kind(**SETTINGS.get(kind, {})), tl.domains.constrained(number)))
     assert made.grade == 1.0
     assert made.usage.errors == 0
     assert not any("do not understand" in reply.text for reply in made.events if isinstance(reply, Reply))
@@ -176,9 +176,9 @@ def test_a_poor_player_is_read_too(strategy: tl.Strategy) -> None:
 # Deep Think.
 
 
-def iterations(made: tl.Run) -> list[tl.IterationResult]:
+def iterations(made: tl.Run) -> list[tl.records.IterationResult]:
     return [
-        msgspec.convert(event.data, tl.IterationResult)
+        msgspec.convert(event.data, tl.records.IterationResult)
         for event in made.events
         if isinstance(event, tl.Note) and event.name == "deep_think.iteration"
     ]
@@ -217,7 +217,7 @@ def test_a_synthesis_joins_what_the_branches_keep() -> None:
 
 
 def test_a_synthesis_takes_what_another_branch_keeps_and_says_so() -> None:
-    task = tl.constrained(11)
+    task = tl.domains.constrained(11)
     rules = rules_in(task.question)
     names = ["The first way", "The second way"]
     solutions = [
@@ -244,7 +244,7 @@ def test_a_synthesis_takes_what_another_branch_keeps_and_says_so() -> None:
 
 
 def test_later_approaches_begin_with_what_was_found_broken() -> None:
-    prompt = f"{tl.constrained(11).domain.answer_prompt(tl.constrained(11), True)}\n\n"
+    prompt = f"{tl.domains.constrained(11).domain.answer_prompt(tl.domains.constrained(11), True)}\n\n"
     rules = rules_in(prompt)
     asked = "Do not solve it yet. Find 3 different approaches to it."
     reply = ask(MASTER, f"{prompt}Look at this first:\n{rules[4].text}\n\n{asked}", kind="branch").text
@@ -257,7 +257,7 @@ def test_later_approaches_begin_with_what_was_found_broken() -> None:
 
 
 def test_garbled_replies_cannot_be_read() -> None:
-    model, task = tl.SimConstrained(garble=1), TASKS[0]
+    model, task = tl.sim.SimConstrained(garble=1), TASKS[0]
     game = task.domain
     for draw in range(10):
         assert game.read_sample(task, [], ask(model, game.sample_prompt(task, []), draw).text) is None
@@ -277,7 +277,7 @@ def test_it_says_so_when_it_does_not_understand(prompt: str) -> None:
 
 
 def test_a_verdict_comes_with_its_probabilities() -> None:
-    task = tl.constrained(2)
+    task = tl.domains.constrained(2)
     scores = []
     for draft in (task.reference, "nothing"):
         reply = ask(MASTER, task.domain.judge_prompt(task, [draft]), max_tokens=1, logprobs=20)
@@ -290,9 +290,9 @@ def test_a_verdict_comes_with_its_probabilities() -> None:
 @pytest.mark.parametrize("setting", [{"skill": 1.1}, {"noise": -0.1}, {"garble": 2}, {"latency": -1}])
 def test_bad_settings_are_refused_by_name(setting: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(setting))):
-        tl.SimConstrained(**setting)
+        tl.sim.SimConstrained(**setting)
 
 
 def test_settings_come_back() -> None:
-    model = tl.SimConstrained(skill=0.4)
+    model = tl.sim.SimConstrained(skill=0.4)
     assert part_of(json.loads(json.dumps(model.settings()))) == model

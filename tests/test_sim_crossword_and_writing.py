@@ -18,8 +18,8 @@ from tot_lab.domains.creative_writing import CreativeWriting
 from tot_lab.domains.mini_crossword import NAMES
 from tot_lab.domains.mini_crossword.puzzles import puzzles
 
-SOLVER = tl.SimMiniCrossword(skill=1, sight=1, noise=0)
-WRITER = tl.SimCreativeWriting(skill=1, noise=0)
+SOLVER = tl.sim.SimMiniCrossword(skill=1, sight=1, noise=0)
+WRITER = tl.sim.SimCreativeWriting(skill=1, noise=0)
 LESSON = "Last time `best: N` failed, and h1: z z z z z too.\n\nAnswer: find words for the clues. Reply sure."
 WRONG = "h1. thump"
 
@@ -32,12 +32,12 @@ def ask(model: Any, prompt: str, draw: int = 0, **settings: Any) -> Reply:
 
 
 def crossword(**settings: Any) -> tuple[Task, Any]:
-    task = tl.mini_crossword(3, **settings)
+    task = tl.domains.mini_crossword(3, **settings)
     return task, task.domain
 
 
 def writing(**update: Any) -> tuple[Task, CreativeWriting]:
-    task = tl.creative_writing(1).model_copy(update=update)
+    task = tl.domains.creative_writing(1).model_copy(update=update)
     assert isinstance(task.domain, CreativeWriting)
     return task, task.domain
 
@@ -88,7 +88,7 @@ def test_the_solver_understands_every_prompt(context: str, structured: bool) -> 
 def test_skill_is_the_chance_of_the_right_word_and_letters_help() -> None:
     task, game = crossword()
 
-    def share(model: tl.SimMiniCrossword, path: list[str]) -> float:
+    def share(model: tl.sim.SimMiniCrossword, path: list[str]) -> float:
         right = total = 0
         for draw in range(60):
             steps = game.read_proposals(task, path, ask(model, game.propose_prompt(task, path, 3), draw).text)
@@ -97,37 +97,39 @@ def test_skill_is_the_chance_of_the_right_word_and_letters_help() -> None:
         return right / total
 
     for skill in (0.0, 0.4, 1.0):
-        assert abs(share(tl.SimMiniCrossword(skill=skill), []) - skill) < 0.08
+        assert abs(share(tl.sim.SimMiniCrossword(skill=skill), []) - skill) < 0.08
     # Three rows without letters, and five columns with two letters of five.
     expected = (3 * 0.4 + 5 * (0.4 + 0.6 * 2 / 5)) / 8
-    assert abs(share(tl.SimMiniCrossword(skill=0.4), ["h1. thumb", "h2. rural"]) - expected) < 0.08
+    assert abs(share(tl.sim.SimMiniCrossword(skill=0.4), ["h1. thumb", "h2. rural"]) - expected) < 0.08
 
 
 def test_sight_and_noise_are_chances_of_finding_a_clue_impossible() -> None:
     task, game = crossword()
     wrong, right = game.value_prompt(task, [WRONG]), game.value_prompt(task, ["h1. thumb"])
 
-    def impossible(model: tl.SimMiniCrossword, prompt: str) -> float:
+    def impossible(model: tl.sim.SimMiniCrossword, prompt: str) -> float:
         values = [game.read_value(ask(model, prompt, draw).text) for draw in range(400)]
         return values.count(0.0) / 400
 
-    model = tl.SimMiniCrossword(sight=0.3, noise=0.1)  # one clue has letters, and is judged
+    model = tl.sim.SimMiniCrossword(sight=0.3, noise=0.1)  # one clue has letters, and is judged
     assert abs(impossible(model, wrong) - 0.3) < 0.07
     assert abs(impossible(model, right) - 0.1) < 0.05
 
 
 def test_it_guesses_at_clues_that_it_does_not_know() -> None:
-    task = tl.mini_crossword([f"something about {k}" for k in range(10)])
+    task = tl.domains.mini_crossword([f"something about {k}" for k in range(10)])
     prompt = task.domain.propose_prompt(task, [], 3)
     assert len(task.domain.read_proposals(task, [], ask(SOLVER, prompt).text)) == 10
     assert task.domain.read_value(ask(SOLVER, task.domain.value_prompt(task, ["h1. thumb"])).text) == 1.0
 
 
 def test_a_search_goes_back_and_solves_some_and_not_others() -> None:
-    lab = tl.Lab(tl.SimMiniCrossword(skill=0.1), runs=None, cache=None)
-    known = tl.mini_crossword_tasks(12)
+    lab = tl.Lab(tl.sim.SimMiniCrossword(skill=0.1), runs=None, cache=None)
+    known = tl.domains.mini_crossword_tasks(12)
     runs = [wait(lab.run(tl.presets.mini_crossword(), task)) for task in known]
-    grades = [tl.mini_crossword_scores(task, run.answer) for task, run in zip(known, runs, strict=True)]
+    grades = [
+        tl.domains.mini_crossword_scores(task, run.answer) for task, run in zip(known, runs, strict=True)
+    ]
     solved = sum(scores.game for scores in grades if scores)
     words = sum(scores.words for scores in grades if scores) / 12
     assert 2 <= solved <= 10
@@ -145,9 +147,11 @@ def test_a_search_goes_back_and_solves_some_and_not_others() -> None:
 
 def test_a_perfect_solver_solves_every_puzzle() -> None:
     lab = tl.Lab(SOLVER, runs=None)
-    for task in tl.mini_crossword_tasks(24):
+    for task in tl.domains.mini_crossword_tasks(24):
         assert (
-            tl.mini_crossword_scores(task, wait(lab.run(tl.presets.mini_crossword(), task)).answer).game
+            tl.domains.mini_crossword_scores(
+                task, wait(lab.run(tl.presets.mini_crossword(), task)).answer
+            ).game
             == 1.0
         )
 
@@ -194,15 +198,15 @@ def test_a_passage_keeps_to_its_plan() -> None:
     task, domain = writing()
     plan = "\n".join(f"{k}. The night porter sat down." for k in range(1, 5))
     for draw in range(10):
-        passage = ask(tl.SimCreativeWriting(skill=0), domain.sample_prompt(task, [plan]), draw).text
+        passage = ask(tl.sim.SimCreativeWriting(skill=0), domain.sample_prompt(task, [plan]), draw).text
         assert passage.count("the night porter") == 8
         assert task.grade(passage) == 0.0
 
 
 def test_voting_helps_a_writer() -> None:
     lab = tl.Lab("sim/creative_writing", runs=None, cache=None)
-    blind = tl.Lab(tl.SimCreativeWriting(noise=1), runs=None, cache=None)
-    known = tl.creative_writing_tasks(20)
+    blind = tl.Lab(tl.sim.SimCreativeWriting(noise=1), runs=None, cache=None)
+    known = tl.domains.creative_writing_tasks(20)
 
     def mean(lab: tl.Lab, strategy: tl.Strategy) -> float:
         return sum(wait(lab.run(strategy, task)).grade for task in known) / 20
@@ -215,9 +219,11 @@ def test_voting_helps_a_writer() -> None:
 # Both.
 
 
-@pytest.mark.parametrize("model", [tl.SimMiniCrossword(garble=1), tl.SimCreativeWriting(garble=1)])
+@pytest.mark.parametrize("model", [tl.sim.SimMiniCrossword(garble=1), tl.sim.SimCreativeWriting(garble=1)])
 def test_garbled_replies_cannot_be_read(model: Any) -> None:
-    task = tl.mini_crossword(3) if model.kind == "sim/mini_crossword" else tl.creative_writing(1)
+    task = (
+        tl.domains.mini_crossword(3) if model.kind == "sim/mini_crossword" else tl.domains.creative_writing(1)
+    )
     game, path = task.domain, ["h1. thumb"]
     for draw in range(10):
         assert game.read_sample(task, path, ask(model, game.sample_prompt(task, path), draw).text) is None
@@ -243,9 +249,9 @@ def test_they_say_so_when_they_do_not_understand(model: Any, prompt: str) -> Non
 @pytest.mark.parametrize("model", [SOLVER, WRITER])
 def test_a_verdict_comes_with_its_probabilities(model: Any) -> None:
     task, good, bad = (
-        (tl.mini_crossword(3), ["h1. thumb"], [WRONG])
+        (tl.domains.mini_crossword(3), ["h1. thumb"], [WRONG])
         if model is SOLVER
-        else (tl.creative_writing(1), ["1. The night porter left."], ["1. Somebody left."])
+        else (tl.domains.creative_writing(1), ["1. The night porter left."], ["1. Somebody left."])
     )
     scores = []
     for path in (good, bad):
@@ -257,12 +263,12 @@ def test_a_verdict_comes_with_its_probabilities(model: Any) -> None:
 
 
 @pytest.mark.parametrize("setting", [{"skill": 1.1}, {"noise": -0.1}, {"garble": 2}, {"latency": -1}])
-@pytest.mark.parametrize("kind", [tl.SimMiniCrossword, tl.SimCreativeWriting])
+@pytest.mark.parametrize("kind", [tl.sim.SimMiniCrossword, tl.sim.SimCreativeWriting])
 def test_bad_settings_are_refused_by_name(kind: Any, setting: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(setting))):
         kind(**setting)
 
 
-@pytest.mark.parametrize("model", [tl.SimMiniCrossword(sight=0.5), tl.SimCreativeWriting(skill=0.5)])
+@pytest.mark.parametrize("model", [tl.sim.SimMiniCrossword(sight=0.5), tl.sim.SimCreativeWriting(skill=0.5)])
 def test_settings_come_back(model: Any) -> None:
     assert part_of(json.loads(json.dumps(model.settings()))) == model

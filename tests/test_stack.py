@@ -350,7 +350,7 @@ def test_a_cap_on_money_needs_a_price():
     end = scripted(usd=None)
     made = wait(tl.Lab(end, runs=None, mode="off", spend=1.0).run(tl.OneAnswer(), TASK))
     assert end.requests == []
-    assert "the price of scripted is not known" in made.events[-2].data["error"]
+    assert "the price of scripted is unknown" in made.events[-2].data["error"]
     free = wait(tl.Lab(end, runs=None, mode="off").run(tl.OneAnswer(), TASK))
     assert (free.usage.cost, free.usage.paid) == (None, None)  # unknown, not 0
 
@@ -558,7 +558,7 @@ def test_each_role_has_its_own_model_and_settings():
     [
         ({"judge": "sim/game24"}, "unknown role 'judge'; known are propose"),
         ({"evaluate": {"temprature": 1}}, "temprature"),
-        ({"evaluate": tl.General()}, "is no model"),
+        ({"evaluate": tl.domains.General()}, "expected a model: got General"),
         ({"evaluate": 3}, "role 'evaluate'"),
     ],
 )

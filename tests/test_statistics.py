@@ -56,7 +56,7 @@ def correlated(random, rate, alike, tasks, repeats):
     [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
 )
 def test_without_repeats_the_interval_is_wilsons(solved, of, low, high):
-    (row,) = tl.success_rates(runs(a=[True] * solved + [False] * (of - solved))).itertuples()
+    (row,) = tl.stats.success_rates(runs(a=[True] * solved + [False] * (of - solved))).itertuples()
     assert (row.runs, row.tasks, row.solved) == (of, of, solved)
     assert row.rate == pytest.approx(solved / of)
     assert (row.low, row.high) == pytest.approx((low, high), abs=6e-5)
@@ -82,20 +82,20 @@ def test_with_repeats_the_interval_covers(rate, alike, tasks, repeats):
 
 def test_repeats_that_are_all_alike_tell_no_more_than_the_tasks():
     outcomes = [True] * 12 + [False] * 18
-    once = tl.success_rates(runs(a=outcomes))
-    thrice = tl.success_rates(runs(a=[[solved] * 3 for solved in outcomes]))
+    once = tl.stats.success_rates(runs(a=outcomes))
+    thrice = tl.stats.success_rates(runs(a=[[solved] * 3 for solved in outcomes]))
     assert thrice["runs"].item() == 90
     assert thrice[["rate", "low", "high"]].equals(once[["rate", "low", "high"]])
 
 
 @pytest.mark.parametrize("solved", [True, False])
 def test_where_all_agree_the_interval_is_that_of_the_tasks(solved):
-    (row,) = tl.success_rates(runs(a=[[solved] * 4] * 6)).itertuples()
+    (row,) = tl.stats.success_rates(runs(a=[[solved] * 4] * 6)).itertuples()
     assert (row.low, row.high) == pytest.approx(proportion_confint(6 * solved, 6, method="wilson"))
 
 
 def test_one_task_however_often_is_one_sample():
-    (row,) = tl.success_rates(runs(a=[[True, True, False, True]])).itertuples()
+    (row,) = tl.stats.success_rates(runs(a=[[True, True, False, True]])).itertuples()
     assert row.rate == 0.75
     assert (row.low, row.high) == pytest.approx(proportion_confint(0.75, 1, method="wilson"))
 
@@ -110,7 +110,7 @@ def test_tasks_as_different_as_chance_makes_them_count_as_independent_runs():
 def test_what_was_not_graded_and_what_failed_is_said():
     df = runs(a=[True, False, NA, NA], b=[NA, NA, NA, NA])
     df["error"] = pandas.array([NA, NA, NA, "ValueError: oh", NA, NA, NA, NA], dtype="string")
-    first, second = tl.success_rates(df).itertuples()
+    first, second = tl.stats.success_rates(df).itertuples()
     assert (first.runs, first.tasks, first.solved, first.errors, first.ungraded) == (3, 3, 1, 1, 1)
     assert first.rate == pytest.approx(1 / 3)
     assert (second.runs, second.ungraded) == (0, 4)
@@ -121,15 +121,15 @@ def test_what_was_not_graded_and_what_failed_is_said():
 def test_an_error_is_not_solved_whatever_its_grade():
     df = runs(a=[True, True])
     df["error"] = ["ValueError: oh", NA]
-    assert tl.success_rates(df)["rate"].item() == 0.5
+    assert tl.stats.success_rates(df)["rate"].item() == 0.5
 
 
 def test_each_task_weighs_the_same():
-    assert tl.success_rates(runs(a=[[True, True, True, True], [False]]))["rate"].item() == 0.5
+    assert tl.stats.success_rates(runs(a=[[True, True, True, True], [False]]))["rate"].item() == 0.5
 
 
 def test_the_table_keeps_its_order_and_has_documented_types():
-    shown = tl.success_rates(runs(z=[True, False], a=[True, True]))
+    shown = tl.stats.success_rates(runs(z=[True, False], a=[True, True]))
     assert list(shown["setting"]) == ["z", "a"]
     assert {name: str(dtype) for name, dtype in shown.dtypes.items()} == {
         "setting": "category",
@@ -142,7 +142,7 @@ def test_the_table_keeps_its_order_and_has_documented_types():
 def test_settings_may_be_told_apart_by_several_columns():
     df = runs(a=[True, False], b=[True, True])
     df["beam"] = [1, 1, 2, 2]
-    shown = tl.success_rates(df, by=["beam", "setting"])
+    shown = tl.stats.success_rates(df, by=["beam", "setting"])
     assert list(shown.columns[:2]) == ["beam", "setting"]
     assert list(shown["rate"]) == [0.5, 1.0]
 
@@ -152,42 +152,42 @@ def test_anything_with_a_table_will_do():
         def df(self):
             return runs(a=[True, False])
 
-    assert tl.success_rates(Table())["rate"].item() == 0.5
+    assert tl.stats.success_rates(Table())["rate"].item() == 0.5
     plain = pandas.DataFrame({"setting": "a", "task": [1, 2], "correct": [1, 0]})
-    assert tl.success_rates(plain)["rate"].item() == 0.5
+    assert tl.stats.success_rates(plain)["rate"].item() == 0.5
 
 
 def test_bad_tables_are_named():
     with pytest.raises(ValueError, match="no column 'correct'; it has setting, task"):
-        tl.success_rates(pandas.DataFrame({"setting": ["a"], "task": ["t"]}))
+        tl.stats.success_rates(pandas.DataFrame({"setting": ["a"], "task": ["t"]}))
     with pytest.raises(ValueError, match="no column 'beam'"):
-        tl.success_rates(runs(a=[True]), by="beam")
+        tl.stats.success_rates(runs(a=[True]), by="beam")
     with pytest.raises(ValueError, match="'correct' must hold true, false or nothing"):
-        tl.success_rates(pandas.DataFrame({"setting": ["a"], "task": ["t"], "correct": ["yes"]}))
+        tl.stats.success_rates(pandas.DataFrame({"setting": ["a"], "task": ["t"], "correct": ["yes"]}))
     with pytest.raises(ValueError, match="by names no column"):
-        tl.success_rates(runs(a=[True]), by=[])
+        tl.stats.success_rates(runs(a=[True]), by=[])
     with pytest.raises(TypeError, match=r"by must be one column, not \['setting'\]"):
-        tl.compare(runs(a=[True], b=[True]), "a", "b", by=["setting"])
+        tl.stats.compare(runs(a=[True], b=[True]), "a", "b", by=["setting"])
     with pytest.raises(ValueError, match="no row"):
-        tl.success_rates(runs(a=[True])[:0])
+        tl.stats.success_rates(runs(a=[True])[:0])
     with pytest.raises(TypeError, match="several runs, not int"):
-        tl.success_rates([1])
+        tl.stats.success_rates([1])
     with pytest.raises(ValueError, match="confidence"):
-        tl.success_rates(runs(a=[True]), confidence=95)
+        tl.stats.success_rates(runs(a=[True]), confidence=95)
     twice = runs(a=[True, False]).assign(run_id=["r1", "r1"])
     with pytest.raises(ValueError, match=r"more than one row of run 'r1'.*\['setting', 'at'\]"):
-        tl.success_rates(twice)
+        tl.stats.success_rates(twice)
 
 
 def test_a_task_may_be_what_is_told_apart():
     df = runs(a=[[True, False], [True, True]], b=[[False, False], [True, False]])
-    assert list(tl.success_rates(df, by="task")["rate"]) == [0.25, 0.75]
-    assert list(tl.success_rates(df, by=["setting", "task"])["rate"]) == [0.5, 1.0, 0.0, 0.5]
+    assert list(tl.stats.success_rates(df, by="task")["rate"]) == [0.25, 0.75]
+    assert list(tl.stats.success_rates(df, by=["setting", "task"])["rate"]) == [0.5, 1.0, 0.0, 0.5]
 
 
 def test_an_error_without_a_text_is_none():
     df = runs(a=[True, False]).assign(error="")
-    assert tl.success_rates(df)[["errors", "rate"]].to_numpy().tolist() == [[0, 0.5]]
+    assert tl.stats.success_rates(df)[["errors", "rate"]].to_numpy().tolist() == [[0, 0.5]]
 
 
 def test_rows_that_cannot_be_counted_are_named():
@@ -195,18 +195,18 @@ def test_rows_that_cannot_be_counted_are_named():
     for name in ("setting", "task"):
         holed = df.assign(**{name: df[name].where([True, False])})
         with pytest.raises(ValueError, match=f"the column '{name}' is empty in 1 of 2 rows"):
-            tl.success_rates(holed)
+            tl.stats.success_rates(holed)
     with pytest.raises(ValueError, match="more than one row of one run"):
-        tl.success_rates(pandas.concat([df, df]))
-    assert tl.success_rates(pandas.concat([df, df.assign(repeat=1)]))["runs"].item() == 4
+        tl.stats.success_rates(pandas.concat([df, df]))
+    assert tl.stats.success_rates(pandas.concat([df, df.assign(repeat=1)]))["runs"].item() == 4
     with pytest.raises(ValueError, match="by='rate': the result has a column of that name"):
-        tl.success_rates(df.assign(rate=1), by=["setting", "rate"])
+        tl.stats.success_rates(df.assign(rate=1), by=["setting", "rate"])
 
 
 def test_a_task_with_many_repeats_lends_none_to_the_others():
     """Nine tasks once and one 1,000 times are ten samples, however alike the repeats are."""
     solved = [[True]] * 4 + [[False]] * 5 + [[True, False] * 500]
-    (row,) = tl.success_rates(runs(a=solved)).itertuples()
+    (row,) = tl.stats.success_rates(runs(a=solved)).itertuples()
     assert (row.runs, row.rate) == (1009, pytest.approx(0.45))
     low, high = proportion_confint(0.45 * 11.1, 11.1, method="wilson")  # 1 / (9/100 + 1/100,000) at most
     assert row.low <= low < high <= row.high
@@ -239,7 +239,7 @@ def test_so_it_covers_where_tasks_weigh_as_much_as_they_have_runs(alike, tasks):
     ("cells", "p"), [((21, 9, 2, 12), 0.06543), ((1, 1, 7, 12), 0.070), ((59, 6, 16, 80), 0.052)]
 )
 def test_p_is_that_of_mcnemars_exact_test(cells, p):
-    found = tl.compare(paired(*cells), "a", "b")
+    found = tl.stats.compare(paired(*cells), "a", "b")
     assert (found.both, found.a_only, found.b_only, found.neither) == cells
     assert found.p == pytest.approx(p, abs=5e-4)
     assert found.p == pytest.approx(binomtest(cells[1], cells[1] + cells[2]).pvalue)
@@ -250,7 +250,7 @@ def test_p_is_that_of_mcnemars_exact_test(cells, p):
 
 def test_the_order_of_the_two_changes_the_sign_alone():
     df = runs(a=[[True, False], [True, True], [False, True]], b=[[False, False], [True, False], [True, True]])
-    one, other = tl.compare(df, "a", "b"), tl.compare(df, "b", "a")
+    one, other = tl.stats.compare(df, "a", "b"), tl.stats.compare(df, "b", "a")
     assert (one.difference, one.p) == (-other.difference, other.p)
     assert (one.low, one.high) == pytest.approx((-other.high, -other.low), abs=0.05)  # drawn anew
 
@@ -258,18 +258,18 @@ def test_the_order_of_the_two_changes_the_sign_alone():
 def test_the_same_table_gives_the_same_numbers_in_any_order():
     random = np.random.default_rng(0)
     df = runs(**{name: [list(random.random(3) < 0.5) for _ in range(40)] for name in "ab"})
-    found = tl.compare(df, "a", "b")
-    assert tl.compare(df, "a", "b") == found
-    assert tl.compare(df.sample(frac=1, random_state=1), "a", "b") == found
+    found = tl.stats.compare(df, "a", "b")
+    assert tl.stats.compare(df, "a", "b") == found
+    assert tl.stats.compare(df.sample(frac=1, random_state=1), "a", "b") == found
     other_way = df["task"].cat.reorder_categories(df["task"].cat.categories[::-1])
-    assert tl.compare(df.assign(task=other_way), "a", "b") == found
+    assert tl.stats.compare(df.assign(task=other_way), "a", "b") == found
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(*[st.lists(st.booleans(), min_size=3, max_size=3)] * 2), min_size=1, max_size=9))
 def test_with_repeats_p_counts_the_swaps(outcomes):
     """Every way to swap the settings, task by task: done here one by one."""
-    found = tl.compare(runs(a=[a for a, _ in outcomes], b=[b for _, b in outcomes]), "a", "b")
+    found = tl.stats.compare(runs(a=[a for a, _ in outcomes], b=[b for _, b in outcomes]), "a", "b")
     gaps = [np.mean(a) - np.mean(b) for a, b in outcomes]
     sums = [
         sum(s * g for s, g in zip(signs, gaps, strict=True))
@@ -310,16 +310,18 @@ def test_how_many_draws_are_held_at_once_changes_nothing(monkeypatch):
         a=[list(random.random(2) < 0.5) for _ in range(20)],
         b=[list(random.random(3) < 0.6) for _ in range(20)],
     )
-    found = tl.compare(df, "a", "b")
+    found = tl.stats.compare(df, "a", "b")
     monkeypatch.setattr(statistics, "_at_once", lambda tasks: 333)
-    assert tl.compare(df, "a", "b") == found
+    assert tl.stats.compare(df, "a", "b") == found
 
 
 def test_dealing_runs_out_anew_is_fishers_exact_test_on_one_task():
     one, other = [True] * 7 + [False] * 2, [True] * 2 + [False] * 10
     found = statistics._p_of_deals(*(np.array([x]) for x in (7 / 9, 2 / 12, 9, 12)))
     assert found == pytest.approx(fisher_exact([[7, 2], [2, 10]]).pvalue, abs=0.01)
-    assert tl.compare(runs(a=[one], b=[other]), "a", "b").p == 1  # one task, however often, is one sample
+    assert (
+        tl.stats.compare(runs(a=[one], b=[other]), "a", "b").p == 1
+    )  # one task, however often, is one sample
 
 
 @pytest.mark.parametrize(("rate_a", "rate_b"), [(0.5, 0.5), (0.7, 0.4), (0.1, 0.04)])
@@ -343,7 +345,7 @@ def expected(rate):
 
 
 def test_settings_that_never_differed_may_still_differ():
-    found = tl.compare(paired(10, 0, 0, 10), "a", "b")
+    found = tl.stats.compare(paired(10, 0, 0, 10), "a", "b")
     assert (found.difference, found.p) == (0, 1)
     assert -0.2 < found.low < -0.03 < 0.03 < found.high < 0.2
 
@@ -351,7 +353,7 @@ def test_settings_that_never_differed_may_still_differ():
 @pytest.mark.parametrize("cells", [(20, 12, 5, 13), (40, 30, 10, 120), (1, 1, 7, 12)])
 def test_the_interval_is_near_the_closed_form(cells):
     """Bonett and Price (2012): Wald's, with one task more of each discordant sort."""
-    found = tl.compare(paired(*cells), "a", "b")
+    found = tl.stats.compare(paired(*cells), "a", "b")
     count = sum(cells) + 2
     a_only, b_only = (cells[1] + 1) / count, (cells[2] + 1) / count
     half = 1.96 * math.sqrt((a_only + b_only - (a_only - b_only) ** 2) / count)
@@ -362,7 +364,7 @@ def test_the_interval_is_near_the_closed_form(cells):
 def test_only_common_tasks_are_compared_and_the_rest_is_said():
     df = runs(a=[True, True, False, NA, True], b=[False, True, False, True])
     df["error"] = NA
-    found = tl.compare(df, "a", "b")
+    found = tl.stats.compare(df, "a", "b")
     assert (found.tasks, found.unpaired, found.ungraded) == (3, 2, 1)
     assert (found.both, found.a_only, found.b_only, found.neither) == (1, 1, 0, 1)
 
@@ -370,22 +372,22 @@ def test_only_common_tasks_are_compared_and_the_rest_is_said():
 def test_what_cannot_be_compared_is_said():
     df = runs(a=[True, True], b=[NA, NA], c=[False, True])
     with pytest.raises(ValueError, match="no setting 'd' in the table; it has 'a', 'b', 'c'"):
-        tl.compare(df, "a", "d")
+        tl.stats.compare(df, "a", "d")
     with pytest.raises(
         ValueError, match=r"'a' \(2 graded tasks\) and 'b' \(0\) have no graded task in common"
     ):
-        tl.compare(df, "a", "b")
+        tl.stats.compare(df, "a", "b")
     with pytest.raises(ValueError, match="itself"):
-        tl.compare(df, "a", "a")
+        tl.stats.compare(df, "a", "a")
     with pytest.raises(ValueError, match="nothing to compare it with"):
-        tl.compare_all(runs(a=[True]))
+        tl.stats.compare_all(runs(a=[True]))
     with pytest.raises(ValueError, match="'z'"):
-        tl.compare_all(df, "z")
+        tl.stats.compare_all(df, "z")
 
 
 def test_majorities_stand_in_the_cells():
     df = runs(a=[[True, True, False], [True, False, False]], b=[[True, False], [True, True]])
-    found = tl.compare(df, "a", "b")
+    found = tl.stats.compare(df, "a", "b")
     assert (found.both, found.a_only, found.b_only, found.neither) == (0, 1, 1, 0)  # a half is no majority
     assert found.difference == pytest.approx((2 / 3 + 1 / 3 - 1 / 2 - 1) / 2)
 
@@ -401,19 +403,19 @@ def test_all_pairs_are_corrected_together():
             for name, rate in {"a": 0.3, "b": 0.5, "c": 0.8, "d": 0.5}.items()
         }
     )
-    shown = tl.compare_all(df)
+    shown = tl.stats.compare_all(df)
     assert list(zip(shown["a"], shown["b"], strict=True)) == list(itertools.combinations("abcd", 2))
     # Holm (1979), as it is written: the k-th smallest of m times m − k + 1, never falling.
     order = np.argsort(shown["p"], kind="stable").to_numpy()
     steps = np.maximum.accumulate(shown["p"].to_numpy()[order] * np.arange(6, 0, -1)).clip(max=1)
     assert shown["p_holm"].to_numpy()[order] == pytest.approx(steps)
     for row in shown.itertuples():
-        assert row[1 : 1 + len(statistics.Comparison._fields)] == tl.compare(df, row.a, row.b)
+        assert row[1 : 1 + len(statistics.Comparison._fields)] == tl.stats.compare(df, row.a, row.b)
 
 
 def test_all_against_one():
     df = runs(a=[True] * 9 + [False], b=[False] * 10, c=[True, False] * 5)
-    shown = tl.compare_all(df, against="b")
+    shown = tl.stats.compare_all(df, against="b")
     assert list(shown["a"]) == ["a", "c"]
     assert set(shown["b"]) == {"b"}
     assert list(shown["p_holm"]) == pytest.approx(list(multipletests(shown["p"], method="holm")[1]))
@@ -446,14 +448,14 @@ def test_connor_is_what_his_calculators_give():
     ],
 )
 def test_tasks_needed_is_a_little_more_than_connor_says(difference, discordant, power):
-    tasks = tl.required_sample_size(difference, discordant=discordant, power=power)
+    tasks = tl.stats.required_sample_size(difference, discordant=discordant, power=power)
     approximate = connor(difference, discordant, power)
     assert approximate <= tasks <= approximate + 3 / difference
 
 
 @pytest.mark.parametrize(("difference", "discordant"), [(0.3, 0.4), (0.15, 0.3), (0.05, 0.5)])
 def test_so_many_tasks_find_the_difference_so_often(difference, discordant):
-    tasks = tl.required_sample_size(difference, discordant=discordant)
+    tasks = tl.stats.required_sample_size(difference, discordant=discordant)
     random = np.random.default_rng(4)
     shares = [(discordant + difference) / 2, (discordant - difference) / 2, 1 - discordant]
     found = np.mean(
@@ -479,29 +481,29 @@ def test_power_is_the_sum_over_all_outcomes(tasks, difference, discordant):
 
 
 def test_very_many_tasks_can_be_asked_for():
-    assert tl.required_sample_size(0.001) == pytest.approx(connor(0.001, 0.5), rel=0.001)
+    assert tl.stats.required_sample_size(0.001) == pytest.approx(connor(0.001, 0.5), rel=0.001)
 
 
 def test_what_can_be_seen_is_the_other_way_round():
-    assert tl.required_sample_size() > 1500  # five points, and nothing known beforehand
+    assert tl.stats.required_sample_size() > 1500  # five points, and nothing known beforehand
     for discordant in (0.2, 0.5, 1.0):
-        seen = tl.minimum_detectable_difference(100, discordant=discordant)
-        assert abs(tl.required_sample_size(seen, discordant=discordant) - 100) <= 6
+        seen = tl.stats.minimum_detectable_difference(100, discordant=discordant)
+        assert abs(tl.stats.required_sample_size(seen, discordant=discordant) - 100) <= 6
     assert (
-        tl.minimum_detectable_difference(100)
-        > tl.minimum_detectable_difference(1000)
-        > tl.minimum_detectable_difference(10_000)
+        tl.stats.minimum_detectable_difference(100)
+        > tl.stats.minimum_detectable_difference(1000)
+        > tl.stats.minimum_detectable_difference(10_000)
     )
 
 
 def test_what_cannot_be_is_refused_by_name():
     with pytest.raises(ValueError, match="tasks=5 are too few"):
-        tl.minimum_detectable_difference(5)
+        tl.stats.minimum_detectable_difference(5)
     with pytest.raises(ValueError, match="discordant must lie between the difference"):
-        tl.required_sample_size(0.3, discordant=0.2)
+        tl.stats.required_sample_size(0.3, discordant=0.2)
     with pytest.raises(ValueError, match="difference must lie between 0 and 1"):
-        tl.required_sample_size(5)
+        tl.stats.required_sample_size(5)
     with pytest.raises(ValueError, match="alpha and power"):
-        tl.required_sample_size(power=80)
+        tl.stats.required_sample_size(power=80)
     with pytest.raises(ValueError, match="discordant"):
-        tl.minimum_detectable_difference(100, discordant=0)
+        tl.stats.minimum_detectable_difference(100, discordant=0)

@@ -259,7 +259,7 @@ def test_the_native_schema_is_one_that_providers_take(model_type):
 @pytest.mark.parametrize("model_type", TYPES, ids=str)
 def test_a_random_instance_of_the_native_schema_is_a_value(model_type):
     """sim/general fills schemas at random; a pattern it does not know."""
-    model = tl.SimGeneral()
+    model = tl.sim.SimGeneral()
     for draw in range(10 if model_type is not Odd else 0):
         call = Call("0", "x", (Message("user", "?"),), draw, response_format=_Form(model_type).native)
         text = asyncio.run(model(call)).text

@@ -26,7 +26,7 @@ from support import Scripted, answer_to, dice, wait
 import tot_lab as tl
 from tot_lab.analysis.sweep_tables import csv
 from tot_lab.core.calls import Call
-from tot_lab.lab.sweeps.axes import labelled
+from tot_lab.lab.sweeps.axes import label_strategies
 from tot_lab.lab.sweeps.sweep import Counts
 from tot_lab.models.stack import Failure
 from tot_lab.record.journal import JournalError
@@ -103,7 +103,7 @@ class Strange(tl.OneAnswer):
         return msgspec.structs.replace(super().call(*given, **more), options={"x": float("nan")})
 
 
-class GradedAs(tl.General):
+class GradedAs(tl.domains.General):
     """Gives the grade that the task names."""
 
     kind = "graded_as"
@@ -112,7 +112,7 @@ class GradedAs(tl.General):
         return {"True": True, "text": "yes", "NaN": float("nan"), "5": 5}[task.question]
 
 
-class Ungradable(tl.General):
+class Ungradable(tl.domains.General):
     """Cannot be graded."""
 
     kind = "ungradable"
@@ -139,11 +139,11 @@ def test_a_grid_is_every_combination_the_last_axis_fastest():
     ]
     with pytest.raises(pydantic.ValidationError, match="did you mean 'search'"):
         tl.grid(tl.TreeOfThoughts, {"serch": ["mcts"]})
-    with pytest.raises(ValueError, match=r"none of the strategies has a setting 'search\.widht'"):
+    with pytest.raises(ValueError, match=r"No strategy of the grid has a setting 'search\.widht'"):
         tl.grid(tl.TreeOfThoughts, {"search.widht": [1]})
-    with pytest.raises(ValueError, match=r"no values for 'search\.width'"):
+    with pytest.raises(ValueError, match=r"'search\.width' must have at least one value"):
         tl.grid(tl.TreeOfThoughts, {"search.width": []})
-    with pytest.raises(TypeError, match="grid takes a strategy"):
+    with pytest.raises(TypeError, match="strategy must be a strategy"):
         tl.grid(tl.general, seed=[1])
 
 
@@ -164,16 +164,16 @@ def test_labels_say_what_differs_and_nothing_else():
 @pytest.mark.parametrize(
     ("strategies", "tasks", "options", "words"),
     [
-        ([], TASKS, {}, "one strategy at least"),
-        (tl.OneAnswer(), [], {}, "one task at least"),
+        ([], TASKS, {}, "strategies must not be empty"),
+        (tl.OneAnswer(), [], {}, "tasks must not be empty"),
         ([tl.OneAnswer(), tl.OneAnswer()], TASKS, {}, "'OneAnswer' and 'OneAnswer #2' are the same"),
-        (tl.OneAnswer(), [TASKS[0], TASKS[0]], {}, "are the same; ask a task more than once with repeats="),
-        (tl.OneAnswer(), TASKS, {"repeats": 0}, "repeats must be 1 or more"),
-        (tl.OneAnswer(), TASKS, {"at_once": 0}, "at_once must be 1 or more"),
+        (tl.OneAnswer(), [TASKS[0], TASKS[0]], {}, "are the same. Use repeats= to run a task more than once"),
+        (tl.OneAnswer(), TASKS, {"repeats": 0}, "repeats must be an integer of at least 1"),
+        (tl.OneAnswer(), TASKS, {"at_once": 0}, "at_once must be at least 1"),
         (tl.OneAnswer(), TASKS, {"name": "../up"}, "name must be the name of a folder"),
         (tl.OneAnswer(), TASKS, {"name": ".."}, "name must be the name of a folder"),
         (tl.OneAnswer(), TASKS, {"name": ""}, "name must be the name of a folder"),
-        ({"IO": tl.OneAnswer(), "ToT": []}, TASKS, {}, "no strategy under 'ToT'"),
+        ({"IO": tl.OneAnswer(), "ToT": []}, TASKS, {}, "'ToT' must have at least one strategy"),
         (tl.OneAnswer(), tl.general("x").model_copy(update={"data": {"x": object()}}), {}, "task 'x'"),
     ],
 )  # fmt: skip
@@ -226,7 +226,7 @@ def test_a_run_id_is_the_same_in_every_process():
 
 def test_what_is_no_strategy_and_no_task_is_told():
     lab = tl.Lab(Scripted(), runs=None)
-    with pytest.raises(TypeError, match="strategies must be values such as"):
+    with pytest.raises(TypeError, match="strategies must be instances such as"):
         swept(lab, tl.OneAnswer, TASKS)
     with pytest.raises(TypeError, match="task must be a Task"):
         swept(lab, tl.OneAnswer(), ["4 5 6 10"])
@@ -280,7 +280,7 @@ def test_frames_of_nodes_and_calls_are_those_of_the_runs():
         pd.testing.assert_frame_equal(own[columns], run.calls_df()[columns])
         assert (nodes.run_id == run.id).sum() == len(run.tree)
     assert [run.id for run in made.runs()] == list(frame.run_id)
-    with pytest.raises(LookupError, match="no run 'else' in this sweep"):
+    with pytest.raises(LookupError, match="got 'else', which is not in this sweep"):
         made.run("else")
 
 
@@ -288,7 +288,7 @@ def test_a_run_whose_journal_was_taken_away_is_told_of(tmp_path):
     made = swept(tl.Lab(Scripted(), runs=tmp_path), tl.OneAnswer(), TASKS[0])
     (path,) = (tmp_path / "sweep").iterdir()
     path.unlink()
-    with pytest.raises(LookupError, match=f"{path} is gone"):
+    with pytest.raises(LookupError, match=f"{path} does not exist"):
         made.run(path.stem)
 
 
@@ -509,7 +509,7 @@ def test_the_journal_of_another_run_is_not_taken_for_this_one(tmp_path):
     two.write_bytes(one.read_bytes())
     frame = swept(tl.Lab(Scripted(), runs=tmp_path), tl.OneAnswer(), TASKS).df()
     assert pd.isna(frame.error[0])
-    assert frame.error[1] == f"JournalError: {two}: this is the journal of another run, {one.stem!r}"
+    assert frame.error[1] == f"JournalError: {two}: this journal belongs to another run: got {one.stem!r}"
 
 
 def test_a_journal_that_another_process_holds_is_left_to_it_and_read(tmp_path):
@@ -554,7 +554,11 @@ sys.stdout.write(sweep.df().drop(columns="seconds").to_csv())
 
 def test_labels_of_many_settings_take_no_time():
     grid = tl.grid(tl.TreeOfThoughts, {"search.width": range(1, 41), "propose.count": range(1, 51)})
-    assert len(labelled(grid)) == len(labelled({f"s{k}": one for k, one in enumerate(grid)})) == 2000
+    assert (
+        len(label_strategies(grid))
+        == len(label_strategies({f"s{k}": one for k, one in enumerate(grid)}))
+        == 2000
+    )
 
 
 def test_a_folder_that_cannot_be_made_is_told_before_anything_is_asked(tmp_path):
@@ -656,7 +660,7 @@ class Answering(BaseHTTPRequestHandler):
     def do_POST(self):
         kind, prompt, draw, repeat = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append((prompt, draw, repeat))
-        call = Call("0", kind, (tl.Message("user", prompt),), draw, repeat=repeat)
+        call = Call("0", kind, (tl.records.Message("user", prompt),), draw, repeat=repeat)
         data = json.dumps(str(answer_to(call))).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
@@ -829,7 +833,7 @@ def test_a_table_is_saved_with_where_it_comes_from(tmp_path):
         {"a_b & c": GRID, "IO": tl.OneAnswer()},
         TASKS,
     )
-    assert tl.lost_calls(made).query("role == 'evaluate'")["unreadable_share"].gt(0.05).any()
+    assert tl.stats.lost_calls(made).query("role == 'evaluate'")["unreadable_share"].gt(0.05).any()
     with pytest.warns(UserWarning, match="were lost"):
         csv = made.save(tmp_path / "paper.csv")
     assert csv.read_text() == made.df().to_csv(index=False)
@@ -915,7 +919,7 @@ def test_a_model_that_was_away_is_said_and_asked_again(tmp_path):
     away = swept(lab, tl.baselines(2), TASKS)
     assert away.df().error.str.contains("no server there").all()
     with pytest.warns(UserWarning, match="answer calls failed"):
-        rates = tl.success_rates(away)
+        rates = tl.stats.success_rates(away)
     assert rates.errors.tolist() == rates.runs.tolist()
     state["away"] = False
     back = swept(lab, tl.baselines(2), TASKS)
@@ -930,5 +934,5 @@ def test_the_folder_of_a_sweep_is_its_runs(tmp_path):
     runs = tl.load(made.folder)
     assert {run.id for run in runs} == set(made.rows)
     with pytest.warns(UserWarning, match="evaluate replies unreadable"):
-        assert tl.success_rates(runs).solved.sum() == made.df().correct.sum()
+        assert tl.stats.success_rates(runs).solved.sum() == made.df().correct.sum()
     assert [one.whole for one in tl.counterfactual(made, GRID[0])] == [True] * 4

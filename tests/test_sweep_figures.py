@@ -170,9 +170,11 @@ SAID = {
 def test_success_at_matched_cost_says_its_unit_and_counts_its_runs_once(unit):
     runs = [run(tl.SelfConsistency(attempts=9), repeat=r) for r in range(2)]
     if unit == "cost":  # nothing is said of the price of these
-        shown = tl.anytime_performance(runs, [1, 2, 4, 8]).assign(unit=unit, at=[0.25, 0.5, 1.0, 2.0] * 2)
+        shown = tl.stats.anytime_performance(runs, [1, 2, 4, 8]).assign(
+            unit=unit, at=[0.25, 0.5, 1.0, 2.0] * 2
+        )
     else:
-        shown = tl.anytime_performance(runs, [1, 2, 4, 8], unit=unit)
+        shown = tl.stats.anytime_performance(runs, [1, 2, 4, 8], unit=unit)
         assert set(shown["unit"]) == {unit}
     figure = plot_sweep(shown, "at", color="setting")
     assert (figure.layout.title.text, figure.layout.xaxis.title.text) == SAID[unit]
@@ -236,7 +238,7 @@ def test_frontier_by_hand():
     assert [point.value for point in info.cost] == [5.5, 14.5, 16.5, 44.5, 54.5]
     line = plot_pareto(CROSSED).data[0]
     assert list(line.y) == [0.1, 0.2, 0.4, 0.9]
-    table_ = tl.pareto_frontier(CROSSED)
+    table_ = tl.stats.pareto_frontier(CROSSED)
     assert set(table_.loc[table_["frontier"], "setting"]) == set(np.array(info.names)[info.on_frontier])
     assert frontier_info(CROSSED, "tokens").cost[0].value == 5.5 * 110
 
@@ -248,7 +250,7 @@ def test_cost_and_success_are_means_over_the_same_tasks():
     (cost,), (rate,) = (getattr(frontier_info(table(rows)), name) for name in ("cost", "success"))
     assert (cost.value, rate.value) == ((90 + 2 + 3 + 4) / 4, 3 / 4)
     assert cost.low < cost.value < cost.high
-    assert tl.pareto_frontier(table(rows))["calls"].item() == cost.value
+    assert tl.stats.pareto_frontier(table(rows))["calls"].item() == cost.value
     assert sweep_info(table(rows), "calls").curves[0].x == [cost.value]
 
 
@@ -475,12 +477,12 @@ def test_a_setting_of_which_no_value_occurs_twice_is_left_out():
 @pytest.fixture(scope="module")
 def searches():
     hands = [tl.game24(hand) for hand in ("1 1 4 6", "4 5 6 10", "1 2 3 4", "3 3 8 8")]
-    model = tl.SimGame24(noise=0.3)
+    model = tl.sim.SimGame24(noise=0.3)
     return [run(tl.TreeOfThoughts(evaluate=tl.Value(samples=3)), hand, model=model) for hand in hands]
 
 
 def test_calibration_is_that_of_the_diagnosis(searches):
-    found = tl.judge_evaluator(searches)
+    found = tl.stats.judge_evaluator(searches)
     info = calibration_info(found)
     curve = found.calibration()
     assert info.thoughts.tolist() == curve["thoughts"].tolist()
@@ -513,7 +515,7 @@ def test_calibration_without_labels_says_so():
 DRAWN = {
     "plot_sweep": [{}, {"x": "beam_width", "color": "generate"}, {"x": "calls", "y": "cost"}, {"x": "task"}],
     "plot_heatmap": [{"x": "beam_width", "y": "generate"}, {"x": "setting", "y": "task", "z": "calls"}],
-    "plot_frontier": [{}, {"cost": "cost"}],
+    "plot_pareto": [{}, {"cost": "cost"}],
     "plot_importance": [{}, {"of": "calls"}],
 }
 EACH = [(plot, options) for plot in TABLE_FIGURES for options in DRAWN.get(plot.__name__, [{}])]
@@ -616,7 +618,7 @@ def test_two_rows_of_one_run_are_an_error_and_no_repeats(plot, options):
 
 
 def test_the_points_of_anytime_are_not_pooled_over_amounts():
-    shown = tl.anytime_performance([run(tl.SelfConsistency(attempts=n)) for n in (2, 4)], [1, 2, 4])
+    shown = tl.stats.anytime_performance([run(tl.SelfConsistency(attempts=n)) for n in (2, 4)], [1, 2, 4])
     assert len(plot_sweep(shown, "at", color="setting").data) == 2
     for x in ("setting", "calls"):
         with pytest.raises(ValueError, match=r"in a figure x='at'"):

@@ -118,7 +118,7 @@ def test_branches_counterfactuals_and_matched_cost_agree():
     made = wait(lab.run(strategy, TOLD))
     would = tl.counterfactual(made, strategy)
     assert (would.whole, would.run.events) == (True, made.events)
-    points = tl.anytime_performance(made, at=[2, made.usage.calls])
+    points = tl.stats.anytime_performance(made, at=[2, made.usage.calls])
     assert points["calls"].tolist() == [2, made.usage.calls]
     assert points["answer"].tolist()[-1] == made.answer
     before = len(model.calls)
@@ -159,11 +159,11 @@ def test_a_question_takes_it_and_the_panels_code_writes_it():
     ("name", "task"),
     [
         ("sim/game24", tl.game24("4 5 6 10")),
-        ("sim/agent", tl.word_sums(2)),
-        ("sim/agent", tl.multi_hop(2)),
-        ("sim/mini_crossword", tl.mini_crossword(1)),
-        ("sim/creative_writing", tl.creative_writing(1)),
-        ("sim/constrained", tl.constrained(2)),
+        ("sim/agent", tl.domains.word_sums(2)),
+        ("sim/agent", tl.domains.multi_hop(2)),
+        ("sim/mini_crossword", tl.domains.mini_crossword(1)),
+        ("sim/creative_writing", tl.domains.creative_writing(1)),
+        ("sim/constrained", tl.domains.constrained(2)),
     ],
 )
 def test_simulated_models_know_the_problem_below_it(name, task):

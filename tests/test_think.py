@@ -9,7 +9,7 @@ from support import TASK, Scripted, wait
 
 import tot_lab as tl
 from tot_lab.core.records import Line
-from tot_lab.lab.context import MOST, joined, told_by_files, told_of
+from tot_lab.lab.context import MAX_CHARACTERS, format_value, join_context, read_files
 from tot_lab.views.progress import Progress
 
 
@@ -65,13 +65,13 @@ def test_without_a_lab_the_settings_say_model_and_budget(tmp_path):
         (
             "Why?",
             {"lab": "sim/general"},
-            "lab must be a Lab such as tl.Lab(\"sim/general\"), not 'sim/general'",
+            "lab must be a Lab such as tl.Lab(\"sim/general\"): got 'sim/general'",
         ),
         ("Why?", {"memory": []}, r"memory must be a tl.SessionMemory\(\), not \[\]"),
         (
             "Why?",
             {"research": False},
-            "research must be a tl.ResearchDelegate or a dict of its settings, not False",
+            "research must be a tl.records.ResearchDelegate or a dict of its settings, not False",
         ),
     ],
 )
@@ -84,8 +84,8 @@ def test_research_is_set_as_for_the_strategy():
     def delegate(**given):
         return wait(tl.think("Why?", lab(), preset="quick", **given)).strategy.research
 
-    assert delegate() == tl.ResearchDelegate()
-    off = tl.ResearchDelegate(enabled=False, most_pages=2)
+    assert delegate() == tl.records.ResearchDelegate()
+    off = tl.records.ResearchDelegate(enabled=False, most_pages=2)
     assert delegate(research=off) == delegate(research={"enabled": False, "most_pages": 2}) == off
 
 
@@ -95,27 +95,29 @@ def test_research_is_set_as_for_the_strategy():
 def test_nothing_configured_and_no_ollama_is_an_error_at_once(monkeypatch, tmp_path):
     """D8, D10."""
     monkeypatch.setenv("OLLAMA_BASE_URL", "http://127.0.0.1:9")
-    with pytest.raises(tl.NoModel, match=r"no Ollama answers at http://127.0.0.1:9.*tot_lab.toml"):
+    with pytest.raises(
+        tl.errors.NoModel, match=r"No Ollama server answers at http://127.0.0.1:9.*tot_lab.toml"
+    ):
         wait(tl.think("Why?"))
     assert not (tmp_path / "here" / "runs").exists()
 
 
 def test_a_lacking_key_is_an_error_at_once():
     """D8."""
-    with pytest.raises(tl.NoModel, match=r"no key for openai/gpt-4.1-mini.*OPENAI_API_KEY"):
+    with pytest.raises(tl.errors.NoModel, match=r"No API key for openai/gpt-4.1-mini.*OPENAI_API_KEY"):
         wait(tl.think("Why?", tl.Lab("openai")))
 
 
 @pytest.mark.parametrize(
     ("model", "says"),
     [
-        ("olama/x", r"no provider of olama/x is known \(did you mean 'ollama'\?\)"),
-        ("my-model", "it stands before the name, as in ollama/qwen3:8b"),
+        ("olama/x", r"Unknown provider of olama/x \(did you mean 'ollama'\?\)"),
+        ("my-model", "prefix the name with one, as in ollama/qwen3:8b"),
     ],
 )
 def test_a_provider_that_nobody_knows_is_an_error_at_once(model, says):
     """D8."""
-    with pytest.raises(tl.NoModel, match=says):
+    with pytest.raises(tl.errors.NoModel, match=says):
         wait(tl.think("Why?", tl.Lab(model, runs=None)))
 
 
@@ -124,7 +126,9 @@ def test_a_model_that_this_ollama_lacks_is_an_error_at_once(monkeypatch):
     with Providers() as server:
         monkeypatch.setenv("OLLAMA_BASE_URL", server.base("ollama"))
         server.pages["/api/tags"] = {"models": [{"name": "llama3.2:latest"}]}
-        with pytest.raises(tl.NoModel, match=r"no model qwen3:8b .it has llama3.2:latest.*ollama pull"):
+        with pytest.raises(
+            tl.errors.NoModel, match=r"does not have the model qwen3:8b: got llama3.2:latest.*ollama pull"
+        ):
             wait(tl.think("Why?"))
         run = wait(tl.think("Why?", tl.Lab("ollama/llama3.2", runs=None), preset="quick"))
         assert run.answer
@@ -133,7 +137,7 @@ def test_a_model_that_this_ollama_lacks_is_an_error_at_once(monkeypatch):
 def test_weights_that_are_not_there_are_an_error_at_once(monkeypatch, tmp_path):
     """D8."""
     monkeypatch.setenv("TOT_LAB_MODELS", str(tmp_path))
-    with pytest.raises(tl.NoModel, match="tot-lab model pull smollm2-135m"):
+    with pytest.raises(tl.errors.NoModel, match="tot-lab model pull smollm2-135m"):
         wait(tl.think("Why?", tl.Lab("local/smollm2-135m")))
 
 
@@ -146,7 +150,7 @@ def test_what_the_cache_knows_needs_no_model(monkeypatch, tmp_path):
         assert run.usage.calls > 0
     again = wait(tl.think("Why?", tl.Lab(model, runs=None), preset="quick"))  # the server is gone
     assert (again.events, len(server.asked)) == (run.events, asked)
-    with pytest.raises(tl.NoModel, match="no server answers"):
+    with pytest.raises(tl.errors.NoModel, match="No server answers"):
         wait(tl.think("Why not?", tl.Lab(model, runs=None), preset="quick"))
 
 
@@ -205,7 +209,7 @@ def test_memory_is_bounded_and_says_what_was_cut():
     memory = tl.SessionMemory(most=1000)
     run = wait(tl.think("Why?", lab(), preset="quick"))
     for n in range(30):
-        memory.take_in(run)
+        memory.add(run)
         memory.thoughts[-1] = memory.thoughts[-1]._replace(question=f"Question {n}?", answer=f"{n} " * 400)
     told = memory.context()
     assert len(told) < 1000 + 200
@@ -223,18 +227,18 @@ def test_memory_is_bounded_and_says_what_was_cut():
 
 def test_values_of_a_notebook_are_told_by_their_text():
     table = pandas.DataFrame({"city": ["Oslo"], "rain": [3]})
-    assert told_of("notes", "It rains.") == "--- notes ---\nIt rains."
-    assert "Oslo,3" in told_of("table", table)
+    assert format_value("notes", "It rains.") == "--- notes ---\nIt rains."
+    assert "Oslo,3" in format_value("table", table)
     run = wait(tl.think("Why?", lab(), preset="quick"))
-    assert run.answer in told_of("run", run)
-    assert told_of("numbers", [1, 2]) == "--- numbers ---\n[1, 2]"
-    assert "10 more characters are not shown" in told_of("long", "x" * (MOST + 10))
-    assert joined("", "a", "", "b") == "a\n\nb"
+    assert run.answer in format_value("run", run)
+    assert format_value("numbers", [1, 2]) == "--- numbers ---\n[1, 2]"
+    assert "10 more characters are not shown" in format_value("long", "x" * (MAX_CHARACTERS + 10))
+    assert join_context("", "a", "", "b") == "a\n\nb"
 
 
 def test_a_key_is_not_told(monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "a-very-secret-key")
-    assert "secret" not in told_of("settings", {"x": "a-very-secret-key"})
+    assert "secret" not in format_value("settings", {"x": "a-very-secret-key"})
 
 
 def test_files_below_the_folder_are_told(tmp_path):
@@ -246,26 +250,28 @@ def test_files_below_the_folder_are_told(tmp_path):
     (here / "picture.png").write_bytes(b"\x89PNG\0\xff")
     (tmp_path / "outside.md").write_text("no")
     (here / "link.md").symlink_to(tmp_path / "outside.md")
-    told = told_by_files(["src/*.py", "b.md", "**/a.py"])
+    told = read_files(["src/*.py", "b.md", "**/a.py"])
     assert told == "--- src/a.py ---\none\n\n--- b.md ---\ntwo"
-    assert "SECRET" not in told_by_files(["*b*", "src/*"])
-    (here / "c.md").write_text("x" * 2 * MOST)
-    assert len(told_by_files(["b.md", "c.md"])) < MOST
+    assert "SECRET" not in read_files(["*b*", "src/*"])
+    (here / "c.md").write_text("x" * 2 * MAX_CHARACTERS)
+    assert len(read_files(["b.md", "c.md"])) < MAX_CHARACTERS
     cut = []
-    assert "more characters are not shown" in told_by_files(["b.md", "c.md"], cut=cut)
-    assert cut == [f"c.md is cut: {MOST // 2:,} of {2 * MOST:,} characters are told"]
+    assert "more characters are not shown" in read_files(["b.md", "c.md"], cut=cut)
+    assert cut == [
+        f"c.md was shortened: {MAX_CHARACTERS // 2:,} of {2 * MAX_CHARACTERS:,} characters are used"
+    ]
     (here / "n[1].md").write_text("three")
-    assert told_by_files(["n[1].md"]) == "--- n[1].md ---\nthree"
+    assert read_files(["n[1].md"]) == "--- n[1].md ---\nthree"
     for pattern, says in [
-        ("../outside.md", "only files below"),
-        (str(tmp_path / "outside.md"), "only files below"),
+        ("../outside.md", "files must lie below"),
+        (str(tmp_path / "outside.md"), "files must lie below"),
         ("link.md", "link.md"),
         ("picture.png", "binary file"),
         ("none.*", "none.*: no file matches"),
-        ("src", "a folder is named with its files: src/*"),
+        ("src", "To take the files of a folder, write src/*"),
     ]:
         with pytest.raises((ValueError, OSError), match=says.replace("*", r"\*")):
-            told_by_files([pattern])
+            read_files([pattern])
 
 
 # Progress.

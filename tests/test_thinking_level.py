@@ -101,7 +101,7 @@ def test_the_reply_gets_room_for_the_reasoning_and_an_effort_that_is_set_stands(
     class Given(tl.Prompting):
         def think(self, task, at="0"):
             yield tl.Thought(at, None, task.question)
-            call = tl.Call(at, "answer", (tl.Message("system", "Be brief."),), effort="high")
+            call = tl.Call(at, "answer", (tl.records.Message("system", "Be brief."),), effort="high")
             yield from tl.ask(call)
             return tl.Answer("", "answered")
 
@@ -247,7 +247,7 @@ class Steps(tl.Strategy):
         for k in range(self.turns):
             if k in self.fails:
                 yield from tl.ask(tool_call(at, "broken", {"k": k}))
-            yield from tl.ask(tl.Call(at, "answer", (tl.Message("user", f"turn {k}"),)))
+            yield from tl.ask(tl.Call(at, "answer", (tl.records.Message("user", f"turn {k}"),)))
         return tl.Answer("", "answered")
 
 
@@ -335,7 +335,7 @@ def test_the_reflection_prompt_has_the_last_three_results():
             for k, animal in enumerate(["spider", "duck", "spider", "duck"]):
                 yield from tl.ask(tool_call(at, "legs", {"animal": animal}, draw=k))
             yield from tl.ask(tool_call(at, "broken", {"k": 0}))
-            yield from tl.ask(tl.Call(at, "answer", (tl.Message("user", "How many?"),)))
+            yield from tl.ask(tl.Call(at, "answer", (tl.records.Message("user", "How many?"),)))
             return tl.Answer("", "answered")
 
     _, calls, _ = reflected(Tools())
@@ -387,7 +387,7 @@ def test_a_reflection_is_told_to_the_next_turn_alone_and_never_stops_it():
 def test_the_managers_questions_can_be_asked_from_outside():
     strategy = tl.WithThinking(strategy=CHAIN, level="low", reflect_every=2)
     manager = strategy.manager()
-    assert isinstance(manager, tl.ThinkingManager)
+    assert isinstance(manager, tl.records.ThinkingManager)
     assert (manager.should_reflect(), manager.why_reflect(), manager.last_reflection) == (False, None, None)
     manager.start_turn()
     assert not manager.should_reflect()
@@ -453,7 +453,7 @@ def test_branches_at_once_count_for_themselves_and_are_added_up():
             return tl.Answer("", "answered")
 
         def turn(self, at, k):
-            yield from tl.ask(tl.Call(at, "answer", (tl.Message("user", f"turn {k}"),)))
+            yield from tl.ask(tl.Call(at, "answer", (tl.records.Message("user", f"turn {k}"),)))
 
         def failing(self, at):
             yield from tl.ask(tool_call(at, "broken", {"k": 2}))
@@ -490,7 +490,7 @@ def test_it_keeps_to_a_budget_and_to_its_bound():
 
 
 def test_on_a_simulated_player_the_answers_stay_readable():
-    lab = tl.Lab(tl.SimGame24(skill=1.0, noise=0.0), runs=None)
+    lab = tl.Lab(tl.sim.SimGame24(skill=1.0, noise=0.0), runs=None)
     search = tl.TreeOfThoughts(propose=tl.Propose(count=3))
     made = wait(
         lab.run(tl.WithThinking(strategy=search, level="high", reflect_every=4), tl.game24("4 5 6 10"))

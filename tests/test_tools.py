@@ -186,9 +186,9 @@ def test_a_tool_that_was_defined_in_a_notebook_has_its_types():
 
 
 def test_two_tools_of_one_name_and_one_from_a_file_are_refused():
-    with pytest.raises(ValueError, match="two are named 'look-up'"):
+    with pytest.raises(ValueError, match="names of tools must differ: got 'look-up' twice"):
         lab_with(look_up, look_up)
-    with pytest.raises(LookupError, match=r"the tool 'look-up' came from a file.*errands\.look_up"):
+    with pytest.raises(LookupError, match=r"The tool 'look-up' was loaded from a file.*errands\.look_up"):
         lab_with(part_of(look_up.settings()))
 
 
@@ -464,7 +464,7 @@ def test_a_name_stands_for_a_tool_or_for_those_of_a_domain():
     lab = lab_with("calculator", counted, "web-fetch", "multi_hop")
     assert list(lab.gateway.toolbox.tools.values())[:2] == [tl.tools.Calculator(), counted]
     assert [*lab.gateway.toolbox.tools][2:5] == ["web-fetch", "search", "open"]
-    assert tl.tools.tools_named("multi_hop") == tl.multi_hop_tools()
+    assert tl.tools.tools_named("multi_hop") == tl.domains.multi_hop_tools()
     assert tl.tools.tools_named("list_files", {"root": "."}) == (tl.tools.ListFiles(root="."),)
 
 
@@ -473,8 +473,8 @@ def test_a_name_stands_for_a_tool_or_for_those_of_a_domain():
     [
         ("calculater", "unknown tool 'calculater'; did you mean 'calculator'? Known are calculator, "),
         ("", "unknown tool ''; known are calculator, python"),
-        ("read_file", "the tool 'read_file' needs more than its name: root=… (ReadFile)"),
-        ("web_search", "needs more than its name: provider=… (WebSearch)"),
+        ("read_file", "The tool 'read_file' requires settings: root=… (ReadFile)"),
+        ("web_search", "requires settings: provider=… (WebSearch)"),
         ("function_tool", "unknown tool 'function_tool'"),
     ],
 )
@@ -548,7 +548,7 @@ def test_a_tool_keeps_its_own_time_and_not_the_labs():
     def reply(call):
         if any(message.role == "tool" for message in call.messages):
             return "Answer: 26"
-        return tl.Reply(tool_calls=(tl.ToolCall("a", "slow", '{"n": 1}'),))
+        return tl.Reply(tool_calls=(tl.records.ToolCall("a", "slow", '{"n": 1}'),))
 
     lab = tl.Lab(Scripted(reply), runs=None, tools=[slow], timeout=0.1)
     assert wait(lab.run(tl.ToolLoop(), TASK)).tools_df()["result"].tolist() == ["done"]

@@ -32,7 +32,7 @@ def scores(given: dict[str, float | None]):
     return reply
 
 
-class Words(tl.General):
+class Words(tl.domains.General):
     """Thoughts are letters: the k-th draw proposes the k-th letter, and the prompt ends with the path."""
 
     kind = "tests/words"
@@ -44,7 +44,7 @@ class Words(tl.General):
         return f"value of {'/'.join(path)}"
 
 
-class InParts(tl.General):
+class InParts(tl.domains.General):
     """A state has as many parts as its last step has even digits, and one."""
 
     kind = "tests/in_parts"
@@ -261,7 +261,7 @@ def test_t10_thoughts_are_recorded_whole():
 
 
 def test_t12_usage_adds_up_per_run_and_per_node():
-    got = run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), tl.SimGame24())
+    got = run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), tl.sim.SimGame24())
     frame = got.nodes_df()
     assert frame["calls"].sum() == got.usage.calls == len(got.calls_df())
     assert frame["input_tokens"].sum() == got.usage.input_tokens > 0
@@ -602,7 +602,7 @@ def test_parts_need_a_domain_that_has_them():
             ask(TASK)
     assert model.calls == []
     with pytest.raises(ValidationError, match=r"Parts has no setting .prompt."):
-        tl.TreeOfThoughts(evaluate=tl.Parts(prompt="{problem}"))
+        tl.TreeOfThoughts(evaluate=tl.evaluators.Parts(prompt="{problem}"))
 
 
 def test_the_deepest_thought_answers_whatever_its_score():
@@ -664,9 +664,9 @@ def test_an_evaluator_need_not_be_a_model():
 def test_an_oracle_gives_the_ceiling():
     task = tl.game24("4 5 6 10")
     search = tl.TreeOfThoughts(
-        propose=tl.Propose(count=30), evaluate=tl.oracle(task), search=tl.BeamSearch(width=None)
+        propose=tl.Propose(count=30), evaluate=tl.domains.oracle(task), search=tl.BeamSearch(width=None)
     )
-    got = run(search, task, tl.SimGame24(skill=0.3))
+    got = run(search, task, tl.sim.SimGame24(skill=0.3))
     assert got.reachable == 1.0
     assert got.correct
     assert got.stop_reason == "solved"
@@ -679,7 +679,7 @@ def test_a_persons_own_search_and_its_mistakes():
     got = words({}, search=two_oldest, **{"stop.solved": None})
     assert [level["frontier_size"] for level in notes(got, "tot.level_started")] == [1, 2, 1]
     with pytest.raises(ValueError, match=r"named '0\.9'"):
-        words({}, search=tl.FunctionSearch(function=lambda tree, frontier: ["0.9"], width=2))
+        words({}, search=tl.searches.FunctionSearch(function=lambda tree, frontier: ["0.9"], width=2))
 
 
 def test_best_first_in_batches_and_mcts_in_batches_expand_all():
@@ -765,13 +765,16 @@ def test_presets_are_their_sources_defaults():
         tl.Value(),
         tl.BeamSearch(width=2),
     )
-    assert (beam.stop, beam.answer, beam.parallel) == (tl.Stop(solved=1.0, depth=3), tl.Best(), True)
+    assert (beam.stop, beam.answer, beam.parallel) == (tl.Stop(solved=1.0, depth=3), tl.answers.Best(), True)
     assert (beam.stop.min_score, beam.stop.patience) == (0.0, None)
     assert beam.max_calls(TASK) == 30
     machine = tl.presets.state_machine()
     assert machine.search == tl.BestFirst(width=None)
     assert machine.propose == tl.Propose(count=3, max_parse_retries=1)
-    assert (machine.evaluate, machine.answer) == (tl.Joint(max_parse_retries=1), tl.BestLeaf(top_k=3))
+    assert (machine.evaluate, machine.answer) == (
+        tl.evaluators.Joint(max_parse_retries=1),
+        tl.answers.BestLeaf(top_k=3),
+    )
     assert machine.stop == tl.Stop(
         solved=1.0, depth=3, nodes=100, patience=1, min_improvement=0.02, min_depth=2
     )
@@ -798,7 +801,7 @@ def test_the_papers_call_counts():
 def searches(draw):
     width, count, retries = draw(st.none() | st.integers(1, 4)), draw(st.integers(1, 4)), st.integers(0, 2)
     propose = draw(st.sampled_from([tl.Sample(), tl.Propose(), tl.Propose(samples=2), tl.Propose(samples=3)]))
-    evaluate = draw(st.sampled_from([tl.Value, tl.Parts, tl.Vote, tl.Joint]))(
+    evaluate = draw(st.sampled_from([tl.Value, tl.evaluators.Parts, tl.Vote, tl.evaluators.Joint]))(
         samples=draw(st.integers(1, 3)), max_parse_retries=draw(retries)
     )
     if not isinstance(evaluate, tl.Vote):

@@ -47,7 +47,7 @@ RISING = {1: (0.9, 0.6, 0.5), 2: (0.96, 0.7, 0.6), 3: (1.0, 0.9, 0.8)}
 def test_the_defaults_are_the_designs():
     made = tl.TreeThenAct()
     assert (made.propose.count, made.max_depth, made.min_score) == (3, 3, 0.5)
-    assert (made.propose, made.evaluate) == (tl.Propose(), tl.Joint())
+    assert (made.propose, made.evaluate) == (tl.Propose(), tl.evaluators.Joint())
     assert tl.part_of({"kind": "tree-of-thought"}) == made
     assert made.settings()["kind"] == "tree_then_act"
 

@@ -35,7 +35,11 @@ def installed(tmp_path_factory):
 
 def test_the_wheel_holds_everything_and_no_more(installed):
     names = {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()}
-    source = {str(path.relative_to(ROOT)) for path in (ROOT / "tot_lab").rglob("*.py")}
+    source = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "tot_lab").rglob("*.py*")
+        if path.suffix in (".py", ".pyi")
+    }
     assert source <= names
     assert {"tot_lab/py.typed", "tot_lab/views/explorer/static/explorer.js"} < names
     assert any(name.endswith("/constrained/tasks.jsonl") for name in names)

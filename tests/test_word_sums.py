@@ -9,7 +9,7 @@ import pytest
 import tot_lab as tl
 from tot_lab.domains.word_sums import COUNT, problem_in
 
-TASKS = tl.word_sums_tasks(COUNT)
+TASKS = tl.domains.word_sums_tasks(COUNT)
 FIRST = TASKS[0]  # 909 * 366 = 332694, less 6531 is 326163
 STEPS = ["909 * 366 = 332694", "332694 - 6531 = 326163", "Answer: 326163"]
 
@@ -22,8 +22,8 @@ def test_the_set_is_the_same_everywhere_and_each_problem_another_one() -> None:
     assert [task.reference for task in TASKS[:10]] == [
         326163, 338733, 432633, 1208142, 81501, 5805336, 191222, 1674700, 1337532, 122884,
     ]  # fmt: skip
-    assert tl.word_sums(7) == TASKS[6]
-    assert tl.word_sums_tasks(3) == TASKS[:3]
+    assert tl.domains.word_sums(7) == TASKS[6]
+    assert tl.domains.word_sums_tasks(3) == TASKS[:3]
 
 
 def test_every_problem_is_read_back_and_its_steps_come_to_its_reference() -> None:
@@ -47,9 +47,9 @@ def test_the_first_of_two_problems_is_what_is_asked() -> None:
 @pytest.mark.parametrize("number", [0, 241])
 def test_there_are_no_others(number: int) -> None:
     with pytest.raises(ValueError, match="1 to 240"):
-        tl.word_sums(number)
+        tl.domains.word_sums(number)
     with pytest.raises(ValueError, match="1 to 240"):
-        tl.word_sums_tasks(number)
+        tl.domains.word_sums_tasks(number)
 
 
 @pytest.mark.parametrize(

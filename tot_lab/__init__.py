@@ -8,7 +8,7 @@ One run, start to end:
           yields  Call             ───▶ the model stack:                   models/
                                         cache ▸ … ▸ litellm, local, sim
                                         or a tool                          tools/
-          yields  Gather([...])    ───▶ branches at once, each at its own pace
+          yields  Gather([...])     ───▶ branches at once, each at its own pace
           yields  an event         ───▶ Recorder: journal, live watchers
           receives Reply           ◀───
           returns Answer
@@ -24,437 +24,192 @@ One run, start to end:
 A run is its records: tree, frames, figures and reports are folds over the same list, and nothing else stores
 state. Rooms import downwards only: apps, views, analysis, lab, runtime, then models, tools, record,
 strategies and domains side by side, and core. Pandas, plotly and networkx are imported when something is
-shown, not before.
+shown, not before, and so is every name of `tl`.
+
+Rule: a name of `tl` is a word of `_NAMES` or of a namespace below. `python tests/test_names.py` writes the
+stub `__init__.pyi` anew from them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import Any
 
 from tot_lab import analysis, lab, runtime, views  # noqa: F401  each attaches what it implements
-from tot_lab._version import __version__
-from tot_lab.apps.deep_thinking import think
-from tot_lab.core.attach import lazy_names
-from tot_lab.core.calls import Call, Message, Reply, TokenLogprob, ToolCall, halts, stop_of
-from tot_lab.core.parts import Part, part_of
-from tot_lab.core.records import Decided, Ended, Note, Scored, Thought, parent_of
-from tot_lab.core.strategy import Prompting, Strategy
-from tot_lab.core.task import Answer, Domain, Task
-from tot_lab.core.thinking import (
-    Budget,
-    BudgetLeft,
-    Thinking,
-    ask,
-    emit,
-    gather,
-    resample,
-    with_budget,
-    with_timeout,
-)
-from tot_lab.core.tree import Node, Tree
-from tot_lab.domains import (
-    Constrained,
-    CreativeWriting,
-    CrosswordScores,
-    Game24,
-    General,
-    MiniCrossword,
-    MultiHop,
-    OpenEnded,
-    SimAgent,
-    SimConstrained,
-    SimCreativeWriting,
-    SimGame24,
-    SimGeneral,
-    SimMiniCrossword,
-    WordSums,
-    constrained,
-    constrained_tasks,
-    creative_writing,
-    creative_writing_tasks,
-    game24,
-    game24_tasks,
-    general,
-    hands,
-    mini_crossword,
-    mini_crossword_scores,
-    mini_crossword_tasks,
-    multi_hop,
-    multi_hop_documents,
-    multi_hop_tasks,
-    multi_hop_tools,
-    open_ended,
-    oracle,
-    rules_kept,
-    tasks,
-    word_sums,
-    word_sums_tasks,
-)
-from tot_lab.lab.context import SessionMemory
-from tot_lab.lab.lab import Lab, Stream
-from tot_lab.lab.lessons import Lessons, LessonsError
-from tot_lab.lab.plan_store import Plans
-from tot_lab.lab.session import Busy, Session
-from tot_lab.lab.settings import Settings, SettingsError
-from tot_lab.lab.sweeps.axes import grid
-from tot_lab.lab.sweeps.sweep import Sweep
-from tot_lab.models import (
-    Cache,
-    CacheError,
-    CacheMiss,
-    LiteLLM,
-    Local,
-)
-from tot_lab.models.reachable import NoModel
-from tot_lab.record.importers import load
-from tot_lab.record.journal import JournalError
-from tot_lab.record.marks import Mark
-from tot_lab.record.routed import Routed
-from tot_lab.record.run import Run, Usage
-from tot_lab.runtime.recorder import Divergence, Recorder
-from tot_lab.runtime.replay import Replay
-from tot_lab.runtime.roles import Role
-from tot_lab.strategies import (
-    MCTS,
-    Adaptive,
-    AnswerRule,
-    BatchEvaluator,
-    BeamSearch,
-    Best,
-    BestFirst,
-    BestLeaf,
-    BestOf,
-    BestPath,
-    ChainOfThought,
-    Deepest,
-    DeepThink,
-    DepthFirst,
-    Evaluator,
-    FunctionEvaluator,
-    FunctionSearch,
-    GatherThenThink,
-    IterationResult,
-    Joint,
-    Logprob,
-    OneAnswer,
-    Parts,
-    Pick,
-    Plan,
-    PlanExecute,
-    Propose,
-    Proposer,
-    ReAct,
-    Reflexion,
-    ResearchDelegate,
-    Sample,
-    Search,
-    SearchState,
-    SelfConsistency,
-    Step,
-    Stop,
-    ThinkingLevel,
-    ThinkingManager,
-    ThoughtBranch,
-    ToolLoop,
-    TreeOfThoughts,
-    TreeThenAct,
-    Value,
-    Vote,
-    WithSynthesis,
-    WithThinking,
-    WithTools,
-    ask_json,
-    baselines,
-    presets,
-)
-from tot_lab.tools import EffectPolicy, Tool, tool
+from tot_lab._version import __version__ as __version__
+from tot_lab.core.attach import imported
+from tot_lab.core.namespaces import Namespace, places
 
-if TYPE_CHECKING:
-    from tot_lab.analysis.counterfactuals import Counterfactual, counterfactual
-    from tot_lab.analysis.deep_thought import DeepThought, deep_thought
-    from tot_lab.analysis.diagnosis import Diagnosis, Finding, diagnose
-    from tot_lab.analysis.judging import EvaluatorDiagnosis, judge_evaluator
-    from tot_lab.analysis.matched_cost import anytime_performance, at_matched_cost, pareto_frontier
-    from tot_lab.analysis.routing import Calibrated, calibrate_router, regret, routed
-    from tot_lab.analysis.statistics import (
-        Comparison,
-        compare,
-        compare_all,
-        lost_calls,
-        minimum_detectable_difference,
-        required_sample_size,
-        success_rates,
-    )
-    from tot_lab.views.explorer.panel import panel
-    from tot_lab.views.explorer.widget import Compare, Explorer
-    from tot_lab.views.figures import (
-        graph_of,
-        plot_calibration,
-        plot_confidence,
-        plot_cost,
-        plot_heatmap,
-        plot_icicle,
-        plot_importance,
-        plot_parallel,
-        plot_pareto,
-        plot_scores,
-        plot_sweep,
-        plot_timeline,
-        plot_tree,
-    )
-    from tot_lab.views.report import report_html
-
-_SHOWN = {
-    "Calibrated": "tot_lab.analysis.routing",
-    "Compare": "tot_lab.views.explorer.widget",
-    "Comparison": "tot_lab.analysis.statistics",
-    "Counterfactual": "tot_lab.analysis.counterfactuals",
-    "DeepThought": "tot_lab.analysis.deep_thought",
-    "Diagnosis": "tot_lab.analysis.diagnosis",
-    "EvaluatorDiagnosis": "tot_lab.analysis.judging",
-    "Explorer": "tot_lab.views.explorer.widget",
-    "Finding": "tot_lab.analysis.diagnosis",
-    "anytime_performance": "tot_lab.analysis.matched_cost",
-    "at_matched_cost": "tot_lab.analysis.matched_cost",
-    "calibrate_router": "tot_lab.analysis.routing",
-    "compare": "tot_lab.analysis.statistics",
-    "compare_all": "tot_lab.analysis.statistics",
-    "counterfactual": "tot_lab.analysis.counterfactuals",
-    "deep_thought": "tot_lab.analysis.deep_thought",
-    "diagnose": "tot_lab.analysis.diagnosis",
-    "minimum_detectable_difference": "tot_lab.analysis.statistics",
-    "pareto_frontier": "tot_lab.analysis.matched_cost",
-    "graph_of": "tot_lab.views.figures",
-    "judge_evaluator": "tot_lab.analysis.judging",
-    "lost_calls": "tot_lab.analysis.statistics",
-    "panel": "tot_lab.views.explorer.panel",
-    "plot_calibration": "tot_lab.views.figures",
-    "plot_confidence": "tot_lab.views.figures",
-    "plot_cost": "tot_lab.views.figures",
-    "plot_pareto": "tot_lab.views.figures",
-    "plot_heatmap": "tot_lab.views.figures",
-    "plot_icicle": "tot_lab.views.figures",
-    "plot_importance": "tot_lab.views.figures",
-    "plot_parallel": "tot_lab.views.figures",
-    "plot_scores": "tot_lab.views.figures",
-    "plot_sweep": "tot_lab.views.figures",
-    "plot_timeline": "tot_lab.views.figures",
-    "plot_tree": "tot_lab.views.figures",
-    "regret": "tot_lab.analysis.routing",
-    "report_html": "tot_lab.views.report",
-    "routed": "tot_lab.analysis.routing",
-    "success_rates": "tot_lab.analysis.statistics",
-    "required_sample_size": "tot_lab.analysis.statistics",
+_NAMES = places(
+    {
+        "tot_lab.analysis.counterfactuals": "counterfactual",
+        "tot_lab.analysis.deep_thought": "deep_thought",
+        "tot_lab.analysis.diagnosis": "diagnose",
+        "tot_lab.apps.deep_thinking": "think",
+        "tot_lab.core.calls": "Call Reply",
+        "tot_lab.core.parts": "Part part_of",
+        "tot_lab.core.policy": "EffectPolicy",
+        "tot_lab.core.records": "Note Thought",
+        "tot_lab.core.strategy": "Prompting Strategy",
+        "tot_lab.core.task": "Answer Domain Task",
+        "tot_lab.core.thinking": "Budget Thinking ask emit gather resample with_budget with_timeout",
+        "tot_lab.core.tool": "Tool tool",
+        "tot_lab.core.tree": "Node Tree",
+        "tot_lab.domains": "game24 game24_tasks general open_ended tasks",
+        "tot_lab.lab.context": "SessionMemory",
+        "tot_lab.lab.lab": "Lab",
+        "tot_lab.lab.lessons": "Lessons",
+        "tot_lab.lab.plan_store": "Plans",
+        "tot_lab.lab.session": "Session",
+        "tot_lab.lab.settings": "Settings",
+        "tot_lab.lab.sweeps.axes": "grid",
+        "tot_lab.lab.sweeps.sweep": "Sweep",
+        "tot_lab.models": "Cache LiteLLM Local",
+        "tot_lab.record.importers": "load",
+        "tot_lab.record.run": "Run",
+        "tot_lab.runtime.recorder": "Recorder",
+        "tot_lab.runtime.roles": "Role",
+        "tot_lab.strategies.adaptive": "Adaptive",
+        "tot_lab.strategies.baselines": "BestOf ChainOfThought OneAnswer SelfConsistency baselines",
+        "tot_lab.strategies.deep_think": "DeepThink",
+        "tot_lab.strategies.gather_then_think": "GatherThenThink",
+        "tot_lab.strategies.plan_execute": "PlanExecute",
+        "tot_lab.strategies.react": "ReAct",
+        "tot_lab.strategies.reflexion": "Reflexion",
+        "tot_lab.strategies.search": (
+            "TreeOfThoughts Propose Sample WithTools Value Vote BeamSearch BestFirst DepthFirst MCTS "
+            "BestPath Stop Pick"
+        ),
+        "tot_lab.strategies.structured": "ask_json",
+        "tot_lab.strategies.synthesis": "WithSynthesis",
+        "tot_lab.strategies.thinking_level": "ThinkingLevel WithThinking",
+        "tot_lab.strategies.tool_loop": "ToolLoop",
+        "tot_lab.strategies.tree_then_act": "TreeThenAct",
+        "tot_lab.views.explorer.panel": "panel",
+        "tot_lab.views.explorer.widget": "Compare Explorer",
+    }
+)
+_NAMES |= {
+    "domains": "tot_lab.domains",
+    "presets": "tot_lab.strategies.presets",
+    "tools": "tot_lab.tools",
 }
 
+proposers = Namespace(
+    "proposers",
+    "How a tree search makes children.",
+    {"tot_lab.strategies.search": "Proposer"},
+    group="proposers",
+)
+evaluators = Namespace(
+    "evaluators",
+    "How a tree search scores children.",
+    {"tot_lab.strategies.search": "BatchEvaluator Evaluator FunctionEvaluator"},
+    group="evaluators",
+)
+searches = Namespace(
+    "searches",
+    "How a tree search picks what it expands next.",
+    {"tot_lab.strategies.search": "FunctionSearch Search SearchState", "tot_lab.core.thinking": "BudgetLeft"},
+    group="searches",
+)
+answers = Namespace(
+    "answers",
+    "What a tree search answers with.",
+    {"tot_lab.strategies.search": "AnswerRule"},
+    group="answers",
+)
+sim = Namespace("sim", "Simulated models, one for each domain.", {}, group="models", prefix="sim/")
+figures = Namespace(
+    "figures",
+    "Figures of runs and sweeps.",
+    {"tot_lab.views.figures": "graph_of", "tot_lab.views.report": "report_html"},
+    group="figures",
+)
+stats = Namespace(
+    "stats",
+    "Statistics of sweeps, routers and evaluators.",
+    {
+        "tot_lab.analysis.counterfactuals": "Counterfactual",
+        "tot_lab.analysis.deep_thought": "DeepThought",
+        "tot_lab.analysis.diagnosis": "Diagnosis Finding",
+        "tot_lab.analysis.judging": "EvaluatorDiagnosis judge_evaluator",
+        "tot_lab.analysis.matched_cost": "anytime_performance at_matched_cost pareto_frontier",
+        "tot_lab.analysis.routing": "Calibrated calibrate_router regret routed",
+        "tot_lab.analysis.statistics": (
+            "Comparison compare compare_all lost_calls minimum_detectable_difference required_sample_size "
+            "success_rates"
+        ),
+    },
+)
+records = Namespace(
+    "records",
+    "What runs, calls, plans and notes are made of.",
+    {
+        "tot_lab.core.calls": "Message TokenLogprob ToolCall halts stop_of",
+        "tot_lab.core.records": "Decided Ended Scored parent_of",
+        "tot_lab.lab.lab": "Stream",
+        "tot_lab.record.marks": "Mark",
+        "tot_lab.record.routed": "Routed",
+        "tot_lab.record.run": "Usage",
+        "tot_lab.runtime.replay": "Replay",
+        "tot_lab.strategies.deep_think_replies": "IterationResult ThoughtBranch",
+        "tot_lab.strategies.plans": "Plan Step",
+        "tot_lab.strategies.research": "ResearchDelegate",
+        "tot_lab.strategies.thinking_level": "ThinkingManager",
+    },
+)
+errors = Namespace(
+    "errors",
+    "Exceptions.",
+    {
+        "tot_lab.lab.lessons": "LessonsError",
+        "tot_lab.lab.session": "Busy",
+        "tot_lab.lab.settings": "SettingsError",
+        "tot_lab.models": "CacheError CacheMiss",
+        "tot_lab.models.reachable": "NoModel",
+        "tot_lab.record.journal": "JournalError",
+        "tot_lab.runtime.recorder": "Divergence",
+    },
+)
+_NAMESPACES = (proposers, evaluators, searches, answers, sim, figures, stats, records, errors)
 
-_find = lazy_names(__name__, {**_SHOWN, "load_magics": "tot_lab.apps.magics"})
+__all__ = sorted([*_NAMES, *(namespace.__name__ for namespace in _NAMESPACES), "__version__"])  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
-    """What shows runs is imported at its first use: `import tot_lab` stays fast."""
-    return _find(name)
+    if name not in _NAMES:
+        raise AttributeError(f"module 'tot_lab' has no attribute {name!r}{_hint(name)}")
+    value = imported(_NAMES[name])
+    setattr(sys.modules[__name__], name, value)
+    return value
 
 
 def __dir__() -> list[str]:
     return __all__
 
 
+def path_of(name: str, value: object = None) -> str | None:
+    """Where `tl` holds a name, such as `tl.sim.SimGame24`; `None` if it does not.
+
+    Args:
+        name: The name, such as that of a class.
+        value: What must stand there; `None` accepts anything.
+    """
+    if name in _NAMES and (value is None or __getattr__(name) is value):
+        return f"tl.{name}"
+    for holder in (*(namespace.__name__ for namespace in _NAMESPACES), "tools", "domains"):
+        owner = getattr(sys.modules[__name__], holder)
+        if name in getattr(owner, "__all__", dir(owner)) and value in (None, getattr(owner, name)):
+            return f"tl.{holder}.{name}"
+    return None
+
+
+def _hint(name: str) -> str:
+    path = None if name.startswith("_") else path_of(name)
+    return f"; it is {path}" if path else ""
+
+
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext tot_lab`: the magics `%think` and `%%think`."""
-    _find("load_magics")(shell)
-
-
-__all__ = [
-    "MCTS",
-    "Adaptive",
-    "Answer",
-    "AnswerRule",
-    "BatchEvaluator",
-    "BeamSearch",
-    "Best",
-    "BestFirst",
-    "BestLeaf",
-    "BestOf",
-    "BestPath",
-    "Budget",
-    "BudgetLeft",
-    "Busy",
-    "Cache",
-    "CacheError",
-    "CacheMiss",
-    "Calibrated",
-    "Call",
-    "ChainOfThought",
-    "Compare",
-    "Comparison",
-    "Constrained",
-    "Counterfactual",
-    "CreativeWriting",
-    "CrosswordScores",
-    "Decided",
-    "DeepThink",
-    "DeepThought",
-    "Deepest",
-    "DepthFirst",
-    "Diagnosis",
-    "Divergence",
-    "Domain",
-    "EffectPolicy",
-    "Ended",
-    "Evaluator",
-    "EvaluatorDiagnosis",
-    "Explorer",
-    "Finding",
-    "FunctionEvaluator",
-    "FunctionSearch",
-    "Game24",
-    "GatherThenThink",
-    "General",
-    "IterationResult",
-    "Joint",
-    "JournalError",
-    "Lab",
-    "Lessons",
-    "LessonsError",
-    "LiteLLM",
-    "Local",
-    "Logprob",
-    "Mark",
-    "Message",
-    "MiniCrossword",
-    "MultiHop",
-    "NoModel",
-    "Node",
-    "Note",
-    "OneAnswer",
-    "OpenEnded",
-    "Part",
-    "Parts",
-    "Pick",
-    "Plan",
-    "PlanExecute",
-    "Plans",
-    "Prompting",
-    "Propose",
-    "Proposer",
-    "ReAct",
-    "Recorder",
-    "Reflexion",
-    "Replay",
-    "Reply",
-    "ResearchDelegate",
-    "Role",
-    "Routed",
-    "Run",
-    "Sample",
-    "Scored",
-    "Search",
-    "SearchState",
-    "SelfConsistency",
-    "Session",
-    "SessionMemory",
-    "Settings",
-    "SettingsError",
-    "SimAgent",
-    "SimConstrained",
-    "SimCreativeWriting",
-    "SimGame24",
-    "SimGeneral",
-    "SimMiniCrossword",
-    "Step",
-    "Stop",
-    "Strategy",
-    "Stream",
-    "Sweep",
-    "Task",
-    "Thinking",
-    "ThinkingLevel",
-    "ThinkingManager",
-    "Thought",
-    "ThoughtBranch",
-    "TokenLogprob",
-    "Tool",
-    "ToolCall",
-    "ToolLoop",
-    "Tree",
-    "TreeOfThoughts",
-    "TreeThenAct",
-    "Usage",
-    "Value",
-    "Vote",
-    "WithSynthesis",
-    "WithThinking",
-    "WithTools",
-    "WordSums",
-    "__version__",
-    "anytime_performance",
-    "ask",
-    "ask_json",
-    "at_matched_cost",
-    "baselines",
-    "calibrate_router",
-    "compare",
-    "compare_all",
-    "constrained",
-    "constrained_tasks",
-    "counterfactual",
-    "creative_writing",
-    "creative_writing_tasks",
-    "deep_thought",
-    "diagnose",
-    "emit",
-    "game24",
-    "game24_tasks",
-    "gather",
-    "general",
-    "graph_of",
-    "grid",
-    "halts",
-    "hands",
-    "judge_evaluator",
-    "load",
-    "lost_calls",
-    "mini_crossword",
-    "mini_crossword_scores",
-    "mini_crossword_tasks",
-    "minimum_detectable_difference",
-    "multi_hop",
-    "multi_hop_documents",
-    "multi_hop_tasks",
-    "multi_hop_tools",
-    "open_ended",
-    "oracle",
-    "panel",
-    "parent_of",
-    "pareto_frontier",
-    "part_of",
-    "plot_calibration",
-    "plot_confidence",
-    "plot_cost",
-    "plot_heatmap",
-    "plot_icicle",
-    "plot_importance",
-    "plot_parallel",
-    "plot_pareto",
-    "plot_scores",
-    "plot_sweep",
-    "plot_timeline",
-    "plot_tree",
-    "presets",
-    "regret",
-    "report_html",
-    "required_sample_size",
-    "resample",
-    "routed",
-    "rules_kept",
-    "stop_of",
-    "success_rates",
-    "tasks",
-    "think",
-    "tool",
-    "with_budget",
-    "with_timeout",
-    "word_sums",
-    "word_sums_tasks",
-]
+    imported("tot_lab.apps.magics:load_magics")(shell)

@@ -35,7 +35,9 @@ SEARCHES = {
     "best_first": tl.TreeOfThoughts(propose="propose", search=tl.BestFirst(width=3), stop=tl.Stop(nodes=12)),
     "mcts": tl.TreeOfThoughts(propose=tl.Sample(count=2), search=tl.MCTS(iterations=4)),
     "own_function": tl.TreeOfThoughts(
-        propose=tl.Sample(count=2), evaluate="joint", search=tl.FunctionSearch(function=newest_first, width=2)
+        propose=tl.Sample(count=2),
+        evaluate="joint",
+        search=tl.searches.FunctionSearch(function=newest_first, width=2),
     ),
     "vote": tl.TreeOfThoughts(propose=tl.Sample(count=2), evaluate=tl.Vote(samples=3), stop=tl.Stop(depth=2)),
 }

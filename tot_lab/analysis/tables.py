@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.core.strategy import Strategy
-from tot_lab.lab.sweeps.axes import labelled
+from tot_lab.lab.sweeps.axes import label_strategies
 from tot_lab.record.losses import columns_of, losses_of
 from tot_lab.record.run import Run
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Placed(NamedTuple):
-    """A run among others. run is None when it could not begin: `error` says why."""
+    """A run among others. run is `None` if it could not begin: `error` says why."""
 
     setting: str
     task: str
@@ -55,7 +55,7 @@ def placed(runs: Any, taker: str) -> Iterator[Placed]:
             )
     known = {repr(run.header.strategy): _strategy_of(run) for run in listed}
     ours = {kind: strategy for kind, strategy in known.items() if strategy is not None}
-    labels = dict(zip(ours, labelled(list(ours.values())), strict=True)) if ours else {}
+    labels = dict(zip(ours, label_strategies(list(ours.values())), strict=True)) if ours else {}
     tasks: dict[str, dict[str, str]] = {}
     for run in listed:
         setting = labels.get(repr(run.header.strategy), run.name)
@@ -140,7 +140,7 @@ def expect_runs_once(df: pandas.DataFrame, keys: Sequence[str]) -> None:
         which = f"run {df.loc[twice, 'run_id'].iloc[0]!r}" if "run_id" in df else "one run"
         raise ValueError(
             f"the table has more than one row of {which}: keep one, or tell them apart (of "
-            f"tl.anytime_performance take the rows "
+            f"tl.stats.anytime_performance take the rows "
             f"of one amount, or by=['setting', 'at'], in a figure x='at')"
         )
 

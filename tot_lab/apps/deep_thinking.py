@@ -1,6 +1,6 @@
 """One question thought through: gather what can be known, then branch, develop and converge over it.
 
-Rule: it is an ordinary run of a lab, made in one line: the model and the caps come from the session's
+It is an ordinary run of a lab, made in one line: the model and the caps come from the session's
 settings where none are given, and what is known beforehand stands in the task. Where there is no model to
 ask, that is said at once, and nothing is begun.
 """
@@ -16,7 +16,7 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.domains import open_ended
-from tot_lab.lab.context import SessionMemory, joined
+from tot_lab.lab.context import SessionMemory, join_context
 from tot_lab.lab.lab import Lab, expect_lab
 from tot_lab.lab.settings import Settings
 from tot_lab.models.reachable import NoModel, why_not
@@ -50,19 +50,19 @@ async def think(
     """Think a question through: what can be known is gathered with the lab's tools, then `tl.DeepThink`
     thinks about it. 5 to 15 calls with its defaults, and those of the gathering.
 
-    question: in words, or a task. lab: None = that of `tl.Settings.read()`, which also says the budget and
-        the research.
+    question: in words, or a task. lab: `None` means that of `tl.Settings.read()`, which also gives the
+        budget and the research.
     branches, iterations, beam: `num_branches`, `max_iterations` and `beam_width` of `tl.DeepThink`, on top of
         `preset`: quick, balanced (the default), thorough or maximum.
     context: what is known beforehand. gather: False = nothing is gathered.
-    research: a `tl.ResearchDelegate`, or its settings as a dict (`{"enabled": False}`); where they say no
-        context window, it is that of the lab's model.
+    research: a `tl.records.ResearchDelegate`, or its settings as a dict (`{"enabled": False}`); where they
+        say no context window, it is that of the lab's model.
     memory: earlier thoughts of the session, which are told, and to which this one is added.
     budget, watch: as for `lab.run`.
 
-    Gives the run; `tl.deep_thought(run)` tells what it came to. Raises `tl.NoModel` at once where there is
-    no model to ask, and the cache does not know all answers; `tl.SettingsError` for what stands wrong in
-    tot_lab.toml; a ValueError or TypeError for other bad input; and what `lab.run` raises."""
+    Gives the run; `tl.deep_thought(run)` tells what it came to. Raises `tl.errors.NoModel` at once where
+    there is no model to ask, and the cache does not know all answers; `tl.errors.SettingsError` for what
+    stands wrong in tot_lab.toml; a ValueError or TypeError for other bad input; and what `lab.run` raises."""
     if memory is not None and not isinstance(memory, SessionMemory):
         raise TypeError(f"memory must be a tl.SessionMemory(), not {memory!r}")
     if lab is None:
@@ -71,13 +71,13 @@ async def think(
         research = research or settings.research
         budget = budget or settings.budget
     expect_lab(lab)
-    task = _task(question, joined("" if memory is None else memory.context(), context))
+    task = _task(question, join_context("" if memory is None else memory.context(), context))
     thinking = _sized(preset, branches, iterations, beam)
     strategy = GatherThenThink(strategy=thinking, gather=gather, research=_delegate(research))
     await _expect_model(lab, strategy, task)
     run = await lab.run(strategy, task, budget=budget, watch=watch)
     if memory is not None:
-        memory.take_in(run)
+        memory.add(run)
     return run
 
 
@@ -85,13 +85,15 @@ def _delegate(research: ResearchDelegate | Mapping[str, Any] | None) -> Research
     if isinstance(research, ResearchDelegate):
         return research
     if not isinstance(research, Mapping | None):
-        raise TypeError(f"research must be a tl.ResearchDelegate or a dict of its settings, not {research!r}")
+        raise TypeError(
+            f"research must be a tl.records.ResearchDelegate or a dict of its settings, not {research!r}"
+        )
     return ResearchDelegate(**(research or {}))
 
 
 def _task(question: str | Task, context: str) -> Task:
     if isinstance(question, Task):
-        return question.model_copy(update={"context": joined(context, question.context)})
+        return question.model_copy(update={"context": join_context(context, question.context)})
     if not isinstance(question, str):
         raise TypeError(f"the question must be words or a Task, not {question!r}")
     if not question.strip():

@@ -1,6 +1,6 @@
 """`%load_ext tot_lab` in a notebook: `%think` and `%%think`.
 
-Rule: a thought runs in the notebook's own event loop, so that it can be interrupted, and other things go on.
+A thought runs in the notebook's own event loop, so that it can be interrupted, and other things go on.
 A magic cannot wait; so it gives a coroutine, and the cell awaits it: the transformed cell gets the `await`.
 What is wrong with the words is said in one sentence, without a traceback. The run is left in a variable
 also where it was interrupted, and what was thought is told to the thoughts that follow.
@@ -36,7 +36,7 @@ from tot_lab.apps.deep_thinking import PRESETS, think
 from tot_lab.core.records import Line
 from tot_lab.core.registry import names
 from tot_lab.core.thinking import Budget
-from tot_lab.lab.context import SessionMemory, joined, told_by_files, told_of
+from tot_lab.lab.context import SessionMemory, format_value, join_context, read_files
 from tot_lab.lab.lab import Lab
 from tot_lab.lab.settings import Settings
 from tot_lab.models import simulated_models
@@ -166,16 +166,16 @@ class ThinkMagics(Magics):
     def _prepared(self, asked: argparse.Namespace) -> tuple[str, Lab, dict[str, Any]]:
         """Who is asked in words, the lab, and what `think` takes besides."""
         cut: list[str] = []
-        context = [told_of(name, self._variable("--context", name), cut) for name in asked.context or ()]
+        context = [format_value(name, self._variable("--context", name), cut) for name in asked.context or ()]
         if asked.files:
-            context.append(told_by_files(asked.files, cut=cut))
+            context.append(read_files(asked.files, cut=cut))
         options = {name: getattr(asked, name) for name in SIZES}
-        options |= {"context": joined(*context), "gather": not asked.no_gather, "memory": self.memory}
+        options |= {"context": join_context(*context), "gather": not asked.no_gather, "memory": self.memory}
         budget = budget_in(asked.budget)
         if asked.lab is None:
             settings, equipment = equipped(asked)
             options |= {"budget": budget or settings.budget, "research": settings.research}
-            return " · ".join([settings.told, *cut]), settings.lab(**equipment), options
+            return " · ".join([settings.summary, *cut]), settings.lab(**equipment), options
         if asked.model is not None:
             raise UsageError("--lab has its model: leave --model out")
         if asked.tools is not None or asked.allow is not None:
@@ -317,7 +317,7 @@ def awaited(lines: list[str]) -> list[str]:
 
 
 def _magic(call: ast.Call) -> list[Any] | None:
-    """The line, and the cell, of a call that the shell made of `%think` or `%%think`; None for any other."""
+    """The line, and the cell, of a call that the shell made of `%think` or `%%think`, else `None`."""
     made = isinstance(call.func, ast.Attribute) and call.func.attr in ("run_line_magic", "run_cell_magic")
     if not made or not ast.unparse(call.func).startswith("get_ipython().") or call.lineno != call.end_lineno:
         return None

@@ -14,9 +14,10 @@ from typing import Any
 
 
 def imported(place: str) -> Any:
-    """Import the object at `MODULE:NAME`."""
+    """Import the object at `MODULE:NAME`, or the module at `MODULE`."""
     module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
+    found = import_module(module)
+    return getattr(found, name) if name else found
 
 
 class Attached:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
 
-from tot_lab.core.registry import find, offered
+from tot_lab.core.registry import find, import_parts, offered
 
 P = TypeVar("P", bound="Part")
 
@@ -171,6 +171,8 @@ def class_of(kind: Any, base: type[P]) -> type[P]:
     """
     if isinstance(kind, str) and kind and kind not in REGISTRY:
         found = find(kind)
+        if found is None:
+            import_parts()  # for further names
         if found is not None and kind not in REGISTRY:
             raise ValueError(
                 f"the kind {kind!r} should come from {found.source}, which has no such part: no "

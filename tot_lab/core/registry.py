@@ -135,6 +135,12 @@ def built_in(group: str) -> dict[str, Any]:
     return {name: imported(place) for name, place in BUILT_IN[group].items()}
 
 
+def import_parts() -> None:
+    """Import the built-in components that are parts, so that their further names are known too."""
+    for group in ("strategies", *AXES, "domains", "models"):
+        built_in(group)
+
+
 def axes() -> list[Any]:
     """The built-in values of the axes of a tree search, except `Stop`."""
     return [part for group in AXES for part in built_in(group).values()]

@@ -231,7 +231,7 @@ class Domain(Part):
     def solvable(self, task: Task, path: Path) -> bool | None:
         """Whether a correct answer can still be reached from `path`. `None` if the domain cannot tell.
 
-        For the analysis of finished runs (`tl.diagnose`, `tl.judge_evaluator`). No strategy may call it.
+        For finished runs (`tl.diagnose`, `tl.stats.judge_evaluator`). No strategy may call it.
         """
         return None
 

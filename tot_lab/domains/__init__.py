@@ -3,15 +3,10 @@
 Add one: a package or file with a `Domain`, and its line in `tot_lab.core.registry`.
 """
 
-from tot_lab.domains.agent_player import SimAgent
 from tot_lab.domains.constrained import Constrained, constrained, constrained_tasks, rules_kept
-from tot_lab.domains.constrained.player import SimConstrained
 from tot_lab.domains.creative_writing import CreativeWriting, creative_writing, creative_writing_tasks
-from tot_lab.domains.creative_writing.player import SimCreativeWriting
 from tot_lab.domains.game24 import Game24, game24, game24_tasks, hands
-from tot_lab.domains.game24.player import SimGame24
 from tot_lab.domains.general import General, general
-from tot_lab.domains.general.player import SimGeneral
 from tot_lab.domains.loading import tasks
 from tot_lab.domains.mini_crossword import (
     CrosswordScores,
@@ -20,7 +15,6 @@ from tot_lab.domains.mini_crossword import (
     mini_crossword_scores,
     mini_crossword_tasks,
 )
-from tot_lab.domains.mini_crossword.player import SimMiniCrossword
 from tot_lab.domains.multi_hop import (
     MultiHop,
     multi_hop,
@@ -44,12 +38,6 @@ __all__ = [
     "OpenEnded",
     "PublishedCrossword",
     "PublishedGame24",
-    "SimAgent",
-    "SimConstrained",
-    "SimCreativeWriting",
-    "SimGame24",
-    "SimGeneral",
-    "SimMiniCrossword",
     "WordSums",
     "constrained",
     "constrained_tasks",

@@ -1,4 +1,4 @@
-"""What a notebook holds: the lab, sweeps, settings and stores."""
+"""Lab, sweeps, settings, sessions and stores: what a notebook uses."""
 
 from tot_lab.core.attach import attach
 from tot_lab.record.methods import RunMethods

@@ -1,7 +1,7 @@
-"""What is told along with a question: texts of a person's own, files, and what was thought before.
+"""Context that is passed along with a question: a user's values and files, and earlier questions and answers.
 
-Rule: it becomes the task's `context`, so that it stands in the run's header and the same inputs give the same
-record. It is bounded, and what was cut or left out is said in it. Keys of the environment are taken out.
+The context becomes part of the task, and so of the header of the run: the same inputs give the same record.
+Its length is bounded, shortened texts say so, and keys from the environment are removed.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from tot_lab.record.run import Run
 from tot_lab.strategies.conversation import shortened
 from tot_lab.tools import ReadFile
 
-MOST = 40_000
-"""Characters of one text that are told."""
+MAX_CHARACTERS = 40_000
+"""Characters that are kept of one text."""
 
-MOST_FILES = 50
-"""Files that are told."""
+MAX_FILES = 50
+"""Files that one context may hold."""
 
 
 class Earlier(NamedTuple):
-    """A thought of before. question, answer: the task's and the run's. run: its id. critiques: what was found
-    wrong with attempts at it."""
+    """An earlier question of a session or a memory, its answer, the id of its run, and the critiques that its
+    attempts received.
+    """
 
     question: str
     answer: str
@@ -37,7 +38,7 @@ class Earlier(NamedTuple):
 
 
 def critiques_of(run: Run) -> list[str]:
-    """The critiques in `run` that were not satisfied, each once."""
+    """Return the critiques in `run` that were not satisfied, without duplicates."""
     critiques = [
         run.tree[event.data["critique"]].text
         for event in run.events
@@ -47,22 +48,28 @@ def critiques_of(run: Run) -> list[str]:
 
 
 class SessionMemory:
-    """What was thought before in a session, for the thoughts to come. A `tl.Session` has one.
+    """Questions and answers of a session, which are shown to the runs that follow.
 
         memory = tl.SessionMemory()
         await tl.think("Which database?", memory=memory)
         await tl.Session(lab, memory=memory).ask(tl.ReAct(), tl.general("Migrate to it."))
 
-    most: characters of what it tells, at least 200 (else a ValueError). The newest thoughts have the most
-    room, and those that have none are counted.
+    The newest question and answer get half of the characters, the next one half of the rest, and so on. Older
+    ones for which nothing is left are counted.
+
+    Args:
+        most: Characters of the context that it gives, at least 200.
+
+    Raises:
+        ValueError: If `most` is below 200.
     """
 
     def __init__(self, most: int = 12_000) -> None:
         if most < 200:
-            raise ValueError(f"most must be 200 characters or more, not {most!r}")
+            raise ValueError(f"most must be at least 200 characters: got {most!r}.")
         self.most = most
         self.thoughts: list[Earlier] = []
-        """The thoughts, the oldest first, each whole."""
+        """The earlier questions with their answers, unshortened, oldest first."""
 
     def __len__(self) -> int:
         return len(self.thoughts)
@@ -70,40 +77,39 @@ class SessionMemory:
     def __repr__(self) -> str:
         return f"<SessionMemory of {len(self)} thoughts>"
 
-    def take_in(self, run: Run) -> None:
-        """Keep what `run` answered and what its critics found; one without either is not kept."""
+    def add(self, run: Run) -> None:
+        """Keep the answer and the critiques of `run`. A run that has neither is ignored."""
         critiques = critiques_of(run)
         if run.answer or critiques:
             self.thoughts.append(Earlier(run.question, run.answer, run.id, tuple(critiques)))
 
     def remind(self, task: Task) -> Task:
-        """`task` with the earlier turns in its context."""
+        """Return `task` with the earlier questions and answers in its context."""
         if not isinstance(task, Task):
-            raise TypeError(f'task must be a Task such as tl.general("…"), not {task!r}')
-        return task.model_copy(update={"context": joined(self.context(), task.context)})
+            raise TypeError(f'task must be a Task such as tl.general("…"): got {task!r}.')
+        return task.model_copy(update={"context": join_context(self.context(), task.context)})
 
     def context(self) -> str:
-        """What it tells: questions and answers, the oldest first; "" when there are none. Half of the room
-        is the newest's, half of what is left the next one's, and so on; what one does not use, others may."""
-        told: list[str] = []
+        """Return the earlier questions and answers as text, oldest first, or "" if there are none."""
+        turns: list[str] = []
         room = self.most
         for place, one in enumerate(reversed(self.thoughts)):
             last = place == len(self.thoughts) - 1
             share = room if last else max(room // 2, min(room, 200))
             if share < 100:
                 break
-            told.append(earlier_turn(one, share))
-            room -= len(told[-1])
-        if not told:
+            turns.append(earlier_turn(one, share))
+            room -= len(turns[-1])
+        if not turns:
             return ""
-        lacking = len(self.thoughts) - len(told)
+        left_out = len(self.thoughts) - len(turns)
         head = "Thought in this session before, the oldest first:"
-        missing = [f"({lacking} older thoughts are left out.)"] if lacking else []
-        return "\n\n".join([head, *missing, *reversed(told)])
+        missing = [f"({left_out} older thoughts are left out.)"] if left_out else []
+        return "\n\n".join([head, *missing, *reversed(turns)])
 
 
 def earlier_turn(one: Earlier, most: int) -> str:
-    """A thought of before in about `most` characters."""
+    """Return a question and its answer as text of about `most` characters."""
     question = shortened(one.question, most // 3)
     room = most - len(question)
     critiques = shortened("\n".join(one.critiques), room // 2)
@@ -112,14 +118,20 @@ def earlier_turn(one: Earlier, most: int) -> str:
     return f"Question: {question}\nAnswer: {answer}{criticised}"
 
 
-def joined(*texts: str) -> str:
-    """One context out of several."""
+def join_context(*texts: str) -> str:
+    """Join the texts that are not empty into one context."""
     return "\n\n".join(filter(None, texts))
 
 
-def told_of(name: str, value: Any, cut: list[str] | None = None) -> str:
-    """A value of a person's own, by its name: a text as it is, a table of pandas as CSV, a run by its
-    question and answer, anything else as it prints. cut: takes a sentence when it is cut short."""
+def format_value(name: str, value: Any, cut: list[str] | None = None) -> str:
+    """Return a user's value as context under its name.
+
+    Args:
+        name: The heading.
+        value: A pandas table is written as CSV, a run as its question and answer, and anything else as
+            `str(value)`.
+        cut: A message is appended to it if the text had to be shortened.
+    """
     if isinstance(value, Run):
         text = f"Question: {value.question}\nAnswer: {value.answer or 'none'}"
     elif hasattr(value, "to_csv"):
@@ -129,35 +141,44 @@ def told_of(name: str, value: Any, cut: list[str] | None = None) -> str:
     return _part(name, text, cut)
 
 
-def told_by_files(
+def read_files(
     patterns: Iterable[str], folder: str | os.PathLike[str] = ".", cut: list[str] | None = None
 ) -> str:
-    """The text files below `folder` that match `patterns` (`src/*.py`, `docs/**/*.md`), each under its path.
-    cut: takes a sentence for each that is cut short. Raises ValueError for a pattern that matches none, a
-    file that is no text or lies outside, and for more than `MOST_FILES`."""
+    """Return the text files below `folder` that match `patterns` as context, each under its path.
+
+    Args:
+        patterns: Glob patterns such as `src/*.py` and `docs/**/*.md`.
+        folder: The folder that the patterns are relative to.
+        cut: A message is appended to it for each file that had to be shortened.
+
+    Raises:
+        ValueError: If a pattern matches no file, a file is not text or lies outside `folder`, or more than
+            `MAX_FILES` files match.
+    """
     reader = ReadFile(root=os.fspath(folder))
     paths = list(dict.fromkeys(path for pattern in patterns for path in _matching(pattern, folder)))
-    if len(paths) > MOST_FILES:
-        raise ValueError(f"{len(paths):,} files match; {MOST_FILES} are the most")
-    share = MOST // max(len(paths), 1)
-    return joined(*(_part(path, reader.carry_out({"path": path}, {}), cut, share) for path in paths))
+    if len(paths) > MAX_FILES:
+        raise ValueError(f"Too many files match: got {len(paths):,}. At most {MAX_FILES} can be given.")
+    share = MAX_CHARACTERS // max(len(paths), 1)
+    return join_context(*(_part(path, reader.carry_out({"path": path}, {}), cut, share) for path in paths))
 
 
 def _matching(pattern: str, folder: str | os.PathLike[str]) -> Sequence[str]:
     if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-        raise ValueError(f"{pattern}: only files below the working directory can be given")
-    # Not Path.glob, whose * also takes hidden files, such as those that keys are kept in.
-    exact = Path(folder, pattern).is_file()  # a shell may have put in the names, brackets and all
+        raise ValueError(f"{pattern}: files must lie below the working directory.")
+    # Path.glob would also match hidden files, which often hold keys.
+    # A shell may have expanded the pattern to names that contain brackets.
+    exact = Path(folder, pattern).is_file()
     found = [pattern] if exact else sorted(glob.glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207
     files = [path for path in found if Path(folder, path).is_file()]
     if not files:
-        inside = f"; a folder is named with its files: {Path(pattern, '*')}" if found else ""
-        raise ValueError(f"{pattern}: no file matches{inside}")
+        hint = f" To take the files of a folder, write {Path(pattern, '*')}." if found else ""
+        raise ValueError(f"{pattern}: no file matches.{hint}")
     return files
 
 
-def _part(name: str, text: str, cut: list[str] | None, most: int = MOST) -> str:
+def _part(name: str, text: str, cut: list[str] | None, most: int = MAX_CHARACTERS) -> str:
     text = scrubbed(text).strip()
     if cut is not None and len(text) > most:
-        cut.append(f"{name} is cut: {most:,} of {len(text):,} characters are told")
+        cut.append(f"{name} was shortened: {most:,} of {len(text):,} characters are used")
     return f"--- {name} ---\n{shortened(text, most)}"

@@ -1,8 +1,11 @@
-"""Deep Think as a tool, for agents (Cogtrix, "deep_think"; D14 of its list).
+"""Deep Think as a tool for agents.
 
-Rule: the tool says itself when it is worth its price and when it is not, in its description and in the
-system prompt of the agent that has it. A request that names it is held to it. What it thinks is a run of its
-own, in the lab that it was made with, and counts there.
+The tool's description and the agent's system prompt say when a call is worth its price. An agent whose
+request names the tool has to call it. Each call is a run of the lab that the tool was made with, and counts
+there.
+
+References:
+    Cogtrix, `deep_think`.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ GUIDANCE: dict[MemoryMode, str] = {
         "simple fact, with all that you know, and build your answer on what it gives."
     ),
 }
-"""What the agent's system prompt says, by memory mode."""
+"""Addition to the agent's system prompt, by memory mode."""
 
 _DESCRIPTION = (
     "Thinks one question through: works out several approaches, compares them, and makes one solution of "
@@ -44,7 +47,7 @@ _DESCRIPTION = (
 
 
 def _without_default(schema: dict[str, Any]) -> None:
-    """Null is for us: a model leaves out what it does not want to set."""
+    """Hide the default from the schema: a model omits what it does not want to set."""
     schema.pop("default", None)
 
 
@@ -60,13 +63,10 @@ class _Question(Arguments):
 
 
 class DeepThinkTool(Tool):
-    """Deep Think over one question; `tl.tools.deep_think(lab)` makes one. Its result is the whole report, the
-    final solution first: how much of it an agent is shown says the agent (`most_result_characters`).
+    """Deep Think on one question. `tl.tools.deep_think(lab)` makes one.
 
-    strategy: how it thinks; a call may set `max_iterations`, `num_branches` and `beam_width` anew, which are
-        clamped as in `DeepThink`. model: what thinks, as a record tells of it. memory_mode: with `reasoning`
-        the agent is told to use it for all but simple facts. pure: its first answer is kept like a model's,
-        so that a rerun is offline.
+    A result is the whole report with the final solution first. The agent's `most_result_characters` limits
+    how much of it the agent is shown.
     """
 
     kind: ClassVar[str] = "deep_think_tool"
@@ -74,33 +74,44 @@ class DeepThinkTool(Tool):
     description: str = _DESCRIPTION
     parameters: dict[str, Any] = schema_of(_Question)
     pure: bool = True
+    """A finished result is cached like a model's reply, so that a rerun works offline."""
+
     effects: Effects = (MODEL,)
-    most_characters: Annotated[int, Field(ge=100)] = 100_000_000  # the caller's own limit is the only one
+    # The agent's own limit is the only one.
+    most_characters: Annotated[int, Field(ge=100)] = 100_000_000
     timeout: Annotated[float, Field(gt=0)] = 3600.0
     retries: Annotated[int, Field(ge=0)] = 0
     strategy: DeepThink = DeepThink()
+    """How it thinks. A call may change `max_iterations`, `num_branches` and `beam_width`, within the limits
+    of `DeepThink`.
+    """
+
     model: dict[str, Any]
+    """Settings of the lab's model and roles, as a record shows them."""
+
     memory_mode: MemoryMode = "conversation"
+    """With `reasoning` the agent is asked to call the tool for everything but simple facts."""
+
     _lab: Lab | None = PrivateAttr(default=None)
 
     @property
     def spec(self) -> ToolSpec:
-        """With what its agent is told, and held to."""
+        """The specification, with the guidance for the agent."""
         more = {"guidance": GUIDANCE[self.memory_mode], "used_when_named": True}
         return super().spec.model_copy(update=more)
 
     def identity(self) -> dict[str, Any]:
-        """All that can change a result; not what its agent is told."""
+        """Return everything that can change a result, which the guidance for the agent cannot."""
         return {name: value for name, value in super().identity().items() if name != "memory_mode"}
 
     def __getstate__(self) -> dict[Any, Any]:
-        """Raises TypeError: its lab stays where it is."""
-        raise TypeError(f"the tool {self.name!r} thinks in a lab of this process, which can go to no worker")
+        """Raise TypeError: the tool holds a lab of this process."""
+        raise TypeError(f"The tool {self.name!r} holds a lab of this process and cannot be sent to a worker.")
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Awaitable[str]:
-        return self._thought(fitting(arguments, _Question))
+        return self._run(fitting(arguments, _Question))
 
-    async def _thought(self, question: _Question) -> str:
+    async def _run(self, question: _Question) -> str:
         if self._lab is None:
             raise RuntimeError("it came from a file: make it anew, with tl.tools.deep_think(lab)")
         sizes = question.model_dump(exclude={"task", "context"}, exclude_none=True)
@@ -109,7 +120,7 @@ class DeepThinkTool(Tool):
         if not run.answer:
             raise RuntimeError(f"it came to nothing ({run.stop_reason})")
         if run.stop_reason == "error" or str(run.stop_reason).startswith(("limit:timeout", "budget:")):
-            # As an error, since a result would be kept for good.
+            # An error, because a result would be cached.
             raise RuntimeError(f"it was not finished ({run.stop_reason}); so far: {run.answer}")
         return run.deep_report(answer_first=True)
 
@@ -117,11 +128,17 @@ class DeepThinkTool(Tool):
 def deep_think(
     lab: Lab, strategy: DeepThink | None = None, *, memory_mode: MemoryMode = "conversation"
 ) -> DeepThinkTool:
-    """Deep Think as a tool for any agent: `tl.Lab(model, tools=[tl.tools.deep_think(lab)])`.
+    """Return Deep Think as a tool for any agent: `tl.Lab(model, tools=[tl.tools.deep_think(lab)])`.
 
-    lab: what thinks. Its runs are kept and cached there, and count there: the budget of the agent does
-    not cap them. strategy: None = the defaults. memory_mode: see `DeepThinkTool`. Raises TypeError where
-    `lab` is none."""
+    Args:
+        lab: The lab that carries out the calls. They are recorded, cached and counted there, and the budget
+            of the agent does not limit them.
+        strategy: How the tool thinks. `None` means `DeepThink()`.
+        memory_mode: When the agent is asked to call the tool; see `DeepThinkTool`.
+
+    Raises:
+        TypeError: If `lab` is not a `Lab`.
+    """
     expect_lab(lab)
     roles = {name: role.settings() for name, role in lab.gateway.roles.items()}
     model = {**lab.gateway.settings, **({"roles": roles} if roles else {})}

@@ -1,7 +1,7 @@
-"""The lab: what a notebook holds. It knows a model, runs strategies with it and keeps the runs.
+"""The lab: runs strategies with a model, and keeps each run.
 
-Rule: only what waits is async, and nothing is hidden: each run is a journal in a folder that can
-be seen, loaded and resumed.
+Only methods that wait for a model are async. Each run is written to a journal, a file that can be read,
+loaded and resumed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tot_lab.models.keys import DrawScope
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.journal import Header
 from tot_lab.record.run import Run
-from tot_lab.runtime.branching import doubts_of, source_of, told_of
+from tot_lab.runtime.branching import describe_change, doubts_of, source_of
 from tot_lab.runtime.gateway import Gateway
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.replay import budget_of
@@ -45,34 +45,38 @@ from tot_lab.tools import EffectPolicy, Tool
 class Lab:
     """Runs strategies with a model.
 
-    model: a name (`gpt-4.1-mini`, `ollama/qwen3:8b`, `local/qwen2.5-coder-1.5b`, `sim/game24`), a
-        model part (`tl.LiteLLM(model="…", api_base="…")`), or any async callable `Call -> Reply | str`.
-        An async generator of pieces of text is one that streams.
-    roles: models and sampling settings for parts of a search, by role (`propose`, `evaluate`,
-        `answer`, `act`, `plan`, `critique`, `synthesize`, `route`): a name, a model part, or a `tl.Role`.
-    runs: folder that each run's journal is written to; None = keep runs in memory only.
-    cache: folder of known answers, or a file of them that was exported. None = the user's own
-        folder (see `tl.Cache`), for real models alone: a simulated one and a function of your
-        own are cached only where a folder is named.
-    mode: `auto`, `off`, `refresh` or `replay`; see `tot_lab.models.cache.Mode`.
-    draws: whether two thoughts that come to the same prompt share its draws (`state`) or not (`path`).
-    spend: USD that this lab may really pay, None = no cap. What the journals of resumed runs and sweeps
-        had paid before counts too. So does the `cost` that replies of a function name: it is not called once
-        what its dearest call cost is not left. What a run would cost if each call were paid is capped by its
-        `Budget`.
-    tools: what its strategies may call: functions that `@tl.tool` made tools, those of `tl.tools`, and names:
-        `calculator`, `python`, `web_fetch`, `multi_hop` (the documents of that domain), or what an installed
-        package offers. A strategy takes all, or those that its own `tools` name. effect_policy: which
-        effects they may have (`tl.EffectPolicy`), None = all that these tools have. tool_context: data that
-        tools are handed and no model sees; what its names call a key, token, secret or password is in no
-        result either.
-    timeout: seconds that one call may take from its sending on, None = no limit. A strategy that has a limit
-        of its own (`tl.DeepThink`) keeps to that instead.
-    plans: file (SQLite) that each plan of `tl.PlanExecute` is kept in as it runs, see `tl.Plans`; None = a
-        plan is in its run's record alone (`run.plans`).
-    memory: file (SQLite) that keeps what runs answered and what their critics found wrong, see `tl.Lessons`.
-        Each run of `run` and `stream` is shown what was kept for similar tasks, and its header says what that
-        was. Branches and sweeps neither recall nor store. None = off.
+        lab = tl.Lab("ollama/qwen3:8b", cache="cache")
+        run = await lab.run(tl.TreeOfThoughts(), tl.game24("4 9 10 13"))
+
+    Args:
+        model: A name (`gpt-4.1-mini`, `ollama/qwen3:8b`, `local/qwen2.5-coder-1.5b`, `sim/game24`), a model
+            part (`tl.LiteLLM(model="…", api_base="…")`), or any async callable `Call -> Reply | str`. An
+            async generator of text pieces is a model that streams.
+        roles: Models and sampling settings by role, such as `propose`, `evaluate`, `answer`, `act`, `plan`,
+            `critique`, `synthesize` or `route`. Each is a name, a model part or a `tl.Role`.
+        runs: Folder in which the journal of each run is written. `None` keeps runs in memory only.
+        cache: Folder of cached replies, a file of exported ones, or a `tl.Cache`. `None` means the user's own
+            cache folder for real models, and no cache for simulated models and functions.
+        mode: `auto`, `off`, `refresh` or `replay`; see `tot_lab.models.cache.Mode`.
+        draws: Whether two thoughts that lead to the same prompt share its samples (`state`) or not (`path`).
+        spend: USD that this lab may really pay. `None` means no limit. The limit includes what the journals
+            of resumed runs and sweeps already paid. A function that names a `cost` in its replies is not
+            called once less than its most expensive call is left. What a run would cost without a cache is
+            limited by its `Budget` instead.
+        timeout: Seconds that one call may take after it was sent. `None` means no limit. The limit of a
+            strategy that has its own (`tl.DeepThink`) takes precedence.
+        tools: Tools that strategies may call: functions decorated with `@tl.tool`, tools of `tl.tools`, and
+            names (`calculator`, `python`, `web_fetch`, `multi_hop`, or a tool of an installed package). A
+            strategy uses all of them, or those that its own `tools` setting names.
+        effect_policy: Effects that the tools may have (`tl.EffectPolicy`). `None` allows all that these tools
+            have.
+        tool_context: Data that is passed to tools and never shown to a model. Values whose name contains key,
+            token, secret or password are also removed from results.
+        plans: SQLite file, or a `tl.Plans`, in which each plan of `tl.PlanExecute` is kept while it runs.
+            `None` keeps plans in the record of their run only (`run.plans`).
+        memory: SQLite file, or a `tl.Lessons`, of answers and critiques from earlier runs. `run` and `stream`
+            add what was kept for similar tasks to the task, and the header of the run records it. Branches
+            and sweeps neither read nor write the memory. `None` turns it off.
     """
 
     def __init__(
@@ -93,7 +97,7 @@ class Lab:
         memory: str | os.PathLike[str] | Lessons | None = None,
     ) -> None:
         if timeout is not None and (isinstance(timeout, str) or not timeout > 0):
-            raise ValueError(f"timeout must be above 0 seconds or None, not {timeout!r}")
+            raise ValueError(f"timeout must be a positive number of seconds or None: got {timeout!r}.")
         self.plans = plans if plans is None or isinstance(plans, Plans) else Plans(plans)
         settings = RunnerSettings(
             self._resolve(model),
@@ -108,15 +112,15 @@ class Lab:
             tool_context=tool_context or {},
         )
         self.runner = Runner(settings, self.plans)
-        """What carries its runs out."""
+        """What carries out the runs of this lab."""
         self.runs = None if runs is None else Path(runs)
         if not isinstance(memory, str | os.PathLike | Lessons | None):
             raise TypeError(f"memory must be a path or tl.Lessons(path): got {memory!r}.")
         self.memory = Lessons(memory) if isinstance(memory, str | os.PathLike) else memory
         self.last: Run | None = None
-        """The latest run, also when it was cancelled or ended with an error."""
+        """The latest run, including one that was cancelled or ended with an error."""
         self.last_sweep: Sweep | None = None
-        """The latest sweep, also when it was cut off."""
+        """The latest sweep, including one that was interrupted."""
 
     @staticmethod
     def _resolve(model: str | Model | Endpoint) -> Model | Endpoint:
@@ -124,34 +128,35 @@ class Lab:
             return model_named(model)
         if isinstance(model, type) or not (callable(model) or isinstance(model, Endpoint)):
             shown = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
-            raise TypeError(f"model must be a name, a model part or an async callable, not {shown}")
+            raise TypeError(f"model must be a name, a model part or an async callable: got {shown}.")
         return model
 
     @classmethod
     def of(cls, settings: RunnerSettings, *, runs: Path | None, plans: Plans | None) -> Lab:
-        """The lab with these settings."""
+        """Return a lab with these settings."""
         given = {one.name: getattr(settings, one.name) for one in fields(settings)}
         return cls(**given, runs=runs, plans=plans)
 
     @property
     def gateway(self) -> Gateway:
-        """The way from a call to the model or tool that answers it."""
+        """Routes each call to the model or tool that answers it."""
         return self.runner.gateway
 
     @property
     def timeout(self) -> float | None:
-        """Seconds that one call may take."""
+        """Seconds that one call may take after it was sent, or `None`."""
         return self.runner.timeout
 
     @property
     def model(self) -> Model | Endpoint:
-        """The model that is asked unless a role or a strategy names another."""
+        """The model that answers calls for which neither a role nor a strategy names another."""
         return self.gateway.model
 
     @property
     def spent(self) -> float:
-        """USD that this lab has really paid, where prices are known; the earlier payments of the runs that
-        it resumed included."""
+        """USD that this lab has really paid, as far as prices are known, including earlier payments of
+        resumed runs.
+        """
         return self.gateway.purse.total
 
     def __repr__(self) -> str:
@@ -161,26 +166,36 @@ class Lab:
         return f"Lab({name!r}, runs={folder!r}{mode})"
 
     def replaying(self) -> Lab:
-        """This lab with no network: each call is answered from the cache, and one that it does not
-        know ends the run with `CacheMiss`. It has no memory, which would change what is asked."""
+        """Return this lab without network access: every call is answered from the cache.
+
+        A call that is not cached ends the run with `CacheMiss`. The returned lab has no memory, since
+        recalled text would change the prompts.
+        """
         lab = Lab.of(self.runner.settings.replaying(), runs=self.runs, plans=self.plans)
         lab.gateway.checked_window = self.gateway.checked_window
         return lab
 
     async def check(self) -> Check:
-        """What the lab's model and its server can do, found by really asking about ten small things
-        (they are not cached, and not counted as spent); the concurrency and the context window that it
-        found are kept to."""
+        """Find out what the model and its server can do by sending about ten small requests.
+
+        The requests are neither cached nor counted in `spent`. The lab then keeps to the concurrency and the
+        context window that were found.
+
+        Raises:
+            TypeError: If the lab's model is a function or a simulated model.
+        """
         if not isinstance(self.model, Endpoint):
-            raise TypeError(f"only a real model has something to check; this lab has {self.model!r}")
+            raise TypeError(f"Only a model with a server can be checked: got {self.model!r}.")
         found = await check(self.model)
         self.gateway.use(self.model.model_copy(update={"concurrency": found.concurrency}))
         self.gateway.checked_window = found.context_window
         return found
 
     async def estimate(self, strategy: Strategy, task: Task, *, repeat: int = 0) -> Estimate:
-        """What `strategy` would ask about `task`: nothing is sent, and nothing is recorded. Of its tools
-        those that only compute are carried out."""
+        """Predict the calls of `strategy` on `task` without sending or recording anything.
+
+        Tools that only compute are carried out.
+        """
         check_arguments(strategy, task, None, repeat)
         return await self.runner.estimate(*self._reminded(strategy, task), repeat=repeat)
 
@@ -195,12 +210,20 @@ class Lab:
     ) -> Run:
         """Run `strategy` on `task`.
 
-        budget: caps on what the run may use. repeat: number of an independent repeat; it changes
-        every sample. watch: called with each batch of new lines while the run goes on, and with the text
-        so far of each open call: a note `call.partial`, which is not recorded.
+        A model that fails raises nothing: see `run.usage`. The run is at `last` even if this method raises.
 
-        Raises what a bug in the strategy raises, and CancelledError when it is cancelled; the run
-        up to then is at `last` either way. A model that fails raises nothing: see `run.usage`."""
+        Args:
+            strategy: The strategy to run.
+            task: The task to solve.
+            budget: Limits on what the run may use.
+            repeat: Number of an independent repeat. It changes every sample.
+            watch: Called with each batch of new lines during the run, and with a note `call.partial`, which
+                is not recorded, for the text so far of each open call.
+
+        Raises:
+            asyncio.CancelledError: If the run was cancelled.
+            Exception: Whatever a bug in the strategy raises.
+        """
         check_arguments(strategy, task, budget, repeat)
         strategy, task = self._reminded(strategy, task)
         execution = self._start(strategy, task, budget, self.runner.header(strategy, task, budget, repeat))
@@ -219,27 +242,35 @@ class Lab:
         budget: Budget | None = None,
         watch: Callable[[Sequence[Line]], None] | None = None,
     ) -> Run:
-        """A run that is `run` with one thing changed at the thought `node`; its `parent` says so.
+        """Repeat `run` with one change at the thought `node`.
 
-        content: another text for the thought. Which proposals repeat each other stays as it was.
-        score: another score, 0–1, in place of each that the thought got.
-        strategy: what goes on from the thought instead, below the path to it and no other.
-        budget: caps on the new run; None = those of `run`. watch: as for `run`.
+        Give exactly one of `content`, `score` and `strategy`. After a change of content or score the same
+        search is made again with the same model. Calls that the record of `run` answers are taken from it:
+        they cost nothing, and count towards the budget. Another strategy calls this lab's model, and the path
+        to `node` is not paid again. The new run names its origin in `parent`.
 
-        After another text or score the same search is made again, with the same model: each call that
-        the record of `run` answers is answered from there, costs nothing, and counts for the budget.
-        Another strategy asks this lab's model, and pays nothing for the path.
+        Args:
+            run: A finished run.
+            node: Id of the thought to change.
+            content: A new text for the thought. Which proposals are duplicates of each other does not change.
+            score: A score between 0 and 1 that replaces every score of the thought.
+            strategy: The strategy that continues from the thought, and explores nothing else.
+            budget: Limits on the new run. `None` means those of `run`.
+            watch: As for `run`.
 
-        Raises ValueError, or LookupError, for what cannot be changed so: a text that the domain cannot
-        read as such a thought, a run that has not ended or was not made by a strategy."""
+        Raises:
+            ValueError: If the domain cannot read the text as such a thought, or if the run has not ended or
+                was not made by a strategy.
+            LookupError: If the run has no such thought.
+        """
         if sum(given is not None for given in (content, score, strategy)) != 1:
-            raise ValueError("a branch changes one thing: give content=, score= or strategy=")
+            raise ValueError("A branch makes exactly one change: pass one of content=, score= and strategy=.")
         by, task = source_of(run, node, strategy)
         check_arguments(by, task, budget, 0)
         if strategy is None:
             self.runner.check_same(run.path or f"run {run.id}", run.header)
         budget = budget or budget_of(run.header)
-        changed = told_of(run, node, content, score, strategy)
+        changed = describe_change(run, node, content, score, strategy)
         header = self.runner.header(by, task, budget, run.header.repeat)
         header = msgspec.structs.replace(header, branched=changed)
         execution = self._start(by, task, budget, header, parent=run if strategy is None else None)
@@ -252,7 +283,7 @@ class Lab:
     def _start(
         self, strategy: Strategy, task: Task, budget: Budget | None, header: Header, parent: Run | None = None
     ) -> Execution:
-        """A new run, with its journal open."""
+        """Start a run and open its journal."""
         self.gateway.open()
         path = None if self.runs is None else self.runs / header.filename
         return self.runner.start(strategy, task, header=header, path=path, budget=budget, parent=parent)
@@ -278,22 +309,31 @@ class Lab:
         at_once: int | None = None,
         client: Any = None,
     ) -> Sweep:
-        """Run every strategy on every task, and each pair `repeats` times, sampled independently.
+        """Run every strategy on every task, `repeats` times each with independent samples.
 
-        strategies: one, a list (such as `tl.grid` makes), or a dict that gives each, or each list, a
-        label. name: of the folder inside `runs` where the journals lie. budget: caps on each run; the
-        lab's `spend` is over all. at_once: runs under way at a time, None = as many as keep the model
-        busy, 128 at most. client: a `dask.distributed.Client`, whose workers make the runs; all sweeps on
-        one cluster keep the model's limits together. The journals come back to `runs`. Workers on other
-        machines share answers by the `shared` Redis of a `tl.Cache`; `spend` is kept in one process alone.
+        The same call continues an interrupted sweep: finished runs are read, interrupted ones are resumed,
+        and no answered call is paid twice. A run that another process is making is waited for and then read.
+        Errors of a run are in its row (`error`). If the sweep is cancelled, its finished runs are at
+        `last_sweep`.
 
-        The same call again goes on where it stopped: finished runs are read, cut ones are gone on
-        with, and no call that was answered is paid twice. What a function of your own does is known by
-        its source alone: when something else about it changed, take another name.
+        A function is identified by its source alone. Choose another `name` if something else that it depends
+        on has changed.
 
-        What goes wrong in a run is in its row (`error`). One that another process is just making is
-        waited for, and read.
-        Raises CancelledError when it is cancelled; what is finished by then is at `last_sweep`."""
+        Args:
+            strategies: A strategy, a list of them (such as `tl.grid` makes), or a dict that gives each
+                strategy or list a label.
+            tasks: A task, or several.
+            repeats: Runs of each pair of strategy and task.
+            name: Name of the folder inside `runs` that holds the journals.
+            budget: Limits on each run. The lab's `spend` limits the whole sweep.
+            at_once: Concurrent runs. `None` means as many as keep the model busy, at most 128.
+            client: A `dask.distributed.Client` whose workers make the runs. All sweeps on one cluster share
+                the limits of a model, and the journals come back to `runs`. Workers on other machines share
+                replies through the `shared` Redis of a `tl.Cache`. `spend` cannot be used with workers.
+
+        Raises:
+            asyncio.CancelledError: If the sweep was cancelled.
+        """
         self.last_sweep = Sweep(self.runner, strategies, tasks, repeats, name, budget, runs=self.runs)
         await self.last_sweep.carry_out(at_once, client and _by_workers(client))
         return self.last_sweep
@@ -307,17 +347,18 @@ class Lab:
         name: str = "sweep",
         budget: Budget | None = None,
     ) -> SweepEstimate:
-        """What the same `sweep` would still ask: nothing is sent, and nothing is recorded."""
+        """Predict what the same `sweep` would still call, without sending or recording anything."""
         sweep = Sweep(self.runner, strategies, tasks, repeats, name, budget, runs=self.runs)
         return await sweep.estimate()
 
     def stream(
         self, strategy: Strategy, task: Task, *, budget: Budget | None = None, repeat: int = 0
     ) -> Stream:
-        """The same run, live: `async for event in lab.stream(…)`; at its end the stream's `.run`
-        holds it. Where a model streams, the text so far of each open call comes as a note
-        `call.partial`, which is not recorded. Leaving the loop cancels the run: at your next
-        `await`, `.run` and `last` hold what there is."""
+        """Run `strategy` on `task` as an async iterable of records: `async for event in lab.stream(…)`.
+
+        If the model streams, the text so far of each open call arrives as a note `call.partial`, which is not
+        recorded. Leaving the loop cancels the run. `Stream.run` holds the run afterwards.
+        """
         check_arguments(strategy, task, budget, repeat)
         return Stream(self, strategy, task, budget, repeat)
 
@@ -329,14 +370,19 @@ class Lab:
         task: Task | None = None,
         parent: Run | None = None,
     ) -> Run:
-        """Finish a run that was killed, cancelled, refused money (`spend`) or ended by a bug. What its
-        journal holds is not asked again; what was under way is, a tool with effects too. A finished run is
-        only loaded.
+        """Finish a run that was killed, cancelled, stopped by the lab's `spend` limit, or ended by a bug.
 
-        strategy, task: needed when they hold functions of your own, which files do not store.
-        parent: the run that this one was branched from, needed when its file is not beside this one."""
+        Recorded replies are not requested again. Calls that were open when the run stopped are made again,
+        including those of tools with effects. A finished run is only loaded.
+
+        Args:
+            path: The journal of the run.
+            strategy: Needed if the strategy holds functions, which a journal does not store.
+            task: Needed if the task holds functions.
+            parent: The run from which this one was branched. Needed if its journal is not in the same folder.
+        """
         if isinstance(path, Run):
-            raise TypeError(f"path must be the file of a run, such as run.path ({path.path}), not the run")
+            raise TypeError(f"path must be the journal of a run: got a Run. Pass its path, {path.path}.")
         execution = self.runner.resume(Path(path), strategy, task, parent)
         was_over = execution.is_over
         run = await self._carry_out(execution)
@@ -345,69 +391,81 @@ class Lab:
         return run.prepare()
 
     def _reminded(self, strategy: Strategy, task: Task) -> tuple[Strategy, Task]:
-        """The strategy and the task with what the lab's memory recalls for them."""
+        """Return the strategy and the task with what the lab's memory recalls for them."""
         return (strategy, task) if self.memory is None else self.memory.remind(strategy, task)
 
     def _remember(self, run: Run) -> None:
-        """Keep what `run` came to in the lab's memory."""
+        """Add `run` to the lab's memory."""
         if self.memory is None:
             return
         try:
-            self.memory.take_in(run)
+            self.memory.add(run)
         except LessonsError as error:
-            warnings.warn(f"{error}. The run is complete, but not remembered.", RuntimeWarning, stacklevel=3)
+            warnings.warn(
+                f"{error} The run is complete, but was not added to the memory.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
 
 def _by_workers(client: Any) -> ByWorkers:
-    """Makes runs by the workers of a dask client."""
-    from tot_lab.lab.sweeps.distributed import made_by_workers  # noqa: PLC0415  dask is an extra
+    """Return a function that makes runs with the workers of a dask client."""
+    from tot_lab.lab.sweeps.distributed import make_with_workers  # noqa: PLC0415  dask is an extra
 
-    return partial(made_by_workers, client)
+    return partial(make_with_workers, client)
 
 
 def expect_lab(lab: object) -> None:
-    """A TypeError unless `lab` is a lab."""
+    """Raise `TypeError` unless `lab` is a `Lab`."""
     if not isinstance(lab, Lab):
-        raise TypeError(f'lab must be a Lab such as tl.Lab("sim/general"), not {lab!r}')
+        raise TypeError(f'lab must be a Lab such as tl.Lab("sim/general"): got {lab!r}.')
 
 
 class Stream:
-    """A run under way, as an async iterable of its records in the order in which they happen."""
+    """A run in progress, as an async iterable of its records in the order in which they are emitted."""
 
     def __init__(self, lab: Lab, strategy: Strategy, task: Task, budget: Budget | None, repeat: int) -> None:
         self.lab = lab
-        """The lab that was asked for it."""
-        self._asked = (strategy, task, budget, repeat)
+        """The lab that runs it."""
+        self._arguments = (strategy, task, budget, repeat)
         self.run: Run | None = None
-        """The run, once the stream has come to its end; after the loop was left, from the next
-        `await` on."""
+        """The run, once the iteration has ended.
+
+        After leaving the loop early it is set at the caller's next `await`.
+        """
         self._begun = False
 
     def __aiter__(self) -> AsyncIterator[Record]:
         self._begin()
-        # A generator that nobody else holds: leaving the loop finalises it, which cancels the run.
+        # Nothing else refers to this generator: leaving the loop finalises it, which cancels the run.
         return self._records()
 
     def start(self) -> tuple[Recorder, asyncio.Task[Run]]:
-        """Begin the run on the running event loop: its recorder, to be watched, and its task, which
-        cancels it when it is cancelled."""
+        """Start the run on the running event loop.
+
+        Returns:
+            The recorder, to which watchers can be added, and the task of the run. Cancelling the task cancels
+            the run.
+        """
         self._begin()
         return self._start()
 
     def _begin(self) -> None:
         if self._begun:
-            raise RuntimeError("a stream is one run and was gone through; ask lab.stream for another")
+            raise RuntimeError(
+                "This stream is already exhausted. Call lab.stream(...) again to start a new run."
+            )
         self._begun = True
 
     def _start(self) -> tuple[Recorder, asyncio.Task[Run]]:
         loop = asyncio.get_running_loop()
-        strategy, task, budget, repeat = self._asked
+        strategy, task, budget, repeat = self._arguments
         lab = self.lab
         strategy, task = lab._reminded(strategy, task)
         execution = lab._start(strategy, task, budget, lab.runner.header(strategy, task, budget, repeat))
 
         def ended(_: object) -> None:
-            execution.recorder.close()  # still open when it was cancelled before it began
+            execution.recorder.close()  # It is still open if the run was cancelled before it began.
             self.run = execution.run.prepare()
 
         async def drive() -> Run:

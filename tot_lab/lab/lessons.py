@@ -1,16 +1,15 @@
-"""Memory between runs: critiques and answers by task, in one SQLite file.
+"""A memory across runs: critiques and answers by task, in one SQLite file.
 
-A strategy never reads it. What is recalled is given to a run as a setting or as the task's context, so that
-it is part of the run's header and the same inputs give the same record:
+Strategies never read the file. What is recalled is given to a run as a setting or as context of its task, so
+that it is part of the header of the run and the same inputs give the same record:
 
-    lab = tl.Lab(model, memory="memory.db")  # recalls before each run, and stores after it
+    lab = tl.Lab(model, memory="memory.db")  # recalls before each run and stores after it
 
     strategy = tl.Reflexion(prior_critiques=lessons.recall(task))  # the same by hand
-    lessons.take_in(await lab.run(strategy, task))
+    lessons.add(await lab.run(strategy, task))
 
-SQLite's own full-text index does the search: it ranks by BM25, is written in the same transaction as the
-text, and needs no further package. What `take_in` has acknowledged is on the disk; a file that cannot be
-read is left as it is.
+SQLite's full-text index ranks by BM25 and is written in the same transaction as the text. What `add` has
+returned from is on disk. A file that cannot be read is never changed.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from pathlib import Path
 
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
-from tot_lab.lab.context import Earlier, critiques_of, earlier_turn, joined
+from tot_lab.lab.context import Earlier, critiques_of, earlier_turn, join_context
 from tot_lab.record.run import Run
 from tot_lab.strategies.reflexion import Reflexion, earlier_critiques
 
-_OURS = 0x746C4C53  # of SQLite's application ids: it tells our files from other people's databases
+_OURS = 0x746C4C53  # SQLite application id, which distinguishes this file from other databases
 _SCHEMA = 2
 _FTS = "(question, {} UNINDEXED, domain UNINDEXED, run UNINDEXED, tokenize = 'porter unicode61')"
 _STEPS: tuple[tuple[str, ...], ...] = (
@@ -39,23 +38,27 @@ _STEPS: tuple[tuple[str, ...], ...] = (
     ),
     (f"CREATE VIRTUAL TABLE answers USING fts5{_FTS.format('answer')}",),
 )
-"""What each version of the file adds to the one before, the first to an empty file."""
+"""The statements that each schema version adds to the previous one. The first creates the tables of an empty
+file.
+"""
 
-_MOST_ANSWER = 2_000
-"""Characters of an earlier question and its answer that a run is shown."""
-_MOST_WORDS = 200  # of a question that are searched for
-_WAIT = 60.0  # seconds for another process that writes
+_MAX_ANSWER = 2_000
+"""Characters of one earlier question with its answer that a run is shown."""
+_MAX_WORDS = 200  # words of a question that are searched for
+_WAIT = 60.0  # seconds to wait for another process that writes
 
 
 class LessonsError(ValueError):
-    """The file of lessons cannot be used; the message names it and says why."""
+    """The file of lessons cannot be used. The message names the file and the reason."""
 
 
 class Lessons:
-    """Critiques and answers of earlier runs, recalled by how similar their tasks are.
+    """Critiques and answers of earlier runs, recalled by the similarity of their tasks.
 
-    path: the file; it is made when there is none. Several processes may use it at once. Each method
-    raises `LessonsError` when it cannot be used.
+    Several processes may use the file at once. Every method raises `LessonsError` if it cannot be used.
+
+    Args:
+        path: The SQLite file. It is created if it does not exist.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -71,15 +74,20 @@ class Lessons:
             (count,) = database.execute("SELECT count(*) FROM lessons").fetchone()
         return int(count)
 
-    def take_in(self, run: Run) -> int:
-        """Keep the critiques in `run` that were not satisfied, and its answer. Returns how many critiques
-        these are. A run that was taken in before brings nothing new. Raises ValueError for one that has not
-        ended, or has no task."""
+    def add(self, run: Run) -> int:
+        """Keep the unsatisfied critiques and the answer of `run`.
+
+        Returns:
+            The number of critiques that were added. It is 0 if the run was added before.
+
+        Raises:
+            ValueError: If the run has not ended or has no task.
+        """
         if not isinstance(run, Run):
-            raise TypeError(f"run must be a Run, such as lab.last, not {run!r}")
+            raise TypeError(f"run must be a Run, such as lab.last: got {run!r}.")
         if run.task is None or run.stop_reason is None:
             why = "has no task" if run.task is None else "has not ended"
-            raise ValueError(f"run {run.id} {why}: there are no lessons to take from it")
+            raise ValueError(f"run {run.id} {why}: only finished runs of a task can be added.")
         domain, family = run.task.domain.kind, _family(run.task)
         rows = [(run.question, critique, domain, run.id) for critique in critiques_of(run)]
         with self._opened() as database:
@@ -95,21 +103,29 @@ class Lessons:
         return len(rows) if new else 0
 
     def recall(self, task: Task, k: int = 3) -> list[str]:
-        """Up to `k` different critiques from tasks of the same domain whose question shares words with that
-        of `task`, the most similar first (BM25; of equals the one kept first)."""
+        """Return up to `k` distinct critiques from similar tasks, the most similar first.
+
+        Similar tasks are of the same domain and share words with the question of `task` (BM25; ties keep the
+        order of insertion).
+        """
         _expect_task(task)
         return [critique for (critique,) in self._similar("lessons", "critique", task, task.domain.kind, k)]
 
     def recall_answers(self, task: Task, k: int = 3) -> list[Earlier]:
-        """Up to `k` different answers to questions that share words with that of `task`, in the order of
-        `recall`. Questions in words may be of any domain."""
+        """Return up to `k` distinct answers to similar questions, ordered as in `recall`.
+
+        Questions in natural language are matched across domains.
+        """
         _expect_task(task)
         found = self._similar("answers", "question, answer, run", task, _family(task), k)
         return [Earlier(question, answer, run) for question, answer, run in found]
 
     def remind(self, strategy: Strategy, task: Task) -> tuple[Strategy, Task]:
-        """`strategy` and `task` with what is recalled for them. A `tl.Reflexion` without prior critiques is
-        given these as its setting. All else is added to the task's context, unless it is there already."""
+        """Return `strategy` and `task` with what is recalled for them.
+
+        A `tl.Reflexion` without prior critiques gets the critiques as its setting. Everything else is added
+        to the context of the task, unless the context has it already.
+        """
         critiques = [text for text in self.recall(task) if text not in task.context]
         answers = [
             one for one in self.recall_answers(task) if f"Question: {one.question[:200]}" not in task.context
@@ -117,22 +133,24 @@ class Lessons:
         if isinstance(strategy, Reflexion) and not strategy.prior_critiques:
             strategy = strategy.model_copy(update={"prior_critiques": critiques})
             critiques = []
-        told = [earlier_critiques(critiques)] if critiques else []
+        recalled = [earlier_critiques(critiques)] if critiques else []
         if answers:
-            turns = [earlier_turn(one, _MOST_ANSWER) for one in answers]
-            told.append("\n\n".join(["Earlier answers to similar tasks:", *turns]))
-        if told:
-            task = task.model_copy(update={"context": joined(*told, task.context)})
+            turns = [earlier_turn(one, _MAX_ANSWER) for one in answers]
+            recalled.append("\n\n".join(["Earlier answers to similar tasks:", *turns]))
+        if recalled:
+            task = task.model_copy(update={"context": join_context(*recalled, task.context)})
         return strategy, task
 
     def _similar(self, table: str, columns: str, task: Task, domain: str, k: int) -> list[tuple[str, ...]]:
-        """Up to `k` rows for similar tasks, the most similar first. Rows that differ only after their second
-        column are one."""
+        """Return up to `k` rows for similar tasks, the most similar first. Rows with the same first two
+        columns count once.
+        """
         if k < 1:
-            raise ValueError(f"k must be 1 or more, not {k}")
+            raise ValueError(f"k must be at least 1: got {k}.")
         words = list(dict.fromkeys(re.findall(r"\w+", task.question.casefold())))
-        telling = [word for word in words if len(word) > 2 or word.isdecimal()]  # among few tasks `a` is rare
-        words = (telling or words)[:_MOST_WORDS]
+        # With few tasks in the file, words such as `a` can be rare and would rank too high.
+        specific = [word for word in words if len(word) > 2 or word.isdecimal()]
+        words = (specific or words)[:_MAX_WORDS]
         if not words:
             return []
         found = (
@@ -150,50 +168,57 @@ class Lessons:
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        """The database, for one use: so it may be used from any thread, and after a fork."""
+        """Open the database for one use, so that any thread and a forked process can use this object."""
         try:
             with closing(sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)) as database:
                 self._prepare(database)
                 yield database
-        except sqlite3.OperationalError as error:  # a full disk, a folder that is not there
-            raise LessonsError(f"{self.path}: the lessons cannot be opened or kept: {error}") from error
+        except sqlite3.OperationalError as error:  # such as a full disk or a missing folder
+            raise LessonsError(
+                f"{self.path}: the file of lessons cannot be opened or written: {error}."
+            ) from error
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise LessonsError(
-                f"{self.path}: this file of lessons cannot be read ({error}). It was left as it is; "
-                f"move it away to begin a new one, or restore it from a copy"
+                f"{self.path}: this file of lessons cannot be read ({error}). It was not changed. "
+                f"Move it away to start a new one, or restore a copy."
             ) from error
 
     def _prepare(self, database: sqlite3.Connection) -> None:
-        """Create the tables that the file lacks; refuse a database that is not ours."""
+        """Create the tables that the file lacks. Raises `LessonsError` for another database."""
         if self._version(database) == _SCHEMA:
             return
-        database.execute("BEGIN IMMEDIATE")  # another process may be making them
+        database.execute("BEGIN IMMEDIATE")  # another process may be creating them
         for statement in (statement for step in _STEPS[self._version(database) :] for statement in step):
             database.execute(statement)
         database.execute(f"PRAGMA user_version = {_SCHEMA}")
         database.execute("COMMIT")
 
     def _version(self, database: sqlite3.Connection) -> int:
-        """The version of the tables that are there, 0 for an empty file. `LessonsError` for a foreign one."""
+        """Return the schema version of the file, 0 if it is empty. Raises `LessonsError` for another
+        database.
+        """
         who, schema = (
             database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
         )
         if who == _OURS and schema > _SCHEMA:
             raise LessonsError(
-                f"{self.path}: these lessons are of a newer version of tot_lab (schema {schema})"
+                f"{self.path}: the file was written by a newer version of tot_lab (schema {schema})."
             )
         (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if who != _OURS and (who or schema or tables):
-            raise LessonsError(f"{self.path}: a database, but not one of lessons; it was left as it is")
+            raise LessonsError(f"{self.path}: this database does not hold lessons. It was not changed.")
         return int(schema)
 
 
 def _expect_task(task: object) -> None:
     if not isinstance(task, Task):
-        raise TypeError(f'task must be a Task such as tl.general("…"), not {task!r}')
+        raise TypeError(f'task must be a Task such as tl.general("…"): got {task!r}.')
 
 
 def _family(task: Task) -> str:
-    """The tasks whose answers say something about this one: those of its domain if that tells states apart,
-    otherwise all questions in words."""
+    """Return the group of tasks whose answers may help with `task`.
+
+    This is its domain if the domain distinguishes states. All questions in natural language form one group,
+    "".
+    """
     return "" if task.domain.state(task, ()) is None else task.domain.kind

@@ -1,8 +1,8 @@
-"""Plans as they run: folded from the record, and kept in SQLite for whoever asks meanwhile.
+"""Plans of `tl.PlanExecute` while they run: folded from the record and kept in SQLite.
 
-Rule: the journal is the one truth. A plan is a fold over a run's lines, so that statuses, times and
-tokens are those of the record; the database holds what the fold gives and can be thrown away. A run
-that goes on with its journal begins with the journal's own lines: no row is newer than the record.
+A plan is a fold over the lines of a run, so its statuses, times and tokens are those of the record. The
+database holds nothing else and can be deleted. When a run is resumed, the lines of its journal are folded
+first, so no row is newer than the record.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ _CREATED = ("plan.created", "plan.patched", "plan.augmented")
 
 
 class PlanFold:
-    """The plans of one run, from its lines in the order in which they happened."""
+    """Folds the lines of one run, in order, into its plans."""
 
     def __init__(self, header: Header, journal: str = "") -> None:
         self.header = header
         self.journal = journal
-        self.plans: dict[str, Plan] = {}  # by the thought that each belongs to
+        self.plans: dict[str, Plan] = {}  # by node
         self._asked: dict[Position, Call] = {}
-        self._planning: dict[str, list[Reply]] = {}  # what was used for plans that are not made yet
+        self._planning: dict[str, list[Reply]] = {}  # calls for plans that do not exist yet
 
     def add(self, line: Line) -> list[str]:
-        """Take one line in; the thoughts of the plans that it changed."""
+        """Add a line. Returns the nodes of the plans that it changed."""
         record = line.e
         if isinstance(record, Call):
             self._asked[line.p] = record
         elif isinstance(record, Reply):
             call = self._asked.pop(line.p, None)
-            return [] if call is None else self._used(call, record)
+            return [] if call is None else self._count_usage(call, record)
         elif isinstance(record, Ended):
             return self._run_ended(line)
         elif isinstance(record, Note) and record.name.startswith("plan."):
             try:
-                return self._noted(record, line.t)
-            except (KeyError, TypeError, ValueError):  # a note of another's, by a name like ours
+                return self._take_note(record, line.t)
+            except (KeyError, TypeError, ValueError):  # a note of other code with a similar name
                 return []
         return []
 
-    def _noted(self, note: Note, t: float) -> list[str]:
+    def _take_note(self, note: Note, t: float) -> list[str]:
         data = note.data
         if note.name in _CREATED:
             self._planned(note, t)
@@ -86,7 +86,7 @@ class PlanFold:
         return [at]
 
     def _planned(self, note: Note, t: float) -> None:
-        """A plan, or a new version of it. A step that was not written anew stays what it is."""
+        """Add a plan or a new version of one. Steps that were not rewritten keep their state."""
         old = self.plans.get(note.at)
         before = {step.id: step for step in old.steps} if old else {}
         steps = []
@@ -117,8 +117,8 @@ class PlanFold:
             self.plans[note.at] = old
         self._change(note.at, t, steps=tuple(steps), version=note.data["version"])
 
-    def _used(self, call: Call, reply: Reply) -> list[str]:
-        """Add what a call used to each step and plan that it was made for."""
+    def _count_usage(self, call: Call, reply: Reply) -> list[str]:
+        """Add the usage of a call to each step and plan that it was made for."""
         if not is_made(reply) or (reply.error is not None and reply.input_tokens is None):
             return []
         if call.purpose == "plan" and call.node not in self.plans:
@@ -140,7 +140,7 @@ class PlanFold:
         return touched
 
     def _run_ended(self, line: Line) -> list[str]:
-        """A run that was cut off leaves plans under way."""
+        """Mark the active plans of an interrupted run as abandoned."""
         left = [at for at, plan in self.plans.items() if plan.status == "active"]
         for at in left:
             self._change(at, line.t, status="abandoned", completed_at=line.t)
@@ -155,7 +155,7 @@ class PlanFold:
 
 
 def plans_of(header: Header, lines: Iterable[Line], journal: str = "") -> list[Plan]:
-    """The plans that `lines` tell of, the first made first."""
+    """Return the plans in `lines`, in the order of their creation."""
     fold = PlanFold(header, journal)
     for line in lines:
         fold.add(line)
@@ -163,7 +163,7 @@ def plans_of(header: Header, lines: Iterable[Line], journal: str = "") -> list[P
 
 
 def _tokens(reply: Reply) -> int | None:
-    """What it used, None when the model does not count."""
+    """Return the tokens of a reply, or `None` if the model does not report them."""
     counted = reply.input_tokens is not None and reply.output_tokens is not None
     return (reply.input_tokens or 0) + (reply.output_tokens or 0) if counted else None
 
@@ -177,7 +177,7 @@ def _model(header: Header) -> str:
     return str(settings.get("model") or settings.get("name") or settings.get("kind", ""))
 
 
-_OURS = 0x746C504C  # of SQLite's application ids: it tells our files from other people's databases
+_OURS = 0x746C504C  # SQLite application id, which distinguishes this file from other databases
 _SCHEMA = 1
 _TABLES = """
 CREATE TABLE IF NOT EXISTS plans (
@@ -201,11 +201,16 @@ _JSON = ("tool_args", "tool_hints", "depends_on")
 
 
 class Plans:
-    """A database of plans (SQLite). A lab writes each plan there as it runs (`tl.Lab(plans="plans.db")`):
-    when it is made, and with each change of a status. Anybody may read it meanwhile.
+    """A SQLite database of plans, which a lab updates while they run (`tl.Lab(plans="plans.db")`).
 
-    path: of the file; it is made when it is not there. Raises sqlite3.Error for a file that is no database,
-        and for a database that holds anything else; neither is changed.
+    Each plan is written when it is created and whenever a status changes. Other processes may read the
+    database at any time.
+
+    Args:
+        path: The database file. It is created if it does not exist.
+
+    Raises:
+        sqlite3.Error: If the file is not a database, or holds anything but plans. It is not changed.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -214,7 +219,7 @@ class Plans:
         try:
             with closing(self._opened()) as database:
                 if not self._is_ours(database):
-                    raise sqlite3.DatabaseError("this is another program's database; it was left as it is")
+                    raise sqlite3.DatabaseError("this database does not hold plans. It was not changed")
                 database.executescript(
                     f"PRAGMA journal_mode = WAL;{_TABLES}PRAGMA application_id = {_OURS};"
                     f"PRAGMA user_version = {_SCHEMA};"
@@ -227,10 +232,18 @@ class Plans:
         return f"Plans({str(self.path)!r})"
 
     def all(self, status: str | None = None) -> list[Plan]:
-        """The plans, the latest run's last; those of one status, if given. `journal` says what
-        `lab.resume` goes on with."""
+        """Return the plans, ordered by the start of their runs.
+
+        `Plan.journal` is the path that `lab.resume` accepts.
+
+        Args:
+            status: Return only plans with this status.
+
+        Raises:
+            ValueError: If there is no such status.
+        """
         if status not in (None, *_STATUSES):
-            raise ValueError(f"the status of a plan is {', '.join(_STATUSES)} or None, not {status!r}")
+            raise ValueError(f"status must be {', '.join(_STATUSES)} or None: got {status!r}.")
         where, values = ("", ()) if status is None else (" WHERE status = ?", (status,))
         with closing(self._opened()) as database:
             rows = database.execute(
@@ -239,25 +252,27 @@ class Plans:
             return [self._read(database, dict(zip(_PLAN_COLUMNS, row, strict=True))) for row in rows]
 
     def following(self, header: Header, lines: Sequence[Line], path: Path | None) -> Following:
-        """A watcher that keeps the plans of a run here. lines: what the run has done before."""
+        """Return a watcher that writes the plans of a run here. `lines` are the earlier lines of a resumed
+        run.
+        """
         follow = Following(self, PlanFold(header, "" if path is None else str(path.absolute())))
         follow(lines)
         return follow
 
     def _is_ours(self, database: sqlite3.Connection) -> bool:
-        """Whether the database is empty, or one of plans; a newer version's is an error."""
+        """Whether the database is empty or holds plans. Raises `sqlite3.DatabaseError` for a newer schema."""
         who, schema = (
             database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
         )
         if who == _OURS:
             if schema > _SCHEMA:
                 raise sqlite3.DatabaseError(
-                    f"these are plans of a newer version of tot_lab (schema {schema})"
+                    f"the file was written by a newer version of tot_lab (schema {schema})"
                 )
             return True
         if who or schema:
             return False
-        # Earlier versions put no application id in the file, and another process may be making the tables.
+        # Earlier versions set no application id, and another process may be creating the tables.
         ours = {"plans": set(_PLAN_COLUMNS), "steps": set(_STEP_COLUMNS)}
         tables = database.execute(
             "SELECT name FROM sqlite_master "
@@ -272,7 +287,8 @@ class Plans:
     def _opened(self) -> sqlite3.Connection:
         database = sqlite3.connect(self.path, timeout=10.0, check_same_thread=False)
         database.execute("PRAGMA foreign_keys = ON")
-        database.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes, the journal gives back
+        # After a power failure the journal restores what is missing.
+        database.execute("PRAGMA synchronous = NORMAL")
         return database
 
     def _read(self, database: sqlite3.Connection, plan: dict[str, Any]) -> Plan:
@@ -289,8 +305,11 @@ class Plans:
 
 
 class Following:
-    """Writes the plans of one run. It keeps its connection until the run has ended: SQLite tidies up when the
-    last one is closed, which takes longer than the writing."""
+    """Writes the plans of one run.
+
+    It keeps its connection until the run ends, because SQLite checkpoints when the last connection closes,
+    which takes longer than the writes.
+    """
 
     def __init__(self, store: Plans, fold: PlanFold) -> None:
         self.store = store
@@ -304,16 +323,18 @@ class Following:
         try:
             if changed and not self.broken:
                 self._write([self.fold.plans[at] for at in changed])
-        except sqlite3.Error as error:  # the run goes on: its journal holds all of it
+        except sqlite3.Error as error:  # the run continues, since its journal holds everything
             self.broken = True
             warnings.warn(
-                f"{self.store.path}: plans are no longer written: {error}", RuntimeWarning, stacklevel=2
+                f"{self.store.path}: plans are no longer written to this file: {error}",
+                RuntimeWarning,
+                stacklevel=2,
             )
         if any(isinstance(line.e, Ended) for line in batch):
             self.close()
 
     def close(self) -> None:
-        """Let go of the database, until there is something to write."""
+        """Close the connection. The next write opens a new one."""
         if self.database is not None:
             self.database.close()
             self.database = None
@@ -334,14 +355,14 @@ class Following:
 
 
 def _quoted(name: str) -> str:
-    """A name of any table as SQL takes it."""
+    """Quote a table name for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def _upsert(
     database: sqlite3.Connection, table: str, columns: list[str], keys: int, values: list[Any]
 ) -> None:
-    """Write a row, in place of the one of the same key (its first `keys` columns)."""
+    """Insert a row, or update the row with the same key (its first `keys` columns)."""
     kept = ", ".join(f"{name} = excluded.{name}" for name in columns[keys:])
     database.execute(
         f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) "
@@ -351,5 +372,5 @@ def _upsert(
 
 
 def plans(run: Run) -> list[Plan]:
-    """The plans of `tl.PlanExecute`, the first made first; several where it was tried or nested."""
+    """The plans of `tl.PlanExecute` in this run, in the order of their creation."""
     return plans_of(run.header, run.lines, "" if run.path is None else str(run.path.absolute()))

@@ -1,8 +1,7 @@
-"""A session: one query at a time over a lab, each knowing the ones before.
+"""A session: one query at a time, each with the earlier questions and answers as context.
 
-Rule: while a query is under way a second one is answered `busy`, at once and with nothing begun;
-the first goes on as if nobody had asked. A lab itself runs as many at once as it is asked for. What earlier
-queries came to is in the task's context, so that the run's header has it.
+A second query during another one fails at once with `Busy` and has no effect on the first. The earlier
+questions and answers are part of the task's context, and so of the header of the run.
 """
 
 from __future__ import annotations
@@ -17,48 +16,58 @@ from tot_lab.record.run import Run
 
 
 class Busy(RuntimeError):
-    """A second query while one is under way; the message begins with `busy`."""
+    """A query was made while another one is running. The message begins with `busy`."""
 
 
 class Session:
-    """Asks `lab` one thing at a time: for an agent that people talk to.
+    """Asks a lab one thing at a time, for agents that people talk to.
 
-    session = tl.Session(lab)
-    run = await session.ask(tl.ReAct(), task)
+        session = tl.Session(lab)
+        run = await session.ask(tl.ReAct(), task)
 
-    Each query is shown the questions and answers of the session so far, and what critics found wrong.
-    `tl.think(…, memory=session.memory)` shares them. For a query without them use `session.lab.run`.
+    Each query is shown the questions and answers of the session so far, and the critiques of failed attempts.
+    `tl.think(…, memory=session.memory)` shares them. Use `session.lab.run` for a query without them.
 
     Args:
-        lab: What runs the queries.
-        memory: The memory to share with another session or with `tl.think`. `None` means one of its own.
+        lab: The lab that runs the queries.
+        memory: A memory to share with another session or with `tl.think`. `None` creates a new one.
     """
 
     def __init__(self, lab: Lab, *, memory: SessionMemory | None = None) -> None:
         if not isinstance(lab, Lab):
-            raise TypeError(f"lab must be a Lab such as tl.Lab(model), not {lab!r}")
+            raise TypeError(f"lab must be a Lab such as tl.Lab(model): got {lab!r}.")
         if memory is not None and not isinstance(memory, SessionMemory):
-            raise TypeError(f"memory must be a tl.SessionMemory(), not {memory!r}")
+            raise TypeError(f"memory must be a tl.SessionMemory: got {memory!r}.")
         self.lab = lab
         self.memory = SessionMemory() if memory is None else memory
-        """What the queries so far came to."""
+        """The questions and answers so far."""
         self.question: str | None = None
-        """What is under way, None when nothing is."""
+        """The question that is being answered, or `None`."""
 
     @property
     def busy(self) -> bool:
-        """Whether a query is under way."""
+        """Whether a query is running."""
         return self.question is not None
 
     async def ask(self, strategy: Strategy, task: Task, **options: Any) -> Run:
-        """Run `strategy` on `task`, as `lab.run` does, with its options. Raises `Busy` while another query
-        is under way, and what `lab.run` raises."""
+        """Run `strategy` on `task` with the earlier questions and answers as context.
+
+        Args:
+            strategy: The strategy to run.
+            task: The task to solve.
+            options: Passed to `Lab.run`.
+
+        Raises:
+            Busy: If another query is running.
+        """
         if self.question is not None:
-            raise Busy(f"busy: the session is at work on {self.question[:200]!r}; ask again when it is done")
+            raise Busy(
+                f"busy: the session is still answering {self.question[:200]!r}. Try again when it is done."
+            )
         self.question = getattr(task, "question", "")
         try:
             run = await self.lab.run(strategy, self.memory.remind(task), **options)
-            self.memory.take_in(run)
+            self.memory.add(run)
             return run
         finally:
             self.question = None

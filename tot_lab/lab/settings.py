@@ -1,19 +1,19 @@
-"""The settings of a session: which model is asked, where its answers are kept, what a thought may use.
+"""Settings of a session: the model, its cache, its tools, and the limits of a query.
 
-Rule: of the places that say something, the nearest is heard:
+Settings come from several places, and the nearest place takes precedence:
 
-    an option given in the call   >   the environment, TOT_LAB_…   >   tot_lab.toml in the working directory
-    or the nearest folder above it   >   tot_lab.toml in the user's own config folder   >   the defaults
+    an option of the call   >   the environment, TOT_LAB_…   >   tot_lab.toml in the working directory
+    or the nearest folder above it   >   tot_lab.toml in the user's config folder   >   the defaults
 
-A server, its model and its key belong to one provider: once a place has named the provider, farther ones are
-heard on these only where they name the same, so that no key goes to another provider. A server that is named
-alone is asked with the provider's key: it stands in the first line of each thought. A key stands in no file;
-`api_key_env` names the environment variable that holds it. What cannot be used is named with its place and
-its key. A file that belongs to another user is not read.
+A server, its model and its key belong to one provider. Once a place names the provider, farther places
+contribute these settings only if they name the same one, so that no key reaches another provider. A server
+that is named without a key receives the key of the provider; the first line of each query shows it. Files
+never hold keys: `api_key_env` names the environment variable that does. Errors name the place and the
+setting. Files of other users are ignored.
 
-A project file may come from a stranger, with a repository that was cloned. Until the user approves it
-(`tot-lab trust`), a key goes to a server only if that server is on this machine or is
-the provider's own, as soon as the file names the server or the key; and its cache lies in its own folder.
+A project file may come from a stranger's repository. Until the user approves it with `tot-lab trust`, a file
+that names a server or a key works only with a server on this machine or the provider's own, its cache must
+lie below its own folder, and its tools must not have effects.
 """
 
 from __future__ import annotations
@@ -51,47 +51,53 @@ from tot_lab.strategies import ResearchDelegate
 from tot_lab.tools import EffectPolicy, Tool, tools_named
 
 FILE = "tot_lab.toml"
-"""What a file of settings is called."""
+"""Name of a settings file."""
 
 PREFIX = "TOT_LAB_"
-"""What the environment variables begin with."""
+"""Prefix of the environment variables."""
 
-_OTHERS = ("TOT_LAB_MODELS",)  # a folder of weights: no setting of these
+_OTHERS = ("TOT_LAB_MODELS",)  # the folder of weights, which is not one of these settings
 _OF_A_PROVIDER = ("base_url", "context_window", "api_key_env")
-_IN_FILES = ("models", "research", "budget", "tools", "allow")  # no variable stands for the whole of them
+_IN_FILES = ("models", "research", "budget", "tools", "allow")  # no single variable can hold them
 _SECRET = re.compile(r"(?:key|token|secret|password)s?$", re.IGNORECASE)
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be used; the message names its place and its key."""
+    """A setting that cannot be used. The message names its place and the setting."""
 
 
 class ModelSettings(BaseModel):
-    """A model of a provider.
-
-    provider: `openai`, `ollama`, `anthropic`, `google`, or any other that litellm knows. None = what the
-        model's name says (`openai/…`, `gpt-…`, `sim/…`, `local/…`), else `ollama`.
-    model: None = the provider's default: `gpt-4.1-mini` of openai, `qwen3:8b` of ollama.
-    base_url: the server, where it is not the provider's own.
-    context_window: tokens of prompt and reply together; Ollama is told to keep so many (`num_ctx`).
-    api_key_env: the environment variable that holds the key, None = the provider's (`OPENAI_API_KEY`, …).
-    """
+    """A model and the server that offers it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
     provider: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")] | None = None
+    """`openai`, `ollama`, `anthropic`, `google`, or any other provider that litellm supports. `None` means
+    the provider in the name of the model (`openai/…`, `gpt-…`, `sim/…`, `local/…`), or else `ollama`.
+    """
+
     model: Annotated[str, Field(min_length=1)] | None = None
+    """Name of the model. `None` means the provider's default: `gpt-4.1-mini` for openai, `qwen3:8b` for
+    ollama.
+    """
+
     base_url: str | None = None
+    """URL of the server. `None` means the provider's own."""
+
     context_window: Annotated[int, Field(ge=1, strict=True)] | None = None
+    """Tokens of a prompt and its reply together. Ollama is configured to this size (`num_ctx`)."""
+
     api_key_env: str | None = None
+    """Environment variable that holds the key. `None` means the provider's, such as `OPENAI_API_KEY`."""
+
     _refusal: str = PrivateAttr(default="")
-    """Why this model may not be asked: an unapproved project file names its server or its key."""
+    """Why the model must not be called: an unapproved project file names its server or its key."""
 
     @field_validator("base_url")
     @classmethod
     def _is_url(cls, url: str | None) -> str | None:
         try:
             return None if url is None else checked_url(url)
-        except ValueError:  # there may be a key in it
+        except ValueError:  # The message must not repeat the URL, which may contain a key.
             example = "http://localhost:8000/v1"
             raise ValueError(f"expected a URL such as {example}, without a name, password or query") from None
 
@@ -106,69 +112,88 @@ class ModelSettings(BaseModel):
 
     @property
     def name(self) -> str:
-        """The model's whole name, as `tl.Lab` takes it."""
+        """The full name of the model, as `tl.Lab` accepts it."""
         if self.model is None:
             return whole_name(self.provider or "ollama")
-        said = _provider_in(self.model)
-        whole = "/" in self.model and _same(said) == _same(self.provider or said)
-        if said and (self.provider is None or whole):
+        named = _provider_in(self.model)
+        whole = "/" in self.model and _same(named) == _same(self.provider or named)
+        if named and (self.provider is None or whole):
             return self.model
         return f"{self.provider or 'ollama'}/{self.model}"
 
-    def asked(self) -> Model | Endpoint:
-        """The model itself. Raises `SettingsError` for one that cannot be had with these settings, or that
-        an unapproved project file may not have asked."""
+    def endpoint(self) -> Model | Endpoint:
+        """Return the model.
+
+        Raises:
+            SettingsError: If these settings do not describe a model, or an unapproved project file must not
+                use it.
+        """
         if self._refusal:
             raise SettingsError(self._refusal)
         name = self.name
         given = {field: getattr(self, field) for field in _OF_A_PROVIDER if getattr(self, field) is not None}
         key = given.pop("api_key_env", None)
         if key is not None and not os.environ.get(key):
-            lacking = key if key.isupper() else "variable of that name"  # it may be a key
+            # A name in lower case may be a key that was entered by mistake.
+            missing = key if key.isupper() else "of that name"
             raise SettingsError(
-                f"api_key_env: the environment has no {lacking}, where the key of {name} should be"
+                f"api_key_env: the environment has no variable {missing}. It should hold the key of {name}."
             )
         model = model_named(name)
         if isinstance(model, LiteLLM):
             if "/" not in model.name and not model.provider:
-                raise SettingsError(f"provider {self.provider!r} has no default model: name a model")
+                raise SettingsError(f"provider {self.provider!r} has no default model: set `model`.")
             given |= {"api_base": given.pop("base_url", None), "api_key": key and os.environ[key]}
             return LiteLLM(model=name, **given)
         if isinstance(model, Local) and given.keys() <= {"context_window"} and key is None:
             return Local(weights=model.weights, **given)
         if given or key:
-            lacking = ", ".join([*given, *(["api_key_env"] if key else [])])
-            raise SettingsError(f"{name} takes no {lacking}")
+            unused = ", ".join([*given, *(["api_key_env"] if key else [])])
+            raise SettingsError(f"{name} does not accept {unused}.")
         return model
 
 
 class Settings(ModelSettings):
-    """What a session works with; `tl.Settings.read()` finds it.
-
-    provider, model, base_url, context_window, api_key_env: who is asked, as in a table of `models`.
-    models: such tables by a name of your own, which `model` may say.
-    cache: folder of known answers, relative to the file that names it; None = the user's own.
-    research: see `tl.ResearchDelegate`. budget: caps on each thought (`tl.Budget`), None = none.
-    tools: what the lab has for gathering: names (`calculator`), or tables of a name and its settings
-        (`{name = "read_file", root = "docs"}`; paths are relative to the file).
-    allow: the effects that these tools may have (`files`, `network`, `process`). A project file that was
-        not approved (`tot-lab trust`) cannot allow any.
-    """
+    """Settings of a session. `tl.Settings.read()` collects them."""
 
     models: dict[str, ModelSettings] = Field(default_factory=dict)
+    """Named models. `model` may be one of these names."""
+
     cache: Path | None = None
+    """Folder of cached replies, relative to the file that names it. `None` means the user's own."""
+
     research: ResearchDelegate = ResearchDelegate()
+    """How research is delegated; see `tl.records.ResearchDelegate`."""
+
     budget: Budget | None = None
+    """Limits on each query. `None` means no limits."""
+
     tools: tuple[str | dict[str, Any], ...] = ()
+    """Tools of the lab: names (`calculator`), or tables of a name and its settings (`{name = "read_file",
+    root = "docs"}`, with paths relative to the file).
+    """
+
     allow: frozenset[str] = frozenset()
+    """Effects that the tools may have: `files`, `network`, `process`. Only the user's own or an approved
+    project file can allow any.
+    """
+
     _read: tuple[Path, ...] = PrivateAttr(default=())
     _tools_from: _Place | None = PrivateAttr(default=None)
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str] | None = None, **given: Any) -> Self:
-        """The settings that hold in `folder` (None = the working directory). given: options, which go
-        before all else; None = not given. Raises `SettingsError`, also where an unapproved project file names
-        a server or a key for the model that would be asked."""
+        """Collect the settings that apply in `folder`.
+
+        Args:
+            folder: `None` means the working directory.
+            given: Options, which take precedence over every other place. `None` means that an option was not
+                given.
+
+        Raises:
+            SettingsError: If a setting cannot be used, or an unapproved project file names a server or a key
+                for the model.
+        """
         folder = Path.cwd() if folder is None else Path(folder).absolute()
         options = {name: value for name, value in given.items() if value is not None}
         files = list(_files(folder))
@@ -182,19 +207,25 @@ class Settings(ModelSettings):
         return settings
 
     def _refuse(self, sources: Mapping[str, _Place]) -> None:
-        """Refuse each model that an unapproved file gives a server or a key. sources: the place that each
-        setting comes from. Raises `SettingsError` if it is the chosen one, or for the cache."""
+        """Mark the models to which an unapproved file gives a server or a key.
+
+        Args:
+            sources: The place from which each setting comes.
+
+        Raises:
+            SettingsError: If the chosen model is one of them, or the cache or the effects are not permitted.
+        """
         for name, table in self.models.items():
             place = sources[f"models.{name}"]
             table._refusal = _refusal(place, f"models.{name}.", table, table.model_fields_set)
         if self.model in self.models:
             refusal = self.models[self.model]._refusal
         else:
-            told = {
+            unapproved = {
                 name for name in ModelSettings.model_fields if not sources.get(name, _DEFAULT).is_approved
             }
-            place = next((sources[name] for name in told), _DEFAULT)
-            refusal = self._refusal = _refusal(place, "", self, told)
+            place = next((sources[name] for name in unapproved), _DEFAULT)
+            refusal = self._refusal = _refusal(place, "", self, unapproved)
         refusal = refusal or _cache_refusal(sources.get("cache", _DEFAULT), self.cache)
         refusal = refusal or _allow_refusal(sources.get("allow", _DEFAULT), self.allow)
         self._tools_from = sources.get("tools", _DEFAULT)
@@ -208,33 +239,35 @@ class Settings(ModelSettings):
 
     @property
     def chosen(self) -> ModelSettings:
-        """Who is asked: what these settings say, or the table of `models` that `model` names."""
-        told = {name: getattr(self, name) for name in ModelSettings.model_fields}
+        """The settings of the model to call: these, or the entry of `models` that `model` names."""
+        own = {name: getattr(self, name) for name in ModelSettings.model_fields}
         if self.model not in self.models:
-            chosen = ModelSettings(**told)
+            chosen = ModelSettings(**own)
             chosen._refusal = self._refusal
             return chosen
-        beside = [name for name, value in told.items() if value is not None and name != "model"]
+        beside = [name for name, value in own.items() if value is not None and name != "model"]
         if beside:
             table = f"models.{self.model}"
-            raise SettingsError(f"{table} says all of its model: {', '.join(beside)} cannot stand beside it")
+            raise SettingsError(
+                f"{', '.join(beside)} cannot be combined with {table}, which describes its model."
+            )
         return self.models[self.model]
 
     @property
-    def told(self) -> str:
-        """Who is asked, and by the word of which files."""
+    def summary(self) -> str:
+        """The model, its server and the settings files, in one line."""
         chosen = self.chosen
         where = f" at {chosen.base_url}" if chosen.base_url else ""
         files = ", ".join(map(str, self.files))
         return f"{chosen.name}{where}" + (f" (settings: {files})" if files else "")
 
     def lab(self, **more: Any) -> Lab:
-        """A lab with these settings. more: those of `tl.Lab` (`tools`, `runs`, `mode`, …)."""
+        """Return a lab with these settings. `more` are arguments of `tl.Lab` that replace them."""
         equipment = {} if "tools" in more else self._equipment()
-        return Lab(self.chosen.asked(), **{"cache": self.cache, **equipment, **more})
+        return Lab(self.chosen.endpoint(), **{"cache": self.cache, **equipment, **more})
 
     def _equipment(self) -> dict[str, Any]:
-        """The tools and what they may do, as `tl.Lab` takes them. Raises `SettingsError`."""
+        """Return the tools and their effect policy as arguments of `tl.Lab`. Raises `SettingsError`."""
         tools: list[Tool] = []
         for tool in self.tools:
             given = {"name": tool} if isinstance(tool, str) else dict(tool)
@@ -253,18 +286,21 @@ class Settings(ModelSettings):
                 )
             if policy.refusal(one.spec):
                 raise SettingsError(
-                    f"tools: {one.name} has the effects {', '.join(one.effects)}, which nothing allows. Pass "
-                    f"--allow {','.join(one.effects)}, or put `allow` into {config_folder() / FILE}"
+                    f"tools: {one.name} has the effects {', '.join(one.effects)}, which are not allowed. "
+                    f"Pass --allow {','.join(one.effects)}, or set `allow` in {config_folder() / FILE}."
                 )
         return {"tools": tools, "effect_policy": policy} if tools else {}
 
 
-# Where they stand.
+# Places of settings.
 
 
 class _Place(NamedTuple):
-    """What one place says. is_approved: whether it may combine any server with any key, as all places may
-    but a project file that the user has not approved."""
+    """The settings of one place.
+
+    `is_approved` tells whether it may combine any server with any key: true for every place but a project
+    file that the user has not approved.
+    """
 
     name: str
     values: dict[str, Any]
@@ -275,9 +311,9 @@ _DEFAULT = _Place("default", {})
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The nearest file in `folder` or above it, and the user's."""
+    """Yield the nearest settings file in `folder` or above it, then the user's own."""
     above = (place / FILE for place in (folder, *folder.parents))
-    nearest = next((path for path in above if path.is_file() and _ours(path)), None)
+    nearest = next((path for path in above if path.is_file() and _is_trusted_owner(path)), None)
     own = config_folder() / FILE
     if nearest is not None:
         yield nearest
@@ -285,22 +321,24 @@ def _files(folder: Path) -> Iterator[Path]:
         yield own
 
 
-def _ours(path: Path) -> bool:
-    """Whether a file is this user's or the system's: what anybody may put in a shared folder could send
-    questions, and a key, to any server."""
+def _is_trusted_owner(path: Path) -> bool:
+    """Whether a file belongs to this user or to the system.
+
+    In a shared folder anybody could add a file that sends prompts and a key to another server.
+    """
     if not hasattr(os, "getuid") or path.stat().st_uid in (os.getuid(), 0):
         return True
-    warnings.warn(f"{path}: this file belongs to another user, and is not read", RuntimeWarning, stacklevel=5)
+    warnings.warn(f"{path}: ignored, since it belongs to another user.", RuntimeWarning, stacklevel=5)
     return False
 
 
 def project_file(folder: Path) -> Path | None:
-    """The project file that is read in `folder`; None if there is none but the user's own."""
+    """Return the project file that applies in `folder`, or `None` if only the user's own file does."""
     return next((path for path in _files(folder) if path != config_folder() / FILE), None)
 
 
 def allowed_by_user() -> frozenset[str]:
-    """The effects that the user's own file allows tools to have. Raises `SettingsError`."""
+    """Return the effects that the user's own file allows tools to have. Raises `SettingsError`."""
     path = config_folder() / FILE
     if not path.is_file():
         return frozenset()
@@ -310,32 +348,40 @@ def allowed_by_user() -> frozenset[str]:
 
 
 def approve_project_file(path: Path) -> list[str]:
-    """Approve the project file as it is now. Returns a line for each server, key, folder and tool that it
-    names, and for what it allows tools to do.
-    Raises `SettingsError` if it cannot be used anyway, and OSError if it cannot be read."""
+    """Approve the current content of a project file.
+
+    Returns:
+        One line for each server, key, folder and tool that it names, and for the effects that it allows.
+
+    Raises:
+        SettingsError: If the file cannot be used at all.
+        OSError: If it cannot be read.
+    """
     if path.name != FILE:
         raise SettingsError(f"expected a file called {FILE}: got {str(path)!r}")
-    if not _ours(path):
-        raise SettingsError(f"{path}: it belongs to another user, so it is never read")
+    if not _is_trusted_owner(path):
+        raise SettingsError(f"{path}: the file belongs to another user and is always ignored.")
     content = path.read_bytes()
     place = _in_file(path, content)
     _check(Settings, place.name, place.values)
     write_whole(_approval(path, content), os.fsencode(path) + b"\n")
     tables = {"": place.values} | {
-        f"models.{name}.": told for name, told in place.values.get("models", {}).items()
+        f"models.{name}.": table for name, table in place.values.get("models", {}).items()
     }
     names = ("base_url", "api_key_env", "cache", "tools", "allow")
     return [
-        f"{prefix}{name} = {str(told[name])!r}"
-        for prefix, told in tables.items()
+        f"{prefix}{name} = {str(table[name])!r}"
+        for prefix, table in tables.items()
         for name in names
-        if name in told
+        if name in table
     ]
 
 
 def _approval(path: Path, content: bytes) -> Path:
-    """Where it is remembered, as `direnv allow` does it, that the user has approved the file at `path` with
-    this content: a file that changes, or lies elsewhere, needs a new approval."""
+    """Return the file that records the approval of this content at `path`.
+
+    As with `direnv allow`, a file that changes or moves needs a new approval.
+    """
     place = path.parent.resolve() / path.name
     digest = hashlib.sha256(os.fsencode(place) + b"\0" + content).hexdigest()
     return data_folder() / "trusted" / digest
@@ -343,13 +389,13 @@ def _approval(path: Path, content: bytes) -> Path:
 
 def _in_file(path: Path, content: bytes | None = None) -> _Place:
     if content is None:
-        content = path.read_bytes()  # once: what is approved is what is read
+        content = path.read_bytes()  # read once, so that the approved content is the content in use
     try:
         values = tomllib.loads(content.decode())
-    except ValueError as error:  # of TOML, or of UTF-8
+    except ValueError as error:  # invalid TOML or UTF-8
         raise SettingsError(f"{path}: {error}") from None
     except RecursionError:
-        raise SettingsError(f"{path}: it is nested too deep") from None
+        raise SettingsError(f"{path}: the file is nested too deeply.") from None
     if isinstance(values.get("cache"), str):
         values["cache"] = path.parent / Path(values["cache"]).expanduser()
     for tool in values["tools"] if isinstance(values.get("tools"), list) else ():
@@ -359,7 +405,7 @@ def _in_file(path: Path, content: bytes | None = None) -> _Place:
 
 
 def _environment() -> dict[str, Any]:
-    """What the environment says: TOT_LAB_MODEL, TOT_LAB_BUDGET_CALLS, …"""
+    """Return the settings in the environment: TOT_LAB_MODEL, TOT_LAB_BUDGET_CALLS, …"""
     names = {
         f"{PREFIX}{'_'.join(path).upper()}": path
         for path in [
@@ -389,11 +435,11 @@ def _value(text: str) -> Any:
         return text
 
 
-# Whether they can be used.
+# Validation.
 
 
 def _check(kind: type[BaseModel], place: str, values: Mapping[str, Any]) -> None:
-    """`SettingsError` for what one place says and cannot be."""
+    """Raise `SettingsError` if the settings of one place are not valid."""
     try:
         kind.model_validate(values)
     except ValidationError as error:
@@ -401,10 +447,10 @@ def _check(kind: type[BaseModel], place: str, values: Mapping[str, Any]) -> None
         path = tuple(map(str, problem["loc"]))
         key = ".".join(path) if place != "environment" else f"{PREFIX}{'_'.join(path).upper()}"
         if problem["type"] == "extra_forbidden":
-            said = _unknown(path[-1], _TABLES.get(path[0], Settings).model_fields)
+            reason = _unknown(path[-1], _TABLES.get(path[0], Settings).model_fields)
         else:
-            said = problem["msg"].removeprefix("Value error, ")
-        raise SettingsError(f"{place}: {key}: {said}") from None
+            reason = problem["msg"].removeprefix("Value error, ")
+        raise SettingsError(f"{place}: {key}: {reason}") from None
 
 
 _TABLES: dict[str, type[BaseModel]] = {
@@ -417,29 +463,31 @@ _TABLES: dict[str, type[BaseModel]] = {
 def _unknown(name: str, known: Iterable[str]) -> str:
     if _SECRET.search(name):
         return (
-            "no key stands here; it belongs into an environment variable: the provider's own, such as "
-            "OPENAI_API_KEY, or one that api_key_env names"
+            "settings must not hold keys. Put the key into an environment variable: the provider's own, such "
+            "as OPENAI_API_KEY, or one that api_key_env names."
         )
-    return f"there is no such setting; {known_names(name, known)}"
+    return f"unknown setting; {known_names(name, known)}"
 
 
-# Whether a stranger may have put them there.
+# What an unapproved project file may not do.
 
 
-def _refusal(place: _Place, prefix: str, table: ModelSettings, told: Collection[str]) -> str:
-    """Why the model of `table` may not be asked; "" if it may. told: what `place` says of it."""
+def _refusal(place: _Place, prefix: str, table: ModelSettings, given: Collection[str]) -> str:
+    """Return why the model of `table` must not be called, or "". `given` are the settings that `place`
+    contributes.
+    """
     provider = provider_of(whole_name(table.name)) or table.provider or ""
     server = table.base_url or url_in_environment(provider)
-    if not place.is_approved and "://" in table.name:  # litellm takes a server out of some names
+    if not place.is_approved and "://" in table.name:  # litellm reads a server from some names
         return (
             f"{place.name}: {prefix}model: this project file may not name a server: got {table.name!r}. "
             f"{_ADVICE.format(shlex.quote(place.name))}"
         )
-    named = [name for name in ("base_url", "api_key_env") if name in told]
+    named = [name for name in ("base_url", "api_key_env") if name in given]
     if place.is_approved or not named or server is None or is_safe_url(server, provider):
         return ""
     variable = table.api_key_env or key_variables(provider)[-1]
-    if not variable.isupper():  # it may be a key
+    if not variable.isupper():  # it may be a key that was entered by mistake
         variable = "the variable that api_key_env names"
     host = urlsplit(server).hostname
     return (
@@ -449,7 +497,7 @@ def _refusal(place: _Place, prefix: str, table: ModelSettings, told: Collection[
 
 
 def _cache_refusal(place: _Place, cache: Path | None) -> str:
-    """Why that cache may not be used; "" if it may."""
+    """Return why this cache must not be used, or ""."""
     if place.is_approved or cache is None:
         return ""
     if cache.resolve().is_relative_to(Path(place.name).parent.resolve()):
@@ -461,7 +509,7 @@ def _cache_refusal(place: _Place, cache: Path | None) -> str:
 
 
 def _allow_refusal(place: _Place, allow: Iterable[str]) -> str:
-    """Why these effects may not be allowed; "" if they may."""
+    """Return why these effects must not be allowed, or ""."""
     if place.is_approved or not allow:
         return ""
     return (
@@ -473,55 +521,62 @@ def _allow_refusal(place: _Place, allow: Iterable[str]) -> str:
 _ADVICE = "Read the file; if you trust it, approve it with: tot-lab trust {}"
 
 
-# Together.
+# Merging.
 
 
 def _merged(places: Sequence[_Place]) -> tuple[dict[str, Any], dict[str, _Place]]:
-    """One set of settings out of those of several places, the nearest first; and the place that each comes
-    from, a model of one's own as `models.NAME`."""
+    """Merge the settings of several places, the nearest first.
+
+    Returns:
+        The merged settings, and the place of each. A named model is one setting, `models.NAME`.
+    """
     merged: dict[str, Any] = {}
     sources: dict[str, _Place] = {}
     for place in reversed(places):
-        for name, told in place.values.items():
+        for name, value in place.values.items():
             if name in _TABLES:
-                merged[name] = {**merged.get(name, {}), **dict(told)}
-                sources |= {f"{name}.{inside}": place for inside in dict(told)}
+                merged[name] = {**merged.get(name, {}), **dict(value)}
+                sources |= {f"{name}.{inside}": place for inside in dict(value)}
             elif name not in ModelSettings.model_fields:
-                merged[name] = told
+                merged[name] = value
                 sources[name] = place
-    who = _who(places, merged.get("models", {}))
-    values = {name: place.values[name] for name, place in who.items()}
-    return {**merged, **values}, {**sources, **who}
+    chosen = _model_places(places, merged.get("models", {}))
+    values = {name: place.values[name] for name, place in chosen.items()}
+    return {**merged, **values}, {**sources, **chosen}
 
 
-def _who(places: Sequence[_Place], models: Mapping[str, Any]) -> dict[str, _Place]:
-    """Who is asked: the place that says each of the settings. A model of one's own brings all that there is
-    to say."""
-    who: dict[str, _Place] = {}
+def _model_places(places: Sequence[_Place], models: Mapping[str, Any]) -> dict[str, _Place]:
+    """Return the place from which each setting of the model comes.
+
+    A named model describes its model completely, so that farther places add nothing to it.
+    """
+    chosen: dict[str, _Place] = {}
     named = ""
     for place in places:
         values = place.values
-        told = {name: place for name in ModelSettings.model_fields if name in values}
-        own = values.get("model") in models and "model" not in who
+        here = {name: place for name in ModelSettings.model_fields if name in values}
+        own = values.get("model") in models and "model" not in chosen
         provider = "" if own else values.get("provider") or _provider_in(values.get("model", ""))
         if named and (own or not provider or _same(provider) != _same(named)):
             continue
-        who = {**told, **who}
+        chosen = {**here, **chosen}
         if own:
             break
         named = named or provider
-    return who
+    return chosen
 
 
 def _provider_in(model: str) -> str:
-    """The provider that a model's name says; "" for a bare name such as Ollama's, whose tag comes after a
-    colon."""
+    """Return the provider in the name of a model.
+
+    This is "" for a bare name such as Ollama's, in which a tag follows a colon.
+    """
     if model.startswith("local:"):
         return "local"
-    whole = whole_name(model)  # the name of a provider alone is its default model
+    whole = whole_name(model)  # a provider's name alone means its default model
     return "" if ":" in whole and "/" not in whole else provider_of(whole)
 
 
 def _same(provider: str) -> str:
-    """A provider by one name: `google` and `gemini` are one."""
+    """Return one canonical name of a provider: `google` and `gemini` are the same."""
     return provider_of(whole_name(f"{provider}/"))

@@ -1,7 +1,7 @@
-"""An experiment's calls as one file, and the care of a cache.
+"""Export, import and maintenance of cached calls.
 
-Rule: what is shared is exactly what given runs used, and what is taken in is checked first: a file
-that is not what was written, or an entry whose key is not that of its request, changes nothing.
+An exported file holds exactly the calls of the given runs. An import checks every entry first: a damaged
+file, or an entry whose key does not match its request, changes nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +20,15 @@ from tot_lab.record.run import Run, replies_of
 from tot_lab.runtime.replay import requests_of
 
 
-class Held(NamedTuple):
-    """What a cache holds. calls: by model. stores: how many. size: bytes on the disk. cost: USD that
-    these calls cost, None when a price is not known."""
+class CacheContents(NamedTuple):
+    """The contents of a cache.
+
+    Attributes:
+        calls: Number of calls by model.
+        stores: Number of stores.
+        size: Bytes on disk.
+        cost: USD that the calls cost, or `None` if a price is unknown.
+    """
 
     calls: dict[str, int]
     stores: int
@@ -30,20 +36,20 @@ class Held(NamedTuple):
     cost: float | None
 
 
-def used(runs: Iterable[Run]) -> dict[str, list[Reply]]:
-    """The calls of `runs`: by their keys, the answers that they had."""
-    found: dict[str, list[Reply]] = {}
+def replies_by_key(runs: Iterable[Run]) -> dict[str, list[Reply]]:
+    """Return the distinct replies to the calls of `runs` by cache key."""
+    by_key: dict[str, list[Reply]] = {}
     for run in runs:
         replies = replies_of(run.lines)
         for position, request, _ in requests_of(run):
-            answers = found.setdefault(key_of(request), [])
-            if replies[position] not in answers:
-                answers.append(replies[position])
-    return found
+            known = by_key.setdefault(key_of(request), [])
+            if replies[position] not in known:
+                known.append(replies[position])
+    return by_key
 
 
-def held(cache: Cache) -> Held:
-    """What `cache` holds."""
+def contents_of(cache: Cache) -> CacheContents:
+    """Return what `cache` contains."""
     calls: Counter[str] = Counter()
     costs: list[float | None] = []
     for _, entry in cache.entries():
@@ -53,31 +59,47 @@ def held(cache: Cache) -> Held:
     known = [cost for cost in costs if cost is not None]
     size = sum(store.size for store in cache.stores if isinstance(store, Store))
     cost = sum(known) if len(known) == len(costs) else None
-    return Held(dict(calls.most_common()), len(cache.stores), size or cache.path.stat().st_size, cost)
+    return CacheContents(
+        dict(calls.most_common()), len(cache.stores), size or cache.path.stat().st_size, cost
+    )
 
 
 def export_calls(path: str | os.PathLike[str], runs: Sequence[Run], cache: Cache) -> int:
-    """Write the calls of `runs` to one file, with the answers that these runs had; how many. Calls
-    that failed are in the runs' journals alone. Raises `CacheError` when an answer of a real model is
-    not in the cache, or two runs had two answers to one call."""
+    """Write the calls of `runs` and the replies that they received to one file.
+
+    Failed calls are only in the journals of the runs.
+
+    Returns:
+        The number of calls.
+
+    Raises:
+        CacheError: If the reply of a real model is not in the cache, or if a call had different replies in
+            two runs.
+    """
     real = {key_of(request) for run in runs for _, request, is_real in requests_of(run) if is_real}
     entries: dict[str, Entry] = {}
-    for key, replies in used(runs).items():
+    for key, replies in replies_by_key(runs).items():
         entry = cache.entry(key, replies)
         if entry is None and key not in real:
-            continue  # of what no cache keeps, such as a tool with effects
+            continue  # calls that are never cached, such as those of a tool with effects
         if len(replies) > 1:
-            raise CacheError(f"these runs had two answers to call {key[:12]}…: export them to two files")
+            raise CacheError(f"Call {key[:12]}… had different replies in these runs. Export two files.")
         if entry is None:
-            raise CacheError(f"the call {key[:12]}… of these runs is not in {cache.path}")
+            raise CacheError(f"Call {key[:12]}… of these runs is not in the cache {cache.path}.")
         entries[key] = entry
     export(path, entries.items(), [run.id for run in runs])
     return len(entries)
 
 
-def take_in(cache: Cache, other: Cache) -> tuple[int, int]:
-    """Add the calls of `other`, all checked; (how many were new, how many there already). Nothing is
-    written when one of them would not be served. A damaged one here is replaced."""
+def import_calls(cache: Cache, other: Cache) -> tuple[int, int]:
+    """Add the calls of `other` to `cache`. A damaged entry of `cache` is replaced.
+
+    Returns:
+        The number of added calls, and the number of those that `cache` already had.
+
+    Raises:
+        CacheError: If an entry of `other` is not valid. Nothing is written then.
+    """
     new: list[tuple[str, Entry]] = []
     known = 0
     for key, entry in other.entries():
@@ -96,17 +118,28 @@ def take_in(cache: Cache, other: Cache) -> tuple[int, int]:
 
 
 def verify(cache: Cache) -> list[str]:
-    """What is wrong with `cache`: each entry that would not be served, and why. [] = all is well."""
+    """Return a message for each damaged entry of `cache`, with the reason."""
     return [str(entry) for _, entry in cache.entries() if isinstance(entry, CacheError)]
 
 
 def prune(cache: Cache, kept: dict[str, list[Reply]], *, really: bool) -> int:
-    """Forget every answer but those in `kept`, as `used` gives them; how many. Without `really` they
-    are only counted. Runs keep their own replies."""
+    """Remove every reply that is not in `kept`. Runs keep their own replies.
+
+    Args:
+        cache: The cache.
+        kept: Replies by key, as `replies_by_key` returns them.
+        really: `False` only counts the replies.
+
+    Returns:
+        The number of replies.
+
+    Raises:
+        CacheError: If `cache` is an exported file.
+    """
     gone = 0
     for store in cache.stores:
         if not isinstance(store, Store):
-            raise CacheError(f"{cache.path} is an exported file, which is only read")
+            raise CacheError(f"{cache.path} is an exported file, which cannot be changed.")
         lost = [key for key in store if not _is_kept(store, key, kept)]
         if really:
             store.delete(lost)
@@ -116,7 +149,7 @@ def prune(cache: Cache, kept: dict[str, list[Reply]], *, really: bool) -> int:
 
 def _is_kept(store: Store, key: str, kept: dict[str, list[Reply]]) -> bool:
     if isinstance(key, Foreign):
-        return True  # not ours
+        return True  # written by another program
     data = store.get(key) if key in kept else None
     try:
         return data is not None and reply_in(key, data) in kept[key]

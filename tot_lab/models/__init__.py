@@ -1,7 +1,7 @@
-"""Models, and the stack between a search and a real one (`stack.py` has the picture).
+"""Models, and the stack of layers above them; see `stack`.
 
-Add one: a file with a Part that has `async def __call__(self, call)`, or with an `Endpoint` when it
-reaches the outside world. A simulated player stands with its domain.
+To add a model, write a module with a `Part` that has `async def __call__(self, call)`, or with an `Endpoint`
+if it calls a server. A simulated player belongs to its domain.
 """
 
 from tot_lab.models.cache import Cache, CacheMiss

@@ -1,12 +1,12 @@
-"""The disk cache: each distinct call is paid for once, and an experiment runs again offline.
+"""The disk cache: each distinct call is paid for once, and an experiment can be repeated offline.
 
-Rule: an entry holds the whole request and the whole reply, and is served only when it is what was
-written: its checksum holds, its schema is known. Errors are never stored. The first answer stays:
-a second writer's is not taken, and `refresh` writes new answers into a new store beside the old.
+An entry holds the whole request and the whole reply. It is served only if its checksum and its schema are
+valid. Errors are never stored. The first reply to a call is kept: a later one does not replace it, and
+`refresh` writes new replies to a new store.
 
-    folder/1, folder/2, …    the stores, each a `Store`; the newest answer is read first
-    folder/outbox            what could not be offered to the `shared` cache yet
-    folder/id                tells this folder, for dask workers, from another that lay at the same place
+    folder/1, folder/2, …    the stores, each a `Store`; the newest reply is read first
+    folder/outbox            entries that could not be sent to the `shared` cache yet
+    folder/id                distinguishes this folder, for dask workers, from another at the same path
 """
 
 from __future__ import annotations
@@ -35,18 +35,22 @@ from tot_lab.models.stack import Backend
 from tot_lab.models.store import CacheError, Foreign, Store
 
 Mode = Literal["auto", "off", "refresh", "replay"]
-"""auto: what is known is not asked again. off: everything is asked, nothing kept. refresh: all is
-asked anew, once, and kept beside the old answers. replay: nothing is asked; a miss is an error."""
+"""How the cache is used.
+
+`auto` calls the model only for unknown calls. `off` always calls the model and caches nothing. `refresh`
+calls the model once for every call and stores the replies beside the old ones. `replay` never calls the
+model, and an unknown call is an error.
+"""
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 class CacheMiss(CacheError):
-    """A call in `replay` whose answer is not known; the message says what is nearest to it."""
+    """A call in `replay` is not cached. The message describes the most similar entry."""
 
 
 class Readable(Protocol):
-    """Where entries are read from."""
+    """A source of entries."""
 
     def get(self, key: str) -> bytes | None: ...
     def __iter__(self) -> Iterator[str]: ...
@@ -54,17 +58,20 @@ class Readable(Protocol):
 
 
 class Cache:
-    """Known answers: a folder of them that grows, or one exported file, which is only read.
+    """Cached replies: a folder that grows, or an exported file, which is read-only.
 
-    path: a folder, or a `.jsonl.gz` that `tot-lab cache export` wrote. None = `$TOT_LAB_CACHE`, else
-        `tot_lab/calls` in the user's data directory. create: whether to make a folder that is not there.
-    shared: the address of a Redis (`redis://:password@host:6379/0`, `rediss://…`) in which several
-        machines share their answers; needs `tot-lab[redis]`. The folder is in front: it is read first,
-        what it lacks is looked for there and kept here too, and an answer is written to both. Of two
-        hosts that ask the same at once, both go on with the first answer. When the Redis is away, a
-        search goes on with the folder alone, and warns: then a call may be paid for once a host. What it
-        was answered meanwhile is sent to the Redis later. may_be_away: whether a Redis that cannot be reached
-        now is no error.
+    With a shared Redis, the folder is read first, entries that it lacks are fetched from the Redis and kept
+    here too, and a reply is written to both. If two hosts make the same call at once, both continue with the
+    first reply. If the Redis cannot be reached, a search continues with the folder alone and warns: a call
+    may then be paid once per host, and the replies are sent to the Redis later.
+
+    Args:
+        path: A folder, or a `.jsonl.gz` file that `tot-lab cache export` wrote. `None` means
+            `$TOT_LAB_CACHE`, or `tot_lab/calls` in the user's data folder.
+        create: Whether to create a missing folder.
+        shared: URL of a Redis (`redis://:password@host:6379/0`, `rediss://…`) in which several machines share
+            their replies. Requires `tot-lab[redis]`.
+        may_be_away: Whether a Redis that cannot be reached now is accepted.
     """
 
     def __init__(
@@ -76,21 +83,23 @@ class Cache:
         may_be_away: bool = False,
     ) -> None:
         if isinstance(path, str) and path.startswith(("redis://", "rediss://")):
-            raise ValueError("a Redis is shared behind a folder: tl.Cache(folder, shared=its address)")
+            raise ValueError(
+                "path must be a folder: got the URL of a Redis. Use tl.Cache(folder, shared=url)."
+            )
         self.path = default_folder() if path is None else Path(path)
         self.stores: list[Readable] = []
-        """Where answers are looked for on this machine, newest first."""
+        """Where replies are looked up on this machine, newest first."""
         self.newest: Store | None = None
         self.shared = (
             None
             if shared is None
             else RedisStore(shared, self.path / "outbox" if create else None, may_be_away=may_be_away)
         )
-        """What is looked in after that."""
+        """The Redis, which is asked last."""
         if self.path.is_file() or self.path.suffix == ".gz":
             if shared is not None:
                 raise ValueError(
-                    f"{self.path} is an exported file, which is only read; shared= needs a folder"
+                    f"shared= requires a folder: got {self.path}, an exported file, which cannot be written."
                 )
             self.stores = [Exported(self.path)]
             return
@@ -102,14 +111,17 @@ class Cache:
         self.stores = list(stores)
 
     def renewed(self) -> Cache:
-        """A new store, which alone is read and written here: for `refresh`. To this cache it is the
-        newest from now on."""
+        """Return a cache with a new store, the only one it reads and writes, for `refresh`. This cache reads
+        it first from now on.
+        """
         if self.newest is None:
-            raise CacheError(f"{self.path}: an exported file is only read; import it into a folder first")
+            raise CacheError(
+                f"{self.path}: an exported file cannot be written. Import it into a folder first."
+            )
         if self.shared is not None:
             raise CacheError(
-                f"{self.shared.address}: a shared cache keeps the first answers; to ask anew, take another "
-                f"number (…/1) and another folder"
+                f"{self.shared.address}: a shared cache keeps the first replies and cannot be refreshed. Use "
+                f"another database number (…/1) and another folder."
             )
         number = int(self.newest.folder.name)
         made = False
@@ -118,7 +130,7 @@ class Cache:
             try:
                 (self.path / str(number)).mkdir(mode=0o700)
                 made = True
-            except FileExistsError:  # of another process that refreshes too
+            except FileExistsError:  # another process refreshes too
                 pass
             except OSError as error:
                 raise CacheError(f"{self.path}: the cache cannot be written: {error.strerror}") from error
@@ -130,8 +142,8 @@ class Cache:
         self.stores.insert(0, fresh.newest)
         return fresh
 
-    def _held(self, key: str) -> Iterator[bytes]:
-        """What is kept under `key`, the newest first, and last what is shared."""
+    def _entries_under(self, key: str) -> Iterator[bytes]:
+        """Yield what is stored under `key`: newest first, then the shared entry."""
         for store in self.stores:
             if (data := store.get(key)) is not None:
                 yield data
@@ -139,16 +151,18 @@ class Cache:
             yield data
 
     def reply(self, key: str) -> Reply | None:
-        """The known answer under `key`. An entry that cannot be served is a `CacheError`."""
+        """Return the cached reply under `key`, or `None`. Raises `CacheError` if the entry is not valid."""
         return next(self.replies(key), None)
 
     def replies(self, key: str) -> Iterator[Reply]:
-        """All known answers under `key`, the newest first."""
-        for data in self._held(key):
+        """Yield all cached replies under `key`, newest first."""
+        for data in self._entries_under(key):
             yield reply_in(key, data)
 
     async def find(self, key: str) -> Reply | None:
-        """As `reply`, without holding up the event loop; what only the shared cache has is kept here too."""
+        """Return the reply as `reply` does, without blocking the event loop. A shared entry is also kept
+        here.
+        """
         for store in self.stores:
             if (data := store.get(key)) is not None:
                 return reply_in(key, data)
@@ -157,21 +171,24 @@ class Cache:
         data = await asyncio.wrap_future(self.shared.fetch(key))
         if data is None:
             return None
-        entry = unpacked(key, data)  # others write there
+        entry = unpacked(key, data)  # validated, since others write there
         if self.newest is not None:
             self.newest.put(key, data)
         return entry.reply
 
     def entry(self, key: str, replies: Sequence[Reply] = ()) -> Entry | None:
-        """All that is kept under `key`: of several answers one of `replies`, else the newest."""
-        found = [unpacked(key, data) for data in self._held(key)]
+        """Return the entry under `key` whose reply is in `replies`, or else the newest one."""
+        found = [unpacked(key, data) for data in self._entries_under(key)]
         return next((entry for entry in found if entry.reply in replies), found[0] if found else None)
 
     def put(self, key: str, data: bytes, *, replace: bool = False) -> Future[bool]:
-        """Keep an entry's bytes; see `Store.put`. With a shared cache it is offered there first, and what
-        stands there then is kept here; it fails with `Away` when it could only be kept here."""
+        """Store the bytes of an entry; see `Store.put`.
+
+        With a shared cache it is offered there first, and the entry that is there afterwards is kept here.
+        The future fails with `Away` if the entry could only be kept here.
+        """
         if self.newest is None:
-            raise CacheError(f"{self.path}: there is no folder to write to; an exported file is only read")
+            raise CacheError(f"{self.path}: this cache is read-only. Pass a folder that can be written.")
         if self.shared is None:
             return self.newest.put(key, data, replace=replace)
         newest = self.newest
@@ -194,14 +211,14 @@ class Cache:
         return done
 
     def entries(self) -> Iterator[tuple[str, Entry | CacheError]]:
-        """Every entry by its key, newest store first; in place of one that cannot be served, why."""
+        """Yield every entry with its key, newest store first. An invalid one is replaced by its error."""
         seen: set[str] = set()
         for store in self.stores:
             for key in store:
                 if key in seen:
                     continue
                 if isinstance(key, Foreign):
-                    yield key, DamagedEntry(f"{self.path}: a row that tot_lab did not write; it was not read")
+                    yield key, DamagedEntry(f"{self.path}: ignored a row that tot_lab did not write.")
                     continue
                 seen.add(key)
                 try:
@@ -212,8 +229,11 @@ class Cache:
                     yield key, error
 
     def nearest(self, request: Request) -> tuple[str, Entry] | None:
-        """The entry that is most like `request`: the same prompt with the fewest other settings, or
-        else the prompt that begins and ends like it the longest."""
+        """Return the entry that is most similar to `request`.
+
+        This is one with the same prompt and the fewest different settings, or else the one whose prompt has
+        the longest common beginning and end.
+        """
         text = _prompt(request)
         best: tuple[tuple[float, int], str, Entry] | None = None
         for key, entry in self.entries():
@@ -222,7 +242,7 @@ class Cache:
             likeness = 1.0
             if entry.request.messages != request.messages:
                 other = _prompt(entry.request)
-                same = _same(text, other) + _same(text[::-1], other[::-1])
+                same = _common_prefix(text, other) + _common_prefix(text[::-1], other[::-1])
                 likeness = 0.99 * min(1.0, same / max(len(text), len(other), 1))
             rank = (likeness, -len(differences(request, entry.request)))
             if best is None or rank > best[0]:
@@ -234,7 +254,7 @@ class Cache:
         return f"<Cache {self.path}: {sum(map(len, self.stores))} calls{shared}>"
 
     def close(self) -> None:
-        """Write what waits and let go of the files."""
+        """Write pending entries and close the files."""
         if self.shared is not None:
             self.shared.close()
         for store in self.stores:
@@ -243,17 +263,22 @@ class Cache:
 
 
 def default_folder() -> Path:
-    """Where answers are kept when nothing else is said: they are worth money, so not among the
-    files that a machine may clear."""
+    """Return the default folder. It is not a system cache folder, which may be cleared, because replies cost
+    money.
+    """
     if named := os.environ.get("TOT_LAB_CACHE"):
         return Path(named)
     return data_folder() / "calls"
 
 
 class Cached:
-    """The layer of the stack that looks: what is known is not asked again.
+    """The layer that answers calls from the cache.
 
-    request: what a call is to the cache. mode: see `Mode`, `off` excepted.
+    Args:
+        inner: The next layer.
+        cache: The cache.
+        request: Returns the cache request of a call.
+        mode: See `Mode`, except `off`.
     """
 
     def __init__(self, inner: Backend, cache: Cache, request: Callable[[Call], Request], mode: Mode) -> None:
@@ -263,8 +288,12 @@ class Cached:
         self.mode = mode
 
     async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
-        """The reply to the one call of `calls`. Raises `CacheMiss` in `replay`, and `CacheError`
-        when the cache cannot be read."""
+        """Return the reply to the one call of `calls`.
+
+        Raises:
+            CacheMiss: In `replay`, if the call is not cached.
+            CacheError: If the cache cannot be read.
+        """
         (call,) = calls
         request = self.request(call)
         key = key_of(request)
@@ -278,22 +307,22 @@ class Cached:
                 entry=key,
                 error=str(error),
             )
-            warnings.warn(f"{error}; the model is asked again", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{error}. The model is called again.", RuntimeWarning, stacklevel=2)
             known = None
         if known is not None:
             wire.paid = 0.0
             wire.note("call.cached")
             return [known]
         if self.mode == "replay":
-            raise CacheMiss(_missed(self.cache, call, request))
+            raise CacheMiss(_describe_miss(self.cache, call, request))
         return await self.inner.answer(calls, wire)
 
 
 class Kept:
-    """The layer of the stack that keeps: a reply is on the disk before anybody goes on with it.
+    """The layer that stores replies: a reply is on disk before it is used.
 
-    It stands right above the request and keeps what comes, also for those who do not wait any more:
-    it was paid for. Where another was first, theirs is the answer.
+    It is just above the request, so that paid replies are stored even if nothing waits for them any more. If
+    another process stored a reply first, that one is returned.
     """
 
     def __init__(self, inner: Backend, cache: Cache, request: Callable[[Call], Request]) -> None:
@@ -302,7 +331,7 @@ class Kept:
         self.request = request
 
     async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
-        """The replies, as the cache holds them from now on."""
+        """Return the replies as the cache holds them from now on."""
         began = time.perf_counter()
         replies = list(await self.inner.answer(calls, wire))
         if any(reply.error is None for reply in replies):
@@ -322,16 +351,16 @@ class Kept:
                     replies[place] = await self._first(key, data) or replies[place]
             except (OSError, CacheError) as error:
                 wire.note("call.unshared" if isinstance(error, Away) else "call.unstored", error=str(error))
-                where = "on this disk alone" if isinstance(error, Away) else "in the run alone"
+                where = "on this disk only" if isinstance(error, Away) else "in the run only"
                 warnings.warn(
-                    f"an answer could not be kept ({error}); the run goes on, and it is {where}",
+                    f"A reply could not be cached ({error}). The run continues; the reply is {where}.",
                     RuntimeWarning,
                     stacklevel=2,
                 )
         return replies
 
     async def _first(self, key: str, data: bytes) -> Reply | None:
-        """The answer that was there already; None when it was damaged, and is now replaced."""
+        """Return the reply that was stored first, or `None` if it was damaged and has been replaced."""
         try:
             return self.cache.reply(key)
         except DamagedEntry:
@@ -339,33 +368,31 @@ class Kept:
             return None
 
 
-def _missed(cache: Cache, call: Call, request: Request) -> str:
-    said = [
-        f"replay: the {call.purpose} call of thought {call.node}, draw {call.sample_index}, "
+def _describe_miss(cache: Cache, call: Call, request: Request) -> str:
+    lines = [
+        f"replay: the {call.purpose} call at node {call.node}, sample {call.sample_index}, "
         f"is not in {cache.path}."
     ]
     nearest = cache.nearest(request)
     if nearest is None:
-        said.append("It holds no call at all.")
+        lines.append("The cache is empty.")
     else:
         key, entry = nearest
-        said.append(f"Nearest is entry {key[:12]}…; it differs in:")
-        said += [f"  {difference}" for difference in differences(request, entry.request)]
+        lines.append(f"The most similar entry is {key[:12]}…. It differs in:")
+        lines += [f"  {difference}" for difference in differences(request, entry.request)]
         if entry.request.messages != request.messages:
-            said.append(f"  prompt: {_where(_prompt(request), _prompt(entry.request))}")
-    how = "leave out cache= and mode=" if cache.path.is_file() else 'mode="auto"'
-    said.append(
-        f'To go on without the model: tl.Lab("sim/general"), a simulated one. To ask the model: {how}.'
-    )
-    return "\n".join(said)
+            lines.append(f"  prompt: {_where(_prompt(request), _prompt(entry.request))}")
+    how = "omit cache= and mode=" if cache.path.is_file() else 'mode="auto"'
+    lines.append(f'To continue with a simulated model: tl.Lab("sim/general"). To call the model: {how}.')
+    return "\n".join(lines)
 
 
 def _numbered(file: Path) -> bool:
     return file.parent.name.isascii() and file.parent.name.isdigit()
 
 
-def _same(one: str, other: str) -> int:
-    """How many characters two texts begin with in common."""
+def _common_prefix(one: str, other: str) -> int:
+    """Return the length of the common prefix of two texts."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -381,8 +408,8 @@ def _prompt(request: Request) -> str:
 
 
 def _where(here: str, there: str, most: int = 60) -> str:
-    """Where two prompts part."""
-    same = _same(here, there)
+    """Describe where two prompts start to differ."""
+    same = _common_prefix(here, there)
     start = max(0, same - 20)
     return f"from character {same}: {here[start : same + most]!r} here, {there[start : same + most]!r} there"
 

@@ -1,9 +1,8 @@
-"""What a model and its server can do: `await lab.check()`.
+"""Checks of a model and its server: `await lab.check()`.
 
-Rule: it is found by asking. Small calls go the way that all calls go, and what servers tell of
-themselves (`/v1/models`, llama.cpp's `/props`, Ollama's `/api/show`) adds what no reply shows. What
-cannot be told is None, and what will not work is said in words. A server that cannot be reached, one that
-is slow, one that fails and one that speaks another language are four findings, each with what to do.
+The model is tested with small calls, and what servers report (`/v1/models`, llama.cpp's `/props`, Ollama's
+`/api/show`) adds what replies do not show. `None` means unknown, and problems are described with a remedy. An
+unreachable server, a slow one, a failing one and one with another API are facts apart.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from tot_lab.models.lite_llm import OLLAMA_WINDOW, LiteLLM
 from tot_lab.models.stack import Endpoint, Failure
 
 PATIENCE = 120.0
-"""Seconds that one answer may take."""
+"""Seconds to wait for one reply."""
 
 AT_ONCE = 4
-"""Calls made at the same time where a server does not say how many it answers so."""
+"""Concurrent calls of the test, if the server does not report its slots."""
 
 _SCHEMA = {
     "type": "object",
@@ -34,14 +33,21 @@ _SCHEMA = {
 
 
 class Check(NamedTuple):
-    """What was found. None = it could not be told.
+    """Results of a check. `None` means unknown.
 
-    reachable: whether anybody answers. model_there: whether the model does.
-    context_window: tokens, as the server or litellm's table says.
-    schema: whether a reply keeps to a JSON schema. logprobs: whether log-probabilities come.
-    n: whether several samples can be one request. slots: calls answered at the same time; a server
-        that answered all of `AT_ONCE` so may take more. tokens_per_second: generated, by one call.
-    concurrency: what to set. problems: what will not work.
+    Attributes:
+        name: The model.
+        address: The server or provider.
+        reachable: Whether the server answers.
+        concurrency: The recommended concurrency.
+        model_there: Whether the server has the model.
+        context_window: Tokens, as reported by the server or by litellm's table.
+        schema: Whether replies follow a JSON schema.
+        logprobs: Whether log-probabilities are returned.
+        n: Whether one request can return several samples.
+        slots: Calls answered at the same time. A server that answered all `AT_ONCE` test calls may have more.
+        tokens_per_second: Generation speed of one call.
+        problems: What will not work.
     """
 
     name: str
@@ -77,12 +83,12 @@ class Check(NamedTuple):
 
 def _word(value: object) -> str:
     if value is None:
-        return "not known"
+        return "unknown"
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 class _Notes:
-    """A wire that remembers the names of the settings that were dropped."""
+    """A call observer that collects the names of dropped settings."""
 
     def __init__(self) -> None:
         self.paid: float | None = None
@@ -97,8 +103,8 @@ class _Notes:
         pass
 
 
-class _Told(NamedTuple):
-    """What a server says of itself."""
+class _ServerFacts(NamedTuple):
+    """What a server reports about itself."""
 
     models: tuple[str, ...] = ()
     context_window: int | None = None
@@ -106,31 +112,33 @@ class _Told(NamedTuple):
 
 
 async def check(endpoint: Endpoint) -> Check:
-    """Ask `endpoint` about ten small things, outside cache and budget; it takes some seconds and
-    a few hundred tokens. Raises nothing for what the server does."""
+    """Test `endpoint` with about ten small calls, outside cache and budget.
+
+    It takes some seconds and a few hundred tokens. Whatever the server does, nothing is raised.
+    """
     found = Check(endpoint.name, endpoint.address, False, endpoint.concurrency)
     try:
-        told = await asyncio.wait_for(_told(endpoint), PATIENCE)
+        facts = await asyncio.wait_for(_facts_of(endpoint), PATIENCE)
     except (Failure, TimeoutError) as error:
-        told = _Told()
+        facts = _ServerFacts()
         if isinstance(error, Failure) and error.away:
-            return found._replace(problems=(_explained(endpoint, error, told),))
-        # A slow server took the connection; its model may answer all the same.
-    found = found._replace(reachable=True, context_window=told.context_window, slots=told.slots)
+            return found._replace(problems=(_explain(endpoint, error, facts),))
+        # A slow server accepted the connection, and its model may still answer.
+    found = found._replace(reachable=True, context_window=facts.context_window, slots=facts.slots)
     problems: list[str] = []
     try:
-        await _asked(endpoint, [_call("Say hello.", max_tokens=8)])
+        await _send(endpoint, [_call("Say hello.", max_tokens=8)])
     except (Failure, TimeoutError) as error:
         there = False if isinstance(error, Failure) and error.status == 404 else None
-        problems.append(_explained(endpoint, error, told))
-        if there is False and told.models:
-            problems.append(f"the server has {_listed(told.models)}")
-        elsewhere = isinstance(error, Failure) and not (error.status or error.unreadable or told.models)
+        problems.append(_explain(endpoint, error, facts))
+        if there is False and facts.models:
+            problems.append(f"the server has {_listed(facts.models)}")
+        elsewhere = isinstance(error, Failure) and not (error.status or error.unreadable or facts.models)
         return found._replace(reachable=not elsewhere, model_there=there, problems=tuple(problems))
     found = found._replace(model_there=True)
-    if told.models and not _named(endpoint, told.models):
-        problems.append(f"the server lists {_listed(told.models)}, and answers to any name with that")
-    window, window_problem = _window(endpoint, told)
+    if facts.models and not _named(endpoint, facts.models):
+        problems.append(f"the server lists {_listed(facts.models)} and answers to any model name")
+    window, window_problem = _window(endpoint, facts)
     found = found._replace(
         context_window=window,
         schema=await _keeps_schema(endpoint, problems),
@@ -138,58 +146,60 @@ async def check(endpoint: Endpoint) -> Check:
         n=await _takes_n(endpoint, problems),
     )
     speed, at_once = await _speed(endpoint, problems)
-    slots = told.slots or at_once
+    slots = facts.slots or at_once
     concurrency = endpoint.concurrency
-    if slots is not None and (told.slots is not None or slots < AT_ONCE):
+    if slots is not None and (facts.slots is not None or slots < AT_ONCE):
         concurrency = slots
     if concurrency < endpoint.concurrency:
         problems.append(
-            f"of {endpoint.concurrency} calls at the same time only {concurrency} are answered so"
+            f"the server answers only {concurrency} of {endpoint.concurrency} concurrent calls at a time"
         )
     problems += window_problem
     if endpoint.need([_call("")]).usd is None:
-        problems.append("no price is known: costs are unknown, and a cap on USD cannot be kept")
+        problems.append("the price is unknown: costs are not counted, and a limit on USD cannot be enforced")
     return found._replace(
         slots=slots, tokens_per_second=speed, concurrency=concurrency, problems=tuple(problems)
     )
 
 
-# What the model does.
+# Tests of the model.
 
 
 def _call(text: str, **settings: Any) -> Call:
     return Call("check", "check", (Message("user", text),), **settings)
 
 
-async def _asked(endpoint: Endpoint, calls: Sequence[Call], notes: _Notes | None = None) -> Sequence[Reply]:
+async def _send(endpoint: Endpoint, calls: Sequence[Call], notes: _Notes | None = None) -> Sequence[Reply]:
     replies = await asyncio.wait_for(endpoint.answer(calls, notes or _Notes()), PATIENCE)
     return [separated(reply) for reply in replies]
 
 
-def _why(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     if isinstance(error, Failure):
         return error.message if error.status is None else f"{error.status}: {error.message}"
     return f"no answer in {PATIENCE:g} seconds"
 
 
-def _explained(endpoint: Endpoint, error: BaseException, told: _Told) -> str:
-    """Why the first call brought nothing, and what to do."""
-    why = _why(error)
+def _explain(endpoint: Endpoint, error: BaseException, facts: _ServerFacts) -> str:
+    """Describe why the first call failed, and how to fix it."""
+    why = _reason(error)
     if not isinstance(error, Failure):
-        there = "the server lists its models, and the model is" if told.models else "the server is there, but"
+        there = (
+            "the server lists its models, and the model is" if facts.models else "the server is there, but"
+        )
         return (
             f"{why}: {there} slow or busy. Wait until the model is loaded and other work on the server is "
-            f"done, then check again; a lab waits timeout= seconds for a call"
+            f"done, then check again. A lab waits timeout= seconds for a call"
         )
     if error.away:
         return f"{why}. Start the server, or correct its address ({endpoint.address})"
     if error.status is None and error.unreadable:
         return (
-            f"{why}. Something answers at {endpoint.address}, but not as the API of {endpoint.name} does: "
-            f"correct the address (that of an OpenAI-like server mostly ends in /v1) or the model's prefix"
+            f"{why}. The server at {endpoint.address} does not have the API of {endpoint.name}. Correct the "
+            f"address (that of an OpenAI-compatible server usually ends in /v1) or the prefix of the model"
         )
     if error.status is not None and error.status >= 500:
-        return f"{why}. The server is there and fails: look into its log"
+        return f"{why}. The server fails. See its log"
     return why
 
 
@@ -197,25 +207,25 @@ async def _keeps_schema(endpoint: Endpoint, problems: list[str]) -> bool | None:
     notes = _Notes()
     call = _call("Say hello.", max_tokens=256, response_format=_SCHEMA)
     try:
-        (reply,) = await _asked(endpoint, [call], notes)
+        (reply,) = await _send(endpoint, [call], notes)
     except (Failure, TimeoutError) as error:
-        problems.append(f"schema output does not work: {_why(error)}")
+        problems.append(f"schema output does not work: {_reason(error)}")
         return False
     if "response_format" in notes.dropped or read_json(reply.text) != {"animal": "okapi"}:
         if reply.finish_reason == "length" and "response_format" not in notes.dropped:
-            problems.append("whether replies keep to a schema was not seen: the model wrote too long")
+            problems.append("schema output could not be tested: the reply was too long")
             return None
-        problems.append("replies do not keep to a JSON schema: structured proposals will not work")
+        problems.append("replies do not follow a JSON schema: structured proposals will not work")
         return False
     return True
 
 
 async def _gives_logprobs(endpoint: Endpoint, problems: list[str]) -> bool:
     try:
-        (reply,) = await _asked(endpoint, [_call("Say hello.", max_tokens=8, logprobs=2)])
+        (reply,) = await _send(endpoint, [_call("Say hello.", max_tokens=8, logprobs=2)])
         why = ""
     except (Failure, TimeoutError) as error:
-        reply, why = Reply(), f" ({_why(error)})"
+        reply, why = Reply(), f" ({_reason(error)})"
     if not reply.logprobs:
         problems.append(f'no log-probabilities come: evaluate="logprob" will not work{why}')
     return bool(reply.logprobs)
@@ -227,9 +237,9 @@ async def _takes_n(endpoint: Endpoint, problems: list[str]) -> bool:
     taken = endpoint.takes_n(calls[0])
     if taken:
         try:
-            await _asked(endpoint, calls, notes)
+            await _send(endpoint, calls, notes)
         except (Failure, TimeoutError) as error:
-            taken, why = False, f" ({_why(error)})"
+            taken, why = False, f" ({_reason(error)})"
     if not taken or "n" in notes.dropped:
         problems.append(f"n samples are n requests, each with the whole prompt{why}")
     return taken and "n" not in notes.dropped
@@ -246,7 +256,7 @@ async def _speed(endpoint: Endpoint, problems: list[str]) -> tuple[float | None,
         else:
             together = await asyncio.gather(*[_timed(endpoint, 1, k) for k in range(AT_ONCE)])
     except (Failure, TimeoutError) as error:
-        problems.append(f"{AT_ONCE} calls at the same time do not work: {_why(error)}")
+        problems.append(f"{AT_ONCE} calls at the same time do not work: {_reason(error)}")
         return None, 1
     seconds = mean(took for took, _ in alone)
     tokens = mean(reply.output_tokens or 0 for _, reply in alone)
@@ -256,45 +266,46 @@ async def _speed(endpoint: Endpoint, problems: list[str]) -> tuple[float | None,
 
 
 async def _timed(endpoint: Endpoint, turn: int, place: int) -> tuple[float, Reply]:
-    """Seconds until a call is answered, and its reply. Its first words are its own, so that no
-    server answers out of what it has read before."""
+    """Return the seconds that a call took and its reply. The prompt is unique, so that no server answers from
+    a prompt cache.
+    """
     began = time.perf_counter()
     text = f"Story {turn}.{place}: tell it at length, of rain."
-    (reply,) = await _asked(endpoint, [_call(text, max_tokens=32, temperature=1.0)])
+    (reply,) = await _send(endpoint, [_call(text, max_tokens=32, temperature=1.0)])
     return time.perf_counter() - began, reply
 
 
-# What the server says.
+# Reports of the server.
 
 
-async def _told(endpoint: Endpoint) -> _Told:
+async def _facts_of(endpoint: Endpoint) -> _ServerFacts:
     if not isinstance(endpoint, LiteLLM):
         own = {name: getattr(endpoint, name, None) for name in ("context_window", "slots")}
-        return _Told((), **own)
+        return _ServerFacts((), **own)
     name = endpoint.name.partition("/")[2] or endpoint.name
     if endpoint.provider == "ollama_chat":
         _, tags = await endpoint.look("/api/tags")
         _, shown = await endpoint.look("/api/show", {"model": name})
-        facts = _get(shown, "model_info") or {}
-        windows = [value for key, value in facts.items() if key.endswith(".context_length")]
+        info = _get(shown, "model_info") or {}
+        windows = [value for key, value in info.items() if key.endswith(".context_length")]
         models = [_get(model, "name") for model in _get(tags, "models") or ()]
-        return _Told(tuple(filter(None, models)), _whole_number(windows[0] if windows else None))
+        return _ServerFacts(tuple(filter(None, models)), _whole_number(windows[0] if windows else None))
     if endpoint.provider == "gemini":
         _, page = await endpoint.look(f"models/{name}")
-        return _Told(context_window=_whole_number(_get(page, "inputTokenLimit")))
+        return _ServerFacts(context_window=_whole_number(_get(page, "inputTokenLimit")))
     _, page = await endpoint.look("/v1/models" if endpoint.provider == "anthropic" else "models")
     entries = [entry for entry in _get(page, "data") or () if isinstance(entry, dict)]
     models = [str(entry["id"]) for entry in entries if "id" in entry]
     mine = next((entry for entry in entries if entry.get("id") == name), {})
     window = _whole_number(mine.get("max_model_len") or mine.get("max_input_tokens"))  # vLLM, Anthropic
     if endpoint.base_url is None:
-        return _Told(tuple(models), window)
+        return _ServerFacts(tuple(models), window)
     _, props = await endpoint.look("/props")
     slots = _whole_number(_get(props, "total_slots"))
     if slots is None:
-        return _Told(tuple(models), window)
+        return _ServerFacts(tuple(models), window)
     window = _whole_number(_get(_get(props, "default_generation_settings"), "n_ctx"))
-    return _Told(tuple(models), window, slots)
+    return _ServerFacts(tuple(models), window, slots)
 
 
 def _get(page: Any, name: str) -> Any:
@@ -306,7 +317,7 @@ def _whole_number(value: Any) -> int | None:
 
 
 def _named(endpoint: Endpoint, models: Sequence[str]) -> bool:
-    """Whether the endpoint's model is listed; Ollama adds `:latest`, and Anthropic a date."""
+    """Whether the endpoint's model is listed. Ollama adds `:latest` to names, and Anthropic a date."""
     name = endpoint.name.rpartition("/")[2]
     return any(model.rpartition("/")[2].startswith(name) for model in models)
 
@@ -316,19 +327,19 @@ def _listed(models: Sequence[str]) -> str:
     return ", ".join(models[:5]) + more
 
 
-def _window(endpoint: Endpoint, told: _Told) -> tuple[int | None, list[str]]:
-    """The context window, and what is to be said of it."""
+def _window(endpoint: Endpoint, facts: _ServerFacts) -> tuple[int | None, list[str]]:
+    """Return the context window and the problems with it."""
     own = getattr(endpoint, "context_window", None)
-    window = told.context_window or own
+    window = facts.context_window or own
     if isinstance(endpoint, LiteLLM):
         if endpoint.provider == "ollama_chat" and own is None:
             hint = f", the model has {window}" if window else ""
             return window, [
-                f"prompts of more than {OLLAMA_WINDOW} tokens are refused{hint}: set context_window"
+                f"prompts of more than {OLLAMA_WINDOW} tokens are refused{hint}. Set context_window"
             ]
         window = window or endpoint.known_window()
-    if own is not None and told.context_window is not None and own > told.context_window:
-        return window, [f"context_window is set to {own}, and the server has {told.context_window}"]
+    if own is not None and facts.context_window is not None and own > facts.context_window:
+        return window, [f"context_window is set to {own}, but the server has {facts.context_window}"]
     if window is None:
-        return None, ["the context window is not known: a long prompt may be cut off; set context_window"]
+        return None, ["the context window is unknown, so a long prompt may be truncated. Set context_window"]
     return window, []

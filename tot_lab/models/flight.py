@@ -1,7 +1,7 @@
-"""Calls that share one request.
+"""Single flight: equal calls in flight share one request.
 
-Rule: a request lives as long as anybody waits for it. One who is cancelled leaves the others their
-reply; when the last has gone, it is cancelled too. It is paid for by the first who still waits.
+A request lives as long as somebody waits for it. A cancelled caller leaves the reply to the others, and when
+the last one leaves, the request is cancelled. The first caller that still waits pays for it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from tot_lab.models.stack import Backend
 
 
 class Flight:
-    """One request and the wires of those who wait for it; itself the wire of the request."""
+    """One request and the observers of the calls that wait for it. It is itself the observer of the
+    request.
+    """
 
     def __init__(self) -> None:
         self.wires: list[CallObserver] = []
@@ -24,19 +26,19 @@ class Flight:
         self.state = ""
 
     def start(self, request: Coroutine[Any, Any, Sequence[Reply]]) -> None:
-        """Begin the request."""
+        """Start the request."""
         self.task = asyncio.ensure_future(request)
         self.task.add_done_callback(self._arrived)
 
     def _arrived(self, task: asyncio.Task[Sequence[Reply]]) -> None:
         if not task.cancelled():
-            task.exception()  # it may be that nobody waits for it
+            task.exception()  # marks the exception as retrieved if nothing waits for it
         for turn in self.turns:
             if not turn.done():
                 turn.set_result(None)
 
     async def join(self, wire: CallObserver) -> Sequence[Reply]:
-        """Wait for its replies."""
+        """Wait for the replies."""
         self.wires.append(wire)
         if self.state in ("call.queued", "call.retried"):
             wire.note("call.queued")
@@ -54,30 +56,33 @@ class Flight:
 
     @property
     def open(self) -> bool:
-        """Whether one can still join: its loop is this one, and somebody waits."""
+        """Whether a call can still join: the request belongs to this event loop and somebody waits for it."""
         return bool(self.wires) and self.task.get_loop() is asyncio.get_running_loop()
 
     @property
     def watched(self) -> bool:
-        """Whether any of them wants the text so far."""
+        """Whether any of the calls wants partial text."""
         return any(wire.watched for wire in self.wires)
 
     def note(self, name: str, **data: Any) -> None:
-        """Tell all of them."""
+        """Forward the note to every call."""
         self.state = name
         for wire in self.wires:
             wire.note(name, **data)
 
     def partial(self, text: str) -> None:
-        """Tell all of them the text so far."""
+        """Forward the partial text to every call."""
         for wire in self.wires:
             wire.partial(text)
 
 
 class SingleFlight:
-    """The layer of the stack: equal calls under way at the same time are one request.
+    """The layer that merges equal calls in flight into one request.
 
-    key: what calls must share to be equal. flights: those under way, which several stacks share.
+    Args:
+        inner: The next layer.
+        key: Calls with the same key are equal.
+        flights: The open flights, which several stacks share.
     """
 
     def __init__(self, inner: Backend, key: Callable[[Call], str], flights: dict[str, Flight]) -> None:
@@ -86,7 +91,7 @@ class SingleFlight:
         self.flights = flights
 
     async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
-        """The reply to the one call of `calls`."""
+        """Return the reply to the one call of `calls`."""
         key = self.key(calls[0])
         flight = self.flights.get(key)
         if flight is not None and flight.open:

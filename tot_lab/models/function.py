@@ -1,8 +1,8 @@
-"""A function as a model: a person's own, or a simulated one.
+"""Functions as models: a user's own, or a simulated model.
 
-Rule: whatever it returns, yields or raises is an answer: text, a `Reply`, or the error of one. What no
-file could hold is made so that one can, its thinking is separated from its text, and only the
-driver refuses calls.
+Whatever a function returns, yields or raises becomes a reply: text, a `Reply`, or an error. Values that a
+file cannot hold are converted, thinking is separated from the text, and an error code of the driver is
+prefixed.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from tot_lab.core.reading import separated
 
 
 class Function:
-    """The end of the stack for any async callable `Call -> Reply | str`."""
+    """The end of the stack for an async callable `Call -> Reply | str`."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
 
     async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
-        """The reply to each of `calls`."""
+        """Return the reply to each of `calls`."""
         return [await self.reply(call, wire) for call in calls]
 
     async def reply(self, call: Call, wire: CallObserver) -> Reply:
-        """The reply to `call`."""
+        """Return the reply to `call`."""
         try:
             asking = self.model(call)
             if type(asking) is CoroutineType:
@@ -58,8 +58,7 @@ class Function:
 
 
 async def _streamed(pieces: AsyncGenerator[Any, None], wire: CallObserver) -> Any:
-    """The text that the pieces make up, or the `Reply` that one of them is. The text so far of each open
-    call can be watched."""
+    """Return the joined text of the pieces, or the `Reply` among them. Watchers receive the text so far."""
     text = ""
     async with aclosing(pieces):
         async for piece in pieces:
@@ -76,17 +75,17 @@ _encoded = msgspec.json.Encoder().encode
 
 
 def checked(got: Any) -> Reply:
-    """What a model gave, as a reply that a file can hold."""
+    """Return what a model returned as a reply that a file can hold."""
     if not isinstance(got, Reply):
         return Reply(error=f"TypeError: the model returned {type(got).__name__}, not a Reply or a str")
     got = believed(got)
-    said = {
+    texts = {
         name: getattr(got, name)
         for name in ("text", "error", "thinking", "model", "finish_reason", "raw_text")
     }
     spoilt = {
         name: clean
-        for name, value in said.items()
+        for name, value in texts.items()
         if isinstance(value, str) and (clean := readable(value)) is not value
     }
     if spoilt:

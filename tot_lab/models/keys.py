@@ -1,9 +1,8 @@
-"""What makes two calls the same question.
+"""Cache keys: which two calls are the same request.
 
-Rule: the key holds everything that can change an answer, and nothing else. So a rerun finds its
-answers whatever its timeouts, limits and library versions are, and two endpoints, two draws or
-two tool lists never share one. The k-th sample of a prompt is (prompt, settings, k): a cache that
-forgot k would make all candidates of a tree search the same text.
+A key holds everything that can change a reply and nothing else. A rerun therefore finds its replies whatever
+its timeouts, limits and library versions are, while two endpoints, two sample indices or two tool lists never
+share a key. Without the sample index, all candidates of a tree search would be the same text.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from tot_lab.core.calls import Call, Message
 from tot_lab.core.tools import TOOL
 
 SCHEMA = 1
-"""Of keys and entries; a change of either makes a new one."""
+"""Version of keys and entries."""
 
 DrawScope = Literal["state", "path"]
-"""Whether two thoughts that come to the same prompt share its draws (state) or not (path)."""
+"""Whether two thoughts that lead to the same prompt share its samples (`state`) or not (`path`)."""
 
 
 class Request(
@@ -32,9 +31,11 @@ class Request(
     omit_defaults=True,
     rename={"node": "at", "sample_index": "draw"},  # the names that keys are made of
 ):
-    """A call as the cache knows it: the fields of `Call` that can change its answer, and `model`,
-    the identity of the model and its endpoint, `in_order`. `node` is there under the draw scope `path`
-    alone."""
+    """A call as the cache stores it.
+
+    It has the fields of `Call` that can change the reply, and the identity of the model and its endpoint,
+    with sorted keys. `node` is only set in the scope `path`.
+    """
 
     schema: int
     model: dict[str, Any]
@@ -59,10 +60,15 @@ _encoded = msgspec.json.Encoder().encode
 
 
 def request_of(call: Call, model: dict[str, Any], draws: DrawScope = "state") -> Request:
-    """`call` as a question to the model of that identity. A setting that JSON cannot hold is a
-    ValueError that names it. A tool gives the same whoever calls it, and however often."""
+    """Return the request of `call` to the model with that identity.
+
+    The reply of a tool depends neither on the caller nor on the sample index.
+
+    Raises:
+        ValueError: If JSON cannot hold a setting.
+    """
     if call.purpose == TOOL:
-        return Request(SCHEMA, model, (Message("user", _in_one_form(call.prompt)),))
+        return Request(SCHEMA, model, (Message("user", _normalised(call.prompt)),))
     return Request(
         SCHEMA,
         model,
@@ -71,7 +77,7 @@ def request_of(call: Call, model: dict[str, Any], draws: DrawScope = "state") ->
         call.attempt,
         call.repeat,
         call.node if draws == "path" else "",
-        None if call.temperature is None else float(call.temperature) + 0.0,  # 0, 0.0 and -0.0 are one
+        None if call.temperature is None else float(call.temperature) + 0.0,  # 0, 0.0 and -0.0 are equal
         call.max_tokens,
         call.stop,
         call.seed,
@@ -85,33 +91,34 @@ def request_of(call: Call, model: dict[str, Any], draws: DrawScope = "state") ->
 
 
 def key_of(request: Request) -> str:
-    """The key of `request`: sha256 of its JSON, in hex. The fields stand in one order; inside a schema
-    or a tool the order of properties is kept, since a model writes them in it."""
+    """Return the key of `request`: the sha256 of its JSON. The property order of schemas and tools counts,
+    since a model sees it.
+    """
     return hashlib.sha256(_encoded(request)).hexdigest()
 
 
 def in_order(value: Any) -> Any:
-    """`value` with the names of its objects sorted."""
+    """Return `value` with the keys of all objects sorted."""
     if isinstance(value, dict):
         return {name: in_order(value[name]) for name in sorted(value)}
     return [in_order(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _in_one_form(arguments: str) -> str:
-    """A tool's arguments, whatever order and spaces they were written in."""
+def _normalised(arguments: str) -> str:
+    """Return a tool's arguments with sorted keys and no extra spaces."""
     try:
         return json.dumps(json.loads(arguments), sort_keys=True, separators=(",", ":"))
-    except (ValueError, RecursionError):  # the tool says so
+    except (ValueError, RecursionError):  # the tool will report it
         return arguments
 
 
 def _plain(name: str, value: Any) -> Any:
-    """A setting in one form: 1.0 and numpy's 1 are 1."""
+    """Return a normalised setting: 1.0 and numpy's 1 become 1."""
     if type(value).__module__ == "numpy" and hasattr(value, "item"):
         value = value.item()
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise ValueError(f"the setting {name!r} is {value}")
+            raise ValueError(f"The setting {name!r} must be finite: got {value}.")
         return int(value) if value.is_integer() else value
     if isinstance(value, dict):
         return {key: _plain(name, value[key]) for key in sorted(value)}
@@ -119,7 +126,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def differences(asked: Request, stored: Request) -> list[str]:
-    """The fields in which two requests differ, each with both values."""
+    """Describe the fields in which two requests differ, with both values."""
     return [
         f"{name}: {_short(getattr(asked, name))} here, {_short(getattr(stored, name))} there"
         for name in asked.__struct_fields__

@@ -1,9 +1,9 @@
-"""How much is asked of one endpoint at a time.
+"""Rate limits of endpoints: first come, first served.
 
-Rule: first come, first served. All labs of a process that use one endpoint with the same limits
-share them, and so do all sweeps on one dask cluster, whose workers have gates of their own (`make_gates`).
-All runs of Deep Think share theirs, whatever they ask (`BY_KIND`). A call that has to wait says so
-(`call.queued`); its time counts from its sending.
+All labs of a process that use one endpoint with the same limits share a rate limiter. So do all sweeps on one
+dask cluster, whose workers install their own (`make_gates`). All runs of Deep Think share another one,
+whichever endpoint they call (`BY_KIND`). A waiting call records `call.queued`, and its timeout starts when it
+is sent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MINUTE = 60.0
 
 
 class Limits(NamedTuple):
-    """What one address is asked for at most; see `Endpoint`."""
+    """The limits of one address; see `Endpoint`."""
 
     address: str
     concurrency: int
@@ -31,25 +31,31 @@ class Limits(NamedTuple):
 
 
 BY_KIND = dict.fromkeys(("branch", "develop", "converge"), Limits("deep think", 4, None, None))
-"""Kinds of call that are limited together in a whole process, whichever endpoint they go to (Cogtrix, "Deep
-Think": four at once). A process has one event loop, as a rule; each has its own gates."""
+"""Limits by purpose of a call, shared by a whole process whichever endpoint is called.
+
+Each event loop has its own rate limiters.
+
+References:
+    Cogtrix, Deep Think: four concurrent calls.
+"""
 
 
 class RateLimiter:
-    """Lets requests through, in order, as the limits allow."""
+    """Admits requests in order, as the limits allow."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.counts = limits.requests_per_minute is not None or limits.tokens_per_minute is not None
         self.under_way = 0
         self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self.passed: deque[tuple[float, int]] = deque()  # when, how many tokens; of the last minute
+        self.passed: deque[tuple[float, int]] = deque()  # time and tokens of the requests of the last minute
         self.tokens = 0
         self.timer: asyncio.TimerHandle | None = None
 
     async def enter(self, tokens: int, wire: CallObserver, **data: Any) -> bool:
-        """Wait for one's turn; `leave` must follow. Whether there was a wait, of which the wire is told with
-        `data`."""
+        """Wait for admission; `leave` must follow. Returns whether the call had to wait, which is noted with
+        `data`.
+        """
         if not self.waiting and self._wait(tokens) == 0.0:
             self._let_in(tokens)
             return False
@@ -61,19 +67,19 @@ class RateLimiter:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.leave()  # it was let in and cancelled at once
+                self.leave()  # it was admitted and cancelled at once
             else:
-                self._go_on()  # who stood behind it may fit
+                self._go_on()  # the next one may fit
             raise
         return True
 
     def leave(self) -> None:
-        """One's request is over."""
+        """End a request."""
         self.under_way -= 1
         self._go_on()
 
     async def left(self, calls: Sequence[Call], replies: Sequence[Reply], seconds: float) -> None:
-        """The request for `calls` is over after `seconds`; without `replies` if it was cut off."""
+        """End the request for `calls` after `seconds`. `replies` is empty if it was cancelled."""
         self.leave()
 
     def _let_in(self, tokens: int) -> None:
@@ -81,13 +87,13 @@ class RateLimiter:
         self.count(tokens)
 
     def count(self, tokens: int) -> None:
-        """A request of so many tokens goes out now."""
+        """Count a request of so many tokens that is sent now."""
         if self.counts:
             self.passed.append((asyncio.get_running_loop().time(), tokens))
             self.tokens += tokens
 
     def _go_on(self) -> None:
-        """Let in whoever's turn has come, and see to it that the next is not forgotten."""
+        """Admit waiting requests in order, and set a timer for the next one."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -105,7 +111,9 @@ class RateLimiter:
             self.waiting.popleft()
 
     def _wait(self, tokens: int) -> float | None:
-        """Seconds until a request of so many tokens may pass; None = until another leaves."""
+        """Return the seconds until a request of so many tokens may pass, or `None` if another has to end
+        first.
+        """
         if self.under_way >= self.limits.concurrency:
             return None
         if not self.counts:
@@ -114,7 +122,7 @@ class RateLimiter:
         now = asyncio.get_running_loop().time()
         while self.passed and self.passed[0][0] <= now - MINUTE:
             self.tokens -= self.passed.popleft()[1]
-        # How many of the last minute's requests, and tokens, must be over first.
+        # The requests and tokens of the last minute that must expire first.
         too_many = 0 if requests is None else len(self.passed) + 1 - requests
         over = 0 if most_tokens is None else self.tokens + min(tokens, most_tokens) - most_tokens
         wait = 0.0
@@ -131,12 +139,12 @@ _MAKERS: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[Limits], RateLim
 
 
 def make_gates(make: Callable[[Limits], RateLimiter]) -> None:
-    """Let `make` create the gates of endpoints in this event loop."""
+    """Let `make` create the rate limiters of endpoints in this event loop."""
     _MAKERS[asyncio.get_running_loop()] = make
 
 
 def gate_of(endpoint: Endpoint) -> RateLimiter:
-    """The gate that all who use `endpoint` in this event loop share."""
+    """Return the rate limiter that all users of `endpoint` in this event loop share."""
     limits = Limits(
         endpoint.address, endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
     )
@@ -144,7 +152,7 @@ def gate_of(endpoint: Endpoint) -> RateLimiter:
 
 
 def shared_gate(limits: Limits, make: Callable[[Limits], RateLimiter] = RateLimiter) -> RateLimiter:
-    """The gate of this event loop that keeps `limits`; `make` creates it if there is none."""
+    """Return the rate limiter of this event loop for `limits`, created by `make` if needed."""
     gates = _GATES.setdefault(asyncio.get_running_loop(), {})
     if limits not in gates:
         gates[limits] = make(limits)
@@ -152,7 +160,7 @@ def shared_gate(limits: Limits, make: Callable[[Limits], RateLimiter] = RateLimi
 
 
 class Limited:
-    """The layer of the stack: asks when there is room."""
+    """The layer that waits for the rate limiter."""
 
     def __init__(self, inner: Backend, endpoint: Endpoint) -> None:
         self.inner = inner
@@ -160,7 +168,7 @@ class Limited:
         self._found: tuple[asyncio.AbstractEventLoop, RateLimiter] | None = None
 
     async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
-        """The replies."""
+        """Return the replies."""
         gate = self._gate()
         tokens = 0
         if self.endpoint.tokens_per_minute is not None:
@@ -171,7 +179,7 @@ class Limited:
         replies: Sequence[Reply] = ()
 
         def hear(name: str) -> None:
-            if name == "call.retried":  # it goes out once more
+            if name == "call.retried":  # it is sent again
                 gate.count(tokens)
 
         try:
@@ -181,7 +189,7 @@ class Limited:
             await gate.left(calls, replies, time.monotonic() - began)
 
     def _gate(self) -> RateLimiter:
-        """The gate, which takes long to find."""
+        """Return the rate limiter, cached because finding it is slow."""
         loop = asyncio.get_running_loop()
         if self._found is None or self._found[0] is not loop:
             self._found = loop, gate_of(self.endpoint)

@@ -1,8 +1,8 @@
-"""llama.cpp's HTTP server in a process of its own, on the loopback address; `local.py` starts it.
+"""llama.cpp's HTTP server in its own process, on the loopback address; `local` starts it.
 
-Rule: it lives as long as its standard input is open, so it never outlives the one who started it.
-In a process of its own, since as a part of ours it would hold Python's lock while it loads, never
-come back from being stopped while a request is open, and take all down with a failed assertion.
+It runs as long as its standard input is open, so that it never outlives its parent. Inside the parent it
+would hold the global interpreter lock while loading, never return from a stop while a request is open, and
+take the parent down with a failed assertion.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import sys
 
 
 def serve() -> None:
-    """Read the settings, one line of JSON, from standard input; answer there with one line, the
-    server's `address` or an `error`; stop at the end of input."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted notebook keeps its model
+    """Read the settings, one line of JSON, from standard input, and serve until the input ends.
+
+    One line of JSON is written to standard output: the `address` of the server, or an `error`.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted notebook cell must not stop the server
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever llama.cpp prints goes to the log
+    os.dup2(2, 1)  # output of llama.cpp goes to the log
     settings = json.loads(sys.stdin.readline())
 
     import xllamacpp  # noqa: PLC0415
@@ -28,9 +30,9 @@ def serve() -> None:
     params.n_ctx = settings["context_window"] * settings["slots"]
     params.n_parallel = settings["slots"]
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
-    params.api_keys = [settings["key"]]  # other users of the machine reach the port too
+    params.api_keys = [settings["key"]]  # other users of the machine can reach the port
     params.port = 0
-    params.cache_ram_mib = 1024  # of prompts that may come again; 8 GiB otherwise
+    params.cache_ram_mib = 1024  # prompt cache, which is 8 GiB by default
     params.ui = params.endpoint_slots = False
     params.verbosity = -1
     try:

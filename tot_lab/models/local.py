@@ -1,8 +1,8 @@
-"""A language model on this machine: llama.cpp's server, started and stopped here.
+"""Language models on this machine: starts and stops llama.cpp's server.
 
-Rule: equal settings share one server. It starts with the first call, and stops when nobody holds
-it any more, at the latest when the interpreter ends. Which weights answer is their hash; how many
-threads they run on is nobody's business but the machine's.
+Equal settings share one server. It starts with the first call and stops when no model refers to it any more,
+at the latest when the interpreter exits. The identity of a model is the hash of its weights; the number of
+threads is not part of it.
 """
 
 from __future__ import annotations
@@ -36,29 +36,35 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Local(Endpoint):
-    """A model of open weights, run by llama.cpp on this machine. It costs nothing.
+    """A model with open weights, run by llama.cpp on this machine at no cost.
 
-    weights: a name that `tot-lab model pull` knows, or the path of a .gguf file.
-    context_window: tokens that a prompt and its reply can have together. A longer prompt is an
-        error; a reply that reaches the end has `finish_reason="length"`.
-    slots: calls answered at the same time, each with a context window of its own. On a processor
-        more than one gains about a tenth; `concurrency` is as many unless set.
-    threads: of the processor.
+    A call with a seed gets the same text again as long as `slots` is 1; with more slots, calls in one batch
+    change each other's rounding. Its prompt is processed from the start. A call without a seed reuses prompts
+    that were processed before, and is up to twice as fast.
 
-    A call with a seed gets the same text again, whatever was asked before, as long as `slots` is
-    1: calls in one batch change each other's rounding. For that its prompt is read anew; one with
-    no seed goes on from the prompts already read, and is up to twice as fast.
-
-    Tools reach a model only where the chat template of its weights has a place for them. Where it has
-    none, as with smollm2-135m, they are said to be dropped; the prompts of the strategies name them too.
+    Tools reach a model only if the chat template of its weights supports them. Otherwise, as with
+    smollm2-135m, they are recorded as dropped; the prompts of the strategies describe them too.
     """
 
     kind = "local"
     weights: str
+    """A name that `tot-lab model pull` knows, or the path of a .gguf file."""
+
     context_window: Count = 4096
+    """Tokens of a prompt and its reply together. A longer prompt is an error, and a reply that reaches the
+    limit is truncated (`length`).
+    """
+
     slots: Count = 1
+    """Calls answered at the same time, each with its own context window. On a CPU, more than one gains about
+    a tenth.
+    """
+
     threads: Count = 1
+    """CPU threads."""
+
     concurrency: Count = 1
+    """Concurrent requests. The default is `slots`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -72,7 +78,7 @@ class Local(Endpoint):
     def _are_known_or_a_file(cls, weights: str) -> str:
         if weights not in KNOWN and not weights.endswith(".gguf"):
             raise ValueError(
-                f"{weights!r} is neither known ({', '.join(KNOWN)}) nor the path of a .gguf file"
+                f"weights must be one of {', '.join(KNOWN)}, or the path of a .gguf file: got {weights!r}"
             )
         return weights
 
@@ -86,13 +92,15 @@ class Local(Endpoint):
         return f"local/{self.weights if self.weights in KNOWN else Path(self.weights).stem}"
 
     def identity(self) -> dict[str, Any]:
-        """Of known weights also where they are not installed, so that a recording can be replayed."""
+        """Return the identity. For known weights it needs no installed file, so that a recording can be
+        replayed.
+        """
         known = KNOWN.get(self.weights)
         return {
             "kind": self.kind,
             "name": self.name,
             "sha256": sha256_of(find(self.weights)) if known is None else known.sha256,
-            "context_window": self.context_window,  # where a reply without max_tokens ends
+            "context_window": self.context_window,  # the limit of a reply without max_tokens
         }
 
     @property
@@ -101,10 +109,10 @@ class Local(Endpoint):
 
     @property
     def is_ready(self) -> bool:
-        """Whether litellm is loaded and the server runs."""
+        """Whether litellm is loaded and the server is running."""
         with suppress(OSError):
             return _server_for(self).endpoint is not None and is_loaded()
-        return True  # `answer` says what is wrong
+        return True  # `answer` will report the error
 
     async def start(self) -> None:
         """Load litellm, start the server and load the weights."""
@@ -124,7 +132,7 @@ class Local(Endpoint):
         except (OSError, ImportError) as error:
             raise Failure(str(error)) from None
         replies = []
-        for call in calls:  # llama.cpp takes `n`, but counts the tokens of the first alone
+        for call in calls:  # llama.cpp accepts `n`, but counts only the tokens of the first reply
             if call.seed is not None:
                 call = msgspec.structs.replace(call, options={"cache_prompt": False, **call.options})
             if call.tools and not await server.takes_tools():
@@ -136,7 +144,7 @@ class Local(Endpoint):
         return replies
 
     async def close(self) -> None:
-        """Let go of the server; without another holder it stops."""
+        """Release the server, which stops if no other model uses it."""
         with _LOCK:
             servers = [server for server in _SERVERS.values() if id(self) in server.holders]
         for server in servers:
@@ -144,21 +152,21 @@ class Local(Endpoint):
 
 
 class _Server:
-    """A server, running or not, and who holds it."""
+    """A server, running or not, and the models that use it."""
 
     def __init__(self, settings: Local, path: Path) -> None:
         self.weights = settings.weights
         self.path = path
         self.sizes = {name: getattr(settings, name) for name in ("context_window", "slots", "threads")}
         self.holders: dict[int, weakref.finalize[..., Local]] = {}
-        self._lock = threading.RLock()  # a finaliser may run in whatever thread holds it
+        self._lock = threading.RLock()  # a finaliser may run in the thread that holds it
         self._process: subprocess.Popen[bytes] | None = None
         self._endpoint: LiteLLM | None = None
         self._takes_tools: bool | None = None
         self._failed: tuple[float, str] | None = None
 
     def hold(self, by: Local) -> None:
-        """Keep it until `by` is closed or gone, or the interpreter ends."""
+        """Keep the server until `by` is closed or collected, or the interpreter exits."""
         if id(by) not in self.holders:
             self.holders[id(by)] = weakref.finalize(by, self._let_go, id(by))
 
@@ -169,30 +177,36 @@ class _Server:
 
     @property
     def endpoint(self) -> LiteLLM | None:
-        """The way to it, None when it does not run."""
+        """The endpoint of the running server, or `None`."""
         running = self._process is not None and self._process.poll() is None
         return self._endpoint if running else None
 
     async def takes_tools(self) -> bool:
-        """Whether the chat template has a place for tools; llama.cpp leaves them out in silence."""
+        """Whether the chat template supports tools; llama.cpp drops them silently otherwise."""
         if self._takes_tools is None and (endpoint := self.endpoint) is not None:
             _, props = await endpoint.look("/props")
-            told = props.get("chat_template_caps") if isinstance(props, dict) else None
-            self._takes_tools = not isinstance(told, dict) or told.get("supports_tools") is not False
+            caps = props.get("chat_template_caps") if isinstance(props, dict) else None
+            self._takes_tools = not isinstance(caps, dict) or caps.get("supports_tools") is not False
         return self._takes_tools is not False
 
     def start(self) -> LiteLLM:
-        """The way to it, once it runs. Blocks while the weights are loaded. An OSError or an
-        ImportError says why it cannot run; who waited for that start starts none anew."""
+        """Return the endpoint, starting the server if needed. Blocks while the weights are loaded.
+
+        Callers that waited for a failed start get its error and do not start again.
+
+        Raises:
+            OSError: If the server cannot run.
+            ImportError: If xllamacpp is not installed.
+        """
         began = time.monotonic()
         with self._lock:
             if (running := self.endpoint) is not None:
                 return running
             if self._failed is not None and self._failed[0] >= began:
                 raise OSError(self._failed[1])
-            self.stop()  # what is left of one that died
+            self.stop()  # cleans up a server that died
             if find_spec("xllamacpp") is None:
-                raise ModuleNotFoundError("local models need xllamacpp: pip install 'tot-lab[local]'")
+                raise ModuleNotFoundError("Local models require xllamacpp: pip install 'tot-lab[local]'")
             if self.weights in KNOWN:
                 check(self.weights, self.path)
             key = secrets.token_urlsafe()
@@ -201,16 +215,17 @@ class _Server:
             except OSError as error:
                 self._failed = time.monotonic(), str(error)
                 raise
-            # No window is named: the server counts exactly, and refuses a prompt that is too long.
+            # No context window is passed: the server counts exactly and refuses a prompt that is too long.
             self._endpoint = LiteLLM(model="openai/local", api_base=f"{address}/v1", api_key=key)
             return self._endpoint
 
     def _started(self, settings: dict[str, Any]) -> str:
-        """Start the process, and return its address."""
+        """Start the process and return its address."""
         script = Path(__file__).with_name("llama_server.py")
         with tempfile.TemporaryFile() as log:
             process = subprocess.Popen(
-                [sys.executable, "-P", str(script)],  # -P: what lies beside it are no modules of its own
+                # -P: its folder holds modules of tot_lab that must not shadow others.
+                [sys.executable, "-P", str(script)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -221,22 +236,22 @@ class _Server:
             limit = threading.Timer(ready.LOADING, process.kill)
             limit.daemon = True
             limit.start()
-            with suppress(BrokenPipeError):  # the log says why
+            with suppress(BrokenPipeError):  # the log holds the reason
                 process.stdin.write(json.dumps(settings).encode() + b"\n")
                 process.stdin.flush()
-            said = json.loads(process.stdout.readline() or "{}")
+            answer = json.loads(process.stdout.readline() or "{}")
             limit.cancel()
-            if "address" in said:
+            if "address" in answer:
                 self._process = process
-                return str(said["address"])
+                return str(answer["address"])
             _end(process)
             log.seek(0)
             late = f"its server was not ready within {ready.LOADING:g} s" if time.monotonic() >= until else ""
-            why = said.get("error") or late or log.read().decode(errors="replace")[-1000:].strip()
+            why = answer.get("error") or late or log.read().decode(errors="replace")[-1000:].strip()
         raise OSError(f"llama.cpp could not load {settings['path']}: {why}")
 
     def stop(self) -> None:
-        """Stop it, if it runs."""
+        """Stop the server if it is running."""
         with self._lock:
             if self._process is not None:
                 _end(self._process)
@@ -244,7 +259,7 @@ class _Server:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()  # it holds nothing that would be lost
+    process.kill()  # it holds no data that could be lost
     process.communicate()
 
 
@@ -253,7 +268,9 @@ _SERVERS: dict[tuple[Any, ...], _Server] = {}
 
 
 def _server_for(settings: Local) -> _Server:
-    """The server of these settings, held by them. FileNotFoundError without weights."""
+    """Return the server for these settings, and register them as its user. Raises FileNotFoundError without
+    weights.
+    """
     path = find(settings.weights).resolve()
     key = (path, settings.weights, settings.context_window, settings.slots, settings.threads)
     with _LOCK:

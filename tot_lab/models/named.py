@@ -1,7 +1,7 @@
-"""Models by name: what `tl.Lab("…")` and a strategy's `model="…"` may say.
+"""Models by name, as `tl.Lab("…")` and the `model` setting of a strategy accept them.
 
-A name is that of a component of the group `models`, such as `sim/game24`, or it begins with the prefix of
-one, such as `local/`. Any other name is litellm's to know.
+A name is that of a component of the group `models`, such as `sim/game24`, or begins with the prefix of one,
+such as `local/`. All other names are passed to litellm.
 """
 
 from __future__ import annotations
@@ -15,15 +15,20 @@ from tot_lab.models.stack import Endpoint
 
 
 def simulated_models() -> list[type[Part]]:
-    """The simulated models that tot_lab brings."""
+    """Return the simulated models of tot_lab."""
     return [class_of(name, Part) for name in names("models") if name.startswith("sim/")]
 
 
 def model_named(name: str) -> Model | Endpoint:
-    """The model of that name, with its default settings. An unknown name is a ValueError, but
-    that only litellm, at the first call, can tell whether it knows one of its own."""
+    """Return the model of that name with its default settings.
+
+    litellm only reports at the first call whether it knows a name.
+
+    Raises:
+        ValueError: If the name is unknown.
+    """
     if not name.strip():
-        raise ValueError("the model's name is empty")
+        raise ValueError("The name of the model must not be empty.")
     known = names("models")
     if name in known and name[-1] not in "/:":
         return _checked(name, class_of(name, Part)())
@@ -41,4 +46,4 @@ def _checked(name: str, model: Any) -> Model | Endpoint:
     if isinstance(model, Endpoint) or callable(model):
         named: Model | Endpoint = model
         return named
-    raise ValueError(f"{name!r} is a {type(model).__name__}, which is no model")
+    raise ValueError(f"{name!r} must name a model: got {type(model).__name__}.")

@@ -1,7 +1,7 @@
-"""Whether a model can be asked at all, told before the first call.
+"""Checks before the first call whether a model can be reached.
 
-Rule: only what is certain is said: a key that is lacking, weights that are not there, a server of one's own
-that does not answer. A provider's service is not asked, and what it refuses its first call tells.
+Only certain problems are reported: a missing key, missing weights, or a custom server that does not answer.
+The service of a provider is not contacted.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from tot_lab.models.weights import find
 
 
 class NoModel(RuntimeError):
-    """There is no model to ask; the message says what to do."""
+    """No model can be called. The message says how to fix it."""
 
 
 async def why_not(model: Any) -> str | None:
-    """Why `model` cannot be asked, and what to do; None when nothing speaks against it."""
+    """Return why `model` cannot be called and how to fix it, without a final period, or `None` if no problem
+    is known.
+    """
     if isinstance(model, Local):
         try:
             find(model.weights)
@@ -37,46 +39,47 @@ async def why_not(model: Any) -> str | None:
         if model.api_key is not None or key_in_environment(model.provider):
             return None
         name = f"{model.provider.upper()}_API_KEY"
-        return f"there is no key for {model.name}: put one into the environment as {name}"
+        return f"No API key for {model.name}. Set the environment variable {name}"
     ollama = model.provider == "ollama_chat"
     try:
-        status, told = await model.look("api/tags" if ollama else "models")
+        status, page = await model.look("api/tags" if ollama else "models")
     except Failure as failure:
-        if not isinstance(failure.__context__, import_module("httpx").ConnectError):  # it may be busy
+        if not isinstance(failure.__context__, import_module("httpx").ConnectError):  # the server may be busy
             return None
         if ollama:
             where = model.base_url or HOMES[model.provider]
             wanted = model.name.partition("/")[2]
-            return f"no Ollama answers at {where}, where {wanted} should be; `ollama serve` starts it"
-        return f"no server answers at {model.base_url}, where {model.name} should be"
+            return f"No Ollama server answers at {where} for {wanted}. Start it with `ollama serve`"
+        return f"No server answers at {model.base_url} for {model.name}"
     if ollama and status == 200:
-        return _not_pulled(model.name.partition("/")[2], told)
+        return _not_pulled(model.name.partition("/")[2], page)
     return None
 
 
 async def _no_provider(name: str) -> str | None:
-    """That litellm, which would ask it, knows no provider of this name."""
+    """Return a message if litellm does not know the provider of this name."""
     litellm: Any = await litellm_ready()
     provider = name.partition("/")[0]
-    if any(provider == one["provider"] for one in litellm.custom_provider_map):  # of the user's own
+    # A custom provider of the user.
+    if any(provider == one["provider"] for one in litellm.custom_provider_map):
         return None
     try:
         litellm.get_llm_provider(model=name)
     except litellm.BadRequestError:
         near = get_close_matches(provider, ["ollama", *map(str, HOMES)], n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "it stands before the name, as in ollama/qwen3:8b"
-        return f"no provider of {name} is known ({hint})"
+        hint = f"did you mean {near[0]!r}?" if near else "prefix the name with one, as in ollama/qwen3:8b"
+        return f"Unknown provider of {name} ({hint})"
     return None
 
 
-def _not_pulled(name: str, told: Any) -> str | None:
-    """That an Ollama does not have the model, by its own list."""
-    listed = told.get("models") if isinstance(told, dict) else None
+def _not_pulled(name: str, page: Any) -> str | None:
+    """Return a message if Ollama does not list the model."""
+    listed = page.get("models") if isinstance(page, dict) else None
     if not isinstance(listed, list):
         return None
     names = [str(one.get("name")) for one in listed if isinstance(one, dict)]
     whole = name if ":" in name else f"{name}:latest"
     if whole in names:
         return None
-    others = ", ".join(names) or "none at all"
-    return f"this Ollama has no model {name} (it has {others}); `ollama pull {name}` gets it"
+    others = ", ".join(names) or "no models"
+    return f"Ollama does not have the model {name}: got {others}. Get it with `ollama pull {name}`"

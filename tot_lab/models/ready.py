@@ -1,8 +1,8 @@
-"""Loads what an endpoint needs before the first request is sent.
+"""The layer that loads what an endpoint needs before the first request.
 
-Rule: loading costs no call its time. Importing litellm takes seconds in a cold process, and loading the
-weights of a local model takes longer; a call that waits for either is queued, and its timeout begins when
-it is sent. Loading has a time of its own.
+Loading does not count towards the timeout of a call. Importing litellm takes seconds and loading local
+weights takes longer; a call that waits for either is queued, and its timeout starts when it is sent. Loading
+has its own time limit.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ LOADING = 600.0
 
 
 class Ready:
-    """The layer of the stack: asks an endpoint that is ready to be asked."""
+    """The layer that calls an endpoint once it is loaded."""
 
     def __init__(self, inner: Backend, endpoint: Endpoint) -> None:
         self.inner = inner
         self.endpoint = endpoint
 
     async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
-        """The replies."""
+        """Return the replies."""
         if not self.endpoint.is_ready:
             wire.note("call.queued")
             loading = asyncio.timeout(LOADING)

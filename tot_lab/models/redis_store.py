@@ -1,14 +1,13 @@
-"""Bytes by key in a Redis that many machines use: the answers that they share.
+"""Entries in a Redis that several machines share.
 
-Rule: the first answer stays, over all hosts: it is set only where there is none, and who comes second
-goes on with what stands there. The address may hold a password, so the whole of it is in nothing that is
-shown, recorded or raised. A Redis that is away is no reason to stop a search: what was asked of it
-fails with `Away`, which the cache's layers tell of and go on from the disk. What could not be offered to
-it is kept in a folder, the outbox, and is offered later. Only a failed connection makes the commands after
-it fail, for a moment; a command that Redis refuses (a full memory) leaves the others alone.
+The first reply is kept across all hosts: an entry is only set if there is none, and a later writer continues
+with the existing one. The URL may hold a password and is therefore never shown, recorded or raised as a
+whole. A Redis that cannot be reached does not stop a search: its operations fail with `Away`, and the layers
+of the cache continue with the disk and warn. Entries that could not be sent are kept in a folder, the outbox,
+and sent later. A failed connection makes further operations fail for a short time; an operation that Redis
+refuses (for example, because its memory is full) does not affect others.
 
-It is for between machines. Each has its own disk cache in front; SQLite on a disk that several hosts
-mount is not safe.
+Each machine has its own disk cache in front, since SQLite on a network disk is not safe.
 """
 
 from __future__ import annotations
@@ -30,46 +29,46 @@ from tot_lab.models.store import CacheError, Store
 T = TypeVar("T")
 
 PREFIX = "tot_lab:"
-"""Before each key: a Redis may hold other things too."""
+"""Prefix of each key, since a Redis may hold other data."""
 
 TIMEOUT = 5.0
-"""Seconds until a Redis that does not answer is away."""
+"""Seconds after which a Redis that does not answer counts as unreachable."""
 PAUSE = 5.0
-"""Seconds that a Redis which was away is left alone, and between two attempts to empty the outbox."""
+"""Seconds for which an unreachable Redis is not called, and between two attempts to empty the outbox."""
 AT_ONCE = 8
-"""Commands under way at a time."""
+"""Concurrent operations."""
 
 
 class Away(CacheError):
-    """A Redis that cannot be reached, or that refuses a command."""
+    """A Redis that cannot be reached or refuses an operation."""
 
 
 class RedisStore:
-    """Entries by key in the Redis at `url`; may be used from any thread, and after a fork.
+    """Entries in the Redis at `url`. It can be used from any thread and after a fork.
 
     Args:
-        url: The address of the Redis.
-        outbox: Folder of the entries that could not be offered yet. `None` keeps none of them.
+        url: The URL of the Redis.
+        outbox: Folder of entries that could not be sent yet. `None` keeps none of them.
         may_be_away: Whether a Redis that cannot be reached now is accepted.
 
     Raises:
-        CacheError: The Redis cannot be reached.
-        ValueError: `url` is not the address of a Redis.
+        CacheError: If the Redis cannot be reached.
+        ValueError: If `url` is not the URL of a Redis.
     """
 
     def __init__(self, url: str, outbox: Path | None = None, *, may_be_away: bool = False) -> None:
         self.url = url
-        """With its password: for the connection, and for a user's own workers."""
-        self.address = _shown(url)
-        """The same without a name or a password."""
+        """The URL with its password, for connections and for the user's own workers."""
+        self.address = _without_secrets(url)
+        """The URL without user name and password."""
         try:
             import redis  # noqa: PLC0415  an extra
         except ImportError:
-            raise CacheError("shared= needs redis: pip install 'tot-lab[redis]'") from None
+            raise CacheError("shared= requires redis: pip install 'tot-lab[redis]'") from None
         self._failures: tuple[type[Exception], ...] = (redis.RedisError, OSError)
         self._lost: tuple[type[Exception], ...] = (redis.ConnectionError, redis.TimeoutError, OSError)
         self._refusal: type[Exception] = redis.ResponseError
-        self._away: tuple[float, str] = (0.0, "")  # until when, and why
+        self._away: tuple[float, str] = (0.0, "")  # end of the pause, and its reason
         self._outbox = outbox
         self._to_send = outbox is not None and (outbox / "cache.db").exists()
         self._next_sending = 0.0
@@ -82,7 +81,7 @@ class RedisStore:
             if not may_be_away:
                 self._expect_it_keeps()
         except (ValueError, TypeError):
-            raise ValueError(f"shared={self.address!r} has an option that redis does not know") from None
+            raise ValueError(f"shared={self.address!r} has an option that redis does not support.") from None
         except self._failures as error:
             raise CacheError(f"{self.address}: the shared cache cannot be used: {error}") from None
 
@@ -95,20 +94,22 @@ class RedisStore:
         return f"<RedisStore {self.address}>"
 
     def fetch(self, key: str) -> Future[bytes | None]:
-        """The bytes under `key`, None when there are none. Fails with `Away`."""
+        """Return the bytes under `key`, or `None`. The future fails with `Away`."""
         return self._do(self._get, key)
 
     def get(self, key: str) -> bytes | None:
-        """As `fetch`, at once."""
+        """Return the result of `fetch`, blocking."""
         return self.fetch(key).result()
 
     def offer(self, key: str, value: bytes, *, replace: bool = False) -> Future[bytes]:
-        """Keep the entry `value`, unless there is one that holds, and not `replace`. The result is what
-        stands under `key` from now on. Fails with `Away`."""
+        """Store the entry `value` unless there is a valid one and `replace` is false.
+
+        The result is the entry under `key` afterwards. The future fails with `Away`.
+        """
         return self._do(self._offer, key, value, replace)
 
     def close(self) -> None:
-        """Finish what is under way, offer what is in the outbox, and let go of the connections."""
+        """Finish open operations, send the outbox, and close the connections."""
         if os.getpid() == self._process:
             self._threads.submit(self._send)
             self._threads.shutdown()
@@ -142,7 +143,7 @@ class RedisStore:
         return value
 
     def _do(self, command: Callable[..., T], *given: Any) -> Future[T]:
-        if os.getpid() != self._process:  # the threads stayed in the parent
+        if os.getpid() != self._process:  # threads do not survive a fork
             self._prepare()
         return self._threads.submit(self._done, command, *given)
 
@@ -171,14 +172,14 @@ class RedisStore:
             raise Away(f"{self.address}: the shared cache refused a command: {error}") from None
 
     def _keep_for_later(self, key: str, value: bytes, replace: bool) -> None:
-        """Put an entry into the outbox. Its caller hears in any case that it is not shared."""
+        """Put an entry into the outbox. The caller is told in any case that it is not shared."""
         if self._outbox is not None:
             with suppress(OSError, CacheError):
                 self._opened(self._outbox).put(key, value, replace=replace).result()
                 self._to_send = True
 
     def _send(self) -> None:
-        """Offer what is in the outbox, until the Redis refuses one."""
+        """Send the entries of the outbox until the Redis refuses one."""
         self._next_sending = time.monotonic() + PAUSE
         if self._outbox is None or not self._to_send:
             return
@@ -198,21 +199,21 @@ class RedisStore:
             return self._store
 
     def _expect_it_keeps(self) -> None:
-        """Warn of a Redis that forgets by its settings."""
+        """Warn about a Redis whose settings let it lose data."""
         memory, disk = self._redis.info("memory"), self._redis.info("persistence")
         policy = memory.get("maxmemory_policy", "noeviction")
         if policy != "noeviction":
             self._warn(
-                f"it forgets answers when its memory is full (maxmemory-policy {policy}): "
-                f"CONFIG SET maxmemory-policy noeviction"
+                f"it evicts replies when its memory is full (maxmemory-policy {policy}). Run "
+                f"CONFIG SET maxmemory-policy noeviction."
             )
         if not disk.get("aof_enabled") and not self._snapshots():
             self._warn(
-                "it forgets all answers when it stops (appendonly no, and no save): CONFIG SET appendonly yes"
+                "it loses all replies when it stops (no appendonly, no save). Run CONFIG SET appendonly yes."
             )
 
     def _snapshots(self) -> bool:
-        """Whether it writes its memory to disk now and then; where nobody may ask, it is believed to."""
+        """Whether it saves its memory to disk. If the setting cannot be read, it is assumed to."""
         import redis  # noqa: PLC0415
 
         try:
@@ -221,20 +222,22 @@ class RedisStore:
             return True
 
     def _warn(self, what: str) -> None:
-        warnings.warn(f"the shared cache {self.address}: {what}", RuntimeWarning, stacklevel=5)
+        warnings.warn(f"Shared cache {self.address}: {what}", RuntimeWarning, stacklevel=5)
 
 
-def _shown(url: str) -> str:
-    """The address without what must not be seen. A ValueError that does not show it either."""
+def _without_secrets(url: str) -> str:
+    """Return the URL without user name and password. The message of its ValueError does not hold them
+    either.
+    """
     try:
         parts = urlsplit(url)
         whole = parts.scheme in ("redis", "rediss") and bool(parts.hostname)
         port = parts.port or 6379
-    except ValueError:  # a port that is none, such as the half of a password
+    except ValueError:  # an invalid port, such as half of a password
         whole = False
     if not whole or "@" in parts.path + parts.query + parts.fragment:
         raise ValueError(
-            'shared must be the address of a Redis, such as "redis://:password@host:6379/0"; in a password '
-            "/ is %2F, # is %23 and ? is %3F"
+            'shared must be the URL of a Redis, such as "redis://:password@host:6379/0". In a password, '
+            "write / as %2F, # as %23 and ? as %3F."
         )
     return f"{parts.scheme}://{parts.hostname}:{port}{parts.path if parts.path[1:].isdigit() else '/0'}"

@@ -1,8 +1,8 @@
-"""What fails for a moment is tried again.
+"""The layer that repeats requests after temporary failures.
 
-Rule: only what may go better later is tried again: 408, 409, 429, 5xx and broken connections. The
-provider's Retry-After is kept to; else the wait doubles from half a second, and a random share of
-it is taken so that many callers do not come back at once. In the end a failure is a reply.
+Only failures that may be temporary are repeated: 408, 409, 429, 5xx and broken connections. The wait is the
+provider's Retry-After, or doubles from half a second; a random share of it is waited, so that many callers do
+not return at once. The last failure becomes a reply.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tot_lab.models.stack import Backend, Endpoint, Failure
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 60.0
 MOST_PATIENCE = 600.0
-"""Seconds; a provider that asks for a longer wait is not waited for."""
+"""Seconds. If a provider asks for a longer wait, the request is not repeated."""
 
 
 class Retried:
-    """The layer of the stack: sends a request until it is answered or there is no hope.
+    """The layer that sends a request until it is answered or cannot succeed.
 
-    Whatever the endpoint, the thinking of a reply is separated from its text here, below the cache.
+    It also separates the thinking of a reply from its text, below the cache, for every endpoint.
     """
 
     def __init__(self, inner: Backend, endpoint: Endpoint) -> None:
@@ -33,7 +33,7 @@ class Retried:
         self.endpoint = endpoint
 
     async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
-        """The replies, or for each the error that it came to."""
+        """Return the replies, each with an error if the request failed."""
         for tries in count(1):
             wire.note("call.sent", tries=tries, n=len(calls))
             try:
@@ -43,13 +43,13 @@ class Retried:
                 if wait is None:
                     wait = min(FIRST_WAIT * 2 ** (tries - 1), LONGEST_WAIT) * random.uniform(0.5, 1.0)
                 if not failure.retry or tries > self.endpoint.retries or wait > MOST_PATIENCE:
-                    error, usage = self._said(failure, tries), failure.reported_usage
+                    error, usage = self._error_text(failure, tries), failure.reported_usage
                     return [Reply(error=error, reported_usage=usage) for _ in calls]
                 wire.note("call.retried", error=failure.message, status=failure.status, wait=round(wait, 3))
             await asyncio.sleep(wait)
         raise AssertionError
 
-    def _said(self, failure: Failure, tries: int) -> str:
+    def _error_text(self, failure: Failure, tries: int) -> str:
         status = "" if failure.status is None else f" {failure.status}"
         again = "" if tries == 1 else f" (tried {tries} times)"
         return f"{self.endpoint.name}{status}: {failure.message}{again}"

@@ -1,7 +1,7 @@
-"""Several samples of one prompt in one request.
+"""The layer that requests several samples of one prompt together.
 
-Rule: n samples are n calls, each with its draw, its reply and its entry in the cache; that they
-travel together shows only in their price, since the prompt they share is paid for once.
+Each of the n samples remains a call with its own sample index, reply and cache entry. The common request only
+shows in the price, since the prompt is paid once.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tot_lab.models.flight import Flight
 from tot_lab.models.stack import Backend
 
 GATHERING = 0.005
-"""Seconds that a call waits for others like it; those of one turn of a search come together."""
+"""Seconds that a call waits for similar ones. Those of one turn of a search arrive together."""
 
 
 class Gathered(Flight):
-    """A request that waits for its calls before it is sent."""
+    """A request that collects calls before it is sent."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Gathered(Flight):
         self.sent: list[CallObserver] = []
 
     def note(self, name: str, **data: Any) -> None:
-        """Tell all of them, or those alone whose `draws` are named."""
+        """Forward the note to all calls, or to those with the given sample indices."""
         draws = data.pop("draws", None)
         if draws is None:
             super().note(name, **data)
@@ -36,7 +36,7 @@ class Gathered(Flight):
                 wire.note(name, **data)
 
     async def send(self, inner: Backend, leave: Callable[[], object]) -> Sequence[Reply]:
-        """Wait, then ask for those that are still wanted, in the order of their draws."""
+        """Wait, then request the samples that are still wanted, ordered by sample index."""
         await asyncio.sleep(GATHERING)
         leave()
         wanted = [pair for pair in self.calls if pair[1] in self.wires]
@@ -46,9 +46,12 @@ class Gathered(Flight):
 
 
 class Samples:
-    """The layer of the stack: calls that differ in their draw alone become one request with `n`.
+    """The layer that merges calls that differ only in their sample index into one request with `n`.
 
-    together: whether the endpoint can do so for a call. key: what calls must share to travel together.
+    Args:
+        inner: The next layer.
+        together: Whether the endpoint supports this for a call.
+        key: Calls with the same key can share a request.
     """
 
     def __init__(self, inner: Backend, together: Callable[[Call], bool], key: Callable[[Call], str]) -> None:
@@ -58,7 +61,7 @@ class Samples:
         self.gathering: dict[str, Gathered] = {}
 
     async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
-        """The reply to the one call of `calls`."""
+        """Return the reply to the one call of `calls`."""
         (call,) = calls
         if wire.watched or not self.together(call):
             return await self.inner.answer(calls, wire)

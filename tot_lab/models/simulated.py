@@ -1,8 +1,8 @@
-"""What simulated models have in common: how chance and time enter a reply.
+"""Base of simulated models: how randomness and time enter a reply.
 
-Rule: a reply follows from (seed, prompt, settings, draw, repeat) by SHA-256, so it is the same in
-every process, and never from what a call is for or where it stands in a tree. Every reply says
-that it is simulated.
+A reply is derived from (seed, prompt, settings, sample index, repeat) by SHA-256. It is the same in every
+process and does not depend on the purpose of a call or its place in a tree. Every reply is marked as
+simulated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tot_lab.core.parts import Part
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
-JUDGING = (  # what tells the prompts that all domains have apart, by their closing words
+JUDGING = (  # distinguishes the prompts that all domains have, by their closing words
     ("vote", re.compile(r"best: N\b")),
     ("joint", re.compile(r"JSON array of the \d+ scores", re.I)),
     ("judge", re.compile(r"one word, yes or no", re.I)),
@@ -34,16 +34,16 @@ _CANDIDATES = re.compile(r"^(?:Candidates?(?: \d{1,4}| for the next (?:step|word
 
 
 def without_candidates(prompt: str) -> str:
-    """The part of a domain's prompt that says what is asked; the candidates, if any, stand after it."""
+    """Return the prompt of a domain up to its candidates."""
     found = _CANDIDATES.search(prompt)
     return prompt[: found.start()].rstrip("\n") if found else prompt
 
 
 class Simulated(Part):
-    """Base of the simulated models.
+    """A simulated model: an async callable `Call -> Reply`.
 
-    With `temperature=0` all samples and repeats of a prompt are equal. `max_tokens` and `stop` cut the reply.
-    A reply costs nothing, and its tokens are estimated at 4 bytes each.
+    With `temperature=0` all samples and repeats are equal. `max_tokens` and `stop` truncate the reply.
+    Replies are free, and tokens are estimated as 4 bytes each.
     """
 
     kind: ClassVar[str] = ""
@@ -52,23 +52,24 @@ class Simulated(Part):
     """Mean seconds until a reply."""
 
     latency_spread: Literal["constant", "exponential"] = "constant"
-    """Distribution of the latency: `constant` or `exponential`."""
+    """Distribution of the latency."""
 
     seed: int = 0
-    """Models with different seeds have the same abilities and give different replies."""
+    """Another seed is another model with the same abilities."""
 
     @abstractmethod
     def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
-        """What it replies: text, or tokens where log-probabilities were asked for."""
+        """Return the reply: text, or tokens if log-probabilities were requested."""
 
     async def __call__(self, call: Call) -> Reply:
-        """The reply to `call`, after `latency`."""
+        """Return the reply to `call` after `latency`."""
         settled = call.temperature == 0
         key = json.dumps(
             [
                 self.seed,
                 [(message.role, message.content) for message in call.messages],
-                [None, call.temperature, call.seed, call.response_format],  # not by what name it was called
+                # The name of the model is not included.
+                [None, call.temperature, call.seed, call.response_format],
                 [] if settled else [call.sample_index, call.repeat, *call.attempt],
             ],
             sort_keys=True,

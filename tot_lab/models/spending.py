@@ -1,11 +1,10 @@
-"""Real money, kept under a cap.
+"""A limit on real spending.
 
-Rule: before a request is made, the most that it can cost is reserved; when its replies have come,
-what they cost is spent and the rest given back. A request that was cut off after it was sent, and a
-reply that does not say what it used, may have been charged in full: what was reserved counts as
-spent; so it does where usage was reported that cannot be true. Without a known price nothing can be kept,
-so nothing is asked. A function of the user's own has no price: what its replies say that they cost is
-counted.
+Before a request, the most that it can cost is reserved. When the replies arrive, their cost is spent and the
+rest released. If a request was cancelled after it was sent, a reply reports no usage, or the reported usage
+is impossible, the whole reservation counts as spent, since it may have been charged. If the price is unknown,
+the limit cannot be enforced and nothing is requested. A user's function has no price; the cost that its
+replies report is counted.
 """
 
 from __future__ import annotations
@@ -23,37 +22,38 @@ REFUSED = "budget:spend"
 
 
 class SpendLimiter:
-    """What may be spent, in USD; shared by all requests of a lab, in whatever thread they run.
+    """The spending limit in USD, shared by all requests of a lab in all threads.
 
-    cap: None = no limit.
+    Args:
+        cap: The limit. `None` means no limit.
     """
 
     def __init__(self, cap: float | None) -> None:
         self.cap = cap
         self.spent = 0.0
         self.earlier = 0.0
-        """USD that the journals of resumed runs had paid; they count against the cap."""
+        """USD that the journals of resumed runs had paid. They count towards the limit."""
         self._held: dict[object, tuple[asyncio.AbstractEventLoop, float]] = {}
         self._waiting: list[asyncio.Future[None]] = []
         self._lock = threading.Lock()
 
     @property
     def total(self) -> float:
-        """What counts against the cap: USD spent now, and earlier by the runs that were resumed."""
+        """USD that count towards the limit: spent now, and earlier by resumed runs."""
         return self.earlier + self.spent
 
     @property
     def reserved(self) -> float:
-        """What requests under way may still come to."""
+        """USD reserved for requests in flight."""
         return math.fsum(most for _, most in self._held.values())
 
     async def reserve(self, most: float, wire: CallObserver) -> object | None:
-        """Set `most` aside, once requests under way leave room for it; None when they cannot."""
+        """Reserve `most` once requests in flight leave room for it. Returns `None` if they cannot."""
         loop = asyncio.get_running_loop()
         cap = math.inf if self.cap is None else self.cap
         while True:
             with self._lock:
-                # A loop that was closed has left its requests behind.
+                # A closed event loop leaves its requests behind.
                 self._held = {hold: held for hold, held in self._held.items() if not held[0].is_closed()}
                 if self.total + self.reserved + most <= cap:
                     hold = object()
@@ -67,12 +67,12 @@ class SpendLimiter:
             await settled
 
     def spend(self, amount: float) -> None:
-        """Count what nothing was set aside for."""
+        """Count an amount for which nothing was reserved."""
         with self._lock:
             self.spent += amount
 
     def settle(self, hold: object, spent: float | None) -> None:
-        """What `hold` was for is over, and cost `spent`; None = all that was set aside."""
+        """Release a reservation and count what was spent. `None` counts the whole reservation."""
         with self._lock:
             most = self._held.pop(hold)[1]
             self.spent += most if spent is None else spent
@@ -88,7 +88,7 @@ def _wake(settled: asyncio.Future[None]) -> None:
 
 
 class Spending:
-    """The layer of the stack: asks within what the purse holds."""
+    """The layer that keeps requests within the spending limit."""
 
     def __init__(self, inner: Backend, endpoint: Endpoint, purse: SpendLimiter) -> None:
         self.inner = inner
@@ -96,7 +96,9 @@ class Spending:
         self.purse = purse
 
     async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
-        """The replies, or refusals by `budget:spend`: of several calls, the first are made that fit."""
+        """Return the replies. Calls that exceed the limit are refused with `budget:spend`, the last ones
+        first.
+        """
         if self.purse.cap is None:
             replies = [believed(reply) for reply in await self.inner.answer(calls, wire)]
             self.purse.spend(math.fsum(reply.cost or 0.0 for reply in replies))
@@ -107,7 +109,9 @@ class Spending:
             price = self.endpoint.need(calls[:sent]).usd
             if price is None:
                 name = self.endpoint.name
-                why = f"the price of {name} is not known, so spend= cannot be kept: give the model its price="
+                why = (
+                    f"the price of {name} is unknown, so spend= cannot be enforced. Set price= of the model."
+                )
                 return [Reply(error=why) for _ in calls]
             most = price
             hold = await self.purse.reserve(most, wire)
@@ -140,8 +144,11 @@ class Spending:
 
 
 class Costed:
-    """The layer around a function: what its replies say that they cost is spent. Nothing is known of a cost
-    before that, so what its dearest reply cost must be left for the next call; nothing is reserved."""
+    """The layer around a function that counts the cost reported by its replies.
+
+    The cost of a call is unknown beforehand, so nothing is reserved. A call is refused if less than the cost
+    of the most expensive reply is left.
+    """
 
     def __init__(self, inner: Function, purse: SpendLimiter) -> None:
         self.inner = inner
@@ -149,11 +156,11 @@ class Costed:
         self.dearest = 0.0
 
     async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
-        """The reply to each of `calls`."""
+        """Return the reply to each of `calls`."""
         return [await self.reply(call, wire) for call in calls]
 
     async def reply(self, call: Call, wire: CallObserver) -> Reply:
-        """The reply to `call`, or a refusal by `budget:spend`."""
+        """Return the reply to `call`, or a refusal with `budget:spend`."""
         cap = self.purse.cap
         if cap is not None and self.dearest and self.purse.total + self.dearest > cap:
             wire.note("call.refused", most=self.dearest, left=cap - self.purse.total)

@@ -1,19 +1,19 @@
-"""The model stack: what stands between a strategy's call and the model that answers it.
+"""The model stack: the layers between a strategy's call and the model that answers it.
 
-    Cached         what is known is answered from the disk                      cache.py
-    SingleFlight   equal calls under way are one request                        flight.py
-    Samples        equal calls but for their draw are one request with `n`      samples.py
-    Kept           what comes is on the disk before anybody goes on with it     cache.py
-    Ready          loading the endpoint costs no call its time                  ready.py
-    Spending       real money is kept under a cap                               spending.py
-    Limited        so many requests at a time, and per minute                   limits.py
-    Retried        what a provider fails at for a moment is tried again         retries.py
+    Cached         answers known calls from disk                                cache.py
+    SingleFlight   merges equal calls in flight into one request                flight.py
+    Samples        merges samples of one prompt into one request with `n`       samples.py
+    Kept           stores replies on disk before they are used                  cache.py
+    Ready          loads the endpoint outside the timeout of a call             ready.py
+    Spending       keeps real spending within a limit                           spending.py
+    Limited        limits concurrent requests and requests per minute           limits.py
+    Retried        repeats requests after temporary failures                    retries.py
     Endpoint       the adapter: one request to a real model                     lite_llm/, local.py
 
-Rule: a backend wraps another and has one method, `answer`. It takes equal calls that differ at
-most in their draw, and the wire to tell of their way; it gives a reply for each, in their order.
-A failure is a reply with an error, but for `Failure`, which an endpoint raises and `Retried`
-catches. What a backend does is visible as a note on the wire.
+A backend wraps another one and has one method, `answer`. It takes calls that differ at most in their sample
+index and an observer, and returns one reply per call in the same order. A failure is a reply with an error,
+except for `Failure`, which an endpoint raises and `Retried` catches. A backend reports what it does as notes
+to the observer.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from tot_lab.core.parts import Part
 
 
 class Backend(Protocol):
-    """One layer of the stack, or the model at its end."""
+    """A layer of the stack, or the model at its end."""
 
     async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
-        """A reply to each of `calls`."""
+        """Return a reply to each of `calls`."""
         ...
 
 
 class Listening:
-    """A wire that tells everything on, and lets a layer hear what was told."""
+    """A call observer that forwards everything and lets a layer see the names of notes."""
 
     def __init__(self, wire: CallObserver, hear: Callable[[str], None]) -> None:
         self.wire = wire
@@ -46,7 +46,7 @@ class Listening:
 
     @property
     def paid(self) -> float | None:
-        """As on the wire below."""
+        """As in the wrapped observer."""
         return self.wire.paid
 
     @paid.setter
@@ -55,26 +55,30 @@ class Listening:
 
     @property
     def watched(self) -> bool:
-        """As on the wire below."""
+        """As in the wrapped observer."""
         return self.wire.watched
 
     def note(self, name: str, **data: Any) -> None:
-        """Hear it, and tell it on."""
+        """Call `hear` with the name, and forward the note."""
         self.hear(name)
         self.wire.note(name, **data)
 
     def partial(self, text: str) -> None:
-        """Tell it on."""
+        """Forward the partial text."""
         self.wire.partial(text)
 
 
 class Failure(Exception):
     """A request that brought no reply.
 
-    message: the provider's own words, free of secrets. status: of HTTP, None without a response.
-    retry: whether it may go better later. retry_after: seconds the provider asks to wait.
-    reported_usage: of an answer that could not be read because of its usage; see `Reply`.
-    away: there was no connection, or it broke. unreadable: a response came that is no reply of the API.
+    Args:
+        message: The provider's message, without secrets.
+        status: The HTTP status, or `None` without a response.
+        retry: Whether a repeated request may succeed.
+        retry_after: Seconds that the provider asks to wait.
+        reported_usage: Usage of a reply that could not be read because of it; see `Reply`.
+        away: Whether there was no connection or it broke.
+        unreadable: Whether a response arrived that is not a reply of the API.
     """
 
     def __init__(
@@ -99,70 +103,74 @@ class Failure(Exception):
 
 
 class Endpoint(Part):
-    """Base of the adapters for real models."""
+    """A real model at the end of the stack; the base class of all adapters."""
 
     kind: ClassVar[str] = ""
 
     concurrency: Annotated[int, Field(ge=1)] = 64
-    """Requests in flight at the same time, over all labs that use this endpoint."""
+    """Concurrent requests of all labs that use this endpoint."""
 
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """Rate limit on requests. `None` means no limit."""
+    """`None` means no limit."""
 
     tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """Rate limit on tokens. `None` means no limit."""
+    """`None` means no limit."""
 
     retries: Annotated[int, Field(ge=0)] = 5
-    """Further tries of a request after 408, 409, 429, 5xx or a broken connection."""
+    """Repetitions of a request after 408, 409, 429, 5xx or a broken connection."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What the model is called."""
+        """The name of the model."""
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """Which model this is, as JSON-ready data: all that can change an answer and is not in the
-        call, and nothing else. No secret, and no limit or timeout."""
+        """Return everything that can change a reply and is not part of the call, as JSON-compatible data.
+
+        It contains no secrets, limits or timeouts.
+        """
 
     @property
     def address(self) -> str:
-        """Endpoints of one address share their limits."""
+        """Endpoints with the same address share their limits."""
         return str(self.identity())
 
     def window(self) -> int | None:
-        """Tokens that the model takes at once, None when they are not known."""
+        """Return the context window in tokens, or `None` if it is unknown."""
         return getattr(self, "context_window", None)
 
     def takes_n(self, call: Call) -> bool:
-        """Whether several draws of `call` can be one request."""
+        """Whether several samples of `call` can be one request."""
         return False
 
     @property
     def is_ready(self) -> bool:
-        """Whether a request can be sent at once, with nothing left to load."""
+        """Whether a request can be sent without loading anything."""
         return True
 
     async def ready(self) -> None:
-        """Load what `need` takes long to load, without holding up the event loop."""
+        """Load what `need` requires, without blocking the event loop."""
 
     async def start(self) -> None:
-        """Load what a request takes long to load, without holding up the event loop. What cannot be loaded
-        raises nothing here: `answer` says why."""
+        """Load what a request requires, without blocking the event loop. `answer` reports what cannot be
+        loaded.
+        """
         await self.ready()
 
     @abstractmethod
     def need(self, calls: Sequence[Call]) -> Need:
-        """The most that one request for `calls` can use; after `ready` at once."""
+        """Return the most that one request for `calls` can use. It is fast after `ready`."""
 
     @abstractmethod
     async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
-        """One request. Raises `Failure`."""
+        """Make one request. Raises `Failure`."""
 
 
 def provider_seed(call: Call) -> int | None:
-    """The seed that the provider is sent: the call's own and its draw. Attempts and repeats, which
-    sample independently, start elsewhere."""
+    """Return the seed that is sent to the provider: that of the call plus its sample index, offset for
+    attempts and repeats.
+    """
     if call.seed is None:
         return None
     start = 0

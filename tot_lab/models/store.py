@@ -1,14 +1,12 @@
-"""Bytes by key on disk, kept for good.
+"""A durable key-value store on disk.
 
-Rule: what `put` has acknowledged is on the disk, whatever happens to the process or the machine,
-and it stays there: nothing is evicted, expired or unpickled. diskcache does the work (SQLite in
-WAL mode, safe under threads, processes and kernels); this file takes away what it does by default
-and we must not have: eviction at 1 GiB, pickle in keys and values, big values in files that are
-not synced, and commits that are not.
+What `put` has acknowledged is on disk, whatever happens to the process or the machine. Nothing is evicted,
+expired or unpickled. It is built on diskcache (SQLite in WAL mode, safe across threads and processes) and
+turns off its defaults that do not fit: eviction at 1 GiB, pickled keys and values, large values in files that
+are not synced, and commits that are not synced.
 
-One commit serves all the writers that came while the one before it was under way.
-
-A database that cannot be written (a full disk, a read-only mount) is opened to be read.
+One commit serves all writers that arrived during the previous one. A database that cannot be written (full
+disk, read-only mount) is opened read-only.
 """
 
 from __future__ import annotations
@@ -30,19 +28,19 @@ from tot_lab.core.calls import Halt
 
 
 class CacheError(Halt):
-    """The cache cannot be used as it is; the message names the folder or the entry."""
+    """The cache cannot be used. The message names the folder or the entry."""
 
 
 class Foreign(str):
-    """Stands for a key that this project did not write, and that was not read."""
+    """A placeholder for a key that tot_lab did not write and did not read."""
 
 
-class _PlainDisk(diskcache.Disk):  # type: ignore[misc]  # it has no types
-    """Text for keys, bytes for values, both in the database; anything else is refused."""
+class _PlainDisk(diskcache.Disk):  # type: ignore[misc]  # diskcache has no type hints
+    """Stores text keys and bytes values in the database, and refuses anything else."""
 
     def put(self, key: Any) -> tuple[Any, bool]:
         if type(key) is not str:
-            raise TypeError(f"a key of the cache must be a str, not {type(key).__name__}")
+            raise TypeError(f"A cache key must be a str: got {type(key).__name__}.")
         return key, True
 
     def get(self, key: Any, raw: Any) -> str:
@@ -50,7 +48,7 @@ class _PlainDisk(diskcache.Disk):  # type: ignore[misc]  # it has no types
 
     def store(self, value: Any, read: bool, key: Any = None) -> tuple[int, int, None, Any]:
         if type(value) is not bytes or read:
-            raise TypeError(f"a value of the cache must be bytes, not {type(value).__name__}")
+            raise TypeError(f"A cache value must be bytes: got {type(value).__name__}.")
         return len(value), diskcache.core.MODE_RAW, None, sqlite3.Binary(value)
 
     def fetch(self, mode: int, filename: Any, value: Any, read: bool) -> bytes:
@@ -58,16 +56,18 @@ class _PlainDisk(diskcache.Disk):  # type: ignore[misc]  # it has no types
 
 
 def _plain(folder: Any, mode: Any, filename: Any, value: Any) -> bytes:
-    """The value of an entry; `CacheError` for one that this project did not write."""
+    """Return the value of an entry. Raises `CacheError` if tot_lab did not write it."""
     if mode != diskcache.core.MODE_RAW or type(value) is not bytes or filename is not None:
-        raise CacheError(f"{folder}: an entry that is not plain bytes (a planted pickle?); it was not read")
+        raise CacheError(f"{folder}: ignored an entry that is not plain bytes, possibly a planted pickle.")
     return value
 
 
 class _ReadOnly:
-    """What is used of a `diskcache.Cache`, over a database that cannot be written.
+    """The used part of `diskcache.Cache`, over a database that cannot be written.
 
-    Raises sqlite3.Error when it cannot be read either."""
+    Raises:
+        sqlite3.Error: If it cannot be read either.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -82,8 +82,8 @@ class _ReadOnly:
         try:
             return _connected(path, "mode=ro")
         except sqlite3.OperationalError:
-            # SQLite makes an index of the log beside the database, for which there is no room here. Without
-            # entries in the log it needs none; else the two are read where there is room.
+            # SQLite cannot create its index of the log here. An empty log needs none; otherwise both files
+            # are copied to a temporary folder.
             if not log.exists() or not log.stat().st_size:
                 return _connected(path, "mode=ro&immutable=1")
         self._copy = tempfile.TemporaryDirectory(prefix="tot-lab-", ignore_cleanup_errors=True)
@@ -93,7 +93,7 @@ class _ReadOnly:
 
     def _rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         with self._lock:
-            if os.getpid() != self._process:  # SQLite's connections do not survive a fork
+            if os.getpid() != self._process:  # SQLite connections do not survive a fork
                 self._process, self._database = os.getpid(), self._opened()
             return self._database.execute(query, values).fetchall()
 
@@ -109,7 +109,7 @@ class _ReadOnly:
         return int(self._rows("SELECT count(*) FROM Cache")[0][0])
 
     def transact(self) -> Any:
-        raise sqlite3.OperationalError("the cache cannot be written here")
+        raise sqlite3.OperationalError("the cache is read-only")
 
     def close(self) -> None:
         self._database.close()
@@ -139,42 +139,41 @@ _SETTINGS = {
     "sqlite_cache_size": 2**13,
     "sqlite_journal_mode": "wal",
     "sqlite_mmap_size": 2**26,
-    "sqlite_synchronous": 2,  # FULL: a commit is on the disk
+    "sqlite_synchronous": 2,  # FULL: a commit is on disk
     "disk_min_file_size": 0,
     "disk_pickle_protocol": 0,
 }
 
 
 _DAMAGE = (sqlite3.Error, UnicodeDecodeError, TypeError, OverflowError)
-"""What a damaged database makes of a query."""
+"""Errors that a damaged database raises in queries."""
 
 
 class Store:
-    """A folder of bytes by key. May be used from any thread, and after a fork."""
+    """A folder of bytes by key. It can be used from any thread and after a fork."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         try:
             if not self.folder.is_dir():
-                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # nobody else's business
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # private to this user
                 self.folder.chmod(0o700)
             self._disk: Any = diskcache.Cache(str(self.folder), timeout=60, disk=_PlainDisk, **_SETTINGS)
-        except (sqlite3.OperationalError, OSError) as error:  # a full disk, a folder that may not be written
+        except (sqlite3.OperationalError, OSError) as error:  # such as a full disk or a read-only folder
             self._disk = self._to_read(error)
         except (*_DAMAGE, diskcache.Timeout) as error:
             raise self._damaged(error) from error
         self._prepare()
 
     def _to_read(self, failure: OSError | sqlite3.OperationalError) -> _ReadOnly:
-        """The database opened for reading alone. Raises `CacheError` with what failed before when that is
-        impossible too."""
+        """Open the database read-only. If that fails too, raise `CacheError` with the original failure."""
         why = getattr(failure, "strerror", None) or failure
         try:
             found = _ReadOnly(self.folder)
         except (*_DAMAGE, OSError):
             raise CacheError(f"{self.folder}: the cache cannot be opened: {why}") from failure
         warnings.warn(
-            f"{self.folder}: the cache cannot be written ({why}). It is read, and new answers are not kept",
+            f"{self.folder}: the cache cannot be written ({why}). New replies are not kept.",
             RuntimeWarning,
             stacklevel=4,
         )
@@ -187,7 +186,7 @@ class Store:
         self._writer: ThreadPoolExecutor | None = None
 
     def get(self, key: str) -> bytes | None:
-        """The bytes under `key`, None when there are none. Raises `CacheError`."""
+        """Return the bytes under `key`, or `None`. Raises `CacheError`."""
         try:
             found: bytes | None = self._disk.get(key)
             return found
@@ -195,13 +194,15 @@ class Store:
             raise self._damaged(error) from error
 
     def put(self, key: str, value: bytes, *, replace: bool = False) -> Future[bool]:
-        """Keep `value`, unless there is one and not `replace`. When the future is done it is on
-        the disk; its result is whether it was taken. It fails with OSError when the disk is full,
-        with `CacheError` when the database is damaged."""
-        if os.getpid() != self._process:  # the writer's thread stayed in the parent
+        """Store `value`, unless there is one and `replace` is false.
+
+        When the future is done, the value is on disk, and its result is whether the value was stored. It
+        fails with OSError if the disk is full and with `CacheError` if the database is damaged.
+        """
+        if os.getpid() != self._process:  # the thread of the writer does not survive a fork
             self._prepare()
         done: Future[bool] = Future()
-        done.set_running_or_notify_cancel()  # what was handed in is written, whoever stops waiting for it
+        done.set_running_or_notify_cancel()  # a cancelled waiter must not stop the write
         with self._lock:
             if self._writer is None:
                 self._writer = ThreadPoolExecutor(1, thread_name_prefix="tot_lab-cache")
@@ -211,7 +212,7 @@ class Store:
         return done
 
     def _commit(self) -> None:
-        """Write all that waits, in one transaction."""
+        """Write all pending values in one transaction."""
         with self._lock:
             batch, self._waiting = self._waiting, []
         try:
@@ -221,8 +222,8 @@ class Store:
                     for key, value, replace, _ in batch
                 ]
         except BaseException as error:
-            if isinstance(self._disk, diskcache.Cache):  # else it is only read, and nothing was begun
-                self._disk.close()  # with this thread's connection goes what is left of the transaction
+            if isinstance(self._disk, diskcache.Cache):  # otherwise it is read-only
+                self._disk.close()  # closing the connection rolls the transaction back
             failure = self._unwritten(error)
             for *_, done in batch:
                 done.set_exception(failure)
@@ -231,7 +232,7 @@ class Store:
                 done.set_result(was_taken)
 
     def delete(self, keys: list[str]) -> None:
-        """Forget `keys`. Raises OSError, `CacheError`."""
+        """Remove `keys`. Raises OSError or `CacheError`."""
         try:
             with self._disk.transact():
                 for key in keys:
@@ -240,7 +241,7 @@ class Store:
             raise self._unwritten(error) from error
 
     def __iter__(self) -> Iterator[str]:
-        """All keys, in the order of their text; in place of one that is no plain text a `Foreign`."""
+        """Iterate over all keys in order. A key that is not plain text is replaced by a `Foreign`."""
         try:
             yield from self._disk.iterkeys()
         except _DAMAGE as error:
@@ -254,26 +255,26 @@ class Store:
 
     @property
     def size(self) -> int:
-        """Bytes on the disk."""
+        """Bytes on disk."""
         return sum(file.stat().st_size for file in self.folder.iterdir() if file.is_file())
 
     def close(self) -> None:
-        """Write what waits and let go of the files."""
+        """Write pending values and close the files."""
         if self._writer is not None and os.getpid() == self._process:
-            self._writer.submit(self._disk.close)  # the connection of its thread
+            self._writer.submit(self._disk.close)  # closes the connection of the writer's thread
             self._writer.shutdown()
             self._writer = None
         self._disk.close()
 
     def _damaged(self, error: BaseException) -> CacheError:
         return CacheError(
-            f"{self.folder}: the cache's database cannot be read ({error}). Move the folder away to start "
-            f"a new one, or restore it from a copy"
+            f"{self.folder}: the database of the cache cannot be read ({error}). Move the folder away to "
+            f"start a new one, or restore a copy."
         )
 
     def _unwritten(self, error: BaseException) -> BaseException:
         if isinstance(error, diskcache.Timeout):
             return OSError(f"{self.folder}: another process has locked the cache for 60 s")
-        if isinstance(error, sqlite3.OperationalError):  # a full disk, a folder that is read-only
+        if isinstance(error, sqlite3.OperationalError):  # such as a full disk or a read-only folder
             return OSError(f"{self.folder}: {error}")
         return self._damaged(error) if isinstance(error, _DAMAGE) else error

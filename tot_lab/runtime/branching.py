@@ -1,8 +1,8 @@
-"""Making a branch of a run: what may be changed, and what need not be asked again.
+"""Branches of a run: what may be changed, and which calls the parent's record answers.
 
-Rule: a branch knows its parent by the header alone, and pays for nothing that its parent's record
-answers. Whatever could not come true (a text that is no step, a score that nothing gave) is refused
-before anything is asked.
+A branch knows its parent through its header only, and pays for nothing that the parent's record answers. A
+change that cannot take effect, such as a text that is not a valid step or a score that was never given, is
+refused before any call.
 """
 
 from __future__ import annotations
@@ -27,49 +27,62 @@ Ask = Callable[[Call, CallObserver], Awaitable[Reply]]
 
 
 def source_of(run: Run, node: str, strategy: Strategy | None) -> tuple[Strategy, Task]:
-    """The strategy and the task of a branch of `run` at `node`, which goes on by `strategy` if one is
-    given. What cannot be branched there is an error that says why."""
+    """Return the strategy and the task of a branch of `run` at `node`.
+
+    Args:
+        run: The parent.
+        node: The thought to change.
+        strategy: The strategy that continues from the thought. `None` repeats the search of `run`.
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If the run has not ended, has no such thought, or the path to the thought is complete.
+        LookupError: If the run was not made by a strategy, or was made with functions that its file does not
+            hold.
+    """
     if not isinstance(run, Run):
-        raise TypeError(f"run must be a Run, such as lab.last, not {run!r}")
+        raise TypeError(f"run must be a Run, such as lab.last: got {run!r}.")
     if strategy is not None and not isinstance(strategy, Strategy):
-        raise TypeError(f"strategy must be a Strategy such as tl.TreeOfThoughts(), not {strategy!r}")
+        raise TypeError(f"strategy must be a Strategy such as tl.TreeOfThoughts(): got {strategy!r}.")
     if run.strategy is None or run.task is None:
-        raise LookupError("this record was not made by a strategy of tot_lab; it cannot be branched")
+        raise LookupError("This run cannot be branched, since it was not made by a strategy of tot_lab.")
     if run.stop_reason is None:
-        raise ValueError("this run has not ended; lab.resume(path) finishes it")
+        raise ValueError("This run has not ended. Finish it with lab.resume(path) first.")
     if node not in run.tree:
-        raise ValueError(f"no thought {node!r} in this run")
+        raise ValueError(f"node must be a thought of this run: got {node!r}.")
     missing = [
         *needs_functions(run.task.domain),
         *(needs_functions(run.strategy) if strategy is None else ()),
     ]
     if missing:
         raise LookupError(
-            f"this run was made with functions that files do not hold ({', '.join(missing)}): branch it "
-            f"where it was made"
+            f"This run was made with functions that a file does not hold: {', '.join(missing)}. Branch it in "
+            f"the session that made it."
         )
     if strategy is None:
         return run.strategy, run.task
     if run.task.domain.complete(run.task, run.steps(node)):
-        raise ValueError(f"the path to thought {node} is complete: nothing follows from it")
+        raise ValueError(f"The path to thought {node} is complete, so no strategy can continue it.")
     return Continued(strategy=strategy, record=_path(run, node)), run.task
 
 
-def told_of(
+def describe_change(
     run: Run, node: str, content: str | None, score: float | None, strategy: Strategy | None
 ) -> dict[str, Any]:
-    """What the header of a branch tells of it. An edit that cannot be made is an error that says why."""
+    """Return the description of a branch for its header. Raises `ValueError` if the change is not
+    possible.
+    """
     changed: dict[str, Any] = {}
     if strategy is not None:
         changed["strategy"] = strategy.settings()
     elif run.tree[node].text == run.question:
-        raise ValueError(f"thought {node} is the question itself; for another question make another task")
+        raise ValueError(f"Thought {node} is the question and cannot be changed. Make another task instead.")
     elif content is not None:
         changed["content"] = _text(run, node, content)
     elif isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
-        raise ValueError(f"score must be a number from 0 to 1, not {score!r}")
+        raise ValueError(f"score must be a number between 0 and 1: got {score!r}.")
     elif not any(isinstance(event, Scored) and event.id == node for event in run.events):
-        raise ValueError(f"thought {node} got no score in this run; there is none to replace")
+        raise ValueError(f"Thought {node} has no score in this run that could be replaced.")
     else:
         changed["score"] = float(score)
     if run.path is not None:
@@ -80,32 +93,45 @@ def told_of(
 
 
 def doubts_of(run: Run, made: Run) -> Iterator[str]:
-    """What speaks against `made` being a branch of `run` as it was asked for: that the search did not
-    come to the thought, or that its strategy went on with what had been there before."""
+    """Yield a warning for each sign that `made` is not the requested branch of `run`.
+
+    The search may have ended before the thought, or its strategy may have continued with the old value.
+    """
     branched = Branched.of(made.header.branched)
     assert branched is not None
     node, old, new = branched.node, run.tree[branched.node], branched.content
     if node not in made.tree:
-        yield f"the search ended ({made.stop_reason}) before it came to thought {node}: nothing was changed"
+        yield f"The search ended ({made.stop_reason}) before it reached thought {node}: nothing was changed."
     elif new not in (None, old.text):
         before = {_which(call): call for call in run.events if isinstance(call, Call) and call.node == node}
         same = [call for call in made.events if isinstance(call, Call) and before.get(_which(call)) == call]
         if any(old.text in call.prompt and str(new) not in call.prompt for call in same):
-            yield _DEAF.format(node, "text")
+            yield _CHANGE_IGNORED.format(node, "text")
     answered = made.score if made.best is made.tree.nodes.get(node) else None
     if branched.score is not None and answered not in (None, branched.score):
-        yield _DEAF.format(node, "score")
+        yield _CHANGE_IGNORED.format(node, "score")
 
 
-_DEAF = (
-    "thought {}: the strategy goes on with the old {}; it must take the event that was recorded, as in "
-    "`thought = yield from emit(Thought(…))`"
+_CHANGE_IGNORED = (
+    "Thought {}: the strategy continued with the old {}. It must use the event that is sent back to it, "
+    "as in `thought = yield from emit(Thought(…))`."
 )
 
 
 def parent_of(path: Path, header: Header, given: Run | None) -> Run | None:
-    """The run that the one in `path` was branched from, if its record may know a call: `given`, or
-    the one beside it. None for a run that is no such branch."""
+    """Return the run from which the one in `path` was branched, if its record may answer calls.
+
+    Args:
+        path: The journal of the branch.
+        header: Its header.
+        given: The parent. `None` loads the file of the parent next to `path`.
+
+    Returns:
+        The parent, or `None` if the run is not a branch whose calls its parent's record answers.
+
+    Raises:
+        LookupError: If the parent is needed and cannot be found.
+    """
     branched = Branched.of(header.branched)
     if branched is None or branched.strategy:
         return None
@@ -113,15 +139,17 @@ def parent_of(path: Path, header: Header, given: Run | None) -> Run | None:
         given = load(beside)
     if given is None or given.id != branched.run:
         raise LookupError(
-            f"{path}: this run was branched from run {branched.run}, whose record would answer a part of "
-            f"its calls and does not lie beside it: pass parent="
+            f"{path}: this run was branched from run {branched.run}, whose record answers some of its calls "
+            f"and is not in the same folder. Pass it as parent=."
         )
     return given
 
 
 def answering(lines: Sequence[Line], run: str, ask: Ask) -> Ask:
-    """Asks as `ask` does, but what the record of `run`, `lines`, answers costs nothing. A failure is
-    an answer; a refusal was a matter of that run's budget, and is not."""
+    """Return a function that calls `ask`, except for calls that the record of `run` answers at no cost.
+
+    A recorded failure is an answer. A recorded refusal is not, since it depended on the budget of that run.
+    """
     calls = {line.p: line.e for line in lines if isinstance(line.e, Call)}
     known = {
         _which(calls[line.p]): (calls[line.p], line.e)
@@ -141,12 +169,14 @@ def answering(lines: Sequence[Line], run: str, ask: Ask) -> Ask:
 
 
 def _which(call: Call) -> tuple[Any, ...]:
-    """What tells the calls of one run apart."""
+    """Return what distinguishes the calls of one run."""
     return call.node, call.purpose, call.sample_index, call.messages, call.attempt, call.model
 
 
 def _path(run: Run, node: str) -> list[dict[str, Any]]:
-    """What was recorded of the path to `node`, but for what took a thought out of the search."""
+    """Return the recorded events of the path to `node`, except for decisions that removed a thought from the
+    search.
+    """
     path = {above.id for above in run.tree.path(node)}
     return [
         msgspec.json.decode(encoder.encode(event))
@@ -157,20 +187,20 @@ def _path(run: Run, node: str) -> list[dict[str, Any]]:
 
 
 def _text(run: Run, node: str, content: str) -> str:
-    """`content` as the text of the thought `node`: where the domain has one form for what stands
-    there, in this form."""
+    """Return `content` as the text of the thought `node`, in the domain's canonical form if there is one."""
     if not isinstance(content, str):
-        raise TypeError(f"content must be a text, not {content!r}")
+        raise TypeError(f"content must be a string: got {content!r}.")
     content, task, old = readable(content), run.task, run.tree[node].text
     assert task is not None
     path = run.steps(node)[:-1]
     if task.domain.read_sample(task, path, old) == old:
         read = task.domain.read_sample(task, path, content)
-    else:  # a whole answer, which is kept as it was written
+    else:  # a complete answer, which is kept as written
         answers = [task.domain.read_answer(task, text) for text in (old, content)]
         read = None if answers[0] is not None and answers[1] is None else content
     if read is None:
         raise ValueError(
-            f"thought {node}: {content[:80]!r} cannot stand there: nothing could be read from it"
+            f"content must be a step or an answer that the domain can read at thought {node}: got "
+            f"{content[:80]!r}."
         )
     return read

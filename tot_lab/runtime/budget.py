@@ -1,13 +1,12 @@
-"""Caps, kept before a call is made.
+"""Budgets, which are checked before a call is made.
 
-Rule: a call is admitted, held back or refused beforehand, by every scope around it. Calls are
-counted exactly; when the branches of a `gather` could ask for more calls than are left, they run
-in order, so that the refused ones are the same on every rerun. Tokens and USD are reserved when a
-call is admitted, and settled when its reply comes.
+Each call is admitted, held back or refused by every scope around it. Calls are counted exactly. If the
+branches of a `gather` could make more calls than are left, they run in order, so that a rerun refuses the
+same calls. Tokens and USD are reserved when a call is admitted and settled when its reply arrives.
 
-The most that a call can use is reserved where it is known. Elsewhere calls are admitted in a ramp:
-those under way never exceed the settled ones + 1, and each reserves the largest use seen so far. The
-overshoot is then at most (calls under way) x (largest use of one call).
+If the most that a call can use is known, it is reserved. Otherwise calls are admitted in a ramp: the calls in
+flight never exceed the settled ones by more than one, and each reserves the largest usage so far. The
+overshoot is then at most (calls in flight) x (largest usage of one call).
 """
 
 from __future__ import annotations
@@ -20,15 +19,19 @@ from tot_lab.core.tools import asks_no_model
 
 AMOUNTS = ("input_tokens", "output_tokens", "tokens", "usd")
 WITHIN = "within"
-"""`finish` of a refusal by the budget of a part of the run; one by the run's own has none."""
+"""`finish_reason` of a refusal by the budget of a part of the run. A refusal by the run's own budget has
+none.
+"""
 WARN_AT = 0.8
 
 
 class Claim(NamedTuple):
     """What one call reserves of one amount.
 
-    fixed: a known bound. prompt: estimated tokens of a prompt that nobody counted. unknown: 1 if the call
-    may use more than that, so that the largest use seen so far is reserved.
+    Attributes:
+        fixed: A known bound.
+        prompt: Estimated tokens of a prompt that was not counted.
+        unknown: 1 if the call may use more than that. The largest usage so far is then reserved in addition.
     """
 
     fixed: float = 0.0
@@ -37,22 +40,24 @@ class Claim(NamedTuple):
 
     @property
     def ramped(self) -> bool:
-        """Whether the call belongs to the ramp: its use has no known bound."""
+        """Whether the call is part of the ramp, because its usage has no known bound."""
         return self.unknown > 0 or self.prompt > 0
 
 
 TIMEOUT = "timeout: no reply within"
-"""How the error of a call begins that took too long and was cut off."""
+"""Prefix of the error of a call that took too long and was cancelled."""
 
 Claims = list[dict[str, Claim]]
 """What one call reserves, by amount, in each scope of its chain."""
 
 
 class Use:
-    """What the calls of a run have used so far; all its scopes learn from all its calls.
+    """What the calls of a run have used so far. All scopes of the run share it.
 
-    broken: amounts of which some call used more than its known bound; no bound is relied on again.
-    unpriced: whether a call was counted as free because nothing about its price is known.
+    Attributes:
+        broken: Amounts of which a call used more than its known bound. Bounds of these amounts are no longer
+            trusted.
+        unpriced: Whether a call was counted as free because nothing about its price is known.
     """
 
     def __init__(self) -> None:
@@ -64,12 +69,12 @@ class Use:
         self.unpriced = False
 
     def size(self, name: str, claim: Claim) -> float:
-        """How much of an amount `claim` stands for, by what is known now."""
+        """Return how much of an amount `claim` reserves, given the usage so far."""
         largest = self.largest_usd if name == "usd" else max(self.largest_output, 1.0)
         return claim.fixed + claim.prompt * self.prompt_ratio + claim.unknown * largest
 
     def learn(self, call: Call, reply: Reply) -> None:
-        """Take in what one call used. A call that failed does not tell what one needs."""
+        """Add the usage of one call. A failed call without token counts is ignored."""
         if reply.error is not None and reply.input_tokens is None:
             return
         self.settled += 1
@@ -80,7 +85,7 @@ class Use:
 
 
 class Scope:
-    """The caps around one part of a run. `parent` holds those around it."""
+    """The budget of one part of a run. `parent` is the scope around it."""
 
     def __init__(
         self,
@@ -95,7 +100,7 @@ class Scope:
         known = [seconds for seconds in (call_seconds, around) if seconds is not None]
         self.call_seconds: float | None = min(known, default=None)
         self.group: Any = None if parent is None else parent.group
-        """The calls that share a time, which the driver counts."""
+        """The group of calls that share a time limit, which the driver keeps."""
         self.at_most = at_most
         self.caps: dict[str, float] = {}
         self.calls_cap: int | None = at_most
@@ -113,19 +118,19 @@ class Scope:
         self.ramped = dict.fromkeys(self.caps, 0)
         self.claimed = dict.fromkeys(self.caps, Claim())
         self.warned: set[str] = set()
-        # Only scopes that can refuse anything are asked, innermost first.
+        # Only scopes that can refuse a call are checked, innermost first.
         limits = self.calls_cap is not None or bool(self.caps) or self.deadline is not None
         above = parent.chain if parent is not None else ()
         self.chain: tuple[Scope, ...] = (self, *above) if limits else above
         self.counts_amounts = any(scope.caps for scope in self.chain)
 
     def calls_left(self) -> int | None:
-        """How many calls may still be made here; None = any number."""
+        """Return how many calls may still be made here. `None` means no limit."""
         left = [scope.calls_cap - scope.calls for scope in self.chain if scope.calls_cap is not None]
         return min(left) if left else None
 
     def left(self, now: float) -> Budget:
-        """What is left of all caps around; `None` for what has no cap."""
+        """Return what is left of all budgets around. `None` means no limit."""
         left: dict[str, Any] = {"calls": self.calls_left()}
         for scope in self.chain:
             for name, cap in scope.caps.items():
@@ -140,10 +145,16 @@ class Scope:
     def admit(
         self, call: Call, now: float, need: Need | None = None, *, ready: bool = True
     ) -> tuple[Reply | Scope | None, Claims]:
-        """`None` and what is reserved, if the call may be made; the scope that holds it back for now; or
-        the refusal. A tool's call takes time alone.
+        """Admit a call, hold it back, or refuse it. Calls of tools only count towards time limits.
 
-        need: the most that the call can use. ready: `False` if that is still being found out; the call waits.
+        Args:
+            call: The call.
+            now: Seconds since the start of the run.
+            need: The most that the call can use.
+            ready: `False` while `need` is being determined, which holds the call back.
+
+        Returns:
+            `None` and the reservations, the scope that holds the call back, or the refusal.
         """
         if asks_no_model(call):
             late = (scope for scope in self.chain if scope.deadline is not None and now >= scope.deadline)
@@ -164,7 +175,7 @@ class Scope:
         return None, claims
 
     def settle(self, call: Call, reply: Reply, claims: Claims) -> None:
-        """Give back what `call` had reserved, and count what it used."""
+        """Release the reservations of `call` and count what it used."""
         if asks_no_model(call):
             return
         reply = believed(reply)
@@ -174,7 +185,7 @@ class Scope:
         self.use.learn(call, reply)
 
     def replayed(self, call: Call, reply: Reply, need: Need | None = None) -> None:
-        """Count a call that is answered from a journal, as when it was made."""
+        """Count a call that the journal answers, as when it was made."""
         if not refused(reply.error) and not asks_no_model(call):
             reply = believed(reply)
             for scope in self.chain:
@@ -187,7 +198,9 @@ class Scope:
             self.use.learn(call, reply)
 
     def warnings(self, now: float) -> list[tuple[str, float, float]]:
-        """(cap, used, of) for each cap that has newly reached 80 %."""
+        """Return (name, used, limit) for each limit of which 80 % have been used since the last call of this
+        method.
+        """
         found = []
         for scope in self.chain:
             if scope.at_most is not None:
@@ -204,20 +217,20 @@ class Scope:
         return found
 
     def refusal(self, cap: str) -> Reply:
-        """A refusal by this scope; whether it was the run's own budget is on record."""
+        """Return a refusal by this scope. It records whether the scope is the run's own budget."""
         return Reply(error=f"budget:{cap}", finish_reason=None if self.parent is None else WITHIN)
 
     def _reserve(self, claims: dict[str, Claim], sign: int) -> None:
-        """Add one call's claims to those under way (`sign` 1), or take them away (-1)."""
+        """Add the claims of one call to the reservations (`sign` 1), or remove them (-1)."""
         self.under_way += sign
         for name, claim in claims.items():
             self.ramped[name] += sign * claim.ramped
-            # Rounding must leave nothing behind once no call is under way.
+            # Rounding errors must not remain when no call is in flight.
             total = [a + sign * b for a, b in zip(self.claimed[name], claim, strict=True)]
             self.claimed[name] = Claim(total[0], total[1], int(total[2])) if self.under_way else Claim()
 
     def _count(self, call: Call, reply: Reply, claims: dict[str, Claim]) -> None:
-        """Count what a call used; where the model reports the impossible, its whole reservation."""
+        """Count what a call used, or its whole reservation if the model reports impossible usage."""
         amounts = used_by(call, reply) if self.caps else {}
         for name, cap in self.caps.items():
             amount, claim = amounts[name], claims[name]
@@ -226,7 +239,7 @@ class Scope:
                 seen = whole if claim.fixed or self.use.settled else 0.0
                 amount = max(amount, seen or cap - self.used[name])
             elif reply.error is not None and reply.error.startswith(TIMEOUT):
-                amount = max(amount, whole)  # what it used nobody knows, and it may have been charged
+                amount = max(amount, whole)  # its usage is unknown, and it may have been charged
             elif name == "usd" and reply.cost is None and reply.error is None:
                 amount = whole
                 self.use.unpriced = self.use.unpriced or (claim.ramped and not whole)
@@ -237,7 +250,9 @@ class Scope:
     def _verdict(
         self, call: Call, now: float, need: Need | None, ready: bool
     ) -> tuple[Reply | None, dict[str, Claim] | None]:
-        """The refusal by this scope, or what the call reserves here; neither if it must wait."""
+        """Return the refusal by this scope, or the reservations of the call here, or neither if it must
+        wait.
+        """
         if self.calls_cap is not None and self.calls >= self.calls_cap:
             if self.at_most is not None:
                 return Reply(error="limit:at_most"), None
@@ -263,8 +278,11 @@ class Scope:
         return None, None if held else claims
 
     def _claim(self, name: str, call: Call, need: Need | None, room: float) -> Claim:
-        """What `call` reserves of an amount: its bound, or its place in the ramp. A bound that the model
-        alone sets, for the longest reply it can give, is reserved only where there is room for it."""
+        """Return what `call` reserves of an amount: its bound, or its place in the ramp.
+
+        A bound that only the longest possible reply of the model sets is reserved only if there is room for
+        it.
+        """
         bound = None if name in self.use.broken else _bound(name, call, need)
         limited = name == "input_tokens" or call.max_tokens is not None or bound == 0
         if bound is not None and (limited or bound <= room):
@@ -276,7 +294,7 @@ class Scope:
 
 
 def used_by(call: Call, reply: Reply) -> dict[str, float]:
-    """What a call used, by amount; tokens are estimated where the model does not count them.
+    """Return what a call used, by amount. Tokens are estimated if the model does not count them.
 
     Args:
         call: The call.
@@ -299,7 +317,7 @@ def _prompt_estimate(call: Call) -> int:
 
 
 def _bound(name: str, call: Call, need: Need | None) -> float | None:
-    """The most that `call` can use of an amount; `None` if it is not known."""
+    """Return the most that `call` can use of an amount, or `None` if it is unknown."""
     if need is None:
         return call.max_tokens if name == "output_tokens" else None
     if name == "input_tokens":
@@ -314,7 +332,7 @@ def _bound(name: str, call: Call, need: Need | None) -> float | None:
 
 
 def _disbelieved(name: str, reply: Reply) -> bool:
-    """Whether the model reported something impossible that concerns an amount."""
+    """Whether the model reported an impossible value that concerns an amount."""
     if not reply.reported_usage:
         return False
     known = {

@@ -1,9 +1,9 @@
-"""The driver: carries a strategy's thinking out.
+"""The driver: carries out what a strategy yields.
 
-Rule: the strategy says what, the driver says when. It advances every branch as far as it can go,
-asks the model for what they wait for, and stamps each record with its position in the program
-(step, branch, step, …), so that the canonical record is the same whatever the latencies were.
-A queue of branches that can go on stands in for recursion: nesting may be as deep as it likes.
+The strategy decides what happens, and the driver decides when. It advances every branch as far as possible,
+sends the calls that the branches wait for, and stamps each record with its position in the program (step,
+branch, step, …), so that the canonical record does not depend on latencies. A queue of branches replaces
+recursion, so that nesting may be arbitrarily deep.
 """
 
 from __future__ import annotations
@@ -35,24 +35,28 @@ from tot_lab.runtime.budget import TIMEOUT, WITHIN, Claims, Scope
 from tot_lab.runtime.recorder import Divergence, Recorder
 
 DEEPEST = 1000
-"""Steps from a root that a run may go: an id holds its whole path."""
+"""Maximum depth of a thought. The limit exists because an id contains its whole path."""
 
 PATIENCE = 100
-"""Refusals in a row after which a strategy that goes on asking is closed."""
+"""Consecutive refusals after which a strategy that keeps making calls is closed."""
 
 LONG = 10_000
-"""Events of a strategy in one turn, after which it lets others go on."""
+"""Events of one branch in one turn, after which other branches continue."""
 
 PULSE = 0.2
-"""Seconds after which a waiting loop is woken: ipykernel cancels an interrupted cell in a signal
-handler, which a loop that sleeps does not notice (seen with 7.4: it slept to its end)."""
+"""Seconds after which a waiting event loop is woken.
+
+ipykernel cancels an interrupted cell in a signal handler, which a sleeping loop does not notice (observed
+with 7.4).
+"""
 
 
 class Branch:
-    """One generator under way, and where in the program it is.
+    """A running generator and its position in the program.
 
-    held_since: when limits of the lab began to hold its call back, `None` while they do not. held: seconds
-    that they have done so since its group's time began.
+    Attributes:
+        held_since: When limits of the lab started to hold its call back, or `None`.
+        held: Seconds that they have held it back since the time of its group began.
     """
 
     __slots__ = (
@@ -85,7 +89,9 @@ class Branch:
 
 
 class Join:
-    """A `gather` (or `with_budget`) under way: who waits for it, what is still to start, what has come."""
+    """A running `gather` or `with_budget`: the waiting parent, the branches still to start, and the results
+    so far.
+    """
 
     __slots__ = ("answered", "left", "parent", "refused", "results", "single", "waiting")
 
@@ -99,7 +105,7 @@ class Join:
 
 
 class Group:
-    """Calls that have a time together. began: when the first of them was sent, `None` before that."""
+    """Calls that share a time limit. `began` is when the first of them was sent, or `None` before that."""
 
     __slots__ = ("answered", "began", "seconds")
 
@@ -109,18 +115,23 @@ class Group:
         self.answered = False
 
     def ends(self, branch: Branch) -> float | None:
-        """When the time is up for the call of one of its branches: seconds in which limits of the lab held
-        back the branch's calls do not count. `None` while that time is not counted."""
+        """Return when the time for the call of one of the branches is up.
+
+        Seconds during which limits of the lab held the call back do not count. Returns `None` while the time
+        is not counted.
+        """
         if self.began is None or branch.held_since is not None:
             return None
         return self.began + self.seconds + branch.held
 
 
 class PendingCall:
-    """A call that was admitted and has no reply yet; for the model it is the call's wire.
+    """An admitted call without a reply. The model uses it as the observer of the call.
 
-    worker: None until one takes it. ends: when its time is up, None while that is not counted.
-    queued: whether it waits for its turn.
+    Attributes:
+        worker: The task that carries the call out, once one does.
+        ends: When its time is up, or `None` while the time is not counted.
+        queued: Whether it waits for its turn.
     """
 
     __slots__ = ("branch", "call", "claims", "driver", "ends", "paid", "position", "queued", "worker")
@@ -138,25 +149,25 @@ class PendingCall:
 
     @property
     def watched(self) -> bool:
-        """Whether anybody wants its text so far."""
+        """Whether a watcher wants partial text."""
         return bool(self.driver.recorder.text_watchers)
 
     def note(self, name: str, **data: Any) -> None:
-        """Something happened to the call on its way."""
+        """Record a note about the call on its way."""
         self.driver.on_its_way(self, name, data)
 
     def partial(self, text: str) -> None:
-        """Its reply's text so far."""
+        """Forward the text of the reply so far to the watchers."""
         self.driver.recorder.partial(self.position, self.call, text)
 
     def cancel(self) -> None:
-        """Stop the model's work on it."""
+        """Cancel the task that carries the call out."""
         if self.worker is not None:
             self.worker.cancel()
 
 
 class Driver:
-    """Carries out one run. `drive` does it; the recorder then holds everything that happened."""
+    """Carries out one run with `drive`. The recorder then holds all of its records."""
 
     def __init__(
         self,
@@ -190,13 +201,14 @@ class Driver:
         self.asked: dict[Branch, PendingCall] = {}
         self.untaken: deque[PendingCall] = deque()
         self.hiring = False
-        self.workers: set[asyncio.Task[None]] = set()  # the loop itself holds tasks only weakly
+        # The event loop itself holds only weak references to tasks.
+        self.workers: set[asyncio.Task[None]] = set()
         self.held: deque[tuple[Branch, Position, Call]] = deque()
         self.thoughts: set[str] = set()
         self.draws: set[tuple[Any, ...]] = set()
         self.cancelled = False
         self.cut_short = False
-        self.failed = False  # ended by an error; a replay asks
+        self.failed = False  # ended by an error, which a replay needs to know
         self.spent: tuple[Position, str] | None = None
         self.woken = False
         self.late: BaseException | None = None
@@ -206,8 +218,12 @@ class Driver:
         self.pulse: asyncio.TimerHandle | None = None
 
     async def drive(self, thinking: Thinking[Answer]) -> Answer:
-        """Think to the end. Raises what the strategy raises, and CancelledError when cancelled;
-        either way the recorder holds a valid run."""
+        """Run to the end. In every case the recorder holds a valid run afterwards.
+
+        Raises:
+            asyncio.CancelledError: If the run was cancelled.
+            Exception: Whatever the strategy raises.
+        """
         self.loop = asyncio.get_running_loop()
         self.done: asyncio.Future[Answer] = self.loop.create_future()
         if not hasattr(thinking, "send") or inspect.iscoroutine(thinking):
@@ -227,7 +243,7 @@ class Driver:
             raise
         except BaseException as error:
             self.failed = True
-            if self.cancelled and not isinstance(error, Divergence):  # a cancelled run, made again
+            if self.cancelled and not isinstance(error, Divergence):  # the replay of a cancelled run
                 self._end(answer := Answer("", "cancelled"))
                 return answer
             self._end_with_error(error)
@@ -244,13 +260,13 @@ class Driver:
         self.ready.append((branch, None))
 
     def _wake(self) -> None:
-        """Go on when the loop has handed out every reply that has come: they share one turn."""
+        """Schedule a turn. Replies that arrive in one iteration of the event loop share a turn."""
         if not self.woken:
             self.woken = True
             self.loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        """Advance every branch that can go on until all of them wait for the world, and write."""
+        """Advance every branch until all of them wait for replies, then write the records."""
         self.woken = False
         self.ready.extend(self.paused)
         self.paused.clear()
@@ -260,7 +276,7 @@ class Driver:
             self.recorder.flush()
         except BaseException as error:
             if self.done.done():
-                self.late = error  # in writing what the last turn brought
+                self.late = error  # raised while writing the records of the last turn
             self._fail(error)
 
     def _advance(self, branch: Branch, value: Any) -> None:
@@ -303,35 +319,36 @@ class Driver:
         kind = type(event)
         if kind is Thought:
             if event.id in self.thoughts:
-                raise ValueError(f"thought {event.id!r} is recorded twice")
+                raise ValueError(
+                    f"Duplicate thought id: got {event.id!r}. Each thought needs an id of its own."
+                )
             if event.parent is not None and event.parent not in self.thoughts:
-                raise ValueError(f"thought {event.id!r} names an unknown parent {event.parent!r}")
+                raise ValueError(f"Unknown parent of thought {event.id!r}: got {event.parent!r}.")
             if event.id.count(".") > DEEPEST:
-                raise ValueError(f"thought {event.id[:40]}… lies deeper than {DEEPEST} steps")
+                raise ValueError(f"Thought {event.id[:40]}… is deeper than {DEEPEST} steps.")
             self.thoughts.add(event.id)
         elif kind is Scored or kind is Decided:
             if event.id not in self.thoughts:
-                raise ValueError(f"{kind.__name__} names an unknown thought {event.id!r}")
+                raise ValueError(f"Unknown thought in {kind.__name__}: got {event.id!r}.")
             if kind is Scored and event.score is not None and not 0 <= event.score <= 1:
-                raise ValueError(f"thought {event.id} was scored {event.score}; a score lies in 0–1")
+                raise ValueError(
+                    f"The score of thought {event.id} must be between 0 and 1: got {event.score}."
+                )
         elif kind is not Note:
             raise TypeError(
-                f"a strategy yielded a {kind.__name__}: it may yield calls and events; was a "
-                f"`yield from` forgotten?"
+                f"A strategy may yield calls and events: got {kind.__name__}. A generator needs `yield from`."
             )
         self.recorder.record(position, event)
 
     def _fork(self, branch: Branch, position: Position, step: Gather) -> None:
         if not isinstance(step.branches, Sequence):
-            raise TypeError(f"gather takes a list of branches, not a {type(step.branches).__name__}")
+            raise TypeError(f"gather takes a list of branches: got {type(step.branches).__name__}.")
         count = len(step.branches)
         for thinking in step.branches:
             if not hasattr(thinking, "send"):
-                raise TypeError(
-                    f"gather was given a {type(thinking).__name__}, which is no thinking (a generator)"
-                )
+                raise TypeError(f"The branches of gather must be generators: got {type(thinking).__name__}.")
         if step.at_once is not None and step.at_once < 1:
-            raise ValueError(f"at_once must be 1 or more, not {step.at_once}")
+            raise ValueError(f"at_once must be at least 1: got {step.at_once}.")
         join = Join(branch, count, single=False)
         left = branch.scope.calls_left()
         fits = left is None or (step.at_most is not None and count * step.at_most <= left)
@@ -359,17 +376,17 @@ class Driver:
             if not isinstance(result, Answer) or not isinstance(result.text, str):
                 got = f"an Answer of {result.text!r}" if isinstance(result, Answer) else type(result).__name__
                 raise TypeError(
-                    f"think returned {got}, not an Answer of a str; was a `yield from` forgotten?"
+                    f"think must return an Answer with a str as text: got {got}. Use `yield from`."
                 )
             if not is_stop_word(result.stop_reason):
                 raise ValueError(
-                    f"the answer's stop is {result.stop_reason!r}; known are {', '.join(STOP_WORDS)}"
+                    f"Unknown stop code: got {result.stop_reason!r}. Use {', '.join(STOP_WORDS)}."
                 )
             for id in (result.node, *result.ranked):
                 if id is not None and id not in self.thoughts:
-                    raise ValueError(f"the answer names an unknown thought {id!r}")
+                    raise ValueError(f"Unknown thought in the answer: got {id!r}.")
             if result.score is not None and not 0 <= result.score <= 1:
-                raise ValueError(f"the answer's score is {result.score}; a score lies in 0–1")
+                raise ValueError(f"The score of the answer must be between 0 and 1: got {result.score}.")
             self.done.set_result(result)
             return
         join.results[branch.index] = result
@@ -378,7 +395,7 @@ class Driver:
         join.refused = join.refused or branch.refusals > 0
         following = next(join.waiting, None)
         if following is not None:
-            following.held = branch.held  # it had to wait for this one
+            following.held = branch.held  # it had to wait for this branch
             self._start(following)
         elif join.left == 0:
             if join.parent.scope.group is branch.scope.group:
@@ -392,7 +409,7 @@ class Driver:
     # Calls.
 
     def _budget_left(self, branch: Branch, position: Position, step: BudgetLeft) -> Budget:
-        """What is left of the budgets around `branch`, as it is recorded."""
+        """Return what is left of the budgets around `branch`, and record it."""
         self.recorder.record(position, function_call(step.at, "budget", "budget_left", "", step.sample_index))
         left = branch.scope.left(self.recorder.now).model_dump_json(exclude_none=True)
         reply = self.replies.get(position) or Reply(left, tool="budget_left")
@@ -402,8 +419,8 @@ class Driver:
     def _ask(self, branch: Branch, position: Position, call: Call) -> None:
         if call.node not in self.thoughts:
             raise ValueError(
-                f"call of kind {call.purpose!r}: it names an unknown thought {call.node!r}; a thought is "
-                f"recorded first (`yield Thought(…)`)"
+                f"Unknown node of a call with purpose {call.purpose!r}: got {call.node!r}. Record the "
+                f"thought first (`yield Thought(…)`)."
             )
         key = (call.node, call.purpose, call.sample_index, call.messages, call.attempt, call.model)
         before = len(self.draws)
@@ -411,7 +428,7 @@ class Driver:
         if len(self.draws) == before:
             raise ValueError(
                 f"Duplicate call at node {call.node}: purpose {call.purpose!r}, sample {call.sample_index}. "
-                "Pass a new sample index to draw another reply."
+                f"Pass a new sample index to draw another reply."
             )
         if self.repeat:
             call = msgspec.structs.replace(call, repeat=self.repeat)
@@ -431,7 +448,7 @@ class Driver:
             self.held.append((branch, position, call))
 
     def _admit(self, branch: Branch, position: Position, call: Call) -> Scope | None:
-        """Make the call or refuse it. Returns the scope that holds it back for now, if one does."""
+        """Make the call or refuse it. Returns the scope that holds it back, if one does."""
         if self.cancelled:
             self._refuse(branch, position, Reply(error="cancelled"))
             return None
@@ -453,18 +470,20 @@ class Driver:
         asked = self.asked[branch] = PendingCall(self, branch, position, call, claims)
         self._count_time(asked)
         ends = None if scope.group is None else scope.group.ends(branch)
-        if ends is None or ends > self.loop.time():  # else its timer ends it
+        if ends is None or ends > self.loop.time():  # otherwise its timer ends the call
             self.untaken.append(asked)
             if not self.hiring:
                 self._hire()
         return None
 
     def _need(self, call: Call) -> Need | None:
-        """The most that `call` can use, where that is known."""
+        """Return the most that `call` can use, or `None` if it is unknown."""
         return None if self.bounds is None or asks_no_model(call) else self.bounds.need(call)
 
     def _is_ready(self, model: str | None) -> bool:
-        """Whether the bounds of calls to `model` can be told; if not, it is seen to, and they wait."""
+        """Whether the bounds of calls to `model` are available. If not, loading them is started and the calls
+        wait.
+        """
         if self.bounds is None:
             return True
         if model not in self.readied:
@@ -475,16 +494,16 @@ class Driver:
     async def _make_ready(self, bounds: Bounds, model: str | None) -> None:
         try:
             await bounds.ready(model)
-        except Exception as error:  # the call itself will fail, and tell why
+        except Exception as error:  # the call itself will fail and report the reason
             self._beside("budget.unbounded", "", error=format_error(error))
         self.readied[model] = True
         self._let_go()
         self._wake()
 
     def on_its_way(self, asked: PendingCall, name: str, data: dict[str, Any]) -> None:
-        """What stands between here and the model tells of a call."""
+        """Record a note about a call from the layers between the driver and the model."""
         if self.asked.get(asked.branch) is not asked:
-            return  # nobody waits for it any more
+            return  # the branch no longer waits for it
         self._beside(name, asked.call.node, call=list(asked.position), **data)
         if name in ("call.queued", "call.retried", "call.answered"):
             asked.ends = None
@@ -493,11 +512,14 @@ class Driver:
         elif name == "call.sent":
             self._count_time(asked)
         if self.recorder.watchers:
-            self._wake()  # else it is written with the next reply, or at the pulse
+            self._wake()  # otherwise it is written with the next reply or pulse
 
     def _hire(self) -> None:
-        """See that a worker is on its way. It hires the next before it takes a call that may wait:
-        so each call that waits has a task of its own, and those that do not share one."""
+        """Start a worker unless one is starting.
+
+        A worker starts the next one before it takes a call that may wait. Each waiting call therefore has its
+        own task, and calls that do not wait share one.
+        """
         self.hiring = True
         self.workers.add(worker := self.loop.create_task(self._work()))
         worker.add_done_callback(self.workers.discard)
@@ -508,7 +530,7 @@ class Driver:
         while self.untaken:
             asked = self.untaken.popleft()
             if self.asked.get(asked.branch) is not asked:
-                continue  # its time was up before anybody took it
+                continue  # its time was up before a worker took it
             asked.worker = worker
             if self.untaken and not self.hiring:
                 self._hire()
@@ -518,14 +540,15 @@ class Driver:
             except Halt as error:
                 self._fail(error)
                 return
-            except (Exception, asyncio.CancelledError) as error:  # whatever a model does is an answer
+            # An error of a model is recorded as its reply.
+            except (Exception, asyncio.CancelledError) as error:
                 if self.asked.get(asked.branch) is not asked:
-                    return  # cancelled from here
+                    return  # cancelled by the driver
                 reply = Reply(error=format_error(error))
             except (SystemExit, KeyboardInterrupt, GeneratorExit):
                 raise
             except BaseException as error:
-                self._fail(error)  # such as a failed test inside a model: nobody else would hear of it
+                self._fail(error)  # such as a failed test inside a model, which would otherwise be lost
                 return
             self._receive(asked, reply)
 
@@ -534,7 +557,7 @@ class Driver:
         if asks_no_model(asked.call):
             reply = msgspec.structs.replace(reply, tool=tool_of(asked.call))
         if self.asked.get(branch) is not asked or (self.done.done() and not self.done.cancelled()):
-            return  # its time was up, or the run is over
+            return  # its time was up, or the run has ended
         del self.asked[branch]
         if branch.scope.group is not None:
             branch.scope.group.answered = True
@@ -552,13 +575,14 @@ class Driver:
             self._wake()
 
     def _count_time(self, asked: PendingCall) -> None:
-        """The time of a call begins: it is asked, or after it had to wait it is sent. A strategy's own limit
-        takes the place of the lab's."""
+        """Start the time limit of a call when it is made, or sent after waiting. A strategy's own limit
+        replaces the lab's.
+        """
         if asked.branch.scope.group is not None:
             self._count_group(asked)
         seconds = asked.branch.scope.call_seconds
         if asked.call.purpose == TOOL and seconds is None:
-            return  # a tool has a time of its own
+            return  # a tool has its own time limit
         if seconds is not None:
             asked.ends = self.loop.time() + seconds
             self.timers.append(self.loop.call_at(asked.ends, self._end_late, asked, asked.ends, seconds))
@@ -569,14 +593,16 @@ class Driver:
                 self._watch_overdue()
 
     def _end_late(self, asked: PendingCall, end: float, seconds: float) -> None:
-        """A call that has a time of its own has had it, unless it was answered, or began anew."""
+        """Time out a call that has its own limit, unless it was answered or started again."""
         if self.asked.get(asked.branch) is asked and asked.ends == end and not self.done.done():
             asked.cancel()
             limit = "the strategy's limit for one call"
             self._receive(asked, Reply(error=f"{TIMEOUT} {seconds:g} s, {limit}"))
 
     def _count_group(self, asked: PendingCall) -> None:
-        """The time of a group begins with its first call; what is asked after its end ends at once."""
+        """Start the time of a group with its first call. A call that is made after its end times out at
+        once.
+        """
         asked.queued = False
         branch, group = asked.branch, asked.branch.scope.group
         if group is None:
@@ -592,8 +618,13 @@ class Driver:
         )
 
     def _hold_group(self, asked: PendingCall, *, by_lab: bool) -> None:
-        """A call has to wait for its turn. The time of its group has not begun while all of its calls do, the
-        first too. by_lab: whether a limit of the lab holds it back, not one of the strategy."""
+        """Note that a call waits for its turn. The time of a group does not begin while all of its calls
+        wait.
+
+        Args:
+            asked: The call.
+            by_lab: Whether a limit of the lab holds it back rather than one of the strategy.
+        """
         asked.queued = True
         branch, group = asked.branch, asked.branch.scope.group
         if group is None:
@@ -606,7 +637,7 @@ class Driver:
             group.began = None
 
     def _end_in_group(self, asked: PendingCall, end: float) -> None:
-        """The time of the call's group is up, unless the call was answered or had to wait since."""
+        """Time out a call whose group's time is up, unless it was answered or has had to wait since."""
         branch, group = asked.branch, asked.branch.scope.group
         if self.asked.get(branch) is not asked or self.done.done() or group.ends(branch) != end:
             return
@@ -615,7 +646,9 @@ class Driver:
         self._receive(asked, Reply(error=f"{TIMEOUT} {group.seconds:g} s, {limit}"))
 
     def _watch_overdue(self) -> None:
-        """One timer serves all calls: they have the same time, so they end in the order they began."""
+        """Set the one timer of all calls. They share one limit, so they time out in the order in which they
+        started.
+        """
         if self.overdue_timer is None and self.overdue:
             self.overdue_timer = self.loop.call_at(self.overdue[0][0], self._end_overdue)
 
@@ -632,8 +665,10 @@ class Driver:
         self._watch_overdue()
 
     def _let_go(self, *, all: bool = False) -> None:
-        """Try the calls that were held back again, first come first: behind one that a scope goes on holding
-        back, the others of that scope wait their turn. all: none of them does."""
+        """Try the calls that were held back again, in order.
+
+        While a scope holds a call back, its later calls keep waiting. With `all` every call is tried.
+        """
         waiting, self.held = self.held, deque()
         holding: set[Scope] = set()
         while waiting:
@@ -665,11 +700,13 @@ class Driver:
         branch.refusals += 1
         if branch.refusals >= PATIENCE:
             self._fail(
-                RuntimeError(f"the strategy goes on asking after {PATIENCE} refusals ({why}); it was closed")
+                RuntimeError(
+                    f"The strategy was closed, since it kept making calls after {PATIENCE} refusals ({why})."
+                )
             )
 
     def _fail(self, error: BaseException) -> None:
-        """End the run: no branch goes on, and no call that was not yet made is made."""
+        """End the run: no branch continues and no further call is made."""
         self.ready.clear()
         self._stop_working()
         if not self.done.done():
@@ -680,7 +717,7 @@ class Driver:
             self._beside("budget.warning", at, cap=cap, used=used, of=of)
 
     def _beside(self, name: str, at: str, **data: Any) -> None:
-        """A note that depends on when things happened: outside the canonical record."""
+        """Record a note that depends on timing, outside the canonical record."""
         self.recorder.record((), Note(name, at, data))
 
     # Ends.
@@ -695,7 +732,7 @@ class Driver:
             self.timers.append(self.loop.call_later(delay, self._time_is_up, scope))
 
     def _time_is_up(self, scope: Scope) -> None:
-        """Calls in flight or held back in `scope` end now."""
+        """Refuse all calls of `scope` that are in flight or held back."""
         if self.done.done():
             return
         for asked in [asked for asked in self.asked.values() if scope in asked.branch.scope.chain]:
@@ -709,11 +746,11 @@ class Driver:
         self._wake()
 
     def _cancel(self) -> Answer:
-        """Answer everything with `cancelled` and let the strategy say what it has."""
+        """Answer all open calls with `cancelled` and let the strategy return what it has."""
         if not self.done.cancelled() and self.done.exception() is None:
-            return self.done.result()  # it had just come to its end
+            return self.done.result()  # it had just ended
         self.done = self.loop.create_future()
-        self._turn()  # replies that had come are taken in first
+        self._turn()  # replies that have arrived are used first
         if self.done.done():
             return self._reached()
         self.cancelled = True
@@ -727,7 +764,7 @@ class Driver:
         return self._reached()
 
     def _reached(self) -> Answer:
-        """The answer that a cancelled run came to all the same, or none."""
+        """Return the answer that a cancelled run still returned, or an empty one."""
         if self.done.done() and self.done.exception() is None:
             return self.done.result()
         return Answer("", "cancelled")
@@ -741,7 +778,7 @@ class Driver:
 
     def _end(self, answer: Answer) -> None:
         stop = answer.stop_reason
-        if self.cut_short:  # else it had what it needed when it was cancelled
+        if self.cut_short:  # otherwise it was complete when it was cancelled
             stop = "cancelled"
         elif self.spent is not None and stop != "solved":
             stop = self.spent[1]
@@ -749,7 +786,7 @@ class Driver:
         self.recorder.record((self.branch.step + 1,), ended)
 
     def _end_with_error(self, error: BaseException) -> None:
-        if not isinstance(error, Divergence):  # then the record stands as it was
+        if not isinstance(error, Divergence):  # a divergence leaves the record unchanged
             ended = Ended("error", error=format_error(error))
             self.recorder.record((self.branch.step + 1,), ended)
 
@@ -762,11 +799,11 @@ class Driver:
         self._stop_working()
         self.ready.clear()
         self.paused.clear()
-        self.overdue.clear()  # its calls know the driver: the circle would wait for the collector
+        self.overdue.clear()  # breaks a reference cycle through the driver
         for branch in reversed(self.open):
             try:
                 branch.thinking.close()
-            except Exception as error:  # the run is over: what ended it is what counts
+            except Exception as error:  # the run has ended, and this error must not hide the reason
                 self._beside("close.failed", "", error=format_error(error))
 
 
@@ -777,6 +814,6 @@ async def _carried_out(effect: Callable[[], Awaitable[str]]) -> Reply:
 def _no_thinking(got: Any) -> Thinking[Answer]:
     if inspect.iscoroutine(got):
         got.close()
-        raise TypeError("think must be a generator (it yields), without `async` and `await`")
-    raise TypeError(f"think must be a generator (it yields); it returned {type(got).__name__} at once")
-    yield  # which makes this one
+        raise TypeError("think must be a generator function without `async`: got a coroutine.")
+    raise TypeError(f"think must be a generator function that yields: it returned {type(got).__name__}.")
+    yield  # makes this function a generator

@@ -1,7 +1,7 @@
-"""The gateway: from a call to the stack of the model that answers it.
+"""The gateway: routes each call to the stack of the model or tool that answers it.
 
-Rule: stacks are put together here and nowhere else. A real model has the whole of it; a function
-and a simulated model have the cache alone, and only where one is asked for; what replies cost is counted.
+This is the only place that builds stacks. A real model gets all layers. A function or a simulated model gets
+only the cache, and only if one was given. The cost of every reply is counted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tot_lab.tools import Carrying, Tool, Toolbox
 
 
 class Gateway:
-    """All models of a lab. For the settings see `tot_lab.Lab`."""
+    """All models and tools of a lab. `tot_lab.Lab` documents the settings."""
 
     def __init__(
         self,
@@ -51,18 +51,18 @@ class Gateway:
         toolbox: Toolbox | None = None,
     ) -> None:
         if mode not in MODES:
-            raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+            raise ValueError(f"mode must be one of {', '.join(MODES)}: got {mode!r}.")
         if draws not in ("state", "path"):
-            raise ValueError(f"draws must be 'state' or 'path', not {draws!r}")
+            raise ValueError(f"draws must be 'state' or 'path': got {draws!r}.")
         if spend is not None and not (isinstance(spend, int | float) and spend >= 0):
-            raise ValueError(f"spend must be 0 or more USD, or None, not {spend!r}")
+            raise ValueError(f"spend must be at least 0 USD or None: got {spend!r}.")
         if mode == "off":
             cache = None
         exported = cache.path if isinstance(cache, Cache) else Path(cache) if cache is not None else None
         if exported is not None and exported.is_file() and mode in ("auto", "refresh"):
             raise ValueError(
-                f"{exported} is an exported file, which is only read: mode='replay', or take it into a "
-                f"folder with `tot-lab cache import`"
+                f"{exported} is an exported file, which cannot be written. Use mode='replay', or import it "
+                f"into a folder with `tot-lab cache import`."
             )
         self.roles = roles
         self.toolbox = toolbox or Toolbox()
@@ -73,30 +73,37 @@ class Gateway:
         self.opened: Cache | None = None
         """The cache, once it was used."""
         self.checked_window: int | None = None
-        """The context window that the server told of, once it was asked (`Lab.check`)."""
+        """The context window that the server reported to `Lab.check`."""
         self._flights: dict[str, Flight] = {}
-        self._asking: dict[str | None, Callable[[Call, CallObserver], Awaitable[Reply]]] = {}
+        self._routes: dict[str | None, Callable[[Call, CallObserver], Awaitable[Reply]]] = {}
         self.use(model)
 
     def open(self) -> None:
-        """Open the cache if the lab's own model is to be cached, so that one that cannot be used
-        stops a run before it begins. Raises `CacheError`."""
+        """Open the cache if the lab's own model is cached, so that an unusable cache stops a run before it
+        starts.
+
+        Raises:
+            CacheError: If the cache cannot be used.
+        """
         if self.is_cached(self.model):
             self.cache  # noqa: B018
 
     def use(self, model: Model | Endpoint) -> None:
-        """From now on this is the lab's own model."""
+        """Make `model` the lab's own model."""
         if self.is_cached(model) and not isinstance(model, Part):
             _check_function(model)
         self.model = model
         self.checked_window = None
         self.settings = settings_of(model)
-        self._asking.pop(None, None)
+        self._routes.pop(None, None)
 
     @property
     def window(self) -> int | None:
-        """Tokens that the lab's own model takes at once, None when they are not known. What is set goes
-        before what the server told, and that before a table; Ollama keeps what is set, and no more."""
+        """Context window of the lab's own model in tokens, or `None` if it is unknown.
+
+        A setting takes precedence over what the server reported, and that over the table of models. Ollama
+        uses the setting only.
+        """
         own = getattr(self.model, "context_window", None)
         if own is None and isinstance(self.model, Endpoint):
             is_ollama = isinstance(self.model, LiteLLM) and self.model.provider == "ollama_chat"
@@ -104,18 +111,18 @@ class Gateway:
         return own if isinstance(own, int) and own > 0 else None
 
     def ask(self, call: Call, wire: CallObserver) -> Awaitable[Reply]:
-        """The reply to `call`."""
-        asking = self._asking.get(call.model)
-        if asking is None:
-            asking = self._asking[call.model] = self._way_to(self.model_of(call.model))
+        """Return the reply to `call`."""
+        route = self._routes.get(call.model)
+        if route is None:
+            route = self._routes[call.model] = self._route_to(self.model_of(call.model))
         together = BY_KIND.get(call.purpose)
         if together is None:
-            return asking(call, wire)
+            return route(call, wire)
         silent = not isinstance(self.model_of(call.model), Endpoint)
-        return _in_turn(shared_gate(together), asking, call, wire, silent)
+        return _in_turn(shared_gate(together), route, call, wire, silent)
 
     def known(self, call: Call) -> Reply | None:
-        """The reply that the cache holds for `call`, None when it does not."""
+        """Return the cached reply to `call`, or `None`."""
         model = self.model_of(call.model)
         if not self.is_cached(model) or (self.mode == "refresh" and self.opened is None):
             return None
@@ -125,29 +132,32 @@ class Gateway:
             return None
 
     async def ready(self, name: str | None) -> None:
-        """Load what `need` requires for calls to the model `name`; in a replay prices alone, so that a cap
-        refuses the same calls."""
+        """Load what `need` requires for calls to the model `name`. A replay loads only prices, so that a
+        budget refuses the same calls.
+        """
         model = self.model_of(name)
         if isinstance(model, Endpoint) and (self.mode != "replay" or isinstance(model, LiteLLM)):
             async with asyncio.timeout(ready.LOADING):
                 await model.ready()
 
     def need(self, call: Call) -> Need | None:
-        """The most that `call` can use; `None` for a function, and where the endpoint cannot tell."""
+        """Return the most that `call` can use, or `None` for a function and if the endpoint does not know."""
         try:
             model = self.model_of(call.model)
             return model.need((call,)) if isinstance(model, Endpoint) else None
-        except Exception:  # such as a model that litellm does not know: asking it tells why
+        except Exception:  # such as an unknown model, which the call itself will report
             return None
 
     def computing(self, call: Call) -> Carrying | None:
-        """What carries `call` out, where it goes to a tool that only computes; else None."""
+        """Return what carries `call` out if it goes to a tool without effects, else `None`."""
         name = tool_of(call)
         tool = None if name is None else self.toolbox.tools.get(name)
         return self.toolbox.carrying(tool) if tool is not None and _computes(tool) else None
 
     def model_of(self, name: str | None) -> Model | Endpoint | Tool:
-        """What a call names: None = the lab's own model, `@ROLE` = that of a role, `tool:NAME` = a tool."""
+        """Return the model or tool that a call names: `None` is the lab's own model, `@ROLE` that of a role,
+        `tool:NAME` a tool.
+        """
         if name is None:
             return self.model
         if name.startswith(f"{TOOL}:"):
@@ -158,7 +168,7 @@ class Gateway:
 
     @property
     def cache(self) -> Cache:
-        """The cache, opened at its first use."""
+        """The cache, opened when it is first used."""
         if self.opened is None:
             cache = self.given_cache
             if not isinstance(cache, Cache):
@@ -166,20 +176,23 @@ class Gateway:
             self.opened = cache.renewed() if self.mode == "refresh" else cache
         return self.opened
 
-    def _way_to(self, model: Model | Endpoint | Tool) -> Callable[[Call, CallObserver], Awaitable[Reply]]:
-        """How one call gets to `model`."""
+    def _route_to(self, model: Model | Endpoint | Tool) -> Callable[[Call, CallObserver], Awaitable[Reply]]:
+        """Return how a call reaches `model`."""
         if not isinstance(model, Endpoint) and not self.is_cached(model):
             return self._end(model).reply
         stack = self._stack(model)
 
-        async def asking(call: Call, wire: CallObserver) -> Reply:
+        async def route(call: Call, wire: CallObserver) -> Reply:
             return (await stack.answer((call,), wire))[0]
 
-        return asking
+        return route
 
     def is_cached(self, model: Model | Endpoint | Tool) -> bool:
-        """Real models are, unless it is off; a tool that is pure beside them; a simulated model or a
-        function where that was asked for."""
+        """Whether calls to `model` are cached.
+
+        Real models are, unless the mode is `off`, and so are pure tools used with them. A simulated model or
+        a function is if a cache was given.
+        """
         if self.mode == "off":
             return False
         if isinstance(model, Endpoint):
@@ -190,10 +203,10 @@ class Gateway:
         return self.given_cache is not None or (self.mode == "replay" and not isinstance(model, Part))
 
     def _stack(self, model: Model | Endpoint | Tool) -> Backend:
-        who = identity_of(model)
+        identity = identity_of(model)
 
         def request(call: Call) -> Request:
-            return request_of(call, who, self.draws)
+            return request_of(call, identity, self.draws)
 
         def key(call: Call) -> str:
             return key_of(request(call))
@@ -210,7 +223,7 @@ class Gateway:
             stack = Samples(stack, model.takes_n, but_for_its_draw)
         stack = SingleFlight(stack, key, self._flights)
         if self.is_cached(model):
-            # What failed was not kept: a tool that only computes fails again in the same way.
+            # Failures are not cached. A tool without effects is carried out again and fails in the same way.
             again = self.mode == "replay" and _computes(model)
             stack = Cached(stack, self.cache, request, "auto" if again else self.mode)
         return stack
@@ -224,38 +237,41 @@ class Gateway:
 
 
 def _computes(model: Model | Endpoint | Tool) -> bool:
-    """Whether it is a tool that only computes."""
+    """Whether `model` is a tool without effects."""
     return isinstance(model, Tool) and model.pure and not model.effects
 
 
 async def _in_turn(
     gate: RateLimiter,
-    asking: Callable[[Call, CallObserver], Awaitable[Reply]],
+    route: Callable[[Call, CallObserver], Awaitable[Reply]],
     call: Call,
     wire: CallObserver,
     silent: bool,
 ) -> Reply:
-    """The reply, once the gate lets the call in. silent: its model does not say when it sends it."""
+    """Return the reply after waiting for the rate limiter. `silent` tells that the model does not report when
+    it sends the call.
+    """
     if await gate.enter(0, wire, strategy=True) and silent:
-        wire.note("call.sent", tries=1, n=1)  # its time begins
+        wire.note("call.sent", tries=1, n=1)  # starts the time limit
     try:
-        return await asking(call, wire)
+        return await route(call, wire)
     finally:
         gate.leave()
 
 
 def _check_function(model: Any) -> None:
-    """A ValueError for a function that cannot be told from others: its answers would be taken for
-    theirs."""
+    """Raise `ValueError` for a function that its source does not identify: it could get the cached replies of
+    another one.
+    """
     if not UserFunction.of(model).told_by_source:
         raise ValueError(
-            f"{model!r} cannot be cached: what it answers may depend on more than its source. Leave out "
-            f"cache=, or make it a tl.Part whose fields say what it depends on"
+            f"{model!r} cannot be cached, since its replies may depend on more than its source. Leave out "
+            f"cache=, or make it a tl.Part whose fields hold everything that it depends on."
         )
 
 
 def identity_of(model: Any) -> dict[str, Any]:
-    """Which model this is, for the key of a call."""
+    """Return the identity of a model, as part of the cache key of its calls."""
     identity: dict[str, Any] = in_order(
         model.identity() if isinstance(model, Endpoint | Tool) else settings_of(model)
     )
@@ -263,5 +279,5 @@ def identity_of(model: Any) -> dict[str, Any]:
 
 
 def settings_of(model: Any) -> dict[str, Any]:
-    """How a header tells of a model: a part's settings, or a function by name and source hash."""
+    """Return a model's settings for a header: those of a part, or a function's name and source hash."""
     return model.settings() if isinstance(model, Part) else UserFunction.of(model).settings()

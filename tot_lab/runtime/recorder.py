@@ -1,8 +1,8 @@
-"""The recorder: everything that happens in a run goes through it.
+"""The recorder: takes in every record of a run, writes the journal and calls the watchers.
 
-Rule: records are taken in one by one and leave in batches, to the journal and to the watchers. A
-record that was made before (a run resumed or replayed) must come again as it was, and is not
-recorded anew. What cannot be written is an error that names it, and leaves the record as it was.
+Records arrive one by one and are written in batches. When a run is resumed or replayed, a record of an
+earlier position must be equal to the recorded one and is not recorded again. A record that cannot be written
+raises an error that names it, and leaves the journal unchanged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tot_lab.record.run import Run
 
 try:
     import fcntl
-except ImportError:  # not on Windows: there, two writers of one journal are not told apart
+except ImportError:  # not available on Windows, where two writers of one journal are not detected
     fcntl = None  # type: ignore[assignment]
 
 
@@ -52,43 +52,47 @@ FALLBACKS = frozenset(
         "tools.called_for_model",
     }
 )
-"""Notes that something else stands in for what was asked for. A run of a lab logs each of them as a warning
-of the logger `tot_lab`, once, when it is recorded: not in a replay, in an estimate, or in the part that a
-resumed run repeats. Strategies are pure, so this is the one place that logs. Nothing is printed unless
-logging is set up (`logging.NullHandler`)."""
+"""Notes of results that replace what was asked for.
+
+A run of a lab logs each of them once as a warning of the logger `tot_lab` when it is recorded, but not in a
+replay, in an estimate, or in the repeated part of a resumed run. Strategies are pure, so only the recorder
+logs. Nothing is printed unless logging is configured (`logging.NullHandler`).
+"""
 
 _LOGGER = logging.getLogger("tot_lab")
 _LOGGER.addHandler(logging.NullHandler())
 
 
 class Divergence(Halt):
-    """A run that was to repeat a record did something else: the message says what and where."""
+    """A repeated run differs from its record. The message names the first difference and its position."""
 
 
 def take_away(path: Path) -> None:
-    """Remove a journal that was left without a whole header: it holds nothing. Raises `HeldByAnother`, and
-    FileNotFoundError when somebody else was first."""
+    """Remove a journal without a whole header, which holds nothing. Raises `HeldByAnother`, or
+    FileNotFoundError if it is gone.
+    """
     file = os.open(path, os.O_RDWR)
     try:
         if not _locked(file, path):
-            raise HeldByAnother(f"{path}: another process is writing this run")
+            raise HeldByAnother(f"{path}: another process is writing this run.")
         path.unlink()
     finally:
         os.close(file)
 
 
 def hold(path: Path) -> int:
-    """Lock the journal at `path` for this process, which writes it itself; one that is not there is created
-    empty. Returns its descriptor. Raises `HeldByAnother`."""
+    """Lock the journal at `path` for this process, creating an empty one if needed. Returns its file
+    descriptor. Raises `HeldByAnother`.
+    """
     file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
     if not _locked(file, path):
         os.close(file)
-        raise HeldByAnother(f"{path}: another process is writing this run")
+        raise HeldByAnother(f"{path}: another process is writing this run.")
     return file
 
 
 def let_go(path: Path, file: int) -> None:
-    """Give up the lock of `hold`. A journal that is still empty is removed."""
+    """Release the lock of `hold`. A journal that is still empty is removed."""
     try:
         if os.fstat(file).st_size == 0:
             path.unlink(missing_ok=True)
@@ -97,7 +101,7 @@ def let_go(path: Path, file: int) -> None:
 
 
 def _locked(file: int, path: Path) -> bool:
-    """Whether the open `file` is this process's alone from now on, and still what lies at `path`."""
+    """Lock `file` exclusively. Returns whether that worked and `path` still refers to it."""
     if fcntl is None:
         return True
     try:
@@ -108,19 +112,22 @@ def _locked(file: int, path: Path) -> bool:
 
 
 class Recorder:
-    """Takes records in, appends them to a journal and tells watchers.
+    """Appends records to a journal and passes them to watchers.
 
-    The driver uses it for every run. It is also there for your own search code:
+    The driver uses it for every run. It can also record your own search code:
 
         recorder = tl.Recorder("my search")
         root = recorder.thought("the problem")
         step = recorder.thought("a first step", parent=root)
         recorder.score(step, 0.7)
         recorder.end("the answer", node=step)
-        tl.plot_tree(recorder.run)
+        tl.figures.plot_tree(recorder.run)
 
-    name: what the search is called. task: what it works on, if it is a tot_lab task.
-    path: file to append to, None = keep the run in memory.
+    Args:
+        name: Name of the search.
+        task: The task, if it is a tot_lab task.
+        path: The journal to create. `None` keeps the run in memory.
+        header: A header to use instead of `name` and `task`.
     """
 
     def __init__(
@@ -139,7 +146,7 @@ class Recorder:
         self.watchers: list[Callable[[Sequence[Line]], None]] = []
         self.text_watchers: list[Callable[[Note], None]] = []
         self.logs = False
-        """Whether fallbacks are logged (`FALLBACKS`): in a run that a lab carries out."""
+        """Whether fallbacks are logged (`FALLBACKS`), which is so in a run of a lab."""
         self._start = time.perf_counter()
         self._written = 0
         self._expected: dict[Position, list[Record]] = {}
@@ -157,23 +164,38 @@ class Recorder:
 
     @classmethod
     def resuming(cls, path: Path, header: Header, lines: list[Line], size: int, read: int) -> Recorder:
-        """A recorder that goes on with a journal, which had `read` bytes, after its first `size`
-        bytes. What the run does again must be what stands there; until it has, the file stays."""
+        """Return a recorder that continues a journal.
+
+        The repeated part of the run must equal `lines`. The file is not changed before all of them were
+        repeated.
+
+        Args:
+            path: The journal.
+            header: Its header.
+            lines: The lines to repeat.
+            size: Bytes of the header and of `lines`.
+            read: Bytes that the journal had when it was read.
+
+        Raises:
+            HeldByAnother: If another process writes the journal or has written it since.
+        """
         recorder = cls(header=header)
         recorder.expect(lines)
         recorder.path = path
         recorder._open(0)
         if path.stat().st_size != read:
             recorder.close()
-            raise HeldByAnother(f"{path}: another process has just written this run; try again")
+            raise HeldByAnother(f"{path}: another process has just written this run. Try again.")
         recorder._size = size
         recorder._resumed = True
         recorder._start -= lines[-1].t if lines else 0.0
         return recorder
 
     def expect(self, lines: list[Line], *, only: bool = False) -> None:
-        """Start from `lines`: records of their positions are compared, not recorded anew. With
-        `only`, any other record is a `Divergence`."""
+        """Start from `lines`. A record at one of their positions is compared and not recorded again.
+
+        With `only`, any other record raises `Divergence`.
+        """
         self._only_expected = only
         self.lines = list(lines)
         self._written = len(lines)
@@ -185,11 +207,11 @@ class Recorder:
 
     @property
     def now(self) -> float:
-        """Seconds since the run began."""
+        """Seconds since the start of the run."""
         return time.perf_counter() - self._start
 
     def record(self, position: Position, record: Record, paid: float | None = None) -> None:
-        """Take in one record. It is written by the next `flush`."""
+        """Take in one record, which the next `flush` writes."""
         if (self._expected or self._only_expected) and self._repeats(position, record):
             return
         if type(record) is Note and record.name in FALLBACKS and self.logs:
@@ -198,13 +220,15 @@ class Recorder:
         self.lines.append(Line(position, time.perf_counter() - self._start, record, paid))
 
     def partial(self, position: Position, call: Call, text: str) -> None:
-        """Tell the text so far of an open call, as a note `call.partial`; it is not recorded."""
+        """Pass the text so far of an open call to the watchers as a note `call.partial`, which is not
+        recorded.
+        """
         at = {"call": list(position), "kind": call.purpose, "draw": call.sample_index}
         for watcher in self.text_watchers:
             watcher(Note("call.partial", call.node, {**at, "text": text}))
 
     def _repeats(self, position: Position, record: Record) -> bool:
-        """True when `record` is what was expected at `position`; a `Divergence` when it is not."""
+        """Whether `record` repeats the expected record at `position`. Raises `Divergence` if it differs."""
         expected = self._expected.get(position)
         if expected:
             known = expected.pop()
@@ -216,19 +240,17 @@ class Recorder:
                 raise
             return True
         if self._only_expected and position:
-            raise Divergence(
-                f"at {_place(position, record)}: a {type(record).__name__} that the record lacks"
-            )
+            raise Divergence(f"at {_place(position, record)}: the record has no {type(record).__name__} here")
         return False
 
     def missing(self, kind: Any = object) -> Record | None:
-        """The first record (of a kind) that was expected and has not come again."""
+        """Return the first expected record (of a kind) that has not been repeated."""
         left = [(position, records[-1]) for position, records in self._expected.items() if records]
         left = [pair for pair in left if isinstance(pair[1], kind)]
         return min(left, key=lambda pair: pair[0])[1] if left else None
 
     def flush(self) -> None:
-        """Append what is new to the file, in one write, and tell the watchers."""
+        """Append new records to the file in one write, and call the watchers."""
         batch = self.lines[self._written :]
         if not batch:
             return
@@ -236,7 +258,7 @@ class Recorder:
             self._resumed = False
             if (missing := self.missing()) is not None:
                 del self.lines[self._written :]
-                raise Divergence(f"this run did not come again to what the record goes on with: {missing!r}")
+                raise Divergence(f"the run did not repeat the next record: {missing!r}")
             if self._file is not None:
                 os.ftruncate(self._file, self._size)
         self._written = len(self.lines)
@@ -250,7 +272,9 @@ class Recorder:
             watcher(batch)
 
     def _unwritable(self, batch: list[Line], cause: Exception) -> ValueError:
-        """Take back the first of `batch` that no file can hold, and all that came after it."""
+        """Remove the first record of `batch` that cannot be written and all that follow. Returns the
+        error.
+        """
         good = 0
         try:
             for line in batch:
@@ -264,10 +288,10 @@ class Recorder:
         del self.lines[first:]
         self._written = first - good
         self.flush()
-        return ValueError(f"at {where}: a {kind} that cannot be written: {cause}")
+        return ValueError(f"at {where}: {kind} cannot be written: {cause}")
 
     def close(self) -> None:
-        """Write what is left and let go of the file."""
+        """Write the remaining records and close the file."""
         try:
             self.flush()
         finally:
@@ -281,11 +305,12 @@ class Recorder:
         if not _locked(self._file, self.path):
             os.close(self._file)
             self._file = None
-            raise HeldByAnother(f"{self.path}: another process is writing this run")
+            raise HeldByAnother(f"{self.path}: another process is writing this run.")
 
     def _append(self, data: bytes) -> None:
-        """A write that fails (a full disk) costs the file, never the run: what is written stays
-        whole, and the run goes on in memory, saying so."""
+        """Append bytes. If a write fails, for example on a full disk, the file stays valid and the run
+        continues in memory with a warning.
+        """
         assert self._file is not None
         try:
             done = 0
@@ -297,8 +322,8 @@ class Recorder:
             os.ftruncate(file, self._size)
             os.close(file)
             warnings.warn(
-                f"{path}: {error.strerror}; the run goes on in memory only: save it elsewhere "
-                f"with run.save(path)",
+                f"{path}: {error.strerror}. The run continues in memory only. Save it elsewhere with "
+                f"run.save(path).",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -324,7 +349,7 @@ class Recorder:
 
     def _happened(self, record: Record, *more: Record) -> None:
         if self._ended:
-            raise ValueError("this run has ended")
+            raise ValueError("This run has ended. No records can be added.")
         position = (len(self.lines),)
         for checked in [_checked(record) for record in (record, *more)]:
             self.record(position, checked, paid=checked.cost if isinstance(checked, Reply) else None)
@@ -333,10 +358,12 @@ class Recorder:
     def thought(
         self, text: str, parent: str | None = None, *, source: Sequence[str] = (), depends: Sequence[str] = ()
     ) -> str:
-        """A new thought below `parent` (None = the root, of which a run has one); returns its id."""
+        """Record a thought below `parent` and return its id. `None` records the root, of which a run
+        has one.
+        """
         if parent is None:
             if self._children:
-                raise ValueError("this run has its root already; name the parent of a further thought")
+                raise ValueError("This run has a root already. Pass parent= for every other thought.")
             id = "0"
         else:
             self._known(parent, *source, *depends)
@@ -350,32 +377,32 @@ class Recorder:
     def score(
         self, id: str, score: float | None, *, draws: Sequence[float | None] = (), by: str = "value"
     ) -> None:
-        """An evaluation of a thought: 0–1, or None for one that could not be read."""
+        """Record an evaluation of a thought: a score between 0 and 1, or `None` if it could not be read."""
         self._known(id)
         if score is not None and not 0 <= score <= 1:
-            raise ValueError(f"the score of thought {id!r} is {score}; a score lies in 0–1")
+            raise ValueError(f"The score of thought {id!r} must be between 0 and 1: got {score}.")
         self._happened(Scored(id, score, score, tuple(draws), by))
 
     def decide(self, id: str, what: Decision, reason: str = "", other: str | None = None) -> None:
-        """A decision about a thought; for the words see `Decided`."""
+        """Record a decision about a thought; see `Decided` for the kinds."""
         self._known(id, *([] if other is None else [other]))
         self._happened(Decided(id, what, reason, other))
 
     def note(self, name: str, at: str = "0", **data: Any) -> None:
-        """An architecture event of your own."""
+        """Record a custom event."""
         self._happened(Note(name, at, data))
 
     def call(self, at: str, prompt: str, reply: Reply | str, *, kind: str = "ask", draw: int = 0) -> None:
-        """A model call that your code made, and its reply."""
+        """Record a model call of your own code and its reply."""
         self._known(at)
         text = readable(prompt) if isinstance(prompt, str) else prompt
         got = Reply(reply) if isinstance(reply, str) else reply
         self._happened(Call(at, kind, (Message("user", text),), draw), got)
 
     def end(self, answer: str = "", *, node: str | None = None, stop: str = "answered") -> None:
-        """The end of the run. `stop` says why, in one of the stop words."""
+        """Record the end of the run. `stop` is one of the stop codes."""
         if not is_stop_word(stop):
-            raise ValueError(f"{stop!r} is no stop word; known are {', '.join(STOP_WORDS)}")
+            raise ValueError(f"Unknown stop code: got {stop!r}. Use {', '.join(STOP_WORDS)}.")
         score = None
         if node is not None:
             self._known(node)
@@ -387,7 +414,7 @@ class Recorder:
     def _known(self, *ids: str) -> None:
         for id in ids:
             if id not in self._children:
-                raise ValueError(f"no thought {id!r} in this run")
+                raise ValueError(f"Unknown thought: got {id!r}.")
 
     @property
     def run(self) -> Run:
@@ -400,19 +427,20 @@ class Recorder:
 
 
 def _checked(record: Record) -> Record:
-    """`record` as a file will give it back (a lone surrogate as `?`); one that it would not is a
-    ValueError."""
+    """Return `record` as a file will give it back, with lone surrogates as `?`. Raises `ValueError` if a file
+    cannot hold it.
+    """
     texts = {name: getattr(record, name) for name in record.__struct_fields__}
     spoilt = {name: readable(text) for name, text in texts.items() if isinstance(text, str)}
     record = msgspec.structs.replace(record, **spoilt)
     try:
         return line_decoder.decode(encoder.encode(Line((), 0.0, record))).e
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
-        raise ValueError(f"a {type(record).__name__} that no file can hold: {error}") from None
+        raise ValueError(f"{type(record).__name__} cannot be written to a file: {error}.") from None
 
 
 def check_same(known: Record, record: Record, position: Position = ()) -> None:
-    """Raise a `Divergence` if `record` is not `known` as a file has them, where tuples are lists."""
+    """Raise `Divergence` if `record` differs from `known` in encoded form, in which tuples are lists."""
     if known != record and encoder.encode(known) != encoder.encode(record):
         raise Divergence(f"at {_place(position, known)}: {_difference(known, record)}")
 
@@ -425,7 +453,7 @@ def _place(position: Position, record: Record) -> str:
 
 def _difference(known: Record, now: Record) -> str:
     if type(known) is not type(now):
-        return f"the record has a {type(known).__name__}, this run made a {type(now).__name__}"
+        return f"the record has {type(known).__name__}, this run made {type(now).__name__}"
     fields = [name for name in known.__struct_fields__ if getattr(known, name) != getattr(now, name)]
     shown = "; ".join(
         f"{name} was {_short(getattr(known, name))}, is {_short(getattr(now, name))}" for name in fields

@@ -1,7 +1,7 @@
-"""Making a recorded run again: the requests that its calls were, and a replay that compares every record.
+"""Replay of a recorded run.
 
-A replay asks no model: replies come from the cache or from the record itself, and a record that differs is a
-`Divergence` that names the first difference.
+A replay calls no model. Replies come from the cache or from the record, and the first record that differs
+raises a `Divergence` that names the difference.
 """
 
 from __future__ import annotations
@@ -30,8 +30,13 @@ from tot_lab.runtime.roles import roles_from, thinking_of
 
 
 class Replay(NamedTuple):
-    """identical: whether the run, made again from its own replies, gave the same canonical
-    record. records: how many there are. divergence: the first difference, None without one."""
+    """The result of a replay.
+
+    Attributes:
+        identical: Whether the replay gave the same canonical record.
+        records: Number of records.
+        divergence: The first difference, or `None`.
+    """
 
     identical: bool
     records: int
@@ -41,28 +46,35 @@ class Replay(NamedTuple):
 async def replay(
     run: Run, strategy: Strategy | None = None, task: Task | None = None, *, cache: Cache | None = None
 ) -> Replay:
-    """Make the run again with no model, and compare every record. Replies come from the cache,
-    where the run had one or `cache` names one; errors and refusals, and all else, from its own
-    record. Pass the strategy or the task if they hold functions of your own and the run was
-    loaded."""
+    """Repeat the run without a model and compare every record.
+
+    Replies come from the cache of the run or from `cache`, if there is one. Errors, refusals and everything
+    else come from the record.
+
+    Args:
+        run: The run.
+        strategy: Needed if the strategy holds functions and the run was loaded.
+        task: Needed if the task holds functions and the run was loaded.
+        cache: A cache that replaces the run's own.
+    """
     replies = replies_of(run.lines)
     if (cache := cache or run.cache) is not None:
         inherited = _inherited(run.lines)
         for position, request, real in requests_of(run):
             known = list(cache.replies(key_of(request)))
             if not known and (not real or position in inherited):
-                continue  # it costs nothing to ask, and is not always kept; or another run asked it
+                continue  # free calls are not always cached, and inherited ones were made by another run
             if not known:
                 place = ".".join(map(str, position))
-                lacking = f"at position {place}: a call that {cache.path} does not hold"
-                return Replay(False, len(run.events), lacking)
+                reason = f"at position {place}: the call is not in the cache {cache.path}"
+                return Replay(False, len(run.events), reason)
             if replies[position] not in known:
                 replies[position] = known[0]
     strategy, task = runnable(run.header, strategy or run.strategy, task or run.task)
     if run.header.tot_lab < SCHEMA:
         return await _replay_by_call(run, strategy, task, replies)
     recorder = Recorder(header=run.header)
-    # A bug ends a run in the middle of its other branches: what they did last is not compared.
+    # A bug ends a run while other branches are still running, so their last records are not compared.
     recorder.expect(run.lines, only=run.error is None)
     driver = Driver(
         _no_model,
@@ -80,12 +92,12 @@ async def replay(
         except Exception as error:
             if isinstance(error, Divergence) or run.error is None:
                 raise
-            # The bug that ended the run, again: the driver has compared its record.
+            # The same bug ended the run again, and the driver has compared its record.
         missing = recorder.missing(Ended if driver.failed else object)
-        divergence = None if missing is None else f"the record goes on with {missing!r}"
+        divergence = None if missing is None else f"the record continues with {missing!r}"
     except Divergence as error:
         divergence = (
-            f"{error}{'' if run.stop_reason else '; the run is unfinished: lab.resume(path) finishes it'}"
+            f"{error}{'' if run.stop_reason else '. The run is unfinished. Finish it with lab.resume(path).'}"
         )
     return Replay(divergence is None, len(run.events), divergence)
 
@@ -140,33 +152,35 @@ def _sample_of(call: Call) -> tuple[object, ...]:
 
 
 def _inherited(lines: Sequence[Line]) -> set[Position]:
-    """The calls that the record of the run answered which this one was branched from."""
+    """Return the positions of the calls that were answered by the record of the run's parent."""
     notes = [line.e for line in lines if isinstance(line.e, Note) and line.e.name == "call.cached"]
     return {tuple(note.data["call"]) for note in notes if "run" in note.data}
 
 
 def requests_of(run: Run) -> Iterator[tuple[Position, Request, bool]]:
-    """Each call of `run` that was answered, as the cache knows it, by its position, and whether a real
-    model was asked. A search of a person's own has none."""
+    """Yield position, cache request and whether a real model was called, for each answered call of `run`.
+
+    A recorded search of your own code yields none.
+    """
     models: dict[str | None, tuple[dict[str, Any], bool]] = {}
     answered = {position for position, reply in replies_of(run.lines).items() if reply.error is None}
     for line in run.lines if run.header.model else ():
         if isinstance(call := line.e, Call) and line.p in answered and not is_of_function(call):
             if call.model not in models:
-                models[call.model] = asked_model(run.header, call.model)
+                models[call.model] = called_model(run.header, call.model)
             identity, real = models[call.model]
             yield line.p, request_of(call, identity, run.header.draws), real
 
 
-def asked_model(header: Header, name: str | None) -> tuple[dict[str, Any], bool]:
-    """The identity of the model that a call of that run names, and whether it is a real one."""
+def called_model(header: Header, name: str | None) -> tuple[dict[str, Any], bool]:
+    """Return the identity of the model that a call names, and whether it is a real one."""
     settings = _settings(header, name)
     part = None if settings["kind"] == UserFunction.kind else part_of(settings)
     return in_order(settings) if part is None else identity_of(part), isinstance(part, Endpoint)
 
 
 def _settings(header: Header, name: str | None) -> dict[str, Any]:
-    """Those of the model that a call names."""
+    """Return the settings of the model that a call names."""
     if name is None:
         return header.model
     if name.startswith(f"{TOOL}:"):
@@ -178,18 +192,21 @@ def _settings(header: Header, name: str | None) -> dict[str, Any]:
 
 
 def budget_of(header: Header) -> Budget | None:
-    """The caps a run was made under."""
+    """Return the budget of a run."""
     return Budget(**header.budget) if header.budget else None
 
 
 def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tuple[Strategy, Task]:
-    """The strategy and the task to make a recorded run again with. Raises LookupError when they
-    need a function that files do not hold."""
+    """Return the strategy and the task of a recorded run.
+
+    Raises:
+        LookupError: If they need functions that a file does not hold.
+    """
     if strategy is None:
         recorded = header.strategy.get("kind") in (None, "recorded")
         part = None if recorded else part_of(header.strategy)
         if not isinstance(part, Strategy):
-            raise LookupError("this record was not made by a strategy; it can be shown, not run again")
+            raise LookupError("This run cannot be repeated, since it was not made by a strategy.")
         strategy = part
     if task is None:
         task = task_of(header.task)
@@ -198,11 +215,11 @@ def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tu
     missing = [*needs_functions(strategy), *needs_functions(task.domain)]
     if missing:
         raise LookupError(
-            f"this run was made with functions that files do not hold ({', '.join(missing)}): pass "
-            f"strategy= or task= with them"
+            f"This run was made with functions that a file does not hold: {', '.join(missing)}. Pass "
+            f"strategy= or task= with them."
         )
     return strategy, task
 
 
 def _no_model(call: Call, wire: CallObserver) -> Any:
-    raise Divergence(f"thought {call.node}: a call that the record does not answer")
+    raise Divergence(f"thought {call.node}: the record has no reply to this call")

@@ -1,7 +1,7 @@
-"""What a run says of every call: the task's system prompt, and which model takes which part of a search.
+"""Roles and system prompts: settings that a run adds to every call.
 
-Rule: both are said before the call is recorded, so that the record shows what was asked, and of whom. A
-role fills in what a call leaves open; what a strategy says itself stands.
+They are added before a call is recorded, so that the record shows the complete prompt and model. A role only
+fills in what the strategy leaves open.
 """
 
 from __future__ import annotations
@@ -24,40 +24,50 @@ from tot_lab.models.stack import Endpoint
 
 
 class Role(BaseModel):
-    """Who takes a role, and how it samples there.
-
-    model: a name or a model part, None = the lab's own. temperature (0–2), max_tokens, seed,
-    effort, options: as in `Call`; None = as the strategy says.
-    """
+    """Model and sampling settings of a role. `None` leaves a setting to the strategy."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
     model: str | Part | None = None
+    """Name of a model or a model part. `None` means the lab's own model."""
+
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    """Sampling temperature, 0 to 2."""
+
     max_tokens: Annotated[int, Field(ge=1)] | None = None
+    """Upper bound of the tokens of a reply."""
+
     seed: int | None = None
+    """Seed, for providers that accept one."""
+
     effort: str | None = None
+    """Reasoning effort, as in `Call`."""
+
     options: dict[str, Any] | None = None
+    """Further options of the provider, as in `Call`."""
 
     @field_validator("model")
     @classmethod
     def _answers(cls, model: str | Part | None) -> str | Part | None:
         if isinstance(model, Part) and not (callable(model) or isinstance(model, Endpoint)):
-            raise ValueError(f"{type(model).__name__} is no model")
+            raise ValueError(f"expected a model: got {type(model).__name__}")
         return model
 
     def settings(self) -> dict[str, Any]:
-        """What is set, as JSON-ready data."""
+        """Return the settings that are set, as JSON-compatible data."""
         set_here = {name: getattr(self, name) for name in type(self).model_fields}
         set_here["model"] = self.model.settings() if isinstance(self.model, Part) else self.model
         return {name: value for name, value in set_here.items() if value is not None}
 
 
 def roles_of(roles: Mapping[str, Any] | None) -> dict[str, Role]:
-    """`roles` as a lab is given them: by role, a model, a dict of settings, or a `Role`. An
-    unknown role or a bad setting is a ValueError that names it."""
+    """Return the roles of a lab from a dict of models, dicts of settings and `Role`s.
+
+    Raises:
+        ValueError: If a role or a setting is unknown or invalid.
+    """
     made: dict[str, Role] = {}
     if roles is not None and not isinstance(roles, Mapping):
-        raise TypeError(f'roles must be a dict such as {{"evaluate": "gpt-4.1-mini"}}, not {roles!r}')
+        raise TypeError(f'roles must be a dict such as {{"evaluate": "gpt-4.1-mini"}}: got {roles!r}.')
     for name, given in (roles or {}).items():
         if name not in ROLES:
             raise ValueError(f"unknown role {name!r}; {known_names(name, ROLES)}")
@@ -71,7 +81,7 @@ def roles_of(roles: Mapping[str, Any] | None) -> dict[str, Role]:
 
 
 def roles_from(settings: Mapping[str, dict[str, Any]]) -> dict[str, Role]:
-    """The roles that a header tells of."""
+    """Return the roles in a header."""
     made = {}
     for name, given in settings.items():
         model = given.get("model")
@@ -80,10 +90,11 @@ def roles_from(settings: Mapping[str, dict[str, Any]]) -> dict[str, Role]:
 
 
 def thinking_of(strategy: Strategy, task: Task, roles: Mapping[str, Role]) -> Thinking[Answer]:
-    """What `strategy` thinks about `task` in a run: without the reference, and each of its model calls with
-    the task's system prompt and what `roles` say."""
+    """Return the generator of `strategy` for `task` without its reference. Each model call gets the task's
+    system prompt and the settings of its role.
+    """
     thinking = strategy.think(task.hidden())
-    if not isinstance(thinking, Generator):  # for the driver to refuse
+    if not isinstance(thinking, Generator):  # the driver raises the error
         return thinking
     if task.system_prompt:
         thinking = map_steps(partial(_instructed, task.system_prompt), thinking)
@@ -91,8 +102,9 @@ def thinking_of(strategy: Strategy, task: Task, roles: Mapping[str, Role]) -> Th
 
 
 def _instructed(system_prompt: str, call: Call) -> Call:
-    """`call` with the system prompt first; one of its own follows in the same message, since providers take
-    only one."""
+    """Return `call` with the system prompt first. Providers accept one system message, so an existing one is
+    appended to it.
+    """
     if call.purpose == TOOL:
         return call
     first, *rest = call.messages or (Message("system", ""),)
@@ -105,7 +117,7 @@ def _instructed(system_prompt: str, call: Call) -> Call:
 
 
 def _assigned(roles: Mapping[str, Role], thinking: Thinking[Answer]) -> Thinking[Answer]:
-    """`thinking`, with what `roles` say filled in in every call that it makes."""
+    """Return `thinking` with the settings of `roles` in every call."""
     settings = {
         role: {
             "model": f"@{role}" if isinstance(given.model, Part) else given.model,

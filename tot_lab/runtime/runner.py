@@ -1,8 +1,8 @@
-"""Carrying a run out: the one place where a strategy, a task, models and a journal come together.
+"""Execution of runs: the one place where a strategy, a task, models and a journal come together.
 
-A `Runner` has what all runs of a lab share (models, cache, tools, limits of spending). An `Execution` is one
-run: it is new or goes on with a journal, and its `run` is there at any time, also when it fails or is
-cancelled. Labs, streams, sweeps and workers all use these two.
+A `Runner` holds what all runs of a lab share (models, cache, tools, spending limit). An `Execution` is one
+run, new or resumed, and its `run` is available at any time, even after an error or a cancellation. Labs,
+streams, sweeps and workers all use these two.
 """
 
 from __future__ import annotations
@@ -43,25 +43,30 @@ Watcher = Callable[[Sequence[Line]], None]
 
 
 class Following(Protocol):
-    """A watcher of one run that holds something open."""
+    """A watcher of one run that holds a resource open."""
 
     def __call__(self, lines: Sequence[Line], /) -> None:
         """Take in a batch of new lines."""
 
     def close(self) -> None:
-        """Let go of what is held open."""
+        """Release the resource."""
 
 
 class Follower(Protocol):
-    """Keeps what happens in runs somewhere else than in their journals, such as `tl.Plans`."""
+    """Keeps data about running runs outside their journals, such as `tl.Plans`."""
 
     def following(self, header: Header, lines: Sequence[Line], path: Path | None) -> Following:
-        """A watcher of the run with this header; `lines` is what it has done before."""
+        """Return a watcher of the run with this header. `lines` are the earlier lines of a resumed run."""
 
 
 class Estimate(NamedTuple):
-    """What a run would ask. calls: at most, None without a bound. cached: how many the cache answers,
-    as far as the search can be followed. whole: whether these are all, so that it would pay nothing."""
+    """The predicted calls of a run.
+
+    Attributes:
+        calls: Upper bound of the calls, or `None` without a bound.
+        cached: How many of them the cache answers, as far as the search can be followed.
+        whole: Whether the cache answers all of them, so that the run would be free.
+    """
 
     calls: int | None
     cached: int
@@ -70,7 +75,7 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class RunnerSettings:
-    """What all runs of a lab share; see `tot_lab.Lab` for each."""
+    """Settings that all runs of a lab share. `tot_lab.Lab` documents them."""
 
     model: Model | Endpoint
     roles: Mapping[str, Role] = field(default_factory=dict)
@@ -84,21 +89,23 @@ class RunnerSettings:
     tool_context: Mapping[str, Any] = field(default_factory=dict)
 
     def replaying(self) -> RunnerSettings:
-        """The same with no network: each call is answered from the cache."""
+        """Return the settings of a lab without network access that answers every call from the cache."""
         return replace(self, mode="replay", spend=None)
 
     def portable(self) -> RunnerSettings:
-        """The same for another process, which is told of the cache by itself; a function goes by source."""
+        """Return the settings for another process, without the cache. A function is represented by its
+        source.
+        """
         model = self.model if isinstance(self.model, Part) else UserFunction.of(self.model)
         return replace(self, model=model, cache=None, spend=None)
 
 
 class Runner:
-    """Carries runs out.
+    """Carries out runs.
 
     Args:
         settings: Models, cache, tools and limits.
-        follower: Keeps plans, or whatever else is folded from runs while they go on.
+        follower: Keeps plans or other data about running runs.
     """
 
     def __init__(self, settings: RunnerSettings, follower: Follower | None = None) -> None:
@@ -118,15 +125,16 @@ class Runner:
 
     @property
     def settings(self) -> RunnerSettings:
-        """The settings, with the model that is asked now and the tools that names stood for."""
+        """The settings with the current model and the tools in place of their names."""
         tools = tuple(self.gateway.toolbox.tools.values())
         return replace(self._given, model=self.gateway.model, tools=tools)
 
-    # What a run is made of.
+    # Parts of a run.
 
     def equipped(self, task: Task) -> Task:
-        """The task with the tools that there are, and with the context window of the model that is to read
-        what they give."""
+        """Return the task with the lab's tools and the context window of the model that reads their
+        results.
+        """
         specs = tuple(tool.spec for tool in self.gateway.toolbox.tools.values())
         window = task.context_window
         if window is None and specs:
@@ -136,7 +144,7 @@ class Runner:
         return task.model_copy(update={"tools": specs, "context_window": window})
 
     def header(self, strategy: Strategy, task: Task, budget: Budget | None = None, repeat: int = 0) -> Header:
-        """The header of a new run."""
+        """Return the header of a new run."""
         toolbox = self.gateway.toolbox
         return Header.now(
             task=self.equipped(task).settings(),
@@ -151,35 +159,43 @@ class Runner:
         )
 
     def check_same(self, path: Path | str, header: Header) -> None:
-        """Raise ValueError unless a run with this header was asked of the same models and tools. A function
-        of your own may have changed: then the record, which must come again, tells."""
+        """Raise `ValueError` unless a run with this header used the same models and tools.
+
+        A function may have changed without notice; repeating the record will then detect it.
+        """
         roles = {name: role.settings() for name, role in self.gateway.roles.items()}
         toolbox = self.gateway.toolbox
         for what, then, now in (
-            ("model", _who(header.model), _who(self.gateway.settings)),
+            ("model", _identity(header.model), _identity(self.gateway.settings)),
             ("roles", header.roles, roles),
             ("draws", header.draws, self.gateway.draws),
             ("tools", sorted(header.tools), sorted(toolbox.tools)),
             ("effect_policy", header.effect_policy, toolbox.policy_settings),
         ):
             if then != now:
-                raise ValueError(f"{path}: this run was made with {what}={then!r}; this lab has {now!r}")
+                raise ValueError(
+                    f"{path}: this lab must have the {what} of the run: got {now!r} instead of {then!r}."
+                )
 
     # Payments.
 
     @property
     def spent(self) -> float:
-        """USD really paid, where prices are known; the earlier payments of resumed runs included."""
+        """USD that was really paid, as far as prices are known, including earlier payments of resumed
+        runs.
+        """
         return self.gateway.purse.total
 
     def count_payments(self, header: Header, lines: Sequence[Line]) -> None:
-        """Count what the journal of a run paid against `spend`, once, unless it was paid here."""
+        """Count what the journal of a run paid towards `spend`, once, unless it was paid by this runner."""
         if self.expect_payments(header.id):
             paid = (line.paid for line in lines if line.paid is not None and is_cost(line.paid))
             self.gateway.purse.earlier += math.fsum(paid)
 
     def expect_payments(self, run_id: str) -> bool:
-        """Say that what this run pays is counted as it is paid; whether that was not known yet."""
+        """Mark a run whose payments are counted as they are made. Returns whether it was not marked
+        before.
+        """
         known = run_id in self._counted
         self._counted.add(run_id)
         return not known
@@ -196,15 +212,15 @@ class Runner:
         budget: Budget | None = None,
         parent: Run | None = None,
     ) -> Execution:
-        """A new run, with its journal open.
+        """Start a run and open its journal.
 
         Args:
-            strategy: Searches.
-            task: Is worked on.
-            header: Of the run, see `header`.
-            path: Of the journal; `None` keeps the run in memory.
-            budget: Caps on the run.
-            parent: The run whose record answers first, for a branch.
+            strategy: The strategy.
+            task: The task.
+            header: The header of the run; see `header`.
+            path: The journal to create. `None` keeps the run in memory.
+            budget: Limits of the run.
+            parent: For a branch, the run whose record answers calls first.
         """
         return Execution(self, Recorder(header=header, path=path), strategy, task, budget, parent=parent)
 
@@ -215,7 +231,7 @@ class Runner:
         task: Task | None = None,
         parent: Run | None = None,
     ) -> Execution:
-        """A run that goes on with its journal; one that is finished has nothing left to do."""
+        """Return the execution that continues a journal. That of a finished run has nothing left to do."""
         read = path.stat().st_size
         header, lines, size = read_journal(path)
         kept = resumable(lines, asking=self.gateway.mode != "replay")
@@ -239,8 +255,10 @@ class Runner:
         return execution
 
     async def estimate(self, strategy: Strategy, task: Task, *, repeat: int = 0) -> Estimate:
-        """What `strategy` would ask about `task`: nothing is sent, and nothing is recorded. Of its tools
-        those that only compute are carried out."""
+        """Predict the calls of `strategy` on `task` without sending or recording anything.
+
+        Tools without effects are carried out.
+        """
         known = Recorder(header=self.header(strategy, task, None, repeat))
         cached = unknown = 0
 
@@ -259,7 +277,7 @@ class Runner:
 
 
 class Execution:
-    """One run as it is carried out."""
+    """The execution of one run."""
 
     def __init__(
         self,
@@ -279,22 +297,22 @@ class Execution:
         self.budget = budget
         self.parent = parent
         self.loaded = False
-        """Whether its task came from a file."""
+        """Whether its task was loaded from a file."""
         self.is_over = False
-        """Whether there is nothing left to do."""
+        """Whether nothing is left to do."""
         self._kept = kept
         self._run: Run | None = None
 
     @classmethod
     def over(cls, runner: Runner, run: Run) -> Execution:
-        """That of a finished run."""
+        """Return the execution of a finished run."""
         made = cls.__new__(cls)
         made.runner, made.is_over, made._run = runner, True, run
         return made
 
     @property
     def run(self) -> Run:
-        """The run as far as it is made."""
+        """The run so far."""
         if self._run is not None:
             return self._run
         recorder = self.recorder
@@ -304,19 +322,25 @@ class Execution:
             recorder.path,
             loaded=self.loaded,
             task=self.task,
-            strategy=self.strategy,  # with their functions
+            strategy=self.strategy,  # including its functions, which a file does not hold
             cache=self.runner.gateway.opened,
         )
 
     def watch(self, watcher: Watcher) -> None:
-        """Call `watcher` with each batch of new lines, and with the text so far of each open call: a note
-        `call.partial`, which is not recorded."""
+        """Call `watcher` with each batch of new lines, and with a note `call.partial`, which is not recorded,
+        for the text so far of each open call.
+        """
         recorder = self.recorder
         recorder.watchers.append(watcher)
         recorder.text_watchers.append(lambda note: watcher([Line((), recorder.now, note)]))
 
     async def carry_out(self) -> Run:
-        """Carry the run out, and return it. Raises what a bug in the strategy raises, and CancelledError."""
+        """Carry out and return the run.
+
+        Raises:
+            asyncio.CancelledError: If the run was cancelled.
+            Exception: Whatever a bug in the strategy raises.
+        """
         if self.is_over:
             return self.run
         runner, recorder = self.runner, self.recorder
@@ -342,49 +366,54 @@ class Execution:
         finally:
             self._run = self.run
             recorder.close()
-            self._run.path = recorder.path  # None if the file could not be written to the end
+            self._run.path = recorder.path  # None if the file could not be written completely
         if self.budget is not None and self.budget.usd is not None and driver.root.use.unpriced:
             warnings.warn(
-                "the cap on usd could not be kept: the model does not say what its calls cost",
+                "The limit on usd could not be enforced: the model does not report what its calls cost.",
                 RuntimeWarning,
                 stacklevel=3,
             )
         return self._run
 
     async def _make_ready(self) -> None:
-        """Load what tells how much a call can use: what the calls of a resumed run reserved is counted anew,
-        and must not hold up the event loop."""
+        """Load what determines how much a call can use.
+
+        The reservations of a resumed run are counted again, which must not block the event loop.
+        """
         if self._kept is None or self.budget is None:
             return
         if any(getattr(self.budget, name) is not None for name in AMOUNTS):
             calls = [line.e for line in self._kept if isinstance(line.e, Call)]
             for name in {call.model for call in calls if not asks_no_model(call)}:
-                with suppress(Exception):  # a call that is made will tell why
+                with suppress(Exception):  # the call itself will report the reason
                     await self.runner.gateway.ready(name)
 
 
 def check_arguments(strategy: object, task: object, budget: object, repeat: int) -> None:
-    """Raise TypeError or ValueError unless a run can be made of these."""
+    """Raise `TypeError` or `ValueError` unless these arguments describe a run."""
     if not isinstance(strategy, Strategy):
-        raise TypeError(f"strategy must be a Strategy such as tl.TreeOfThoughts(), not {strategy!r}")
+        raise TypeError(f"strategy must be a Strategy such as tl.TreeOfThoughts(): got {strategy!r}.")
     if not isinstance(task, Task):
-        several = "; several tasks go to lab.sweep" if isinstance(task, list | tuple) else ""
-        raise TypeError(f'task must be a Task such as tl.general("…"), not {task!r}{several}')
+        hint = " Use lab.sweep for several tasks." if isinstance(task, list | tuple) else ""
+        raise TypeError(f'task must be a Task such as tl.general("…"): got {task!r}.{hint}')
     if budget is not None and not isinstance(budget, Budget):
-        raise TypeError(f"budget must be a Budget such as tl.Budget(calls=60), not {budget!r}")
+        raise TypeError(f"budget must be a Budget such as tl.Budget(calls=60): got {budget!r}.")
     if isinstance(repeat, str | float) or repeat < 0:
-        raise ValueError(f"repeat must be 0 or more, not {repeat!r}")
+        raise ValueError(f"repeat must be an integer of at least 0: got {repeat!r}.")
 
 
-def _who(model: dict[str, Any]) -> Any:
-    """Which model these settings are of, as far as a resumed run must have the same."""
+def _identity(model: dict[str, Any]) -> Any:
+    """Return the identity of a model from its settings. All functions count as the same here."""
     return "a function" if model.get("kind") == UserFunction.kind else identity_of(part_of(model))
 
 
 def resumable(lines: list[Line], *, asking: bool) -> list[Line] | None:
-    """The lines to go on from; None when the run is finished. What a run did after it was cancelled
-    or refused money, and a bug's end, are not gone on from; nor, where the model may be asked again
-    (`asking`), is what a run did after the first failed call if calls that failed are why it ended."""
+    """Return the lines from which a run can continue, or `None` if it is finished.
+
+    A run continues before what it did after it was cancelled or stopped by the `spend` limit, and before the
+    end that a bug caused. If it ended because calls failed and the model may be called again (`asking`), it
+    continues before the first failed call.
+    """
     for number, line in enumerate(lines):
         if isinstance(line.e, Reply) and line.e.error in ("cancelled", REFUSED):
             return lines[:number]
@@ -396,7 +425,7 @@ def resumable(lines: list[Line], *, asking: bool) -> list[Line] | None:
 
 
 def _before_failures(lines: list[Line]) -> Iterator[list[Line]]:
-    """The lines before each call that a model did not answer."""
+    """Yield the lines before each call that failed."""
     for number, line in enumerate(lines):
         if isinstance(line.e, Reply) and line.e.error is not None and is_made(line.e):
             yield lines[:number]

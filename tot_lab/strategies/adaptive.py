@@ -21,6 +21,7 @@ from tot_lab.core.calls import halts
 from tot_lab.core.parts import REGISTRY
 from tot_lab.core.reading import read_label
 from tot_lab.core.records import Decided, Note, Thought, parent_of
+from tot_lab.core.registry import names
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, resample
@@ -167,7 +168,7 @@ class Adaptive(Prompting):
     Calls: none if the routes or the rules decide, else 1, plus those of the chosen strategy; if its result is
     partial, also those of the default strategy.
 
-    The choice is recorded as a note, which `tl.routed(run)` reads.
+    The choice is recorded as a note, which `tl.stats.routed(run)` reads.
     """
 
     kind = "adaptive"
@@ -183,7 +184,7 @@ class Adaptive(Prompting):
     routes: dict[str, str] = {}
     """The strategy for each kind of task (`simple`, `writing`, `steps`, `open`; see `kind_of`) or for each
     kind of domain, which takes precedence. Kinds without an entry use the built-in `ROUTES`.
-    `tl.calibrate_router` derives routes from a sweep."""
+    `tl.stats.calibrate_router` derives routes from a sweep."""
 
     default: str = "reactive"
     """The strategy for tasks without a route. It also runs after a partial result: one that stagnated,
@@ -201,7 +202,7 @@ class Adaptive(Prompting):
                 raise ValueError(f"{field}: unknown strategy: got {name!r}. Known are {known}.")
         for kind in self.routes:
             near = get_close_matches(kind, KINDS, n=1)
-            if near and kind not in (*KINDS, *REGISTRY):
+            if near and kind not in (*KINDS, *REGISTRY, *names("domains")):
                 raise ValueError(
                     f"routes: unknown kind of task or domain: got {kind!r}. Did you mean {near[0]!r}?"
                 )

@@ -88,7 +88,7 @@ class GatherThenThink(Prompting):
     """Whether to gather. If `False`, the strategy starts at once."""
 
     research: Annotated[ResearchDelegate, Field(strict=False)] = ResearchDelegate()
-    """How fetched pages are read again: a `tl.ResearchDelegate`, or its settings as a dict such as
+    """How fetched pages are read again: a `tl.records.ResearchDelegate`, or its settings as a dict such as
     `{"enabled": False}`. Its share of the context window also limits all gathered text that the strategy is
     shown.
     """

@@ -1,6 +1,6 @@
-"""Tools: what a strategy can have done, and how far it may go.
+"""Tools: what strategies may have done, and within which limits.
 
-`tl.tools` offers all of them; those that need a lab or a domain are imported from there at their first use.
+`tl.tools` offers all of them. Those that need a lab or a domain are imported when they are first used.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""A calculator that is exact.
+"""An exact calculator.
 
-Rule: an expression is parsed, never evaluated as code, and every figure is a fraction. Each size is
-looked at before the number is made, so no text can make it hang or take memory.
+An expression is parsed and never executed as code, and every number is a fraction. Sizes are checked before a
+number is computed, so that no expression can hang or exhaust the memory.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pydantic import Field
 from tot_lab.core.arithmetic import plain
 from tot_lab.core.tool import Arguments, Name, Tool, fitting, schema_of
 
-LONGEST = 1_000  # characters of an expression
-LARGEST = 10_000  # bits of a numerator or a denominator
-DIGITS = 3_000  # about as many
-EXACT = 50  # digits of a decimal that is shown to its end
+LONGEST = 1_000  # maximum characters of an expression
+LARGEST = 10_000  # maximum bits of a numerator or denominator
+DIGITS = 3_000  # about the same in decimal digits
+EXACT = 50  # maximum digits of a decimal that is shown in full
 
 KNOWN = "numbers, + - * / // % ^ and parentheses"
 
@@ -42,10 +42,9 @@ class _Expression(Arguments):
 
 
 class Calculator(Tool):
-    """Works an expression out exactly: `1/3 + 0.1` is 13/30. Known are + - * / // % ^ (or **) with whole
-    exponents, parentheses and decimal numbers; × ÷ − too.
+    """Evaluates an expression exactly: `1/3 + 0.1` is 13/30.
 
-    digits: of a result that is no short decimal; its fraction is shown beside.
+    It supports + - * / // % ^ (or **) with integer exponents, parentheses and decimal numbers, and × ÷ −.
     """
 
     kind: ClassVar[str] = "calculator"
@@ -55,13 +54,14 @@ class Calculator(Tool):
     pure: bool = True
     retries: int = 0
     digits: Annotated[int, Field(ge=1, le=1_000)] = 12
+    """Digits of a result that is not a short decimal. Its fraction is shown too."""
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
         return shown(value_of(fitting(arguments, _Expression).expression), self.digits)
 
 
 def value_of(expression: str) -> Fraction:
-    """What it is worth. Raises ValueError, and ZeroDivisionError."""
+    """Return the value of an expression. Raises ValueError and ZeroDivisionError."""
     text = " ".join(plain(expression).split())
     if len(text) > LONGEST:
         raise ValueError(f"the expression has {len(text):,} characters; {LONGEST:,} are the most")
@@ -76,7 +76,9 @@ def value_of(expression: str) -> Fraction:
 
 
 def shown(value: Fraction, digits: int) -> str:
-    """A number as its decimal where that ends soon; else its fraction and that many digits."""
+    """Return a number as a decimal if that is short, or else its fraction and a decimal of that many
+    digits.
+    """
     above, below = Decimal(value.numerator), Decimal(value.denominator)
     exact = above if below == 1 else Context(prec=EXACT).divide(above, below)
     if Fraction(exact) == value:
@@ -102,7 +104,7 @@ def _value(node: ast.expr, text: str) -> Fraction:
 
 
 def _number(text: str) -> Fraction:
-    """A number as it is written: the parser's own is a float, which 0.1 is not."""
+    """Return a number exactly as written, since the parser's float is not exact."""
     exponent = text.lower().partition("e")[2] or "0"
     if abs(int(exponent)) > DIGITS:
         raise ValueError(f"the number {text[:40]} has more than about {DIGITS:,} digits")
@@ -114,7 +116,8 @@ def _power(a: Fraction, b: Fraction) -> Fraction:
         raise ValueError(f"an exponent must be a whole number, not {b}: a root is seldom exact")
     if a == 0 and b < 0:
         raise ZeroDivisionError("0 to a negative power")
-    bits = max(a.numerator.bit_length(), a.denominator.bit_length()) - 1  # of which it has that many at least
+    # The power has at least so many bits per factor.
+    bits = max(a.numerator.bit_length(), a.denominator.bit_length()) - 1
     if bits * abs(b) > LARGEST:
         raise ValueError(f"the power has more than about {DIGITS:,} digits")
     return _sized(a ** int(b))

@@ -1,9 +1,8 @@
-"""Files under one folder, to be read and written.
+"""Tools that read and write files below one folder.
 
-Rule: nothing outside the root can be named, by no way of writing a path. Where a path leads is worked
-out first, and then opened folder by folder with no link followed: so a link that is put there meanwhile
-leads nowhere either. Only plain files are opened. Writing follows no link at all, and a file is written whole
-or not at all.
+No path can name anything outside the root. A path is resolved first and then opened folder by folder without
+following links, so that a link that is created meanwhile has no effect. Only regular files are opened.
+Writing follows no links, and a file is written completely or not at all.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pydantic import Field, field_validator
 
 from tot_lab.core.tool import Arguments, Effects, Name, Tool, fitting, schema_of
 
-MOST_LISTED = 1_000  # files of a listing
+MOST_LISTED = 1_000  # maximum files of a listing
 
 
 class _Lines(Arguments):
@@ -41,11 +40,12 @@ class _Pattern(Arguments):
 
 
 class _UnderRoot(Tool):
-    """The base of tools that see the files of one folder, and only those."""
+    """Base of tools that see only the files of one folder."""
 
     effects: Effects = ("files",)
     retries: int = 0
     root: str
+    """The folder."""
 
     @field_validator("root", mode="before")
     @classmethod
@@ -56,14 +56,13 @@ class _UnderRoot(Tool):
     @classmethod
     def _is_folder(cls, root: str) -> str:
         if not Path(root).is_dir():
-            raise ValueError(f"{root!r} is no folder")
+            raise ValueError(f"root must be a folder: got {root!r}.")
         return root
 
 
 class ReadFile(_UnderRoot):
-    """Reads text files under `root`, whole or some lines of them.
-
-    root: the folder; links inside it that lead out of it are not followed. most_bytes: of a file.
+    """Reads text files below `root`, completely or some lines. Links that lead out of `root` are not
+    followed.
     """
 
     kind: ClassVar[str] = "read_file"
@@ -71,6 +70,7 @@ class ReadFile(_UnderRoot):
     description: str = "Reads a text file, whole or from one line to another."
     parameters: dict[str, Any] = schema_of(_Lines)
     most_bytes: Annotated[int, Field(ge=1)] = 10_000_000
+    """Maximum size of a file in bytes."""
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
         given = fitting(arguments, _Lines)
@@ -88,7 +88,7 @@ class ReadFile(_UnderRoot):
             raise ValueError(f"{given.path} is no text: a binary file of {size:,} bytes")
         if given.first_line == 1 and given.last_line is None:
             return text
-        lines = list(StringIO(text))  # as editors count: a form feed, say, ends none
+        lines = list(StringIO(text))  # as editors count lines: a form feed does not end one
         chosen = lines[given.first_line - 1 : given.last_line]
         if not chosen:
             raise ValueError(f"{given.path} has {len(lines):,} lines")
@@ -96,15 +96,12 @@ class ReadFile(_UnderRoot):
 
 
 class WriteFile(_UnderRoot):
-    """Writes text files under `root`. Missing folders are created.
+    """Writes text files below `root`. Missing folders are created.
 
-    Its effect is `file-write`, and it is denied unless an effect policy allows that:
-    `tl.Lab(…, tools=[tl.tools.WriteFile(root="out")], effect_policy=tl.EffectPolicy(allow={"file-write"}))`.
-    Links are not followed, and no part of a path may begin with a dot. A file appears whole or not at all,
-    also when the process is killed.
-
-    root: the folder. most_bytes: of a file, in UTF-8. overwrite: whether an existing file is replaced;
-    otherwise writing to it is an error that the model reads.
+    Its effect is `file-write`, which is denied unless an effect policy allows it: `tl.Lab(…,
+    tools=[tl.tools.WriteFile(root="out")], effect_policy=tl.EffectPolicy(allow={"file-write"}))`. Links are
+    not followed, and no part of a path may begin with a dot. A file appears completely or not at all, even if
+    the process is killed.
     """
 
     kind: ClassVar[str] = "write_file"
@@ -116,7 +113,10 @@ class WriteFile(_UnderRoot):
     effects: Effects = ("file-write",)
     output: bool = True
     most_bytes: Annotated[int, Field(ge=1)] = 1_000_000
+    """Maximum size of a file in bytes of UTF-8."""
+
     overwrite: bool = False
+    """Whether existing files are replaced. Otherwise writing to one is an error that the model reads."""
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
         given = fitting(arguments, _Content)
@@ -137,7 +137,7 @@ class WriteFile(_UnderRoot):
         return f"wrote {given.path} ({len(data):,} bytes)"
 
     def _put(self, name: str, data: bytes, place: int) -> None:
-        """Write `data` to the file `name` of the open folder `place`, in one step."""
+        """Write `data` to the file `name` of the open folder `place` in one step."""
         if self.overwrite:
             with suppress(FileNotFoundError):
                 if not stat.S_ISREG(os.lstat(name, dir_fd=place).st_mode):
@@ -151,7 +151,7 @@ class WriteFile(_UnderRoot):
                 os.fsync(writer.fileno())
             if self.overwrite:
                 os.replace(draft, name, src_dir_fd=place, dst_dir_fd=place)
-            else:  # a link is refused where the name is taken, in one step
+            else:  # creating the link fails if the name exists, in one step
                 os.link(draft, name, src_dir_fd=place, dst_dir_fd=place, follow_symlinks=False)
         finally:
             with suppress(FileNotFoundError):
@@ -159,7 +159,7 @@ class WriteFile(_UnderRoot):
 
 
 def _parts(path: str) -> tuple[str, ...]:
-    """The names in a path below the root. A ValueError for any other path."""
+    """Return the names in a path below the root. Raises ValueError for any other path."""
     plain = PurePosixPath(path)
     if "\0" in path or "\\" in path or plain.is_absolute() or ".." in plain.parts or not plain.parts:
         raise ValueError(f"{path[:80]!r} must be a path below the root, such as notes/today.md")
@@ -169,8 +169,9 @@ def _parts(path: str) -> tuple[str, ...]:
 
 
 def _folder_below(root: str, names: Sequence[str], *, make: bool = False) -> int:
-    """The folder that `names` lead to, open, with no link followed below `root`. make: create missing ones.
-    Raises OSError."""
+    """Return the opened folder of `names` without following links below `root`. `make` creates missing ones.
+    Raises OSError.
+    """
     place = os.open(Path(root).resolve(), os.O_RDONLY | os.O_DIRECTORY)
     try:
         for name in names:
@@ -187,10 +188,7 @@ def _folder_below(root: str, names: Sequence[str], *, make: bool = False) -> int
 
 
 class ListFiles(_UnderRoot):
-    """Lists the files under `root`, one a line with its size; links are named and not followed.
-
-    root: the folder.
-    """
+    """Lists the files below `root`, one per line with its size. Links are listed and not followed."""
 
     kind: ClassVar[str] = "list_files"
     name: Name = "list-files"
@@ -202,24 +200,24 @@ class ListFiles(_UnderRoot):
         found = []
         for path, about in files_under(self.root):
             if fnmatch(path, pattern):
-                found.append(f"{path} ({_said_of(about)})")
+                found.append(f"{path} ({_describe(about)})")
             if len(found) > MOST_LISTED:
                 return "\n".join([*found[:-1], f"… (more than {MOST_LISTED:,}; give a narrower pattern)"])
         return "\n".join(found) or f"no file matches {pattern!r}"
 
 
 def files_under(root: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Each file under `root`, folder by folder in the order of their names."""
+    """Yield each file below `root`, ordered by folder and name."""
     for folder, folders, names, place in os.fwalk(root):
         folders.sort()
         for name in sorted([*names, *folders]):
-            with suppress(FileNotFoundError):  # deleted meanwhile
+            with suppress(FileNotFoundError):  # deleted in the meantime
                 about = os.lstat(name, dir_fd=place)
                 if not stat.S_ISDIR(about.st_mode):
                     yield Path(folder, name).relative_to(root).as_posix(), about
 
 
-def _said_of(about: os.stat_result) -> str:
+def _describe(about: os.stat_result) -> str:
     if stat.S_ISREG(about.st_mode):
         return f"{about.st_size:,} bytes"
     return "a link" if stat.S_ISLNK(about.st_mode) else "no plain file"
@@ -227,14 +225,15 @@ def _said_of(about: os.stat_result) -> str:
 
 @contextmanager
 def opened(root: str, path: str) -> Iterator[int]:
-    """The plain file `path` under `root`, open to be read. Raises ValueError for any other, and for one
-    outside; FileNotFoundError."""
+    """Open the regular file `path` below `root` for reading. Raises ValueError for any other file, and
+    FileNotFoundError.
+    """
     if "\0" in path or "\\" in path or PurePosixPath(path).is_absolute():
         raise ValueError(f"{path[:80]!r} must be a path below the root, such as notes/today.md")
     home = Path(root).resolve()
     try:
         real = (home / path).resolve()
-    except (OSError, RuntimeError):  # links in a circle
+    except (OSError, RuntimeError):  # a cycle of links
         raise ValueError(f"{path[:80]} leads nowhere") from None
     if not real.is_relative_to(home):
         raise ValueError(f"{path[:80]} lies outside the files that may be read")
@@ -250,7 +249,7 @@ def opened(root: str, path: str) -> Iterator[int]:
     except OSError as error:
         raise FileNotFoundError(f"{path[:80]}: {os.strerror(error.errno or 0)}") from None
     try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):  # it was changed for another meanwhile
+        if not stat.S_ISREG(os.fstat(file).st_mode):  # it was replaced in the meantime
             raise ValueError(f"{path[:80]} is no plain file")
         yield file
     finally:

@@ -1,8 +1,8 @@
-"""Tools by name: what `tools=["calculator"]` and a shell's `--tools` may say.
+"""Tools by name, as `tools=["calculator"]` and the command line's `--tools` accept them.
 
-Rule: a name stands for one of the tools here by its kind, for all the tools of a domain by the domain's,
-or for what an installed package offers by that name: a class of tools, a tool, a typed function, or
-several of these. A tool that needs more than its name (a folder, a provider) says what.
+A name stands for a built-in tool by its kind, for all tools of a domain by the domain's name, or for what an
+installed package offers: a tool class, a tool, a typed function, or several of these. A tool that needs
+settings names them in its error.
 """
 
 from __future__ import annotations
@@ -12,21 +12,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from tot_lab.core.parts import REGISTRY, class_of, known_names
-from tot_lab.core.registry import bring, built_in, names, offered
+from tot_lab.core.registry import bring, built_in, import_parts, names, offered
 from tot_lab.core.task import Domain
 from tot_lab.core.tool import Tool, tool
 from tot_lab.core.tools import tool_name
 
 
 def domain_tools() -> dict[str, tuple[Tool, ...]]:
-    """The tools that domains bring, by the domain's name; those of packages that are not imported apart."""
+    """Return the tools of domains by the domain's name, without those of packages that are not imported."""
+    import_parts()
     domains = {part.kind: part for part in REGISTRY.values() if issubclass(part, Domain)}
     return {kind: tools for kind, domain in domains.items() if (tools := domain.tools())}
 
 
 def tools_named(name: str, settings: Mapping[str, Any] | None = None) -> tuple[Tool, ...]:
-    """The tools of that name; `web-fetch` is `web_fetch`. settings: of a tool that is made here. An unknown
-    name is a ValueError, and so are settings that are lacking or do not fit."""
+    """Return the tools of that name; `web-fetch` and `web_fetch` are the same.
+
+    Args:
+        name: The name.
+        settings: Settings of the tool to make.
+
+    Raises:
+        ValueError: If the name is unknown, or settings are missing or not accepted.
+    """
     given = dict(settings or {})
     asked = tool_name(name)
     for known, kind in built_in("tools").items():
@@ -45,26 +53,26 @@ def tools_named(name: str, settings: Mapping[str, Any] | None = None) -> tuple[T
         return (_made(value, given),)
     several = value if isinstance(value, list | tuple) else (value,)
     if not all(isinstance(one, Tool) or inspect.isfunction(one) for one in several):
-        raise ValueError(f"{name!r} comes from {found.source}, which is no tool")
+        raise ValueError(f"{name!r} must be a tool: got {found.source}.")
     return _as_they_are(name, tuple(one if isinstance(one, Tool) else tool(one) for one in several), given)
 
 
 def needed(kind: type[Tool]) -> list[str]:
-    """The settings without which there is no such tool."""
+    """Return the settings that a tool requires."""
     return [name for name, field in kind.model_fields.items() if field.is_required()]
 
 
 def _made(kind: type[Tool], given: dict[str, Any]) -> Tool:
-    lacking = [name for name in needed(kind) if name not in given]
-    if lacking:
-        more = " and ".join(f"{name}=…" for name in lacking)
-        raise ValueError(f"the tool {kind.kind!r} needs more than its name: {more} ({kind.__name__})")
+    missing = [name for name in needed(kind) if name not in given]
+    if missing:
+        more = " and ".join(f"{name}=…" for name in missing)
+        raise ValueError(f"The tool {kind.kind!r} requires settings: {more} ({kind.__name__}).")
     return kind(**given)
 
 
 def _as_they_are(name: str, tools: tuple[Tool, ...], given: dict[str, Any]) -> tuple[Tool, ...]:
     if given:
-        raise ValueError(f"{name!r} stands for tools that are made already: they take no {', '.join(given)}")
+        raise ValueError(f"{name!r} names finished tools, which accept no settings: got {', '.join(given)}.")
     return tools
 
 

@@ -1,7 +1,7 @@
-"""A page's HTML as Markdown: a program of its own, which reads the one and writes the other.
+"""A program that converts a page's HTML from standard input to Markdown on standard output.
 
-Rule: a page is never parsed in the lab's process. One that was made for it keeps a parser busy for hours,
-and Python's lock with it, so that all else would stand still; a process can be ended.
+Pages are never parsed in the lab's process. A malicious page could keep a parser, and Python's global lock,
+busy for hours; a separate process can be killed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _UNREAD = ("script", "style", "noscript", "template", "svg", "iframe")
 
 
 def readable(html: str) -> str:
-    """The text of a page as Markdown."""
+    """Return the text of a page as Markdown."""
     from bs4 import BeautifulSoup  # noqa: PLC0415
     from markdownify import MarkdownConverter  # noqa: PLC0415
 
@@ -21,7 +21,7 @@ def readable(html: str) -> str:
         element.decompose()
     try:
         text: str = MarkdownConverter(heading_style="atx").convert_soup(page)
-    except RecursionError:  # nested as no person writes
+    except RecursionError:  # nested too deeply
         text = page.get_text("\n")
     lines = (line.rstrip() for line in text.splitlines())
     kept, blank = list[str](), True
@@ -33,7 +33,7 @@ def readable(html: str) -> str:
 
 
 def main(charset: str, html: str) -> None:
-    """From the standard input to the standard output. html: "html", or "" for a plain text."""
+    """Convert standard input to standard output. `html` is "html", or "" for plain text."""
     text = sys.stdin.buffer.read().decode(charset, "replace")
     sys.stdout.buffer.write((readable(text) if html else text).encode("utf-8", "replace"))
 

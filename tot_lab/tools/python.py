@@ -1,9 +1,8 @@
-"""Python in a process of its own.
+"""A tool that runs Python in its own process.
 
-Rule: a snippet sees nothing of this process, and ends when its call does: its whole process group is
-killed, also when the run is cancelled. The limits are the kernel's, set before the snippet begins, so
-it cannot lift them. What it writes goes to a file, which a limit bounds, and not through a pipe that
-a child of it could hold open; the file has no name by which it could be changed for something else.
+A snippet sees nothing of this process and ends with its call: its process group is killed, also when the run
+is cancelled. The limits are set in the kernel before the snippet starts, so that it cannot lift them. Output
+goes to an unnamed file of limited size rather than to a pipe that a child process could keep open.
 """
 
 from __future__ import annotations
@@ -49,22 +48,21 @@ class _Snippet(Arguments):
 
 
 class Python(Tool):
-    """Runs a snippet of Python and gives what it printed; one that raises is a failed call, with its
-    traceback. Each call begins anew, in an empty folder that is deleted, with an empty environment and no
-    input. Needs Linux or macOS.
+    """Runs a Python snippet and returns what it printed. A snippet that raises is a failed call with its
+    traceback.
 
-    timeout: seconds of wall time, and of computing for each process. memory: MB for each process. written:
-    MB that a file, and its output, may have. processes: at most, threads among them; for root the kernel
-    does not count, and without namespaces it counts all that the user has.
+    Each call starts in a new, empty folder that is deleted afterwards, with an empty environment and no
+    input. `timeout` limits the wall time, and the CPU time of each process. It requires Linux or macOS.
 
-    On Linux, where the machine lets a user make namespaces (`isolated`), it has no network, sees of other
-    processes only how they were called, and none of its own outlives the call. Elsewhere it can reach the
-    network and read the environment of this process, keys included, and a process that leaves the group can
-    live on. Everywhere it can read every file that you can, write where you can, and connect to every Unix
-    socket that is a file you may open, which a network namespace does not hide: through those of Docker, an
-    ssh-agent, D-Bus or a database it can act as you, also over the network. (Abstract Unix sockets are out
-    of reach where it is isolated.) For code of people or models that you do not trust, run the lab in a
-    container. The folder may grow to many files of `written` MB.
+    On Linux with user namespaces (`isolated`) a snippet has no network, sees only the command lines of other
+    processes, and none of its processes outlives the call. Elsewhere it can reach the network and read the
+    environment of this process, including keys, and a process that leaves the group can survive.
+
+    Everywhere it can read and write the files that you can, and connect to the Unix sockets that you may
+    open, which a network namespace does not hide. Through the sockets of Docker, an ssh-agent, D-Bus or a
+    database it can act as you, also over the network. (Abstract Unix sockets are out of reach if it is
+    isolated.) Run the lab in a container for code from people or models that you do not trust. The folder may
+    grow to many files of `written` MB.
     """
 
     kind: ClassVar[str] = "python"
@@ -74,12 +72,19 @@ class Python(Tool):
     effects: Effects = ("process",)
     retries: int = 0
     memory: Annotated[int, Field(ge=32)] = 1_024
+    """MB of memory for each process."""
+
     written: Annotated[int, Field(ge=1)] = 10
+    """MB that the output and each file may have."""
+
     processes: Annotated[int, Field(ge=0)] = 32
+    """Maximum number of processes and threads. The kernel does not count those of root, and without
+    namespaces it counts all of the user.
+    """
 
     @property
     def isolated(self) -> bool:
-        """Whether this machine lets a snippet have namespaces of its own."""
+        """Whether this machine lets a snippet have its own namespaces."""
         return can_be_apart()
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Awaitable[str]:
@@ -94,7 +99,7 @@ class Python(Tool):
             work, script = folder / "work", folder / "snippet.py"
             work.mkdir()
             script.write_text(code, encoding="utf-8", errors="replace")
-            computing = math.ceil(self.timeout) + 1  # its wall time is up first, unless it has many threads
+            computing = math.ceil(self.timeout) + 1  # the wall time ends first, unless it has many threads
             limits = (computing, self.memory << 20, self.written << 20, self.processes)
             with tempfile.TemporaryFile() as output:
                 process = await asyncio.create_subprocess_exec(
@@ -112,17 +117,17 @@ class Python(Tool):
                 finally:
                     _kill(process.pid)
                     await asyncio.shield(process.wait())
-                return self._told(status, output, folder)
+                return self._result(status, output, folder)
         finally:
             await asyncio.to_thread(_delete, folder)
 
-    def _told(self, status: int, output: BinaryIO, folder: Path) -> str:
+    def _result(self, status: int, output: BinaryIO, folder: Path) -> str:
         size = os.fstat(output.fileno()).st_size
         if size >= self.written << 20:
             raise RuntimeError(f"it printed more than {self.written} MB")
-        output.seek(0 if status == 0 else max(0, size - 1_500))  # why it failed stands at the end
+        output.seek(0 if status == 0 else max(0, size - 1_500))  # the error is at the end
         text = output.read(4 * self.most_characters + 1).decode("utf-8", "replace")
-        text = text.replace(f"{folder}/", "")  # its name is another each time
+        text = text.replace(f"{folder}/", "")  # the name of the folder changes with every call
         if status == 0:
             return text or "(nothing was printed)"
         why = signal.Signals(-status).name if status < 0 else f"exit status {status}"
@@ -130,18 +135,18 @@ class Python(Tool):
 
 
 def _kill(group: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # all have gone; macOS says the latter of zombies
+    with suppress(ProcessLookupError, PermissionError):  # all have ended; macOS raises the latter for zombies
         os.killpg(group, signal.SIGKILL)
 
 
 def _delete(folder: Path) -> None:
-    """By a program: Python's own goes only so deep, and this may be a thousand folders deep."""
+    """Delete a folder with `rm`, since Python's own functions fail on very deep folders."""
     subprocess.run(["rm", "-rf", "--", folder], stderr=subprocess.DEVNULL, check=False)
 
 
 @lru_cache
 def can_be_apart() -> bool:
-    """Whether namespaces can be made here; asked of the kernel once."""
+    """Whether namespaces can be created here; tested once."""
     if shutil.which(_APART[0]) is None:
         return False
     made = subprocess.run([*_APART, "true"], capture_output=True, check=False, timeout=10)

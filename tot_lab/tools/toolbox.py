@@ -1,8 +1,8 @@
-"""The tools of a lab, and how one is carried out.
+"""The tools of a lab, and how a tool call is carried out.
 
-Rule: whatever a tool does, its call is answered. It is tried in a thread of its own, for so long and so
-often as it says; what it raises, hangs at or returns too much of becomes a reply that a model can
-read, without secrets. Only one whose effects would have to come again stops a replay.
+Every tool call is answered. A tool runs in its own thread with its own timeout and retries, and whatever it
+raises, hangs on or returns too much of becomes a reply that a model can read, without secrets. Only a tool
+whose effects would have to be repeated stops a replay.
 """
 
 from __future__ import annotations
@@ -26,21 +26,25 @@ from tot_lab.core.tools import characters_within
 from tot_lab.tools.named import tools_named
 
 MOST_OF_AN_ERROR = 2_000
-"""Characters of an error that a model is shown."""
+"""Maximum characters of an error that a model is shown."""
 
 
 TO_CLEAR_UP = 1.0
-"""Seconds that an async tool has after its time is up or its run is cancelled."""
+"""Seconds that an async tool has to clean up after a timeout or cancellation."""
 
 
 class NotReplayed(Halt):
-    """In `replay` mode a strategy called a tool that does more than compute, and has no known result."""
+    """In `replay` mode a strategy called a tool that is not pure and has no known result."""
 
 
 class Toolbox:
-    """The tools that a lab has. tools: `Tool`s, their names, or functions to be made some. policy: which
-    effects they may have, None = those that they have, except where a tool needs permission. context: what
-    the tools are handed besides their arguments.
+    """The tools of a lab.
+
+    Args:
+        tools: Tools, names of tools, or functions to make tools of.
+        policy: Effects that the tools may have. `None` allows those that they have, except for tools that
+            need permission.
+        context: Data that is passed to the tools with their arguments.
     """
 
     def __init__(
@@ -50,27 +54,27 @@ class Toolbox:
         context: Mapping[str, Any] | None = None,
     ) -> None:
         if isinstance(tools, str | Tool | Mapping) or not isinstance(tools, Iterable):
-            raise TypeError(f"tools must be a list, such as [tl.tools.Calculator()], not {tools!r}")
+            raise TypeError(f"tools must be a list such as [tl.tools.Calculator()]: got {tools!r}.")
         if policy is not None and not isinstance(policy, EffectPolicy):
-            raise TypeError(f"effect_policy must be such as tl.EffectPolicy(mode='deny_all'), not {policy!r}")
+            raise TypeError(f"effect_policy must be a tl.EffectPolicy: got {policy!r}.")
         if context is not None and not isinstance(context, Mapping):
-            raise TypeError(f"tool_context must be a dict, not {context!r}")
+            raise TypeError(f"tool_context must be a dict: got {context!r}.")
         self.tools: dict[str, Tool] = {}
         self.policy = policy
         self.context = dict(context or {})
         for made in chain.from_iterable(map(_tools_of, tools)):
             if made.name in self.tools:
-                raise ValueError(f"tools: two are named {made.name!r}")
+                raise ValueError(f"The names of tools must differ: got {made.name!r} twice.")
             if missing := needs_functions(made):
                 raise LookupError(
-                    f"the tool {made.name!r} came from a file, which holds no functions: give the lab the "
-                    f"tool itself, with {', '.join(missing)}"
+                    f"The tool {made.name!r} was loaded from a file, which holds no functions. Pass the tool "
+                    f"itself to the lab, with {', '.join(missing)}."
                 )
-            _expect_told_apart(made)
+            _expect_distinguishable(made)
             self.tools[made.name] = made
 
     def named(self, name: str) -> Tool:
-        """The tool of that name. Raises LookupError."""
+        """Return the tool of that name. Raises LookupError."""
         if name not in self.tools:
             raise LookupError(
                 f"there is no tool {name!r}; there are {', '.join(sorted(self.tools)) or 'none'}"
@@ -79,18 +83,19 @@ class Toolbox:
 
     @property
     def policy_settings(self) -> dict[str, Any]:
-        """How a header tells of the policy."""
+        """The settings of the policy, for a header."""
         return {} if self.policy is None else self.policy.model_dump(mode="json")
 
     def refusal(self, tool: Tool) -> str | None:
-        """Why the policy lets `tool` not be called, None when it may be."""
+        """Return why the policy denies `tool`, or `None`."""
         if self.policy is None:
             return EffectPolicy().refusal(tool.spec) if tool.needs_permission else None
         return self.policy.refusal(tool.spec)
 
     def carrying(self, tool: Tool, *, replaying: bool = False, keys: Sequence[str] = ()) -> Carrying:
-        """The end of the stack for `tool`. keys: what nobody may see in its results, besides what the
-        environment and the context hold."""
+        """Return the end of the stack for `tool`. `keys` are hidden in results, as are those of the
+        environment and the context.
+        """
         return Carrying(tool, self.refusal(tool), self.context, replaying, [*keys, *secrets_in(self.context)])
 
 
@@ -100,20 +105,20 @@ def _tools_of(given: Tool | str | Callable[..., Any]) -> tuple[Tool, ...]:
     return (given if isinstance(given, Tool) else tool(given),)
 
 
-def _expect_told_apart(tool: Tool) -> None:
-    """A ValueError for a pure tool whose results could be taken for another's."""
+def _expect_distinguishable(tool: Tool) -> None:
+    """Raise ValueError for a pure tool whose cached results could be those of another one."""
     for name in type(tool).model_fields:
         function = getattr(tool, name)
         if tool.pure and isinstance(function, UserFunction) and not function.told_by_source:
             raise ValueError(
-                f"the tool {tool.name!r} cannot be pure: what {function.name!r} gives may depend on more "
-                f"than its source, and the cache could not tell. Define it by `def` outside any function, or "
-                f"say pure=False"
+                f"The tool {tool.name!r} cannot be pure: results of {function.name!r} may depend on more "
+                f"than its source, which the cache cannot detect. Define it with `def` at module level, or "
+                f"pass pure=False."
             )
 
 
 class Carrying:
-    """The end of the stack: one tool, carried out."""
+    """The end of the stack: carries out one tool."""
 
     def __init__(
         self,
@@ -130,18 +135,18 @@ class Carrying:
         self.keys = keys
 
     async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
-        """The result of each of `calls`."""
+        """Return the result of each of `calls`."""
         return [await self.reply(call, wire) for call in calls]
 
     async def reply(self, call: Call, wire: CallObserver) -> Reply:
-        """What the tool gives for `call`. Raises `NotReplayed`."""
+        """Return the result of `call`. Raises `NotReplayed`."""
         if self.refusal is not None:
             return self._failed(self.refusal)
         if self.replaying and (self.tool.effects or not self.tool.pure):
             why = f"has effects ({', '.join(self.tool.effects)})" if self.tool.effects else "is not pure"
             raise NotReplayed(
-                f"the tool {self.tool.name!r} {why}, so mode='replay' does not carry it out; "
-                f"run.replay() answers from the run's own record"
+                f"The tool {self.tool.name!r} {why}, so mode='replay' does not carry it out. "
+                f"run.replay() uses the results in the record of the run."
             )
         try:
             arguments = json_of(call.prompt or "{}")
@@ -162,21 +167,28 @@ class Carrying:
             except Unfit as error:
                 return self._failed(str(error))
             except Exception as error:
-                said = f"no result within {tool.timeout:g} s" if limit.expired() else format_error(error)
+                reason = f"no result within {tool.timeout:g} s" if limit.expired() else format_error(error)
             if tries <= tool.retries:
-                wire.note("call.retried", error=self._cut(said, MOST_OF_AN_ERROR), wait=wait)
+                wire.note("call.retried", error=self._cut(reason, MOST_OF_AN_ERROR), wait=wait)
                 await asyncio.sleep(wait)
                 wait *= 2
-        return self._failed(said)
+        return self._failed(reason)
 
     async def _carried_out(self, arguments: dict[str, Any], most: int | None) -> str:
-        """What it gives, from a thread of its own: one that hangs holds nobody else up. Python cannot end
-        a thread, so it hangs on behind until the process ends. most: tokens, None = the tool's own cap."""
+        """Return the result of the tool, which runs in its own thread, so that a hanging tool blocks nothing
+        else.
+
+        Python cannot end a thread, so a hanging one remains until the process ends.
+
+        Args:
+            arguments: The arguments.
+            most: Maximum tokens of the result. `None` means the tool's own limit.
+        """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
 
         def arrive(result: Any, error: Exception | None) -> None:
-            if done.done():  # nobody waits any more
+            if done.done():  # the call was given up
                 _closed(result)
             elif error is None:
                 done.set_result(result)
@@ -188,7 +200,7 @@ class Carrying:
             try:
                 result = self.tool.carry_out(arguments, self.context)
                 if not inspect.isawaitable(result):
-                    result = self._told(result, most)
+                    result = self._to_text(result, most)
             except BaseException as raised:  # SystemExit too ends the tool alone
                 error = _as_exception(raised)
             try:
@@ -202,14 +214,14 @@ class Carrying:
 
     async def _awaited(self, result: Awaitable[Any], most: int | None) -> str:
         try:
-            return self._told(await result, most)
+            return self._to_text(await result, most)
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as raised:  # the loop itself would end with it
             raise _as_exception(raised) from None
 
-    def _told(self, result: Any, most: int | None) -> str:
-        """A result as a text, whatever it is: what was carried out is not tried again for its form."""
+    def _to_text(self, result: Any, most: int | None) -> str:
+        """Return a result as text, whatever it is. A tool is not carried out again because of its form."""
         try:
             text = result if isinstance(result, str) else to_json(result, **_ANY_FORM).decode()
         except ValueError:  # a lone surrogate
@@ -226,31 +238,32 @@ class Carrying:
 
 
 _ANY_FORM: Mapping[str, Any] = {
-    "inf_nan_mode": "constants",  # NaN is no null
+    "inf_nan_mode": "constants",  # NaN must not become null
     "bytes_mode": "base64",
-    "serialize_unknown": True,  # what is no JSON, as its own text
+    "serialize_unknown": True,  # other values by their text
 }
 
 
 async def _left_when_late(work: Coroutine[Any, Any, str]) -> str:
-    """What `work` gives. When this is cancelled so is `work`, and soon left behind: it may not heed that."""
+    """Return the result of `work`. A cancellation is passed on, and `work` is abandoned if it ignores it."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.wait([task])
     finally:
-        task.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody else may look
+        # Marks its exception as retrieved.
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())
         if task.cancel():
             await asyncio.wait([task], timeout=TO_CLEAR_UP)
     return task.result()
 
 
 def _as_exception(raised: BaseException) -> Exception:
-    """What a future can hold."""
+    """Return an exception that a future can hold."""
     plain = isinstance(raised, Exception) and not isinstance(raised, StopIteration)
     return raised if plain else RuntimeError(repr(raised))  # type: ignore[return-value]
 
 
 def _closed(result: Any) -> None:
-    """A coroutine that nobody will wait for must not be left begun."""
+    """Close a coroutine that nothing will await."""
     if inspect.iscoroutine(result):
         result.close()

@@ -1,8 +1,8 @@
-"""The web: pages fetched, and searched for by the user's own provider.
+"""Tools for the web: fetching pages, and searching with the user's own provider.
 
-Rule: what is checked is the address that is connected to, at each redirect anew. A name is looked up
-once, here, and the connection goes to what was found: so no name can mean a public address when it is
-checked and a private one when it is used. No proxy of the environment stands between.
+The address of each connection is checked, for every redirect again. A name is resolved once, and the
+connection uses the resolved address, so that a name cannot resolve to a public address for the check and a
+private one for the connection. Proxies of the environment are not used.
 """
 
 from __future__ import annotations
@@ -44,10 +44,14 @@ _SPECIAL = tuple(
         *("168.63.129.16/32", "169.254.169.254/32"),
     )
 )
-"""Blocks that no page of the internet is at. They are listed because Python's own tables, which `is_global`
-reads, lack some: before 3.11.9 and 3.12.4 192.0.0.0/24, in all versions Azure's."""
+"""Address blocks without public web pages.
+
+They are listed because Python's tables, which `is_global` reads, lack some: 192.0.0.0/24 before 3.11.9 and
+3.12.4, and Azure's in all versions.
+"""
 _TEXT = ("text/", "application/json", "application/xml", "application/xhtml", "application/javascript")
-_PACKED = ("identity", "gzip", "deflate")  # once: packed thrice, a few bytes are gigabytes
+# Only one encoding: nested ones can expand a few bytes to gigabytes.
+_PACKED = ("identity", "gzip", "deflate")
 
 
 class _Page(Arguments):
@@ -59,23 +63,28 @@ class _Query(Arguments):
 
 
 class WebFetch(Tool):
-    """Fetches a page and gives its text; HTML as Markdown, with its links. Needs `tot-lab[web]`.
-
-    pure: the first answer is kept like a model's, so that a rerun is offline and sees the same page.
-    allow_private: whether addresses that are not public (this machine, its network, …) may be reached: True,
-        or which networks (`10.1.0.0/16`). most_bytes: of a page; what goes on is cut, and says so.
-        most_redirects: followed at most.
-    """
+    """Fetches a page and returns its text; HTML as Markdown with its links. Requires `tot-lab[web]`."""
 
     kind: ClassVar[str] = "web_fetch"
     name: Name = "web-fetch"
     description: str = "Fetches a web page and returns its text."
     parameters: dict[str, Any] = schema_of(_Page)
     pure: bool = True
+    """The first result is cached like a model's reply, so that a rerun works offline and sees the same
+    page.
+    """
+
     effects: Effects = ("network",)
     allow_private: bool | Annotated[tuple[str, ...], Field(strict=False)] = False
+    """Whether addresses that are not public may be reached, such as this machine and its network: `True`, or
+    a tuple of networks (`10.1.0.0/16`).
+    """
+
     most_bytes: Annotated[int, Field(ge=1)] = 2_000_000
+    """Maximum bytes of a page. A longer page is truncated, with a note."""
+
     most_redirects: Annotated[int, Field(ge=0)] = 5
+    """Maximum number of redirects."""
 
     @field_validator("allow_private")
     @classmethod
@@ -93,11 +102,12 @@ class WebFetch(Tool):
             for _ in range(self.most_redirects + 1):
                 async with aclosing(await client.send(request, stream=True)) as response:
                     if response.next_request is None:
-                        return await self._told(url, response)
-                    request = response.next_request  # what else a redirect says may have no end
+                        return await self._text_of(url, response)
+                    # The body of a redirect is not read, since it may be endless.
+                    request = response.next_request
         raise RuntimeError(f"{url} was redirected more than {self.most_redirects} times")
 
-    async def _told(self, url: str, response: httpx.Response) -> str:
+    async def _text_of(self, url: str, response: httpx.Response) -> str:
         if response.status_code >= 400:
             raise RuntimeError(f"{response.url} answered with HTTP {response.status_code}")
         kind = response.headers.get("content-type", "text/plain").lower()
@@ -118,7 +128,7 @@ class WebFetch(Tool):
         return f"{moved}{text}{cut}"
 
     def may_reach(self, address: str) -> bool:
-        """Whether a connection to that address may be made."""
+        """Whether a connection to that address is allowed."""
         if self.allow_private is True:
             return True
         ip = ip_address(address.partition("%")[0])
@@ -127,8 +137,11 @@ class WebFetch(Tool):
 
 
 def is_public(ip: IPv4Address | IPv6Address) -> bool:
-    """Whether `ip` is an address of the public internet: neither Python's tables nor the special-purpose
-    blocks hold it, nor the IPv4 address that an IPv6 address stands for (mapped, NAT64)."""
+    """Whether `ip` is an address of the public internet.
+
+    It must be in neither Python's tables nor the special-purpose blocks, and the same holds for the IPv4
+    address that an IPv6 address represents (mapped, NAT64).
+    """
     if isinstance(ip, IPv6Address):
         translated = IPv4Address(int(ip) & 0xFFFF_FFFF) if ip in _NAT64 else ip.ipv4_mapped
         if translated is not None:
@@ -138,7 +151,9 @@ def is_public(ip: IPv4Address | IPv6Address) -> bool:
 
 
 async def readable(page: bytes, charset: str, *, html: bool) -> str:
-    """The text of a page, HTML as Markdown, worked out by a process that ends when nobody waits for it."""
+    """Return the text of a page, HTML as Markdown, converted by a process that ends if the call is
+    cancelled.
+    """
     if html and not (find_spec("bs4") and find_spec("markdownify")):
         raise _needs_extra()
     process = await asyncio.create_subprocess_exec(
@@ -163,7 +178,7 @@ def _needs_extra() -> ImportError:
 
 
 def _client(may_reach: Callable[[str], bool], timeout: float) -> httpx.AsyncClient:
-    """A client whose every connection is checked."""
+    """Return a client that checks every connection."""
     try:
         import httpx  # noqa: PLC0415
 
@@ -183,7 +198,7 @@ def _client(may_reach: Callable[[str], bool], timeout: float) -> httpx.AsyncClie
 
 
 def _checked(may_reach: Callable[[str], bool]) -> httpcore.AsyncNetworkBackend:
-    """Connections to those addresses only that may be reached."""
+    """Return a network backend that only connects to allowed addresses."""
     import httpcore  # noqa: PLC0415
 
     class Checked(httpcore.AsyncNetworkBackend):
@@ -216,7 +231,7 @@ def _checked(may_reach: Callable[[str], bool]) -> httpcore.AsyncNetworkBackend:
 
 
 def _transport(backend: httpcore.AsyncNetworkBackend) -> httpx.AsyncBaseTransport:
-    """What sends httpx's requests through `backend`."""
+    """Return a transport that sends httpx's requests through `backend`."""
     import httpcore  # noqa: PLC0415
     import httpx  # noqa: PLC0415
 
@@ -258,7 +273,7 @@ def _transport(backend: httpcore.AsyncNetworkBackend) -> httpx.AsyncBaseTranspor
 
 
 class Found(NamedTuple):
-    """One thing that a search brought: its title, where it is, and what it says."""
+    """A search result: its title, its URL and its text."""
 
     title: str
     url: str
@@ -266,32 +281,34 @@ class Found(NamedTuple):
 
 
 SearchProvider: TypeAlias = Callable[[str, int], Awaitable[Iterable[Found | tuple[str, str, str]]]]
-"""An async function of a query and how many results are wanted."""
+"""An async function of a query and the number of wanted results."""
 
 _FOUND = TypeAdapter(list[Found])
 
 
 class WebSearch(Tool):
-    """Searches by your own provider; tot_lab knows none.
-
-    provider: `async def search(query: str, count: int)`, which gives (title, url, text) of each result, or
-        a dict of these. pure: the first answer is kept like a model's, so that a rerun is offline. count:
-        results that are asked for.
-    """
+    """Searches with the user's own provider; tot_lab has none."""
 
     kind: ClassVar[str] = "web_search"
     name: Name = "web-search"
     description: str = "Searches the web and returns titles, addresses and excerpts."
     parameters: dict[str, Any] = schema_of(_Query)
     pure: bool = True
+    """The first result is cached like a model's reply, so that a rerun works offline."""
+
     effects: Effects = ("network",)
     provider: UserFunction
+    """`async def search(query: str, count: int)`, which returns (title, url, text) of each result, or a dict
+    of these.
+    """
+
     count: Annotated[int, Field(ge=1)] = 5
+    """Number of wanted results."""
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Awaitable[str]:
         return self._search(fitting(arguments, _Query).query)
 
     async def _search(self, query: str) -> str:
         found = _FOUND.validate_python(list(await self.provider(query, self.count)))[: self.count]
-        told = [f"{n}. {one.title}\n{one.url}\n{one.text}" for n, one in enumerate(found, 1)]
-        return "\n\n".join(told) or "nothing was found"
+        lines = [f"{n}. {one.title}\n{one.url}\n{one.text}" for n, one in enumerate(found, 1)]
+        return "\n\n".join(lines) or "nothing was found"

@@ -1,6 +1,6 @@
 """What shows runs: explorer, figures, reports."""
 
-from tot_lab.analysis.deep_thought import DeepThought
+from tot_lab.analysis.methods import DeepThoughtMethods
 from tot_lab.core.attach import attach
 from tot_lab.record.methods import RunMethods
 
@@ -10,7 +10,7 @@ attach(RunMethods, "tot_lab.views.figures.graph", graph="graph_of")
 attach(RunMethods, "tot_lab.views.explorer.page", "save_html")
 attach(RunMethods, "tot_lab.views.deep_report", "deep_report")
 attach(
-    DeepThought,
+    DeepThoughtMethods,
     "tot_lab.views.deep_report",
     report="markdown_of",
     report_html="html_of",

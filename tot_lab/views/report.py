@@ -1,6 +1,6 @@
 """A run in words and in one page.
 
-Rule: all faces of a run say the same facts, and what a model or a person wrote is escaped in each.
+All faces of a run say the same facts, and what a model or a person wrote is escaped in each.
 What differs between two equal runs (id, seconds, paid) stands in the last line alone. A page needs
 nothing but itself: no network, no file beside it.
 """
@@ -257,7 +257,7 @@ def run_html(run: Run) -> str:
 def tree_svg(run: Run, *, background: str | None = None) -> str:
     """The tree as a standalone SVG image, with labels where they have room.
 
-    background: a CSS colour behind it, for a picture in a page; None = see-through, in the colours
+    background: a CSS colour behind it, for a picture in a page; `None` means see-through, in the colours
         of the text around it.
     Raises ValueError when there is no thought.
     """
@@ -421,7 +421,7 @@ def _small_tree(run: Run) -> str:
     if count == 0:
         return '<div style="opacity:.65">no thought yet</div>'
     if count > DRAWN:
-        hint = "tl.plot_tree(run) draws them" if count <= MOST else "run.nodes_df() lists them"
+        hint = "tl.figures.plot_tree(run) draws them" if count <= MOST else "run.nodes_df() lists them"
         return f'<div style="opacity:.65">{count:,} thoughts: {hint}</div>'
     return tree_svg(run)
 

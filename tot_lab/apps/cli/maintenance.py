@@ -1,6 +1,6 @@
 """`tot-lab cache`, `model` and `trust`: what is kept on this machine: answers, weights and approvals.
 
-Rule: nothing is forgotten without `--yes`, and a wrong name makes no empty cache. An approval names what it
+Nothing is forgotten without `--yes`, and a wrong name makes no empty cache. An approval names what it
 allows.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from tot_lab.apps.cli.arguments import Unusable, add_cache, add_runs, command, existing_cache, naming
 from tot_lab.apps.cli.runs import journals_in, run_in
 from tot_lab.lab.settings import FILE, approve_project_file, project_file
-from tot_lab.lab.sharing import export_calls, held, prune, take_in, used, verify
+from tot_lab.lab.sharing import contents_of, export_calls, import_calls, prune, replies_by_key, verify
 from tot_lab.models import Cache
 from tot_lab.models.weights import KNOWN, pull
 
@@ -78,7 +78,7 @@ def _cache(asked: argparse.Namespace) -> int:
     """The care of a cache; 1 when something is wrong with it."""
     cache = Cache(asked.cache) if asked.action in ("import", "merge") else existing_cache(asked.cache)
     if asked.action == "stats":
-        found = held(cache)
+        found = contents_of(cache)
         cost = "unknown" if found.cost is None else f"{found.cost:.4f} USD"
         total = sum(found.calls.values())
         print(f"{cache.path}: {total:,} calls in {found.stores} stores, {found.size:,} bytes")
@@ -92,10 +92,12 @@ def _cache(asked: argparse.Namespace) -> int:
         runs = [run_in(path) for path in journals_in(asked.runs)]
         print(f"{asked.file}: {export_calls(asked.file, runs, cache):,} calls of {len(runs)} runs")
     elif asked.action in ("import", "merge"):
-        new, known = take_in(cache, existing_cache(asked.file if asked.action == "import" else asked.folder))
+        new, known = import_calls(
+            cache, existing_cache(asked.file if asked.action == "import" else asked.folder)
+        )
         print(f"{cache.path}: {new:,} new calls, {known:,} were there already")
     else:
-        kept = used([run_in(path) for path in journals_in(asked.runs)])
+        kept = replies_by_key([run_in(path) for path in journals_in(asked.runs)])
         if asked.cache is None:
             print("This cache is shared by all your projects: what their runs used goes too.")
         gone = prune(cache, kept, really=asked.yes)

@@ -1,6 +1,6 @@
 """`tot-lab run` and `tot-lab sweep`: one search, and many.
 
-Rule: what is wrong with the words is said before any model is asked. A shell forgets, so what was
+What is wrong with the words is said before any model is asked. A shell forgets, so what was
 found is said with where it lies and how to go on, also after Ctrl-C.
 """
 
@@ -37,7 +37,7 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.lab.lab import Lab
-from tot_lab.lab.sweeps.axes import in_a_line
+from tot_lab.lab.sweeps.axes import single_line
 from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.cache import MODES
 from tot_lab.models.simulated import Simulated
@@ -279,7 +279,7 @@ def _sweep(asked: argparse.Namespace) -> int:
         print(table(sweep))
     wrong = [row.error for row in sweep.rows.values() if row.error]
     if wrong:
-        print(f"\n{len(wrong):,} runs went wrong, the first so: {in_a_line(wrong[0])}")
+        print(f"\n{len(wrong):,} runs went wrong, the first so: {single_line(wrong[0])}")
     graded = any(row.score is not None or row.error for row in sweep.rows.values())
     if not graded and any(task.reference is not None for task in given):
         print("\nthe tasks have answers, but not how to hold them against a model's: add grade=number")

@@ -1,6 +1,6 @@
 """`tot-lab think`: one question thought through.
 
-Rule: what comes of it goes to stdout, how far it has come to stderr. Which model is asked is a matter of
+What comes of it goes to stdout, how far it has come to stderr. Which model is asked is a matter of
 tot_lab.toml and the environment (`tot_lab.lab.settings`), and is said. The options are those of `%think`.
 """
 
@@ -27,7 +27,7 @@ from tot_lab.apps.cli.arguments import (
 from tot_lab.apps.deep_thinking import PRESETS, think
 from tot_lab.core.files import write_whole
 from tot_lab.core.records import Line
-from tot_lab.lab.context import told_by_files
+from tot_lab.lab.context import read_files
 from tot_lab.lab.settings import Settings
 from tot_lab.models.reachable import NoModel
 from tot_lab.record.run import Run
@@ -81,10 +81,10 @@ def _think(asked: argparse.Namespace) -> int:
         raise Unusable(f"{asked.out} is there already; name another file")
     with naming():
         cut: list[str] = []
-        context = told_by_files(asked.files, cut=cut) if asked.files else ""
+        context = read_files(asked.files, cut=cut) if asked.files else ""
         settings, equipment = equipped(asked)
         lab = settings.lab(**equipment)
-    progress = Progress(" · ".join([settings.told, *cut]))
+    progress = Progress(" · ".join([settings.summary, *cut]))
 
     def watch(lines: Sequence[Line]) -> None:
         progress.take(lines)

@@ -1,6 +1,6 @@
 """Questions that take several documents to answer: one, two or three hops (after HotpotQA, Yang et al. 2018).
 
-Rule: nobody can know the answers by heart. The documents tell of a small world that is made here, out
+Nobody can know the answers by heart. The documents tell of a small world that is made here, out
 of lists of words and a fixed stream of numbers, the same everywhere; each fact stands in one document, in
 other words than the question asks for it, among others that look like it. An answer is right when it is
 the one name, case, punctuation, articles and words such as `river` apart.
@@ -101,7 +101,8 @@ _TRADES = ("a shipwright", "a mason", "a pilot", "a surveyor", "a carpenter", "a
 class MultiHop(Stated):
     """Questions over the documents of a small invented world.
 
-    `multi_hop` makes its tasks; `tl.multi_hop_tools()` are the tools that search and open the documents.
+    `multi_hop` makes its tasks; `tl.domains.multi_hop_tools()` are the tools that search and open the
+    documents.
     """
 
     kind = "multi_hop"
@@ -174,7 +175,7 @@ def multi_hop_documents() -> Mapping[str, str]:
 
 
 def multi_hop_tools() -> tuple[Tool, Tool]:
-    """`search` and `open` over the documents of `tl.multi_hop_tasks`, for a lab's `tools`."""
+    """`search` and `open` over the documents of `tl.domains.multi_hop_tasks`, for a lab's `tools`."""
     return document_tools(multi_hop_documents())
 
 
@@ -328,7 +329,7 @@ def facts_in(text: str) -> Mapping[tuple[str, Thing], Thing]:
 
 
 def hops_in(text: str) -> Hops | None:
-    """The first question in `text` that is of the form of this domain's, None when there is none."""
+    """The first question in `text` that is of the form of this domain's, `None` if there is none."""
     for question in _QUESTION.findall(text):
         hops = _parsed(question)
         if hops is not None:

@@ -1,3 +1,5 @@
-"""Many runs and the one table of them: settings (axes.py), the sweep itself (sweep.py), its frames and
-files (tables.py), and the same on the workers of a cluster (distributed.py).
+"""Sweeps: many runs over settings, tasks and repeats.
+
+`axes` builds grids and labels, `sweep` makes the runs, and `distributed`, `coordinator` and `workers` make
+them on a dask cluster.
 """

@@ -1,9 +1,9 @@
-"""What all sweeps on one dask cluster share: a plugin of the scheduler.
+"""State shared by all sweeps on one dask cluster: a plugin of the scheduler.
 
-Rule: the scheduler is the one process that every client and every worker is connected to, and that hears
-when one of them is gone. So the limits of each endpoint are kept here, whichever sweep, client or worker
-asks it, and what a call cost is known here before its run goes on. Nothing of a sweep stays when it is over,
-or when its client is gone; the requests of the last minute are remembered as long as they count.
+The scheduler is the only process that every client and worker is connected to and that notices when one of
+them is lost. It therefore keeps the limits of each endpoint across sweeps, clients and workers, and learns
+what a call cost before its run continues. A sweep leaves nothing behind when it ends or its client is lost.
+The requests of the last minute are remembered as long as they count towards a limit.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tot_lab.models.limits import MINUTE, Limits, RateLimiter
 try:
     from distributed import SchedulerPlugin
 except ImportError:
-    raise ImportError("client= needs dask: pip install 'tot-lab[dask]'") from None
+    raise ImportError("client= requires dask: pip install 'tot-lab[dask]'") from None
 
 UNSETTLED = (
-    "a dask worker died while it waited for replies; they may have been charged, and are not part of what "
-    "was spent"
+    "A dask worker died while it waited for replies. They may have been charged, and are not included in "
+    "what was spent."
 )
 
 
 def digest_of(folder: Path) -> str:
-    """What tells the code in a folder from other code."""
+    """Return a digest of the code in a folder."""
     code = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         code.update(f"{path.relative_to(folder).as_posix()}\n".encode() + path.read_bytes())
@@ -45,23 +45,29 @@ PACKAGE = (
     digest_of(Path(__file__).parents[2]),
     f"{sys.version_info.major}.{sys.version_info.minor}",
 )
-"""Version and digest of the code of tot_lab, and the version of Python, as this process has loaded them."""
+"""Version and code digest of tot_lab and version of Python, as loaded by this process."""
 
 
 def expect_same(who: str, package: tuple[str, str, str]) -> None:
-    """Raise RuntimeError if the client, which has `package`, has other code than this process."""
+    """Raise `RuntimeError` if the client, which has `package`, runs other code than this process."""
     if tuple(package) != PACKAGE:
         here, there = (f"tot_lab {p[0]} (code {p[1]}) on Python {p[2]}" for p in (PACKAGE, package))
         raise RuntimeError(
-            f"{who} has {here}, and the client {there}. Install the same on all machines, and restart the "
-            f"scheduler and the workers"
+            f"{who} has {here}, and the client {there}. Install the same version on all machines, and "
+            f"restart the scheduler and the workers."
         )
 
 
 class Report(msgspec.Struct):
-    """What comes back of a chunk. journals: run id, and the bytes of its journal from a place on. rows: JSON
-    of the rows of the runs that are over. paid: of a chunk whose worker is gone, the beginning of the key and
-    the cost in USD of each call that it paid. end: why the chunk is over."""
+    """Results of a chunk.
+
+    Attributes:
+        journals: Run id, start offset and bytes of the new part of each journal.
+        rows: Rows of finished runs as JSON.
+        paid: For a chunk whose worker died, the beginning of the key and the cost in USD of each call that it
+            paid.
+        end: Why the chunk ended.
+    """
 
     chunk: str
     journals: list[tuple[str, int, bytes]] = []
@@ -78,7 +84,7 @@ decode_row = msgspec.json.Decoder(Row).decode
 
 
 class _Silent:
-    """A wire that nobody listens to."""
+    """A call observer that ignores everything."""
 
     paid: float | None = None
     watched = False
@@ -91,7 +97,7 @@ class _Silent:
 
 
 class _Sweep:
-    """A sweep that a client is making. begun: keys of the chunks that some worker has begun."""
+    """A sweep that a client is making. `begun` holds the keys of the chunks that a worker has started."""
 
     def __init__(self, client: str) -> None:
         self.client = client
@@ -102,7 +108,9 @@ class _Sweep:
 
 
 class _Chunk:
-    """A chunk that a worker is making. held: its calls under way. waiting: those that wait, by ticket."""
+    """A chunk that a worker is making. `held` counts its calls in flight, `waiting` holds the waiting ones by
+    ticket.
+    """
 
     def __init__(self, sweep: str, worker: str) -> None:
         self.sweep = sweep
@@ -114,17 +122,19 @@ class _Chunk:
 
 
 class Coordinator(SchedulerPlugin):
-    """Keeps limits across sweeps, clients and workers, and takes the reports of workers to their clients."""
+    """Keeps limits across sweeps, clients and workers, and forwards the reports of workers to their
+    clients.
+    """
 
     name = "tot_lab"
     idempotent = True
 
     async def start(self, scheduler: Any) -> None:
-        """Offer the operations to clients and workers."""
+        """Register the operations for clients and workers."""
         self.sweeps: dict[str, _Sweep] = {}
         self.chunks: dict[str, _Chunk] = {}
         self.gates: dict[Limits, RateLimiter] = {}
-        self.entering = Counter[Limits]()  # a gate does not know of a call before the loop gets to it
+        self.entering = Counter[Limits]()  # a gate does not know a call before the event loop runs it
         self.longest: dict[Limits, float] = defaultdict(float)
         operations = (
             self.open,
@@ -143,13 +153,17 @@ class Coordinator(SchedulerPlugin):
     # For clients.
 
     async def open(self, sweep: str, client: str, package: tuple[str, str, str]) -> bool:
-        """Begin a sweep, which is dropped when its client is gone."""
+        """Start a sweep. It is dropped when its client is lost."""
         expect_same("the dask scheduler", package)
         self.sweeps[sweep] = _Sweep(client)
         return True
 
     async def hear(self, sweep: str) -> tuple[float, list[bytes]] | None:
-        """Wait for reports: what was spent since the last ones, and these. `None` when the sweep is over."""
+        """Wait for reports.
+
+        Returns:
+            The USD spent since the last reports and the new reports, or `None` if the sweep is over.
+        """
         found = self.sweeps.get(sweep)
         if found is not None:
             await found.news.wait()
@@ -161,7 +175,7 @@ class Coordinator(SchedulerPlugin):
         return spent, reports
 
     async def close_sweep(self, sweep: str) -> float:
-        """End a sweep: its workers stop. Returns what was spent since the last reports."""
+        """End a sweep, which stops its workers. Returns the USD spent since the last reports."""
         found = self.sweeps.pop(sweep, None)
         if found is None:
             return 0.0
@@ -170,7 +184,7 @@ class Coordinator(SchedulerPlugin):
         return found.spent
 
     def remove_client(self, scheduler: Any, client: str) -> None:
-        """Drop the sweeps of a client that is gone."""
+        """Drop the sweeps of a lost client."""
         for name in [name for name, sweep in self.sweeps.items() if sweep.client == client]:
             self.sweeps.pop(name).news.set()
         self._tidy()
@@ -178,8 +192,11 @@ class Coordinator(SchedulerPlugin):
     # For workers.
 
     async def begin(self, sweep: str, chunk: str, worker: str) -> bool:
-        """Whether `worker` shall make the chunk: not if its sweep is over, or another worker began it, from
-        which only the client knows what came back."""
+        """Whether `worker` should make the chunk.
+
+        It should not if the sweep is over or another worker started the chunk, since only the client knows
+        what that worker returned.
+        """
         found = self.sweeps.get(sweep)
         if found is None or chunk in found.begun:
             return False
@@ -188,7 +205,7 @@ class Coordinator(SchedulerPlugin):
         return True
 
     async def report(self, chunk: str, data: bytes | None) -> bool:
-        """Take a report to the client, if there is one; whether the chunk is still wanted."""
+        """Forward a report to the client, if there is one. Returns whether the chunk is still wanted."""
         work = self.chunks.get(chunk)
         sweep = None if work is None else self.sweeps.get(work.sweep)
         if sweep is not None and data is not None:
@@ -197,14 +214,16 @@ class Coordinator(SchedulerPlugin):
         return sweep is not None
 
     async def end(self, chunk: str) -> None:
-        """A worker has ended its work on a chunk. Calls whose end it has not told yet keep their places."""
+        """Note that a worker stopped working on a chunk. Calls that have not ended keep their slots."""
         work = self.chunks.get(chunk)
         if work is not None:
             work.over = True
             self._forget(chunk, work)
 
     async def enter(self, chunk: str, ticket: int, limits: list[Any], tokens: int) -> bool:
-        """Wait until a call may be sent; `leave` must follow. False for a chunk that nobody wants."""
+        """Wait until a call may be sent; `leave` must follow. Returns `False` if the chunk is no longer
+        wanted.
+        """
         work, key = self.chunks.get(chunk), Limits(*limits)
         if work is None or work.sweep not in self.sweeps:
             return False
@@ -226,21 +245,21 @@ class Coordinator(SchedulerPlugin):
         return True
 
     async def withdraw(self, chunk: str, ticket: int) -> None:
-        """A call that waits was given up."""
+        """Cancel a waiting call."""
         work = self.chunks.get(chunk)
         if work is not None and ticket in work.waiting:
             work.waiting[ticket].cancel()
 
     async def count(self, limits: list[Any], tokens: int) -> None:
-        """A request goes out once more."""
+        """Count a repeated request."""
         self._gate(Limits(*limits)).count(tokens)
 
     async def leave(
         self, chunk: str, limits: list[Any], seconds: float, paid: list[tuple[bytes, float]]
     ) -> None:
-        """A call is over, and cost what `paid` says."""
+        """End a call. `paid` is what it cost."""
         work, key = self.chunks.get(chunk), Limits(*limits)
-        if work is None:  # its worker was taken for dead
+        if work is None:  # the worker was considered dead
             return
         self._gate(key).leave()
         self.longest[key] = max(self.longest[key], seconds)
@@ -251,8 +270,11 @@ class Coordinator(SchedulerPlugin):
         self._forget(chunk, work)
 
     def remove_worker(self, scheduler: Any, worker: str, **_: Any) -> None:
-        """Tell the clients whose chunks are interrupted. The server may go on with calls that were under way:
-        they keep their places for as long as the longest one took, a minute if none has ended yet."""
+        """Report the interrupted chunks of a lost worker to their clients.
+
+        The server may continue with the calls in flight. They keep their slots for as long as the longest
+        call took, or for a minute if none has ended yet.
+        """
         loop = asyncio.get_running_loop()
         for key, work in [pair for pair in self.chunks.items() if pair[1].worker == worker]:
             del self.chunks[key]
@@ -282,7 +304,7 @@ class Coordinator(SchedulerPlugin):
             self._tidy()
 
     def _tidy(self) -> None:
-        """Drop the gates that nobody uses, and that no request of the last minute counts for."""
+        """Drop the rate limiters that are unused and have no counted request in the last minute."""
         long_ago = asyncio.get_running_loop().time() - MINUTE
         for key, gate in list(self.gates.items()):
             counted = gate.passed and gate.passed[-1][0] > long_ago

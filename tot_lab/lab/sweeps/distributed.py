@@ -1,15 +1,14 @@
 """A sweep on the workers of a dask cluster: the client's side.
 
-Rule: the workers only make runs; the sweep stays with the client. A dask task is a chunk of runs on one
-event loop. While it goes on, its journals and rows come back, and a run counts when its journal is on
-the client's disk: no file system need be shared. The client holds the lock of each journal whose run is
-handed out, so that no other process makes the run, too. Plans are written from these journals by the client
-alone (`tl.Plans`). A chunk whose worker died is handed out again without
-what has come back, and with the journals of the rest as far as they are known.
+Workers only make runs; the sweep stays with the client. A dask task is a chunk of runs on one event loop. Its
+journals and rows are sent back while it runs, and a run counts when its journal is on the client's disk, so
+no file system needs to be shared. The client holds the lock of each journal that is handed out, so that no
+other process makes the same run, and it alone writes plans (`tl.Plans`). A chunk whose worker died is handed
+out again without the finished runs, and with the known part of the other journals.
 
-The limits of an endpoint are kept by the scheduler, see `coordinator`. Workers share answers through the
-cache alone: its folder where they are on the client's machine, and from one machine to another its `shared`
-Redis, with a folder of each machine in front.
+The scheduler keeps the limits of an endpoint, see `coordinator`. Workers share replies only through the
+cache: its folder on the client's machine, and its `shared` Redis, with a folder on each machine in front,
+elsewhere.
 """
 
 from __future__ import annotations
@@ -42,65 +41,67 @@ from tot_lab.runtime.runner import Following
 
 try:
     import resource
-except ImportError:  # not on Windows, where no journal is locked
+except ImportError:  # not available on Windows, where journals are not locked
     resource = None  # type: ignore[assignment]
 
-FEW = 32
-"""Runs that keep a worker busy, since most ask several calls at once; fewer are handed out at the end."""
+MIN_CHUNK = 32
+"""Runs that keep a worker busy, since most make several calls at once. The last chunks may be smaller."""
 
-LONG = 30.0
-"""Seconds without any report after which the client looks whether there are workers."""
+SILENCE = 30.0
+"""Seconds without a report after which the client checks that there are workers."""
 
-DEATHS = 3
-"""Workers that may die over one run, alone in its chunk, before its row says so."""
+MAX_DEATHS = 3
+"""Workers that may die while making one run, alone in its chunk, before the run counts as failed."""
 
 
-async def made_by_workers(
-    client: Any, sweep: Sweep, cells: Sequence[Cell], at_once: int | None, tell: Callable[[], None]
+async def make_with_workers(
+    client: Any, sweep: Sweep, cells: Sequence[Cell], at_once: int | None, update: Callable[[], None]
 ) -> None:
     """Make `cells` of `sweep`, in this order, with the workers of `client`."""
     from distributed import Client  # noqa: PLC0415  slow to load
 
     if not isinstance(client, Client):
-        raise TypeError(f"client must be a dask.distributed.Client, not {client!r}")
+        raise TypeError(f"client must be a dask.distributed.Client: got {client!r}.")
     _refuse(sweep.runner.gateway)
-    left = [cell for cell in cells if not await _is_known(sweep, cell, tell)]
+    left = [cell for cell in cells if not await _is_known(sweep, cell, update)]
     if not left:
         return
-    threads = sum((await _ask(client, client.nthreads)).values())
+    threads = sum((await _call_client(client, client.nthreads)).values())
     if not threads:
-        raise ValueError("the dask cluster has no worker; start some, such as with cluster.scale(2)")
+        raise ValueError("The dask cluster has no workers. Start some, for example with cluster.scale(2).")
     cached = any(map(sweep.runner.gateway.is_cached, _models(sweep)))
     if cached:
         await _expect_one_cache(sweep.runner.gateway, client)
-    await _ask(client, client.register_plugin, Coordinator())
-    await _Client(sweep, left, client, threads, at_once, tell).carry_out()
+    await _call_client(client, client.register_plugin, Coordinator())
+    await _Client(sweep, left, client, threads, at_once, update).carry_out()
 
 
 def _refuse(gateway: Gateway) -> None:
-    """A ValueError for what does not hold across workers."""
+    """Raise `ValueError` for settings that cannot hold across workers."""
     if gateway.purse.cap is not None:
         raise ValueError(
-            "spend= is kept in one process and not across workers: leave it out with client=, and cap each "
-            "run by budget=tl.Budget(usd=…)"
+            "spend= cannot be combined with client=, since it holds in one process only. Limit each run with "
+            "budget=tl.Budget(usd=…) instead."
         )
     if gateway.mode == "refresh":
-        raise ValueError("mode='refresh' goes with one process; with client=, take a new folder for cache=")
+        raise ValueError(
+            "mode='refresh' cannot be combined with client=. Use a new folder for cache= instead."
+        )
 
 
 async def _expect_one_cache(gateway: Gateway, client: Any) -> None:
-    """A ValueError when some workers could not know what the others were answered."""
-    hosts = set((await _ask(client, client.run, this_host)).values())
+    """Raise `ValueError` if workers could not share their replies."""
+    hosts = set((await _call_client(client, client.run, this_host)).values())
     given = gateway.given_cache
     if hosts - {this_host()} and not (isinstance(given, Cache) and given.shared is not None):
         raise ValueError(
-            f"the workers run on other machines ({', '.join(sorted(hosts)[:3])}) and would not share their "
-            f'answers: give the lab cache=tl.Cache(shared="redis://host:6379/0"), or mode="off"'
+            f"Workers on other machines ({', '.join(sorted(hosts)[:3])}) cannot share replies through this "
+            f'cache. Pass cache=tl.Cache(shared="redis://host:6379/0") or mode="off" to the lab.'
         )
 
 
-async def _is_known(sweep: Sweep, cell: Cell, tell: Callable[[], None]) -> bool:
-    """Whether a cell needs no worker: its journal is finished, or cannot be read."""
+async def _is_known(sweep: Sweep, cell: Cell, update: Callable[[], None]) -> bool:
+    """Whether a cell needs no worker because its journal is finished or cannot be read."""
     try:
         run = sweep.finished(cell)
         if run is None:
@@ -108,21 +109,21 @@ async def _is_known(sweep: Sweep, cell: Cell, tell: Callable[[], None]) -> bool:
         sweep.rows[cell.run_id] = sweep.row_of(run, None)
         sweep.found += 1
     except (JournalError, OSError):
-        await sweep.finish(cell)  # its row says why not
-    tell()
-    await asyncio.sleep(0)  # many leave room for a cancel
+        await sweep.finish(cell)  # its row will show the error
+    update()
+    await asyncio.sleep(0)  # lets a cancellation in between many cells
     return True
 
 
-async def _ask(client: Any, method: Callable[..., Any], *given: Any) -> Any:
-    """What a method of dask's gives, of a client of either kind, without holding up the event loop."""
+async def _call_client(client: Any, method: Callable[..., Any], *given: Any) -> Any:
+    """Call a method of a dask client of either kind without blocking the event loop."""
     if client.asynchronous:
         return await method(*given)
     return await asyncio.to_thread(method, *given)
 
 
 def _models(sweep: Sweep) -> list[Any]:
-    """The models that a sweep is known to ask."""
+    """Return the models that the sweep is known to call."""
     gateway = sweep.runner.gateway
     named = {name for strategy in sweep.settings.values() if (name := getattr(strategy, "model", None))}
     roles = [sweep.model_of(role) for role in gateway.roles]
@@ -130,7 +131,7 @@ def _models(sweep: Sweep) -> list[Any]:
 
 
 class _Client:
-    """The client's side of a sweep: hands out chunks, and takes in what comes of them."""
+    """The client's side of a sweep: hands out chunks and receives their reports."""
 
     def __init__(
         self,
@@ -139,34 +140,34 @@ class _Client:
         client: Any,
         threads: int,
         at_once: int | None,
-        tell: Callable[[], None],
+        update: Callable[[], None],
     ) -> None:
         self.sweep = sweep
         self.client = client
         self.name = f"tot_lab-{secrets.token_hex(8)}"
-        self.tell = tell
+        self.update = update
         self.waiting = deque(cells)
         self.held: list[Cell] = []
         """Runs that another process is making."""
         self.look_again = 0.0
-        """When these are tried again."""
+        """When these runs are tried again."""
         self.again: deque[list[Cell]] = deque()
-        """Chunks to be handed out once more."""
+        """Chunks to hand out again."""
         self.at_work: dict[str, tuple[int, list[Cell], Any]] = {}
-        """By key: the part, the cells and the future of each chunk under way."""
+        """By key, the slot, the cells and the future of each chunk in progress."""
         self.files: dict[str, int] = {}
         """By run id, the locked journals of the runs that are handed out."""
         self.journals: dict[str, bytearray] = {}
-        """By run id, of the runs under way, what is known of their journals."""
+        """By run id, the known part of the journals of runs in progress."""
         self.plans: dict[str, tuple[int, Following]] = {}
-        """By run id, how far a journal was read for the plans in it, and what writes them."""
+        """By run id, how far its journal was read for plans, and the writer of these plans."""
         self.deaths: Counter[str] = Counter()
         self.lost: dict[bytes, list[float]] = {}
-        """By the beginning of a call's key, what dead workers paid for it and is in no journal."""
+        """By the beginning of a call's key, what dead workers paid for it without it being in a journal."""
         self.warned: set[str] = set()
         self.inbox: asyncio.Queue[Report | tuple[str, str] | Exception] = asyncio.Queue()
         self.of = min(threads, len(cells), *([at_once] if at_once else []))
-        """Chunks under way at a time."""
+        """Concurrent chunks."""
         self.free = list(range(self.of))[::-1]
         whole = at_once or sweep.window()
         self.windows = [max(1, (whole + part) // self.of) for part in range(self.of)]
@@ -177,12 +178,14 @@ class _Client:
     async def carry_out(self) -> None:
         """Until every cell has its row."""
         if not await rpc(self.client, "open", sweep=self.name, client=self.client.id, package=PACKAGE):
-            raise RuntimeError("the dask scheduler has another tot_lab: install the same, and restart it")
+            raise RuntimeError(
+                "The dask scheduler has another tot_lab. Install the same version and restart it."
+            )
         listening = asyncio.create_task(self._listen())
         try:
             while await self._hand_out():
                 try:
-                    report = await asyncio.wait_for(self.inbox.get(), AGAIN if self.held else LONG)
+                    report = await asyncio.wait_for(self.inbox.get(), AGAIN if self.held else SILENCE)
                 except TimeoutError:
                     if not self.held:
                         await self._look_for_workers()
@@ -198,21 +201,21 @@ class _Client:
                 self._let_go(run_id)
             for _, follow in self.plans.values():
                 follow.close()
-            with suppress(Exception):  # a cluster that was closed
+            with suppress(Exception):  # the cluster may be closed
                 spent = await rpc(self.client, "close_sweep", sweep=self.name)
                 self.sweep.runner.gateway.purse.spend(spent)
                 if self.at_work:
                     futures = [future for *_, future in self.at_work.values()]
-                    await _ask(self.client, self.client.cancel, futures)
+                    await _call_client(self.client, self.client.cancel, futures)
                 await listening
             listening.cancel()
 
     async def _look_for_workers(self) -> None:
-        if not await _ask(self.client, self.client.nthreads):
-            self._warn("the dask cluster has lost its workers; the sweep waits for others")
+        if not await _call_client(self.client, self.client.nthreads):
+            self._warn("The dask cluster has lost its workers. The sweep waits for new ones.")
 
     def _warn(self, text: str) -> None:
-        """Once."""
+        """Show a warning once."""
         if text not in self.warned:
             self.warned.add(text)
             warnings.warn(text, RuntimeWarning, stacklevel=2)
@@ -223,14 +226,14 @@ class _Client:
                 self.sweep.runner.gateway.purse.spend(heard[0])
                 for data in heard[1]:
                     self.inbox.put_nowait(decode_report(data))
-            self.inbox.put_nowait(RuntimeError("the dask scheduler has lost its client"))
-        except Exception as error:  # the scheduler is gone
+            self.inbox.put_nowait(RuntimeError("The dask scheduler has lost the connection to its client."))
+        except Exception as error:  # the scheduler was lost
             self.inbox.put_nowait(error)
 
     # Out.
 
     async def _hand_out(self) -> bool:
-        """Give every free part something to do; whether anything is under way, here or elsewhere."""
+        """Hand out chunks to every free slot. Returns whether anything is in progress here or elsewhere."""
         now = asyncio.get_running_loop().time()
         if self.held and now >= self.look_again:
             self.look_again = now + AGAIN
@@ -244,7 +247,7 @@ class _Client:
         return bool(self.at_work or self.held)
 
     async def _claim(self, cell: Cell) -> bool:
-        """Whether to hand out a run: nobody else is making it, or has finished it."""
+        """Whether to hand out a run: no other process is making it or has finished it."""
         path = self.sweep.path(cell)
         if path is None or cell.run_id in self.files:
             return True
@@ -257,7 +260,7 @@ class _Client:
             self._say_unwritable(error)
             return True
         self.files[cell.run_id] = file
-        if os.fstat(file).st_size and await _is_known(self.sweep, cell, self.tell):
+        if os.fstat(file).st_size and await _is_known(self.sweep, cell, self.update):
             self._let_go(cell.run_id)
             return False
         return True
@@ -268,11 +271,14 @@ class _Client:
             let_go(path, file)
 
     def _next(self, part: int) -> list[Cell]:
-        """Half of what would be an even share, so that all end at about the same time; not less than
-        keeps a worker busy. What asks about one task stays together: it may ask the same."""
+        """Return the next chunk, in order.
+
+        Its size is half of an even share, so that all workers end at about the same time, but enough to keep
+        a worker busy. Cells of the same task stay together, because they often make the same calls.
+        """
         left = len(self.waiting)
         even = -(-left // self.of)
-        size = min(even, max(min(self.windows[part], FEW), -(-even // 2)), self.most)
+        size = min(even, max(min(self.windows[part], MIN_CHUNK), -(-even // 2)), self.most)
         cells = [self.waiting.popleft() for _ in range(size)]
         while self.waiting and len(cells) < 1.25 * size and self.waiting[0][1:3] == cells[-1][1:3]:
             cells.append(self.waiting.popleft())
@@ -301,8 +307,8 @@ class _Client:
         self.at_work[key] = (part, cells, future)
         loop = asyncio.get_running_loop()
 
-        def ended(future: Any) -> None:  # in a thread of dask's
-            with suppress(RuntimeError):  # the loop was closed
+        def ended(future: Any) -> None:  # in a thread of dask
+            with suppress(RuntimeError):  # the event loop was closed
                 loop.call_soon_threadsafe(self.inbox.put_nowait, (key, future.status))
 
         future.add_done_callback(ended)
@@ -316,7 +322,7 @@ class _Client:
     # In.
 
     def _take(self, report: Report) -> None:
-        """Take in a report. One of a chunk that was handed out again is too late."""
+        """Apply a report. A late report of a chunk that was handed out again is ignored."""
         for text in report.warnings:
             self._warn(text)
         if report.chunk not in self.at_work:
@@ -324,7 +330,7 @@ class _Client:
         part, cells, future = self.at_work[report.chunk]
         for run_id, place, data in report.journals:
             journal = self.journals.setdefault(run_id, bytearray(self._journal(self.sweep.by_id[run_id])))
-            start = place or _in_common(journal, data)  # one that was gone on with is sent whole
+            start = place or _in_common(journal, data)  # the journal of a resumed run is sent as a whole
             del journal[start:]
             journal += data[start - place :]
             self._write(run_id, start)
@@ -339,18 +345,20 @@ class _Client:
             self._divide(cells, report.paid)
 
     def _divide(self, cells: list[Cell], paid: list[tuple[bytes, float]]) -> None:
-        """A worker died over `cells`: in halves they come to the one that is to blame, if one is."""
-        told = Counter(key for cell in cells for key in self._keys_sent(cell))
+        """Hand out the cells of a dead worker again in halves, which isolates a run that kills its
+        workers.
+        """
+        known = Counter(key for cell in cells for key in self._keys_sent(cell))
         for key, cost in paid:
-            told[key] -= 1
-            if told[key] < 0:
+            known[key] -= 1
+            if known[key] < 0:
                 self.lost.setdefault(key, []).append(cost)
         cells = [cell for cell in cells if cell.run_id not in self.sweep.rows]
         if len(cells) == 1:
             run_id = cells[0].run_id
             self.deaths[run_id] += 1
-            if self.deaths[run_id] == DEATHS:
-                row = Row(error=f"KilledWorker: {DEATHS} dask workers died over this run")
+            if self.deaths[run_id] == MAX_DEATHS:
+                row = Row(error=f"KilledWorker: {MAX_DEATHS} dask workers died while making this run")
                 lost = sum(sum(self.lost.pop(key, ())) for key, _ in paid)
                 self._keep(run_id, self._row_so_far(cells[0], row, lost))
                 return
@@ -358,7 +366,7 @@ class _Client:
         self.again.extend(part for part in (cells[:half], cells[half:]) if part)
 
     def _keys_sent(self, cell: Cell) -> list[bytes]:
-        """The keys of the calls that were sent for a run, as far as its record is known."""
+        """Return the keys of the calls that were sent for a run, as far as its record is known."""
         run = self.sweep.in_memory.get(cell.run_id)
         if run is None:
             run = _run_in(self._journal(cell))
@@ -368,20 +376,20 @@ class _Client:
         return [key for place, key in self.sweep.keys_of(run.lines).items() if place not in saved]
 
     def _row_so_far(self, cell: Cell, row: Row, lost: float) -> Row:
-        """The row of a run that its workers could not end."""
+        """Return the row of a run that its workers could not finish."""
         run = _run_in(bytes(self.journals.get(cell.run_id, b"")))
         if run is not None:
             row = self.sweep.row_of(self.sweep.whole(run, cell), row.error)
         return msgspec.structs.replace(row, paid=(row.paid or 0.0) + lost) if lost else row
 
     def _write_plans(self, run_id: str, start: int) -> None:
-        """Keep the plans of a run, of whose journal something came that begins at `start`."""
+        """Write the plans of a run whose journal changed from `start` on."""
         plans, journal = self.sweep.runner.follower, self.journals[run_id]
         first, end = journal.find(b"\n") + 1, journal.rfind(b"\n") + 1
         if plans is None or not first:
             return
         read, follow = self.plans.get(run_id, (0, None))
-        if follow is None or start < read:  # what was read may have been cut
+        if follow is None or start < read:  # the part that was read may have been truncated
             header = msgspec.json.decode(journal[:first], type=Header)
             if follow is not None:
                 follow.close()
@@ -390,7 +398,7 @@ class _Client:
         self.plans[run_id] = end, follow
 
     def _keep(self, run_id: str, row: Row) -> None:
-        """A run is over: its journal is written, and then its row counts."""
+        """Keep the row of a finished run, after its journal is written."""
         if run_id in self.plans:
             self.plans.pop(run_id)[1].close()
         cell = self.sweep.by_id[run_id]
@@ -404,10 +412,10 @@ class _Client:
         self._let_go(run_id)
         self.sweep.runner.expect_payments(run_id)
         self.sweep.rows[run_id] = row
-        self.tell()
+        self.update()
 
     def _with_lost(self, cell: Cell, row: Row) -> Row:
-        """The row of a run, in whose record now stands what dead workers paid for its calls."""
+        """Return the row of a run after adding what dead workers paid for its calls to its record."""
         journal = self.journals[cell.run_id]
         run = _run_in(bytes(journal))
         keys = {} if run is None else self.sweep.keys_of(run.lines)
@@ -418,7 +426,7 @@ class _Client:
         for line in run.lines:
             e, paid = line.e, line.paid
             if isinstance(e, Note) and e.name == "call.cached" and tuple(e.data["call"]) in owed:
-                continue  # it was sent
+                continue  # the call was sent, not cached
             if isinstance(e, Reply) and line.p in owed:
                 paid = (paid or 0.0) + owed[line.p]
             lines.append(msgspec.structs.replace(line, paid=paid))
@@ -428,7 +436,7 @@ class _Client:
         return self.sweep.row_of(self.sweep.whole(Run(run.header, lines), cell), row.error)
 
     def _write(self, run_id: str, start: int) -> None:
-        """Write the journal of a run to its file, from `start` on."""
+        """Write the journal of a run to its file from `start` on."""
         if run_id not in self.files:
             return
         file, data = self.files[run_id], memoryview(self.journals[run_id])[start:]
@@ -445,30 +453,30 @@ class _Client:
 
     def _say_unwritable(self, error: OSError) -> None:
         self._warn(
-            f"{self.sweep.folder}: {error.strerror}; the sweep goes on, and some runs are in memory only"
+            f"{self.sweep.folder}: {error.strerror}. The sweep continues with some runs in memory only."
         )
 
     async def _expect_ended_well(self, key: str, status: str) -> None:
-        """A task that is finished has said so before. Of one that is not, what it raised is raised."""
+        """Raise the error of a dask task that ended without a report."""
         from distributed import KilledWorker  # noqa: PLC0415
 
         if key not in self.at_work or status == "finished":
             return
         *_, future = self.at_work[key]
         if status == "error":
-            error = await _ask(self.client, future.exception)
-            if isinstance(error, KilledWorker):  # the coordinator has told, if one of them had begun
+            error = await _call_client(self.client, future.exception)
+            if isinstance(error, KilledWorker):  # the coordinator has reported it if the worker had started
                 self._take(Report(key, end="interrupted"))
                 return
             raise error
         raise RuntimeError(
-            f"dask gave up the sweep's tasks ({status}): was the client closed, or restarted? "
-            f"The same sweep goes on where it stopped"
+            f"Dask gave up the tasks of the sweep ({status}), for example because the client was closed or "
+            f"restarted. Call lab.sweep again to continue."
         )
 
 
 def _in_common(one: bytearray, other: bytes) -> int:
-    """How many bytes of whole lines two journals begin with in common."""
+    """Return the number of leading bytes, in whole lines, that two journals share."""
     same = 0
     for line, its in zip(one.splitlines(True), other.splitlines(True), strict=False):
         if line != its or not line.endswith(b"\n"):
@@ -478,7 +486,7 @@ def _in_common(one: bytearray, other: bytes) -> int:
 
 
 def _run_in(journal: bytes) -> Run | None:
-    """The run in the bytes of a journal, as far as it goes; `None` without a whole header."""
+    """Return the run in the bytes of a journal, or `None` without a whole header."""
     if b"\n" not in journal:
         return None
     with tempfile.TemporaryDirectory() as name:
@@ -490,7 +498,7 @@ def _run_in(journal: bytes) -> Run | None:
 
 
 def _cache_of(gateway: Gateway, models: list[Any]) -> SharedCache | None:
-    """Where the workers find the lab's cache; `None` when it has none of its own."""
+    """Return where workers find the lab's cache, or `None` if it has none."""
     given = gateway.given_cache
     if given is None and (gateway.mode == "off" or not all(isinstance(m, Endpoint) for m in models)):
         return None
@@ -500,10 +508,11 @@ def _cache_of(gateway: Gateway, models: list[Any]) -> SharedCache | None:
 
 
 def identity(folder: Path) -> str:
-    """What tells a cache from the others of its machine, and from those that lay in the same place before:
-    a random text in the folder."""
+    """Return a random text that is stored in the folder and distinguishes this cache from others at the same
+    path.
+    """
     file = folder / "id"
-    with suppress(OSError):  # a folder that is only read
+    with suppress(OSError):  # a read-only folder
         with suppress(FileExistsError), file.open("x", encoding="ascii") as new:
             new.write(secrets.token_hex(16))
         return file.read_text("ascii", "replace")

@@ -1,8 +1,8 @@
-"""The methods of a sweep that other rooms implement and attach (`tot_lab.core.attach`).
+"""Methods of `Sweep` that other rooms implement and attach (`tot_lab.core.attach`).
 
-`methods.pyi` says what they take and give; a test holds it to what is attached.
+`methods.pyi` declares their signatures, and a test compares it with what is attached.
 """
 
 
 class SweepMethods:
-    """Base of `Sweep`: its tables, its files, and how it is shown."""
+    """Base of `Sweep` with its attached methods: frames, files and figures."""

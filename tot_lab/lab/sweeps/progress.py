@@ -1,4 +1,4 @@
-"""How far a sweep has come: a bar in a terminal, the table so far in a notebook, lines in a file or pipe."""
+"""Progress of a sweep: a bar in a terminal, the table so far in a notebook, and lines in a file or a pipe."""
 
 from __future__ import annotations
 
@@ -17,23 +17,26 @@ if TYPE_CHECKING:
     from tot_lab.lab.sweeps.sweep import Sweep
 
 REFRESH = 1.0
-"""Seconds between two looks at a sweep that goes on in a notebook."""
+"""Seconds between two updates in a notebook."""
 
 SILENT = 30.0
-"""Seconds after which a sweep that writes to a file or a pipe prints a line, also if no run has finished.
-Later lines come at longer intervals, each a tenth of the time so far."""
+"""Seconds after which a sweep that writes to a file or a pipe prints a line even if no run has finished.
+
+Later intervals grow to a tenth of the elapsed time.
+"""
 
 
 @contextmanager
 def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
-    """Shows how far a sweep has come: a bar in a terminal, in a notebook the table so far, and plain lines
-    where stderr is a file or a pipe. Gives what is to be called after each run. Needs a running event
-    loop."""
+    """Show the progress of a sweep. Yields a function to call after each run.
+
+    It needs a running event loop.
+    """
     display = _display()
     if display is None and not sys.stderr.isatty():
         lines = _Lines(sweep)
         try:
-            yield lines.tell
+            yield lines.update
         finally:
             lines.close()
         return
@@ -42,29 +45,30 @@ def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
     file = sys.stderr if display is None else io.StringIO()
     bar = tqdm(total=len(sweep.cells), desc=sweep.name, unit="run", file=file)
     handle = display and display(sweep, display_id=True)
-    looked = time.monotonic()
+    updated = time.monotonic()
     purse = sweep.runner.gateway.purse
     spent = purse.spent
 
-    def tell() -> None:
-        nonlocal looked
-        bar.initial = sweep.found  # these took no time
+    def update() -> None:
+        nonlocal updated
+        bar.initial = sweep.found  # Runs that were finished before took no time.
         bar.set_postfix_str(f"paid {money(purse.spent - spent)}", refresh=False)
         bar.update()
-        if handle and time.monotonic() - looked > REFRESH:
-            looked = time.monotonic()
+        if handle and time.monotonic() - updated > REFRESH:
+            updated = time.monotonic()
             handle.update(_Page(sweep._repr_html_(str(bar))))
 
     try:
-        yield tell
+        yield update
     finally:
         bar.close()
         if handle:
-            handle.update(_Page(f"<p>{escape(sweep.headline())}</p>"))  # the cell may show the table itself
+            # The cell may show the table as its result.
+            handle.update(_Page(f"<p>{escape(sweep.headline())}</p>"))
 
 
 class _Lines:
-    """How far a sweep has come, in lines on stderr: at each tenth of its runs, and after a while without."""
+    """Progress lines on stderr: at each tenth of the runs, and after a period without one."""
 
     def __init__(self, sweep: Sweep) -> None:
         self.sweep = sweep
@@ -73,8 +77,8 @@ class _Lines:
         self.tenths = 0
         self._write()
 
-    def tell(self) -> None:
-        """A run has finished."""
+    def update(self) -> None:
+        """Print a line if another tenth of the runs has finished."""
         tenths = 10 * len(self.sweep.rows) // len(self.sweep.cells)
         if tenths > self.tenths:
             self.tenths = tenths
@@ -86,14 +90,14 @@ class _Lines:
 
     def _write(self) -> None:
         seconds = time.monotonic() - self.began
-        with suppress(OSError, ValueError):  # nobody reads the pipe any more
+        with suppress(OSError, ValueError):  # the pipe was closed
             print(self._line(seconds), file=sys.stderr, flush=True)
         self._timer = asyncio.get_running_loop().call_later(max(SILENT, seconds / 10), self._write)
 
     def _line(self, seconds: float) -> str:
         sweep = self.sweep
         done, cells = len(sweep.rows), len(sweep.cells)
-        made = done - sweep.found  # the others took no time
+        made = done - sweep.found  # the others were finished before
         known = made or done == cells
         left = _clock(seconds / max(made, 1) * (cells - done)) if known else "unknown"
         return (
@@ -103,7 +107,7 @@ class _Lines:
 
 
 def _clock(seconds: float) -> str:
-    """`0:07`, `12:05`, `3:01:59`."""
+    """Format a duration: `0:07`, `12:05`, `3:01:59`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
@@ -115,7 +119,7 @@ class _Page(str):
 
 
 def _display() -> Any:
-    """IPython's `display` inside a notebook, None elsewhere."""
+    """Return IPython's `display` in a notebook, `None` elsewhere."""
     if "ipykernel" not in sys.modules:
         return None
     from IPython import get_ipython  # noqa: PLC0415

@@ -1,9 +1,9 @@
-"""A sweep: many searches over settings, tasks and repeats, and the one table that they make.
+"""A sweep: runs over settings, tasks and repeats, and the table of their results.
 
-Rule: a cell (setting, task, repeat) is one run, and its id follows from what it asks. Its journal is
-on the disk before its row counts, so a sweep that was cut off goes on where it stopped, and sweeps
-share the runs that they have in common. In memory are the runs under way; of one that is over only
-its row stays. What goes wrong in a run stands in its row, and never stops the others.
+A cell (setting, task, repeat) is one run, and its id is a digest of what it asks for. The journal of a run is
+on disk before its row counts, so that an interrupted sweep can continue and sweeps share the runs that they
+have in common. Finished runs are not kept in memory, except for their rows. An error in a run is recorded in
+its row and does not stop the others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tot_lab.core.records import Line, Note, Position
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
-from tot_lab.lab.sweeps.axes import Strategies, by_question, labelled
+from tot_lab.lab.sweeps.axes import Strategies, label_strategies, label_tasks
 from tot_lab.lab.sweeps.methods import SweepMethods
 from tot_lab.lab.sweeps.progress import progress
 from tot_lab.models.keys import in_order, key_of, request_of
@@ -41,22 +41,23 @@ from tot_lab.runtime.recorder import take_away
 from tot_lab.runtime.runner import Estimate, Execution, Runner, check_arguments, resumable
 
 ByWorkers: TypeAlias = Callable[["Sweep", Sequence["Cell"], int | None, Callable[[], None]], Awaitable[None]]
-"""Makes the cells of a sweep, so many runs at a time, and calls the function after each."""
+"""Makes cells of a sweep with a limited number of concurrent runs, and calls the function after each."""
 
 UNDER_WAY = 64
-"""Runs under way at a time for a model that has no limit of calls. Each waits for one call at least:
-with a limit, as many runs as calls keep it busy, and more only take memory."""
+"""Concurrent runs for a model without a limit of concurrent calls. With a limit, as many runs as calls keep
+the model busy.
+"""
 MOST_UNDER_WAY = 128
 
 KEY = 8
-"""Bytes that are kept of a call's key, enough to tell millions of calls apart."""
+"""Bytes kept of the cache key of each call, enough to distinguish millions of calls."""
 
 AGAIN = 0.5
-"""Seconds after which a run that another process is making is looked at again."""
+"""Seconds between two looks at a run that another process is making."""
 
 
 class Cell(NamedTuple):
-    """One run of a sweep: its setting and its task by their places, its repeat, and the run's id."""
+    """One run of a sweep: the indices of its setting and task, its repeat, and its run id."""
 
     setting: int
     task: int
@@ -65,9 +66,14 @@ class Cell(NamedTuple):
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """What stays in memory of a finished run; for most see `Sweep.df`. sent: calls that went to the
-    model. keys: of each call that was made, the beginning of its key. version: of what recorded it.
-    losses: by role, the calls and what was lost of them."""
+    """What stays in memory of a finished run; see `Sweep.df` for most columns.
+
+    Attributes:
+        sent: Calls that were sent to a model.
+        keys: The beginning of the cache key of each call that was made.
+        version: Version of tot_lab that recorded the run.
+        losses: By role, the number of calls and of lost results.
+    """
 
     stop: str | None = None
     error: str | None = None
@@ -91,10 +97,15 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 
 class Counts(NamedTuple):
-    """The calls of the finished runs. asked: by the strategies. distinct: how many different ones these
-    are. paid: sent to a model. saved: answered by the cache, or by an equal call that was under way; a
-    call that was answered in the moment in which its process was killed counts as saved, too, unless that
-    was a dask worker."""
+    """Calls of the finished runs.
+
+    Attributes:
+        asked: Calls made by the strategies.
+        distinct: Different calls among them.
+        paid: Calls that were sent to a model.
+        saved: Calls answered from the cache or by an equal call in flight. A call that was answered in the
+            moment in which its process was killed counts as saved, except on dask workers.
+    """
 
     asked: int
     distinct: int
@@ -103,10 +114,16 @@ class Counts(NamedTuple):
 
 
 class SweepEstimate(NamedTuple):
-    """What a sweep would still ask. runs: how many there are; finished: those that need nothing more.
-    calls: of the others at most, None without a bound. cached: how many of these the cache answers, as
-    far as the searches can be followed. cost: USD, were each call paid, if a run costs what the finished
-    ones of its setting did on average; None where there is none, or no price."""
+    """Calls that a sweep would still make.
+
+    Attributes:
+        runs: Number of runs.
+        finished: Runs that need no further calls.
+        calls: Upper bound of the calls of the other runs, or `None` without a bound.
+        cached: How many of these calls the cache answers, as far as the searches can be followed.
+        cost: USD if every call were paid and a run cost the mean of the finished runs of its setting. `None`
+            without finished runs or prices.
+    """
 
     runs: int
     finished: int
@@ -116,8 +133,11 @@ class SweepEstimate(NamedTuple):
 
 
 class Sweep(SweepMethods):
-    """Runs over settings × tasks × repeats, as `lab.sweep` makes them. It can be looked at while it goes
-    on, and after it was cut off (`lab.last_sweep`): it shows the runs that are finished."""
+    """Runs over settings × tasks × repeats, as `lab.sweep` makes them.
+
+    It can be used while it is running and after it was interrupted (`lab.last_sweep`), and then shows the
+    finished runs.
+    """
 
     def __init__(
         self,
@@ -131,32 +151,32 @@ class Sweep(SweepMethods):
         runs: Path | None,
     ) -> None:
         if name in ("", "..") or Path(name).name != name or not name.isprintable():
-            raise ValueError(f"name must be the name of a folder, not {name!r}")
+            raise ValueError(f"name must be the name of a folder: got {name!r}.")
         if isinstance(repeats, str | float) or repeats < 1:
-            raise ValueError(f"repeats must be 1 or more, not {repeats!r}")
+            raise ValueError(f"repeats must be an integer of at least 1: got {repeats!r}.")
         self.runner = runner
-        """What carries its runs out."""
+        """What carries out the runs."""
         self.name = name
         self.budget = budget
-        self.settings = labelled(strategies)
-        """The strategy of each setting, by its label."""
-        self.tasks = by_question(tasks)
-        """The tasks by their labels."""
+        self.settings = label_strategies(strategies)
+        """The strategies by label."""
+        self.tasks = label_tasks(tasks)
+        """The tasks by label."""
         self.folder = None if runs is None else runs / name
-        """Where the journals lie, `RUN_ID.jsonl`; None = runs stay in memory."""
+        """Folder of the journals, `RUN_ID.jsonl`. `None` keeps the runs in memory."""
         self._strategies, self._tasks = list(self.settings.values()), list(self.tasks.values())
         for strategy, task in product(self._strategies, self._tasks):
             check_arguments(strategy, task, budget, 0)
         self.cells = self._cells(repeats)
-        """All runs, in the order of the table: by setting, task and repeat."""
+        """All runs in the order of the table: by setting, task and repeat."""
         self.by_id = {cell.run_id: cell for cell in self.cells}
-        """The same by their run ids."""
+        """The cells by run id."""
         self.rows: dict[str, Row] = {}
-        """What came of the finished ones, by run id."""
+        """The rows of the finished runs by run id."""
         self.found = 0
-        """How many of them had been finished before."""
+        """Number of finished runs that an earlier sweep made."""
         self.in_memory: dict[str, Run] = {}
-        """The finished ones that have no file, by run id."""
+        """The finished runs that have no file, by run id."""
         self._identities: dict[str | None, dict[str, Any]] = {}
 
     def _cells(self, repeats: int) -> list[Cell]:
@@ -183,7 +203,7 @@ class Sweep(SweepMethods):
         ]
 
     def _equipment(self) -> list[Any]:
-        """What the lab's tools are, if there are any: each as models see it too, and the policy."""
+        """Return the identities of the lab's tools with their specifications, and the effect policy."""
         toolbox = self.runner.gateway.toolbox
         if not toolbox.tools:
             return []
@@ -191,19 +211,19 @@ class Sweep(SweepMethods):
         return [tools, toolbox.policy_settings]
 
     def part(self, cell: Cell) -> tuple[Strategy, Task]:
-        """The strategy and the task of a cell."""
+        """Return the strategy and the task of a cell."""
         return self._strategies[cell.setting], self._tasks[cell.task]
 
     def path(self, cell: Cell) -> Path | None:
-        """Where the journal of a cell lies; None = it stays in memory."""
+        """Return the journal path of a cell, or `None` if its run stays in memory."""
         return None if self.folder is None else self.folder / f"{cell.run_id}.jsonl"
 
     # Running.
 
     async def carry_out(self, at_once: int | None, by_workers: ByWorkers | None = None) -> None:
-        """Run what is not finished, `at_once` runs at a time; here, or by the workers of a cluster."""
+        """Make the unfinished runs, at most `at_once` at a time, here or with the workers of a cluster."""
         if at_once is not None and at_once < 1:
-            raise ValueError(f"at_once must be 1 or more, or None, not {at_once}")
+            raise ValueError(f"at_once must be at least 1 or None: got {at_once}.")
         forget_warnings()
         self.runner.gateway.open()
         if self.folder is not None:
@@ -211,22 +231,24 @@ class Sweep(SweepMethods):
         if self.runner.gateway.purse.cap is not None:
             self._count_payments()
         cells = sorted(self.cells, key=self._turn)
-        with progress(self) as tell:
+        with progress(self) as update:
             if by_workers is None:
-                await self.make(cells, at_once or self.window(), tell)
+                await self.make(cells, at_once or self.window(), update)
             else:
-                await by_workers(self, cells, at_once, tell)
+                await by_workers(self, cells, at_once, update)
 
     def _count_payments(self) -> None:
-        """Count what the runs that were begun before paid, before anything more is paid: a cap on real
-        money holds over kills."""
+        """Count the earlier payments of all runs before the first new payment.
+
+        This keeps the `spend` limit across interruptions.
+        """
         for path in filter(None, map(self.path, self.cells)):
-            with suppress(JournalError, OSError):  # the row of the run says so
+            with suppress(JournalError, OSError):  # the row of the run will show the error
                 header, lines, _ = read_journal(path)
                 self.runner.count_payments(header, lines)
 
-    async def make(self, cells: Sequence[Cell], at_once: int, tell: Callable[[], None]) -> None:
-        """Run `cells` in this process, as far as they are not finished; `tell` is called after each."""
+    async def make(self, cells: Sequence[Cell], at_once: int, update: Callable[[], None]) -> None:
+        """Make the unfinished runs of `cells` in this process. `update` is called after each."""
         waiting = deque(cells)
 
         async def work() -> None:
@@ -234,8 +256,8 @@ class Sweep(SweepMethods):
                 cell = waiting.popleft()
                 try:
                     await self.finish(cell)
-                    tell()
-                except HeldByAnother:  # it will be finished, or its process will be gone
+                    update()
+                except HeldByAnother:  # the other process will finish it or end
                     waiting.append(cell)
                     await asyncio.sleep(AGAIN)
 
@@ -245,24 +267,28 @@ class Sweep(SweepMethods):
                     workers.create_task(work())
 
     def _turn(self, cell: Cell) -> tuple[int, int, float]:
-        """Task by task, so that what a cut leaves can be compared; of a task the setting with the most
-        calls first, since its calls serve the others."""
+        """Return the sort key of a cell: its repeat, its task, and the calls of its setting.
+
+        Going task by task keeps an interrupted sweep comparable. The setting with the most calls comes first,
+        because its calls often answer those of the others.
+        """
         strategy, task = self.part(cell)
         try:
             most = strategy.max_calls(self.runner.equipped(task))
-        except Exception:  # a strategy's bug is for its run to tell
+        except Exception:  # the run will report a bug in the strategy
             most = None
         return cell.repeat, cell.task, -math.inf if most is None else -most
 
     def window(self) -> int:
-        """Runs under way at a time that keep the models busy."""
+        """Return how many concurrent runs keep the models busy."""
         models = (self.runner.gateway.model, *(self.model_of(name) for name in self.runner.gateway.roles))
         limits = [model.concurrency if isinstance(model, Endpoint) else UNDER_WAY for model in models]
         return min(max(limits), MOST_UNDER_WAY)
 
     async def finish(self, cell: Cell) -> None:
-        """Make a run, go on with it, or only read it, and keep its row. Raises `HeldByAnother` when another
-        process is making it."""
+        """Make, continue or only read the run of a cell, and keep its row. Raises `HeldByAnother` if another
+        process makes it.
+        """
         strategy, task = self.part(cell)
         path = self.path(cell)
         execution: Execution | None = None
@@ -270,14 +296,14 @@ class Sweep(SweepMethods):
         try:
             execution = self._execution(cell, strategy, task, path)
             await execution.carry_out()
-            await asyncio.sleep(0)  # many that are only read leave room for a cancel
+            await asyncio.sleep(0)  # lets a cancellation in while finished runs are read
         except HeldByAnother:
             raise
         except (Exception, asyncio.CancelledError) as failed:
             task_here = asyncio.current_task()
             if isinstance(failed, asyncio.CancelledError) and task_here and task_here.cancelling():
-                raise  # else a strategy's own
-            error = _told(failed)
+                raise  # otherwise the strategy raised it
+            error = _format_error(failed)
         if execution is None:
             self.rows[cell.run_id] = Row(error=error)
             return
@@ -288,37 +314,39 @@ class Sweep(SweepMethods):
             self.in_memory[cell.run_id] = run
 
     def _execution(self, cell: Cell, strategy: Strategy, task: Task, path: Path | None) -> Execution:
-        """The run of a cell, new or begun before."""
+        """Return the execution of a cell, new or resumed."""
         if path is not None and _left_behind(path):
             return self.runner.resume(path, strategy, task)
         header = self.runner.header(strategy, task, self.budget, cell.repeat)
         header = msgspec.structs.replace(header, id=cell.run_id)
         try:
             return self.runner.start(strategy, task, header=header, path=path, budget=self.budget)
-        except FileExistsError as begun_there:  # in this very moment
+        except FileExistsError as begun_there:  # another process has just started it
             raise HeldByAnother(str(begun_there)) from None
 
     def whole(self, run: Run, cell: Cell) -> Run:
-        """The run of a cell, with the functions of its strategy and task, which no file holds."""
+        """Return the run of a cell with the functions of its strategy and task, which a file does not
+        hold.
+        """
         strategy, task = self.part(cell)
         cache = self.runner.gateway.opened
         return Run(run.header, run.lines, run.path, strategy=strategy, task=task, cache=cache)
 
     def row_of(self, run: Run, error: str | None) -> Row:
-        """What is kept of a run that is over."""
+        """Return the row of a finished run."""
         try:
-            score = None if run.grade is None else float(run.grade)  # of a domain of your own: True, too
+            score = None if run.grade is None else float(run.grade)  # a custom domain may return a bool
             if score is not None and not 0 <= score <= 1:
-                raise ValueError(f"a grade lies in 0–1, and this is {score}")
+                raise ValueError(f"a grade must be between 0 and 1: got {score}")
         except Exception as failed:
             score = None
-            error = error or f"the answer cannot be graded: {_told(failed)}"
-        if run.stop_reason == "error" and error is None:  # of a model that did not answer
+            error = error or f"the answer cannot be graded: {_format_error(failed)}"
+        if run.stop_reason == "error" and error is None:  # a model did not answer
             replies = (line.e for line in reversed(run.lines) if isinstance(line.e, Reply))
             error = next((reply.error for reply in replies if is_made(reply)), None)
         usage = run.usage
         if wrong := [n for n in usage if n is not None and not 0 <= n < 2**63]:
-            error = error or f"the usage of its calls cannot be counted: got {wrong[0]}"
+            error = error or f"the usage of a call is out of range: got {wrong[0]}"
             usage = Usage(usage.calls, usage.errors, *[None] * 4)
         keys = self.keys_of(run.lines)
         return Row(
@@ -339,29 +367,35 @@ class Sweep(SweepMethods):
         )
 
     def keys_of(self, lines: Sequence[Line]) -> dict[Position, bytes]:
-        """The beginning of the key of each call that was made, by its position."""
+        """Return the beginning of the cache key of each call that was made, by position."""
         made = {line.p for line in lines if isinstance(line.e, Reply) and is_made(line.e)}
         return {line.p: self.key_of(line.e) for line in lines if isinstance(line.e, Call) and line.p in made}
 
     def key_of(self, call: Call) -> bytes:
-        """The beginning of the key of a call."""
+        """Return the beginning of the cache key of a call."""
         try:
-            who = self._identities.get(call.model)
-            if who is None:
-                who = self._identities[call.model] = identity_of(self.runner.gateway.model_of(call.model))
-            key = key_of(request_of(call, who, self.runner.gateway.draws))
-        except Exception:  # no such model, or a setting that no key can hold; the call was made all the same
+            identity = self._identities.get(call.model)
+            if identity is None:
+                identity = self._identities[call.model] = identity_of(
+                    self.runner.gateway.model_of(call.model)
+                )
+            key = key_of(request_of(call, identity, self.runner.gateway.draws))
+        except Exception:  # an unknown model, or a setting that cannot be part of a key
             key = hashlib.sha256(repr(call).encode()).hexdigest()
         return bytes.fromhex(key[: 2 * KEY])
 
     def model_of(self, role: str) -> Any:
-        """The model of a role."""
+        """Return the model of a role."""
         model = self.runner.gateway.roles[role].model
         return model if isinstance(model, Part) else self.runner.gateway.model_of(model)
 
     def finished(self, cell: Cell) -> Run | None:
-        """The run of a cell as its journal has it, None when something is left to do. Raises OSError or
-        `JournalError` when it cannot be read."""
+        """Return the finished run of a cell from its journal, or `None` if something is left to do.
+
+        Raises:
+            OSError: If the journal cannot be opened.
+            JournalError: If it cannot be read.
+        """
         path = self.path(cell)
         if path is None or not begun(path):
             return None
@@ -370,11 +404,11 @@ class Sweep(SweepMethods):
         return self.whole(Run(header, lines, path), cell) if kept is None else None
 
     async def estimate(self) -> SweepEstimate:
-        """What it would still ask: nothing is sent, and nothing is recorded."""
+        """Predict the remaining calls without sending or recording anything."""
         costs: dict[int, list[float | None]] = {}
         left: list[Cell] = []
         for cell in self.cells:
-            with suppress(JournalError, OSError):  # its row will say so, and asks nothing
+            with suppress(JournalError, OSError):  # its row will show the error, without any call
                 done = self.finished(cell)
                 if done is None:
                     left.append(cell)
@@ -385,13 +419,13 @@ class Sweep(SweepMethods):
         for cell in left:
             caps = [] if self.budget is None or self.budget.calls is None else [self.budget.calls]
             try:
-                asked = await self.runner.estimate(*self.part(cell), repeat=cell.repeat)
-            except Halt:  # a cache that cannot be read
+                estimate = await self.runner.estimate(*self.part(cell), repeat=cell.repeat)
+            except Halt:  # the cache cannot be read
                 raise
-            except Exception:  # a strategy's bug is for its run to tell
-                asked = Estimate(None, 0, whole=False)
-            caps += [] if asked.calls is None else [asked.calls]
-            cached += asked.cached
+            except Exception:  # the run will report a bug in the strategy
+                estimate = Estimate(None, 0, whole=False)
+            caps += [] if estimate.calls is None else [estimate.calls]
+            cached += estimate.cached
             calls += min(caps, default=math.inf)
         means = [mean(costs.get(cell.setting, [])) for cell in left]
         return SweepEstimate(
@@ -402,34 +436,38 @@ class Sweep(SweepMethods):
             None if None in means else math.fsum(mean for mean in means if mean is not None),
         )
 
-    # What came of it.
+    # Results.
 
     @property
     def counts(self) -> Counts:
-        """How many calls were asked, distinct, paid and saved."""
+        """Numbers of calls made, distinct, paid and saved."""
         import numpy  # noqa: PLC0415
 
         rows = self.rows.values()
         calls, sent = sum(row.calls for row in rows), sum(row.sent for row in rows)
-        # Sorted: a set took 100 bytes a key, and numpy.unique makes one, too.
+        # A set would take 100 bytes a key, and numpy.unique builds one.
         keys = numpy.sort(numpy.frombuffer(b"".join(row.keys for row in rows), dtype=f"u{KEY}"))
         distinct = int(numpy.count_nonzero(keys[1:] != keys[:-1])) + bool(len(keys))
         return Counts(calls, distinct, sent, calls - sent)
 
     def run(self, row: Any) -> Run:
-        """The run of a row of `df()`, or of a run id. Raises LookupError when there is none."""
+        """Return the run of a row of `df()` or of a run id. Raises `LookupError` if there is none."""
         run_id = row if isinstance(row, str) else getattr(row, "run_id", None)
         cell = self.by_id.get(run_id) if isinstance(run_id, str) else None
         if cell is None:
-            told = row if run_id is None else run_id
-            raise LookupError(f"no run {told!r} in this sweep; give a row such as df().iloc[0], or a run_id")
+            got = row if run_id is None else run_id
+            raise LookupError(
+                f"row must be a row such as df().iloc[0] or the run_id of one: got {got!r}, which is not in "
+                f"this sweep."
+            )
         if run_id not in self.rows:
-            raise LookupError(f"the run {run_id!r} is not finished; the same lab.sweep goes on with it")
+            raise LookupError(f"Run {run_id!r} is not finished. Call lab.sweep again to continue it.")
         return self._run(cell)
 
     def runs(self) -> Iterator[Run]:
-        """The finished runs, in the order of the table, each loaded when its turn comes. Those that
-        could not even begin are left out."""
+        """Yield the finished runs in the order of the table, loading one at a time. Runs that could not start
+        are skipped.
+        """
         for cell in self.cells:
             if cell.run_id in self.rows and self.rows[cell.run_id].version:
                 yield self._run(cell)
@@ -438,22 +476,23 @@ class Sweep(SweepMethods):
         run, path = self.in_memory.get(cell.run_id), self.path(cell)
         if run is None:
             if path is None or not path.exists():
-                why = self.rows[cell.run_id].error or f"{path} is gone"
-                raise LookupError(f"there is no record of the run {cell.run_id}: {why}")
+                why = self.rows[cell.run_id].error or f"{path} does not exist"
+                raise LookupError(f"Run {cell.run_id} has no record: {why}.")
             run = self.whole(load(path), cell)
         return run
 
 
 def not_sent(lines: Sequence[Line]) -> set[Position]:
-    """The positions of the calls that the cache answered, or an equal call that was under way."""
+    """Return the positions of the calls that were answered by the cache or by an equal call in flight."""
     notes = (line.e for line in lines if isinstance(line.e, Note))
     return {tuple(note.data["call"]) for note in notes if note.name in ("call.cached", "call.joined")}
 
 
 def forget_warnings() -> None:
-    """Let each warning be shown again. Python shows one only once in a process, and a sweep says what there
-    is to say of it although another has said the same."""
-    with warnings.catch_warnings():  # leaving it empties Python's lists of those that were shown
+    """Let each warning be shown again. Python shows a warning once in a process, and every sweep should show
+    its own.
+    """
+    with warnings.catch_warnings():  # leaving this context resets the registries of shown warnings
         pass
 
 
@@ -462,8 +501,10 @@ class _Named(msgspec.Struct):
 
 
 def _left_behind(path: Path) -> bool:
-    """Whether there is a journal to go on with. That of a process that was killed before its header was
-    whole is taken away. Raises `HeldByAnother`."""
+    """Whether there is a journal to continue.
+
+    A journal without a whole header, which a killed process left behind, is removed. Raises `HeldByAnother`.
+    """
     if path.exists() and not begun(path):
         with suppress(FileNotFoundError):
             take_away(path)
@@ -471,45 +512,45 @@ def _left_behind(path: Path) -> bool:
 
 
 def begun(path: Path) -> bool:
-    """Whether there is a journal with a whole header. That of another run is a `JournalError`."""
+    """Whether there is a journal with a whole header. Raises `JournalError` if it belongs to another run."""
     try:
         with path.open("rb") as file:
             first = file.readline()
     except FileNotFoundError:
         return False
     if first.endswith(b"\n"):
-        with suppress(msgspec.MsgspecError, UnicodeDecodeError):  # who reads it tells of it
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):  # reading the journal will report it
             id = msgspec.json.decode(first, type=_Named).id
             if id != path.stem:
-                raise JournalError(f"{path}: this is the journal of another run, {id!r}")
+                raise JournalError(f"{path}: this journal belongs to another run: got {id!r}.")
         return True
     return False
 
 
-def _told(error: BaseException) -> str:
+def _format_error(error: BaseException) -> str:
     return readable(f"{type(error).__name__}: {error}")
 
 
 def mean(amounts: Sequence[float | None]) -> float | None:
-    """None when there is none, or one of them is not known."""
+    """Return the mean, or `None` if there are no amounts or one is unknown."""
     known = [amount for amount in amounts if amount is not None]
     return math.fsum(known) / len(known) if known and len(known) == len(amounts) else None
 
 
 def _digest(what: str, value: Any) -> str:
     try:
-        # Sets in order, too: theirs changes from process to process.
+        # The order of a set differs between processes, so sets are sorted.
         data = msgspec.json.encode(in_order(value), enc_hook=encoder.enc_hook, order="deterministic")
         return hashlib.sha256(data).hexdigest()
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{what} cannot be written to a file: {error}") from None
+        raise ValueError(f"{what} cannot be serialised: {error}.") from None
 
 
 def _expect_different(what: str, labels: list[str], digests: list[str]) -> None:
-    """A ValueError when two are the same: their runs would be one."""
+    """Raise `ValueError` if two entries are equal, since they would share one run."""
     seen: dict[str, str] = {}
     for label, digest in zip(labels, digests, strict=True):
         if digest in seen:
-            hint = "; ask a task more than once with repeats=" if what == "tasks" else ""
-            raise ValueError(f"the {what} {seen[digest]!r} and {label!r} are the same{hint}")
+            hint = " Use repeats= to run a task more than once." if what == "tasks" else ""
+            raise ValueError(f"{what} must differ: {seen[digest]!r} and {label!r} are the same.{hint}")
         seen[digest] = label

@@ -1,10 +1,10 @@
-"""The worker's side of a sweep on dask workers: it makes the runs of a chunk, and reports while it does.
+"""The worker's side of a distributed sweep: it makes the runs of a chunk and reports while it does.
 
-Rule: a worker decides nothing. What it makes is a part of the client's sweep, in a folder of its own; the
-coordinator says whether a chunk is still wanted, and when a call may be sent.
+A worker makes no decisions. It works on a part of the client's sweep in a temporary folder, and the
+coordinator decides whether the chunk is still wanted and when a call may be sent.
 
-What travels are the user's own settings and functions, between the user's own machines: cloudpickle
-packs them, as it does all that dask sends. What comes back is data, and is read as such.
+The user's own settings and functions travel between the user's own machines, pickled by cloudpickle like
+everything that dask sends. What comes back is plain data.
 """
 
 from __future__ import annotations
@@ -33,18 +33,20 @@ from tot_lab.models.limits import Limits, RateLimiter, make_gates
 from tot_lab.record.journal import header_text, lines_text
 from tot_lab.runtime.runner import Runner, RunnerSettings
 
-TELL = 0.2
-"""Seconds between two reports of a worker: what it loses at most when it dies."""
+REPORT_INTERVAL = 0.2
+"""Seconds between two reports of a worker, and so the work that is lost at most when it dies."""
 
-QUEUED = 0.05
-"""Seconds that a call waits for its turn before it says so."""
+QUEUED_AFTER = 0.05
+"""Seconds that a call waits for its turn before a `call.queued` note is recorded."""
 
-ASKING = 16
-"""Calls of a chunk that ask for a place at a time: each takes a connection to the scheduler."""
+MAX_REQUESTS = 16
+"""Calls of a chunk that request a slot at the same time. Each takes a connection to the scheduler."""
 
 
 class SharedCache(NamedTuple):
-    """The lab's cache, for workers: its folder, what tells it from others, and its Redis."""
+    """The lab's cache for workers: its folder, an identity that distinguishes it from other caches, and its
+    Redis URL.
+    """
 
     folder: Path
     identity: str
@@ -54,8 +56,13 @@ class SharedCache(NamedTuple):
 class Chunk(NamedTuple):
     """What a worker needs to make some runs of a sweep.
 
-    sweep: its name at the coordinator. lab: the lab's settings, its cache apart. cache: None without any.
-    host: the client's. journals: by run id, what there is of each run.
+    Attributes:
+        key: Key of the dask task.
+        sweep: Name of the sweep at the coordinator.
+        host: Host of the client.
+        lab: Settings of the lab, without its cache.
+        cache: The cache. `None` means no cache.
+        journals: By run id, the journal so far.
     """
 
     key: str
@@ -73,7 +80,9 @@ class Chunk(NamedTuple):
 
 
 class Parcel:
-    """A chunk on its way. dask shows and logs what it carries: this shows nothing of it."""
+    """A pickled chunk. Its repr reveals nothing of the content, because dask shows and logs what it
+    carries.
+    """
 
     def __init__(self, chunk: Chunk) -> None:
         import cloudpickle  # noqa: PLC0415  dask's own
@@ -84,46 +93,47 @@ class Parcel:
             self.data: bytes = cloudpickle.dumps(chunk)
         except Exception as error:
             raise TypeError(
-                f"a model, tool, strategy or task of this sweep cannot be sent to the workers: {error}. "
-                f"What is defined inside a function takes that function's variables along: define it outside"
+                f"A model, tool, strategy or task of this sweep cannot be sent to the workers: {error}. "
+                f"A class or function defined inside another function takes that function's variables along. "
+                f"Define it at module level."
             ) from error
 
     def __repr__(self) -> str:
         return f"<{self.runs} runs>"
 
     def opened(self) -> Chunk:
-        """The chunk."""
+        """Return the chunk."""
         import cloudpickle  # noqa: PLC0415
 
         expect_same("a dask worker", self.version)
         chunk: Chunk = cloudpickle.loads(self.data)
         for part in (chunk.lab.model, *chunk.lab.tools):
             if isinstance(part, parts.Part):
-                parts.REGISTRY.setdefault(part.kind, type(part))  # a class that was made in a notebook
+                parts.REGISTRY.setdefault(part.kind, type(part))  # a class that was defined in a notebook
         return chunk
 
 
 def rpc(node: Any, operation: str, **given: Any) -> asyncio.Future[Any]:
-    """Ask the coordinator, as a dask client or worker, from whatever event loop."""
+    """Call an operation of the coordinator from any event loop, as a dask client or worker."""
     asking = getattr(node.scheduler, f"tot_lab_{operation}")(**given)
     return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, node.loop.asyncio_loop))
 
 
 def this_host() -> str:
-    """The name of this machine."""
+    """Return the name of this machine."""
     return socket.gethostname()
 
 
 def work(parcel: Parcel) -> None:
-    """A dask task: makes the runs of a chunk, and reports while it does."""
+    """Make the runs of a chunk, as a dask task."""
     from distributed import get_worker  # noqa: PLC0415
 
     chunk = parcel.opened()
-    asyncio.run(_made(chunk, get_worker()))
+    asyncio.run(_make(chunk, get_worker()))
 
 
-async def _made(chunk: Chunk, worker: Any) -> None:
-    """Make a chunk, unless it is not wanted any more."""
+async def _make(chunk: Chunk, worker: Any) -> None:
+    """Make a chunk, unless it is no longer wanted."""
     if not await rpc(worker, "begin", sweep=chunk.sweep, chunk=chunk.key, worker=worker.address):
         return
     try:
@@ -134,18 +144,20 @@ async def _made(chunk: Chunk, worker: Any) -> None:
 
 
 class _SharedGate(RateLimiter):
-    """A gate that the coordinator keeps. Few calls of a chunk wait there at a time, in order."""
+    """A rate limiter that is kept by the coordinator. Only some calls of a chunk wait there at the same time,
+    in order.
+    """
 
     def __init__(self, limits: Limits, chunk: str, worker: Any, key_of: Callable[[Call], bytes]) -> None:
         super().__init__(limits)
         self.chunk = chunk
         self.worker = worker
         self.key_of = key_of
-        self.turn = asyncio.Semaphore(ASKING)
+        self.turn = asyncio.Semaphore(MAX_REQUESTS)
         self.tickets = count()
 
     async def enter(self, tokens: int, wire: CallObserver, **data: Any) -> bool:
-        """Wait for one's turn; `left` must follow."""
+        """Wait for a slot. `left` must follow."""
         waited = self.turn.locked()
         if waited:
             wire.note("call.queued", **data)
@@ -155,7 +167,7 @@ class _SharedGate(RateLimiter):
                 self.worker, "enter", chunk=self.chunk, ticket=ticket, limits=self.limits, tokens=tokens
             )
             try:
-                done, _ = await asyncio.wait([entering], timeout=QUEUED)
+                done, _ = await asyncio.wait([entering], timeout=QUEUED_AFTER)
                 if not done and not waited:
                     waited = True
                     wire.note("call.queued", **data)
@@ -165,9 +177,8 @@ class _SharedGate(RateLimiter):
                 entering.add_done_callback(self._give_back)
                 raise
         if not admitted:
-            await (
-                asyncio.Event().wait()
-            )  # nobody wants the chunk any more: its runs are about to be cancelled
+            # The chunk is no longer wanted: its runs are about to be cancelled.
+            await asyncio.Event().wait()
         return waited
 
     def _give_back(self, entering: asyncio.Future[bool]) -> None:
@@ -178,11 +189,11 @@ class _SharedGate(RateLimiter):
         return rpc(self.worker, "leave", chunk=self.chunk, limits=self.limits, seconds=seconds, paid=paid)
 
     def count(self, tokens: int) -> None:
-        """A request of so many tokens goes out now."""
+        """Count a request of so many tokens that is sent now."""
         rpc(self.worker, "count", limits=self.limits, tokens=tokens)
 
     async def left(self, calls: Sequence[Call], replies: Sequence[Reply], seconds: float) -> None:
-        """Tell the coordinator what was paid, before anybody goes on with the replies."""
+        """Report to the coordinator what was paid, before the replies are used."""
         paid = [(self.key_of(c), r.cost) for c, r in zip(calls, replies, strict=False) if r.cost]
         await asyncio.shield(self._leave(seconds, paid))
 
@@ -202,12 +213,12 @@ class _Worker:
         self.folder.mkdir()
         cells = {cell.run_id: cell for cell in self.sweep.cells}
         if not chunk.journals.keys() <= cells.keys():
-            raise RuntimeError("a setting of this sweep came to the worker as another than it was sent")
+            raise RuntimeError("A setting of this sweep changed on its way to the worker.")
         self.cells = [cells[run_id] for run_id in chunk.journals]
         self.sent: dict[str, int] = {}
-        """By run id, how much of its journal the client has."""
+        """By run id, the bytes of its journal that the client has."""
         self.whole: set[str] = set()
-        """Runs that were gone on with, and whose journals are to be sent whole."""
+        """Resumed runs whose journals must be sent as a whole."""
         for run_id, journal in chunk.journals.items():
             if journal:
                 (self.folder / f"{run_id}.jsonl").write_bytes(journal)
@@ -215,8 +226,11 @@ class _Worker:
                 self.whole.add(run_id)
 
     def _cache(self) -> Cache | None:
-        """On another machine the folder may lie on a network disk: there, one beside dask's own space
-        stands before the shared cache, a folder for each cache of each client."""
+        """Return the cache of the worker.
+
+        On another machine the lab's folder may be on a network disk. There, a folder next to dask's own space
+        is used in front of the shared cache, one for each cache of each client.
+        """
         cache = self.chunk.cache
         if cache is None:
             return None
@@ -229,18 +243,18 @@ class _Worker:
         return Cache(folder, shared=cache.redis, create=create, may_be_away=True)
 
     async def carry_out(self) -> None:
-        """Make the runs; stop when nobody wants them any more."""
+        """Make the runs. Stop when they are no longer wanted."""
         key_of, key = self.sweep.key_of, self.chunk.key
         make_gates(lambda limits: _SharedGate(limits, key, self.worker, key_of))
-        heard = _hear_warnings()
+        collected = _collect_warnings()
         try:
             self.gateway.open()
             making = asyncio.create_task(self.sweep.make(self.cells, self.chunk.at_once, lambda: None))
             over = False
             while not over:
-                await asyncio.wait([making], timeout=TELL)
+                await asyncio.wait([making], timeout=REPORT_INTERVAL)
                 over = making.done()
-                if not await self._report("done" if over and not making.exception() else "", heard):
+                if not await self._report("done" if over and not making.exception() else "", collected):
                     making.cancel()
                     await asyncio.wait([making])
                     return
@@ -249,22 +263,24 @@ class _Worker:
             if self.gateway.opened is not None:
                 await asyncio.to_thread(self.gateway.opened.close)
 
-    async def _report(self, end: Literal["", "done"], heard: list[str]) -> bool:
-        """Send what is new; whether the chunk is still wanted."""
+    async def _report(self, end: Literal["", "done"], collected: list[str]) -> bool:
+        """Send what is new. Returns whether the chunk is still wanted."""
         journals = [
             news for path in sorted(self.folder.glob("*.jsonl")) if (news := self._news(path)) is not None
         ]
         rows = [(run_id, encode_row(row)) for run_id, row in self.sweep.rows.items()]
         self.sweep.rows.clear()
-        said = [f"from a dask worker: {text}" for text in heard]
-        heard.clear()
-        report = Report(self.chunk.key, journals, rows, said, end=end)
-        data = encode_report(report) if journals or rows or said or end else None
+        messages = [f"from a dask worker: {text}" for text in collected]
+        collected.clear()
+        report = Report(self.chunk.key, journals, rows, messages, end=end)
+        data = encode_report(report) if journals or rows or messages or end else None
         wanted: bool = await rpc(self.worker, "report", chunk=self.chunk.key, data=data)
         return wanted
 
     def _news(self, path: Path) -> tuple[str, int, bytes] | None:
-        """What is new in a journal. One that was gone on with may have been cut first: it is sent whole."""
+        """Return what is new in a journal. That of a resumed run may have been truncated first, so it is sent
+        as a whole.
+        """
         run_id, size = path.stem, path.stat().st_size
         over = run_id in self.sweep.rows
         kept = self.sweep.in_memory.pop(run_id, None) if over else None
@@ -272,7 +288,7 @@ class _Worker:
             return None
         start = 0 if run_id in self.whole else self.sent.get(run_id, 0)
         self.whole.discard(run_id)
-        if kept is not None:  # it could not be written to the end
+        if kept is not None:  # the file could not be written completely
             start, data = 0, header_text(kept.header) + lines_text(kept.header, kept.lines)
         else:
             with path.open("rb") as file:
@@ -284,18 +300,18 @@ class _Worker:
         return run_id, start, data
 
 
-_HEARD = threading.local()
+_COLLECTED = threading.local()
 
 
-def _hear_warnings() -> list[str]:
-    """From now on, what is warned of in this thread, for the client to say."""
+def _collect_warnings() -> list[str]:
+    """Return a list that collects the warnings of this thread from now on, for the client to show."""
     forget_warnings()
-    _HEARD.texts = []
+    _COLLECTED.texts = []
     if not getattr(warnings.showwarning, "of_tot_lab", False):
         shown = warnings.showwarning
 
         def show(message: Warning | str, *where: Any, **more: Any) -> None:
-            texts = getattr(_HEARD, "texts", None)
+            texts = getattr(_COLLECTED, "texts", None)
             if texts is None:
                 shown(message, *where, **more)
             else:
@@ -303,5 +319,5 @@ def _hear_warnings() -> list[str]:
 
         show.of_tot_lab = True  # type: ignore[attr-defined]
         warnings.showwarning = show
-    texts: list[str] = _HEARD.texts
+    texts: list[str] = _COLLECTED.texts
     return texts

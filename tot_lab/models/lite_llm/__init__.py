@@ -1,15 +1,15 @@
-"""Models of a provider, or of any server that speaks like one, through litellm.
+"""Models of providers and of compatible servers, through litellm.
 
-Rule: one request, whose way is all ours. litellm translates and no more, and what it hides is found
-out. Each file here keeps one subject:
+litellm only translates requests and replies; retries, caching and logging are done here, and what litellm
+hides is detected.
 
-    endpoint.py    the part that a lab takes: who is asked, and one request
-    naming.py      from what was typed to a model, a server and a key
-    loading.py     litellm itself, imported late and made quiet
-    table.py       what litellm knows of a model beforehand: provider, window, tokens, price
-    asking.py      from a call to litellm's arguments, and what would be lost on the way
-    answers.py     what comes back, whole or in a stream
-    failures.py    what went wrong, and the keys that nobody may see
+    endpoint.py    the model part, and one request
+    naming.py      from the user's input to a model, a server and a key
+    loading.py     the late import of litellm, without its output
+    table.py       what litellm's table says about a model: provider, window, tokens, price
+    asking.py      from a call to litellm's arguments, and what would be dropped
+    answers.py     replies, complete or streamed
+    failures.py    errors, and the removal of keys
 """
 
 from tot_lab.models.lite_llm.endpoint import LiteLLM

@@ -1,8 +1,8 @@
-"""What comes back, whole or in a stream: the same reply either way.
+"""Replies of a provider, complete or streamed, in one form.
 
-Rule: what litellm makes up is not believed. It gives a stream that broke off a finish reason, and an
-answer without usage noughts; and it takes the tags of thinking apart in its own way. A reply holds
-what the provider said, and nothing that a file cannot hold.
+Values that litellm makes up are not used: the finish reason of an interrupted stream, zeros for missing
+usage, and its own handling of thinking tags. A reply holds what the provider sent, in a form that a file can
+hold.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from tot_lab.core.reading import json_of
 from tot_lab.core.scrubbing import HIDDEN, clean, without_beginning, without_keys
 from tot_lab.models.stack import Failure
 
-_MASKED = "think\u2060>"  # hides a tag from litellm
+_MASKED = "think\u2060>"  # hides thinking tags from litellm
 
 
 class Choice(NamedTuple):
-    """One reply as the provider gave it. text: None when it has none at all. state: what it may want back
-    with the turn, by litellm's names (`wanted_back`)."""
+    """One reply of the provider. `text` is `None` if it has none, and `state` may have to be sent back
+    (`wanted_back`).
+    """
 
     text: str | None
     thinking: str | None
@@ -36,22 +37,22 @@ class Choice(NamedTuple):
 
     @property
     def problem(self) -> str | None:
-        """Why it is no reply."""
+        """Why this is not a reply, or `None`."""
         if self.refusal:
             return f"the model refused: {self.refusal}"
         if self.text is None and not self.tool_calls and not self.thinking and self.finish != "length":
-            return f"the provider's answer has no content (finish: {self.finish})"
+            return f"the provider's response has no content (finish: {self.finish})"
         return None
 
     @property
     def size(self) -> int:
-        """Bytes, a stand-in for its share of the tokens."""
+        """Bytes, which approximate its share of the tokens."""
         parts = (self.text, self.thinking, *(tool.arguments for tool in self.tool_calls))
         return sum(len(part.encode()) for part in parts if part)
 
 
 class Answers(NamedTuple):
-    """All that a request brought. usage: litellm's, None when the provider did not say."""
+    """The content of a response. `usage` is litellm's, or `None` if the provider reported none."""
 
     choices: list[Choice]
     model: str | None
@@ -59,8 +60,8 @@ class Answers(NamedTuple):
 
 
 def whole(response: Any) -> Answers:
-    """What a plain response holds."""
-    return Answers(list(map(_choice, response.choices or ())), response.model, _told([response]))
+    """Return the content of a complete response."""
+    return Answers(list(map(_choice, response.choices or ())), response.model, _usage_of([response]))
 
 
 def _choice(choice: Any) -> Choice:
@@ -82,8 +83,11 @@ def _choice(choice: Any) -> Choice:
 
 
 async def streamed(stream: Any, wire: CallObserver, keys: Sequence[str]) -> Answers:
-    """What a stream brings; its text so far is told on the wire, without `keys`. Raises `Failure` when it
-    ends before it is complete, which litellm takes for an ordinary end."""
+    """Return the content of a stream, and report the text so far without `keys`.
+
+    Raises:
+        Failure: If the stream ends early, which litellm treats as a normal end.
+    """
     text: str | None = None
     thinking, finish, usage = "", None, None
     tools: list[_Parts] = []
@@ -104,20 +108,20 @@ async def streamed(stream: Any, wire: CallObserver, keys: Sequence[str]) -> Answ
             if delta.content:
                 wire.partial(_so_far(clean(text), keys))
     if not ended():
-        raise Failure("the provider's answer broke off half way", retry=True)
+        raise Failure("the stream ended before the reply was complete", retry=True)
     if tools:
         text = text or None
-    finish = "tool_calls" if tools and finish == "stop" else finish  # as litellm has it of a whole answer
+    finish = "tool_calls" if tools and finish == "stop" else finish  # as litellm does for a complete response
     called = _tool_calls((tool.id, tool.name, tool.arguments) for tool in tools)
     choice = Choice(*_split(text, thinking), finish, called, state=_state(_whole_blocks(blocks), thinking))
     model = stream._provider_response_model or stream.model
-    told = _told(stream.chunks)
-    # litellm counts anew what it does not believe; then the report itself goes on, to be found out.
-    return Answers([choice], model, told if getattr(told, "reported", "") else usage if told else None)
+    report = _usage_of(stream.chunks)
+    # litellm replaces implausible counts by its own. The report is kept then, so that it is detected.
+    return Answers([choice], model, report if getattr(report, "reported", "") else usage if report else None)
 
 
 def _so_far(text: str, keys: Sequence[str]) -> str:
-    """The text of a stream without `keys`; the last may have come in part."""
+    """Return the text of a stream without `keys`, of which the last may be incomplete."""
     text = without_keys(text, keys)
     for key in keys:
         text = without_beginning(text, key)
@@ -125,7 +129,7 @@ def _so_far(text: str, keys: Sequence[str]) -> str:
 
 
 class _Parts:
-    """A tool call of a stream, as far as it has come."""
+    """A partially received tool call."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -133,9 +137,11 @@ class _Parts:
 
 
 def _add(tools: list[_Parts], delta: Any) -> None:
-    """Take a piece of a tool call into `tools`. Ollama's and Gemini's OpenAI-like servers give all calls
-    of a reply the number 0, and some give no id: a call is another one if it has another id, or a name
-    after the arguments were complete."""
+    """Add a piece of a tool call to `tools`.
+
+    OpenAI-compatible servers of Ollama and Gemini give all calls of a reply the index 0, and some give no id.
+    A piece starts a new call if it has another id, or a name after complete arguments.
+    """
     id, name, arguments = delta.id or "", delta.function.name or "", delta.function.arguments or ""
     known = next((tool for tool in reversed(tools) if tool.index == delta.index), None)
     if known is None or (known.id and id not in ("", known.id)) or (name and not id and _is_json(known)):
@@ -154,9 +160,11 @@ def _is_json(tool: _Parts) -> bool:
 
 
 async def _end_of(stream: Any) -> Callable[[], bool]:
-    """Whether the provider has said that it is done. Gemini's and Ollama's chunks are seen to before
-    litellm reads them: of the one it takes every chunk for the last, and of the other it takes the
-    tags of thinking away and leaves the thinking in the text."""
+    """Return a function that tells whether the provider has ended the stream.
+
+    Chunks of Gemini and Ollama are inspected before litellm reads them: it treats every chunk of Gemini as
+    the last one, and removes Ollama's thinking tags but not the thinking.
+    """
     if stream.custom_llm_provider not in ("gemini", "vertex_ai", "vertex_ai_beta", "ollama_chat"):
         return lambda: stream.received_finish_reason is not None
     chunks = await stream.fetch_stream()
@@ -174,13 +182,15 @@ async def _end_of(stream: Any) -> Callable[[], bool]:
     return lambda: any(reasons) or stream.received_finish_reason is not None
 
 
-# What the provider wants back.
+# State to send back.
 
 
 def wanted_back(choice: Choice, provider: str, model: str) -> str:
-    """What goes back with the turn in which `choice` asks for tools, as JSON of litellm's fields of a
-    message: the signed thinking, which Anthropic checks; else the reasoning, for those that go on from it.
-    Gemini's signatures are in the ids of its calls."""
+    """Return what must be sent back with a turn that calls tools, as JSON of litellm's message fields.
+
+    This is the signed thinking, which Anthropic verifies, or the reasoning for providers that continue from
+    it. Gemini's signatures are part of the ids of its calls.
+    """
     if not choice.tool_calls or "gemini" in f"{provider}/{model}":
         return ""
     if "thinking_blocks" in choice.state:
@@ -193,8 +203,11 @@ def wanted_back(choice: Choice, provider: str, model: str) -> str:
 
 
 _TAKE_REASONING = {"openai", "deepseek", "moonshot", "together_ai", "ollama_chat"}
-"""DeepSeek and Moonshot refuse a turn without; for `openai` it is a server of one's own, such as llama.cpp,
-since OpenAI reports none. Groq and Cerebras refuse a turn with it."""
+"""Providers that accept reasoning in a message.
+
+DeepSeek and Moonshot require it, Groq and Cerebras refuse it. OpenAI reports no reasoning; `openai` is here
+for compatible servers such as llama.cpp.
+"""
 
 
 def _state(blocks: Iterable[Any], reasoning: str | None) -> dict[str, Any]:
@@ -204,19 +217,20 @@ def _state(blocks: Iterable[Any], reasoning: str | None) -> dict[str, Any]:
 
 
 def _whole_blocks(pieces: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The blocks of thinking that a stream's pieces make up. A signature ends a block; litellm gives the
-    text once more with it."""
+    """Return the thinking blocks of a stream. A signature ends a block, and litellm repeats the text
+    with it.
+    """
     blocks: list[dict[str, Any]] = []
     text = ""
     for piece in pieces:
-        said = piece.get("thinking") or ""
+        part = piece.get("thinking") or ""
         if piece.get("signature"):
-            blocks.append({**piece, "thinking": text or said})
+            blocks.append({**piece, "thinking": text or part})
             text = ""
         elif piece.get("type") == "redacted_thinking":
             blocks.append(dict(piece))
         else:
-            text += said
+            text += part
     return blocks
 
 
@@ -228,7 +242,7 @@ def _cleaned(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _split(content: str | None, reasoning: str | None) -> tuple[str | None, str | None]:
-    """The text, and the thinking that came apart from it. White space between the two is of neither."""
+    """Return the text and the thinking without the white space between them."""
     thinking = clean(reasoning or "").strip() or None
     if content is None:
         return None, thinking
@@ -236,18 +250,18 @@ def _split(content: str | None, reasoning: str | None) -> tuple[str | None, str 
 
 
 def _tool_calls(tools: Iterable[Sequence[str | None]]) -> tuple[ToolCall, ...]:
-    """Out of their (id, name, arguments)."""
+    """Return tool calls from (id, name, arguments)."""
     return tuple(
         ToolCall(clean(id or f"call_{k}"), clean(name or ""), clean(arguments or ""))
         for k, (id, name, arguments) in enumerate(tools)
     )
 
 
-def _told(responses: Sequence[Any]) -> Any:
-    """The last usage that holds any token: litellm fills in noughts where a provider says nothing."""
+def _usage_of(responses: Sequence[Any]) -> Any:
+    """Return the last usage with any tokens. litellm reports zeros if a provider sends none."""
     reported = [getattr(response, "usage", None) for response in responses]
-    told = [usage for usage in reported if usage and (usage.prompt_tokens or usage.completion_tokens)]
-    return told[-1] if told else None
+    counted = [usage for usage in reported if usage and (usage.prompt_tokens or usage.completion_tokens)]
+    return counted[-1] if counted else None
 
 
 def _logprobs(reported: Any) -> tuple[TokenLogprob, ...]:
@@ -264,7 +278,7 @@ def _logprobs(reported: Any) -> tuple[TokenLogprob, ...]:
 
 
 def scrubbed_reply(reply: Reply, keys: Sequence[str]) -> Reply:
-    """`reply` without `keys`, which a proxy may repeat: in no text of it, nor spelled out in its tokens."""
+    """Return `reply` without `keys`, which a proxy may repeat in any text or spell out in tokens."""
     if not keys:
         return reply
     texts = {
@@ -285,7 +299,7 @@ def scrubbed_reply(reply: Reply, keys: Sequence[str]) -> Reply:
 
 
 def _scrubbed_tokens(tokens: Sequence[TokenLogprob], keys: Sequence[str]) -> tuple[TokenLogprob, ...]:
-    """`tokens`, those that make up a key without their text and their alternatives."""
+    """Return `tokens` without the text and alternatives of those that spell out a key."""
     text = "".join(token.token for token in tokens)
     hidden = [match.span() for key in keys for match in re.finditer(re.escape(key), text)]
     scrubbed, end = list[TokenLogprob](), 0
@@ -300,5 +314,5 @@ def _scrubbed_tokens(tokens: Sequence[TokenLogprob], keys: Sequence[str]) -> tup
 
 
 def _finite(logprob: float | None) -> float:
-    """A log-probability; for the impossible OpenAI's own stand-in."""
+    """Return a log-probability, with OpenAI's substitute for impossible ones."""
     return max(float(logprob), -9999.0) if logprob is not None else -9999.0

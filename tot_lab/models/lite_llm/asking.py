@@ -1,8 +1,8 @@
-"""From a call to litellm's arguments, and what would be lost on the way.
+"""From a call to litellm's arguments, and what would be dropped on the way.
 
-Rule: nothing is left out in silence. litellm drops what it thinks a provider does not take, and says
-so nowhere. So it is made to translate the settings beforehand, with each and without it: one that
-makes no difference is named as dropped. A call is not changed by being sent.
+Nothing is dropped silently. litellm omits settings that it believes a provider does not support, without
+notice. It therefore translates the settings beforehand, with and without each of them, and a setting that
+makes no difference is reported as dropped. Sending a call does not change it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 from tot_lab.core.calls import Call, CallObserver, Message
 from tot_lab.models.stack import Failure, provider_seed
 
-Asked = dict[str, dict[str, Any]]
-"""litellm's arguments, by the setting of a call that they stand for."""
+SettingArguments = dict[str, dict[str, Any]]
+"""litellm's arguments by the setting of the call that they represent."""
 
-_UNLISTED = {"gemini": ["seed", "top_logprobs"]}  # taken by the provider, and missing in litellm's list
+_UNLISTED = {"gemini": ["seed", "top_logprobs"]}  # supported by the provider, but missing from litellm's list
 _OURS = ("model", "messages", "n", "stream", "timeout")
 _CALL_FIELDS = {"temperature", "max_tokens", "stop", "seed", "response_format", "logprobs", "tools"}
 _CALL_FIELDS |= {"tool_choice", "effort", "n"}
@@ -31,16 +31,17 @@ _CONSTRAINTS |= {"contains", "prefixItems", "minProperties", "maxProperties", "p
 _CONSTRAINTS |= {"anyOf", "allOf", "if", "then", "else", "additionalProperties", "required"}
 
 
-# What OpenAI's strict mode takes; a schema with any other word is sent as one that is not strict.
+# Keywords of OpenAI's strict mode. A schema with any other keyword is sent as not strict.
 _STRICT = {"type", "title", "description", "properties", "required", "additionalProperties", "items"}
 _STRICT |= {"anyOf", "enum", "const", "$defs", "$ref", "pattern", "minItems", "maxItems", "minimum"}
 _STRICT |= {"maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
-_LONGEST_DESCRIPTION = 1024  # characters of a tool's, for OpenAI and Azure
+_LONGEST_DESCRIPTION = 1024  # characters of a tool description for OpenAI and Azure
 
 
 def messages_of(call: Call) -> list[dict[str, Any]]:
-    """The turns of the call. Ids of tool calls that came before are made new, since litellm leaves a call
-    of an id out that Anthropic has seen."""
+    """Return the messages of the call. Repeated ids of tool calls are replaced, since litellm drops a call
+    whose id Anthropic has seen.
+    """
     turns, seen, now = [], set[str](), dict[str, str]()
     for place, message in enumerate(call.messages):
         if message.tool_calls:
@@ -73,13 +74,14 @@ def _turn(message: Message, ids: Mapping[str, str]) -> dict[str, Any]:
 
 
 def tools_of(call: Call, provider: str = "") -> list[dict[str, Any]]:
-    """The tools of the call, as `provider` takes them; one that it takes as it is, is not changed."""
+    """Return the tools of the call as `provider` accepts them."""
     return [{"type": "function", "function": _function(tool, provider)} for tool in call.tools]
 
 
 def _function(tool: dict[str, Any], provider: str) -> dict[str, Any]:
     if not tool["parameters"].get("properties") and provider.startswith(("gemini", "vertex_ai")):
-        return {name: part for name, part in tool.items() if name != "parameters"}  # it takes no empty object
+        # An empty object is not accepted.
+        return {name: part for name, part in tool.items() if name != "parameters"}
     if _is_too_long(tool, provider):
         return {**tool, "description": tool["description"][:_LONGEST_DESCRIPTION]}
     return tool
@@ -92,16 +94,15 @@ def _is_too_long(tool: dict[str, Any], provider: str) -> bool:
 def settings_of(
     litellm: ModuleType, model: str, provider: str, calls: Sequence[Call], wire: CallObserver
 ) -> dict[str, Any]:
-    """The arguments for all but the turns; what would not reach the model is noted on the wire.
-    Raises `Failure`."""
+    """Return all arguments except the messages, and note what would not reach the model. Raises `Failure`."""
     call = calls[0]
-    asked = _asked(litellm, call, provider)
+    asked = _setting_arguments(litellm, call, provider)
     if len(calls) > 1:
         asked["n"] = {"n": len(calls)}
     dropped = list(_dropped(litellm, model, provider, asked))
     if call.tool_choice == "none" and "tool_choice" in dropped:
         dropped.remove("tool_choice")
-        del asked["tool_choice"], asked["tools"]  # what it is not shown, it does not ask for
+        del asked["tool_choice"], asked["tools"]  # without tools the model cannot call any
     if any(_is_too_long(tool, provider) for tool in call.tools):
         dropped.append("tools.description")
     if dropped:
@@ -109,8 +110,8 @@ def settings_of(
     return _arguments(provider, {name: values for name, values in asked.items() if name not in dropped})
 
 
-def _asked(litellm: ModuleType, call: Call, provider: str) -> Asked:
-    asked: Asked = {}
+def _setting_arguments(litellm: ModuleType, call: Call, provider: str) -> SettingArguments:
+    asked: SettingArguments = {}
     for field in ("temperature", "max_tokens"):
         value = getattr(call, field)
         if value is not None:
@@ -137,14 +138,15 @@ def _asked(litellm: ModuleType, call: Call, provider: str) -> Asked:
         asked["effort"] = {"reasoning_effort": call.effort}
     for name, value in call.options.items():
         if name in _OURS or name in litellm.types.utils.all_litellm_params:
-            raise Failure(f"options hold {name!r}, which is no sampling setting")
+            raise Failure(f"options must hold sampling settings: got {name!r}")
         asked[name] = {name: value}
     return asked
 
 
 def _is_strict(schema: Any) -> bool:
-    """Whether OpenAI's strict mode takes the schema: its objects say all and require all, and each part
-    says what it is, in words that the mode knows."""
+    """Whether OpenAI's strict mode accepts the schema: objects list and require all properties, and every
+    part has a type.
+    """
     if not isinstance(schema, dict) or not schema.keys() <= _STRICT:
         return False
     if "$ref" in schema:
@@ -161,7 +163,7 @@ def _is_strict(schema: Any) -> bool:
 
 
 def _open_objects(value: Any) -> int:
-    """How many objects inside `value`, a schema, may have names that it does not list."""
+    """Return the number of objects in a schema that accept properties that it does not list."""
     if isinstance(value, list):
         return sum(map(_open_objects, value))
     if not isinstance(value, dict):
@@ -171,22 +173,25 @@ def _open_objects(value: Any) -> int:
     return is_open + sum(map(_open_objects, value.values()))
 
 
-def _arguments(provider: str, asked: Asked) -> dict[str, Any]:
-    """All as one, and litellm's to keep: it rewrites what it is given."""
+def _arguments(provider: str, asked: SettingArguments) -> dict[str, Any]:
+    """Return all arguments as one copy, since litellm modifies its input."""
     arguments = {name: value for values in asked.values() for name, value in values.items()}
     if provider in _UNLISTED:
         arguments["allowed_openai_params"] = _UNLISTED[provider]
     return copy.deepcopy(arguments)
 
 
-# What would be lost.
+# Dropped settings.
 
 _known_drops: dict[str, tuple[str, ...]] = {}
 
 
-def _dropped(litellm: ModuleType, model: str, provider: str, asked: Asked) -> tuple[str, ...]:
-    """Names of the settings that would not reach the model, as far as litellm decides it. Seeds,
-    tools and the like differ from call to call and decide nothing, so it is remembered."""
+def _dropped(litellm: ModuleType, model: str, provider: str, asked: SettingArguments) -> tuple[str, ...]:
+    """Return the names of the settings that litellm would not send to the model.
+
+    The result is cached, since seeds, tools and other values that change with every call have no influence on
+    it.
+    """
     schema_words = [*sorted(_keys(asked.get("response_format"))), _open_objects(asked.get("response_format"))]
     deciding = {
         field: None if field in ("seed", "tools", "response_format", "n") else values
@@ -199,11 +204,12 @@ def _dropped(litellm: ModuleType, model: str, provider: str, asked: Asked) -> tu
     return known
 
 
-def _find_dropped(litellm: ModuleType, model: str, provider: str, asked: Asked) -> list[str]:
-    """The settings without which litellm makes the very same request. Of a schema that arrives, the
-    words that are left out: `response_format.minItems`."""
+def _find_dropped(litellm: ModuleType, model: str, provider: str, asked: SettingArguments) -> list[str]:
+    """Return the settings without which litellm makes the same request. Dropped schema keywords are named
+    like `response_format.minItems`.
+    """
 
-    def made(asked: Asked) -> Any:
+    def made(asked: SettingArguments) -> Any:
         return litellm.utils.get_optional_params(
             model=model, custom_llm_provider=provider, drop_params=True, **_arguments(provider, asked)
         )
@@ -217,15 +223,15 @@ def _find_dropped(litellm: ModuleType, model: str, provider: str, asked: Asked) 
     if "effort" in asked and "effort" not in dropped:
         other = "low" if asked["effort"]["reasoning_effort"] != "low" else "high"
         if made({**asked, "effort": {"reasoning_effort": other}}) == whole:
-            dropped.append("effort.level")  # it is only on or off
+            dropped.append("effort.level")  # only on or off can be set
     if "response_format" in asked and "response_format" not in dropped:
         sent = made({"response_format": asked["response_format"]})
         if _open_objects(sent) < _open_objects(asked["response_format"]):
-            # Anthropic takes no free object, and litellm makes an empty one of it: the prompt alone is better
+            # litellm turns an open object into an empty one for Anthropic, which is worse than no schema.
             return [*dropped, "response_format"]
         words = _keys(asked["response_format"]["response_format"]["json_schema"]["schema"])
         dropped += sorted(f"response_format.{word}" for word in (words & _CONSTRAINTS) - _keys(whole))
-    if provider == "gemini":  # which sends on only what it knows
+    if provider == "gemini":  # litellm only forwards known fields
         taken = import_module("litellm.types.llms.vertex_ai").GenerationConfig.__annotations__
         passed = {*taken, *litellm.get_supported_openai_params(model, provider)}
         fields = {*_CALL_FIELDS, *passed, *map(_camel, passed)}
@@ -234,7 +240,7 @@ def _find_dropped(litellm: ModuleType, model: str, provider: str, asked: Asked) 
 
 
 def _keys(value: Any) -> set[str]:
-    """Every key of every object inside `value`."""
+    """Return every key of every object inside `value`."""
     if isinstance(value, Mapping):
         return set(value).union(*map(_keys, value.values()))
     return set().union(*map(_keys, value)) if isinstance(value, list | tuple) else set()

@@ -1,7 +1,7 @@
-"""The part that a lab takes for a model of a provider or of a server: who is asked, and one request.
+"""The model part for providers and servers, and one request to them.
 
-Rule: litellm's retries, cache, log and downloads are off, and it is not needed before the first
-call: who is asked can be told without it. The key is no setting, and in nothing that is shown.
+litellm's retries, cache, log and downloads are turned off, and it is not imported before the first call; the
+identity of the model does not need it. The key is not a setting and is never shown.
 """
 
 from __future__ import annotations
@@ -52,35 +52,39 @@ from tot_lab.models.lite_llm.table import (
 )
 from tot_lab.models.stack import Endpoint, Failure
 
-# Not Gemini, whose thinking models may refuse to give several candidates.
+# Gemini is excluded, since its thinking models may refuse several candidates.
 _TAKE_N = {"openai", "azure", "hosted_vllm", "together_ai", "fireworks_ai", "xai"}
-_ONE_BY_ONE: set[tuple[str | None, str]] = set()  # servers that were seen to pass over n
-_FOREVER = 86_400.0  # seconds; the driver keeps the time
+_ONE_BY_ONE: set[tuple[str | None, str]] = set()  # servers that ignored n
+_FOREVER = 86_400.0  # seconds; the driver enforces the timeout
 _PLAIN = {"num_retries": 0, "max_retries": 0, "caching": False, "timeout": _FOREVER}
 
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class LiteLLM(Endpoint):
-    """A model by its litellm name.
+    """A model by its litellm name."""
 
-    model: `openai/gpt-4.1-mini`, `anthropic/…`, `gemini/…` or `google/…`, `ollama/qwen3:8b`,
-        `hosted_vllm/…`, …; the name of a provider alone is its default model. A name without a
-        provider is litellm's to know. Ollama is always asked through its chat interface.
-    api_base: URL of the server, where it is not the provider's own; without a name or password in it.
-    api_key: None = the provider's environment variable (`OPENAI_API_KEY`, …). It is no setting: it
-        is not recorded, and part of nothing that is shown.
-    context_window: tokens of prompt and reply together. Ollama is told to keep so many.
-    price: USD per million tokens of (prompt, reply), for a model that litellm's table lacks.
-    """
-
-    model_config = ConfigDict(hide_input_in_errors=True)  # which may be the key
+    model_config = ConfigDict(hide_input_in_errors=True)  # the input may be the key
     kind: ClassVar[str] = "litellm"
     model: Annotated[str, Field(min_length=1)]
+    """`openai/gpt-4.1-mini`, `anthropic/…`, `gemini/…` or `google/…`, `ollama/qwen3:8b`, `hosted_vllm/…`, ….
+    The name of a provider alone means its default model, and a name without a provider is passed to litellm.
+    Ollama is always called through its chat API.
+    """
+
     api_base: str | None = None
+    """URL of the server, without a name or password. `None` means the provider's own."""
+
     api_key: Annotated[SecretStr | str | None, Field(exclude=True, repr=False)] = None
+    """`None` means the provider's environment variable, such as `OPENAI_API_KEY`. The key is neither recorded
+    nor shown.
+    """
+
     context_window: Annotated[int, Field(ge=1)] | None = None
+    """Tokens of a prompt and its reply together. Ollama is configured to this size."""
+
     price: Annotated[tuple[Usd, Usd], Field(strict=False)] | None = None
+    """USD per million tokens of (prompt, reply), for a model that is not in litellm's table."""
 
     @classmethod
     def _short_form(cls, value: Any) -> Any:
@@ -97,47 +101,47 @@ class LiteLLM(Endpoint):
         return SecretStr(key) if isinstance(key, str) else key
 
     def settings(self) -> dict[str, Any]:
-        """The part as JSON-ready data, without the key."""
+        """Return the settings without the key, as JSON-compatible data."""
         return {name: value for name, value in super().settings().items() if name != "api_key"}
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         return ((name, value) for name, value in super().__repr_args__() if name != "api_key")
 
-    # Who is asked.
+    # Identity.
 
     @classmethod
     def named(cls, name: str) -> LiteLLM:
-        """The model of that name, of any provider that litellm knows."""
+        """Return the model of that name, of any provider that litellm supports."""
         return cls(model=name)
 
     @property
     def name(self) -> str:
-        """The model's whole name, with its provider where one was named."""
+        """The full name, with the provider if one was given."""
         return whole_name(self.model)
 
     @property
     def provider(self) -> str:
-        """The provider that the name names; "" where only litellm can tell."""
+        """The provider in the name, or "" if only litellm can determine it."""
         return provider_of(self.name)
 
     @property
     def base_url(self) -> str | None:
-        """The server's URL in one form: as given, or as litellm would take it from the environment."""
+        """The canonical URL of the server: as given, or as litellm would read it from the environment."""
         base = self.api_base or url_in_environment(self.provider)
         return None if base is None else one_url(base)
 
     @property
     def is_providers_own(self) -> bool:
-        """Whether it is a provider's service, and not some server."""
+        """Whether this is the service of a provider rather than a custom server."""
         return self.base_url is None and self.provider != "ollama_chat"
 
     @property
     def address(self) -> str:
-        """The server's URL, or the provider."""
+        """The URL of the server, or the provider."""
         return self.base_url or self.provider or self.name
 
     def identity(self) -> dict[str, Any]:
-        """The model, the server, and the context window where the answer depends on it."""
+        """Return the model, the server, and the context window if the reply depends on it."""
         identity: dict[str, Any] = {"model": self.name, "base_url": self.base_url}
         if self.context_window is not None and self.provider == "ollama_chat":
             identity["context_window"] = self.context_window
@@ -149,14 +153,15 @@ class LiteLLM(Endpoint):
 
     @property
     def _long_keys(self) -> list[str]:
-        """What no reply of the server may repeat."""
+        """Keys that must not appear in replies."""
         return long_keys(self._key, key_in_environment(self.provider))
 
-    # What a request may need.
+    # Limits and prices.
 
     def takes_n(self, call: Call) -> bool:
-        """Whether several draws can be one request: an OpenAI-like server, and no seed, since the
-        draws of one request share theirs."""
+        """Whether one request can return several samples: on an OpenAI-compatible server, and without a seed,
+        which the samples would share.
+        """
         refused = (self.base_url, self.name) in _ONE_BY_ONE
         return call.seed is None and self.provider in _TAKE_N and not refused
 
@@ -166,11 +171,13 @@ class LiteLLM(Endpoint):
         return is_loaded()
 
     async def ready(self) -> None:
-        """Load litellm, which takes seconds, in a thread."""
+        """Import litellm in a thread, which takes seconds."""
         await litellm_ready()
 
     def need(self, calls: Sequence[Call]) -> Need:
-        """Prompt tokens counted, and the longest replies. Without `ready` it may take seconds."""
+        """Return the counted tokens of the prompt and the longest possible replies. It may take seconds
+        without `ready`.
+        """
         litellm = load_litellm()
         known = known_of(litellm, self.name)
         longest = calls[0].max_tokens or known.get("max_output_tokens") or self.context_window
@@ -181,12 +188,14 @@ class LiteLLM(Endpoint):
         return Need(prompt + output, most, prompt, bounded=longest is not None)
 
     def known_window(self) -> int | None:
-        """Tokens of prompt that litellm's table gives the model; None when it is not there."""
+        """Return the tokens of a prompt in litellm's table, or `None`."""
         known = known_of(load_litellm(), self.name).get("max_input_tokens")
         return None if known is None else int(known)
 
     def window(self) -> int | None:
-        """As set; else what Ollama keeps, or litellm's table says. litellm is not needed for it."""
+        """Return the context window as set, as Ollama's default, or from litellm's table, without importing
+        litellm.
+        """
         if self.context_window is not None:
             return self.context_window
         if self.provider == "ollama_chat":
@@ -197,19 +206,20 @@ class LiteLLM(Endpoint):
         return self.price or price_in(known_of(litellm, self.name))
 
     def _check_window(self, litellm: ModuleType, call: Call) -> None:
-        """Raises `Failure` when the prompt cannot be held. A token is a byte at least, so that
-        counting is needed for long prompts alone."""
+        """Raise `Failure` if the prompt does not fit. A token has at least one byte, so only long prompts
+        need to be counted.
+        """
         window, reply = self.context_window, call.max_tokens or 0
         if window is None and self.provider == "ollama_chat":
             window = OLLAMA_WINDOW
-        elif window is None:  # the provider counts the reply apart, or says so itself
+        elif window is None:  # the provider counts the reply separately, or reports an error itself
             window, reply = self.known_window(), 0
         size = len(json.dumps(messages_of(call))) + (len(json.dumps(call.tools)) if call.tools else 0)
         if not window or size + reply <= window:
             return
         counted = prompt_tokens(litellm, self.name, call)
         if counted + reply > window:
-            hint = "" if self.context_window else "; say context_window=… if the model has a larger one"
+            hint = "" if self.context_window else ". Set context_window=… if the model has a larger one"
             room = f" and {reply} of the reply" if reply else ""
             raise Failure(
                 f"about {counted} tokens of prompt{room} do not fit the context window of {window}{hint}"
@@ -218,8 +228,13 @@ class LiteLLM(Endpoint):
     # The request.
 
     async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
-        """One request; a server that gives fewer replies than asked for is asked again for the
-        rest. Raises `Failure`; with several calls, one that alone came to nothing is an error."""
+        """Make one request. If a server returns fewer replies than requested, the rest is requested again.
+
+        With several calls, a failure of one of them is a reply with an error.
+
+        Raises:
+            Failure: If the request failed.
+        """
         litellm = await litellm_ready()
         await end_with_this_loop(litellm)
         try:
@@ -228,9 +243,9 @@ class LiteLLM(Endpoint):
             failure = error if isinstance(error, Failure) else failure_of(litellm, error, self.address)
             failure.message = scrubbed(failure.message, self._key)
             failure.args = (failure.message,)
-            raise failure from None  # the chain holds requests with their headers
+            raise failure from None  # the exception chain holds requests with their headers
         if not answers.choices:
-            raise Failure("the provider's answer holds no choices", unreadable=True)
+            raise Failure("the provider's response holds no choices", unreadable=True)
         replies = self._replies(litellm, answers, calls)
         if len(replies) < len(calls):
             _ONE_BY_ONE.add((self.base_url, self.name))
@@ -238,7 +253,7 @@ class LiteLLM(Endpoint):
             rest = calls[len(replies) :]
             try:
                 replies += await self.answer(rest, wire)
-            except Failure as failure:  # what has come was paid for, and is not asked again
+            except Failure as failure:  # the received replies were paid for and must not be requested again
                 replies += [Reply(error=f"{self.name}: {failure.message}") for _ in rest]
         return replies
 
@@ -255,7 +270,7 @@ class LiteLLM(Endpoint):
             **self._way(provider),
         }
         if provider.startswith("ollama"):
-            # Else litellm asks the server about the model, in a request of its own that blocks.
+            # Otherwise litellm makes a blocking request to the server about the model.
             litellm.model_cost.setdefault(f"ollama/{name}", {"litellm_provider": "ollama", "mode": "chat"})
         silence_warnings()
         if not wire.watched or len(calls) > 1 or call.logprobs:
@@ -265,10 +280,10 @@ class LiteLLM(Endpoint):
             return await streamed(stream, wire, self._long_keys)
 
     def _way(self, provider: str) -> dict[str, Any]:
-        """litellm's arguments for where it asks, and with which key."""
+        """Return litellm's arguments for the server and the key."""
         way: dict[str, Any] = {}
         if provider in ("anthropic", "gemini"):
-            # Else its streams take a client that all loops share, and that cannot end with one.
+            # Otherwise its streams use a client that all event loops share and that is not closed with one.
             clients = import_module("litellm.llms.custom_httpx.http_handler")
             way["client"] = clients.get_async_httpx_client(
                 llm_provider=provider, params={"timeout": _FOREVER}
@@ -281,13 +296,13 @@ class LiteLLM(Endpoint):
         if self._key:
             way["api_key"] = self._key
         elif base is not None and not key_in_environment(provider):
-            way["api_key"] = "none"  # a server of one's own wants no key, its client does
+            way["api_key"] = "none"  # the client requires a key even if the server does not
         return way
 
     def _replies(self, litellm: ModuleType, answers: Answers, calls: Sequence[Call]) -> list[Reply]:
         choices = answers.choices[: len(calls)]
         name, provider = resolved(litellm, self.name)
-        if answers.model and provider != "ollama_chat":  # where litellm names it in two ways
+        if answers.model and provider != "ollama_chat":  # for which litellm uses two names
             name = clean(answers.model)
         replies = []
         keys = self._long_keys
@@ -318,8 +333,10 @@ class LiteLLM(Endpoint):
     def _shares(
         self, litellm: ModuleType, usage: Any, sizes: Sequence[int]
     ) -> list[tuple[int | None, int | None, float | None]]:
-        """Prompt tokens, reply tokens and USD of each reply, given their sizes: they sum to those of
-        the request, and the first takes what is left."""
+        """Return the prompt tokens, reply tokens and USD of each reply, given their sizes.
+
+        They add up to those of the request; the first reply gets the remainder.
+        """
         if usage is None:
             return [(None, None, None)] * len(sizes)
         prompts = shared(int(usage.prompt_tokens or 0), [1] * len(sizes))
@@ -328,21 +345,30 @@ class LiteLLM(Endpoint):
         if price is None:
             return [(prompt, output, None) for prompt, output in zip(prompts, outputs, strict=True)]
         whole_cost = usd(price, sum(prompts), sum(outputs))
-        if self.price is None and not is_plain(usage):  # there are discounts, and surcharges
+        if self.price is None and not is_plain(usage):  # there are discounts or surcharges
             name, provider = resolved(litellm, self.name)
             whole_cost = sum(
                 litellm.cost_per_token(model=name, custom_llm_provider=provider, usage_object=usage)
             )
-        whole_cost = round(whole_cost, 12)  # a float's last digits depend on the way of adding
+        whole_cost = round(whole_cost, 12)  # the last digits of a float sum depend on its order
         plain = [usd(price, prompt, output) for prompt, output in zip(prompts, outputs, strict=True)]
         scale = whole_cost / sum(plain) if sum(plain) else 0.0
         rest = [cost * scale for cost in plain[1:]]
         return list(zip(prompts, outputs, [whole_cost - sum(rest), *rest], strict=True))
 
     async def look(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
-        """The HTTP status and the JSON (None when it is none) of a page beside the model: `path`
-        below the server's URL, or with `/` at its beginning below its host. With `body` it is
-        posted. Raises `Failure` when there is no server (`away`), or a slow one."""
+        """Request another page of the server.
+
+        Args:
+            path: Path below the server's URL, or below its host if it starts with `/`.
+            body: JSON to post. `None` makes a GET request.
+
+        Returns:
+            The HTTP status, and the JSON or `None`.
+
+        Raises:
+            Failure: If the server cannot be reached (`away`) or is slow.
+        """
         await litellm_ready()
         httpx = import_module("httpx")
         base = self.base_url or HOMES.get(self.provider)
@@ -355,7 +381,8 @@ class LiteLLM(Endpoint):
             name = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}.get(self.provider)
             headers |= {name: key} if name else {"authorization": f"Bearer {key}"}
         try:
-            async with httpx.AsyncClient(timeout=20.0) as client:  # follows no redirect with the key
+            # Does not follow redirects, which would receive the key.
+            async with httpx.AsyncClient(timeout=20.0) as client:
                 response = await client.request(
                     "GET" if body is None else "POST", url, json=body, headers=headers
                 )

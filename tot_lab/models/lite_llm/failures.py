@@ -1,7 +1,7 @@
-"""What went wrong, as it was before litellm, and the keys that nobody may see.
+"""Errors of requests, and the removal of keys from them.
 
-Rule: the HTTP status and the provider's own words are dug out of what litellm raised; whether it may
-go better later follows from them alone. No text that holds a key leaves this package.
+The HTTP status and the provider's message are extracted from what litellm raised, and determine whether a
+retry may help. No text that holds a key leaves this package.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _RETRIED = (408, 409, 429)
 _NOISE = re.compile(r"^(?:litellm\.)?[A-Za-z_]*(?:Error|Exception|Timeout)(?: Error)?(?::| -) ?")
 _ASIDE = re.compile(r"Traceback \(| Handle with `litellm| Original exception:")
 _TOO_LONG = re.compile(r"context.{0,9} (length|window|size|limit)|prompt is too long|number of tokens", re.I)
-# litellm's words for what it cannot read, under a status of its own making
+# litellm's messages for responses that it cannot parse, with a made-up status
 _UNREADABLE = re.compile("converting to valid response|unexpected response from Ollama")
 
-# litellm's Anthropic adapter turns counts into integers by itself
+# litellm's Anthropic adapter converts counts to integers itself
 _NO_COUNT = re.compile(r"cannot convert float (?:NaN|infinity) to integer")
 
 
 def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
-    """What `error`, raised by litellm, says about the request. Its words are not scrubbed yet."""
+    """Return the failure that `error`, raised by litellm, describes. Its message still has to be scrubbed."""
     httpx, aiohttp = import_module("httpx"), import_module("aiohttp")
     chain = list(_chain(error))
     words = _words(str(error))
@@ -56,7 +56,7 @@ def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
     ):
         return Failure(words)
     unread = f"the provider's answer cannot be read: {words}"
-    if (counts := _NO_COUNT.search(words)) is not None:  # a whole answer, which was paid for
+    if (counts := _NO_COUNT.search(words)) is not None:  # a complete reply, which was paid for
         return Failure(unread, unreadable=True, reported_usage=counts[0])
     return Failure(unread, retry=True, unreadable=True)
 
@@ -71,7 +71,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _words(text: str) -> str:
-    """litellm's words without its prefixes and tracebacks."""
+    """Return litellm's message without its prefixes and tracebacks."""
     text = _ASIDE.split(text, maxsplit=1)[0].strip()
     while (match := _NOISE.match(text)) is not None and match.end() < len(text):
         text = text[match.end() :]
@@ -79,19 +79,19 @@ def _words(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    text = re.sub(r" ssl:<[^<>]*+>", "", " ".join(text.split()))  # an address in memory, another each time
+    text = re.sub(r" ssl:<[^<>]*+>", "", " ".join(text.split()))  # a memory address, which changes every time
     return text if len(text) <= 500 else f"{text[:499]}…"
 
 
 def _body(response: object) -> str:
     try:
         return str(response.text)  # type: ignore[attr-defined]
-    except Exception:  # of a stream, which nobody has read
+    except Exception:  # the body of an unread stream
         return ""
 
 
 def _message(body: str) -> str:
-    """The message in a provider's JSON; "" when there is none."""
+    """Return the message in a provider's JSON, or ""."""
     value = read_json(body)
     value = value[0] if isinstance(value, list) and value else value
     if isinstance(value, dict):
@@ -102,7 +102,7 @@ def _message(body: str) -> str:
 
 
 def _retry_after(headers: Mapping[str, str], body: str) -> float | None:
-    """Seconds that the provider asks to wait: by its header, or as Google puts it in the body."""
+    """Return the seconds that the provider asks to wait, from its header or from Google's body."""
     value = headers.get("retry-after", "").strip()
     if re.fullmatch(r"\d+(\.\d+)?", value):
         return float(value)

@@ -1,8 +1,8 @@
-"""litellm itself: imported late, made quiet, and ended with each event loop.
+"""The import of litellm, without its side effects.
 
-Rule: litellm fetches nothing, prints nothing, reads no `.env`, and never holds up an event loop. Its import
-takes seconds, so it comes with the first call, in a thread; so does what litellm would build at its
-first use. Nothing is left in the environment that other libraries read.
+litellm downloads nothing, prints nothing, reads no `.env`, and never blocks an event loop. Its import takes
+seconds, so it happens with the first call, in a thread, together with what litellm would build when it is
+first used. No environment variable that other libraries read is left changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _loaded: list[ModuleType] = []
 
 
 def load_litellm() -> ModuleType:
-    """litellm. The first time takes seconds and blocks."""
+    """Return litellm. The first call takes seconds and blocks."""
     with _loading:
         if not _loaded:
             _loaded.append(_imported())
@@ -37,7 +37,7 @@ def is_loaded() -> bool:
 
 
 async def litellm_ready() -> ModuleType:
-    """litellm, loaded in a thread if it was not yet."""
+    """Return litellm, importing it in a thread if needed."""
     return _loaded[0] if _loaded else await asyncio.to_thread(load_litellm)
 
 
@@ -45,18 +45,18 @@ def _imported() -> ModuleType:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     os.environ["LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS"] = "True"
     mode = os.environ.get("LITELLM_MODE")
-    # Otherwise it loads `.env` from the working directory or above, and a stranger's may name the server
-    # that the user's key is sent to.
+    # Otherwise it loads `.env` from the working directory or above. A stranger's file could name the server
+    # that receives the user's key.
     os.environ["LITELLM_MODE"] = mode or "PRODUCTION"
     litellm: Any = import_module("litellm")
     if mode is None:
         del os.environ["LITELLM_MODE"]
-    litellm.disable_hf_tokenizer_download = True  # for the streams that it counts itself
+    litellm.disable_hf_tokenizer_download = True  # used to count the tokens of streams
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     if "LITELLM_LOG" not in os.environ:
-        logging.getLogger("LiteLLM").setLevel("CRITICAL")  # what it warns of, we note or raise
-    # What it would else build at its first use.
+        logging.getLogger("LiteLLM").setLevel("CRITICAL")  # tot_lab reports these problems itself
+    # Builds what litellm would otherwise build when it is first used.
     litellm.token_counter(model="gpt-4o", text="")
     litellm.ModelResponse(), litellm.types.utils.Delta()
     litellm.utils.get_optional_params(model="gpt-4o", custom_llm_provider="openai")
@@ -66,8 +66,11 @@ def _imported() -> ModuleType:
 
 
 def _take_any_usage(usage: Any) -> None:
-    """Let an answer through whose usage cannot be true. litellm gives up the whole answer for a count that
-    is no integer, although it was paid for; such a count becomes -1, and `reported` holds what it was."""
+    """Accept replies with impossible usage.
+
+    litellm rejects a whole reply, although it was paid for, if a count is not an integer. Such a count
+    becomes -1, and `reported` holds its original value.
+    """
     take = usage.__init__
     names = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
 
@@ -78,14 +81,14 @@ def _take_any_usage(usage: Any) -> None:
         total_tokens: Any = None,
         **more: Any,
     ) -> None:
-        told = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+        counts = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
         wrong = {
-            name: count for name, count in told.items() if count is not None and not is_token_count(count)
+            name: count for name, count in counts.items() if count is not None and not is_token_count(count)
         }
-        told |= {"total_tokens": total_tokens if is_token_count(total_tokens) else None}
+        counts |= {"total_tokens": total_tokens if is_token_count(total_tokens) else None}
         try:
-            take(self, **{**told, **dict.fromkeys(wrong, -1)}, **more)
-        except (ValueError, TypeError):  # in the details
+            take(self, **{**counts, **dict.fromkeys(wrong, -1)}, **more)
+        except (ValueError, TypeError):  # an impossible value in the details
             wrong |= {"details": more}
             take(self, -1, -1)
         if wrong and not hasattr(self, "reported"):
@@ -95,9 +98,12 @@ def _take_any_usage(usage: Any) -> None:
 
 
 def silence_warnings() -> None:
-    """No warnings of what litellm does by itself: it reads what pydantic calls deprecated, and writes out
-    a tool call whose arguments a server gave as an object and not as text, or tokens that are no integers. It
-    ignores the first itself, once, when it is imported, which those who set the filters anew take back."""
+    """Ignore warnings about litellm's own behaviour.
+
+    It reads attributes that pydantic deprecated, and serialises tool calls whose arguments a server sent as
+    an object, or token counts that are not integers. litellm ignores the first when it is imported, which
+    does not survive a reset of the warning filters.
+    """
     warnings.filterwarnings("ignore", "Accessing the 'model_", DeprecationWarning, r"litellm\.")
     arguments = r"Pydantic serializer warnings:[^\[]*Expected `str`[^\[]*\[field_name='arguments'"
     tokens = r"Pydantic serializer warnings:[^\[]*Expected `int`[^\[]*\[field_name='\w*_tokens'"
@@ -109,8 +115,11 @@ _watched: dict[int, AsyncGenerator[None, None]] = {}
 
 
 async def end_with_this_loop(litellm: ModuleType) -> None:
-    """See to it that litellm's connections end with the loop that they belong to. litellm keeps them
-    for ever; a loop's last act is to finish the generators that were begun in it."""
+    """Close litellm's connections together with the running event loop.
+
+    litellm keeps them forever. The last action of an event loop is to finish the async generators that were
+    started in it.
+    """
     loop = id(asyncio.get_running_loop())
     if loop in _watched:
         return

@@ -1,8 +1,7 @@
-"""From what was typed to a model, a server and a key.
+"""Names: from the user's input to a model, a server and a key.
 
-Rule: one model has one name, and one server one URL, however they were written, since answers are
-kept by them; and all that litellm would take from the environment is seen here first. litellm is
-not needed for it.
+Each model has one canonical name and each server one canonical URL, since cache keys depend on them. The
+environment variables that litellm would read are read here first. litellm is not imported.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _DEFAULT_MODELS = {
     "gemini": "gemini/gemini-2.5-flash",
     "ollama": "ollama_chat/qwen3:8b",
 }
-_PROVIDERS = {"ollama": "ollama_chat", "google": "gemini"}  # litellm's words for them
+_PROVIDERS = {"ollama": "ollama_chat", "google": "gemini"}  # litellm's names
 _BARE_NAMES = {"openai": re.compile(r"gpt-|chatgpt-|o\d"), "anthropic": re.compile(r"claude-")}
 
 HOMES = {
@@ -29,7 +28,7 @@ HOMES = {
     "gemini": "https://generativelanguage.googleapis.com/v1beta",
     "ollama_chat": "http://localhost:11434",
 }
-"""Where a provider is, when nothing else is said."""
+"""Default URL of each provider."""
 
 
 _PLAIN_URL = re.compile(
@@ -39,14 +38,14 @@ _PLAIN_URL = re.compile(
 
 @lru_cache
 def whole_name(model: str) -> str:
-    """A model's name with its provider, where one was named."""
+    """Return the name of a model with its provider, if one was given."""
     provider, slash, rest = _DEFAULT_MODELS.get(model, model).partition("/")
     return _PROVIDERS.get(provider, provider) + slash + rest
 
 
 @lru_cache
 def provider_of(name: str) -> str:
-    """The provider that a whole name names; "" where only litellm can tell."""
+    """Return the provider in a full name, or "" if only litellm can determine it."""
     provider, slash, _ = name.partition("/")
     if slash:
         return provider
@@ -54,22 +53,25 @@ def provider_of(name: str) -> str:
 
 
 def checked_url(text: str) -> str:
-    """`text`, a server's URL. Raises `ValueError`, which does not hold it: there may be a key in it."""
+    """Return the URL `text`. The message of its `ValueError` does not repeat it, since it may hold a key."""
     try:
         parts = urlsplit(text)
         sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         sound = False
     if not sound:
-        raise ValueError("api_base must be a URL such as http://localhost:8000/v1")
+        raise ValueError("api_base must be a URL such as http://localhost:8000/v1.")
     if "@" in parts.netloc or parts.query:
-        raise ValueError("api_base must hold no name, password or query; give a key as api_key")
+        raise ValueError("api_base must not hold a name, password or query. Pass a key as api_key.")
     return text
 
 
 def is_safe_url(url: str, provider: str) -> bool:
-    """Whether a key may be sent to `url` when a stranger named it: it is on this machine, or it is the
-    provider's own service over HTTPS. A URL that two programs could read differently is not safe."""
+    """Whether a key may be sent to `url` if an untrusted file named it.
+
+    The server must be on this machine or be the provider's own service over HTTPS. A URL that two programs
+    could parse differently is not safe.
+    """
     match = _PLAIN_URL.fullmatch(url)
     if match is None:
         return False
@@ -85,7 +87,7 @@ def is_safe_url(url: str, provider: str) -> bool:
 
 @lru_cache
 def one_url(text: str) -> str:
-    """A server's URL in one form."""
+    """Return the canonical form of a server's URL."""
     parts = urlsplit(text)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     port = "" if parts.port in (None, {"http": 80, "https": 443}.get(parts.scheme)) else f":{parts.port}"
@@ -93,19 +95,19 @@ def one_url(text: str) -> str:
 
 
 def url_in_environment(provider: str) -> str | None:
-    """The server that litellm would ask for this provider's models."""
+    """Return the server in the environment that litellm would use for this provider."""
     prefix = _prefix(provider)
     return os.environ.get(f"{prefix}_BASE_URL") or os.environ.get(f"{prefix}_API_BASE") or None
 
 
 def key_in_environment(provider: str) -> str:
-    """The key that litellm would send to this provider; "" when there is none."""
+    """Return the key that litellm would send to this provider, or ""."""
     keys = (os.environ.get(variable) for variable in key_variables(provider))
     return next(filter(None, keys), "")
 
 
 def key_variables(provider: str) -> tuple[str, ...]:
-    """The environment variables that litellm takes this provider's key from, in its order."""
+    """Return the environment variables from which litellm reads this provider's key, in its order."""
     prefixes = ("GOOGLE", "GEMINI") if provider == "gemini" else (_prefix(provider),)
     return tuple(f"{prefix}_API_KEY" for prefix in prefixes)
 

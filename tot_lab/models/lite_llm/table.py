@@ -1,7 +1,7 @@
-"""What litellm knows of a model beforehand: its provider, its window, its tokens, its price.
+"""What litellm's table says about a model: provider, context window, tokens and price.
 
-Rule: too much rather than too little, and unknown rather than guessed. Tokens that only another
-tokenizer can count are counted high; a price that the table lacks for this provider is None.
+Estimates are high rather than low, and unknown values are not guessed. Tokens of other tokenizers are
+overestimated, and a price that is missing for this provider is `None`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tot_lab.core.calls import Call
 from tot_lab.models.lite_llm.asking import messages_of, tools_of
 
 OLLAMA_WINDOW = 4096
-"""Tokens that Ollama keeps of a prompt when nothing is said: the rest it cuts off in silence."""
+"""Tokens of a prompt that Ollama keeps by default. It truncates the rest silently."""
 
 UNKNOWN_OUTPUT = 4096
-"""Tokens taken for the longest reply of a model of which nothing is known."""
+"""Assumed tokens of the longest reply of an unknown model."""
 
 Price = tuple[float, float]
 """USD per million tokens of (prompt, reply)."""
@@ -29,13 +29,13 @@ Price = tuple[float, float]
 
 @lru_cache
 def resolved(litellm: ModuleType, name: str) -> tuple[str, str]:
-    """The model's own name and its provider. Raises what litellm raises when it knows neither."""
+    """Return the model's own name and its provider. Raises litellm's error if it does not know them."""
     model, provider, _, _ = litellm.get_llm_provider(model=name)
     return model, provider
 
 
 def known_of(litellm: ModuleType, name: str) -> Mapping[str, Any]:
-    """What litellm's table says of the model; {} when it is not there."""
+    """Return litellm's table entry of the model, or {}."""
     model, provider = resolved(litellm, name)
     provider = provider.removesuffix("_chat")
     for key in (name, f"{provider}/{model}", model):
@@ -46,8 +46,7 @@ def known_of(litellm: ModuleType, name: str) -> Mapping[str, Any]:
 
 
 def window_in_table(name: str, provider: str) -> int | None:
-    """Tokens of prompt that litellm's table gives the model `name`; None when it is not there. litellm itself
-    is not needed for it."""
+    """Return the tokens of a prompt in litellm's table, or `None`, without importing litellm."""
     provider = provider.removesuffix("_chat")
     for key in (name, f"{provider}/{name.partition('/')[2]}", name.partition("/")[2]):
         entry = _table().get(key)
@@ -59,7 +58,7 @@ def window_in_table(name: str, provider: str) -> int | None:
 
 @lru_cache
 def _table() -> dict[str, Any]:
-    """litellm's table as it is installed: the one that it reads when it fetches none."""
+    """Return litellm's installed table, which it uses if it does not download one."""
     found = find_spec("litellm")
     path = Path(found.origin or "") if found else Path()
     table = path.with_name("model_prices_and_context_window_backup.json")
@@ -67,19 +66,22 @@ def _table() -> dict[str, Any]:
 
 
 def price_in(known: Mapping[str, Any]) -> Price | None:
-    """The price that the table gives."""
+    """Return the price in a table entry, or `None`."""
     prompt, output = known.get("input_cost_per_token"), known.get("output_cost_per_token")
     return None if prompt is None or output is None else (1e6 * float(prompt), 1e6 * float(output))
 
 
 def usd(price: Price, prompt: int, output: int) -> float:
-    """What so many tokens cost."""
+    """Return the cost of so many tokens."""
     return (prompt * price[0] + output * price[1]) / 1e6
 
 
 def is_plain(usage: Any) -> bool:
-    """Whether the two prices are all there is to a request: nothing was cached, thought, heard or
-    looked up, and no tier for long prompts begins. litellm knows the rest, and takes longer."""
+    """Whether the two prices determine the cost of a request.
+
+    This is not so with cached, thinking or audio tokens, searches, or long prompts with their own price.
+    litellm computes these, which takes longer.
+    """
     parts = (usage.prompt_tokens_details, usage.completion_tokens_details)
     special = [name for part in parts if part is not None for name, value in part if value]
     beside = ("cache_creation_input_tokens", "server_tool_use")
@@ -88,7 +90,9 @@ def is_plain(usage: Any) -> bool:
 
 
 def prompt_tokens(litellm: ModuleType, name: str, call: Call) -> int:
-    """Tokens of the prompt. Other tokenizers than OpenAI's are stood in for, so a quarter is added."""
+    """Return the tokens of the prompt. Counts for tokenizers other than OpenAI's are approximate, so a
+    quarter is added.
+    """
     model, provider = resolved(litellm, name)
     exact = provider == "openai" and bool(known_of(litellm, name))
     counted = litellm.token_counter(
@@ -98,7 +102,7 @@ def prompt_tokens(litellm: ModuleType, name: str, call: Call) -> int:
 
 
 def shared(whole: int, sizes: Sequence[int]) -> list[int]:
-    """`whole` in parts as large as `sizes` are; the first takes what is left."""
+    """Divide `whole` in proportion to `sizes`. The first part gets the remainder."""
     total = sum(sizes)
     parts = [whole * size // total if total else 0 for size in sizes]
     return [whole - sum(parts[1:]), *parts[1:]]

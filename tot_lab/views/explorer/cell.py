@@ -1,6 +1,6 @@
 """The cell that makes a run: settings written as the Python that makes them again.
 
-Rule: what is written is complete and runs as it stands, and holds only what differs from a default.
+What is written is complete and runs as it stands, and holds only what differs from a default.
 A function of a person's own has no such Python: there the cell keeps the name that the notebook has
 for what holds it, and says so. No secret is written.
 """
@@ -194,10 +194,8 @@ def _settings(value: BaseModel, imports: set[str]) -> list[str]:
 
 def _name(kind: type, imports: set[str]) -> str:
     """What a class is called in the cell, which imports it if need be."""
-    if kind.__name__ in tot_lab.__all__ and getattr(tot_lab, kind.__name__) is kind:
-        return f"tl.{kind.__name__}"
-    if getattr(tot_lab.tools, kind.__name__, None) is kind:
-        return f"tl.tools.{kind.__name__}"
+    if path := tot_lab.path_of(kind.__name__, kind):
+        return path
     if kind.__module__ != "__main__":
         imports.add(f"from {kind.__module__} import {kind.__name__}")
     return kind.__name__

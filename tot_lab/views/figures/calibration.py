@@ -1,6 +1,6 @@
 """Whether an evaluator's scores can be taken at their word.
 
-Rule: only thoughts of which somebody knows whether they were solvable are drawn; how many are not is said.
+Only thoughts of which somebody knows whether they were solvable are drawn; how many are not is said.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool = False) -> go.F
     """The share of thoughts that could lead to a right answer against the score they got, with 95%
     intervals over tasks; on the diagonal a score is what it says. Below, how many thoughts got such a score.
 
-    runs: what `tl.judge_evaluator` gives or takes. bins: of the score, equally wide. However many the
+    runs: what `tl.stats.judge_evaluator` gives or takes. bins: of the score, equally wide. However many the
         thoughts, a bin is one point. dark: for a dark page.
 
     The hover names runs and thoughts; `sweep.run(figure.data[1].customdata[n][0])` is a run of a point.

@@ -1,7 +1,7 @@
 """Success against cost: what is worth its price.
 
-Rule: which settings are not dominated is the word of `tl.pareto_frontier`, of the means; the intervals show
-how sure that is.
+Which settings are not dominated is the word of `tl.stats.pareto_frontier`, of the means; the intervals
+show how sure that is.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tot_lab.views.figures.points import (
     axis_of,
     dress_table,
     expect_figure,
+    hover_lines,
     is_rate,
     named,
     names_on_axis,
     points,
     runs_in,
     some_of,
-    told,
     whisker,
 )
 from tot_lab.views.figures.theme import KINDS, ground, legend_at
@@ -88,7 +88,7 @@ def frontier_info(df: Any, cost: str = "calls") -> FrontierInfo:
 def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figure:
     """Success rate against cost, a point for each setting with the 95% intervals of both; a line joins
     the settings that no other dominates. These bear their names where there is room, the others tell them
-    on hover. Success at equal cost is another question: see `tl.anytime_performance`.
+    on hover. Success at equal cost is another question: see `tl.stats.anytime_performance`.
 
     df: a sweep, or any table with a row per run and the columns `setting`, `task`, `correct` and that of
         `cost`. Settings of which cost or success is not known are named, not drawn; of more than 500,
@@ -231,4 +231,6 @@ def _hover(info: FrontierInfo, k: int, cost: str, rate: bool) -> str:
     said = f"{named(cost)} {amount(point.value, cost, rate)} a run"
     if not math.isnan(point.low):
         said += f", 95% interval {amount(point.low, cost, rate)} to {amount(point.high, cost, rate)}"
-    return "<br>".join([f"<b>{named(info.names[k])}</b>", said, *told(info.success[k], "correct", True)])
+    return "<br>".join(
+        [f"<b>{named(info.names[k])}</b>", said, *hover_lines(info.success[k], "correct", True)]
+    )

@@ -1,7 +1,7 @@
 """Points of the figures over many runs: groups of runs, each with the ids of its runs.
 
-The task is the unit of sampling. A rate has the interval of `tl.success_rates`. Any other amount is a mean
-over tasks with a bootstrap interval over tasks, or without an interval if all values are equal. Unknown
+The task is the unit of sampling. A rate has the interval of `tl.stats.success_rates`. Any other amount is a
+mean over tasks with a bootstrap interval over tasks, or without an interval if all values are equal. Unknown
 values are left out of a mean and counted, never taken for 0. `figure.data[k].customdata[n]` holds the run ids
 of a point, because a plain figure cannot call back; the hover text names some of them.
 """
@@ -48,7 +48,7 @@ CAPPED = {
     "tokens": ("with at most so many tokens", "tokens in and out that a run may use (at most)"),
     "cost": ("with at most so many USD", "what a run may cost if each call were paid (USD, at most)"),
 }
-"""What the amounts of `tl.anytime_performance` are of, by its `unit`: in a heading, and on an axis."""
+"""What the amounts of `tl.stats.anytime_performance` are of, by its `unit`: in a heading, and on an axis."""
 
 _GROUPS = {
     "setting": "setting (label)",
@@ -115,8 +115,8 @@ def word_of(column: str) -> str:
 
 
 def unit_of(frame: pandas.DataFrame, column: str) -> str | None:
-    """What the amounts of `tl.anytime_performance` are of; None for any other column, and for several units
-    in one."""
+    """What the amounts of `tl.stats.anytime_performance` are of; `None` for any other column, and for several
+    units in one."""
     units = set(frame["unit"].dropna()) if column == "at" and "unit" in frame else set()
     return str(*units) if len(units) == 1 and units <= set(CAPPED) else None
 
@@ -132,7 +132,7 @@ def heading_of(frame: pandas.DataFrame, figure: str, *groups: str) -> str:
 
 def runs_in(frame: pandas.DataFrame) -> str:
     """How many runs a table is of; of one there can be several rows, as in that of
-    `tl.anytime_performance`."""
+    `tl.stats.anytime_performance`."""
     runs = len(frame)
     if "run_id" in frame:
         runs = frame["run_id"].nunique() + int(frame["run_id"].isna().sum())
@@ -274,7 +274,7 @@ def amount(value: float, column: str, rate: bool) -> str:
     )
 
 
-def told(point: Point, column: str, rate: bool) -> list[str]:
+def hover_lines(point: Point, column: str, rate: bool) -> list[str]:
     """The lines of a hover: the value, its interval, how many runs, and some of their ids."""
     said = f"{plain(short(column, 40))} {amount(point.value, column, rate)}"
     if not math.isnan(point.low):

@@ -1,6 +1,6 @@
 """Any axis of a sweep against any figure that its runs came out with, intervals drawn.
 
-Rule: a setting that is no field of some strategy (a baseline has no beam) is no value on the axis: it is
+A setting that is no field of some strategy (a baseline has no beam) is no value on the axis: it is
 a line across it, so that every curve stands against its baselines. A figure on the x axis (calls, cost)
 is no group: there each setting is one point.
 """
@@ -22,6 +22,7 @@ from tot_lab.views.figures.points import (
     dress_table,
     expect_figure,
     heading_of,
+    hover_lines,
     is_amount,
     is_rate,
     named,
@@ -30,7 +31,6 @@ from tot_lab.views.figures.points import (
     points,
     runs_in,
     settings_in,
-    told,
     unit_of,
     varies,
     whisker,
@@ -54,7 +54,7 @@ _SYMBOLS = ("circle", "diamond")  # after the seven colours, the same ones with 
 
 
 class Curve(NamedTuple):
-    """The points of one colour. name: its value, None for no value, or for the only curve. x: places: the
+    """The points of one colour. name: its value, `None` for no value, or for the only curve. x: places: the
     values of a numeric axis, or numbers of `SweepInfo.places`. labels: what else a hover says of each.
     across: of a figure on the x axis, its point."""
 
@@ -128,13 +128,13 @@ def plot_sweep(
     df: Any, x: str = "setting", y: str = "correct", *, color: str | None = None, dark: bool = False
 ) -> go.Figure:
     """Any column of a sweep against any figure of its runs: means with 95% intervals, Wilson's for a
-    success rate (see `tl.success_rates`), else a bootstrap over tasks.
+    success rate (see `tl.stats.success_rates`), else a bootstrap over tasks.
 
     df: a sweep, or any table with a row per run. Of more than 60 values of x, 14 of color or, where x is
         a figure, 500 settings, the first are drawn, and it is said.
     x: a setting (`search.width`), `setting`, `task`, …, each value of which is a group of runs; or a figure
         (`calls`, `cost`), where each setting is a point. Settings without a value lie across as lines.
-        Of `tl.anytime_performance` it is `at`. Amounts that are multiplied, not added up, get a
+        Of `tl.stats.anytime_performance` it is `at`. Amounts that are multiplied, not added up, get a
         logarithmic axis.
     y: `correct`, `score`, `calls`, `cost`, `seconds`, or any other column of numbers, or true and false.
     color: a column of which each value is a curve. dark: for a dark page.
@@ -233,7 +233,7 @@ def _of_settings(frame: pandas.DataFrame, x: str, y: str, color: str | None) -> 
 
 def _hover(curve: Curve, n: int, x: str, y: str, color: str | None, rate: bool, rate_x: bool) -> str:
     head = curve.labels[n] + ("" if color is None else f" · {named(color)} {named(curve.name)}")
-    lines = told(curve.points[n], y, rate)
+    lines = hover_lines(curve.points[n], y, rate)
     if curve.across:
         lines.insert(1, f"{named(x)} {amount(curve.across[n].value, x, rate_x)}")
     return "<br>".join([f"<b>{head}</b>", *lines])

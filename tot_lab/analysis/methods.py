@@ -1,0 +1,5 @@
+"""The methods of a Deep Think's result that `views` implements and attaches (`tot_lab.core.attach`)."""
+
+
+class DeepThoughtMethods:
+    """Base of `DeepThought`: its report, and how it is shown."""

@@ -1,0 +1,85 @@
+"""Namespaces of the package: names that are imported at their first use.
+
+A namespace that belongs to a group of the registry lists what the group holds, installed packages included,
+so that there is no second list to keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tot_lab.core import registry
+from tot_lab.core.attach import imported
+
+
+def places(modules: Mapping[str, str]) -> dict[str, str]:
+    """By name, its place `MODULE:NAME`.
+
+    Args:
+        modules: By each module, the names that it holds, separated by spaces.
+    """
+    return {name: f"{module}:{name}" for module, names in modules.items() for name in names.split()}
+
+
+class Namespace:
+    """Names that are imported at their first use, such as `tl.searches`."""
+
+    def __init__(
+        self, name: str, doc: str, modules: Mapping[str, str], group: str | None = None, prefix: str = ""
+    ) -> None:
+        """Describe the namespace; nothing is imported.
+
+        Args:
+            name: Its name within `tl`.
+            doc: Its docstring.
+            modules: By each module, the names that it holds, separated by spaces.
+            group: The registry's group whose components it lists by the names of their classes or functions.
+            prefix: Lists only the components whose name begins so.
+        """
+        self.__name__ = name
+        self.__doc__ = doc
+        self._group = group
+        self._prefix = prefix
+        self._modules = modules
+
+    def places(self) -> dict[str, str]:
+        """By each name of tot_lab's own, its place `MODULE:NAME`."""
+        built_in = registry.BUILT_IN.get(self._group or "", {})
+        own = {place.partition(":")[2]: place for name, place in built_in.items() if self._holds(name)}
+        return {**own, **places(self._modules)}
+
+    def __getattr__(self, name: str) -> Any:
+        known = self.places()
+        if name in known:
+            value = imported(known[name])
+        elif not name.startswith("_") and (
+            component := registry.bring(self._brought().get(name, ""), self._group)
+        ):
+            value = component.value
+        else:
+            raise AttributeError(
+                f"tl.{self.__name__} has no {name!r}; dir(tl.{self.__name__}) lists its names"
+            )
+        setattr(self, name, value)
+        return value
+
+    def __dir__(self) -> list[str]:
+        return sorted({*self.places(), *self._brought()})
+
+    def __repr__(self) -> str:
+        return f"tl.{self.__name__}: {', '.join(dir(self))}"
+
+    def _holds(self, name: str) -> bool:
+        return name.startswith(self._prefix)
+
+    def _brought(self) -> dict[str, str]:
+        """By the name of each class of an installed package, its component's name."""
+        if self._group is None:
+            return {}
+        return {
+            entry.attr: name
+            for name, entries in registry.offered(self._group).items()
+            for entry in entries
+            if entry.attr and self._holds(name)
+        }
