@@ -400,10 +400,10 @@ class Unbounded(Says):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"default": "nobody"}, "default: there is no strategy 'nobody'"),
-        ({"routes": {"simple": "nobody"}}, "routes: there is no strategy 'nobody'"),
-        ({"routes": {"writin": "reactive"}}, "did you mean 'writing'"),
-        ({"strategies": {}}, "there are none"),
+        ({"default": "nobody"}, "default: unknown strategy: got 'nobody'"),
+        ({"routes": {"simple": "nobody"}}, "routes: unknown strategy: got 'nobody'"),
+        ({"routes": {"writin": "reactive"}}, "Did you mean 'writing'"),
+        ({"strategies": {}}, "Known are none"),
         ({"strategies": {"reactive": "no-such-kind"}}, "no-such-kind"),
     ],
 )

@@ -21,15 +21,15 @@ from tot_lab.testing import check_strategy, legs
         ),
         (
             lambda: tl.TreeOfThoughts(search=tl.BeamSearch),
-            r"is a class; give a value, such as BeamSearch\(\)",
+            r"got the class BeamSearch\. Pass BeamSearch\(\)",
         ),
         (lambda: tl.TreeOfThoughts(search="game24"), "unknown kind 'game24'"),
-        (lambda: tl.BestOf(strategy=tl.OneAnswer), r"such as OneAnswer\(\)"),
-        (lambda: tl.ReAct(tools="legs"), r"a list of names of tools, such as \['calculator'\], not 'legs'"),
-        (lambda: tl.ReAct(tools=[legs]), r"the tools themselves are the lab's: tl.Lab\("),
+        (lambda: tl.BestOf(strategy=tl.OneAnswer), r"Pass OneAnswer\(\)"),
+        (lambda: tl.ReAct(tools="legs"), r"a list of names, such as \['calculator'\]: got 'legs'"),
+        (lambda: tl.ReAct(tools=[legs]), r"The tools themselves are the lab's: tl.Lab\("),
         (
             lambda: tl.TreeOfThoughts(propose=tl.WithTools(tools=legs)),
-            r"the tools themselves are the lab's: tl.Lab\(",
+            r"The tools themselves are the lab's: tl.Lab\(",
         ),
     ],
 )
@@ -41,8 +41,8 @@ def test_wrong_settings(make, says):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: tl.part_of("react"), r"""settings of a part are such as {"kind": "react"}, not 'react'"""),
-        (lambda: tl.part_of({"max_iterations": 3}), r"""settings of a part are such as {"kind": "react"}"""),
+        (lambda: tl.part_of("react"), r"""settings must be a dict such as {"kind": "react"}: got 'react'"""),
+        (lambda: tl.part_of({"max_iterations": 3}), r"""settings must be a dict such as {"kind": "react"}"""),
         (lambda: tl.part_of({"kind": "raect"}), "unknown kind 'raect'; did you mean 'react'"),
         (lambda: tl.general(["one", "two"]), "the question must be a text, not .*`tl.tasks` makes tasks"),
         (lambda: tl.domains.word_sums("3"), "number is '3'; there are word problems 1 to 240"),
@@ -54,8 +54,8 @@ def test_wrong_settings(make, says):
         (lambda: tl.domains.creative_writing_tasks("5"), "count is '5'"),
         (lambda: tl.Session("sim/agent"), r"lab must be a Lab such as tl.Lab\(model\): got 'sim/agent'"),
         (lambda: tl.stats.routed([]), "routed takes a run, not list"),
-        (lambda: tl.tool("legs"), "made of one typed function, not of 'legs'"),
-        (lambda: tl.tool(legs), "made of one typed function, not of FunctionTool"),
+        (lambda: tl.tool("legs"), "a tool must be a typed function: got 'legs'"),
+        (lambda: tl.tool(legs), "a tool must be a typed function: got FunctionTool"),
     ],
 )
 def test_wrong_arguments(make, says):
@@ -69,9 +69,9 @@ def test_wrong_arguments(make, says):
         ({"tools": legs}, r"tools must be a list such as \[tl.tools.Calculator\(\)\]: got FunctionTool"),
         ({"tools": {"legs": legs}}, "tools must be a list"),
         ({"tools": None}, "tools must be a list"),
-        ({"tools": [tl.tools.Calculator]}, r"Calculator is a class; give a tool, such as Calculator\(\)"),
-        ({"tools": [tl.ReAct()]}, r"made of one typed function, not of ReAct\(\)"),
-        ({"tools": [tl.domains.multi_hop_tools()]}, "made of one typed function, not of .SearchDocuments"),
+        ({"tools": [tl.tools.Calculator]}, r"got the class Calculator\. Pass Calculator\(\)"),
+        ({"tools": [tl.ReAct()]}, r"a tool must be a typed function: got ReAct\(\)"),
+        ({"tools": [tl.domains.multi_hop_tools()]}, "a tool must be a typed function: got .SearchDocuments"),
         ({"effect_policy": "deny_all"}, r"effect_policy must be a tl.EffectPolicy: got 'deny_all'"),
         ({"effect_policy": {"mode": "deny_all"}}, "effect_policy must be a tl.EffectPolicy: got"),
         ({"tool_context": "secret"}, "tool_context must be a dict: got 'secret'"),
@@ -232,7 +232,7 @@ def test_a_prompt_that_is_no_text_is_told_of():
         def answer_prompt(self, task, reasoning):
             task.question.upper()  # the `return` was forgotten
 
-    with pytest.raises(TypeError, match="the prompt of a call of kind 'answer' must be a text, not None"):
+    with pytest.raises(TypeError, match="the prompt of a 'answer' call must be a string: got None"):
         run(tl.OneAnswer(), tl.Task(domain=Silent(), question="?"))
 
 

@@ -96,7 +96,7 @@ def test_an_unknown_kind_is_refused_with_those_known(kind):
 
 
 def test_settings_without_a_kind_are_refused():
-    with pytest.raises(ValueError, match="settings of a part are such as"):
+    with pytest.raises(ValueError, match="settings must be a dict such as"):
         part_of({"propose": "sample"})
 
 

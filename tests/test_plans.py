@@ -315,7 +315,7 @@ def test_quantities_are_read():
     wanted = read_quantities(["web-search×4", "add x2", "calc*3", "fetch", "fetch"])
     assert wanted == {"web-search": 4, "add": 2, "calc": 3, "fetch": 2}
     for bad in ("", "×4", "add×0", "add×many"):
-        with pytest.raises(ValueError, match="is no tool with a quantity"):
+        with pytest.raises(ValueError, match="expected a tool with a quantity, such as web-search×4: got"):
             read_quantities([bad])
 
 

@@ -404,13 +404,11 @@ def test_without_it_nothing_is_offered_and_more_is_a_name_like_any_other():
     none = act(again := Script(said(final("26"))), tl.ReAct(overflow="more"), tools=[])
     assert (none.answer, [tool["name"] for tool in again.calls[0].tools]) == ("26", ["final-answer"])
     for strategy in (tl.ReAct(overflow="more"), tl.ToolLoop(overflow="more")):
-        with pytest.raises(
-            ValueError, match="overflow: the lab has a tool 'more', which is the name of its own"
-        ):
+        with pytest.raises(ValueError, match="overflow: the lab has a tool 'more', which is reserved"):
             act(Script("?"), strategy, tools=[own])
     with pytest.raises(ValueError, match="required_tools: 'more' cannot be called: the tools are essay"):
         act(Script("?"), tl.ReAct(overflow="more", required_tools={"more": 1}), tools=[essay])
-    with pytest.raises(ValidationError, match=r"overflow(?s:.)*a model that plans calls no tool"):
+    with pytest.raises(ValidationError, match=r"overflow(?s:.)*the planning model calls no tools"):
         tl.PlanExecute(overflow="more")
 
 
@@ -791,7 +789,7 @@ def test_bad_settings_are_named():
     ]:
         with pytest.raises(ValueError, match=what):
             act(Script("?"), wrong)
-    with pytest.raises(ValueError, match="the name of this loop's own"):
+    with pytest.raises(ValueError, match="which is reserved"):
         act(Script("?"), tools=[legs.model_copy(update={"name": "final-answer"})])
     for field, value in [
         ("max_iterations", 0),

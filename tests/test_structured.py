@@ -193,7 +193,7 @@ def test_after_the_last_retry_it_says_why_there_is_nothing():
     assert result.error == notes[-1].data["error"] == "there is no JSON in the reply"
     assert [note.name for note in notes] == ["json.retried", "json.retried", "json.failed"]
     assert notes[0].data["error"] == "goal: Field required\nsteps: Field required"
-    with pytest.raises(ValueError, match="retries is -1"):
+    with pytest.raises(ValueError, match="retries must be 0 or more: got -1"):
         told("", retries=-1)
 
 

@@ -121,8 +121,8 @@ def test_methods_objects_partials_lambdas_and_async_functions_are_tools():
     ("function", "why"),
     [
         (lambda x: x, r"the parameter 'x' has no type"),
-        (lambda *many: many, r"takes arguments by name, and \*many is none"),
-        (lambda **named: named, r"takes arguments by name, and \*\*named is none"),
+        (lambda *many: many, r"takes arguments by name: got \*many"),
+        (lambda **named: named, r"takes arguments by name: got \*\*named"),
     ],
 )
 def test_what_no_model_can_give_is_refused_at_once(function, why):

@@ -1,1 +1,3 @@
-"""The pure heart: calls, records, the tree, thinking, reading and parts. No clock, no I/O, no randomness."""
+"""Calls, records, the tree, the strategy protocol, tasks and components. Nothing here reads a clock, does I/O
+or draws random numbers.
+"""

@@ -1,8 +1,8 @@
 """Exact arithmetic for number games: expressions, and how hard 24 is to reach.
 
-Rule: text is parsed, never evaluated as code, and every figure is a fraction: `8 / (3 - 8 / 3)` is
-24 exactly, which floats miss. Parsing is one loop with two stacks and a cap on length, so no text
-can make it crash, recurse or hang.
+Text is parsed, never evaluated as code, and all numbers are fractions: `8 / (3 - 8 / 3)` is exactly 24,
+unlike with floats. The parser is one loop with two stacks and a length limit, so no text can make it crash,
+recurse or hang.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STRENGTH = {"+": 1, "-": 1, "*": 2, "/": 2, "neg": 3}
 
 
 def plain(text: str) -> str:
-    """`text` with the operators that people and models write (× · ÷ −, x between numbers) as + - * /."""
+    """Replace the operators that people and models write (× · ÷ −, x between numbers) by + - * /."""
     text = text.translate(_SIGNS)
     if "\\" in text:
         text = _LATEX.sub(lambda match: "/" if match[1] == "div" else "*", text)
@@ -44,11 +44,12 @@ def plain(text: str) -> str:
 
 
 def number(text: str) -> Fraction | None:
-    """The number that `text` writes as `4`, `-1`, `1.5` or `10/3`; None when it writes none."""
+    """Parse a number such as `4`, `-1`, `1.5` or `10/3`. Returns `None` for any other text."""
     match = _NUMBER.fullmatch(text.replace(" ", "").replace("\t", ""))
     if match is None:
         return None
-    above = Fraction(match[1]) if "." in match[1] else Fraction(int(match[1]))  # three times as fast
+    # Fraction(int) is three times as fast as Fraction(str).
+    above = Fraction(match[1]) if "." in match[1] else Fraction(int(match[1]))
     if match[2] is None:
         return above
     below = Fraction(match[2])
@@ -56,7 +57,7 @@ def number(text: str) -> Fraction | None:
 
 
 def joined(a: Fraction, op: str, b: Fraction) -> Fraction | None:
-    """`a op b`; None for a division by zero."""
+    """Compute `a op b`. `None` for a division by zero."""
     if op == "+":
         return a + b
     if op == "-":
@@ -67,10 +68,10 @@ def joined(a: Fraction, op: str, b: Fraction) -> Fraction | None:
 
 
 def value_of(expression: str) -> tuple[Fraction, list[Fraction]] | None:
-    """What `expression` is worth, and the numbers in it in order; None when it is no valid one.
+    """The value of `expression`, and its numbers in order. `None` if it is not valid.
 
-    Known are + - * /, a minus before a term, parentheses (round or square) and decimal numbers.
-    Everything else, division by zero and more than 500 characters are not valid.
+    Valid are + - * /, a minus before a term, parentheses (round or square) and decimal numbers, up to 500
+    characters.
     """
     tokens = _tokens(expression)
     sums = _Sums()
@@ -88,8 +89,9 @@ def _tokens(expression: str) -> list[str] | None:
 
 
 class _Sums:
-    """Two stacks, values and what waits to be applied to them (Dijkstra's shunting yard). Every
-    method is False when the expression is not valid."""
+    """Two stacks, values and pending operators (Dijkstra's shunting-yard algorithm). The methods return
+    `False` if the expression is not valid.
+    """
 
     def __init__(self) -> None:
         self.numbers: list[Fraction] = []
@@ -123,8 +125,7 @@ class _Sums:
         return token == ")" and self._apply(0) and bool(self.waiting) and self.waiting.pop() == "("
 
     def _apply(self, strength: int) -> bool:
-        """Work off the waiting operators at least as strong as `strength`, back to the last open
-        parenthesis."""
+        """Apply pending operators of at least this strength, back to the last open parenthesis."""
         while self.waiting and self.waiting[-1] != "(" and _STRENGTH[self.waiting[-1]] >= strength:
             op = self.waiting.pop()
             last = self.values.pop()
@@ -135,17 +136,20 @@ class _Sums:
         return True
 
 
-# How hard 24 is to reach. Numbers are (numerator, denominator) pairs here: three times as fast as
-# Fraction, and a list of all hands takes half a million of them.
+# How hard 24 is to reach. Numbers are (numerator, denominator) pairs here, three times as fast as Fraction:
+# the list of all hands takes half a million of them.
 
 _Ratio = tuple[int, int]
 
 
 def win_share(numbers: Sequence[Fraction]) -> float:
-    """The share of random play-outs from `numbers` that end at 24; above 0 exactly when 24 can be
-    reached. A play-out draws an ordered pair of the numbers left and one of + - * /, all equally
-    likely save divisions by zero, puts the result in their place, and goes on to the last number.
-    Found by dynamic programming over the sets of numbers left, not by sampling."""
+    """The share of random play-outs from `numbers` that end at 24. It is positive exactly if 24 can be
+    reached.
+
+    A play-out repeatedly replaces an ordered pair of the remaining numbers by the result of one of + - * /,
+    with all choices equally likely except divisions by zero, until one number remains. The share is computed
+    by dynamic programming over the sets of remaining numbers, not by sampling.
+    """
     return _share(tuple(sorted(value.as_integer_ratio() for value in numbers)))
 
 
@@ -169,7 +173,7 @@ def _share(left: tuple[_Ratio, ...]) -> float:
 
 
 def _results(a: int, b: int, c: int, d: int) -> list[tuple[int, int, int]]:
-    """What a/b and c/d can be joined to: (in how many orders, numerator, denominator), not reduced."""
+    """All results of combining a/b and c/d, as (number of orders, numerator, denominator), not reduced."""
     left, right, below = a * d, c * b, b * d
     found = [(2, left + right, below), (1, left - right, below), (1, right - left, below), (2, a * c, below)]
     if right:
@@ -180,7 +184,7 @@ def _results(a: int, b: int, c: int, d: int) -> list[tuple[int, int, int]]:
 
 
 def _last_share(a: int, b: int, c: int, d: int) -> float:
-    """The share of moves from the two numbers a/b and c/d that give 24."""
+    """The share of moves from the numbers a/b and c/d that give 24."""
     left, right = a * d, c * b
     goal = TARGET * b * d
     won = 2 * (left + right == goal) + (left - right == goal) + (right - left == goal) + 2 * (a * c == goal)

@@ -1,8 +1,8 @@
-"""Methods that other rooms give to a class, imported at their first use.
+"""Methods that other rooms add to a class, imported at first use.
 
-A run is data: it must not know the frames, figures and reports that show it. The room that implements
-a method attaches it, by the name of its module, so that `import tot_lab` loads neither the module nor
-what that needs. This and `tot_lab.core.registry` are the only places that import by name.
+A run is data and must not depend on the frames, figures and reports that show it. The room that implements a
+method attaches it by module name, so `import tot_lab` loads neither the module nor its dependencies. This
+module and `tot_lab.core.registry` are the only ones that import by name.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 
 def imported(place: str) -> Any:
-    """What stands at `MODULE:NAME`, or the module itself at `MODULE`."""
+    """Import the object at `MODULE:NAME`, or the module at `MODULE`."""
     module, _, name = place.partition(":")
     found = import_module(module)
     return getattr(found, name) if name else found
 
 
 class Attached:
-    """A method (or a cached property) whose function stands in a module that is not imported yet."""
+    """A method or cached property whose module is imported at first use."""
 
     def __init__(self, module: str, function: str, is_property: bool) -> None:
         self.module = module
@@ -43,14 +43,14 @@ class Attached:
 
 
 def attach(owner: type, module: str, *names: str, properties: tuple[str, ...] = (), **renamed: str) -> None:
-    """Give `owner` the functions of `module` as methods.
+    """Add functions of `module` to `owner` as methods.
 
     Args:
         owner: The class.
-        module: The module's full name, imported when one of the methods is used first.
+        module: Full name of the module, imported when one of the methods is first used.
         names: Functions that become methods of the same name.
         properties: Functions of the instance that become cached properties.
-        renamed: By the method's name, the function's.
+        renamed: Method names mapped to function names.
     """
     for name, function in {**dict(zip(names, names, strict=True)), **renamed}.items():
         _set(owner, name, Attached(module, function, is_property=False))
@@ -64,11 +64,11 @@ def _set(owner: type, name: str, attached: Attached) -> None:
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package whose names are imported at their first use.
+    """The `__getattr__` of a package whose names are imported at first use.
 
     Args:
         package: The package's `__name__`.
-        modules: By each name, the full name of the module that holds it.
+        modules: Maps each name to the full name of its module.
     """
 
     def find(name: str) -> Any:

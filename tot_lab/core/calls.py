@@ -1,8 +1,8 @@
-"""What is asked of a model and what comes back.
+"""Model calls and their replies.
 
-Rule: a `Call` holds everything that can change its answer and nothing else, so that equal calls
-are the same question; a `Reply` holds the whole answer, or the reason why there is none.
-A failure is therefore a value: it costs the branch that asked, never the run.
+A `Call` holds everything that can change its answer and nothing else, so equal calls ask the same question. A
+`Reply` holds the whole answer, or the error. A failure is a value: it costs the branch that made the call,
+never the run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A model's wish to have a tool called. `arguments` is JSON text as the model wrote it."""
+    """A model's request to call a tool. `arguments` is JSON text as the model wrote it."""
 
     id: str
     name: str
@@ -22,10 +22,14 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One turn of a conversation. `role` is system, user, assistant or tool.
+    """One message of a conversation.
 
-    tool_calls: those of an assistant's turn. tool_call_id: which of them a tool's turn answers.
-    provider_state: that of the reply which the turn was; it goes back as it came.
+    Attributes:
+        role: `system`, `user`, `assistant` or `tool`.
+        content: The text.
+        tool_calls: The tool calls of an assistant message.
+        tool_call_id: The tool call that a tool message answers.
+        provider_state: `Reply.provider_state` of the reply this message was, sent back unchanged.
     """
 
     role: str
@@ -43,26 +47,31 @@ class Call(
     tag="call",
     rename={"node": "at", "purpose": "kind", "sample_index": "draw"},  # the names in files and cache keys
 ):
-    """One question to a model.
+    """One model call.
 
-    node: id of the thought it is asked for (the parent when proposing, the thought when scoring).
-    purpose: its role in the strategy: propose, sample, value, vote, joint, answer, act (a turn that may ask
-        for tools), plan, critique, route, …; `tot_lab.core.purposes.ROLES` has them all. `tool` is the call
-        of a tool, which is no model call (`tot_lab.core.tools`).
-    sample_index: which of several samples of one prompt this is (0, 1, …). The k-th sample of a prompt is
-        a call of its own; a parse retry takes a new index.
-    attempt: which attempt of the strategies around it (best-of-N, …) this belongs to, outermost
-        first; attempts sample independently.
-    repeat: which independent repeat of the whole run (`lab.run(..., repeat=r)`).
-    model: name of the model, or None for the lab's own.
-    temperature, max_tokens, stop, seed: sampling settings, None for the model's defaults. The
-        provider is sent `seed + sample_index`.
-    response_format: a JSON schema that the reply should fit, or None.
-    logprobs: how many alternatives per token to report log-probabilities for (0 = none).
-    tools: tools the model may ask for, each a JSON-ready dict with name, description and
-        parameters (a JSON schema). tool_choice: auto, none, required, or a tool's name.
-    effort: reasoning effort (low, medium, high), where the model has such a setting.
-    options: further sampling settings by the provider's own names (`top_p`, …).
+    Attributes:
+        node: Id of the thought it is made for: the parent when proposing, the thought itself when scoring.
+        purpose: Its role in the strategy: propose, sample, value, vote, joint, answer, act (a turn that may
+            call tools), plan, critique, route and others; `tot_lab.core.purposes.ROLES` lists them. `tool`
+            marks a tool call, which is not a model call (`tot_lab.core.tools`).
+        messages: The conversation.
+        sample_index: Which sample of the prompt this is (0, 1, …). Each sample is a call of its own, and a
+            parse retry takes a new index.
+        attempt: Which attempt of the enclosing strategies (best-of-N and others) it belongs to, outermost
+            first. Attempts sample independently.
+        repeat: Which independent repeat of the whole run it belongs to (`lab.run(..., repeat=r)`).
+        model: Name of the model. `None` means the lab's model.
+        temperature: Sampling temperature. `None` means the model's default, as for the next three.
+        max_tokens: The most tokens of the reply.
+        stop: Texts that end the reply.
+        seed: Sampling seed. The provider receives `seed + sample_index`.
+        response_format: A JSON schema for the reply, or `None`.
+        logprobs: How many alternatives per token to report log-probabilities for. 0 means none.
+        tools: Tools the model may call, each a JSON-ready dict with name, description and parameters (a JSON
+            schema).
+        tool_choice: `auto`, `none`, `required`, or the name of a tool.
+        effort: Reasoning effort (low, medium, high), for models that support it.
+        options: Further sampling settings under the provider's own names (`top_p`, …).
     """
 
     node: str
@@ -85,12 +94,12 @@ class Call(
 
     @property
     def prompt(self) -> str:
-        """The messages as one text, for showing and for models that read plain text."""
+        """The contents of the messages as one text, for display and for plain-text models."""
         return "\n\n".join(message.content for message in self.messages)
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One generated token, its natural-log probability, and the alternatives reported for it."""
+    """A generated token, its natural-log probability, and the alternatives reported for it."""
 
     token: str
     logprob: float
@@ -107,23 +116,25 @@ class Reply(
 ):
     """The answer to one `Call`.
 
-    text: what the model wrote; "" when it failed.
-    error: None, or why there is no answer: `budget:CAP`, `cancelled`, `timeout …`, `KIND: message`.
-    thinking: reasoning that is no part of the answer, reported by the provider or written in `<think>` tags;
-        None without any.
-    input_tokens, output_tokens: as the model counts them, None when it does not say.
-    cost: USD that this reply costs when it is paid, None when the price is not known.
-    finish_reason: why the model stopped (stop, length, …), None when it does not say.
-    logprobs: per generated token, when asked for and supported.
-    tool_calls: the tools that the model asks for.
-    simulated: True when no language model wrote this.
-    tool: the tool whose result this is, None for a model's.
-    provider_state: what the provider wants back with the turn of a tool call, signed thinking say: JSON
-        that nobody else reads, "" for nothing.
-    reported_usage: usage that the model reported and that cannot be true (`output_tokens=-5`), "" for
-        none. The fields that it concerns are None; every cap counts the call's whole reservation.
-    raw_text: the text with its thinking, as it was written, where thinking stood within or after the answer;
-        "" otherwise.
+    Attributes:
+        text: What the model wrote. Empty if the call failed.
+        error: Why there is no answer: `budget:NAME`, `cancelled`, `timeout …` or `TYPE: message`. `None` if
+            the call succeeded.
+        thinking: Reasoning outside the answer, reported by the provider or written in `<think>` tags.
+        model: The model that answered.
+        input_tokens: As the model reports them. `None` if it does not.
+        output_tokens: Likewise.
+        cost: Price of this reply in USD. `None` if the price is not known.
+        finish_reason: Why the model stopped (stop, length, …). `None` if it does not say.
+        logprobs: Per generated token, if requested and supported.
+        tool_calls: The tools that the model wants to call.
+        simulated: Whether the reply came from something other than a language model.
+        tool: Name of the tool whose result this is. `None` for a model's reply.
+        provider_state: State that the provider expects back with the message of a tool call, such as signed
+            thinking. Opaque JSON.
+        reported_usage: Reported usage that cannot be true, such as `output_tokens=-5`. The fields concerned
+            are `None`, and every limit counts the call's whole reservation.
+        raw_text: The text with its thinking as written, if thinking stood within or after the answer.
     """
 
     text: str = ""
@@ -144,36 +155,41 @@ class Reply(
 
 
 Model: TypeAlias = Callable[[Call], Awaitable[Reply | str] | AsyncGenerator[Reply | str, None]]
-"""Whatever answers a call: any async callable, or an async generator of the pieces of its text. A generator
-may end with a `Reply`, which then is the answer."""
+"""An async callable that answers a call, or an async generator that yields pieces of the text. A generator
+may end with a `Reply`, which is then the answer."""
 
 
 class CallObserver(Protocol):
-    """How what stands between a strategy and its model tells of a call's way there: the driver
-    writes it beside the canonical record, and counts the call's time from its sending.
+    """Receives reports about one call on its way to the model.
 
-    paid: USD really paid for the reply where that is not its cost, e.g. 0.0 for one from a cache.
+    The driver writes them beside the canonical record and times the call from when it was sent.
+
+    Attributes:
+        paid: USD really paid for the reply if that is not its cost, such as 0.0 for a cached reply.
     """
 
     paid: float | None
 
     @property
     def watched(self) -> bool:
-        """Whether anybody wants the text so far."""
+        """Whether anything is watching the partial text."""
         ...
 
     def note(self, name: str, **data: Any) -> None:
-        """Something happened to the call: `call.queued`, `call.sent`, `call.retried`, …"""
+        """Report what happened to the call: `call.queued`, `call.sent`, `call.retried`, …"""
 
     def partial(self, text: str) -> None:
-        """The reply's text so far."""
+        """Report the text received so far."""
 
 
 class Need(NamedTuple):
     """The most that a request can use.
 
-    tokens: prompt and replies. usd: `None` = the price is not known. prompt: tokens of the prompt, `None` =
-    not counted. bounded: `False` if a reply may be longer, because the length of the longest is a guess.
+    Attributes:
+        tokens: Tokens of the prompt and of the replies.
+        usd: Cost. `None` if the price is not known.
+        prompt: Tokens of the prompt. `None` if they were not counted.
+        bounded: `False` if the length of the longest reply is only a guess.
     """
 
     tokens: int
@@ -183,18 +199,18 @@ class Need(NamedTuple):
 
 
 class Bounds(Protocol):
-    """Tells the most that a call can use, before it is made."""
+    """Computes the most that a call can use before it is made."""
 
     async def ready(self, name: str | None) -> None:
         """Load what `need` requires for calls to the model `name`."""
 
     def need(self, call: Call) -> Need | None:
-        """The most that `call` can use; `None` if nothing is known."""
+        """Return the most that `call` can use. `None` if nothing is known."""
         ...
 
 
 class Halt(Exception):
-    """Raised by a model to end the run: for what no strategy should go on from."""
+    """Raised by a model to end the run, for errors that no strategy should continue after."""
 
 
 def is_made(reply: Reply) -> bool:
@@ -213,20 +229,20 @@ def halts(error: str) -> bool:
 
 
 def stop_of(error: str) -> str:
-    """The stop word after a call that failed so."""
+    """The stop reason after a call that failed with `error`."""
     return error if halts(error) else "error"
 
 
 def estimated_tokens(text: str) -> int:
-    """A stand-in where nobody counted: one token per four UTF-8 bytes, rounded up."""
+    """Estimate the tokens of `text` if no count was reported: one per four UTF-8 bytes, rounded up."""
     return (len(text.encode("utf-8", "replace")) + 3) // 4
 
 
 MOST_TOKENS = 1_000_000_000
-"""Tokens of one call above which a report is not believed."""
+"""The most tokens of one call that a usage report is trusted with."""
 
 MOST_USD = 1_000_000.0
-"""USD of one call above which a report is not believed."""
+"""The highest cost of one call, in USD, that a usage report is trusted with."""
 
 
 def is_token_count(value: object) -> bool:
@@ -240,7 +256,7 @@ def is_cost(value: object) -> bool:
 
 
 def believed(reply: Reply) -> Reply:
-    """`reply` with `None` for each usage that cannot be true; `reported_usage` holds what was reported."""
+    """Replace usage that cannot be true by `None`, and keep it in `reported_usage`."""
     reported: tuple[tuple[str, Any, Callable[[object], bool]], ...] = (
         ("input_tokens", reply.input_tokens, is_token_count),
         ("output_tokens", reply.output_tokens, is_token_count),
@@ -249,25 +265,25 @@ def believed(reply: Reply) -> Reply:
     wrong = {name: value for name, value, possible in reported if not (value is None or possible(value))}
     if not wrong:
         return reply
-    told = ", ".join(filter(None, [reply.reported_usage, usage_text(wrong)]))
-    return msgspec.structs.replace(reply, **dict.fromkeys(wrong), reported_usage=told)
+    rejected = ", ".join(filter(None, [reply.reported_usage, usage_text(wrong)]))
+    return msgspec.structs.replace(reply, **dict.fromkeys(wrong), reported_usage=rejected)
 
 
 def usage_text(usage: dict[str, Any]) -> str:
-    """Reported usage as text, such as `output_tokens=-5, cost=nan`; each value is cut at 40 characters."""
+    """Reported usage as text, such as `output_tokens=-5, cost=nan`. Each value is cut at 40 characters."""
     return ", ".join(f"{name}={_shown(value)}" for name, value in usage.items())
 
 
 def _shown(value: object) -> str:
     try:
         text = repr(value)
-    except ValueError:  # Python writes no integer of more than 4,300 digits
+    except ValueError:  # Python refuses to format integers of more than 4,300 digits
         return "an integer of more than 4,300 digits"
     return readable(text if len(text) <= 40 else f"{text[:39]}…")
 
 
-def told(error: BaseException) -> str:
-    """`error` as a reply tells of it, by its type and message; also one that cannot say what it is."""
+def format_error(error: BaseException) -> str:
+    """Format `error` as `TYPE: message`. An exception whose `__str__` fails has an empty message."""
     try:
         message = str(error)
     except Exception:
@@ -276,5 +292,5 @@ def told(error: BaseException) -> str:
 
 
 def readable(text: str) -> str:
-    """`text`, with a question mark for each lone surrogate, which no file could hold."""
+    """Return `text` with each lone surrogate replaced by `?`, so that it can be encoded."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

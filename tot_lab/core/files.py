@@ -1,7 +1,4 @@
-"""Where files lie, and how one is written.
-
-Rule: a file that is there is replaced at once or not at all.
-"""
+"""Where files are stored, and atomic writing: an existing file is replaced completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from pathlib import Path
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> Path:
-    """Write a file; one that is there is replaced at once or not at all. Its folder is made."""
+    """Write a file atomically. Creates its folder."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
@@ -28,7 +25,7 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> Path:
 
 
 def data_folder() -> Path:
-    """tot_lab's folder in the user's data directory."""
+    """The folder of tot_lab in the user's data directory."""
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
@@ -39,7 +36,7 @@ def data_folder() -> Path:
 
 
 def config_folder() -> Path:
-    """tot_lab's folder among the user's settings."""
+    """The folder of tot_lab in the user's configuration directory."""
     if sys.platform == "win32":
         base = Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming")
     elif sys.platform == "darwin":

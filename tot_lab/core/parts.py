@@ -1,10 +1,9 @@
-"""Parts: the values that say how a run is made, and the one registry that brings them back.
+"""Components with settings, and how they are serialised.
 
-Rule: strategies, searches, domains and simulated models are Parts: frozen pydantic models whose
-fields are their settings. A Part writes itself as `{"kind": …, fields}`, nested Parts included,
-and is read back through the registry. A person's own function is written as module, name and
-source hash; it is never imported on load, so such a run shows, and asks for the function before
-it runs again.
+Strategies, searches, domains and simulated models are Parts: frozen pydantic models whose fields are their
+settings. A part is written as `{"kind": …, fields}`, nested parts included, and read back through the
+registry. A user's function is written as module, name and source hash. It is never imported on load: a loaded
+run can be displayed, and needs the function again before it can be run.
 """
 
 from __future__ import annotations
@@ -26,14 +25,17 @@ from tot_lab.core.registry import find, import_parts, offered
 P = TypeVar("P", bound="Part")
 
 REGISTRY: dict[str, type[Part]] = {}
-"""The parts that are known, by their kinds and their further names."""
+"""The imported parts, by kind and alias."""
 
 
 class Part(BaseModel):
-    """Base of everything a run is configured with. A subclass names itself by `kind`, by default
-    its class name in snake_case; a subclass whose name begins with an underscore, or that sets
-    `kind = ""`, is a base and not registered. `aliases` are further names, such as those of the design
-    it comes from: they are read wherever a kind is, and never written."""
+    """Base of everything a run is configured with.
+
+    A subclass is registered by its `kind`, by default its class name in snake_case. A subclass whose name
+    begins with an underscore, or that sets `kind = ""`, is a base class and not registered. `aliases` are
+    further names, such as those of the original paper: they are accepted wherever a kind is, and never
+    written.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
     kind: ClassVar[str] = ""
@@ -51,7 +53,7 @@ class Part(BaseModel):
             if known is not None and _home(known) != _home(cls):
                 raise TypeError(
                     f"the kind {name!r} of {cls.__module__}.{cls.__name__} is taken by "
-                    f"{known.__module__}.{known.__name__}; set another `kind`"
+                    f"{known.__module__}.{known.__name__}. Set another `kind`."
                 )
         REGISTRY.update(dict.fromkeys(names, cls))
 
@@ -59,7 +61,9 @@ class Part(BaseModel):
     @classmethod
     def _from_settings(cls, value: Any, handler: Callable[[Any], Self]) -> Self:
         if isinstance(value, type) and issubclass(value, Part):
-            raise ValueError(f"{value.__name__} is a class; give a value, such as {value.__name__}()")
+            raise ValueError(
+                f"expected an instance: got the class {value.__name__}. Pass {value.__name__}()."
+            )
         value = cls._short_form(value)
         if isinstance(value, dict) and "kind" in value:
             value = part_of(value, cls)
@@ -71,16 +75,16 @@ class Part(BaseModel):
 
     @classmethod
     def _short_form(cls, value: Any) -> Any:
-        """What else may stand for such a part: the name of a kind that needs no settings."""
+        """Expand a short form of this part, by default the kind of a part without required settings."""
         return {"kind": value} if isinstance(value, str) else value
 
     @classmethod
     def migrated(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """`settings` of an earlier version as this version has them."""
+        """Convert `settings` of an earlier version to those of this version."""
         return settings
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
-        """A part shows what differs from its defaults."""
+        """Show only the settings that differ from their defaults."""
         for name, field in type(self).model_fields.items():
             if not field.repr:
                 continue
@@ -89,17 +93,17 @@ class Part(BaseModel):
                 yield name, value
 
     def __str__(self) -> str:
-        return repr(self)  # pydantic's leaves the name out, and so would print an empty line
+        return repr(self)  # pydantic's `__str__` omits the class name
 
     def with_(self, paths: Mapping[str, Any] | None = None, /, **changes: Any) -> Self:
-        """A copy with other settings, checked as at construction.
+        """Return a copy with changed settings, validated as at construction.
 
         Args:
-            paths: Settings by their paths, such as `{"search.width": 5}`.
-            changes: Settings by their names.
+            paths: Settings by path, such as `{"search.width": 5}`.
+            changes: Settings by name.
 
         Raises:
-            ValueError: for a setting that the part does not have, and for a value that it cannot have.
+            ValueError: For an unknown setting or an invalid value.
         """
         given = {**(paths or {}), **changes}
         inside: dict[str, dict[str, Any]] = {}
@@ -118,7 +122,7 @@ class Part(BaseModel):
         return made
 
     def _inside(self, head: str, changes: dict[str, Any]) -> Any:
-        """The setting `head` with `changes` by their paths in it."""
+        """The setting `head` with `changes` applied, given by their paths below it."""
         if head not in type(self).model_fields:
             raise ValueError(_unknown_field(type(self), head))
         value = getattr(self, head)
@@ -132,21 +136,24 @@ class Part(BaseModel):
         raise ValueError(f"{head} of {type(self).__name__} has no settings of its own: got {value!r}")
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """As `with_`: an unchecked copy would fail later, and elsewhere."""
+        """Like `with_`. Pydantic's own method would skip validation."""
         return self.with_(**update) if update else super().model_copy(deep=deep)
 
     def settings(self) -> dict[str, Any]:
-        """The part as JSON-ready data: its kind, and every field but those excluded (a secret)."""
+        """The part as JSON-ready data: its kind and its fields, without excluded fields (secrets)."""
         kept = [name for name, field in type(self).model_fields.items() if not field.exclude]
         fields = {name: _plain(getattr(self, name)) for name in kept}
         return {"kind": self.kind, **fields}
 
 
 def part_of(settings: dict[str, Any], base: type[Part] = Part) -> Part:
-    """The Part that `settings` describe, one of `base`: `{"kind": "react", "max_iterations": 5}`. An
-    unknown kind or a bad field is a ValueError that names it."""
+    """Build the part that `settings` describe, such as `{"kind": "react", "max_iterations": 5}`.
+
+    Raises:
+        ValueError: For an unknown kind, a kind that is not a `base`, or an invalid field.
+    """
     if not isinstance(settings, dict) or "kind" not in settings:
-        raise ValueError(f'the settings of a part are such as {{"kind": "react"}}, not {settings!r}')
+        raise ValueError(f'settings must be a dict such as {{"kind": "react"}}: got {settings!r}.')
     kind = settings["kind"]
     part = class_of(kind, base)
     settings = part.migrated(settings)
@@ -157,8 +164,11 @@ def part_of(settings: dict[str, Any], base: type[Part] = Part) -> Part:
 
 
 def class_of(kind: Any, base: type[P]) -> type[P]:
-    """The class of the parts of that kind, one of `base`; an installed package may bring it. An unknown
-    kind is a ValueError, and so is one of a package that cannot be imported."""
+    """The subclass of `base` with that kind. An installed package may provide it.
+
+    Raises:
+        ValueError: For an unknown kind, or a package that cannot be imported.
+    """
     if isinstance(kind, str) and kind and kind not in REGISTRY:
         found = find(kind)
         if found is None:
@@ -179,14 +189,16 @@ def class_of(kind: Any, base: type[P]) -> type[P]:
 
 
 def known_names(name: Any, known: Iterable[str]) -> str:
-    """What an error adds to an unknown name: the one that may have been meant, and all that there are."""
+    """Text for the error about an unknown name: the closest match, and all known names."""
     known = list(known)
     near = get_close_matches(str(name), known, n=1)
     return (f"did you mean {near[0]!r}? Known are " if near else "known are ") + (", ".join(known) or "none")
 
 
 def _home(part: type[Part]) -> str:
-    """The module it was defined in; in a process that multiprocessing began, a script has two names."""
+    """The module that defines `part`. A worker started by multiprocessing calls the main script
+    `__mp_main__`.
+    """
     return "__main__" if part.__module__ == "__mp_main__" else part.__module__
 
 
@@ -204,14 +216,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, frozenset):
-        return sorted(map(_plain, value), key=repr)  # in the same order in every process
+        return sorted(map(_plain, value), key=repr)  # a set's order differs between processes
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value
 
 
 def _inside_of(head: str, error: ValidationError) -> ValidationError:
-    """`error` of the setting `head`, so that it names the whole path."""
+    """Prefix the locations of `error` with `head`, so that they are whole paths."""
     problems: list[Any] = [
         {"type": one["type"], "loc": (head, *one["loc"]), "input": one["input"], "ctx": one.get("ctx", {})}
         for one in error.errors()
@@ -220,7 +232,7 @@ def _inside_of(head: str, error: ValidationError) -> ValidationError:
 
 
 def is_function(value: Any) -> bool:
-    """Whether `value` is a function as a setting: the function itself, or how it is recorded."""
+    """Whether `value` is a function, or the recorded form of one."""
     if isinstance(value, dict):
         return value.get("kind") == UserFunction.kind
     return isinstance(value, UserFunction) or (callable(value) and not isinstance(value, type | Part))
@@ -232,13 +244,13 @@ class UserFunction(Part):
     kind: ClassVar[str] = "function"
 
     module: str
-    """The module that defines it."""
+    """Module that defines it."""
 
     name: str
     """Its qualified name."""
 
     source_sha256: str = ""
-    """SHA-256 of its source, empty if there is no source."""
+    """SHA-256 of its source. Empty if the source is not available."""
 
     _function: Callable[..., Any] | None = PrivateAttr(default=None)
 
@@ -248,7 +260,7 @@ class UserFunction(Part):
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Self:
-        """`function` as a setting."""
+        """Wrap `function`."""
         try:
             source = inspect.getsource(function)
         except (OSError, TypeError):
@@ -263,28 +275,32 @@ class UserFunction(Part):
 
     @property
     def callable(self) -> bool:
-        """False for one that came from a file: it was not imported."""
+        """Whether the function is available. `False` if it was loaded from a file."""
         return self._function is not None
 
     @property
     def wrapped(self) -> Callable[..., Any] | None:
-        """The function itself, `None` for one that came from a file."""
+        """The function itself. `None` if it was loaded from a file."""
         return self._function
 
     @property
     def parameters(self) -> frozenset[str]:
-        """The names of what it takes."""
+        """The names of its parameters. Empty if it was loaded from a file."""
         return frozenset(inspect.signature(self._function).parameters) if self._function else frozenset()
 
     @property
     def signature(self) -> inspect.Signature:
-        """Its signature, with types that were written as text worked out. Raises LookupError for one that
-        came from a file, NameError for a type that is not known where its module is."""
+        """Its signature, with annotations evaluated.
+
+        Raises:
+            LookupError: If it was loaded from a file.
+            NameError: If an annotation is not defined in its module.
+        """
         return inspect.signature(self._known(), eval_str=True)
 
     @property
     def told_by_source(self) -> bool:
-        """Whether its source says what it does: there is one, and it holds no values of its own."""
+        """Whether the source determines the behaviour: it is available, and the function is not a closure."""
         plain = inspect.isfunction(self._function) and self._function.__closure__ is None
         return plain and bool(self.source_sha256)
 
@@ -301,7 +317,7 @@ class UserFunction(Part):
 
 
 def needs_functions(part: Part) -> list[str]:
-    """Names of the functions inside `part` that came from a file and must be passed again."""
+    """Names of the functions inside `part` that were loaded from a file and must be passed again."""
     found: list[str] = []
     waiting: list[Any] = [part]
     while waiting:
@@ -319,11 +335,11 @@ def needs_functions(part: Part) -> list[str]:
 
 
 def field_docs(kind: type[BaseModel]) -> dict[str, str]:
-    """The attribute docstrings of the fields of `kind`, its own fields first, then those of its bases.
+    """The attribute docstrings of the fields of `kind`, by field name. Subclasses come before their bases.
 
-    They are read from the source when somebody asks: pydantic's `use_attribute_docstrings` does so while the
-    class is made, which costs `import tot_lab` 0.3 s. A field without one, or whose source is not at hand,
-    is left out.
+    They are read from the source on demand. Pydantic's `use_attribute_docstrings` reads them when the class
+    is created, which adds 0.3 s to `import tot_lab`. Fields without a docstring or without available source
+    are omitted.
     """
     docs: dict[str, str] = {}
     for base in kind.__mro__:

@@ -1,8 +1,7 @@
-"""Which effects tools may have.
+"""Effect policies: which effects tools may have.
 
-Rule: what a policy denies is not carried out, whoever asks. A lab has one and a strategy may have one;
-a tool must pass both, which is the stricter mode, the union of what they deny and the intersection of
-what they allow.
+A denied tool is not carried out, whoever calls it. Both the lab and a strategy may have a policy, and a tool
+must pass both.
 """
 
 from __future__ import annotations
@@ -15,22 +14,26 @@ from tot_lab.core.tools import ToolSpec
 
 
 class EffectPolicy(BaseModel):
-    """mode: `deny_all` (only tools without an effect), `allow_list` (only effects in `allow`) or
-    `allow_all`. allow, deny: names of effects (`network`, `process`, …) or of tools; what is denied is
-    denied in every mode.
-    """
+    """Which effects tools may have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     mode: Literal["deny_all", "allow_list", "allow_all"] = "allow_list"
+    """`deny_all` permits only tools without effects, `allow_list` only the effects or tools in `allow`, and
+    `allow_all` everything.
+    """
+
     allow: frozenset[str] = frozenset()
+    """Names of effects (`network`, `process`, …) or of tools."""
+
     deny: frozenset[str] = frozenset()
+    """Names of effects or of tools that are denied in every mode."""
 
     @field_serializer("allow", "deny")
     def _in_order(self, names: frozenset[str]) -> list[str]:
-        return sorted(names)  # the same record in every process
+        return sorted(names)  # a set's order differs between processes; records must not
 
     def refusal(self, tool: ToolSpec) -> str | None:
-        """Why `tool` may not be called, None when it may."""
+        """Why `tool` may not be called. `None` if it may."""
         denied = sorted(self.deny & {tool.name, *tool.effects})
         if denied:
             return f"the effect policy denies {', '.join(denied)}"

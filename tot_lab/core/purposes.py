@@ -1,4 +1,4 @@
-"""What model calls are for, and which role of a lab each purpose belongs to."""
+"""The purposes of model calls, and the role of a lab that each belongs to."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ROLES = {
     "synthesize": ("synthesize", "converge", "extract"),
     "route": ("route", "classify"),
 }
-"""The roles, and the purposes of the calls that belong to each. A call of any other purpose, as a strategy of
-your own makes them, belongs to none."""
+"""Roles, and the call purposes that belong to each. Other purposes, such as those of a custom strategy,
+belong to no role."""
 
 ROLE_OF = {purpose: role for role, purposes in ROLES.items() for purpose in purposes}
 """The role of each purpose."""

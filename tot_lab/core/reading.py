@@ -1,7 +1,7 @@
-"""Reading numbers, lists and JSON out of what a model wrote.
+"""Readers of numbers, lists and JSON in model output.
 
-Rule: forgiving about form, strict about meaning. A reader returns what the text clearly says or
-None; it never guesses a number, and no text at all makes it raise. Costs are linear in the text.
+Readers accept many forms, but never guess: they return what the text clearly states, or `None`. No text makes
+them raise, and their time is linear in the text.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import msgspec
 from tot_lab.core.calls import Reply, TokenLogprob
 from tot_lab.core.repair import Work, repaired
 
-# Possessive throughout: a number is read whole or not at all, and no text is walked twice. A group of
-# alternatives is atomic instead, which is the same: before 3.11.5 Python misread it as possessive.
+# Quantifiers are possessive: a number is read whole or not at all, without backtracking. Groups of
+# alternatives are atomic instead, because Python before 3.11.5 has a bug in possessive groups.
 _NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d{1,3}+)?+"
-_GAP = r"[^\S\n]*+"  # what a line further on says belongs to no number here
+_GAP = r"[^\S\n]*+"  # not across lines: the next line belongs to another number
 _OF = rf"(?>(?:{_GAP}\(?+(?:/|out\s++of|of){_GAP}({_NUMBER})|{_GAP}(%|percent\b))?)"
 _MARKS = r"[\s*_`\"']*+"
 _SCORE, _CONFIDENCE = (
     re.compile(
         rf"\b{word}\b{_MARKS}(?>(?:(?:is|of)\b|[:=])?){_MARKS}({_NUMBER}){_OF}"
-        rf"(?![\w%]|[.,/]\d|{_GAP}(?:to|and|or|[-–—~]|\.\.+){_GAP}[\d.])",  # 0,7, 7/10/2 and 0–1 are no score
+        rf"(?![\w%]|[.,/]\d|{_GAP}(?:to|and|or|[-–—~]|\.\.+){_GAP}[\d.])",  # excludes 0,7, 7/10/2 and 0–1
         re.IGNORECASE,
     )
     for word in ("score", "confidence")
@@ -45,14 +45,14 @@ _SCORED_LINE = re.compile(r"[ \t]*\(?#?(\d{1,6})[.):][ \t]*(.*)")
 _FENCE = re.compile(r"```[ \t]*+(?:json)?+[ \t]*+\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]+")
 _STRING_OR_BRACKET = re.compile(r'"(?>(?:[^"\\]|\\.)*)"?|[][{}]', re.DOTALL)
-_MOST_PLACES = 1_000  # in which JSON is looked for in one text
-_DEEPEST = 100  # levels of JSON; what can be read must not depend on how deep the program itself is
+_MOST_PLACES = 1_000  # candidates for JSON in one text
+_DEEPEST = 100  # levels of JSON; a fixed limit, so that the result does not depend on the call stack
 _TAG = r"</?think(?:ing)?(?:\s[^<>]*)?>"
 _THINK_TAG = re.compile(rf"(?<!`){_TAG}|{_TAG}(?!`)", re.IGNORECASE)
 
 
 def finite(value: Any) -> float | None:
-    """`value` as a float when it is a finite number (True and False are none), else None."""
+    """Convert `value` to float if it is a finite number. Returns `None` otherwise, also for booleans."""
     if isinstance(value, bool) or not isinstance(value, Real):  # numpy's numbers are Real too
         return None
     try:
@@ -63,9 +63,16 @@ def finite(value: Any) -> float | None:
 
 
 def verdict(value: Any, by: str) -> float | None:
-    """The score 0–1 that a person's own function gave: a number, True or False, or None (NaN too)
-    where it has none to give. Anything else is a ValueError that names the function."""
-    value = value.item() if hasattr(value, "item") else value  # one of numpy's
+    """Check a score that a user's function returned: a number from 0 to 1, a boolean, `None` or NaN (no
+    score).
+
+    Args:
+        by: Names the function in the error.
+
+    Raises:
+        ValueError: For any other value.
+    """
+    value = value.item() if hasattr(value, "item") else value  # a numpy scalar
     number = float(value) if isinstance(value, bool) else finite(value)
     if number is None and value is not None and value == value:
         raise ValueError(f"{by} gave {value!r}; a score is a number from 0 to 1, True, False or None")
@@ -75,11 +82,11 @@ def verdict(value: Any, by: str) -> float | None:
 
 
 def split_thinking(text: str) -> tuple[str | None, str]:
-    """Separate the `<think>…</think>` blocks of a reply from its answer, wherever they stand.
+    """Separate the `<think>…</think>` blocks of a reply from its answer.
 
-    Tags are `<think>` and `<thinking>` in any case; a tag that is quoted (`` `<think>` ``) is text. A closing
-    tag without an opening one ends thinking that began with the text, and thinking that is not closed goes on
-    to the end. Blocks may be nested; what follows the last closing tag is answer.
+    Tags are `<think>` and `<thinking>` in any case; a quoted tag (`` `<think>` ``) is text. A closing tag
+    without an opening one ends thinking that began with the text, and unclosed thinking extends to the end.
+    Blocks may be nested.
 
     Returns:
         The thinking, its blocks joined by blank lines, or `None`; and the answer. A text without tags is
@@ -93,15 +100,16 @@ def split_thinking(text: str) -> tuple[str | None, str]:
         if is_thinking or not part:
             continue
         if answer and not answer[-1][-1].isspace() and not part[0].isspace():
-            answer.append("\n")  # `0.<think>…</think>7` does not become a number
+            answer.append("\n")  # `0.<think>…</think>7` must not become a number
         answer.append(part)
     thoughts = [part.strip() for is_thinking, part in parts if is_thinking]
     return "\n\n".join(filter(None, thoughts)) or None, "".join(answer).lstrip()
 
 
 def separated(reply: Reply) -> Reply:
-    """`reply` with the thinking in its text moved to `thinking`. Where that is not all at the beginning, the
-    text as it was written is kept as `raw_text`."""
+    """Move the thinking in the text of `reply` to `thinking`. If it is not all at the beginning, `raw_text`
+    keeps the original.
+    """
     parts = _separated(reply.text) if "<" in reply.text else []
     if not parts:
         return reply
@@ -113,7 +121,7 @@ def separated(reply: Reply) -> Reply:
 
 
 def _separated(text: str) -> list[tuple[bool, str]]:
-    """The parts of `text` between the tags of thinking, and whether each is thinking; [] without tags."""
+    """Split `text` at its thinking tags. Returns (is thinking, part) pairs; empty if there are no tags."""
     parts: list[tuple[bool, str]] = []
     depth = end = unopened = 0
     closing = False
@@ -121,7 +129,7 @@ def _separated(text: str) -> list[tuple[bool, str]]:
         closing = tag[0][1] == "/"
         parts.append((closing or depth > 0, text[end : tag.start()]))
         if closing and depth == 0:
-            unopened = len(parts)  # all so far was thinking
+            unopened = len(parts)  # everything before it was thinking
         depth = max(depth - 1, 0) if closing else depth + 1
         end = tag.end()
     if parts:
@@ -130,8 +138,11 @@ def _separated(text: str) -> list[tuple[bool, str]]:
 
 
 def read_score(text: str) -> float | None:
-    """The score 0–1 that a reply states: `score: 0.7`, `Score = 7/10`, `score: 70%`, or a first
-    line that is a number alone. A value outside 0–1 is no score: it is not clamped."""
+    """The score that a reply states: `score: 0.7`, `Score = 7/10`, `score: 70%`, or a number alone on the
+    first line.
+
+    A value outside 0 to 1 is not clamped and counts as unreadable.
+    """
     match = _SCORE.search(text)
     if match is None:
         match = _BARE.fullmatch(text.strip().split("\n", 1)[0])
@@ -139,14 +150,16 @@ def read_score(text: str) -> float | None:
 
 
 def read_confidence(text: str) -> float | None:
-    """The confidence 0–1 that a reply reports, written as `read_score` has it; the last decides."""
+    """The last confidence from 0 to 1 that a reply states, in the forms of `read_score`."""
     shares = [_share(match) for match in _CONFIDENCE.finditer(text)]
     return shares[-1] if shares else None
 
 
 def read_out_of_ten(value: Any) -> float | None:
-    """A number from 0 to 10 that was written as one, or as a text: `8.5`, `8.5/10`, `4 out of 5`, `85%`.
-    None for anything else, a number beyond 0–10 too: it is not clamped."""
+    """A number from 0 to 10, given as a number or as text: `8.5`, `8.5/10`, `4 out of 5`, `85%`.
+
+    Returns `None` for anything else. Values outside the range are not clamped.
+    """
     if isinstance(value, str):
         match = _BARE.fullmatch(value.strip())
         if match is None:
@@ -172,8 +185,9 @@ def _share(match: re.Match[str]) -> float | None:
 def read_label(text: str, labels: Mapping[str, float]) -> float | None:
     """The value of the label that the reply ends with.
 
-    The last line that names exactly one label decides; a line that names several is undecided and
-    makes the reply unreadable, since picking one would be a guess."""
+    The last line that names exactly one label decides. A later line that names several makes the reply
+    unreadable, since choosing one would be a guess.
+    """
     for line in reversed(text.splitlines()):
         named = {word for word in map(str.lower, _WORD.findall(line)) if word in labels}
         if len(named) > 1:
@@ -186,11 +200,14 @@ def read_label(text: str, labels: Mapping[str, float]) -> float | None:
 def read_label_logprobs(
     tokens: Sequence[TokenLogprob], labels: Mapping[str, float]
 ) -> tuple[float, float] | None:
-    """What a reply is worth by the probabilities of its labels, as its first token that is a word
-    was to be one of them: the mean of their values, weighted by probability, as if there were no
-    other words; and how probable the labels are altogether. Case, white space around and a label's
-    first piece (`imp` of impossible) do not matter. None when no label was among the alternatives
-    reported, or they are less probable than 1 in 100: then the model speaks of something else."""
+    """Read a label from the log-probabilities of the first token that is not blank.
+
+    Case, surrounding whitespace and a label's first piece (`imp` of impossible) do not matter.
+
+    Returns:
+        The mean value of the labels, weighted by probability among the labels alone, and their total
+        probability. `None` if the labels have less than 1 % of the reported probability.
+    """
     for token in tokens:
         if not token.token.strip():
             continue
@@ -208,8 +225,11 @@ def read_label_logprobs(
 
 
 def read_choice(text: str, count: int) -> int | None:
-    """The choice among 1 … `count` that a reply states (`best: 2`, `the choice is 2`, or a number
-    alone on a line; the last one stated decides), from 0. None when it states none in range."""
+    """The choice among 1 … `count` that a reply states last, counted from 0.
+
+    Accepted are `best: 2`, `the choice is 2`, or a number alone on a line. Returns `None` for a number out of
+    range.
+    """
     found = [match.group(1) for match in _CHOICE.finditer(text)]
     found = found or [match.group(1) for line in text.splitlines() if (match := _ALONE.fullmatch(line))]
     number = int(found[-1]) if found else 0
@@ -217,9 +237,10 @@ def read_choice(text: str, count: int) -> int | None:
 
 
 def read_scores(text: str, count: int) -> list[float | None]:
-    """`count` scores 0–1 out of one reply: a JSON array in order, a JSON object by number, or
-    lines `2: 0.7`. A list of another length than `count` says nothing of which is which, so it
-    is read as nothing."""
+    """`count` scores from 0 to 1: a JSON array in order, a JSON object by number, or lines `2: 0.7`.
+
+    A list of another length than `count` is not read, since its order is ambiguous.
+    """
     scores: list[float | None] = [None] * count
     value = read_json(text)
     if isinstance(value, dict) and isinstance(value.get("scores"), list | dict):
@@ -240,8 +261,10 @@ def read_scores(text: str, count: int) -> list[float | None]:
 
 
 def _order_of(items: Sequence[Any]) -> Sequence[int] | None:
-    """The place, from 0, of each judgement in a list: by the number that it gives itself, else as it stands.
-    `None` if their numbers are not those of all places."""
+    """The positions, from 0, of the judgements in a list: by their own numbers, or else in order.
+
+    Returns `None` if the numbers are not a permutation of all positions.
+    """
     numbers = []
     for item in items:
         given = (
@@ -258,7 +281,7 @@ def _order_of(items: Sequence[Any]) -> Sequence[int] | None:
 
 
 _NUMBERS = ("id", "index", "number", "candidate", "thought", "step")
-"""Keys by which a judgement may say which candidate it is about."""
+"""Keys by which a judgement may number its candidate."""
 
 
 def _unit(value: Any) -> float | None:
@@ -267,9 +290,12 @@ def _unit(value: Any) -> float | None:
 
 
 def read_list(text: str) -> list[str]:
-    """The items of a reply: a JSON array (of strings, or of objects with a `thought`, `step`,
-    `content` or `text`), else the lines marked `1.`, `-` or `*`, else every non-empty line. A reply that is
-    JSON, whole or cut off, and holds no such array has none."""
+    """The items of a reply.
+
+    A JSON array (of strings, or of objects with a `thought`, `step`, `content` or `text`); else the lines
+    marked `1.`, `-` or `*`; else every non-empty line. A reply that is JSON without such an array has no
+    items.
+    """
     value = read_json(text)
     if isinstance(value, dict):
         lists = [item for item in value.values() if isinstance(item, list)]
@@ -292,9 +318,10 @@ def _item_text(item: Any) -> str:
 
 
 class FoundJSON(NamedTuple):
-    """A JSON value in a text, which takes up text[start:end], its fence included.
+    """A JSON value in `text[start:end]`, its fence included.
 
-    repaired: it was badly written, and this is what was meant.
+    Attributes:
+        repaired: Whether it was malformed and had to be repaired.
     """
 
     value: Any
@@ -304,14 +331,17 @@ class FoundJSON(NamedTuple):
 
 
 def read_json(text: str) -> Any:
-    """The JSON value in a reply, looked for in three tiers: the whole text; a fenced block; the
-    first balanced {…} or […] that parses. None when there is none (or it says null)."""
+    """The first JSON value in a reply: the whole text, a fenced block, or a balanced {…} or […]. `None` if
+    there is none.
+    """
     return next((found.value for found in _parsed(_places(text))), None)
 
 
 def find_json(text: str) -> Iterator[FoundJSON]:
-    """Every JSON value that a reply may hold, the likeliest first: the three tiers of `read_json`, then
-    what can be repaired in them, and last what stands inside something that is never closed."""
+    """Every JSON value in a reply, the likeliest first.
+
+    The order is that of `read_json`, then repaired values, then values inside brackets that are never closed.
+    """
     for found in _parsed([_Place(0, len(text), text)]):
         yield found
         return
@@ -321,7 +351,7 @@ def find_json(text: str) -> Iterator[FoundJSON]:
     starts = [place.start for place in filled]
 
     def alone(place: _Place) -> bool:
-        """Not what a fence holds as well."""
+        """Whether it is outside all fences."""
         before = bisect(starts, place.start) - 1
         return before < 0 or place.end > filled[before].end
 
@@ -342,10 +372,12 @@ def find_json(text: str) -> Iterator[FoundJSON]:
 
 
 def ends_open(text: str) -> bool:
-    """Whether JSON in `text` was cut off: brackets are still open at its end. A stray quote hides brackets,
-    so closing ones must be missing when all of them are counted too."""
+    """Whether JSON in `text` was truncated: brackets are still open at its end.
+
+    A stray quote can hide brackets, so closing ones must also be missing when all brackets are counted.
+    """
     depth, first = 0, min((place for place in map(text.find, "{[") if place >= 0), default=len(text))
-    for match in _STRING_OR_BRACKET.finditer(text, first):  # in prose before it a quote opens nothing
+    for match in _STRING_OR_BRACKET.finditer(text, first):  # a quote in the prose before opens no string
         depth += 1 if match[0] in ("[", "{") else -1 if match[0] in ("]", "}") and depth else 0
     return depth > 0 and sum(map(text.count, "{[")) > sum(map(text.count, "}]"))
 
@@ -357,7 +389,7 @@ class _Place(NamedTuple):
 
 
 def _parsed(places: Iterable[_Place]) -> Iterator[FoundJSON]:
-    """What stands in those of `places` that hold JSON."""
+    """The JSON values of those `places` that can be parsed."""
     for start, end, text in places:
         try:
             value = json_of(text)
@@ -367,8 +399,12 @@ def _parsed(places: Iterable[_Place]) -> Iterator[FoundJSON]:
 
 
 def json_of(text: str) -> Any:
-    """What a JSON text says. Raises ValueError for any other text, and for one nested more than 100 deep:
-    that is seen beforehand, so that no reply can bring a parser to the end of the stack."""
+    """Parse a JSON text.
+
+    Raises:
+        ValueError: For malformed JSON, and for nesting of more than 100 levels, which is detected before
+            parsing so that no reply can exhaust the stack.
+    """
     if _too_deep(text):
         raise ValueError(f"nested more than {_DEEPEST} deep")
     return _decoded(text)
@@ -378,7 +414,7 @@ def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-_decoded = json.JSONDecoder(parse_constant=_refuse).decode  # `json.loads` would make one for each text
+_decoded = json.JSONDecoder(parse_constant=_refuse).decode  # `json.loads` would build a decoder per text
 
 
 def _too_deep(text: str) -> bool:
@@ -407,10 +443,13 @@ def _fenced(text: str) -> Iterator[_Place]:
 
 
 def _bracketed(text: str) -> tuple[list[_Place], int]:
-    """Outermost balanced {…} and […] of `text`, in order, in one pass, and where the first bracket is that
-    is never rightly closed (the end of the text when all are). Strings are respected inside brackets only,
-    since an apostrophe or a quote in prose opens nothing; a bracket that is never closed does not
-    hide the balanced ones behind it."""
+    """The outermost balanced {…} and […] of `text`, in order, and the position of the first bracket that is
+    never closed.
+
+    Strings are recognised inside brackets only, since an apostrophe in prose opens nothing. An unclosed
+    bracket does not hide the balanced ones behind it. If all brackets are closed, the position is the end of
+    the text.
+    """
     spans: list[tuple[int, int]] = []
     opened: list[tuple[int, str]] = []
     broken = len(text)
@@ -433,7 +472,7 @@ def _bracketed(text: str) -> tuple[list[_Place], int]:
             start, closer = opened.pop()
             if closer != char:
                 broken = min(broken, opened[0][0] if opened else start)
-                opened.clear()  # not JSON: begin anew after it
+                opened.clear()  # not JSON: start again after it
                 continue
             while spans and spans[-1][0] > start:
                 spans.pop()

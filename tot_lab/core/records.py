@@ -1,11 +1,9 @@
-"""The closed set of things that can happen in a run.
+"""The closed set of records.
 
-Rule: a run is the list of its records. Tree, frames, figures and reports are folds over that
-list; what is not in a record did not happen. The set is small and closed, so that a file loads
-without the strategy that made it: anything a strategy wants to say beyond it is a `Note`.
-
-Records are flat frozen msgspec structs: encoding them is what a search spends most of its own
-time on, and pydantic was measured at two to three times the cost.
+A run is the list of its records. The tree, frames, figures and reports are folds over that list. The set is
+closed, so a file can be loaded without the strategy that wrote it; anything else that a strategy reports is a
+`Note`. Records are flat frozen msgspec structs, because encoding them dominates the time of a search and
+pydantic was two to three times slower.
 """
 
 from __future__ import annotations
@@ -18,25 +16,33 @@ from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
 
 Decision: TypeAlias = Literal["kept", "pruned", "complete", "duplicate", "merged", "failed", "solution"]
-"""What can be decided about a thought.
+"""Decisions about a thought.
 
-kept: stays in the search. pruned: leaves it (`reason` says by what rule). complete: its path
-needs no further step. duplicate: repeats a sibling's text. merged: reaches the state of the
-thought `other`. failed: the calls that should have scored it failed. solution: the run's answer.
+- `kept`: stays in the search.
+- `pruned`: left the search; `reason` names the rule.
+- `complete`: its path needs no further step.
+- `duplicate`: repeats the text of a sibling.
+- `merged`: reaches the same state as the thought `other`.
+- `failed`: the calls that should have scored it failed.
+- `solution`: the run's answer. It may be wrong.
 """
 
 Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
 """A score, 0 to 1."""
 
 CENTURY = 3.2e9
-"""Seconds. No run takes longer: a later time is damage, which dates and figures could not show."""
+"""Seconds. A later time in a file is corruption, and would overflow dates and figures."""
 
 
 class Thought(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="thought"):
-    """A node of the tree. `id` is the parent's id, a dot and a number; the root is `0`.
+    """A node of the tree.
 
-    source: thoughts that this one was made from besides its parent (a synthesis).
-    depends: thoughts that must be done before this one (a step of a plan).
+    Attributes:
+        id: The parent's id, a dot and a number. The root is `0`.
+        parent: Id of the parent, `None` for a root.
+        text: The thought.
+        source: Thoughts that this one was made from besides its parent (synthesis, aggregation).
+        depends: Thoughts that must be finished before this one (a step of a plan).
     """
 
     id: str
@@ -49,10 +55,12 @@ class Thought(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="th
 class Scored(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="scored"):
     """An evaluation of a thought.
 
-    score: 0 to 1, or None when no draw could be read: an unread thought has no number.
-    raw: the combined draws in the evaluator's own units, before normalising.
-    draws: each draw as it was read, None where it could not be.
-    by: what evaluated it: value, parts, vote, joint, logprob, root, domain, or a function's name.
+    Attributes:
+        id: The thought.
+        score: 0 to 1. `None` if no sample could be read.
+        raw: The combined samples in the evaluator's own units, before normalising.
+        draws: Each sample as it was read, `None` for an unreadable one.
+        by: What evaluated it: value, parts, vote, joint, logprob, root, domain, or the name of a function.
     """
 
     id: str
@@ -63,7 +71,7 @@ class Scored(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="sco
 
 
 class Decided(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="decided"):
-    """A decision about a thought, and the rule behind it. `other` is the thought it merged with."""
+    """A decision about a thought, and the rule behind it. `other` is the thought it was merged with."""
 
     id: str
     what: Decision
@@ -72,7 +80,7 @@ class Decided(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="de
 
 
 class Note(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="note"):
-    """A named architecture event (`tot.started`, or a user's own) with its fields as JSON."""
+    """A named event of a strategy (`tot.started`, or a user's own) with JSON data."""
 
     name: str
     at: str
@@ -87,7 +95,7 @@ class Ended(
     tag="ended",
     rename={"stop_reason": "stop"},  # the name in files
 ):
-    """The end of a run. `stop_reason` is one of the stop words (`STOP_WORDS`)."""
+    """The end of a run. `stop_reason` is one of `STOP_WORDS`."""
 
     stop_reason: str
     answer: str = ""
@@ -99,14 +107,14 @@ class Ended(
 
 Event: TypeAlias = Thought | Scored | Decided | Note
 EVENTS = (Thought, Scored, Decided, Note)
-"""What a strategy itself may yield as having happened."""
+"""The records that a strategy may yield itself."""
 
 Record: TypeAlias = Thought | Scored | Decided | Note | Call | Reply | Ended
-"""Everything that a run can hold."""
+"""All record types."""
 
 Position: TypeAlias = tuple[int, ...]
-"""Where in the program a record was made: (step, branch, step, …). Sorted by it, the records
-stand in the order in which the run would have happened one call at a time."""
+"""Where in the program a record was made: (step, branch, step, …). Sorting by position gives the order in
+which the records would have been made one call at a time."""
 
 STOP_WORDS = (
     "answered",
@@ -119,23 +127,25 @@ STOP_WORDS = (
     "cancelled",
     "error",
 )
-"""Why a run can end; NAME is the limit or the cap that was met."""
+"""Why a run can end. NAME is the limit or budget that was reached."""
 
 
 def is_stop_word(stop: str) -> bool:
-    """Whether `stop` is of the one vocabulary, `STOP_WORDS`."""
+    """Whether `stop` is one of `STOP_WORDS`."""
     kind, colon, name = stop.partition(":")
     return (f"{kind}:NAME" if colon and name else stop) in STOP_WORDS and stop != f"{kind}:NAME"
 
 
 class Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One line of a journal: a record, its position in the program, and when it happened.
+    """One line of a journal: a record, its program position, and its time.
 
-    p: the position. Empty for what stands beside the canonical list (a budget warning): it may
-        differ between two runs of the same search.
-    t: seconds since the run began. e: the record.
-    paid: USD really paid for this reply; 0.0 when it came from a cache or a journal, None when
-        the price is not known.
+    Attributes:
+        p: The position. Empty for entries outside the canonical list, such as budget warnings, which may
+            differ between two runs of the same search.
+        t: Seconds since the run began.
+        e: The record.
+        paid: USD really paid for this reply: 0.0 if it came from a cache or a journal, `None` if the price is
+            not known.
     """
 
     p: Position
@@ -146,14 +156,14 @@ class Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 @gc_paused()
 def canonical(lines: list[Line]) -> list[Record]:
-    """The records of `lines` in program order, without those that stand beside it."""
+    """The records of `lines` in program order, without entries outside the canonical list."""
     placed = [line for line in lines if line.p]
     placed.sort(key=lambda line: line.p)  # stable: a call stays before its reply
     return [line.e for line in placed]
 
 
 def parent_of(id: str) -> str | None:
-    """The id of the thought above `id`, None for a root (`0`)."""
+    """The id of the parent of `id`. `None` for a root."""
     head, dot, _ = id.rpartition(".")
     return head if dot else None
 

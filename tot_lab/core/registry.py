@@ -1,14 +1,14 @@
-"""The registry: every component by its group and name, built in or brought by an installed package.
+"""The registry: every component by group and name, built in or provided by an installed package.
 
-Nothing is imported because it is there. A built-in component is a line of `BUILT_IN`; a package names each of
-its own in its metadata, as an entry point of the group `tot_lab.GROUP`:
+Nothing is imported until it is used. A built-in component is a line of `BUILT_IN`. A package declares its
+components in its metadata, as entry points of the group `tot_lab.GROUP`:
 
     [project.entry-points."tot_lab.searches"]
     countdown_search = "countdown_lab:CountdownSearch"
 
-A name is looked up among the built-in ones first, so that no package replaces what is there. A package that
-is broken harms nobody who does not ask for its components, and who does is told which package it is. A file
-that names a component can have it imported; it can bring no code of its own.
+Built-in names take precedence, so no package can replace them. A broken package affects only users of its
+components, and the error names the package. A file that names a component may cause an installed package to
+be imported, but cannot bring code of its own.
 """
 
 from __future__ import annotations
@@ -119,14 +119,14 @@ GROUPS = tuple(BUILT_IN)
 
 
 class Component(NamedTuple):
-    """A component. source: which package brings it, and where in it that is, as an error names them."""
+    """A component, and its source for error messages: the package and the object's place in it."""
 
     value: Any
     source: str
 
 
 def names(group: str) -> list[str]:
-    """The names of a group's components; nothing is imported."""
+    """The names of the components of a group. Imports nothing."""
     return [*BUILT_IN.get(group, ()), *(name for name in sorted(offered(group)) if name not in _built_in())]
 
 
@@ -142,19 +142,19 @@ def import_parts() -> None:
 
 
 def axes() -> list[Any]:
-    """The built-in values of a tree search, `Stop` apart."""
+    """The built-in values of the axes of a tree search, except `Stop`."""
     return [part for group in AXES for part in built_in(group).values()]
 
 
 def find(name: str, group: str | None = None) -> Component | None:
-    """The component of that name, imported; `None` if there is none.
+    """Import the component of that name. Returns `None` if there is none.
 
     Args:
         name: Its name, such as a kind.
-        group: Its group; `None` looks in all of them.
+        group: Its group. `None` searches all groups.
 
     Raises:
-        ValueError: It belongs to a package that cannot be used.
+        ValueError: If it belongs to a package that cannot be imported.
     """
     for known in BUILT_IN.values() if group is None else [BUILT_IN.get(group, {})]:
         if name in known:
@@ -163,8 +163,11 @@ def find(name: str, group: str | None = None) -> Component | None:
 
 
 def bring(name: str, group: str | None = None) -> Component | None:
-    """Import what an installed package offers by that name; `None` if none does. Raises ValueError for a
-    package that cannot be used."""
+    """Import the component of that name from an installed package. Returns `None` if there is none.
+
+    Raises:
+        ValueError: If several packages offer the name, or the package cannot be imported.
+    """
     entries = offered(group).get(name, ())
     if not entries:
         return None
@@ -179,8 +182,10 @@ def bring(name: str, group: str | None = None) -> Component | None:
 
 
 def offered(group: str | None = None) -> Mapping[str, tuple[EntryPoint, ...]]:
-    """What the installed packages offer, by name; nothing is imported. One that is installed while this
-    process runs is seen in the next."""
+    """The entry points of installed packages by name. Imports nothing.
+
+    A package installed while this process runs is found by the next process.
+    """
     return _offered(tuple(sys.path), group)
 
 

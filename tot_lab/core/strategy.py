@@ -1,4 +1,4 @@
-"""The base of all strategies: settings as fields, and one method that thinks."""
+"""The base class of all strategies: settings as fields, and one method, `think`."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ from tot_lab.core.thinking import Thinking
 
 
 class Strategy(Part):
-    """A way of reasoning. Its fields are its settings: validated, recorded, sweepable."""
+    """A way of reasoning. Its fields are its settings: validated, recorded and sweepable."""
 
     kind: ClassVar[str] = ""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
-        """Reason about `task`. Every thought's id is `at` or begins with `at.`, and the thought
-        `at` itself is recorded first, so that strategies nest."""
+        """Reason about `task`.
+
+        The thought `at` is recorded first, and the ids of all others begin with `at.`, so that strategies
+        nest.
+        """
         raise NotImplementedError(f"the strategy {self.kind!r} has no think")
 
     def max_calls(self, task: Task) -> int | None:
-        """The most model calls that thinking about `task` can make; None when there is no bound."""
+        """The most model calls for `task`. `None` means that there is no bound."""
         return None
 
 
 class Prompting(Strategy):
-    """A strategy that calls a model itself, with its sampling settings."""
+    """A strategy that makes model calls itself, with its sampling settings."""
 
     kind: ClassVar[str] = ""
 
@@ -39,7 +42,7 @@ class Prompting(Strategy):
     """Sampling temperature. `None` means the model's default."""
 
     max_tokens: Annotated[int, Field(ge=1)] | None = None
-    """The largest number of tokens of a reply. `None` means the model's default."""
+    """The most tokens of a reply. `None` means the model's default."""
 
     seed: int | None = None
     """Sampling seed; the provider is sent this plus the sample index. `None` sends none."""
@@ -52,9 +55,9 @@ class Prompting(Strategy):
         draw: int = 0,
         response_format: dict[str, Any] | None = None,
     ) -> Call:
-        """A call with this strategy's sampling settings."""
+        """A call with the sampling settings of this strategy."""
         if not isinstance(prompt, str):
-            raise TypeError(f"the prompt of a call of kind {kind!r} must be a text, not {prompt!r}")
+            raise TypeError(f"the prompt of a {kind!r} call must be a string: got {prompt!r}.")
         return Call(
             at,
             kind,

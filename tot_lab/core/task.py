@@ -1,9 +1,8 @@
-"""Tasks, the domains they belong to, and the answers they get.
+"""Tasks, the domains they belong to, and their answers.
 
-Rule: a domain is everything a task family teaches a search, and nothing about how to search: the
-prompts, how to read the replies, when two paths reach the same state, when a path is complete,
-how an answer is read along it, and how an answer is graded. A path is the list of thoughts from
-the first step to a node; the root is not a step.
+A domain holds what a search needs to know about a family of tasks, and nothing about how to search: the
+prompts, how replies are read, when two paths reach the same state, when a path is complete, and how an answer
+is read and graded. A path is the list of thoughts from the first step to a node; the root is not a step.
 """
 
 from __future__ import annotations
@@ -33,8 +32,12 @@ Path = Sequence[str]
 class Answer(msgspec.Struct, frozen=True):
     """What a strategy returns.
 
-    text: the answer, "" when there is none. stop_reason: why it ended, a stop word. node: the thought
-    that holds it. score: that thought's score. ranked: further candidates' ids, best first.
+    Attributes:
+        text: The answer. Empty if there is none.
+        stop_reason: Why the strategy ended, one of `STOP_WORDS`.
+        node: The thought that holds the answer.
+        score: The score of that thought.
+        ranked: Ids of further candidates, best first.
     """
 
     text: str
@@ -45,13 +48,15 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Domain(Part):
-    """What a task family teaches a search. The defaults suit any question in words; a domain
-    overrides what it knows better. No method may do I/O or keep state. A finished run is looked at with
-    the same methods, and the path of a baseline is one whole reply: take any text, and raise nothing.
+    """What a search needs to know about a family of tasks. The defaults suit any question in words.
 
-    value_labels: labels an evaluator answers with and what each is worth, in the domain's own
-        units; empty when it answers with a score from 0 to 1.
-    judge_labels: labels whose probabilities `evaluate="logprob"` reads, and what each is worth, 0–1.
+    Methods may not do I/O or keep state. They are also used to inspect finished runs, and the path of a
+    baseline is a single whole reply: methods must accept any text, and may not raise.
+
+    Attributes:
+        value_labels: Labels that an evaluator answers with, and their values in the domain's own units. Empty
+            if it answers with a score from 0 to 1.
+        judge_labels: Labels whose probabilities `evaluate="logprob"` reads, and their values from 0 to 1.
     """
 
     kind: ClassVar[str] = ""
@@ -60,36 +65,37 @@ class Domain(Part):
 
     @property
     def value_top(self) -> float:
-        """The most that one draw of a value can be worth."""
+        """The highest value of one sample."""
         return max(self.value_labels.values(), default=1.0)
 
-    # What a domain brings.
+    # What a domain provides.
 
     @classmethod
     def task_factory(cls) -> Callable[..., Task] | None:
-        """Makes a task of a problem: a function of the problem and of settings by name. `None` makes one of
-        any question, with the settings of the domain."""
+        """A function that makes a task from a problem and keyword settings. `None` makes a task from any
+        question, with the settings of the domain.
+        """
         return None
 
     @classmethod
     def example_tasks(cls) -> Callable[..., list[Task]] | None:
-        """Makes the first `count` tasks that the domain comes with, if it comes with any."""
+        """A function that makes the first `count` tasks of the domain. `None` if it has none."""
         return None
 
     @classmethod
     def tools(cls) -> tuple[Tool, ...]:
-        """The tools for its tasks, which a lab takes by the domain's name."""
+        """Tools for its tasks. A lab accepts the name of the domain for them."""
         return ()
 
-    # Prompts. Each shows `task.context` when there is any: `statement` does it. An evaluator's prompt ends
-    # with the candidate, so that a server reads once what siblings share.
+    # Prompts. `statement` adds `task.context` to each. An evaluator's prompt ends with the candidate, so that
+    # siblings share a prefix that a server can cache.
 
     def statement(self, task: Task) -> str:
-        """The problem as every prompt shows it, with the context that research or lessons added."""
+        """The problem as every prompt shows it, with the context added by research or lessons."""
         return f"{task.question}\n\nWhat is known so far:\n{task.context}" if task.context else task.question
 
     def steps(self, path: Path) -> str:
-        """A path as numbered lines; an empty one is said in words."""
+        """A path as numbered lines."""
         return "\n".join(f"{k}. {step}" for k, step in enumerate(path, 1)) or "(no steps yet)"
 
     def sample_prompt(self, task: Task, path: Path) -> str:
@@ -105,18 +111,20 @@ class Domain(Part):
         raise NotImplementedError(f"the domain {self.kind!r} has no value_prompt")
 
     def part_prompts(self, task: Task, path: Path) -> list[str]:
-        """Asks for a verdict on each part of the state by itself, for `evaluate="parts"`; equal prompts are
-        one part. None at all, and the state is unread."""
+        """Asks for a verdict on each part of the state by itself, for `evaluate="parts"`.
+
+        Equal prompts count as one part. A state without prompts is unreadable.
+        """
         raise NotImplementedError(f"the domain {self.kind!r} has no part_prompts")
 
     def most_parts(self, task: Task) -> int:
-        """How many `part_prompts` a state has at most. It bounds the calls; what comes above is refused."""
+        """The most `part_prompts` of a state. It bounds the calls; more prompts are an error."""
         raise NotImplementedError(
-            f"the domain {self.kind!r} has no most_parts: how many part_prompts a state has"
+            f"the domain {self.kind!r} has no most_parts, the most part_prompts of a state"
         )
 
     def judge_prompt(self, task: Task, path: Path) -> str:
-        """Asks for a verdict on the last step of `path` in one of `judge_labels` and no other word."""
+        """Asks for a verdict on the last step of `path`: one of `judge_labels` and no other word."""
         raise NotImplementedError(f"the domain {self.kind!r} has no judge_prompt")
 
     def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
@@ -128,36 +136,41 @@ class Domain(Part):
         raise NotImplementedError(f"the domain {self.kind!r} has no joint_prompt")
 
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
-        """Asks for the whole answer at once, after thinking step by step if `reasoning`."""
+        """Asks for the whole answer at once, after step-by-step reasoning if `reasoning`."""
         raise NotImplementedError(f"the domain {self.kind!r} has no answer_prompt")
 
     def response_format(self, kind: str, task: Task, path: Path) -> dict[str, Any] | None:
-        """A JSON schema that the reply to a prompt of that kind should fit, if there is one."""
+        """A JSON schema for the reply to a prompt of that purpose, or `None`."""
         return None
 
     # Parts.
 
     def part(self, task: Task, question: str, known: str) -> Task:
-        """What `question` asks as a task of its own, a part of `task`; known: what is known besides. Here
-        it is the same problem, and its context says which part of it is to be done: a domain in which any
-        words are a problem makes them one."""
+        """The task of answering `question` as a part of `task`.
+
+        By default it is the same problem, with `known` and the question in its context. A domain that accepts
+        any question makes a new problem of it.
+        """
         now = f"Of all this only one part is to be done now, and nothing else:\n{question}"
         context = "\n\n".join(filter(None, [task.context, known, now]))
         return task.model_copy(update={"context": context})
 
-    # Reading. None = the reply says nothing that can be used.
+    # Reading. `None` means that the reply could not be read.
 
     def read_sample(self, task: Task, path: Path, text: str) -> str | None:
         """The step in the reply to `sample_prompt`."""
         return text.strip() or None
 
     def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
-        """The steps in the reply to `propose_prompt`, in order; repeats are kept."""
+        """The steps in the reply to `propose_prompt`, in order, repeats included."""
         return read_list(text)
 
     def pool_proposals(self, task: Task, path: Path, texts: Sequence[str]) -> list[str]:
-        """The steps in several replies to one `propose_prompt`, in order; here by first mention, without
-        what an earlier reply has. Of a single reply it is `read_proposals`."""
+        """The steps in several replies to one `propose_prompt`, in order of first appearance, without repeats
+        between replies.
+
+        For a single reply it equals `read_proposals`.
+        """
         pooled: list[str] = []
         for text in texts:
             known = set(pooled)
@@ -165,28 +178,32 @@ class Domain(Part):
         return pooled
 
     def read_value(self, text: str) -> float | None:
-        """One draw of a value, in the domain's own units."""
+        """One sample of a value, in the domain's own units."""
         return read_label(text, self.value_labels) if self.value_labels else read_score(text)
 
     def read_part(self, text: str) -> float | None:
-        """One draw of a verdict on a part, in the units of a value."""
+        """One sample of a verdict on a part, in the units of a value."""
         return self.read_value(text)
 
     def join_parts(self, scores: Sequence[float]) -> float:
-        """The score 0–1 of a state, by those of its parts that could be read (at least one): the worst."""
+        """The score of a state from the scores of its readable parts (at least one): the lowest."""
         return min(scores)
 
     def read_judge(self, tokens: Sequence[TokenLogprob]) -> tuple[float, float] | None:
-        """The score 0–1 that the log-probabilities of a verdict speak for, among the labels alone, and
-        how probable it is that the verdict is one of them."""
+        """Read a verdict from log-probabilities.
+
+        Returns:
+            The score from 0 to 1 among the labels alone, and the probability that the verdict is one of them.
+            `None` if it could not be read.
+        """
         return read_label_logprobs(tokens, self.judge_labels)
 
     def read_vote(self, text: str, count: int) -> int | None:
-        """The choice among `count` candidates, from 0."""
+        """The chosen candidate among `count`, counted from 0."""
         return read_choice(text, count)
 
     def read_joint(self, text: str, count: int) -> list[float | None]:
-        """`count` scores 0–1 out of one reply, None for each that it does not state."""
+        """`count` scores from 0 to 1 out of one reply, `None` for each that is missing."""
         return read_scores(text, count)
 
     def read_answer(self, task: Task, text: str) -> str | None:
@@ -196,83 +213,94 @@ class Domain(Part):
     # Knowledge of states.
 
     def assess(self, task: Task, path: Path) -> float | None:
-        """A score 0–1 that needs no model, or None: ask the evaluator."""
+        """A score from 0 to 1 that needs no model. `None` leaves the thought to the evaluator."""
         return None
 
     def complete(self, task: Task, path: Path) -> bool | None:
-        """Whether `path` needs no further step; None when the domain cannot tell."""
+        """Whether `path` needs no further step. `None` if the domain cannot tell."""
         return None
 
     def state(self, task: Task, path: Path) -> Hashable | None:
-        """What two paths must share to be the same state; None = every path is its own."""
+        """A key that is equal for paths that reach the same state. `None` means that no other path does."""
         return None
 
     def answer(self, task: Task, path: Path) -> str | None:
-        """The answer that `path` holds, None when it holds none."""
+        """The answer that `path` holds. `None` if there is none."""
         return path[-1] if path else None
 
     def solvable(self, task: Task, path: Path) -> bool | None:
-        """Whether a right answer can still be reached from `path`; None when the domain cannot tell.
-        It is for looking at a finished run (`tl.diagnose`, `tl.stats.judge_evaluator`): no strategy may ask
-        it."""
+        """Whether a correct answer can still be reached from `path`. `None` if the domain cannot tell.
+
+        For finished runs (`tl.diagnose`, `tl.stats.judge_evaluator`). No strategy may call it.
+        """
         return None
 
     def seen(self, task: Task, path: Path) -> tuple[Task, Path]:
-        """What an evaluator of a person's own is given for `path`."""
+        """The task and the path that a user's evaluator function receives for `path`."""
         return task, path
 
     def same(self, task: Task, answer: str) -> Hashable:
-        """What two answers must share to count as the same one."""
+        """A key that is equal for answers that count as the same."""
         return " ".join(answer.casefold().split())
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """How right `answer` is, 0–1 with 1 = correct; None when nothing is known to hold it against."""
+        """How correct `answer` is, from 0 to 1 (correct). `None` if there is no reference."""
         return None
 
     def is_bounded(self, task: Task) -> bool:
-        """Whether `grade` and `solvable` take little time whatever a file says of `task`. If not, a run
-        that was loaded from a file is graded only when its grade is asked for."""
+        """Whether `grade` and `solvable` are fast for every possible `task`. If not, a run loaded from a file
+        is graded only on request.
+        """
         return False
 
     def answer_pattern(self, task: Task) -> str | None:
-        """The regular expression that decides which answers are right; `None` where another rule does."""
+        """The regular expression that decides which answers are correct. `None` if another rule decides."""
         return None
 
 
 class Task(BaseModel):
-    """One problem.
-
-    domain: the family it belongs to. question: the problem in words. data: what the domain needs
-    besides. context: what research or lessons add; every prompt shows it. system_prompt: stands before
-    every call to a model that a run on this task makes, whatever the strategy. reference: ground
-    truth; it is taken away before a strategy sees the task. tools: those that a strategy may call; the
-    lab that runs it says which (`tl.Lab(tools=…)`). context_window: tokens that the model takes at once, None
-    when they are not known; a lab that has tools says them.
-    """
+    """One problem."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     domain: SerializeAsAny[Domain]
+    """The family of tasks it belongs to."""
+
     question: str
+    """The problem in words."""
+
     data: dict[str, Any] = Field(default_factory=dict)
+    """Further data that the domain needs."""
+
     context: str = ""
+    """Context added by research or lessons. Every prompt shows it."""
+
     system_prompt: str = ""
+    """System text before every model call of a run on this task, whatever the strategy."""
+
     reference: Any = None
+    """Ground truth. It is removed before a strategy receives the task."""
+
     id: str = ""
+    """Name of the task in results."""
+
     tools: tuple[ToolSpec, ...] = ()
+    """Tools that the strategy may call. The lab sets them (`tl.Lab(tools=…)`)."""
+
     context_window: Annotated[int, Field(ge=1)] | None = None
+    """The model's context window in tokens. `None` if it is not known. A lab with tools sets it."""
 
     @field_validator("question", "context", "system_prompt", "id")
     @classmethod
     def _is_text(cls, value: str) -> str:
-        value.encode()  # a lone surrogate could not be written; the error names the field
+        value.encode()  # a lone surrogate cannot be written to a file; the error names the field
         return value
 
     def hidden(self) -> Task:
-        """The task as a strategy may see it: without the reference."""
+        """The task as a strategy receives it, without the reference."""
         return self if self.reference is None else self.model_copy(update={"reference": None})
 
     def grade(self, answer: str) -> float | None:
-        """How right `answer` is, 0–1; None when there is nothing to hold it against."""
+        """How correct `answer` is, from 0 to 1. `None` if there is no reference."""
         return self.domain.grade(self, answer)
 
     def settings(self) -> dict[str, Any]:

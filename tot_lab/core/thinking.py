@@ -1,13 +1,12 @@
-"""How a strategy speaks to the world: it is a generator, and these are the words it may yield.
+"""The strategy protocol: a strategy is a generator, and this module defines what it may yield.
 
-Rule: thinking is pure. A strategy yields a `Call` and is sent a `Reply`; yields `Gather([...])`
-and is sent the list of results; yields `WithBudget(budget, …)` and is sent one result; yields an
-event and is sent it as it was recorded. It never waits, reads a clock, draws a random number or touches a
-file, so its local variables are its whole state, and a test drives it with `next` and `send`.
+Strategies are pure. A strategy yields a `Call` and receives a `Reply`; yields `Gather([...])` and receives a
+list of results; yields `WithBudget(budget, ...)` and receives one result; yields an event and receives the
+event as it was recorded. It never waits, reads a clock, draws a random number or opens a file. Its local
+variables are therefore its whole state, and a test can drive it with `next` and `send`.
 
-Branches of one `gather` share nothing mutable. What must be shared (merging, backing up, early
-stops) happens after the join, in the order of the branches: then the record cannot depend on
-which reply came first.
+Branches of one `gather` share nothing mutable. Merging, back-up and early stops happen after the join, in the
+order of the branches, so the record cannot depend on which reply arrived first.
 """
 
 from __future__ import annotations
@@ -27,41 +26,50 @@ E = TypeVar("E", bound=Event)
 
 
 class Budget(BaseModel):
-    """Caps on what a run, or a part of one, may use. `None` = no cap.
+    """Limits on what a run, or a part of one, may use. `None` means no limit.
 
-    calls: model calls. input_tokens, output_tokens, tokens (both): tokens of all calls.
-    usd: what the calls would cost if each were paid. seconds: wall time.
+    A call is admitted or refused before it is made:
 
-    A call is admitted or refused before it is made. What holds:
-
-    - `calls` is exact, and refuses the same calls on every rerun.
+    - `calls` is exact, and the same calls are refused on every rerun.
     - Tokens and USD are reserved before each call: its prompt and its `max_tokens`, at the endpoint's price.
-      Where these are known, the cap is not exceeded.
-    - Where they are not known, calls are admitted in a ramp: those under way never exceed the settled ones
-      + 1, and each reserves the largest use seen so far. The cap is exceeded by at most (calls under way) x
-      (largest use of one call). Known are: `max_tokens` where the call has it, the prompt's tokens and the
-      price where the endpoint has them. A function as a model has no price. A call without `max_tokens`
-      reserves the model's longest reply while there is room for it, and joins the ramp when there is not.
-    - Usage that cannot be true (negative, not a number, absurdly large) is unknown: such a call counts its
-      whole reservation, or all that is left if nothing is known yet. `Reply.reported_usage` holds the report.
-    - `seconds` also ends the calls under way.
+      If these are known, the limit is not exceeded.
+    - If they are not known, calls are admitted in a ramp: the calls in flight never exceed the finished calls
+      + 1, and each reserves the largest use seen so far. The limit is exceeded by at most (calls in flight) x
+      (largest use of one call). `max_tokens` is known if the call sets it; the prompt's tokens and the price
+      are known if the endpoint reports them. A function used as a model has no price. A call without
+      `max_tokens` reserves the model's longest reply while that fits, and joins the ramp otherwise.
+    - Usage that cannot be true (negative, not a number, absurdly large) counts as unknown. Such a call uses
+      up its whole reservation, or everything that is left if nothing is known yet. `Reply.reported_usage`
+      holds the reported values.
+    - `seconds` also cancels the calls in flight.
 
-    Which calls a cap on tokens, USD or seconds refuses may depend on latencies; the journal records it, and a
-    replay or a resumed run refuses the same ones.
+    Which calls a limit on tokens, USD or seconds refuses may depend on latencies. The journal records it, so
+    a replay or a resumed run refuses the same calls.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     calls: Annotated[int, Field(ge=0)] | None = None
+    """Model calls."""
+
     input_tokens: Annotated[int, Field(ge=0)] | None = None
+    """Input tokens of all calls."""
+
     output_tokens: Annotated[int, Field(ge=0)] | None = None
+    """Output tokens of all calls."""
+
     tokens: Annotated[int, Field(ge=0)] | None = None
+    """Input and output tokens of all calls."""
+
     usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """What the calls would cost in USD if each were paid, cached replies included."""
+
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """Wall time."""
 
 
 class Gather(NamedTuple):
-    """Branches to think at once; see `gather`."""
+    """Branches to run concurrently. See `gather`."""
 
     branches: Sequence[Thinking[Any]]
     at_most: int | None
@@ -70,8 +78,7 @@ class Gather(NamedTuple):
 
 
 class WithBudget(NamedTuple):
-    """A branch to think under a budget of its own, or with a time for each call; see `with_budget` and
-    `with_timeout`."""
+    """A branch with its own budget or time limit per call. See `with_budget` and `with_timeout`."""
 
     budget: Budget
     thinking: Thinking[Any]
@@ -79,12 +86,14 @@ class WithBudget(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """A call that a function answers instead of a model; the strategy is sent its `Reply`.
+    """A call that a function answers instead of a model. The strategy receives its `Reply`.
 
-    It is recorded, replayed, refused and timed as a model's call is, and costs no model call.
+    It is recorded, replayed, refused and timed like a model call, and does not count as one.
 
-    call: made by `core.tools.function_call`. carry_out: gives the reply's text; what it raises is the
-    reply's error. It is not called where the reply is known from a journal.
+    Attributes:
+        call: The call, made by `core.tools.function_call`.
+        carry_out: Returns the text of the reply. An exception becomes the reply's error. It is not called if
+            the journal already holds the reply.
     """
 
     call: Call
@@ -92,10 +101,13 @@ class Effect(NamedTuple):
 
 
 class BudgetLeft(NamedTuple):
-    """Asks how much is left of the budgets around; the strategy is sent a `Budget`, `None` = no cap.
+    """A request for what is left of the enclosing budgets. The strategy receives a `Budget`.
 
-    What was left is recorded, so that a replay goes the same way. at: the thought that asks.
-    sample_index: how often it has asked before.
+    The answer is recorded, so a replay takes the same decisions.
+
+    Attributes:
+        at: The node that asks.
+        sample_index: How many times this node has asked before.
     """
 
     at: str = "0"
@@ -107,22 +119,26 @@ Thinking: TypeAlias = Generator[Step, Any, T]
 
 
 def ask(call: Call) -> Thinking[Reply]:
-    """Ask one question; the reply may be an error, and is never an exception."""
+    """Make one call. A failure is returned as `Reply.error` and never raised."""
     reply: Reply = yield call
     return reply
 
 
 def carry_out(effect: Effect) -> Thinking[Reply]:
-    """Have a function of the strategy's own answer a call; the reply may be an error."""
+    """Have a function answer a call. A failure is returned as `Reply.error` and never raised."""
     reply: Reply = yield effect
     return reply
 
 
 def emit(event: E) -> Thinking[E]:
-    """Say that something happened; the event as it was recorded, which is what to go on with: where
-    a person changed a thought or a score (`lab.branch`), it is not the one that was given."""
+    """Record an event.
+
+    Returns:
+        The event as it was recorded, which the strategy must continue with. It differs from `event` if a
+        person edited the thought or score (`lab.branch`).
+    """
     recorded: E | None = yield event
-    return event if recorded is None else recorded  # `next` drives it too
+    return event if recorded is None else recorded  # a test that drives it with `next` sends None
 
 
 def gather(
@@ -132,31 +148,34 @@ def gather(
     at_once: int | None = None,
     seconds: float | None = None,
 ) -> Thinking[list[T]]:
-    """Think all `branches`, each at its own pace; their results, in the order given.
+    """Run `branches` concurrently, each at its own pace. Returns their results in the order given.
 
-    at_most: the most calls that any one branch can make. Under a budget on calls the branches run
-        freely only when all of them fit what is left, otherwise in order; None counts as too many.
-        There, a branch that asks for more is refused with `limit:at_most`.
-    at_once: how many branches may be under way at the same time; None = all.
-    seconds: the time of all their calls together, from when the first of them is sent. What has no reply by
-        then fails, with an error that begins with `timeout`, and nothing is sent after it. Time in which a
-        limit of the lab or of the endpoint (caps, `spend`, requests per minute) holds back a branch's call
-        does not count for that branch. None = no limit.
+    Args:
+        at_most: The most calls that one branch can make; a branch that makes more is refused with
+            `limit:at_most`. Under a budget on calls, branches run concurrently only if all of them fit into
+            what is left, and otherwise one after the other. `None` counts as too many.
+        at_once: How many branches may run at the same time. `None` means all.
+        seconds: Time limit for all calls of the branches together, counted from the first call that is sent.
+            Calls without a reply by then fail with an error that begins with `timeout`, and no further calls
+            are sent. Time in which a limit of the lab or endpoint (concurrency, `spend`, requests per minute)
+            holds back a branch does not count for that branch. `None` means no limit.
     """
     results: list[T] = yield Gather(branches, at_most, at_once, seconds)
     return results
 
 
 def with_budget(budget: Budget, thinking: Thinking[T]) -> Thinking[T]:
-    """Think under `budget`; its refusals are this part's alone."""
+    """Run `thinking` under `budget`. Refusals affect this part only."""
     result: T = yield WithBudget(budget, thinking)
     return result
 
 
 def with_timeout(seconds: float, thinking: Thinking[T]) -> Thinking[T]:
-    """Think with at most `seconds` for each call, counted from when it is sent: waiting for its turn is no
-    fault of its own. One that takes longer fails, with an error that begins with `timeout`. This limit takes
-    the place of the lab's."""
+    """Run `thinking` with at most `seconds` for each call, in place of the lab's limit.
+
+    The time is counted from when the call is sent; waiting in a queue does not count. A call that takes
+    longer fails with an error that begins with `timeout`.
+    """
     result: T = yield WithBudget(Budget(), thinking, seconds)
     return result
 
@@ -164,23 +183,30 @@ def with_timeout(seconds: float, thinking: Thinking[T]) -> Thinking[T]:
 def map_steps(
     edit: Callable[[Any], Any], thinking: Thinking[T], of: type[Any] | tuple[type[Any], ...] = Call
 ) -> Thinking[T]:
-    """Think as `thinking` does, with every call that it makes, in its branches too, put through
-    `edit` first; `of` names steps of another kind, events or `WithBudget`. One that `edit` makes None is
-    passed over: it goes no further, and the strategy goes on. This is how strategies wrap strategies."""
+    """Run `thinking` with `edit` applied to each of its steps, including those of its branches.
+
+    This is how one strategy wraps another.
+
+    Args:
+        edit: Returns the step to yield instead, or `None` to skip the step and continue.
+        of: The types of the steps that are edited: `Call`, events or `WithBudget`.
+    """
     return (yield from intercept(_Editor(edit, of), thinking, 1))
 
 
 class Interceptor(Protocol):
-    """What goes along with a strategy: it sees what comes back, and may ask in between. See `intercept`."""
+    """Runs alongside a strategy: it sees every step and result, and may make calls in between. See
+    `intercept`.
+    """
 
     def carry_out(self, step: Call | Event | WithBudget | Effect | BudgetLeft) -> Thinking[Any]:
-        """Have `step`, or what stands in its place, done; what the strategy is sent."""
+        """Perform `step`, or something in its place. Returns what the strategy receives."""
 
     def fork(self) -> Self:
-        """One for a branch: it knows what this one knows, and shares nothing mutable with it."""
+        """Return an interceptor for a branch, with the same knowledge and no shared mutable state."""
 
     def join(self, branches: Sequence[Self]) -> None:
-        """Take in what those of all branches saw, in the order of the branches."""
+        """Merge what the interceptors of all branches have seen, in branch order."""
 
 
 class _Editor(NamedTuple):
@@ -195,12 +221,17 @@ class _Editor(NamedTuple):
         return self
 
     def join(self, branches: Sequence[_Editor]) -> None:
-        """Nothing: it remembers nothing."""
+        """Do nothing: this interceptor has no state."""
 
 
 def intercept(companion: Interceptor, thinking: Thinking[T], calls: int) -> Thinking[T]:
-    """Think as `thinking` does, with each call, event and `WithBudget` carried out by `companion`, which
-    makes `calls` calls of one at most."""
+    """Run `thinking` with each call, event and `WithBudget` performed by `companion`.
+
+    Args:
+        companion: Performs the steps.
+        thinking: The strategy under way.
+        calls: The most calls that `companion` makes for one call of the strategy.
+    """
     value: Any = None
     with closing(thinking):
         while True:
@@ -224,7 +255,7 @@ def intercept(companion: Interceptor, thinking: Thinking[T], calls: int) -> Thin
 
 
 def resample(number: int, thinking: Thinking[T]) -> Thinking[T]:
-    """Think as `thinking` does, with samples of its own: attempt `number` of several."""
+    """Run `thinking` with samples of its own, as attempt `number` of several."""
 
     def numbered(call: Call) -> Call:
         return msgspec.structs.replace(call, attempt=(number, *call.attempt))

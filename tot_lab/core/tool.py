@@ -1,8 +1,8 @@
-"""A tool: a typed Python function that a model can call.
+"""Tools: typed Python functions that a model can call.
 
-Rule: a tool is a part with settings like any other, so that a record says what there was. What it
-does to the world is declared: `pure` for one whose result depends on its arguments alone, which may
-be remembered; `effects` for what it reaches or changes, which a policy can forbid.
+A tool is a part with settings, so a record states which tools there were. Its behaviour is declared: `pure`
+if its result depends on its arguments alone and may be cached; `effects` for what it reaches or changes,
+which a policy can forbid.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tot_lab.core.tools import ToolSpec, tool_name
 M = TypeVar("M", bound=BaseModel)
 
 CONTEXT = "tool_context"
-"""A parameter of this name is handed the lab's `tool_context`, and no model sees it."""
+"""A parameter of this name receives the lab's `tool_context`, and is hidden from the model."""
 
 
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,63}$")]
@@ -35,9 +35,9 @@ class Tool(Part):
 
     kind: ClassVar[str] = ""
     needs_permission: ClassVar[bool] = False
-    """Whether it is denied where no effect policy allows it."""
+    """Whether it is denied unless an effect policy allows it."""
     name: Name
-    """Name by which a model calls it. `_` becomes `-`, and capitals become small."""
+    """Name by which a model calls it. `_` becomes `-`, and capitals become lowercase."""
 
     description: str = ""
     """What it does and when to use it, for the model."""
@@ -46,34 +46,38 @@ class Tool(Part):
     """JSON schema of its arguments, an object."""
 
     pure: bool = False
-    """Whether equal arguments give equal results. The cache then keeps the results, and a replay reads them
-    from there. A function is identified by its source, so other data that it reads must not change."""
+    """Whether equal arguments give equal results. The cache then stores the results, and a replay reads them
+    from it. A function is identified by its source, so other data that it reads must not change.
+    """
 
     effects: Effects = ()
     """Names of what it reaches or changes; see `tl.EffectPolicy`."""
 
     timeout: Annotated[float, Field(gt=0)] = 15.0
-    """Seconds for one try."""
+    """Seconds for one attempt."""
 
     retries: Annotated[int, Field(ge=0)] = 1
-    """Further tries after one that raised or timed out. Use 0 for what must not happen twice; a call that was
-    in flight when a run was killed is still made again when the run resumes."""
+    """Further attempts after an exception or a timeout. Use 0 for actions that must not happen twice. A call
+    that was in flight when a run was killed is still repeated when the run resumes.
+    """
 
     backoff: Annotated[float, Field(ge=0)] = 0.2
-    """Seconds before the first further try, doubled for each one after it."""
+    """Seconds before the first further attempt, doubled for each later one."""
 
     most_characters: Annotated[int, Field(ge=100)] = 20_000
-    """Characters after which a result is cut, with a note that says so. A call may set another limit
-    (`Call.max_tokens`)."""
+    """Characters after which a result is truncated, with a note that says so. A call may set another limit
+    (`Call.max_tokens`).
+    """
 
     output: bool = False
-    """Whether it delivers the result of the work (writes the file, sends the message) and finds nothing out.
-    A loop never blocks such a tool, and asks for it once the search tools have done their part."""
+    """Whether it delivers the result of the work (writes the file, sends the message) instead of finding
+    something out. A loop never blocks such a tool, and requests it once the search tools are done.
+    """
 
     @field_validator("parameters")
     @classmethod
-    def _tell_of_an_object(cls, schema: dict[str, Any]) -> dict[str, Any]:
-        """That of a type that holds itself is a reference, which providers refuse at the top."""
+    def _describes_an_object(cls, schema: dict[str, Any]) -> dict[str, Any]:
+        """Inline a top-level reference, as pydantic writes for a recursive type: providers refuse it."""
         if isinstance(reference := schema.get("$ref"), str):
             top = schema.get("$defs", {}).get(reference.rpartition("/")[2], {})
             schema = {**top, **{word: part for word, part in schema.items() if word != "$ref"}}
@@ -83,7 +87,7 @@ class Tool(Part):
 
     @property
     def spec(self) -> ToolSpec:
-        """What strategies and models know of it."""
+        """What strategies and models know about the tool."""
         return ToolSpec(
             name=self.name,
             description=self.description,
@@ -93,36 +97,38 @@ class Tool(Part):
         )
 
     def settings(self) -> dict[str, Any]:
-        """As for any part; `output` only where it differs from the default, as in records that lack it."""
+        """As for any part. `output` is omitted if it has the default, as in older records."""
         settings = super().settings()
         if not self.output:
             del settings["output"]
         return settings
 
     def identity(self) -> dict[str, Any]:
-        """All that can change a result, for the cache."""
+        """Everything that can change a result, for the cache key."""
         changes_no_result = {"description", "timeout", "retries", "backoff", "pure", "effects", "output"}
         return {name: value for name, value in self.settings().items() if name not in changes_no_result}
 
     @abstractmethod
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Any:
-        """The result, or an awaitable of it: a text, or anything that JSON can hold. Runs in a thread of
-        its own, an awaitable on the lab's event loop, which it must not hold up. What it raises is told to
-        the model; `Unfit`, which `fitting` raises, is not tried again."""
+        """Return the result, or an awaitable of it: a string, or anything that JSON can hold.
+
+        A function runs in its own thread; an awaitable runs on the lab's event loop, which it must not block.
+        The message of an exception is shown to the model. `Unfit`, which `fitting` raises, is not retried.
+        """
 
 
 class Arguments(BaseModel):
-    """What a tool is called with. Read as pydantic reads JSON: `"5"` is a number where one is wanted."""
+    """Base of a tool's arguments, validated in pydantic's lax mode: `"5"` is accepted as a number."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Unfit(ValueError):
-    """Arguments that do not fit. The message says what is wrong with each, by its name."""
+    """Raised for invalid arguments. The message names each of them."""
 
 
 def fitting(arguments: dict[str, Any], model: type[M]) -> M:
-    """`arguments` as a `model`. Raises `Unfit`."""
+    """Validate `arguments` as a `model`. Raises `Unfit`."""
     try:
         return model.model_validate(arguments)
     except ValidationError as error:
@@ -131,7 +137,7 @@ def fitting(arguments: dict[str, Any], model: type[M]) -> M:
 
 
 class _Schema(GenerateJsonSchema):
-    """Without titles, which tell a model nothing that the names do not."""
+    """Omits titles, which add nothing to the names."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}
 
@@ -142,7 +148,7 @@ class _Schema(GenerateJsonSchema):
 def schema_of(arguments: type[BaseModel]) -> dict[str, Any]:
     """The JSON schema that a model is shown."""
     schema = arguments.model_json_schema(schema_generator=_Schema)
-    for name in ("title", "description"):  # the class is the tool's affair
+    for name in ("title", "description"):  # these describe the class, not the tool
         schema.pop(name, None)
     return schema
 
@@ -153,7 +159,7 @@ class FunctionTool(Tool):
     kind = "function_tool"
 
     function: UserFunction
-    """The function, which is recorded by name and source hash."""
+    """The function, recorded by name and source hash."""
 
     _accepted: _Accepted | None = PrivateAttr(default=None)
 
@@ -163,17 +169,17 @@ class FunctionTool(Tool):
         return self.function(**self._accepted.read(arguments, context))
 
     def __getstate__(self) -> dict[Any, Any]:
-        """For a worker, which works out anew what the function takes."""
+        """Drop the derived signature, which a worker process computes again."""
         state = super().__getstate__()
         return {**state, "__pydantic_private__": {"_accepted": None}}
 
 
 class _Accepted:
-    """What a function takes. Raises TypeError for what no model can give it."""
+    """The parameters of a function. Raises TypeError for parameters that a model cannot supply."""
 
     def __init__(self, function: UserFunction) -> None:
         self.names: dict[str, str] = {}
-        self.described: set[str] = set()  # whose default is pydantic's `Field(…)`, which is not the value
+        self.described: set[str] = set()  # fields whose default is a pydantic `Field(…)`
         self.takes_context = False
         fields: dict[str, Any] = {}
         for parameter in _signature(function).parameters.values():
@@ -181,12 +187,10 @@ class _Accepted:
                 self.takes_context = True
                 continue
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-                raise TypeError(f"{function.name}: a tool takes arguments by name, and {parameter} is none")
+                raise TypeError(f"{function.name}: a tool takes arguments by name: got {parameter}.")
             if parameter.annotation is parameter.empty:
-                raise TypeError(
-                    f"{function.name}: the parameter {parameter.name!r} has no type for a model to know"
-                )
-            field = f"argument_{len(fields)}"  # its own name may be one that pydantic keeps to itself
+                raise TypeError(f"{function.name}: the parameter {parameter.name!r} has no type annotation.")
+            field = f"argument_{len(fields)}"  # the parameter's own name may be reserved by pydantic
             self.names[field] = parameter.name
             if isinstance(parameter.default, FieldInfo):
                 self.described.add(field)
@@ -202,7 +206,7 @@ class _Accepted:
             raise TypeError(f"{function.name}: its arguments cannot be told to a model: {error}") from None
 
     def read(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> dict[str, Any]:
-        """What to call the function with; defaults are its own affair."""
+        """The keyword arguments of the function. Parameters that were not given keep its own defaults."""
         given = fitting(arguments, self.model)
         values = {
             self.names[field]: getattr(given, field) for field in given.model_fields_set | self.described
@@ -215,7 +219,7 @@ def _signature(function: UserFunction) -> inspect.Signature:
         return function.signature
     except NameError as error:
         raise TypeError(
-            f"{function.name}: {error}; the types of a tool must be known where its module is"
+            f"{function.name}: {error}. The types of a tool must be defined in its module."
         ) from None
 
 
@@ -224,11 +228,15 @@ def tool(function: Callable[..., Any], /) -> FunctionTool: ...
 @overload
 def tool(**settings: Any) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 def tool(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
-    """Make a typed function a tool: its signature gives the schema of the arguments, its docstring the
-    description. `@tl.tool` or `@tl.tool(pure=True, timeout=5.0)`; for the settings see `tl.Tool`. It may be
-    `async`. A parameter `tool_context` is handed the lab's own data, and no model sees it.
+    """Make a tool of a typed function. Its signature gives the schema of the arguments, its docstring the
+    description.
 
-    Raises TypeError for a parameter without a type, or one that JSON cannot hold."""
+    Use `@tl.tool` or `@tl.tool(pure=True, timeout=5.0)`; `tl.Tool` documents the settings. The function may
+    be `async`. A parameter named `tool_context` receives the lab's own data and is hidden from the model.
+
+    Raises:
+        TypeError: For a parameter without a type, or with a type that JSON cannot hold.
+    """
     if function is None:
         return lambda function: _tool_of(function, settings)
     return _tool_of(function, settings)
@@ -236,11 +244,12 @@ def tool(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
 
 def _tool_of(function: Callable[..., Any], settings: dict[str, Any]) -> FunctionTool:
     if isinstance(function, type):
-        raise TypeError(f"{function.__name__} is a class; give a tool, such as {function.__name__}()")
+        name = function.__name__
+        raise TypeError(f"expected a function or a tool: got the class {name}. Pass {name}().")
     if not callable(function):
-        raise TypeError(f"a tool is made of one typed function, not of {function!r}")
+        raise TypeError(f"a tool must be a typed function: got {function!r}.")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(f"{function.__qualname__}: a tool returns its result, and this function yields")
+        raise TypeError(f"{function.__qualname__}: a tool must return its result; this function yields.")
     given = UserFunction.of(function)
     accepted = _Accepted(given)
     made = FunctionTool(

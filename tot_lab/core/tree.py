@@ -1,8 +1,8 @@
 """The tree of thoughts, folded from records.
 
-Rule: the tree is never stored. The search builds its own by `add`ing the same records that it
-yields, anybody else gets an equal one by `Tree.of(run.events)`. All work is linear in the number
-of records and nothing recurses, so a chain of any depth is fine.
+The tree is never stored. A search builds its own by adding the records that it yields; `Tree.of(run.events)`
+builds an equal one. All work is linear in the number of records and nothing recurses, so chains of any depth
+work.
 """
 
 from __future__ import annotations
@@ -16,13 +16,21 @@ from tot_lab.core.records import Decided, Record, Scored, Thought
 
 @dataclass(slots=True)
 class Node:
-    """One thought and what is known of it.
+    """One thought with its score and decision.
 
-    depth: steps below the tree's root. score: 0–1 or None (unread, or not evaluated).
-    raw, draws, by: the evaluation as the evaluator gave it (see `Scored`).
-    state: the last decision (`Decision`), "unread" when an evaluation could not be read,
-        "proposed" before either. reason: the rule behind a decision. merged: the thought whose
-        state this one reached. order: place in the record (0 = first).
+    Attributes:
+        depth: Steps below the root of the tree.
+        order: Position among all thoughts (0 = first).
+        source: Thoughts it was made from besides its parent.
+        depends: Thoughts that must be finished before it.
+        score: 0 to 1. `None` if it was not evaluated or could not be read.
+        raw: From the evaluation, as in `Scored`.
+        draws: Likewise.
+        by: Likewise.
+        state: The last decision (`Decision`); `unread` if its evaluation could not be read; `proposed` before
+            either.
+        reason: The rule behind the decision.
+        merged: The thought whose state this one reached.
     """
 
     id: str
@@ -43,12 +51,12 @@ class Node:
 
     @property
     def rank(self) -> float:
-        """The score for ordering thoughts: one that has none comes after every read one."""
+        """The score for ordering thoughts. Thoughts without a score come last."""
         return -1.0 if self.score is None else self.score
 
     @property
     def unread(self) -> bool:
-        """True when it was evaluated and no draw could be read."""
+        """Whether it was evaluated and no sample could be read."""
         return self.score is None and self.by != ""
 
 
@@ -62,14 +70,19 @@ class Tree:
     @classmethod
     @gc_paused()
     def of(cls, records: Iterable[Record]) -> Tree:
-        """The tree that `records` tell of. A repeated id or an unknown parent is an error that names it."""
+        """Build the tree of `records`.
+
+        Raises:
+            ValueError: For a repeated id.
+            KeyError: For an unknown parent.
+        """
         tree = cls()
         for record in records:
             tree.add(record)
         return tree
 
     def add(self, record: Record) -> None:
-        """Take in one more record; those that say nothing of the tree are passed over."""
+        """Add one record. Records that do not concern the tree are ignored."""
         if type(record) is Thought:
             if record.id in self.nodes:
                 raise ValueError(f"thought {record.id!r} is recorded twice")
@@ -119,14 +132,14 @@ class Tree:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tree) and self.nodes == other.nodes
 
-    __hash__ = None  # type: ignore[assignment]  # it grows
+    __hash__ = None  # type: ignore[assignment]  # a tree is mutable
 
     def __repr__(self) -> str:
         return f"<Tree of {len(self)} thoughts>"
 
     @property
     def root(self) -> Node:
-        """The first thought. An empty tree is an error."""
+        """The first thought. Raises ValueError for an empty tree."""
         if not self.roots:
             raise ValueError("this tree has no thought yet")
         return self.nodes[self.roots[0]]
@@ -140,9 +153,9 @@ class Tree:
         return nodes
 
     def texts(self, id: str) -> list[str]:
-        """The texts of the thoughts from the first step to `id`: what a domain calls a path."""
+        """The path to `id` as domains receive it: the texts of the thoughts below the root."""
         return [node.text for node in self.path(id)[1:]]
 
     def leaves(self) -> list[Node]:
-        """The nodes without children, the root excepted unless it stands alone."""
+        """The nodes without children. The root counts only if it is alone."""
         return [node for node in self if not node.children]

@@ -14,7 +14,17 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.core.calls import Call, CallObserver, Halt, Model, Reply, believed, readable, refused, told
+from tot_lab.core.calls import (
+    Call,
+    CallObserver,
+    Halt,
+    Model,
+    Reply,
+    believed,
+    format_error,
+    readable,
+    refused,
+)
 from tot_lab.core.reading import separated
 
 
@@ -43,7 +53,7 @@ class Function:
         except Halt:
             raise
         except Exception as error:
-            return Reply(error=told(error))
+            return Reply(error=format_error(error))
         return separated(Reply(readable("".join(got))) if isinstance(got, str) else checked(got))
 
 

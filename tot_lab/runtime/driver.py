@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.core.calls import Bounds, Call, CallObserver, Halt, Need, Reply, readable, refused, told
+from tot_lab.core.calls import Bounds, Call, CallObserver, Halt, Need, Reply, format_error, readable, refused
 from tot_lab.core.records import (
     STOP_WORDS,
     Decided,
@@ -495,7 +495,7 @@ class Driver:
         try:
             await bounds.ready(model)
         except Exception as error:  # the call itself will fail and report the reason
-            self._beside("budget.unbounded", "", error=told(error))
+            self._beside("budget.unbounded", "", error=format_error(error))
         self.readied[model] = True
         self._let_go()
         self._wake()
@@ -544,7 +544,7 @@ class Driver:
             except (Exception, asyncio.CancelledError) as error:
                 if self.asked.get(asked.branch) is not asked:
                     return  # cancelled by the driver
-                reply = Reply(error=told(error))
+                reply = Reply(error=format_error(error))
             except (SystemExit, KeyboardInterrupt, GeneratorExit):
                 raise
             except BaseException as error:
@@ -787,7 +787,7 @@ class Driver:
 
     def _end_with_error(self, error: BaseException) -> None:
         if not isinstance(error, Divergence):  # a divergence leaves the record unchanged
-            ended = Ended("error", error=told(error))
+            ended = Ended("error", error=format_error(error))
             self.recorder.record((self.branch.step + 1,), ended)
 
     def _close(self) -> None:
@@ -804,7 +804,7 @@ class Driver:
             try:
                 branch.thinking.close()
             except Exception as error:  # the run has ended, and this error must not hide the reason
-                self._beside("close.failed", "", error=told(error))
+                self._beside("close.failed", "", error=format_error(error))
 
 
 async def _carried_out(effect: Callable[[], Awaitable[str]]) -> Reply:

@@ -1,6 +1,6 @@
 """Strategies: ways of reasoning, each a generator that reads like its paper's pseudo-code.
 
-Add one: a file with a `Strategy`, and its line in `tot_lab.core.registry`.
+To add one, write a file with a `Strategy` and add its line to `tot_lab.core.registry`.
 """
 
 from tot_lab.strategies.acting import Acting

@@ -1,9 +1,8 @@
-"""Acting: turns in which a model asks for tools and is shown what they give.
+"""The base of strategies whose model calls tools.
 
-Rule: a turn is one call and one thought, and each tool result is a thought below it, so that a loop is
-a path that can be drawn, edited and gone on from. Nothing that a model writes breaks the loop: a tool
-that is unknown, denied or used up, or arguments that are no JSON, get an answer in words, as a tool's
-own failure does.
+A turn is one model call and one thought, and each tool result is a thought below it, so a tool loop is a path
+that can be drawn, edited and continued. Model output cannot break the loop: a tool that is unknown, denied or
+used up, and arguments that are not JSON, are answered with an error text, like a failure of the tool itself.
 """
 
 from __future__ import annotations
@@ -49,35 +48,40 @@ MORE = ToolSpec(
         "required": ["result", "from"],
     },
 )
-"""A loop's own tool: it shows what the run has recorded already."""
+"""The loop's own tool for reading the rest of a long result."""
 
 
 def names_of_tools(tools: Any) -> tuple[str, ...] | None:
-    """The names of tools as the lab has them. Raises ValueError for anything but a list of names."""
+    """Normalise tool names. Raises ValueError for anything but a list of names."""
     if tools is None:
         return None
     if isinstance(tools, list | tuple | set | frozenset) and all(isinstance(name, str) for name in tools):
         return tuple(map(stored_name, tools))
     raise ValueError(
-        f"give a list of names of tools, such as ['calculator'], not {tools!r}; the tools themselves are "
-        f"the lab's: tl.Lab(…, tools=[…])"
+        f"tools must be a list of names, such as ['calculator']: got {tools!r}. The tools themselves are "
+        f"the lab's: tl.Lab(…, tools=[…])."
     )
 
 
 class AvailableTools(NamedTuple):
-    """What a model may call. denied: why each of the others may not be called, by name. results: what its
-    calls have come to so far, whole and in their order, which number them from 1."""
+    """The tools that a model may call.
+
+    Attributes:
+        tools: Specifications by name.
+        denied: The reason for each tool that may not be called, by name.
+        results: The whole results so far, in order. The model refers to them by number, from 1.
+    """
 
     tools: Mapping[str, ToolSpec]
     denied: Mapping[str, str]
     results: list[str]
 
     def names(self) -> set[str]:
-        """Of the tools that there are, the denied ones too."""
+        """The names of all tools, denied ones included."""
         return {*self.tools, *self.denied}
 
     def refusal(self, name: str) -> str | None:
-        """Why there is nothing to carry out for a call of `name`, None when there is."""
+        """The error text for a call of `name`. `None` if it can be carried out."""
         if name in self.tools:
             return None
         if name in self.denied:
@@ -95,12 +99,12 @@ class Acting(Prompting):
     """Base of the strategies whose model may call tools.
 
     Raises:
-        ValueError: When the run starts, for a tool that the lab does not have.
+        ValueError: At the start of a run, for a tool that the lab does not have.
     """
 
     kind = ""
     notes: ClassVar[str] = "tools"
-    """What the names of its notes begin with."""
+    """Prefix of the names of its notes."""
     tools: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
     """Names of the lab's tools that the model may call; `web_search` and `web-search` are the same. `None`
     means all of them."""
@@ -124,8 +128,12 @@ class Acting(Prompting):
     def _are_names(cls, tools: Any) -> Any:
         return names_of_tools(tools)
 
-    def hands(self, task: Task, needed: Sequence[str] = ()) -> AvailableTools:
-        """What may be called for `task`. needed: names that `required_tools` gives."""
+    def available_tools(self, task: Task, needed: Sequence[str] = ()) -> AvailableTools:
+        """The tools that may be called for `task`.
+
+        Args:
+            needed: Names from `required_tools`, each of which must be callable.
+        """
         there = {tool.name: tool for tool in task.tools}
         chosen = tuple(there) if self.tools is None else self.tools
         for name in chosen:
@@ -146,40 +154,42 @@ class Acting(Prompting):
         if self.overflow == "more" and tools:
             if MORE.name in (*tools, *denied):
                 raise ValueError(
-                    f"{self.kind}: overflow: the lab has a tool {MORE.name!r}, which is the name of its own"
+                    f"{self.kind}: overflow: the lab has a tool {MORE.name!r}, which is reserved"
                 )
             tools[MORE.name] = MORE
         return AvailableTools(tools, denied, [])
 
-    def required(self, task: Task, hands: AvailableTools, stated: Mapping[str, int]) -> dict[str, int]:
-        """How often tools must be called: as `stated`, and once what the question names, where a tool asks
-        for that."""
-        return {**dict.fromkeys(self.named(task, hands), 1), **stated}
+    def required(self, task: Task, available: AvailableTools, stated: Mapping[str, int]) -> dict[str, int]:
+        """Required calls by tool name: those `stated`, and one for each tool in `named`."""
+        return {**dict.fromkeys(self.named(task, available), 1), **stated}
 
-    def named(self, task: Task, hands: AvailableTools) -> list[str]:
-        """The tools that the question names and that ask to be used then."""
+    def named(self, task: Task, available: AvailableTools) -> list[str]:
+        """The tools that the question names and that must be called in that case (`used_when_named`)."""
         return [
             name
-            for name, spec in hands.tools.items()
+            for name, spec in available.tools.items()
             if spec.used_when_named and spec.is_named_in(task.question)
         ]
 
     def called_for_model(
-        self, task: Task, hands: AvailableTools, at: str, names: Sequence[str], known: Sequence[str]
+        self, task: Task, available: AvailableTools, at: str, names: Sequence[str], known: Sequence[str]
     ) -> Thinking[list[Observation]]:
-        """Call the tools `names`, which the question names and the model did not use, as children of the
-        thought `at`. Each text that a tool must have is the question; a `context` is that of the task and
-        what is `known` since."""
-        calls = yield from self._calls_for_model(task, hands, at, names, known)
-        return (yield from self.carry_out(hands, Turn(at, calls=tuple(calls), native=False)))
+        """Call tools that the question names and that the model did not call. The results become children of
+        `at`.
+
+        Each required string argument is the question. An argument `context` is the context of the task and
+        the results `known` since.
+        """
+        calls = yield from self._calls_for_model(task, available, at, names, known)
+        return (yield from self.carry_out(available, Turn(at, calls=tuple(calls), native=False)))
 
     def _calls_for_model(
-        self, task: Task, hands: AvailableTools, at: str, names: Sequence[str], known: Sequence[str]
+        self, task: Task, available: AvailableTools, at: str, names: Sequence[str], known: Sequence[str]
     ) -> Thinking[list[ToolCall]]:
         calls = []
         for name in names:
             yield Note("tools.called_for_model", at, {"tool": name})
-            parameters = hands.tools[name].parameters
+            parameters = available.tools[name].parameters
             given = dict.fromkeys(parameters.get("required", []), task.question)
             if "context" in parameters.get("properties", {}):
                 given["context"] = "\n\n".join(filter(None, [task.context, *known]))
@@ -196,8 +206,14 @@ class Acting(Prompting):
         source: Sequence[str] = (),
         closing: bool = False,
     ) -> Thinking[Turn]:
-        """Ask for one turn and record it as the child 0 of `at`. known: the names of all tools, also of
-        those that are not `offered` now. closing: none may be asked for."""
+        """Make one turn, and record it as child 0 of `at`.
+
+        Args:
+            known: Names of all tools, including those that are not `offered` in this turn.
+            offered: Tools that the model may call.
+            source: Further thoughts that the turn continues.
+            closing: Whether tool calls are forbidden.
+        """
         call = msgspec.structs.replace(
             self.call(at, "act", ""),
             messages=(*_guided(offered), *talk),
@@ -213,32 +229,41 @@ class Acting(Prompting):
         return as_recorded(turn, thought, known)
 
     def carry_out(
-        self, hands: AvailableTools, turn: Turn, refused: Mapping[int, str] | None = None
+        self, available: AvailableTools, turn: Turn, refused: Mapping[int, str] | None = None
     ) -> Thinking[list[Observation]]:
-        """Have the calls of `turn` carried out; what came of each, in order, each a child of the turn.
-        refused: why some are not to be, by their place."""
+        """Carry out the calls of `turn`. Returns one observation per call, in order, each a child of the
+        turn.
+
+        Args:
+            refused: Error texts by position, for calls that are not carried out.
+        """
         draws: Counter[tuple[str, str]] = Counter()
         branches = []
         for k, call in enumerate(turn.calls):
             draw = draws[call.name, call.arguments]
             draws[call.name, call.arguments] += 1
-            branches.append(self._observed(hands, turn.id, k, call, draw, (refused or {}).get(k)))
-        return (yield from self._all_of(hands, branches))
+            branches.append(self._observed(available, turn.id, k, call, draw, (refused or {}).get(k)))
+        return (yield from self._all_of(available, branches))
 
     def asking_with_tools(
         self, task: Task, call: Call, most_round_trips: int, required: Sequence[str] = ()
     ) -> Thinking[Reply]:
-        """The reply to `call` of a model that may ask for tools first, in that many turns at most, and is
-        shown their results. No thoughts are recorded: those are the strategy's own. required: tools that
-        are called in the model's place if it does not call them."""
-        hands = self.hands(task)
-        if not hands.tools:
+        """The reply to `call` from a model that may call tools first.
+
+        No thoughts are recorded; they belong to the calling strategy.
+
+        Args:
+            most_round_trips: The most turns with tool calls before the reply.
+            required: Tools that are called for the model if it does not call them.
+        """
+        available = self.available_tools(task)
+        if not available.tools:
             return (yield from ask(call))
         *before, last = call.messages
-        told = Message(last.role, f"{last.content}\n\n{told_of(hands)}")
-        talk = [*_guided(hands.tools.values()), *before, told]
-        offered = tuple(tool.offered() for tool in hands.tools.values())
-        draw = call.sample_index * most_round_trips * MOST_CALLS  # no two samples of a thought share one
+        told = Message(last.role, f"{last.content}\n\n{describe_tools(available)}")
+        talk = [*_guided(available.tools.values()), *before, told]
+        offered = tuple(tool.offered() for tool in available.tools.values())
+        draw = call.sample_index * most_round_trips * MOST_CALLS  # distinct for all samples of a thought
         left = most_round_trips
         last_draw = draw + most_round_trips * MOST_CALLS - 1
         unused, known = list(required), list[str]()
@@ -248,13 +273,13 @@ class Acting(Prompting):
                     call, messages=tuple(talk), tools=offered, tool_choice=None if left else "none"
                 )
             )
-            turn = yield from self._cut(turn_of(call.node, reply, hands.names()))
+            turn = yield from self._cut(turn_of(call.node, reply, available.names()))
             if reply.error is not None or not left or not (turn.calls or unused):
                 return reply
             branches = [
-                self._given(hands, call.node, k, asked, draw + k) for k, asked in enumerate(turn.calls)
+                self._given(available, call.node, k, asked, draw + k) for k, asked in enumerate(turn.calls)
             ]
-            observations = yield from self._all_of(hands, branches)
+            observations = yield from self._all_of(available, branches)
             halt = halt_in(observations)
             if halt is not None:
                 return Reply(error=halt)
@@ -265,61 +290,62 @@ class Acting(Prompting):
                 asked.name for asked, seen in zip(turn.calls, observations, strict=True) if not seen.error
             }
             unused = [name for name in unused if name not in used]
-            known += given_by(turn.calls, observations)
+            known += successful_results(turn.calls, observations)
             if unused and (not turn.calls or not left):
-                calls = yield from self._calls_for_model(task, hands, call.node, unused, known)
+                calls = yield from self._calls_for_model(task, available, call.node, unused, known)
                 branches = [
-                    self._given(hands, call.node, k, asked, last_draw - k) for k, asked in enumerate(calls)
+                    self._given(available, call.node, k, asked, last_draw - k)
+                    for k, asked in enumerate(calls)
                 ]
-                given = yield from self._all_of(hands, branches)
+                given = yield from self._all_of(available, branches)
                 if (halt := halt_in(given)) is not None:
                     return Reply(error=halt)
-                talk, unused = with_hints(talk, told_of_named(unused, given)), []
+                talk, unused = with_hints(talk, describe_named_results(unused, given)), []
 
     def _observed(
-        self, hands: AvailableTools, turn: str, k: int, call: ToolCall, draw: int, refusal: str | None
+        self, available: AvailableTools, turn: str, k: int, call: ToolCall, draw: int, refusal: str | None
     ) -> Thinking[Observation]:
         if refusal:
-            seen = self._seen(hands, turn, k, Reply(error=refusal))
+            seen = self._seen(available, turn, k, Reply(error=refusal))
         else:
-            seen = yield from self._given(hands, turn, k, call, draw)
+            seen = yield from self._given(available, turn, k, call, draw)
         head = f"{call.name[:80]} " + ("→ " if seen.error is None else "")
         thought = yield from emit(Thought(f"{turn}.{k}", turn, head + seen.text))
         text = thought.text.removeprefix(head)
         return seen._replace(id=thought.id, text=text, whole=seen.whole if text == seen.text else text)
 
     def _given(
-        self, hands: AvailableTools, at: str, k: int, call: ToolCall, draw: int
+        self, available: AvailableTools, at: str, k: int, call: ToolCall, draw: int
     ) -> Thinking[Observation]:
-        """What comes of call `k` of a turn."""
-        refusal = hands.refusal(call.name)
+        """Carry out call `k` of a turn."""
+        refusal = available.refusal(call.name)
         if refusal is not None:
-            name = "denied_tool" if call.name in hands.denied else "unknown_tool"
+            name = "denied_tool" if call.name in available.denied else "unknown_tool"
             yield Note(f"{self.notes}.{name}", at, {"tool": call.name[:80], "why": refusal})
             reply = Reply(error=refusal)
-        elif hands.tools[call.name] is MORE:
-            return (yield from self._more(hands, at, call))
+        elif available.tools[call.name] is MORE:
+            return (yield from self._more(available, at, call))
         else:
             reply = yield from ask(tool_call(at, call.name, call.arguments, draw))
-        return self._seen(hands, at, k, reply)
+        return self._seen(available, at, k, reply)
 
-    def _seen(self, hands: AvailableTools, at: str, k: int, reply: Reply) -> Observation:
+    def _seen(self, available: AvailableTools, at: str, k: int, reply: Reply) -> Observation:
         whole = (reply.text or "(nothing)") if reply.error is None else f"failed: {reply.error}"
-        return Observation(at, self._part(whole, len(hands.results) + k + 1, 0), reply.error, whole)
+        return Observation(at, self._part(whole, len(available.results) + k + 1, 0), reply.error, whole)
 
-    def _more(self, hands: AvailableTools, at: str, call: ToolCall) -> Thinking[Observation]:
-        """The part of an earlier result that `call` asks for, or in words why there is none."""
-        asked = _asked_part(hands.results, arguments_of(call) or {})
+    def _more(self, available: AvailableTools, at: str, call: ToolCall) -> Thinking[Observation]:
+        """The requested part of an earlier result, or an error text."""
+        asked = _asked_part(available.results, arguments_of(call) or {})
         if isinstance(asked, str):
             yield Note(f"{self.notes}.no_more", at, {"why": asked})
             return Observation(at, f"failed: {asked}", asked, f"failed: {asked}")
         number, start = asked
         yield Note(f"{self.notes}.more", at, {"result": number, "from": start})
-        text = self._part(hands.results[number - 1], number, start)
+        text = self._part(available.results[number - 1], number, start)
         return Observation(at, text, None, text)
 
     def _part(self, whole: str, number: int, start: int) -> str:
-        """As much of result `number` as the model is shown at once, from the character `start` on."""
+        """The part of result `number` that the model is shown at once, from the character `start` on."""
         end = start + self.most_result_characters
         if self.overflow == "cut":
             return shortened(whole, end)
@@ -339,20 +365,21 @@ class Acting(Prompting):
         return turn._replace(calls=turn.calls[:most])
 
     def _all_of(
-        self, hands: AvailableTools, branches: list[Thinking[Observation]]
+        self, available: AvailableTools, branches: list[Thinking[Observation]]
     ) -> Thinking[list[Observation]]:
-        """What the calls of a turn come to. Their numbers are known before, so the record does not depend on
-        which is done first."""
+        """Carry out the calls of a turn concurrently. Results are numbered in the order of the calls, not of
+        completion.
+        """
         observations = yield from gather(branches, at_most=0, at_once=None if self.parallel else 1)
-        hands.results.extend(seen.whole for seen in observations)
+        available.results.extend(seen.whole for seen in observations)
         return observations
 
 
-# What a prompt says of tools, and of a long result.
+# Prompt texts about tools and long results.
 
 
-def told_of_named(names: Sequence[str], observations: Sequence[Observation]) -> list[str]:
-    """What a model is told of tools that were called in its place."""
+def describe_named_results(names: Sequence[str], observations: Sequence[Observation]) -> list[str]:
+    """Prompt texts about tools that were called for the model."""
     if not names:
         return []
     pairs = zip(names, observations, strict=True)
@@ -360,18 +387,18 @@ def told_of_named(names: Sequence[str], observations: Sequence[Observation]) -> 
     return [*(f"{name} gave:\n{seen.text}" for name, seen in pairs), said]
 
 
-def given_by(calls: Sequence[ToolCall], observations: Sequence[Observation]) -> list[str]:
-    """The results among what came of `calls`, whole, each with its tool."""
+def successful_results(calls: Sequence[ToolCall], observations: Sequence[Observation]) -> list[str]:
+    """The whole results of successful `calls`, each with the name of its tool."""
     pairs = zip(calls, observations, strict=True)
     return [f"{call.name} gave:\n{seen.whole}" for call, seen in pairs if seen.error is None]
 
 
-def told_of(hands: AvailableTools) -> str:
-    """What a prompt says of the tools that may be called before the reply."""
+def describe_tools(available: AvailableTools) -> str:
+    """The prompt text about tools that may be called before the reply."""
     return "\n".join(
         [
             "You may call tools first, and are then shown what they give:",
-            hands.listed(),
+            available.listed(),
             'If you cannot call tools directly, write the call alone, as JSON: {"name": "<tool>", '
             '"arguments": {"<argument>": <value>}}',
             "When you need no further tool, reply as asked above.",
@@ -380,13 +407,13 @@ def told_of(hands: AvailableTools) -> str:
 
 
 def _guided(tools: Iterable[ToolSpec]) -> list[Message]:
-    """The system prompt of a model that has these tools; none, where they have no guidance."""
+    """The system message with the guidance of these tools. Empty if they have none."""
     guidance = "\n\n".join(tool.guidance for tool in tools if tool.guidance)
     return [Message("system", guidance)] if guidance else []
 
 
 def _line(tool: ToolSpec) -> str:
-    """A tool in a line. Not `name(arguments)`: small models take that for its name."""
+    """One tool as a line of a prompt. Small models mistake the form `name(arguments)` for the tool's name."""
     named = {
         name: schema.get("type", "any") if isinstance(schema, dict) else "any"
         for name, schema in tool.parameters.get("properties", {}).items()
@@ -396,7 +423,7 @@ def _line(tool: ToolSpec) -> str:
 
 
 def _asked_part(results: Sequence[str], given: Mapping[str, Any]) -> tuple[int, int] | str:
-    """Which result, and from which character on; or in words why there is no such part."""
+    """The number of the result and the first character, or an error text."""
     number, start = given.get("result"), given.get("from")
     if type(number) is not int or type(start) is not int:  # JSON's true is an int here too
         return 'it takes {"result": <its number>, "from": <the character to begin at>}'

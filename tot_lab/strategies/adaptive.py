@@ -1,11 +1,11 @@
-"""Adaptive ("Reactive Agents"): look at the task, choose a strategy for it, and let that do the work.
+"""Adaptive routing: classify the task, choose a strategy for it, and run that strategy (design "Reactive
+Agents").
 
-    sort      what kind of task is it: the table, cheap rules, and a model call only when they do not decide
+    classify  the kind of task: by the routing table, by rules, and by a model call only if they do not decide
     delegate  to the strategy of that kind
-    rescue    a partial result: the default strategy tries too
+    fall back to the default strategy after a partial result
 
-Rule: a choice is never made in silence. A note says what was chosen, why and by what, and a second one what
-did the work when the first choice came to nothing.
+Every choice is recorded: one note says what was chosen and why, a second one that the fallback ran.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ KINDS: dict[Kind, str] = {
     "steps": "several clear steps that build on each other",
     "open": "open-ended or creative: many ways lead on, and several are worth comparing",
 }
-"""The kinds of task that there are, as the model is told of them."""
+"""The kinds of task, with the descriptions that the model is shown."""
 
 ROUTES: dict[str, str] = {
     "simple": "reactive",
@@ -46,13 +46,13 @@ ROUTES: dict[str, str] = {
     "steps": "plan-execute-reflect",
     "open": "tree-of-thought",
 }
-"""Which strategy does which kind of task, unless a setting says otherwise."""
+"""The default strategy for each kind of task."""
 
 SHORT = 40
-"""Words that a simple task has at most."""
+"""The most words of a simple task."""
 
 LOOKED_AT = 4_000
-"""Characters of a task that the rules look at: their patterns take time by the square of it."""
+"""Characters of a task that the rules examine. The time of their patterns is quadratic in it."""
 
 _TEXTS = (
     r"(?:essay|report|letter|e-?mail|article|summary|abstract|review|documentation|speech|proposal|"
@@ -84,7 +84,7 @@ _NEGATED = re.compile(
     r"(?:(?!\bbut\b)[^.,;:?!\n])*+",
     re.IGNORECASE,
 )
-"""What a task says that it does not want, to the end of the clause."""
+"""A negation, to the end of its clause."""
 
 _FACT = re.compile(
     r"(?:(?:in|on|at|to|from|of|for|by|with)\s+)?"
@@ -102,18 +102,18 @@ _MORE = re.compile(
     r"summari[sz]\w+|expla\w+|argue|why|improv\w+|optimi[sz]\w+|implement\w*|refactor\w*|migrat\w+)\b",
     re.IGNORECASE,
 )
-"""Words of a task that takes more than finding a fact."""
+"""Words of tasks that require more than finding a fact."""
 
 
 class Sorted(NamedTuple):
-    """What kind of task it is, and why."""
+    """The kind of a task, and why."""
 
     kind: Kind
     why: str
 
 
 class Choice(NamedTuple):
-    """Who does the task. by: `table`, `rule`, `model`, or `default` when these could not tell."""
+    """The chosen strategy. `by` is `table`, `rule`, `model`, or `default` if none of these decided."""
 
     strategy: str
     kind: str | None
@@ -122,13 +122,16 @@ class Choice(NamedTuple):
 
 
 def kind_of(task: Task) -> Sorted | None:
-    """What the rules say of a task; None when they do not decide. In this order:
+    """Classify a task by rules. Returns `None` if they do not decide.
 
-    open: its domain tells states apart, so that there is something to search.
-    open, writing, steps: its words speak of one of these; when they speak of two, nothing is decided. What
-        stands after a negation in a clause does not count.
-    simple: a sum, a question for a fact, or one small job such as a look-up, in 40 words at most, none of
-        which speaks of more (a comparison, a recommendation, research, …)."""
+    The rules, in this order:
+
+    - `open`: the domain distinguishes states, so there is something to search.
+    - `open`, `writing`, `steps`: the question contains cues of exactly one of these. Negated clauses do not
+      count.
+    - `simple`: a sum, a question for a fact, or one small job such as a look-up, in at most 40 words, without
+      words of larger tasks (comparison, recommendation, research and others).
+    """
     if task.domain.state(task, ()) is not None:
         return Sorted("open", f"the domain {task.domain.kind!r} tells states apart")
     wanted = _NEGATED.sub("…", task.question[:LOOKED_AT])
@@ -141,7 +144,7 @@ def kind_of(task: Task) -> Sorted | None:
 
 
 def _simple(question: str) -> Sorted | None:
-    """That `question` is a simple task, and why; None when that is not plain."""
+    """Classify `question` as simple. Returns `None` if that is not clear."""
     if len(question.split()) > SHORT or len(question) > LOOKED_AT or _MORE.search(question):
         return None
     if _SUM.fullmatch(question):
@@ -165,7 +168,7 @@ class Adaptive(Prompting):
     Calls: none if the routes or the rules decide, else 1, plus those of the chosen strategy; if its result is
     partial, also those of the default strategy.
 
-    The choice is recorded as a note; `tl.stats.routed(run)` reads it.
+    The choice is recorded as a note, which `tl.stats.routed(run)` reads.
     """
 
     kind = "adaptive"
@@ -184,8 +187,9 @@ class Adaptive(Prompting):
     `tl.stats.calibrate_router` derives routes from a sweep."""
 
     default: str = "reactive"
-    """The strategy for tasks without a route. It also runs after a partial result: one that stagnated, was
-    cut off by a limit, or has no answer."""
+    """The strategy for tasks without a route. It also runs after a partial result: one that stagnated,
+    reached a limit, or has no answer.
+    """
 
     enabled: bool = True
     """Whether to choose at all. If `False`, every task goes to `default`."""
@@ -195,11 +199,13 @@ class Adaptive(Prompting):
         for field, name in (("default", self.default), *(("routes", to) for to in self.routes.values())):
             if name not in self.strategies:
                 known = ", ".join(self.strategies) or "none"
-                raise ValueError(f"{field}: there is no strategy {name!r}; there are {known}")
+                raise ValueError(f"{field}: unknown strategy: got {name!r}. Known are {known}.")
         for kind in self.routes:
             near = get_close_matches(kind, KINDS, n=1)
             if near and kind not in (*KINDS, *REGISTRY, *names("domains")):
-                raise ValueError(f"routes: {kind!r} is no kind of task or domain; did you mean {near[0]!r}?")
+                raise ValueError(
+                    f"routes: unknown kind of task or domain: got {kind!r}. Did you mean {near[0]!r}?"
+                )
         return self
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
@@ -213,7 +219,7 @@ class Adaptive(Prompting):
         if choice.strategy == self.default or not _is_partial(answer):
             return answer
         yield Note("adaptive.fell_back", at, {"stop": answer.stop_reason, **self._used(self.default)})
-        again = _told(task, answer)
+        again = _with_attempt(task, answer)
         rescue = yield from resample(1, self.strategies[self.default].think(again, f"{at}.1"))
         stop = rescue.stop_reason if halts(rescue.stop_reason) else answer.stop_reason
         taken, left = rescue, answer
@@ -231,7 +237,7 @@ class Adaptive(Prompting):
         return max(known) + (choice is None) if len(known) == len(most) else None
 
     def _most(self, task: Task, name: str) -> int | None:
-        """The most calls when `name` is chosen, the default's included."""
+        """The most calls if `name` is chosen, those of the default strategy included."""
         most = [self.strategies[one].max_calls(task) for one in {name, self.default}]
         known = [calls for calls in most if calls is not None]
         return sum(known) if len(known) == len(most) else None
@@ -240,12 +246,12 @@ class Adaptive(Prompting):
         return {"strategyUsed": name, "progress": f"{self.kind}→{name}"}
 
     def _of(self, kind: str) -> str:
-        """The strategy that does tasks of `kind`."""
+        """The strategy for tasks of `kind`."""
         name = self.routes.get(kind) or ROUTES.get(kind, "")
         return name if name in self.strategies else self.default
 
     def _settled(self, task: Task) -> Choice | None:
-        """The choice as far as no model is needed for it."""
+        """The choice, if it needs no model call."""
         if not self.enabled:
             return Choice(self.default, None, "default", "choosing is turned off")
         domain = task.domain.kind
@@ -255,7 +261,7 @@ class Adaptive(Prompting):
         return None if found is None else Choice(self._of(found.kind), found.kind, "rule", found.why)
 
     def _asked(self, task: Task, at: str) -> Thinking[Choice | str]:
-        """The choice as the model makes it, or how its call was refused."""
+        """The choice made by the model, or the refusal of its call."""
         listed = "\n".join(f"{kind}: {what}" for kind, what in KINDS.items())
         prompt = (
             f"A task for somebody else:\n<task>\n{task.domain.answer_prompt(task, False)}\n</task>\n\n"
@@ -284,16 +290,18 @@ class Adaptive(Prompting):
 
 
 def _is_partial(answer: Answer) -> bool:
-    """Whether somebody else should try. A tree that is as deep as it may be is whole; where no further call
-    would be made, nobody can."""
+    """Whether the default strategy should run too.
+
+    Reaching the depth limit counts as complete. After a refusal no strategy could continue.
+    """
     if halts(answer.stop_reason):
         return False
     cut = answer.stop_reason.startswith("limit:") and answer.stop_reason != "limit:depth"
     return not answer.text or cut or answer.stop_reason == "stagnated"
 
 
-def _told(task: Task, answer: Answer) -> Task:
-    """The task with what a first attempt came to."""
+def _with_attempt(task: Task, answer: Answer) -> Task:
+    """The task with the result of the first attempt in its context."""
     if not answer.text:
         return task
     told = f"An earlier attempt was not finished ({answer.stop_reason}). It came to: {answer.text}"

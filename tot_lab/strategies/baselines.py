@@ -1,7 +1,7 @@
-"""What every search must be held against: one answer, chain of thought, best of N, self-consistency.
+"""Baselines for every search: one answer, chain of thought, best of N, self-consistency.
 
-Rule: the last two wrap any strategy, another search included. Each attempt is a subtree of its
-own with samples of its own; attempts are compared after the join.
+The last two wrap any strategy, another search included. Each attempt is a subtree with samples of its own,
+and attempts are compared after the join.
 """
 
 from __future__ import annotations
@@ -23,10 +23,14 @@ from tot_lab.core.thinking import Thinking, ask, emit, gather, resample
 
 
 class OneAnswer(Prompting):
-    """Ask for the answer at once (input-output prompting, Yao et al. 2023, section 2).
+    """Ask for the answer at once (input-output prompting).
 
-    Best for questions that the model knows, and as the floor of a comparison. Trade-off: no room to work
-    anything out. Calls: 1."""
+    Best for questions that the model knows, and as the floor of a comparison. Trade-off: no room for
+    intermediate steps. Calls: 1.
+
+    References:
+        Yao et al. 2023, Tree of Thoughts, section 2.
+    """
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         return (yield from _answer_once(self, task, at, reasoning=False))
@@ -36,10 +40,13 @@ class OneAnswer(Prompting):
 
 
 class ChainOfThought(Prompting):
-    """Ask to think step by step and then answer (Wei et al. 2022).
+    """Ask the model to think step by step and then answer.
 
-    Best for problems of a few steps that lead straight on. Trade-off: a wrong step is never noticed.
-    Calls: 1."""
+    Best for problems with a few steps and no dead ends. Trade-off: a wrong step is never noticed. Calls: 1.
+
+    References:
+        Wei et al. 2022, Chain-of-Thought Prompting, arXiv:2201.11903.
+    """
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         return (yield from _answer_once(self, task, at, reasoning=True))
@@ -49,9 +56,9 @@ class ChainOfThought(Prompting):
 
 
 class BestOf(Prompting):
-    """Run a strategy several times and keep the attempt with the highest score; of equal ones the first.
+    """Run a strategy several times and keep the attempt with the highest score, or the first of equal ones.
 
-    Best for answers that are easier to judge than to find. Trade-off: no better than its judge. Calls:
+    Best for answers that are easier to judge than to find. Trade-off: it is no better than its judge. Calls:
     `attempts` times those of the strategy, and with `value` 1 more for each attempt.
     """
 
@@ -63,7 +70,8 @@ class BestOf(Prompting):
 
     evaluate: Literal["value", "score"] | UserFunction = "value"
     """How an attempt is scored: `value` asks the model about its answer, `score` takes the attempt's own
-    score, and a function `(task, path) -> score` gives 0–1, or `None` for no score."""
+    score, and a function `(task, path) -> score` returns 0 to 1, or `None` for no score.
+    """
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
@@ -104,12 +112,12 @@ class BestOf(Prompting):
 
 
 class SelfConsistency(Strategy):
-    """Run a strategy several times and keep the most frequent answer; of equally frequent ones the first.
+    """Run a strategy several times and keep the most frequent answer, or the first of equally frequent ones.
 
     The domain decides which answers count as the same.
 
-    Best for short answers that can be compared, if the model is right more often than it repeats one mistake.
-    Trade-off: a mistake that is made most often wins. Calls: `attempts` times those of the strategy.
+    Best for short answers that can be compared, if correct answers are more frequent than any single mistake.
+    Trade-off: the most frequent mistake wins otherwise. Calls: `attempts` times those of the strategy.
 
     References:
         Wang et al. 2023, Self-Consistency Improves Chain of Thought Reasoning, arXiv:2203.11171.
@@ -145,11 +153,14 @@ class SelfConsistency(Strategy):
 
 
 def baselines(attempts: int = 5, **sampling: Any) -> dict[str, Strategy]:
-    """What a search is to be held against, by name: one answer, chain of thought, and of `attempts`
-    chains the best one and the most frequent answer. sampling: settings that all share, such as
-    temperature=0.7.
+    """The usual baselines by name: one answer, chain of thought, and the best and the most frequent of
+    `attempts` chains.
 
         await lab.sweep({**tl.baselines(), "ToT": tl.TreeOfThoughts()}, tasks)
+
+    Args:
+        attempts: Chains of the last two.
+        sampling: Settings shared by all, such as `temperature=0.7`.
     """
     chain = ChainOfThought(**sampling)
     return {
@@ -177,12 +188,12 @@ def _answer_once(strategy: Prompting, task: Task, at: str, *, reasoning: bool) -
 
 
 def _worth(answer: Answer) -> tuple[bool, float]:
-    """An answer that is there beats none, a scored one an unread one."""
+    """Sort key: answers before none, scored ones before unscored ones, then by score."""
     return bool(answer.text), -1.0 if answer.score is None else answer.score
 
 
 def _choose(ranked: Sequence[Answer], chosen: Answer) -> Thinking[Answer]:
-    """Answer with `chosen`, one of several attempts; the others' answers leave the search."""
+    """Answer with `chosen`, and prune the answers of the other attempts."""
     for answer in ranked:
         if answer.node is not None and answer.node != chosen.node:
             yield Decided(answer.node, "pruned", "another attempt was chosen")

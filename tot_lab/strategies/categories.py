@@ -1,8 +1,7 @@
-"""What kind of task somebody sets: 23 categories, the words that speak for each, and what to gather for it
-(Cogtrix, "/think"; D13 of its list).
+"""Categories of tasks: 23 categories, their keywords, and what to gather for each (Cogtrix, "/think").
 
-Rule: words decide only where they speak of one category and no other; what they leave open is for a model to
-say. Of keywords that overlap the longest counts alone, so that an SQL injection is no matter of databases.
+Keywords decide only if they name exactly one category; otherwise a model is asked. Of overlapping keywords
+only the longest counts, so "SQL injection" does not indicate databases.
 """
 
 from __future__ import annotations
@@ -15,16 +14,21 @@ from typing import NamedTuple
 from tot_lab.core.reading import find_json, split_thinking
 
 LOOKED_AT = 4_000
-"""Characters of a task, and of a reply, in which a category is looked for."""
+"""Characters of a task or a reply that are searched for a category."""
 
 GENERAL = "general"
-"""What a task is that no category could be found for. It is never offered to a model."""
+"""The category of tasks that fit no other. It is never offered to a model."""
 
 
 class Category(NamedTuple):
-    """about: what it is, as a model is told. keywords: parted by commas; a plural is meant too, and `*`
-    stands for any ending. gather: what to look for. tools_first: whether one must look before anything is
-    said."""
+    """A category of tasks.
+
+    Attributes:
+        about: Description that the model is shown.
+        keywords: Separated by commas. Plurals match too, and `*` stands for any ending.
+        gather: What to look for.
+        tools_first: Whether tools must be used before answering.
+    """
 
     about: str
     keywords: str
@@ -208,7 +212,7 @@ CATEGORIES: dict[str, Category] = {
         "Find the facts that a good answer hangs on: what is wished for, what is there, and what to heed.",
     ),
 }
-"""The categories that there are; their names are the labels that a model is offered."""
+"""All categories. Their names are the labels that a model is offered."""
 
 _NO_CATEGORY = Category(
     "", "", "Find the facts that a good solution hangs on, and what is known of problems like it."
@@ -216,8 +220,9 @@ _NO_CATEGORY = Category(
 
 
 class Classified(NamedTuple):
-    """A category of `CATEGORIES`, or `general`. by: `keywords`, `model`, or `default` when these could not
-    tell."""
+    """The category of a task (one of `CATEGORIES`, or `general`). `by` is `keywords`, `model`, or `default`
+    if neither decided.
+    """
 
     category: str
     by: str
@@ -225,12 +230,12 @@ class Classified(NamedTuple):
 
 
 def category_of(name: str) -> Category:
-    """The category of that name; what is no name of one is `general`."""
+    """The category of that name. An unknown name means `general`."""
     return CATEGORIES.get(name, _NO_CATEGORY)
 
 
 def hits(text: str) -> dict[str, str]:
-    """The categories whose keywords stand in `text`, each with the first words that said so."""
+    """The categories whose keywords occur in `text`, each with its first match."""
     found: dict[str, str] = {}
     for match in _KEYWORDS.finditer(text[:LOOKED_AT]):
         found.setdefault(_CATEGORY_OF[(match.lastindex or 1) - 1], " ".join(match[0].split()))
@@ -238,7 +243,7 @@ def hits(text: str) -> dict[str, str]:
 
 
 def categorise(text: str) -> Classified | None:
-    """What the words of a task say that it is; None when they speak of no category, or of several."""
+    """Classify a task by keywords. `None` if they match no category, or several."""
     found = hits(text)
     if len(found) != 1:
         return None
@@ -247,8 +252,10 @@ def categorise(text: str) -> Classified | None:
 
 
 def read_category(text: str) -> str | None:
-    """The category that a reply names: in its JSON, or else as the one label in the last line that has any.
-    None for another word, and for several."""
+    """The category that a reply names: in its JSON, or else as the only label of the last line that has one.
+
+    Returns `None` for an unknown label, and for several.
+    """
     answer = split_thinking(text)[1].strip()[:LOOKED_AT]
     for found in islice(find_json(answer), 5):
         value = found.value.get("category") if isinstance(found.value, dict) else found.value
@@ -263,12 +270,12 @@ def read_category(text: str) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """`text` with its labels as they are here: `Code Analysis` and `code-analysis` are `code_analysis`."""
+    """Normalise labels: `Code Analysis` and `code-analysis` become `code_analysis`."""
     return re.sub(r"[\s-]+", "_", text.strip().casefold())
 
 
 def _with_endings(keyword: str) -> str:
-    """A pattern for a keyword: its plural, and whatever joins its words."""
+    """The pattern of a keyword, with its plural and any separator between its words."""
     joined = r"[\s-]+".join(map(re.escape, re.split(r"[\s-]+", keyword.removesuffix("*"))))
     if keyword.endswith("*"):
         return rf"{joined}\w*"

@@ -1,8 +1,8 @@
-"""Going on from a thought of an earlier run by another strategy.
+"""Continuing from a thought of an earlier run with another strategy.
 
-Rule: the path to the thought stands in the new run as it was recorded, and costs nothing. Whatever
-goes on sees a task like any other: its domain sets the steps taken before each path, so that a
-strategy need not know that it did not begin at the root.
+The path to the thought is copied into the new run as it was recorded, and costs nothing. The continuing
+strategy receives an ordinary task: its domain prepends the earlier steps to each path, so the strategy need
+not know that it did not start at the root.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from tot_lab.core.thinking import Thinking, emit, map_steps
 
 
 class Continued(Strategy):
-    """Continue from a node of an earlier run with another strategy; used by `lab.branch(run, node,
-    strategy=…)`."""
+    """Continue from a node of an earlier run with another strategy. Used by `lab.branch(run, node,
+    strategy=…)`.
+    """
 
     strategy: Strategy
     """The strategy that continues. Its thoughts are added below the last node of the path."""
@@ -60,7 +61,7 @@ class Continued(Strategy):
         return self.strategy.max_calls(_after(task, steps))
 
     def _events(self, at: str) -> list[Thought | Scored | Decided]:
-        """The record with `at` for its root."""
+        """The recorded events, moved so that their root is `at`."""
         events = [_event(record) for record in self.record]
         root = events[0].id
         moved = []
@@ -74,20 +75,20 @@ class Continued(Strategy):
 
 
 class _After(Domain):
-    """A domain, with steps that were taken before each path."""
+    """A domain that prepends earlier steps to each path."""
 
     domain: Domain
     before: list[str]
 
     @property
     def kind(self) -> str:  # type: ignore[override]
-        """The domain's own: what goes on is routed by it."""
+        """The kind of the wrapped domain, which routing uses."""
         return self.domain.kind
 
     def _whole(self, path: Path) -> list[str]:
         return [*self.before, *path]
 
-    # What tells of a path.
+    # Methods that receive a path.
 
     def steps(self, path: Path) -> str:
         return self.domain.steps(self._whole(path))
@@ -114,7 +115,7 @@ class _After(Domain):
         return self.domain.joint_prompt(task, self._whole(path), candidates)
 
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
-        """It has no place for a path: the steps are told as what is known."""
+        """The earlier steps become context, since this prompt has no path."""
         known = [*filter(None, [task.context]), f"The steps taken so far:\n{self.steps(())}"]
         shown = task.model_copy(update={"context": "\n\n".join(known)}) if self.before else task
         return self.domain.answer_prompt(shown, reasoning)
@@ -149,7 +150,7 @@ class _After(Domain):
     def seen(self, task: Task, path: Path) -> tuple[Task, Path]:
         return self.domain.seen(task.model_copy(update={"domain": self.domain}), self._whole(path))
 
-    # What does not.
+    # Methods without a path.
 
     @property
     def value_top(self) -> float:
@@ -197,18 +198,20 @@ def _after(task: Task, steps: list[str]) -> Task:
 
 
 def _steps(task: Task, event: Event) -> list[str]:
-    """The step that a thought is. The root of a strategy holds the question, and is none."""
+    """The step that a thought stands for. The root of a strategy holds the question and is not a step."""
     return [event.text] if isinstance(event, Thought) and event.text != task.question else []
 
 
 def _event(record: dict[str, Any]) -> Thought | Scored | Decided:
-    """What a record holds. Another than a thought, a score or a decision is a ValueError."""
+    """Convert a record. Raises ValueError for anything but a thought, a score or a decision."""
     event: Thought | Scored | Decided = msgspec.convert(record, Thought | Scored | Decided)
     return event
 
 
 def all_but_the_root(id: str) -> Callable[[Thought | Scored], Thought | Scored | None]:
-    """Passes over what a strategy says of its own root: here it is a thought that has been recorded."""
+    """An edit for `map_steps` that skips what a strategy records about its own root, which is already
+    recorded.
+    """
 
     def kept(event: Thought | Scored) -> Thought | Scored | None:
         own_root = event.id == id and (isinstance(event, Thought) or event.by == "root")

@@ -1,7 +1,7 @@
-"""A conversation with tools: what a turn says, what came of its calls, and how both are told.
+"""Conversations with tools: turns, observations, and the messages made of them.
 
-Rule: a turn is its thought. What was said is read from the thought that tells of it, so that a person may
-change it, and calls written as text are as good as a provider's own.
+A turn is read from its recorded thought, so that a person can edit it. Tool calls written as text are
+equivalent to native ones.
 """
 
 from __future__ import annotations
@@ -20,20 +20,28 @@ from tot_lab.core.tools import tool_name
 from tot_lab.strategies.text_tool_calls import text_tool_calls
 
 MOST_CALLS = 32
-"""Tool calls of one turn that are carried out; a reply that asks for more is cut there."""
+"""The most tool calls of one turn. Further calls of a reply are dropped."""
 
 SHOWN_ARGUMENTS = 1_000
-"""Characters of a call's arguments that its thought shows; the record of the call holds them whole."""
+"""Characters of a call's arguments that its thought shows. The record of the call has all of them."""
 
 _UNSENDABLE = re.compile(r"[^A-Za-z0-9_-]+")
 _SHOWN_CALL = re.compile(r"^([\w.-]+)\((\{.*\})\)[ \t]*$", re.MULTILINE)
 
 
 class Turn(NamedTuple):
-    """What a model said in one turn. id: its thought. text: as it was written. said: without the tool calls
-    written in it. calls: the tools that it asks for. native: whether by the provider's own tool calls.
-    unknown: tools that the text names and that there are not. error: of a call that failed. provider_state:
-    the reply's."""
+    """One turn of a model.
+
+    Attributes:
+        id: Its thought.
+        text: The text as written.
+        said: The text without tool calls written in it.
+        calls: The requested tool calls.
+        native: Whether they are the provider's native tool calls.
+        unknown: Names in the text of tools that do not exist.
+        error: The error of a failed call.
+        provider_state: `Reply.provider_state`.
+    """
 
     id: str
     text: str = ""
@@ -46,8 +54,14 @@ class Turn(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What came of one tool call. id: its thought. text: as the model is shown it. error: of a call that
-    failed or was not carried out, None for a result. whole: the text that `text` may be a part of."""
+    """The outcome of one tool call.
+
+    Attributes:
+        id: Its thought.
+        text: The text that the model is shown.
+        error: Why the call failed or was not carried out. `None` for a result.
+        whole: The full text, of which `text` may be a part.
+    """
 
     id: str
     text: str
@@ -56,8 +70,10 @@ class Observation(NamedTuple):
 
 
 def exchange(turn: Turn, observations: Sequence[Observation]) -> list[Message]:
-    """A turn and what came of its calls, as the model is shown them in the next. Calls that were
-    written as text are answered in text, since a provider takes a tool's turn only after a native call."""
+    """The messages for a turn and its observations.
+
+    Calls written as text are answered in text, since providers accept tool messages only after native calls.
+    """
     if not turn.calls:
         return [Message("assistant", turn.text.strip() or "(an empty reply)")]
     if not turn.native:
@@ -76,7 +92,9 @@ def exchange(turn: Turn, observations: Sequence[Observation]) -> list[Message]:
 
 
 def with_hints(talk: Sequence[Message], hints: Sequence[str]) -> list[Message]:
-    """`talk` with `hints` told to the model; two turns of a user in a row some models do not take."""
+    """Append `hints` for the model. They extend a last user message, since some models reject two in a
+    row.
+    """
     if not hints:
         return list(talk)
     hint = "\n".join(hints)
@@ -87,12 +105,14 @@ def with_hints(talk: Sequence[Message], hints: Sequence[str]) -> list[Message]:
 
 
 def halt_in(observations: Sequence[Observation]) -> str | None:
-    """Why no further call will be made, if one of the tools was refused for that."""
+    """The first refusal among `observations` after which no further call will be made. `None` if there is
+    none.
+    """
     return next((seen.error for seen in observations if seen.error is not None and halts(seen.error)), None)
 
 
 def shortened(text: str, most: int) -> str:
-    """`text`, or its first `most` characters and how many more there are."""
+    """The first `most` characters of `text`, and the number of further ones."""
     more = len(text) - most
     return text if more <= 0 else f"{text[:most]}\n… ({more:,} more characters are not shown)"
 
@@ -100,20 +120,24 @@ def shortened(text: str, most: int) -> str:
 def recorded_turn(
     thought: Thought, reply: Reply, names: Collection[str], most_calls: int = MOST_CALLS
 ) -> Turn:
-    """The turn that was recorded as `thought` with `reply`. names: the tools that the loop knew. most_calls:
-    how many of its calls the loop took."""
+    """Reconstruct the turn that was recorded as `thought` with `reply`.
+
+    Args:
+        names: The tools that the loop knew.
+        most_calls: The most calls that the loop carried out.
+    """
     turn = turn_of(thought.id, reply, names)
     return as_recorded(turn._replace(calls=turn.calls[:most_calls]), thought, names)
 
 
 def same_call(call: ToolCall) -> tuple[str, str]:
-    """What two calls share that ask for the same."""
+    """A key that is equal for calls with the same tool and arguments."""
     arguments = arguments_of(call)
     return call.name, call.arguments if arguments is None else json.dumps(arguments, sort_keys=True)
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any] | None:
-    """What a call is to be made with; None when it is no JSON object."""
+    """Parse the arguments of a call. `None` if they are not a JSON object."""
     try:
         value = json_of(call.arguments or "{}")
     except ValueError:
@@ -122,7 +146,7 @@ def arguments_of(call: ToolCall) -> dict[str, Any] | None:
 
 
 def turn_of(id: str, reply: Reply, names: Collection[str]) -> Turn:
-    """What a reply says and asks for: natively, or else as JSON text. names: the tools there are."""
+    """Read a reply: its text, and its tool calls, native or written as JSON text."""
     if not reply.tool_calls:
         thought, calls, unknown = text_tool_calls(reply.text, names, id)
         return Turn(id, reply.text, thought, calls, native=False, unknown=unknown)
@@ -135,7 +159,9 @@ def turn_of(id: str, reply: Reply, names: Collection[str]) -> Turn:
 
 
 def as_recorded(turn: Turn, thought: Thought, names: Collection[str]) -> Turn:
-    """`turn`, or what a person wrote in its place: its calls as JSON, or as thoughts show them."""
+    """`turn`, or the turn that a person wrote in its place, with calls as JSON or in the form that thoughts
+    show.
+    """
     if thought.text == text_of(turn):
         return turn
     known = {tool_name(name) for name in names}
@@ -148,7 +174,7 @@ def as_recorded(turn: Turn, thought: Thought, names: Collection[str]) -> Turn:
 
 
 def text_of(turn: Turn) -> str:
-    """A turn as its thought shows it."""
+    """The text of a turn's thought."""
     calls = [
         f"{call.name[:80]}({shortened(call.arguments, SHOWN_ARGUMENTS)})"
         for call in turn.calls
@@ -158,8 +184,9 @@ def text_of(turn: Turn) -> str:
 
 
 def _sendable(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
-    """`calls` as every provider takes them back: ids all different, names of its alphabet, arguments an
-    object."""
+    """Normalise `calls` so that every provider accepts them: distinct ids, allowed characters in names,
+    object arguments.
+    """
     ids = [call.id for call in calls]
     distinct = all(ids) and len(set(ids)) == len(ids)
     return tuple(

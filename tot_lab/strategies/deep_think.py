@@ -1,13 +1,13 @@
-"""Deep Think (Cogtrix, "Deep Think"): branch, develop, converge, and again.
+"""Deep Think: branch, develop, converge, repeat (Cogtrix, "Deep Think").
 
-    branch      one call: approaches that differ
-    develop     a call for each, at once: plan, execute, observe, reflect, in one reply
-    converge    one call: judge all, reflect, make one solution out of the best
-    again       with the lessons of all, and the solutions of the best few
+    branch      one call: different approaches
+    develop     one call per approach, concurrently: plan, execute, observe and reflect in one reply
+    converge    one call: judge all solutions, reflect, and synthesise one solution
+    repeat      with the lessons of all, and the solutions of the best few
 
-Rule: nothing that a model writes breaks an iteration. A reply that cannot be read stands for itself, with a
-confidence that is marked as assumed and decides nothing; a call that fails costs its branch. A synthesis is
-a thought of several parents, so that the tree shows what went into it.
+Model output cannot break an iteration. An unreadable reply is used as plain text, with an assumed confidence
+that decides nothing; a failed call costs its branch. A synthesis is a thought with several parents, so the
+tree shows what it was made from.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from tot_lab.strategies.structured import Structured, Tier, ask_json, read_json_
 M = TypeVar("M", bound=BaseModel)
 
 ASSUMED = 3.0
-"""The confidence, of 10, that stands in where a reply could not be read."""
+"""The assumed confidence, out of 10, of a reply that could not be read."""
 
 CONFIDENT = 9.5
-"""A confidence, of 10, with which no further iteration is made, from the second on."""
+"""The confidence, out of 10, that ends the search from the second iteration on."""
 
 DIRECT = "Direct approach"
-"""The name of the one branch where BRANCH could not be read."""
+"""Name of the only branch if the reply to BRANCH could not be read."""
 
 SHOWN = 8_000
-"""Characters of a solution, or of another text of a model, that a later prompt shows."""
+"""Characters of a solution, or of another model text, that a later prompt shows."""
 
 
 _MOST_ITERATIONS = 5
@@ -60,7 +60,7 @@ _MOST_BRANCHES = 5
 
 
 class Sizes(NamedTuple):
-    """How large a search is."""
+    """The size of a search, after clamping."""
 
     max_iterations: int
     num_branches: int
@@ -95,7 +95,7 @@ class DeepThink(Prompting):
     """Sampling temperature, 0–2."""
 
     max_iterations: int = 3
-    """The largest number of iterations, 1–5."""
+    """The most iterations, 1–5."""
 
     num_branches: int = 3
     """Approaches per iteration, 2–5."""
@@ -104,9 +104,10 @@ class DeepThink(Prompting):
     """Solutions that the next iteration builds on, 1–3, and at most `num_branches`."""
 
     timeout: Annotated[float, Field(gt=0)] = 300.0
-    """Seconds for one call, from when it is sent; this replaces the lab's `timeout`. The calls of DEVELOP
-    have twice that together, from when the first is sent. A call that takes longer costs its branch, and
-    its error names the limit."""
+    """Seconds for one call, counted from when it is sent, in place of the lab's `timeout`. The calls of
+    DEVELOP together have twice that. A call that takes longer costs its branch, and its error names the
+    limit.
+    """
 
     tier: Tier = "mid"
     """How much a prompt demands of the model: `local`, `mid`, `large` or `frontier`."""
@@ -129,7 +130,7 @@ class DeepThink(Prompting):
         return sizes
 
     def _sizes(self) -> tuple[Sizes, dict[str, int]]:
-        """How large the search is, and which of the settings were clamped to what."""
+        """The size of the search, and the clamped settings with their values."""
         branches = _between(2, self.num_branches, _MOST_BRANCHES)
         sizes = Sizes(
             _between(1, self.max_iterations, _MOST_ITERATIONS),
@@ -140,7 +141,7 @@ class DeepThink(Prompting):
 
 
 class _Iterations:
-    """A search under way. It changes between the stages alone."""
+    """A search in progress. Its state changes only between stages."""
 
     def __init__(self, strategy: DeepThink, task: Task, sizes: Sizes, at: str) -> None:
         self.by = strategy
@@ -149,11 +150,11 @@ class _Iterations:
         self.at = at
         self.goal = task.domain.answer_prompt(task, True)
         self.past: list[IterationResult] = []
-        self.schema = True  # until a server says that it takes none
-        self.direct = False  # whether the approaches of the iteration could not be read
+        self.schema = True  # whether the server supports JSON schemas, as far as known
+        self.direct = False  # whether the approaches of the iteration were unreadable
 
     def carried_out(self) -> Thinking[Answer]:
-        """Branch, develop, converge; again while it may get better."""
+        """Branch, develop and converge, repeatedly while improvement is possible."""
         base, unfinished = self.at, list[ThoughtBranch]()
         stop = "limit:iterations"
         for number in range(1, self.sizes.max_iterations + 1):
@@ -175,7 +176,7 @@ class _Iterations:
             self.past.append(result)
             base = self._best().node
             if result.from_branch and self.direct and all(one.assumed or one.error for one in branches):
-                stop = "error"  # no stage had a reply that could be read: the model refuses, or cannot do it
+                stop = "error"  # no stage had a readable reply: the model refuses or is not capable
                 break
             if not result.should_continue:
                 stop = "converged"
@@ -188,7 +189,7 @@ class _Iterations:
     # Branch.
 
     def _branch(self, base: str, number: int) -> Thinking[tuple[list[ThoughtBranch], str]]:
-        """The approaches of an iteration; none, and the stop word, when the call failed."""
+        """The approaches of an iteration. Empty, with the stop reason, if the call failed."""
         asked = BRANCH.format(count=self.sizes.num_branches)
         prompt = _joined(self.goal, self._lessons(number), asked, ANEW if self.past else "")
         result, failed = yield from self._asked(base, "branch", prompt, Approaches, number - 1)
@@ -206,18 +207,18 @@ class _Iterations:
             if (given := len(result.value.branches)) > len(approaches):
                 yield Note("deep_think.left_out", base, {"given": given, "used": len(approaches)})
         branches = []
-        first = (number - 1) * _MOST_BRANCHES  # an earlier iteration may have begun at the same thought
+        first = (number - 1) * _MOST_BRANCHES  # an earlier iteration may have the same base
         for k, approach in enumerate(approaches):
             text = f"{approach.name or f'Approach {k + 1}'}\n{approach.strategy}"
             thought = yield from emit(Thought(f"{base}.{first + k}", base, text))
-            name, _, strategy = thought.text.partition("\n")  # a person may have changed either
+            name, _, strategy = thought.text.partition("\n")  # a person may have edited either
             branches.append(
                 ThoughtBranch(f"b{k}", name, strategy, approach.rationale, approach.risks, node=thought.id)
             )
         return branches, ""
 
     def _lessons(self, number: int) -> str:
-        """What the iterations before have come to, for the next; "" for the first."""
+        """The prompt text about earlier iterations. Empty for the first."""
         if not self.past:
             return ""
         last, best = self.past[-1], self._best()
@@ -237,7 +238,9 @@ class _Iterations:
     # Develop.
 
     def _develop(self, branch: ThoughtBranch) -> Thinking[tuple[ThoughtBranch, str]]:
-        """The approach worked out: plan, execute, observe, reflect. A stop word, if it was not."""
+        """Develop one approach: plan, execute, observe, reflect. The second value is a stop reason if it
+        failed.
+        """
         prompt, approach = _joined(self.goal, self._found(), DEVELOP), _approach(branch)
         result, failed = yield from self._asked(branch.node, "develop", prompt, Development, closing=approach)
         made, raw = result.value, _raw(result)
@@ -271,7 +274,7 @@ class _Iterations:
     def _converge(
         self, base: str, number: int, branches: Sequence[ThoughtBranch]
     ) -> Thinking[tuple[IterationResult | None, str]]:
-        """The branches judged, and one solution made of them; None, and a stop word, if there is none."""
+        """Judge the branches and synthesise a solution. `None`, with the stop reason, if the call failed."""
         solved = [branch for branch in branches if branch.solution_node is not None]
         told = "\n\n".join(map(_solution, solved))
         prompt = _joined(self.goal, CONVERGE.format(count=len(solved), solutions=told))
@@ -298,8 +301,10 @@ class _Iterations:
     def _ranked(
         self, base: str, solved: Sequence[ThoughtBranch], made: Judgement, whole: bool
     ) -> Thinking[list[ThoughtBranch]]:
-        """The branches with their scores, the best first: by score, then by what their own confidence is.
-        A judgement that is not whole counts only if it reached every branch."""
+        """The branches with scores, best first; ties are broken by their own confidence.
+
+        A partial judgement counts only if it covers every branch.
+        """
         names, written = [one.name for one in solved], [given.name for given in made.evaluations]
         match = match_once(names, written, [one.id for one in solved])
         judged = dict(zip(match.places, made.evaluations, strict=True))
@@ -328,8 +333,7 @@ class _Iterations:
         made: Judgement,
         reply: Structured[Convergence],
     ) -> Thinking[IterationResult]:
-        """The solution of a branch in the place of a synthesis: of the best branch whose own reply could be
-        read."""
+        """The result without a synthesis: the solution of the best branch, preferring readable replies."""
         best = min(ranked, key=lambda branch: branch.assumed)
         why = "the reply was cut off" if reply.truncated else reply.error
         why = why if _raw(reply) else "the reply was empty"
@@ -351,7 +355,7 @@ class _Iterations:
     def _synthesised(
         self, number: int, solved: Sequence[ThoughtBranch], made: Convergence
     ) -> Thinking[IterationResult]:
-        """The synthesis of the ranked branches, as a thought of its own."""
+        """The synthesis of the ranked branches, as a thought."""
         ideas = made.synthesis.taken
         places = match_all([branch.name for branch in solved], [idea.name for idea in ideas])
         taken = tuple(
@@ -389,8 +393,9 @@ class _Iterations:
     # The answer.
 
     def _answer(self, stop: str, unfinished: Sequence[ThoughtBranch]) -> Thinking[Answer]:
-        """That of the most confident iteration; where there is none, the solution of which its own
-        branch is most confident."""
+        """Answer with the most confident iteration, or else with the solution of the most confident
+        branch.
+        """
         best = self._best() if self.past else None
         solved = sorted((one for one in unfinished if one.solution), key=lambda one: -_confidence(one))
         node, text = (None, "") if not solved else (solved[0].solution_node, solved[0].solution)
@@ -408,17 +413,20 @@ class _Iterations:
         others = [result.node for result in sorted(self.past, key=_trust, reverse=True)[1:]]
         return Answer(answer or "", stop, node, score, tuple(others))
 
-    # Small things.
+    # Helpers.
 
     def _best(self) -> IterationResult:
-        """The iteration that answers, as far as there are any."""
+        """The iteration that is the answer so far."""
         return max(self.past, key=_trust)
 
     def _asked(
         self, at: str, kind: str, prompt: str, form: type[M], draw: int = 0, closing: str = ""
     ) -> Thinking[tuple[Structured[M], str]]:
-        """What a model writes in that form; and a stop word, if the call failed. draw: one for each
-        iteration, since two may ask the same for one thought."""
+        """Make a call for JSON of type `form`. The second value is a stop reason if it failed.
+
+        Args:
+            draw: Distinguishes iterations, which may repeat a prompt at one thought.
+        """
         call, tier = self.by.call(at, kind, prompt, draw), self.by.tier
         seconds = self.by.timeout
         result = yield from with_timeout(
@@ -436,25 +444,25 @@ class _Iterations:
         return result, "limit:timeout" if error.startswith("timeout") else stop_of(error)
 
     def _assume(self, at: str, what: str, error: str | None) -> Thinking[None]:
-        """Say that a reply stands for itself."""
+        """Note that a reply is used as plain text."""
         told = {"what": what, "error": error}
         yield Note("deep_think.assumed", at, told if what == "branch" else {**told, "confidence": ASSUMED})
 
 
 def _score(node: str, value: float | None) -> Thinking[float | None]:
-    """Record a number of 0–10 that CONVERGE gave; it as a person may have changed it."""
+    """Record a CONVERGE score of 0 to 10. Returns it as recorded; a person may have edited it."""
     share = None if value is None else value / 10
     scored = yield from emit(Scored(node, share, value, (value,), "converge"))
     return value if scored.score == share else scored.score and scored.score * 10
 
 
 def _trust(result: IterationResult) -> tuple[bool, float, int]:
-    """By what iterations are ranked: an assumed confidence counts for nothing, and of equals the later."""
+    """Sort key of iterations: assumed confidences last, then by confidence, then the later one."""
     return not result.assumed, result.confidence, result.iteration
 
 
 def _raw(result: Structured[Any]) -> str:
-    """A reply as it is."""
+    """The text of the last reply."""
     return split_thinking(result.replies[-1].text)[1].strip()
 
 
@@ -470,7 +478,7 @@ def _confidence(branch: ThoughtBranch) -> float:
     return -1.0 if branch.assumed else _or_least(branch.confidence)
 
 
-# What prompts show.
+# Prompt texts.
 
 
 def _joined(*parts: str) -> str:
@@ -494,7 +502,7 @@ def _approach(branch: ThoughtBranch) -> str:
 
 
 def _solution(branch: ThoughtBranch) -> str:
-    """A branch with its solution, and what is known of it."""
+    """A branch with its solution, strengths and weaknesses."""
     own = branch.confidence
     told = [
         ("Strategy", branch.strategy),

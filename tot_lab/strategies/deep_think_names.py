@@ -1,8 +1,8 @@
-"""Which approach a model means by a name that it wrote.
+"""Matching of the approach names that a model writes.
 
-Rule: two texts mean the same approach when nothing but case, punctuation, Markdown, numbering and ids tells
-them apart. A match that rests on anything else (a number, an order, names that are not distinct) is reported
-in words, so that no score reaches an approach by a guess that nobody sees.
+Two names match if they differ only in case, punctuation, Markdown, numbering and ids. A match that relies on
+anything else (a number, an order, ambiguous names) is reported, so that no score is assigned by an unnoticed
+guess.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LABEL = (
     r"answer|rule|step|way|number|no)"
 )
 _ORDINAL = r"(?:b?\d{1,3}|[a-z]|[ivx]{1,4})"
-_MARK = r"(?:\s?[^\w\s+%#(\[]+(?=\s|\Z))"  # what sets a number off from the name behind it
+_MARK = r"(?:\s?[^\w\s+%#(\[]+(?=\s|\Z))"  # separates a number from the name behind it
 _BEFORE = re.compile(
     rf"(?:[^\w(\[#]|#(?!\d))*"
     rf"(?:{_LABEL}\.?\s*\#?\s?(?:{_ORDINAL}(?:{_MARK}|\Z)|b?\d{{1,3}}(?=\s))"
@@ -27,19 +27,20 @@ _BEFORE = re.compile(
 """One piece of numbering before a name: `1.`, `Approach 3:`, `(b2)`, `#4`."""
 
 _AFTER = re.compile(rf"[(\[]\s?(?:{_LABEL}\s)?\#?{_ORDINAL}\s?[)\]]\W*\Z")
-"""The same behind a name: `(b2)`, `[approach 3]`."""
+"""One piece of numbering behind a name: `(b2)`, `[approach 3]`."""
 
 _LONGEST_AFTER = 40
 _MARKDOWN = re.compile(r"[*_`~]")
-_WORD = re.compile(r"[^\W_]+[+#]*")  # C, C++ and C# are three names
+_WORD = re.compile(r"[^\W_]+[+#]*")  # distinguishes C, C++ and C#
 _REFERENCE = re.compile(r"(b?)(\d{1,3})(?![^\W_])")
 
 
 class Match(NamedTuple):
-    """Which of several names each written one means.
+    """The approaches that written names refer to.
 
-    places: by written name, the place of the name that it means, or `None`. Each place occurs once.
-    warning: what was not certain, in sentences; "" when every approach was recognised by its own name.
+    Attributes:
+        places: For each written name the index of the approach, or `None`. Each index occurs once.
+        warning: What was uncertain, in sentences. Empty if every approach was recognised by its own name.
     """
 
     places: list[int | None]
@@ -47,7 +48,9 @@ class Match(NamedTuple):
 
 
 def core(name: str) -> str:
-    """The words of a name, without case, punctuation, Markdown, numbering and ids; "" if it has no other."""
+    """The words of a name, without case, punctuation, Markdown, numbering and ids. Empty if there are no
+    others.
+    """
     text = _plain(name)
     start, end = 0, len(text)
     while found := _AFTER.search(text, max(start, end - _LONGEST_AFTER), end):
@@ -59,16 +62,16 @@ def core(name: str) -> str:
 
 
 def match_all(names: Sequence[str], written: Sequence[str]) -> list[int | None]:
-    """The place in `names` of each written name. `None` if it means none of them, or more than one."""
+    """The index in `names` of each written name. `None` if it matches none of them, or several."""
     return [_only(_meant(names, one)) for one in written]
 
 
 def match_once(names: Sequence[str], written: Sequence[str], ids: Sequence[str] = ()) -> Match:
-    """Match the names that a model wrote to `names`, one to one: the first of two that mean the same counts.
+    """Match the names that a model wrote to `names`, one to one. Of two that match the same approach, the
+    first counts.
 
-    Names decide wherever one is recognised. A text that is only an id (`b2`) or a number (`Approach 3`)
-    stands for the approach of that id, or at that place. The order decides only if nothing else was
-    recognised.
+    Names take precedence. A text that is only an id (`b2`) or a number (`Approach 3`) refers to the approach
+    with that id or at that position. The order decides only if nothing else was recognised.
 
     Args:
         names: The names of the approaches, as the model was shown them.
@@ -101,7 +104,7 @@ class _Matching:
             self.warnings.append("The names of the approaches are not distinct but for their numbering.")
 
     def by_shared_name(self) -> None:
-        """Approaches of one name are told apart by their order alone."""
+        """Distinguish approaches with the same name by their order."""
         shared = False
         for k in self._left():
             free = [place for place in _meant(self.names, self.written[k]) if place not in self.places]
@@ -165,15 +168,14 @@ class _Matching:
             self.places[k] = place
 
     def _fits(self, places: dict[int, int]) -> bool:
-        """Whether these are places of different approaches that have no score yet."""
+        """Whether these are distinct approaches without a match."""
         wanted = [*places.values()]
         free = {*range(len(self.names))}.difference(place for place in self.places if place is not None)
         return len({*wanted}) == len(wanted) and free.issuperset(wanted)
 
 
 def _meant(names: Sequence[str], written: str) -> list[int]:
-    """The places of the names that `written` may mean: those that are the same to the letter, or else those
-    of the same words."""
+    """The indices of the names that `written` may mean: exact matches, or else those with the same words."""
     exact = [place for place, name in enumerate(names) if _same(name) == _same(written)]
     words = core(written)
     return exact or [place for place, name in enumerate(names) if words and core(name) == words]

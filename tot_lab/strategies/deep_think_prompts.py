@@ -1,7 +1,7 @@
-"""The words of Deep Think's three asks.
+"""Prompt texts of Deep Think's three stages.
 
-Rule: one place for the wording, so that `deep_think.py` reads as what is done. Each prompt begins with the
-task in its domain's own words; the form of the JSON follows it (`ask_json`).
+All wording is here, so that `deep_think.py` shows the algorithm. Each prompt begins with the task in its
+domain's words, followed by the form of the JSON (`ask_json`).
 """
 
 BRANCH = (

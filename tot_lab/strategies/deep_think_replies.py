@@ -1,8 +1,8 @@
-"""What Deep Think keeps of its iterations, and the JSON that its models write.
+"""The results of Deep Think's iterations, and the JSON that its models write.
 
-Rule: strict about what decides, lenient about the rest. A reply counts as read when it holds what the next
-stage needs (an approach, a solution, a synthesis); whatever else is missing or has another form is empty,
-and a number that cannot be read is none. (Cogtrix, "Deep Think"; D1, D6, D7, D8 and D12 of its list.)
+Reading is strict about what decides and lenient about the rest. A reply is readable if it has what the next
+stage needs: an approach, a solution, a synthesis. Anything else that is missing or malformed is empty, and an
+unreadable number is `None` (Cogtrix, "Deep Think").
 """
 
 from __future__ import annotations
@@ -20,19 +20,25 @@ from tot_lab.core.reading import finite, read_out_of_ten
 from tot_lab.strategies.deep_think_names import core
 
 CRITERIA = ("correctness", "completeness", "elegance", "practicality")
-"""What a solution is judged on, each from 0 to 10."""
+"""Criteria for judging a solution, each from 0 to 10."""
 
 
 class ThoughtBranch(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One approach of an iteration, and what came of it.
+    """One approach of an iteration, and its outcome.
 
-    id: b0, b1, … in the order of the model's reply. confidence: of whoever developed it, 0–10. score: the
-    mean of what it was judged on, 0–10. Both are None where no number could be read. assumed: the confidence
-    is a stand-in, because the reply was cut off, or could not be read as JSON and is the solution as a whole.
-    truncated: the reply was cut off, so that the solution may lack its end. node, solution_node: the thoughts
-    that hold the approach and the solution. error: why there is no solution. The others are
-    texts of the model: of BRANCH (name, strategy, rationale, risks), of CONVERGE (verdict), of DEVELOP all
-    others; "" or () where it wrote none.
+    Fields not listed are texts of the model: of BRANCH (name, strategy, rationale, risks), of CONVERGE
+    (verdict), and otherwise of DEVELOP.
+
+    Attributes:
+        id: b0, b1, … in the order of the model's reply.
+        confidence: The confidence stated by DEVELOP, 0 to 10. `None` if it could not be read.
+        score: The mean of the criteria, 0 to 10. `None` if none could be read.
+        assumed: Whether the confidence is a default, because the reply was truncated, or was not JSON and
+            counts as the solution as a whole.
+        truncated: Whether the reply was truncated, so that the solution may be incomplete.
+        node: The thought that holds the approach.
+        solution_node: The thought that holds the solution.
+        error: Why there is no solution.
     """
 
     id: str
@@ -58,22 +64,32 @@ class ThoughtBranch(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """An idea that went into a synthesis. branch: the id of the branch that it comes from."""
+    """An idea that a synthesis uses. `branch` is the id of the branch it comes from."""
 
     branch: str
     idea: str
 
 
 class IterationResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one iteration came to.
+    """The result of one iteration.
 
-    iteration: from 1. branches: the best first. best_solution: the synthesis, or where there is none the
-    solution of a branch, whose id is in from_branch. confidence: in it, 0–10.
-    assumed: the confidence is a stand-in, because the reply could not be read; it decides nothing.
-    synthesis_reasoning, taken, insights: why it is as it is, what it took from which branch, and what was
-    learnt. reflection_summary: patterns, mistakes, and what all missed, in lines. should_continue,
-    next_focus: whether the model would go on, and with what. beam: the ids of the branches that the next
-    iteration builds on, the best first. node: the thought that holds the synthesis.
+    Attributes:
+        iteration: Counted from 1.
+        branches: Best first.
+        best_solution: The synthesis, or the solution of the branch `from_branch` if there is no synthesis.
+        confidence: Confidence in it, 0 to 10.
+        node: The thought that holds it.
+        synthesis_reasoning: The reasons for the synthesis.
+        taken: The ideas that it uses.
+        reflection_summary: Patterns, mistakes and omissions, one per line.
+        insights: What was learnt.
+        should_continue: Whether the model would continue.
+        next_focus: What it would continue with.
+        assumed: Whether the confidence is a default, because the reply could not be read. It then decides
+            nothing.
+        beam: Ids of the branches that the next iteration builds on, best first.
+        truncated: Whether the reply was truncated.
+        from_branch: Id of the branch whose solution stands in for a synthesis.
     """
 
     iteration: int

@@ -1,12 +1,12 @@
-"""Gather, then think (Cogtrix, "/think"): find out with tools what a task needs, and think over it.
+"""Gather, then think: find out with tools what a task needs, and reason about it (Cogtrix, "/think").
 
-    classify   what kind of task is it: its words, and a model call only when they do not decide
-    gather     a tool-using strategy looks for what that kind of task needs
-    research   pages that it fetched are read again, whole, and copied from word for word
-    think      Deep Think, with all that in its context
+    classify   the category of the task: by keywords, and by a model call only if they do not decide
+    gather     a tool-using strategy looks for what tasks of that category need
+    research   fetched pages are read again, whole, and quoted
+    think      Deep Think, with all of this in its context
 
-Rule: the first stage can only add. Whatever fails there costs what it would have found, is said in a note,
-and the thinking goes on without; nothing but a refusal, after which nobody may ask any more, ends it.
+The first stages can only add. A failure there is recorded in a note, and thinking continues without the
+result; only a refusal after which no further call is possible ends the run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.research import UNKNOWN_WINDOW, ResearchDelegate, ToolUse
 
 RAW = 4_000
-"""Characters of one tool result that the thinker is shown: as many as a loop of its own would be."""
+"""Characters of one tool result that the thinking strategy is shown, as in a tool loop."""
 
 _GATHER = (
     "Gather what whoever solves the whole problem will need. Do not solve it. {what}\n"
@@ -57,22 +57,22 @@ _TOOLS_IF_OF_USE = (
 
 
 class GatherThenThink(Prompting):
-    """Classify the task, gather with tools what tasks of its category need, and think over what was found.
+    """Classify the task, gather with tools what tasks of its category need, and reason about what was found.
 
     Best for hard questions about something that can be looked up: code, a machine, documents, the web.
-    Trade-off: what is gathered makes every later prompt longer. Calls: those of `strategy`; with tools also
-    those of `gatherer`, one for each page that is read again, and 1 if the words of the task do not tell its
-    category. Without tools nothing is gathered, and no call is spent on it.
+    Trade-off: gathered text makes every later prompt longer. Calls: those of `strategy`; with tools also
+    those of `gatherer`, one for each page that is read again, and 1 if keywords do not decide the category.
+    Without tools nothing is gathered, at no cost.
 
-    The category decides what to look for. For the tool-heavy ones (code_analysis, debugging, bug_hunting,
+    The category decides what to look for. For tool-heavy ones (code_analysis, debugging, bug_hunting,
     security_audit, sysadmin, cloud_infra, qa_testing, devops, data_analysis, documentation, database,
     monitoring) the gatherer must use tools before it answers; for the others it uses them only if they help.
     The note `think.classified` records the category and how it was found, `think.gathered` what was gathered,
     and `think.nothing_gathered` why nothing was.
 
-    The gatherer runs at `at.0`, research at `at.1`, the strategy at `at.2`; answer and stop are the
-    strategy's. The sampling settings apply to classification and to extraction; the latter asks the model
-    that gathered.
+    The gatherer runs at `at.0`, research at `at.1`, the strategy at `at.2`; the answer and the stop reason
+    are those of the strategy. The sampling settings apply to classification and to extraction; the latter
+    uses the model that gathered.
 
     References:
         Cogtrix, "/think".
@@ -85,12 +85,13 @@ class GatherThenThink(Prompting):
     """The strategy that gathers; it should be one that calls tools."""
 
     gather: bool = True
-    """Whether to gather. If `False`, thinking starts at once."""
+    """Whether to gather. If `False`, the strategy starts at once."""
 
     research: Annotated[ResearchDelegate, Field(strict=False)] = ResearchDelegate()
-    """How the pages that were found are read again: a `tl.records.ResearchDelegate`, or its settings as a
-    dict such as `{"enabled": False}`. Its share of the model's context window also limits all gathered text
-    that the strategy is shown."""
+    """How fetched pages are read again: a `tl.records.ResearchDelegate`, or its settings as a dict such as
+    `{"enabled": False}`. Its share of the context window also limits all gathered text that the strategy is
+    shown.
+    """
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
@@ -103,14 +104,14 @@ class GatherThenThink(Prompting):
             if self.research.context_window is None and task.context_window is None:
                 yield Note("research.window", at, {"assumed": UNKNOWN_WINDOW})
             gathered = yield from self._gathered(task, classified.category, watch, f"{at}.0")
-            if not halts(gathered.stop_reason):  # else the next call tells whether it was a budget of its own
+            if not halts(gathered.stop_reason):  # the budget may be the gatherer's own; the next call shows
                 found = yield from self.research.think(task, watch.uses, self, f"{at}.1", watch.model)
-            task = self._told(task, found, gathered.text, watch.uses)
+            task = self._with_findings(task, found, gathered.text, watch.uses)
         return (yield from self.strategy.think(task, f"{at}.2"))
 
     def max_calls(self, task: Task) -> int | None:
         most = [self.strategy.max_calls(task)]
-        if self.gather:  # which tools there are, the lab says only when it runs
+        if self.gather:  # the lab's tools are not known before a run
             settled = categorise(task.question)
             categories = [settled.category] if settled else [*CATEGORIES, GENERAL]
             gathering = [
@@ -128,14 +129,14 @@ class GatherThenThink(Prompting):
     # Classify.
 
     def _settled(self, task: Task) -> Classified | None:
-        """The category as far as no model is needed for it."""
+        """The category, if it needs no model call."""
         found = categorise(task.question)
         if found is None and not self._gathers(task):
             return Classified(GENERAL, "default", "nothing is gathered, so no call is spent on it")
         return found
 
     def _asked(self, task: Task, at: str) -> Thinking[Classified | str]:
-        """The category as the model names it, or how its call was refused."""
+        """The category named by the model, or the refusal of its call."""
         listed = "\n".join(f"{name}: {category.about}" for name, category in CATEGORIES.items())
         prompt = (
             f"A task for somebody else:\n<task>\n{task.domain.answer_prompt(task, False)}\n</task>\n\n"
@@ -165,12 +166,13 @@ class GatherThenThink(Prompting):
     # Gather.
 
     def _gathered(self, task: Task, category: str, watch: _Watch, at: str) -> Thinking[Answer]:
-        """What the gatherer came to. A person may change what it is to look for, so its root is recorded
-        here."""
+        """The answer of the gatherer. Its root is recorded here, because a person may edit what it looks
+        for.
+        """
         above = parent_of(at) or at
         asked = yield from emit(Thought(at, above, _instruction(category)))
         part = task.domain.part(task, asked.text, "")
-        looking = tuple(tool for tool in task.tools if MODEL not in tool.effects)  # the thinking comes later
+        looking = tuple(tool for tool in task.tools if MODEL not in tool.effects)  # reasoning comes later
         part = part.model_copy(update={"tools": looking})
         answer = yield from intercept(
             watch,
@@ -189,8 +191,10 @@ class GatherThenThink(Prompting):
         yield Note("think.gathered" if given or answer.text else "think.nothing_gathered", above, told)
         return answer
 
-    def _told(self, task: Task, research: str, notes: str, uses: Sequence[ToolUse]) -> Task:
-        """`task` with what was found in its context, the most exact first: what does not fit goes last."""
+    def _with_findings(self, task: Task, research: str, notes: str, uses: Sequence[ToolUse]) -> Task:
+        """`task` with the findings in its context, the most exact first, so that truncation affects the least
+        exact.
+        """
         raw = "\n\n".join(
             f"{use.tool}({shortened(use.arguments, 200)}) → "
             + shortened(use.text if use.error is None else f"failed: {use.error}", RAW)
@@ -211,15 +215,19 @@ class GatherThenThink(Prompting):
 
 
 def _instruction(name: str) -> str:
-    """What the gatherer is asked for a category."""
+    """The gatherer's instruction for a category."""
     category = category_of(name)
     how = _TOOLS_FIRST if category.tools_first else _TOOLS_IF_OF_USE
     return _GATHER.format(what=category.gather, how=how)
 
 
 class _Watch:
-    """Goes along with who gathers. uses: the tool calls, and what they gave, a thought that tells of one as a
-    person may have changed it. model: the one that was asked last."""
+    """An interceptor that collects the gatherer's tool calls.
+
+    Attributes:
+        uses: The tool calls and their results, as edited by a person.
+        model: The model of the last call.
+    """
 
     def __init__(self) -> None:
         self.uses: list[ToolUse] = []
@@ -237,7 +245,7 @@ class _Watch:
         return recorded
 
     def _change(self, thought: Thought, text: str) -> None:
-        """A person wrote `text` in the place of what `thought` tells."""
+        """Replace a result by the text that a person wrote in its thought."""
         last = self.uses[-1] if self.uses else None
         if last is not None and last.at == thought.parent:
             self.uses[-1] = last._replace(text=text.removeprefix(f"{last.tool} → "), error=None)

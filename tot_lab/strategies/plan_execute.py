@@ -1,15 +1,15 @@
-"""Plan–Execute–Reflect: a plan first, its steps without it, and a look back at the goal.
+"""Plan–Execute–Reflect: write a plan, execute its steps, and reflect on the goal.
 
-    plan     the model writes steps; a plan that cannot be carried out is asked for again
-    execute  the steps that can go on: one (linear), or all of them at once, a wave (dag)
+    plan     the model writes steps; a plan that cannot be carried out is requested again
+    execute  the next step (linear), or all steps whose dependencies are done, a wave (dag)
              tool_call → the tool itself · analysis → one completion · composite → another strategy
-    recover  a failed step is tried again, then the open steps are written anew (a patch)
-    reflect  is the goal reached? If not: a patch where steps failed, else further steps are appended
-    answer   what the last reflection gave
+    recover  a failed step is retried, then the open steps are rewritten (a patch)
+    reflect  is the goal reached? If not, failed steps are patched, or further steps are appended
+    answer   the answer in the last reflection
 
-Rule: a step that was completed never runs again, in this run or in one that goes on with its journal. Each
-version of a step is a thought of its own that depends on those it needs, and each try is a child of it.
-Steps of a wave share nothing: what came of them is put into the plan after the join.
+A completed step never runs again, neither in this run nor in one that resumes its journal. Each version of a
+step is a thought that depends on the steps it needs, and each try is a child of it. Steps of a wave share
+nothing; their outcomes are added to the plan after the join.
 """
 
 from __future__ import annotations
@@ -51,14 +51,19 @@ from tot_lab.strategies.structured import RETRIES, Tier, ask_json, calls_per_ask
 from tot_lab.strategies.tool_needs import MOST_REQUIRED, classify_tools
 
 REFLECTION_TOKENS = {"shallow": 1500, "deep": 2500}
-"""Most tokens of a reflection, by its depth."""
+"""The most tokens of a reflection, by `reflection_depth`."""
 
 _VERDICT = re.compile(r"[\s>*_#`-]*(?:un|not\s+)?satisfied\b.*", re.IGNORECASE)
 
 
 class Outcome(NamedTuple):
-    """What came of one step. node: the thought that holds its result. halt: the refusal, if a call was
-    refused after which none will be made."""
+    """The outcome of one step.
+
+    Attributes:
+        step: The step, with its new status.
+        node: The thought that holds its result.
+        halt: The refusal after which no further call will be made.
+    """
 
     step: Step
     node: str = ""
@@ -82,15 +87,14 @@ class PlanExecute(Acting):
     aliases: ClassVar[tuple[str, ...]] = ("plan-execute-reflect",)
 
     strategy: Strategy = ReAct(max_iterations=3)
-    """The strategy that solves a composite step. The step is its task, and it has the tools that the step
-    names."""
+    """The strategy that solves a composite step. The step is its task, with the tools that the step names."""
 
     plan_mode: Mode = "linear"
     """`linear` executes the steps in order. `dag` executes every step whose dependencies are done,
     concurrently unless `parallel=False`."""
 
     max_steps: Annotated[int, Field(ge=1, le=100)] = 20
-    """The largest number of steps in a plan or a refinement."""
+    """The most steps of a plan or a refinement."""
 
     step_retries: Annotated[int, Field(ge=0)] = 1
     """Further tries of a step that failed."""
@@ -106,16 +110,18 @@ class PlanExecute(Acting):
     all open steps."""
 
     reflection_depth: Literal["shallow", "deep"] = "deep"
-    """`shallow` reflects in up to 1,500 tokens, `deep` in up to 2,500."""
+    """`shallow` reflects in at most 1,500 tokens, `deep` in at most 2,500."""
 
     required_tools: Quantities = {}
-    """How often each tool must be called by a step of its own, as `{"web-search": 4}` or in a classifier's
-    words, `["web-search×4"]`. Calls that a plan lacks are added as steps. A tool that the task names and
-    that asks to be used then (`deep-think`) is required once, even if no plan can be read."""
+    """Minimum number of calls of each tool by steps of the plan, as `{"web-search": 4}` or
+    `["web-search×4"]`. Missing calls are added as steps. A tool that the task names and that must be used in
+    that case (`deep-think`) is required once, even if no plan can be read.
+    """
 
     classify_tools: bool = False
-    """Whether to ask the model first which tools the task needs, and how often. Its answer is added to
-    `required_tools`."""
+    """Whether to ask the model first which tools the task needs, and how often. The answer is added to
+    `required_tools`.
+    """
 
     max_retries: Annotated[int, Field(ge=0)] = RETRIES
     """Further requests for a plan after one that was rejected."""
@@ -126,7 +132,7 @@ class PlanExecute(Acting):
     @field_validator("strategy")
     @classmethod
     def _takes_the_tools_of_a_step(cls, strategy: Strategy) -> Strategy:
-        """The model says which tools a composite step has: a name set here could be missing among them."""
+        """The plan decides which tools a composite step has; tools named in the settings might be missing."""
         waiting: list[Any] = [strategy]
         while waiting:
             value = waiting.pop()
@@ -138,7 +144,7 @@ class PlanExecute(Acting):
                 for name in ("tools", "required_tools"):
                     if getattr(value, name, None):
                         raise ValueError(
-                            f"a step's own toolHints say which tools it has: leave out its {name}"
+                            f"{name} must not be set: a composite step has the tools of its toolHints."
                         )
                 waiting += (getattr(value, name) for name in type(value).model_fields)
         return strategy
@@ -147,7 +153,7 @@ class PlanExecute(Acting):
     @classmethod
     def _calls_no_tools(cls, overflow: str) -> str:
         if overflow == "more":
-            raise ValueError("a model that plans calls no tool: set it on the `strategy` of its steps")
+            raise ValueError("the planning model calls no tools. Set overflow on `strategy` instead.")
         return overflow
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
@@ -168,47 +174,47 @@ class PlanExecute(Acting):
         return self.classify_tools + plans * calls_per_ask(self.max_retries) + carried_out + reviews + 1
 
     def _calls_per_step(self, task: Task) -> int | None:
-        inner = self.strategy.max_calls(task.domain.part(task, "", ""))  # what a step asks is not known yet
+        inner = self.strategy.max_calls(task.domain.part(task, "", ""))  # the instruction is not known yet
         return None if inner is None else max(inner, 1) * (self.step_retries + 1)
 
 
 class _Work:
-    """A plan under way. It changes between waves alone, never inside one."""
+    """The execution of one plan. Its state changes only between waves."""
 
     def __init__(self, strategy: PlanExecute, task: Task, at: str) -> None:
         self.by = strategy
         self.task = task
         self.at = at
-        self.hands: AvailableTools = strategy.hands(task, tuple(strategy.required_tools))
-        self.required = strategy.required(task, self.hands, strategy.required_tools)
+        self.available: AvailableTools = strategy.available_tools(task, tuple(strategy.required_tools))
+        self.required = strategy.required(task, self.available, strategy.required_tools)
         self.goal = task.domain.answer_prompt(task, True)
         self.steps: list[Step] = []
-        self.results: dict[str, str] = {}  # the thought that holds the result, by step
+        self.results: dict[str, str] = {}  # step id → the thought that holds its result
         self.patched: set[str] = set()
-        self.dropped: set[str] = set()  # steps in whose place a patch put others
-        self.patches = 0  # while steps are carried out
-        self.refinements = 0  # after a reflection
+        self.dropped: set[str] = set()  # steps that a patch replaced
+        self.patches = 0  # patches during execution
+        self.refinements = 0  # patches and augmentations after a reflection
         self.version = 0
         self.thoughts = 0
         self.halt = ""
         self.held = Answer("", "")
 
     def carried_out(self) -> Thinking[Answer]:
-        """Plan, execute, reflect; again while it may be refined."""
-        if self.by.classify_tools and self.hands.tools:
-            needs = yield from classify_tools(self.by, self.task, self.hands, self.at)
+        """Plan, execute and reflect, repeatedly while refinements are left."""
+        if self.by.classify_tools and self.available.tools:
+            needs = yield from classify_tools(self.by, self.task, self.available, self.at)
             if needs.refused is not None:
                 return (yield from self._ended(needs.refused))
             stated = {**needs.required, **self.by.required_tools}
-            self.required = self.by.required(self.task, self.hands, stated)
+            self.required = self.by.required(self.task, self.available, stated)
         steps, stop = yield from self._asked("plan", self._planned, PLAN)
         required = self.required
         if steps is None:
-            named = self.by.named(self.task, self.hands) if stop == "limit:retries" else []
+            named = self.by.named(self.task, self.available) if stop == "limit:retries" else []
             if not named:
                 return (yield from self._ended(stop))
             steps, required = [], {name: required[name] for name in named}
-        tools, task = list(self.hands.tools.values()), self.task
+        tools, task = list(self.available.tools.values()), self.task
         steps = with_required(steps, required, tools, task.question, task.context)
         yield from self._taken("plan.created", steps, goal=self.task.question, mode=self.by.plan_mode)
         while True:
@@ -233,7 +239,7 @@ class _Work:
     # Execute.
 
     def _execute(self) -> Thinking[None]:
-        """Carry out all steps that can go on, and patch the plan where one fails."""
+        """Execute all steps whose dependencies are done, and patch the plan after failures."""
         while not self.halt:
             completed = {step.id for step in self.steps if step.status == "completed"}
             ready = [s for s in self.steps if s.status == "pending" and completed.issuperset(s.depends_on)]
@@ -258,7 +264,7 @@ class _Work:
                 yield from self._patch("")
 
     def _skip(self) -> Thinking[None]:
-        """What is still pending needs a step that was not completed."""
+        """Skip the pending steps: each depends on a step that was not completed."""
         known = {step.id: step for step in self.steps}
         for step in [step for step in self.steps if step.status == "pending"]:
             lacking = [id for id in step.depends_on if known[id].status != "completed"]
@@ -272,17 +278,17 @@ class _Work:
             yield Note("plan.step_failed", step.node, _of(step, status="skipped", error=why, retries=0))
 
     def _step(self, step: Step, known: Mapping[str, Step]) -> Thinking[Outcome]:
-        """Try one step, until it is completed or may not be tried again."""
+        """Try one step until it is completed or its retries are used up."""
         error = ""
         for number in range(self.by.step_retries + 1):
             yield Note("plan.step_started", step.node, _of(step, retries=number))
-            if step.error is not None:  # what it refers to is not there: no further try can help
+            if step.error is not None:  # an invalid reference: retrying cannot help
                 error = step.error
                 break
             try:
                 arguments = filled_in(step.tool_args, step, known)
                 instruction = filled_in(step.instruction, step, known)
-            except ValueError as unsound:  # no further try can help, and no tool is reached
+            except ValueError as unsound:  # an invalid reference: retrying cannot help
                 error = str(unsound)
                 break
             if step.type == "tool_call":
@@ -299,14 +305,14 @@ class _Work:
             if halts(error):
                 if step.type != "composite" or error == "cancelled":
                     return Outcome(step, halt=error)
-                break  # it may have been a budget of its own: the next call tells
+                break  # the budget may be that of the step alone; the next call shows
         yield Decided(step.node, "failed", error)
         yield Note("plan.step_failed", step.node, _of(step, status="failed", error=error, retries=number))
         return Outcome(step.changed(status="failed", error=error, retries=number))
 
     def _tool(self, step: Step, arguments: Any, number: int) -> Thinking[tuple[str, str, str]]:
         name = step.tool_name or ""
-        refusal = self.hands.refusal(name)
+        refusal = self.available.refusal(name)
         if refusal is not None:
             return "", "", refusal
         reply = yield from ask(tool_call(step.node, name, arguments, number))
@@ -333,7 +339,9 @@ class _Work:
     def _composite(
         self, step: Step, instruction: str, known: Mapping[str, Step], number: int, error: str
     ) -> Thinking[tuple[str, str, str]]:
-        """The step as a task of its own. A person may change what it says, so its root is recorded here."""
+        """Solve the step as a task of its own. Its root is recorded here, because a person may edit its
+        text.
+        """
         root = f"{step.node}.{number}"
         task = self._task_of(step, instruction or step.title, known, error)
         thought = yield from emit(Thought(root, step.node, task.question))
@@ -352,12 +360,12 @@ class _Work:
 
     def _task_of(self, step: Step, instruction: str, known: Mapping[str, Step], error: str) -> Task:
         background = "\n\n".join(filter(None, [self._results(step, known), _again(error)]))
-        hinted = tuple(self.hands.tools[name] for name in step.tool_hints if name in self.hands.tools)
+        hinted = tuple(self.available.tools[name] for name in step.tool_hints if name in self.available.tools)
         task = self.task.model_copy(update={"tools": hinted})
         return task.domain.part(task, instruction, background)
 
     def _results(self, step: Step, known: Mapping[str, Step]) -> str:
-        """What the steps gave that `step` depends on."""
+        """The results of the steps that `step` depends on."""
         most = self.by.most_result_characters
         told = [f"{known[id].label}:\n{shortened(known[id].result or '', most)}" for id in step.depends_on]
         return "\n\n".join(["Results of steps before:", *told]) if told else ""
@@ -366,11 +374,15 @@ class _Work:
 
     @property
     def _rewrites(self) -> int:
-        """How often the plan was written anew or added to; it numbers the samples of equal prompts."""
+        """How many times the plan was changed. It numbers the samples of equal prompts."""
         return self.patches + self.refinements
 
     def _reflect(self) -> Thinking[tuple[bool, str, str]]:
-        """Whether the goal is reached, what was said of it, and the stop word if nobody could say."""
+        """Reflect on the goal.
+
+        Returns:
+            Whether it is reached, the text of the reflection, and the stop reason if the call failed.
+        """
         parts = [self.goal, self._shown(), HOW[self.by.reflection_depth], VERDICT]
         call = self.by.call(self.at, "review", "\n\n".join(parts), self._rewrites)
         most = REFLECTION_TOKENS[self.by.reflection_depth]
@@ -392,7 +404,9 @@ class _Work:
         return satisfied, thought.text, ""
 
     def _patch(self, review: str) -> Thinking[str]:
-        """Have the open steps written anew; the stop word when they were not: then the plan is as it was."""
+        """Have the open steps rewritten. Returns the stop reason if that failed; the plan is then
+        unchanged.
+        """
         failed = [step.id for step in self.steps if step.status == "failed"]
         self.patched.update(failed)
         what = PATCH[self.by.patch_strategy]
@@ -408,7 +422,7 @@ class _Work:
         return ""
 
     def _augment(self, review: str) -> Thinking[str]:
-        """Have steps appended; the stop word when there are none."""
+        """Have steps appended. Returns the stop reason if that failed."""
         steps, stop = yield from self._asked("augment", self._planned, self._shown(), review, AUGMENT)
         if steps is None:
             return stop
@@ -417,33 +431,32 @@ class _Work:
 
     def _planned(self, draft: PlanDraft) -> list[Step]:
         by = self.by
-        return planned(draft, self.steps, self.hands.tools, by.plan_mode, by.max_steps)
+        return planned(draft, self.steps, self.available.tools, by.plan_mode, by.max_steps)
 
     def _patched(self, draft: PlanDraft) -> list[Step]:
         by = self.by
         if by.patch_strategy == "in-place":
-            return rewritten(draft, self.steps, self.hands.tools, by.plan_mode, by.max_steps)
+            return rewritten(draft, self.steps, self.available.tools, by.plan_mode, by.max_steps)
         kept = [
             step.changed(status="skipped", error=DROPPED) if step.status in ("pending", "skipped") else step
             for step in self.steps
         ]
-        return planned(draft, kept, self.hands.tools, by.plan_mode, by.max_steps)
+        return planned(draft, kept, self.available.tools, by.plan_mode, by.max_steps)
 
     def _asked(
         self, kind: str, read: Callable[[PlanDraft], list[Step]], *parts: str
     ) -> Thinking[tuple[list[Step] | None, str]]:
-        """The steps that a model writes, or the stop word when none of its replies could be used."""
+        """The steps that the model writes, or the stop reason if no reply could be used."""
         prompt = "\n\n".join(filter(None, [self.goal, *parts, self._rules()]))
         sound: TypeAdapter[Any] = TypeAdapter(Annotated[PlanDraft, AfterValidator(read)])
-        draw = self._rewrites * calls_per_ask(self.by.max_retries)  # steps may come to the same end again
+        draw = self._rewrites * calls_per_ask(self.by.max_retries)  # equal prompts need distinct samples
         call = self.by.call(self.at, kind, prompt, draw)
         result = yield from ask_json(call, sound, tier=self.by.tier, retries=self.by.max_retries)
         failed = result.replies[-1].error
         return result.value, "limit:retries" if failed is None else stop_of(failed)
 
     def _taken(self, name: str, steps: Sequence[Step], **more: Any) -> Thinking[None]:
-        """Go on with `steps`. Those that are new or were written anew become thoughts, in which a person may
-        have said otherwise what is to be done."""
+        """Continue with `steps`. New and rewritten steps become thoughts, whose texts a person may edit."""
         before = {step.id: step for step in self.steps}
         fresh = {step.id: step for step in steps if not step.node}
         for step in steps:
@@ -458,7 +471,7 @@ class _Work:
                 yield Decided(old.node, "kept", "open again")
         nodes = {step.id: step.node for step in steps}
         waiting = list(fresh.values())
-        while waiting:  # in their own order, but each after those that it depends on
+        while waiting:  # in order, but each after its dependencies
             step = next(step for step in waiting if all(nodes[id] for id in step.depends_on))
             waiting.remove(step)
             text, source = text_of(step), (before[step.id].node,) if step.id in before else ()
@@ -473,8 +486,11 @@ class _Work:
         yield Note(name, self.at, data)
 
     def _ended(self, stop: str) -> Thinking[Answer]:
-        """The answer: that of the latest reflection that gave one; else it is asked for, or where no call
-        will be answered, what the last completed step gave."""
+        """End with the answer of the latest reflection that gave one.
+
+        Without one, the model is asked for an answer; if no further call is possible, the result of the last
+        completed step is used.
+        """
         refused = halts(stop) or stop == "error"
         held = self.held
         if not held.text and self.version and not refused:
@@ -498,7 +514,7 @@ class _Work:
             yield Decided(held.node, "solution", stop)
         return Answer(held.text, stop, held.node)
 
-    # Small things.
+    # Helpers.
 
     def _put(self, step: Step) -> None:
         self.steps = [step if other.id == step.id else other for other in self.steps]
@@ -512,11 +528,13 @@ class _Work:
         return f"The plan, and what came of it so far:\n{shown(self.steps, self.by.most_result_characters)}"
 
     def _rules(self) -> str:
-        """How steps are written."""
+        """The prompt text about how steps are written."""
         lines = [f"- {name}: {n} or more steps of the type tool_call" for name, n in self.required.items()]
         required = "\n".join([REQUIREMENTS, *lines]) if lines else ""
         tools = (
-            f"Tools:\n{self.hands.listed()}" if self.hands.tools else "There are no tools: plan no tool_call."
+            f"Tools:\n{self.available.listed()}"
+            if self.available.tools
+            else "There are no tools: plan no tool_call."
         )
         order = ORDER[self.by.plan_mode].format(most=self.by.max_steps)
         return "\n\n".join(filter(None, [tools, required, STEPS, order]))

@@ -1,7 +1,7 @@
-"""The words with which a plan is asked for, refined and held against its goal.
+"""Prompt texts for planning, refining and reflecting.
 
-Rule: one place for the wording, so that `plan_execute.py` reads as what is done. Each prompt begins with
-the task in its domain's own words, and ends with how steps, or the verdict, are written.
+All wording is here, so that `plan_execute.py` shows the algorithm. Each prompt begins with the task in its
+domain's words, and ends with the form of the steps or of the verdict.
 """
 
 PLAN = "Do not answer yet. Write a plan for it: steps that lead to the answer, as few as will do."

@@ -1,8 +1,8 @@
-"""A plan as data: its types, what makes it sound, and references from one step to another's result.
+"""Plans as data: their types, their validation, and references from a step to the result of another.
 
-Rule: a model writes content only, under the names of the design (`toolName`, `dependsOn`, …); ids,
-statuses, times and totals are added. A plan that could not be carried out is refused before any
-step of it is, in words that name the step. (Reactive Agents, "Plan types"; R4, R6 and R8 of its list.)
+A model writes only the content, under the names of the design (`toolName`, `dependsOn`, …); ids, statuses,
+times and totals are added. A plan that cannot be carried out is rejected before any step runs, with an error
+that names the step (Reactive Agents, "Plan types").
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tot_lab.core.reading import json_of
 from tot_lab.core.tools import ToolSpec
 
 SUMMARY = 500
-"""Characters of a result that `{{from_step:s1:summary}}` stands for."""
+"""Length of the summary that `{{from_step:s1:summary}}` inserts, in characters."""
 
 DROPPED = "dropped by a patch"
-"""The error of a step in whose place others were put."""
+"""The error of a step that a patch replaced."""
 
 Kind = Literal["tool_call", "analysis", "composite"]
 Status = Literal["pending", "in_progress", "completed", "failed", "skipped"]
@@ -37,13 +37,13 @@ _CALL_BEGINS = re.compile(r"(?<![a-z0-9-])[0-9-]*+([a-z][a-z0-9-]*+)\(\{")
 
 
 def _as_text(value: Any) -> Any:
-    """A model may write a number for an id, or null for nothing."""
+    """Accept a number for an id, and null for an empty text."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     return "" if value is None else str(value) if whole else value
 
 
 def _as_names(value: Any) -> Any:
-    """A model may write one name alone, numbers for ids, or null for nothing."""
+    """Accept a single name, numbers for ids, and null for no names."""
     if value is None:
         return ()
     return tuple(map(_as_text, value if isinstance(value, list | tuple) else [value]))
@@ -96,7 +96,7 @@ class StepDraft(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_null_hints(cls, value: Any) -> Any:
-        """A model that writes null has left the hints out."""
+        """Treat null hints as missing."""
         if isinstance(value, dict):
             return {name: held for name, held in value.items() if held is not None or name != "toolHints"}
         return value
@@ -111,7 +111,7 @@ class PlanDraft(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _named(cls, value: Any) -> Any:
-        """A bare list will do. What is wrong with a step is said by its place."""
+        """Accept a bare list of steps, and name the place of an invalid one."""
         steps = value.get("steps") if isinstance(value, dict) else value
         if not isinstance(steps, list):
             return value
@@ -127,10 +127,18 @@ class PlanDraft(BaseModel):
 class Step(StepDraft):
     """A step of a plan.
 
-    id: s1, s2, …; seq: its place from 1. status: pending, in_progress, completed, failed or skipped (a step
-    that it needs was not completed, or a patch dropped it). result: its text, None before it is completed.
-    error: why it failed. retries: tries after the first. tokens_used: of its model calls, None when the model
-    does not count them. started_at, completed_at: seconds since the run began. node: its thought.
+    Attributes:
+        id: s1, s2, …
+        seq: Its position from 1.
+        status: `pending`, `in_progress`, `completed`, `failed`, or `skipped` (a step that it needs was not
+            completed, or a patch dropped it).
+        result: Its text, `None` before it is completed.
+        error: Why it failed.
+        retries: Tries after the first.
+        tokens_used: Of its model calls. `None` if the model does not count them.
+        started_at: Seconds since the run began.
+        completed_at: Seconds since the run began.
+        node: Its thought.
     """
 
     id: str
@@ -150,7 +158,9 @@ class Step(StepDraft):
         return f"{self.id} {self.title}".strip()
 
     def content(self) -> dict[str, Any]:
-        """What is known of it before it starts, as JSON-ready data under the design's names."""
+        """The part of the step that is known before it starts, as JSON-ready data under the design's
+        names.
+        """
         return self.model_dump(
             by_alias=True,
             mode="json",
@@ -158,18 +168,27 @@ class Step(StepDraft):
         )
 
     def changed(self, **fields: Any) -> Step:
-        """The step with other values."""
+        """A copy with other values."""
         return self.model_copy(update=fields)
 
 
 class Plan(BaseModel):
-    """A plan, as the record of a run tells of it.
+    """A plan, reconstructed from the records of a run.
 
-    id: the run's id and the thought that the plan belongs to. task_id: the task's own id. agent_id: the
-    strategy and the model. status: active, completed (its goal was reached), failed, or abandoned (cut off
-    by a budget or a cancel). version: 1, and one more for each patch and each augmentation. created_at,
-    updated_at, completed_at: seconds since `started` (ISO 8601, UTC), when the run began. tokens, cost (USD):
-    of all its model calls, None when the model does not say. journal: the run's file, "" for one in memory.
+    Attributes:
+        id: The run's id and the thought that the plan belongs to.
+        task_id: The id of the task.
+        agent_id: The strategy and the model.
+        status: `active`, `completed` (its goal was reached), `failed`, or `abandoned` (ended by a budget or
+            cancelled).
+        version: 1, plus one for each patch and augmentation.
+        started: Start of the run (ISO 8601, UTC).
+        created_at: Seconds since `started`.
+        updated_at: Seconds since `started`.
+        completed_at: Seconds since `started`.
+        tokens: Of all its model calls. `None` if the model does not report them.
+        cost: USD of all its model calls. `None` if it is not known.
+        journal: The run's file. Empty for a run in memory.
     """
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
@@ -190,23 +209,28 @@ class Plan(BaseModel):
     journal: str = ""
 
     def __getitem__(self, id: str) -> Step:
-        """The step of that id. Raises KeyError."""
+        """The step with that id. Raises KeyError."""
         return {step.id: step for step in self.steps}[id]
 
 
-# From what a model wrote to steps.
+# Converting drafts to steps.
 
 
 def planned(
     draft: PlanDraft, before: Sequence[Step], tools: Mapping[str, ToolSpec], mode: Mode, most: int
 ) -> list[Step]:
-    """All steps once those of `draft` follow `before`. most: how many a model may write.
+    """Append the steps of `draft` to `before`.
 
-    Steps are numbered by their place, whatever ids the model wrote, and what refers to those ids is renamed
-    with them. A step that refers to itself, to no step or to one of several by the same name, or that calls a
-    tool that does not exist, is not carried out: its `error` says why. A tool_call that is given a list where
-    its tool takes one value is one call for each value. Raises ValueError, by the step's name, for what makes
-    the plan as a whole useless."""
+    Steps are numbered by position, and references to the ids that the model wrote are renamed. A step with an
+    invalid reference, or with a tool that does not exist, is not carried out: its `error` says why. A
+    tool_call with a list for an argument that takes a single value becomes one call per value.
+
+    Args:
+        most: The most steps that the draft may have.
+
+    Raises:
+        ValueError: If the plan as a whole is unusable. The message names the step.
+    """
     calls = [_one_call_each(step, tools) for step in draft.steps]
     _check_count(sum(map(len, calls)), most)
     places = iter(range(len(before) + 1, len(before) + 1 + sum(map(len, calls))))
@@ -225,10 +249,15 @@ def planned(
 def rewritten(
     draft: PlanDraft, steps: Sequence[Step], tools: Mapping[str, ToolSpec], mode: Mode, most: int
 ) -> list[Step]:
-    """`steps` with those of `draft` in place of the open ones of the same id. One by an id that the plan does
-    not have takes the place of the first failed step that the draft does not name; one by the id of a
-    completed step is left out. What failed and is not written anew stays failed, and one that was skipped is
-    open again. Raises ValueError, by the step's name, when nothing is left."""
+    """Replace open steps of a plan by those of `draft` with the same ids.
+
+    A draft step with an unknown id replaces the first failed step that the draft does not name. One with the
+    id of a completed step is ignored. Failed steps that are not rewritten stay failed; skipped ones are
+    reopened.
+
+    Raises:
+        ValueError: If no step of the draft can be used. The message names the step.
+    """
     _check_count(len(draft.steps), most)
     known = {step.id: step for step in steps}
     named: dict[str, StepDraft] = {}
@@ -253,8 +282,7 @@ def rewritten(
 
 
 def _one_call_each(draft: StepDraft, tools: Mapping[str, ToolSpec]) -> list[StepDraft]:
-    """The step; or one for each value, where one argument of a tool_call is a list and its tool takes a
-    single value there."""
+    """Split a tool_call with a list, in place of a single value, into one call per value."""
     spec = tools.get(_known_name(draft.tool_name or "", tools))
     if draft.type != "tool_call" or spec is None:
         return [draft]
@@ -274,15 +302,16 @@ def _one_call_each(draft: StepDraft, tools: Mapping[str, ToolSpec]) -> list[Step
 
 
 _SINGLE = ("string", "integer", "number", "boolean")
-"""JSON types of one value."""
+"""JSON types of single values."""
 
 Named = Mapping[str, tuple[str, ...]]
-"""The ids of the steps that a name stands for: several for one call each, none for an ambiguous name."""
+"""Step ids by name: several if a step was split, none if the name is ambiguous."""
 
 
 def _names(before: Sequence[str], written: Sequence[str], numbers: Sequence[Sequence[int]]) -> Named:
-    """What ids in a draft stand for: the steps before it, its own as the model wrote them, and else as they
-    are numbered by their place in the draft."""
+    """Map the ids in a draft to step ids: earlier steps first, then ids as written, then positions in the
+    draft.
+    """
     made = [tuple(f"s{number}" for number in several) for several in numbers]
     names: dict[str, tuple[str, ...]] = {id: (id,) for id in before}
     for id, own in zip(written, made, strict=True):
@@ -296,7 +325,7 @@ def _names(before: Sequence[str], written: Sequence[str], numbers: Sequence[Sequ
 
 
 def reopened(step: Step) -> Step:
-    """The step, to be carried out after all if it was skipped and not dropped."""
+    """The step as pending, if it was skipped and not dropped."""
     open_again = step.status == "skipped" and step.error != DROPPED
     return step.changed(status="pending", error=None) if open_again else step
 
@@ -308,12 +337,12 @@ def with_required(
     goal: str,
     context: str = "",
 ) -> list[Step]:
-    """`steps`, followed by what they lack of `quantities`: so many calls of each tool.
+    """Append the calls that `steps` lack of `quantities`, by tool name.
 
-    Where an analysis comes before all calls of the tool, it says what to ask: call k asks for the kth item
-    that its result lists, in each text that the tool must have. Else an added call asks for the goal. A tool
-    that must have something else than texts is left to a composite step, which finds its arguments. A tool
-    that takes a `context` is given that of the task."""
+    If an analysis precedes all calls of the tool, added call k asks for item k of its result, in each
+    required string argument. Otherwise it asks for the goal. A tool with other required arguments is called
+    by a composite step, which determines them. An argument `context` receives the context of the task.
+    """
     made = list(steps)
     schemas = {spec.name: spec.parameters for spec in tools}
     for name, count in quantities.items():
@@ -359,8 +388,9 @@ def _check_count(count: int, most: int) -> None:
 
 
 def _step(draft: StepDraft, seq: int, tools: Collection[str], names: Named) -> Step:
-    """The step, with tool names as the tools have them, and what it refers to among what it depends on. What
-    is wrong with a reference or with its toolName is its `error`."""
+    """Convert a draft to a step, with normalised tool names and all references among its dependencies. An
+    invalid reference or tool name becomes its `error`.
+    """
     own = f"s{seq}"
     problems: list[str] = []
 
@@ -413,7 +443,7 @@ def _step(draft: StepDraft, seq: int, tools: Collection[str], names: Named) -> S
 
 
 def _with_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """`value`, nested data, with each text in it changed."""
+    """Apply `change` to each string in nested data."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -443,8 +473,9 @@ def _check(steps: Sequence[Step]) -> None:
 
 
 def _without_knots(steps: Sequence[Step], mode: Mode) -> list[Step]:
-    """`steps`, none waiting for itself by way of others, nor in a linear plan for one that comes after it: a
-    step that does is not carried out, and its `error` says why."""
+    """Break circular dependencies and, in a linear plan, dependencies on later steps. The `error` of such a
+    step says why.
+    """
     known = {step.id: step for step in steps}
     if mode == "linear":
         for step in steps:
@@ -467,8 +498,9 @@ def _without_knots(steps: Sequence[Step], mode: Mode) -> list[Step]:
 
 
 def _reference(match: re.Match[str], name: str) -> tuple[str, str]:
-    """The id and the form (`summary`, `item:N` or nothing) of a reference. Raises ValueError, under `name`,
-    for one that cannot be read."""
+    """The id and the form (`summary`, `item:N` or empty) of a reference. Raises ValueError if it is
+    malformed.
+    """
     id, colon, form = (part.strip() for part in match[1].partition(":"))
     if not id or (colon and form != "summary" and not _ITEM.fullmatch(form)):
         raise ValueError(f"{name}: {match[0]} is no reference; write {{{{from_step:s1}}}} or …:summary}}}}")
@@ -480,7 +512,7 @@ _BULLET = re.compile(r"[\s>*•–-]*(?:\(?[0-9]{1,3}[.):]\s)?[\s*]*")
 
 
 def items_in(result: str) -> list[str]:
-    """The things that a result lists: of a JSON list, else a line each, else between commas."""
+    """The items that a result lists: a JSON list, or else lines, or else comma-separated parts."""
     try:
         found = json_of(result.strip())
     except ValueError:
@@ -498,9 +530,11 @@ def items_in(result: str) -> list[str]:
 
 
 def filled_in(value: Any, step: Step, steps: Mapping[str, Step]) -> Any:
-    """`value`, a text or nested arguments of `step`, with each reference replaced by the result it names.
+    """Replace each reference in a text or in nested arguments by the result it names.
 
-    Raises ValueError for one that names the step itself, no step, or one that is not completed."""
+    Raises:
+        ValueError: For a reference to the step itself, to an unknown step, or to one that is not completed.
+    """
 
     def result(match: re.Match[str]) -> str:
         id, form = _reference(match, step.id)
@@ -525,17 +559,17 @@ def filled_in(value: Any, step: Step, steps: Mapping[str, Step]) -> Any:
     return _with_texts(value, lambda text: _REFERENCE.sub(result, text))
 
 
-# As a thought shows them, and as a model is shown them.
+# Texts for thoughts and prompts.
 
 
 def text_of(step: Step) -> str:
-    """A step as its thought shows it."""
+    """The text of a step's thought."""
     what = written(step) if step.type == "tool_call" else step.instruction
     return "\n".join(filter(None, [step.title, what]))
 
 
 def as_said(step: Step, text: str) -> Step:
-    """`step` after a person gave its thought another text: a call of a tool, or else its instruction."""
+    """`step` after a person edited its thought: a tool call, or else an instruction."""
     match, end = _CALL_BEGINS.search(text), text.rfind("})") + 1
     try:
         arguments = json_of(text[match.end() - 1 : end]) if match else None
@@ -548,7 +582,7 @@ def as_said(step: Step, text: str) -> Step:
 
 
 def shown(steps: Iterable[Step], most: int) -> str:
-    """Steps with their statuses and what came of them, each result up to `most` characters."""
+    """Steps with statuses and results, each result up to `most` characters."""
     return "\n".join(_shown(step, most) for step in steps)
 
 
@@ -567,5 +601,5 @@ def _shown(step: Step, most: int) -> str:
 
 
 def written(step: Step) -> str:
-    """The call of a tool_call step, as its thought has it."""
+    """The call of a tool_call step, in the form that its thought has."""
     return f"{step.tool_name}({json.dumps(step.tool_args, ensure_ascii=False)})"

@@ -1,7 +1,7 @@
-"""Published settings, each as a plain value of its strategy.
+"""Published settings, as plain values of their strategies.
 
-Rule: a preset holds its source's own defaults; a test holds it against them and their call counts. Each takes
-changes, by the names of the settings or by their paths: `beam_search({"search.width": 4})`.
+A preset has the defaults of its source; a test compares them and their call counts. Each accepts changes by
+setting name or by path: `beam_search({"search.width": 4})`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 
 
 def beam_search(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
-    """Tree of Thoughts by beam search, the JeevesAgent design: 30 calls at most."""
+    """Tree of Thoughts by beam search, after JeevesAgent. At most 30 calls."""
     return TreeOfThoughts(
         propose=Sample(count=3),
         evaluate=Value(),
@@ -54,9 +54,11 @@ def beam_search(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
 
 
 def state_machine(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
-    """Tree of Thoughts as a state machine, the Jido AI design: best-first, proposals and scores of
-    siblings in one call each, 100 nodes at most. Its `early_success_threshold` is
-    `stop.solved` here, its `branching_factor` is `propose.count`."""
+    """Tree of Thoughts as a state machine, after Jido AI. At most 100 nodes.
+
+    Best-first search, with the proposals and the scores of siblings in one call each. Its
+    `early_success_threshold` is `stop.solved` here, its `branching_factor` is `propose.count`.
+    """
     return TreeOfThoughts(
         propose=Propose(count=3, max_parse_retries=1),
         evaluate=Joint(max_parse_retries=1),
@@ -67,32 +69,37 @@ def state_machine(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
 
 
 def deep_think_quick(paths: Paths = None, /, **changes: Any) -> DeepThink:
-    """Deep Think, the Cogtrix design, quick: one iteration of three branches, 5 calls."""
+    """Deep Think, after Cogtrix, quick: one iteration of three branches, 5 calls."""
     return DeepThink(max_iterations=1, num_branches=3).with_(paths, **changes)
 
 
 def deep_think_balanced(paths: Paths = None, /, **changes: Any) -> DeepThink:
-    """Deep Think, the Cogtrix design, balanced: its defaults, 15 calls at most."""
+    """Deep Think, after Cogtrix, balanced: its defaults, at most 15 calls."""
     return DeepThink(max_iterations=3, num_branches=3, beam_width=2).with_(paths, **changes)
 
 
 def deep_think_thorough(paths: Paths = None, /, **changes: Any) -> DeepThink:
-    """Deep Think, the Cogtrix design, thorough: 30 calls at most."""
+    """Deep Think, after Cogtrix, thorough: at most 30 calls."""
     return DeepThink(max_iterations=5, num_branches=4, beam_width=2).with_(paths, **changes)
 
 
 def deep_think_maximum(paths: Paths = None, /, **changes: Any) -> DeepThink:
-    """Deep Think, the Cogtrix design, maximum: 35 calls at most."""
+    """Deep Think, after Cogtrix, maximum: at most 35 calls."""
     return DeepThink(max_iterations=5, num_branches=5, beam_width=3).with_(paths, **changes)
 
 
 def game24(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
-    """Game of 24 as in Yao et al. 2023, section 4.1: five thoughts kept a level, each valued three
-    times and the values summed, all four levels searched.
+    """Game of 24: breadth-first search that keeps five thoughts per level, each valued three times and the
+    values summed.
 
-    Apart from the paper's code, 50 proposals of a reply are used at most (its recorded replies have up
-    to 46), and none that computes wrongly. A path that comes to 24 is its own answer; there a fourth
-    step writes it down, and is valued. States with the same numbers left are each valued, there once."""
+    Differences from the paper's code: at most 50 proposals of a reply are used (its recorded replies have up
+    to 46), and none with wrong arithmetic. A path that reaches 24 is its own answer; the original writes it
+    down in a fourth step that is valued too. States with the same remaining numbers are each valued; the
+    original values them once.
+
+    References:
+        Yao et al. 2023, section 4.1.
+    """
     return TreeOfThoughts(
         propose=Propose(count=50),
         evaluate=Value(samples=3, combine="sum"),
@@ -104,16 +111,21 @@ def game24(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
 
 
 def mini_crossword(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
-    """Mini crosswords as in Yao et al. 2023, section 4.3, and its published code: depth-first, the most
-    confident words first, by their confidence in eight replies together (the section says five), three
-    of a state at most; each clue with two letters judged by itself; no state entered in which one is
-    impossible; 100 states in all. The answer is the deepest, of equals the first, whatever its verdict.
+    """Mini crosswords: depth-first search over 100 states, with at most three words per state.
 
-    Apart from the paper, the three words of a state are judged together, there each when its turn
-    comes: of a search that comes to 100 states, some are judged early. That is so of seven in ten
-    published searches of GPT-4, by nine states at most, and changes none of their answers. A state with
-    a verdict that cannot be read is not entered; there it is, unless another clue is impossible. Nor is
-    a word proposed for a clue that its crossings have filled, which there is a state once more."""
+    Words are ordered by their confidence in eight replies together (the paper says five). Each clue with at
+    least two letters is judged by itself, and a state with an impossible clue is not entered. The answer is
+    the deepest state, whatever its verdict.
+
+    Differences from the paper: the three words of a state are judged together, in the original each when its
+    turn comes. A search that reaches 100 states therefore judges some early: seven in ten published searches
+    of GPT-4, by at most nine states, without a change in any answer. A state with an unreadable verdict is
+    not entered; in the original it is, unless another clue is impossible. No word is proposed for a clue that
+    its crossings have filled; in the original that adds a state.
+
+    References:
+        Yao et al. 2023, section 4.3, and its published code.
+    """
     return TreeOfThoughts(
         propose=Propose(count=3, samples=8),
         evaluate=Parts(),
@@ -126,10 +138,15 @@ def mini_crossword(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
 
 
 def creative_writing(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
-    """Creative writing as in Yao et al. 2023, section 4.2: five plans, five votes for the best; five
-    passages that follow it, five votes. 20 calls, at the temperature of the published script, 1.0.
+    """Creative writing: five plans and five votes for the best, then five passages that follow it and five
+    votes. 20 calls.
 
-    Apart from its code, a reply in which there is no plan, or no passage, is no candidate."""
+    The temperature is that of the published script, 1.0. Unlike in its code, a reply without a plan or a
+    passage is not a candidate.
+
+    References:
+        Yao et al. 2023, section 4.2.
+    """
     return TreeOfThoughts(
         propose=Sample(count=5),
         evaluate=Vote(samples=5),

@@ -1,12 +1,15 @@
-"""ReAct (Yao et al. 2022, arXiv:2210.03629): think, act, observe, until an answer is given.
+"""ReAct: think, act and observe until the model gives an answer.
 
-    turn       the model thinks and asks for tools, or calls `final-answer`
-    carry out  the tools of the turn, at once; each result is a thought below it
-    hint       what it needs to be told: a tool that is still required, a call repeated, nothing new
-    answer     what `final-answer` was given; at a limit what was said last
+    turn       the model thinks and calls tools, or `final-answer`
+    carry out  the tools of the turn, concurrently; each result is a thought below it
+    hint       remarks for the model: a required tool, a repeated call, nothing new
+    answer     the argument of `final-answer`, or the last answer given before a limit
 
-Rule: the model itself declares success, through `final-answer`, and is not believed before the
-required tools were called; nothing else ends the loop but a limit or a call that fails.
+Only the model ends the loop with success, by calling `final-answer`, which is rejected until the required
+tools were called. Otherwise the loop ends at a limit or a failed call.
+
+References:
+    Yao et al. 2022, ReAct, arXiv:2210.03629.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from tot_lab.core.records import Decided, Note, Thought, parent_of
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, emit
 from tot_lab.core.tools import Quantities, ToolSpec
-from tot_lab.strategies.acting import MORE, Acting, AvailableTools, given_by, told_of_named
+from tot_lab.strategies.acting import MORE, Acting, AvailableTools, describe_named_results, successful_results
 from tot_lab.strategies.conversation import (
     Observation,
     Turn,
@@ -47,11 +50,12 @@ FINAL = ToolSpec(
 )
 
 SPARE = 2
-"""Calls that a required tool may have beyond those required, in parallel mode."""
+"""Calls of a required tool that are allowed beyond the required number, in parallel mode."""
 
 ENOUGH_SEEN = 3
 LEAST_NEW = 0.2
-"""Of that many observations or more, the newest must have that share of new words, or enough is known."""
+"""From `ENOUGH_SEEN` observations on, enough is known if the newest has a smaller share of new words than
+`LEAST_NEW`."""
 
 _NO_CALL = (
     f"That was no tool call. Call a tool, or give the answer: call {FINAL.name}, or write it alone as "
@@ -68,13 +72,12 @@ class ReAct(Acting):
     counted.
 
     Output tools (`tl.tool(output=True)`) are never blocked. Once the required search tools have given their
-    results, the model is asked for the output tools. A tool that the task names and that asks to be used then
-    (`deep-think`) is called before the last turn if the model has not used it; with `max_iterations=1`,
-    before the only one.
+    results, the model is asked for the output tools. A tool that the task names and that must be used in that
+    case (`deep-think`) is called for the model before the last turn, if the model has not called it.
 
     Stops: `answered`, `limit:iterations`, and `limit:required_tools` if a required tool failed and can no
-    longer give its result. A loop that a limit or a budget cuts off answers with the last text that was meant
-    as its answer, a rejected final answer or a turn without tool calls, else with an empty text.
+    longer give its result. A loop that a limit or a budget ends answers with the last text meant as its
+    answer (a rejected final answer, or a turn without tool calls), or else with an empty text.
 
     References:
         Yao et al. 2022, ReAct, arXiv:2210.03629; design "Reactive Agents".
@@ -85,18 +88,21 @@ class ReAct(Acting):
     notes = "react"
 
     max_iterations: Annotated[int, Field(ge=1, le=400)] = 10
-    """The largest number of turns."""
+    """The most turns."""
 
     required_tools: Quantities = {}
-    """How many results each tool must have given before an answer is accepted, as `{"search": 2}` or
-    `["search×2"]`. Each may be called twice more and is then blocked, unless `parallel=False`."""
+    """Results that each tool must have given before an answer is accepted, as `{"search": 2}` or
+    `["search×2"]`. Two further calls of each tool are allowed, after which it is blocked, unless
+    `parallel=False`.
+    """
 
     max_calls_per_tool: Quantities = {}
-    """The largest number of calls of a tool, by name."""
+    """The most calls of each tool, by name."""
 
     classify_tools: bool = False
-    """Whether to ask the model first which tools the task needs, and how often. Its answer is added to
-    `required_tools`."""
+    """Whether to ask the model first which tools the task needs, and how often. The answer is added to
+    `required_tools`.
+    """
 
     @model_validator(mode="after")
     def _leaves_room(self) -> Self:
@@ -110,25 +116,25 @@ class ReAct(Acting):
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
-        hands = self.hands(task, tuple(self.required_tools))
-        if FINAL.name in hands.names():
-            raise ValueError(
-                f"react: the lab has a tool {FINAL.name!r}, which is the name of this loop's own"
-            )
-        yield Note("react.started", at, {"tools": list(hands.tools), "max_iterations": self.max_iterations})
-        needs = yield from self._needs(task, hands, at)
+        available = self.available_tools(task, tuple(self.required_tools))
+        if FINAL.name in available.names():
+            raise ValueError(f"react: the lab has a tool {FINAL.name!r}, which is reserved")
+        yield Note(
+            "react.started", at, {"tools": list(available.tools), "max_iterations": self.max_iterations}
+        )
+        needs = yield from self._needs(task, available, at)
         if needs.refused is not None:
             return Answer("", needs.refused)
-        required = self.required(task, hands, {**needs.required, **self.required_tools})
-        progress = _Progress(hands, required, self._limits(hands, required))
-        talk = [Message("user", self._prompt(task, hands, required))]
-        place, source, known = at, list[str](), {*hands.names(), FINAL.name}
+        required = self.required(task, available, {**needs.required, **self.required_tools})
+        progress = _Progress(available, required, self._limits(available, required))
+        talk = [Message("user", self._prompt(task, available, required))]
+        place, source, known = at, list[str](), {*available.names(), FINAL.name}
         last, stop, found = Answer("", ""), "limit:iterations", list[str]()
-        if self.max_iterations == 1 and (owed := self.named(task, hands)):  # the only turn is to answer
-            given = yield from self._called_for_model(task, hands, progress, at, owed, found)
+        if self.max_iterations == 1 and (owed := self.named(task, available)):  # no turn is left for tools
+            given = yield from self._called_for_model(task, available, progress, at, owed, found)
             if (halt := halt_in(given)) is not None:
                 return Answer("", halt)
-            talk = with_hints(talk, told_of_named(owed, given))
+            talk = with_hints(talk, describe_named_results(owed, given))
             *source, place = [seen.id for seen in given]
         for left in reversed(range(self.max_iterations)):
             turn = yield from self.turn(
@@ -139,17 +145,17 @@ class ReAct(Acting):
                 break
             text, refusal = _final(task, turn, progress.missing())
             if text is not None and refusal is None:
-                return (yield from self._answered(task, hands, progress, turn, text))
+                return (yield from self._answered(task, available, progress, turn, text))
             said = text or ("" if turn.calls or turn.unknown else turn.said)
             if said and (held := task.domain.read_answer(task, said)) is not None:
                 last = Answer(held, "", turn.id)
             refused = progress.take(turn.calls, refusal)
-            observations = yield from self.carry_out(hands, turn, refused)
+            observations = yield from self.carry_out(available, turn, refused)
             *source, place = [seen.id for seen in observations] or [turn.id]
             halt = halt_in(observations)
-            owed = self._owed(task, hands, progress, turn, observations) if left == 1 and not halt else []
-            found += given_by(turn.calls, observations)
-            given = yield from self._called_for_model(task, hands, progress, place, owed, found)
+            owed = self._owed(task, available, progress, turn, observations) if left == 1 and not halt else []
+            found += successful_results(turn.calls, observations)
+            given = yield from self._called_for_model(task, available, progress, place, owed, found)
             halt = halt or halt_in(given)
             if halt is not None:
                 stop = halt
@@ -159,7 +165,9 @@ class ReAct(Acting):
                 yield Note("react.required_failed", turn.id, {"tools": failed})
                 stop = "limit:required_tools"
                 break
-            talk = with_hints([*talk, *exchange(turn, observations)], [*told_of_named(owed, given), *hints])
+            talk = with_hints(
+                [*talk, *exchange(turn, observations)], [*describe_named_results(owed, given), *hints]
+            )
             *source, place = [seen.id for seen in given] or [*source, place]
         if last.node is not None:
             yield Decided(last.node, "solution", stop)
@@ -168,96 +176,98 @@ class ReAct(Acting):
     def max_calls(self, task: Task) -> int:
         return self.max_iterations + self.classify_tools
 
-    def _needs(self, task: Task, hands: AvailableTools, at: str) -> Thinking[ToolNeeds]:
-        """What the task needs, as the model says it, within the limits set by hand."""
-        if not self.classify_tools or not hands.tools:
+    def _needs(self, task: Task, available: AvailableTools, at: str) -> Thinking[ToolNeeds]:
+        """The tools that the model says the task needs, within `max_calls_per_tool`."""
+        if not self.classify_tools or not available.tools:
             return ToolNeeds()
-        needs = yield from classify_tools(self, task, hands, at)
+        needs = yield from classify_tools(self, task, available, at)
         limits = self.max_calls_per_tool
         within = {name: min(count, limits.get(name, count)) for name, count in needs.required.items()}
         return needs._replace(required=within)
 
-    def _limits(self, hands: AvailableTools, required: Mapping[str, int]) -> dict[str, int]:
-        """How often tools may be called, by name. Output tools have no limit."""
+    def _limits(self, available: AvailableTools, required: Mapping[str, int]) -> dict[str, int]:
+        """The most calls by tool name. Output tools have no limit."""
         for name in self.max_calls_per_tool:
-            if name not in hands.tools:
-                there = ", ".join(hands.tools) or "none"
+            if name not in available.tools:
+                there = ", ".join(available.tools) or "none"
                 raise ValueError(
                     f"react: max_calls_per_tool: {name!r} cannot be called. The tools are {there}."
                 )
-            if hands.tools[name].output:
+            if available.tools[name].output:
                 raise ValueError(
                     f"react: max_calls_per_tool: {name!r} is an output tool, which is never blocked."
                 )
-        spared = {name: count + SPARE for name, count in required.items() if not hands.tools[name].output}
+        spared = {name: count + SPARE for name, count in required.items() if not available.tools[name].output}
         return {**(spared if self.parallel else {}), **self.max_calls_per_tool}
 
     def _owed(
         self,
         task: Task,
-        hands: AvailableTools,
+        available: AvailableTools,
         progress: _Progress,
         turn: Turn,
         observations: Sequence[Observation],
     ) -> list[str]:
-        """Tools that the question names and that gave no result so far, the last turn included."""
+        """Tools that the question names and that have given no result, the last turn included."""
         calls = zip(turn.calls, observations, strict=True)
         used = {*progress.answered, *(call.name for call, seen in calls if not seen.error)}
-        return [name for name in self.named(task, hands) if name not in used]
+        return [name for name in self.named(task, available) if name not in used]
 
     def _called_for_model(
         self,
         task: Task,
-        hands: AvailableTools,
+        available: AvailableTools,
         progress: _Progress,
         at: str,
         names: Sequence[str],
         known: Sequence[str],
     ) -> Thinking[list[Observation]]:
-        """Call `names` in the model's place, and count them as its calls."""
+        """Call `names` for the model, and count them as its calls."""
         if not names:
             return []
-        given = yield from self.called_for_model(task, hands, at, names, known)
+        given = yield from self.called_for_model(task, available, at, names, known)
         progress.made.update(names)
         progress.answered.update(name for name, seen in zip(names, given, strict=True) if not seen.error)
         return given
 
-    def _prompt(self, task: Task, hands: AvailableTools, required: Mapping[str, int]) -> str:
+    def _prompt(self, task: Task, available: AvailableTools, required: Mapping[str, int]) -> str:
         return "\n".join(
             [
                 f"This is the task:\n<task>\n{task.domain.answer_prompt(task, True)}\n</task>\n",
                 "Do not solve it at once. Work in turns: in each, think in a sentence or two, call one tool, "
                 "and stop there. You are then shown what it gave, and go on from that. Make no result up.",
-                "The tools:" if hands.tools else "There are no tools to find things out with. There is:",
-                *filter(None, [hands.listed()]),
+                "The tools:" if available.tools else "There are no tools to find things out with. There is:",
+                *filter(None, [available.listed()]),
                 "- final-answer: Gives the answer, in the form asked for above, and ends the task. Nothing "
                 'else ends it. Arguments: {"answer": "string"}',
                 *([f"Needed before final-answer: {_counted(required)}."] if required else []),
-                # Small models do as the example does, and not as the words say.
+                # Small models imitate the example rather than follow the description.
                 "If you cannot call tools directly, end the turn with the call, as JSON. Such a turn is:\n"
                 'I need this first.\n{"name": "<tool>", "arguments": {"<argument>": <value>}}',
             ]
         )
 
     def _answered(
-        self, task: Task, hands: AvailableTools, progress: _Progress, turn: Turn, text: str
+        self, task: Task, available: AvailableTools, progress: _Progress, turn: Turn, text: str
     ) -> Thinking[Answer]:
-        """End with `text`. What else the turn asked for is carried out too: it may have effects."""
+        """End with `text`. Further calls of the turn are carried out too, since they may have effects."""
         turn = turn._replace(calls=tuple(call for call in turn.calls if call.name != FINAL.name))
-        yield from self.carry_out(hands, turn, progress.take(turn.calls, None))
+        yield from self.carry_out(available, turn, progress.take(turn.calls, None))
         thought = yield from emit(Thought(f"{turn.id}.{len(turn.calls)}", turn.id, text))
         answer = task.domain.read_answer(task, thought.text)
-        if answer is None:  # a person changed it
+        if answer is None:  # a person edited it
             yield Note("parse.unreadable", thought.id, {"kind": "act", "draw": 0})
         yield Decided(thought.id, "solution", "answered")
         return Answer(answer or "", "answered", thought.id)
 
 
 class _Progress:
-    """What a loop has done so far, and what that means for the next turn."""
+    """The state of a loop: the calls so far, and what they allow in the next turn."""
 
-    def __init__(self, hands: AvailableTools, required: Mapping[str, int], caps: Mapping[str, int]) -> None:
-        self.hands = hands
+    def __init__(
+        self, available: AvailableTools, required: Mapping[str, int], caps: Mapping[str, int]
+    ) -> None:
+        self.available = available
         self.required = required
         self.caps = caps
         self.made: Counter[str] = Counter()
@@ -268,10 +278,10 @@ class _Progress:
 
     def open(self) -> list[ToolSpec]:
         """The tools that may still be called."""
-        return [tool for tool in self.hands.tools.values() if not self._used_up(tool.name)]
+        return [tool for tool in self.available.tools.values() if not self._used_up(tool.name)]
 
     def missing(self) -> dict[str, int]:
-        """How many results of which tools are still required."""
+        """The number of results still required, by tool name."""
         return {
             name: count - self.answered[name]
             for name, count in self.required.items()
@@ -279,8 +289,7 @@ class _Progress:
         }
 
     def failed(self, left: int) -> list[str]:
-        """The required tools that can no longer give the results required in the `left` turns: they are used
-        up, or have failed and there is no turn."""
+        """The required tools that can no longer give their results within the `left` turns."""
         return [
             name
             for name in self.missing()
@@ -288,7 +297,14 @@ class _Progress:
         ]
 
     def take(self, calls: Sequence[ToolCall], refusal: str | None) -> dict[int, str]:
-        """Count `calls`; why some are not carried out, by their place. refusal: of a final answer."""
+        """Count `calls`.
+
+        Args:
+            refusal: Why a final answer is rejected, if it is.
+
+        Returns:
+            The error texts of calls that are not carried out, by position.
+        """
         refused = {}
         for k, call in enumerate(calls):
             if call.name == FINAL.name:
@@ -305,12 +321,12 @@ class _Progress:
     def hints(
         self, turn: Turn, observations: Sequence[Observation], refused: Mapping[int, str], left: int
     ) -> Thinking[list[str]]:
-        """What the model is told before its next turn, of which it has `left`."""
+        """The remarks for the model before its next turn, of which `left` remain."""
         hints = []
         if not turn.calls:
             for name in turn.unknown:
                 yield Note("react.unknown_tool", turn.id, {"tool": name[:80]})
-                hints.append(f"{self.hands.refusal(name)}.")
+                hints.append(f"{self.available.refusal(name)}.")
             yield Note("react.no_call", turn.id)
             hints.append(_NO_CALL)
         share = None
@@ -354,26 +370,26 @@ class _Progress:
         return list(dict.fromkeys(hints))
 
     def _is_output(self, name: str) -> bool:
-        return self.hands.tools[name].output
+        return self.available.tools[name].output
 
     def _pending(self) -> str:
         """The output tools that have not delivered as often as required, or once."""
         return ", ".join(
             tool.name
-            for tool in self.hands.tools.values()
+            for tool in self.available.tools.values()
             if tool.output and self.answered[tool.name] < self.required.get(tool.name, 1)
         )
 
     def _all_used_up(self) -> bool:
-        """Whether there are tools that find things out, and none of them may be called any more."""
-        search = [tool for tool in self.hands.tools.values() if tool is not MORE and not tool.output]
+        """Whether there are search tools and none of them may be called any more."""
+        search = [tool for tool in self.available.tools.values() if tool is not MORE and not tool.output]
         return bool(search) and all(self._used_up(tool.name) for tool in search)
 
     def _used_up(self, name: str) -> bool:
         return name in self.caps and self.made[name] >= self.caps[name]
 
     def _new_words(self, text: str) -> float | None:
-        """The share of words in an observation that none before it had; None when it has no words."""
+        """The share of words in an observation that no earlier one had. `None` if it has no words."""
         words = set(map(str.lower, _WORD.findall(text)))
         share = len(words - self.words) / len(words) if words else None
         self.words |= words
@@ -382,8 +398,14 @@ class _Progress:
 
 
 def _final(task: Task, turn: Turn, missing: Mapping[str, int]) -> tuple[str | None, str | None]:
-    """What a turn gives for its final answer, None for none, and why it is not taken, None if it is.
-    missing: the results still required before the turn, which has not seen those of its own calls."""
+    """Read the final answer of a turn.
+
+    Args:
+        missing: Results that were still required before the turn.
+
+    Returns:
+        The answer, and why it is rejected; `None` for either.
+    """
     call = next((call for call in turn.calls if call.name == FINAL.name), None)
     if call is None:
         return None, None

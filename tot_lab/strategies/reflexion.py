@@ -1,11 +1,14 @@
-"""Reflexion (Shinn et al. 2023, arXiv:2303.11366): try, be criticised, try again with the lessons.
+"""Reflexion: attempt, critique, and attempt again with the lessons.
 
-    attempt    the inner strategy, told in `task.context` what was learnt so far
+    attempt    the inner strategy, with the lessons so far in `task.context`
     critique   the model says SATISFIED or UNSATISFIED, and what to do differently
     stop       satisfied, stagnated (the critique repeats itself), or no retry left
 
-Rule: what one attempt teaches the next stands in words in the task's context, which every domain's
-prompts show. So any strategy can be wrapped, and a lesson is a thought that a person can change.
+Lessons are passed on in the task's context, which every domain's prompts show. Any strategy can therefore be
+wrapped, and a lesson is a thought that a person can edit.
+
+References:
+    Shinn et al. 2023, Reflexion, arXiv:2303.11366.
 """
 
 from __future__ import annotations
@@ -37,14 +40,14 @@ _LOOK = {
 
 
 class Reflexion(Prompting):
-    """Run a strategy, let a critic review the answer, and try again with what was learnt.
+    """Run a strategy, let a critic review the answer, and try again with the critique.
 
     Best for answers whose faults show once they are written: texts, code, sums. Trade-off: the critic is a
     model too, and may be satisfied too soon. Calls: those of the strategy and 1, for the first attempt and
     for each retry.
 
     The sampling settings are those of the critic. Attempt k runs at `at.k`. The answer is that of the last
-    attempt that gave one; its score is 1 if the critic was satisfied, 0 if not, and `None` if the critique
+    attempt that gave one. Its score is 1 if the critic was satisfied, 0 if not, and `None` if the critique
     did not say. Stops: `solved` (satisfied), `stagnated`, `limit:retries`.
 
     References:
@@ -92,7 +95,7 @@ class Reflexion(Prompting):
         return None if inner is None else (inner + 1) * (self.max_retries + 1)
 
     def _taught(self, task: Task, lessons: Sequence[str]) -> Task:
-        """`task` with what was learnt in its context."""
+        """`task` with the lessons in its context."""
         told = [task.context]
         if self.prior_critiques:
             told.append(earlier_critiques(self.prior_critiques))
@@ -104,7 +107,7 @@ class Reflexion(Prompting):
     def _criticised(
         self, task: Task, root: str, answer: Answer, way: _Way, number: int
     ) -> Thinking[_Critique]:
-        """What the critic says of the attempt at `root`, recorded as a thought and a score."""
+        """The critique of the attempt at `root`, recorded as a thought and a score."""
         node = answer.node or root
         path = [] if self.critique_depth == "shallow" else way.to(node, root, task.question)
         call = self.call(node, "critique", self._prompt(task, path, answer.text))
@@ -150,7 +153,7 @@ class Reflexion(Prompting):
 
 
 class _Critique(NamedTuple):
-    """halt: why no further call will be made, if that is so."""
+    """A critique. `halt` is the refusal after which no further call will be made, or `None`."""
 
     text: str
     score: float | None
@@ -159,7 +162,7 @@ class _Critique(NamedTuple):
 
 
 class _Way:
-    """The thoughts of an attempt, as they were recorded."""
+    """An interceptor that collects the thoughts of an attempt as they were recorded."""
 
     def __init__(self) -> None:
         self.thoughts: list[Thought] = []
@@ -178,7 +181,7 @@ class _Way:
             self.thoughts += branch.thoughts
 
     def to(self, node: str, root: str, question: str) -> list[str]:
-        """The texts from below `root` to `node`, but for those that only hold the question."""
+        """The texts from below `root` to `node`, without thoughts that only hold the question."""
         known = {thought.id: thought for thought in self.thoughts}
         texts: list[str] = []
         while node != root and node in known:
@@ -187,22 +190,24 @@ class _Way:
         return [text for text in texts if text != question]
 
     def free_child(self, root: str) -> str:
-        """The first id below `root` after all that were taken there."""
+        """The first unused id below `root`."""
         taken = [thought.id.rpartition(".")[2] for thought in self.thoughts if thought.parent == root]
         return f"{root}.{max(map(int, taken), default=-1) + 1}"
 
 
 def read_verdict(critique: str) -> bool | None:
-    """Whether a critique is satisfied: it says `SATISFIED:`, and nowhere that it is not. None when it says
-    neither."""
+    """Whether a critique says `SATISFIED:` and no negation of it. `None` if it says neither."""
     if _NOT_SATISFIED.search(critique):
         return False
     return True if _SATISFIED.search(critique) else None
 
 
 def is_stagnant(critique: str, last: str) -> bool:
-    """Whether a critique says what the last one said: the same but for case and spaces, or the first
-    80 % of the shorter, when it has over 20 characters, stand within the longer."""
+    """Whether a critique repeats the last one.
+
+    Case and spaces are ignored. It also counts as a repetition if the shorter text has more than 20
+    characters and its first 80 % occur in the longer one.
+    """
     shorter, longer = sorted((" ".join(text.casefold().split()) for text in (critique, last)), key=len)
     if not shorter:
         return False
@@ -210,7 +215,7 @@ def is_stagnant(critique: str, last: str) -> bool:
 
 
 def earlier_critiques(critiques: Sequence[str]) -> str:
-    """How critiques of earlier runs are shown to a model."""
+    """The prompt text about critiques of earlier runs."""
     return f"Earlier answers to similar tasks were criticised:\n{_listed(critiques)}"
 
 

@@ -1,13 +1,13 @@
-"""The research delegate (Cogtrix, "research delegate"): pages that were skimmed are read again, whole.
+"""The research delegate: read fetched pages again, whole (Cogtrix, "research delegate").
 
     find       the addresses that the gathering fetched
-    read       each page again, as much of it as fits the model's window
-    extract    a call a page: what is specified there, word for word
-    check      what an extraction quotes is looked for on its page
+    read       each page again, as much of it as fits the context window
+    extract    one call per page: copy out specifications verbatim
+    check      look for each quotation on its page
 
-Rule: what reaches the thinker as a quotation stood on the page, or is marked. A loop shows its model the
-beginning of a page, which is enough to find the way and loses the schema at the end. Here the cap is a value
-that goes down with each fetch: nobody else's is raised, so there is nothing to undo.
+Quotations that are not on their page are marked. A tool loop shows its model only the beginning of a page,
+which is enough for orientation but omits later specifications. The length limit is passed with each fetch, so
+no other setting changes.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from tot_lab.core.tools import ToolSpec, characters_within, tool_call
 from tot_lab.strategies.conversation import arguments_of, shortened
 
 WEB_FETCH = "web-fetch"
-"""The name of the tool that fetches pages; where the lab has none, another that can is taken."""
+"""Name of the preferred tool for fetching pages. Without it, another suitable tool is used."""
 
 UNKNOWN_WINDOW = 8192
-"""Tokens that are taken for the context window of a model of which it is not known."""
+"""Assumed context window in tokens if that of the model is not known."""
 
 NOTHING = "NOTHING"
-"""What a page is answered with that says nothing of use."""
+"""The reply for a page without useful content."""
 
-_CHECKED = 1_000  # quotations of one page that are looked for
-_TOLD = 20  # of them, altered, that the thinker is told
+_CHECKED = 1_000  # quotations checked per page
+_TOLD = 20  # altered quotations that the strategy is shown
 _EXTRACT = (
     "This task was set:\n<task>\n{task}\n</task>\n\n"
     "Do not do it. At the end is a page that was found for it. Copy out what on this page the task may need: "
@@ -59,8 +59,15 @@ _GAPS = re.compile(r"\s+")
 
 
 class ToolUse(NamedTuple):
-    """A tool call that somebody made. at: the thought it was made for. arguments: JSON, as it was written.
-    text: what it gave. error: why it gave nothing."""
+    """A tool call.
+
+    Attributes:
+        at: The node it was made for.
+        tool: Name of the tool.
+        arguments: JSON, as written.
+        text: The result.
+        error: Why there is no result, or `None`.
+    """
 
     at: str
     tool: str
@@ -70,45 +77,55 @@ class ToolUse(NamedTuple):
 
 
 class ResearchDelegate(BaseModel):
-    """Whether, and how much of, the pages that were found are read again.
+    """Whether fetched pages are read again, and how much of them.
 
-    enabled: False turns it off. context_window: tokens that the model takes at once; None = those of the
-    lab's model (`tl.Task.context_window`), or 8,192 where they are not known, which the note
-    `research.window` and the report say. cap_ratio: how much of that a page may fill, above 0 to 1, and
-    altogether what is told of the gathering. most_pages: read at most, a call each.
-
-    What does not come whole is said to the thinker and in a note: `research.left_out` (pages beyond
-    most_pages), `.cut`, `.failed`, `.altered` (quotations that are not on their page), `.skipped` (no page
-    could be fetched at all). `research.done` counts them.
+    Omissions are shown to the strategy and recorded as notes: `research.left_out` (pages beyond
+    `most_pages`), `.cut`, `.failed`, `.altered` (quotations that are not on their page), `.skipped` (no page
+    could be fetched), `.window` (the context window is not known). `research.done` counts the pages.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
     enabled: bool = True
+    """Whether pages are read again."""
+
     cap_ratio: Annotated[float, Field(gt=0, le=1)] = 0.85
+    """Share of the context window that a page may fill, and that all gathered text together may fill."""
+
     context_window: Annotated[int, Field(ge=1)] | None = None
+    """Context window of the model in tokens. `None` means that of the lab's model (`tl.Task.context_window`),
+    or 8,192 if it is not known.
+    """
+
     most_pages: Annotated[int, Field(ge=1)] = 5
+    """The most pages that are read, with one call each."""
 
     @property
     def most_tokens(self) -> int:
-        """The cap."""
+        """The most tokens of a page."""
         return max(1, int(self.cap_ratio * (self.context_window or UNKNOWN_WINDOW)))
 
     def for_task(self, task: Task) -> Self:
-        """These settings with a context window: their own, or that of the model which `task` is given to."""
+        """These settings with a context window: their own, or that of the model of `task`."""
         window = self.context_window or task.context_window or UNKNOWN_WINDOW
         return self.model_copy(update={"context_window": window})
 
     def max_calls(self) -> int:
-        """The most model calls that it can make."""
+        """The most model calls."""
         return self.most_pages if self.enabled else 0
 
     def think(
         self, task: Task, uses: Sequence[ToolUse], by: Prompting, at: str, model: str | None
     ) -> Thinking[str]:
-        """What the pages that `uses` fetched specify, told for whoever goes on with `task`; "" for nothing.
+        """Read the pages that `uses` fetched. Returns a prompt text with what they specify, empty if there is
+        nothing.
 
-        by: whose sampling settings the calls have. model: the one that gathered. It stands at `at`: a thought
-        with the addresses, a page below it each, and below that what was copied out."""
+        The addresses are recorded as the thought `at`, each page as a child of it, and each extract below its
+        page.
+
+        Args:
+            by: Strategy whose sampling settings the calls use.
+            model: The model that gathered.
+        """
         if not self.enabled or not agent_used_web_tools(task.tools, uses):
             return ""
         urls = extract_fetched_urls(task.tools, uses)
@@ -133,7 +150,7 @@ class ResearchDelegate(BaseModel):
 
 
 class Page(NamedTuple):
-    """What came of one page. error: why nothing did."""
+    """The prompt text for one page, and the error if it could not be read."""
 
     told: str
     error: str | None
@@ -149,13 +166,13 @@ class _Reading(NamedTuple):
     limits: ResearchDelegate
 
     def of(self, url: str, at: str) -> Thinking[Page]:
-        """Fetch a page, and have copied out of it what is specified there."""
+        """Fetch a page and extract its specifications."""
         above, most = parent_of(at) or at, self.limits.most_tokens
         got = yield from ask(tool_call(above, self.tool.name, {"url": url}, max_tokens=most))
         if got.error is not None or not got.text.strip():
             return (yield from self._failed(url, above, got.error or "the page is empty"))
         read = characters_within(got.text, most)
-        cut = len(got.text) > read  # with what the tool says of a cut, it is longer
+        cut = len(got.text) > read  # a truncated result is longer, since the tool appends a remark
         if cut:
             yield Note("research.cut", above, {"url": url, "characters": read, "tokens": most})
         page = yield from emit(Thought(at, above, got.text[:read] + "\n… (the page goes on)" * cut))
@@ -186,17 +203,19 @@ class _Reading(NamedTuple):
         return Page(f"{url} could not be read: {why[:200]}", why)
 
 
-# Tools of the web.
+# Web tools.
 
 
 def is_web_tool(tool: ToolSpec) -> bool:
-    """Whether a tool looks at the web: it has the effect `network`, and takes a `url` or a `query`."""
+    """Whether a tool accesses the web: it has the effect `network`, and a parameter `url` or `query`."""
     return "network" in tool.effects and bool({"url", "query"} & tool.parameters.get("properties", {}).keys())
 
 
 def fetcher(tools: Iterable[ToolSpec]) -> ToolSpec | None:
-    """The tool that pages are fetched again with: `web-fetch`, or else the first web tool that takes a `url`
-    and needs nothing besides. One with further effects is never called here, where nobody asked for them."""
+    """The tool for fetching pages again: `web-fetch`, or else the first web tool that requires only a `url`.
+
+    Tools with further effects are excluded, since nobody requested those effects.
+    """
     able = [
         tool
         for tool in tools
@@ -209,14 +228,15 @@ def fetcher(tools: Iterable[ToolSpec]) -> ToolSpec | None:
 
 
 def agent_used_web_tools(tools: Iterable[ToolSpec], uses: Iterable[ToolUse]) -> bool:
-    """Whether one of `uses` had a web tool of `tools` give something."""
+    """Whether one of `uses` is a successful call of a web tool."""
     web = {tool.name for tool in tools if is_web_tool(tool)}
     return any(use.tool in web and use.error is None for use in uses)
 
 
 def extract_fetched_urls(tools: Iterable[ToolSpec], uses: Sequence[ToolUse]) -> list[str]:
-    """The addresses, each once, of the pages that web tools fetched, in that order; where none was fetched,
-    those that searches came upon. The part after `#` is left out: the page is the same."""
+    """The distinct addresses of pages that web tools fetched, in order, or else those found by searches.
+    Fragments are removed.
+    """
     web = {tool.name for tool in tools if is_web_tool(tool)}
     given = [use for use in uses if use.tool in web and use.error is None]
     fetched = [(arguments_of(ToolCall("", use.tool, use.arguments)) or {}).get("url") for use in given]
@@ -230,19 +250,21 @@ def _distinct(urls: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(urldefrag(url.rstrip(".,;:!?")).url for url in urls))
 
 
-# What is quoted.
+# Quotations.
 
 
 def altered(extract: str, page: str) -> list[str]:
-    """What `extract` quotes and `page` does not have so, each once: lines of code, code spans and quoted
-    names, white space and the escapes of Markdown apart. A part of a longer word is not the word. Of more
-    than 1,000 quotations the first are looked for."""
+    """The quotations in `extract` that are not on `page`: lines of code, code spans and quoted names.
+
+    White space and Markdown escapes are ignored. Part of a longer word does not count as a match. At most
+    1,000 quotations are checked.
+    """
     there = _plain(page)
     return [quote for quote in quotations(extract)[:_CHECKED] if not _stands(_plain(quote), there)]
 
 
 def quotations(extract: str) -> list[str]:
-    """The lines of its code, its code spans and its quoted names, each once."""
+    """The distinct lines of code, code spans and quoted names in `extract`."""
     found: list[str] = []
     fenced = False
     for line in extract.splitlines():
@@ -257,7 +279,7 @@ def quotations(extract: str) -> list[str]:
 
 
 def _stands(quote: str, page: str) -> bool:
-    if quote not in page:  # the search for a word takes a hundred times as long
+    if quote not in page:  # the regular expression is a hundred times slower
         return False
     before = r"(?<!\w)" if re.match(r"\w", quote) else ""
     after = r"(?!\w)" if re.search(r"\w\Z", quote) else ""

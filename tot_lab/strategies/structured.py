@@ -1,9 +1,8 @@
-"""Structured output: a question whose answer is a value of a type.
+"""Structured output: model calls whose answer is a value of a type.
 
-Rule: in layers, each for what the one before it lets through. The provider's own schema output where it
-has it; the form in the prompt, fitted to the model; reading and repair; validation; and a new draw that is
-shown the exact error. What was repaired, asked again or given up is a note on the thought that asked.
-(Reactive Agents, "structured output".)
+The layers are tried in order: the provider's schema output, the form described in the prompt, reading and
+repair, validation, and a new sample that is shown the exact error. Repairs, retries and failures are recorded
+as notes on the node of the call (Reactive Agents, "structured output").
 """
 
 from __future__ import annotations
@@ -26,25 +25,29 @@ from tot_lab.core.thinking import Thinking, ask
 T = TypeVar("T")
 
 Tier: TypeAlias = Literal["local", "mid", "large", "frontier"]
-"""How much a model makes of a prompt: `local` is shown one filled example and few words, `mid` the schema
-and an example, `large` and `frontier` the schema alone."""
+"""Capability of the model: `local` is shown one filled example and few words, `mid` the schema and an
+example, `large` and `frontier` only the schema."""
 
 RETRIES = 2
-"""How often an unusable reply is asked for again (`maxRetries`)."""
+"""Default number of retries after an unusable reply (`maxRetries`)."""
 
 _ABOUT_SCHEMAS = re.compile(r"schema|response.?format|structured.?output|grammar", re.I)
 _SHOWN = 4_000  # characters of an unusable reply that the model is shown again
 _CANDIDATES = 20  # JSON values in one reply that are tried
-_PROBLEMS = 10  # of one value that are told
+_PROBLEMS = 10  # errors of one value that the model is shown
 
 
 class Structured(NamedTuple, Generic[T]):
-    """What came of asking for a value.
+    """The result of `ask_json`.
 
-    value: it, None when there is none. error: why there is none, in the call's words or the validation's.
-    replies: all of them; the last is the one that was read. repaired: its JSON was badly written.
-    schema_refused: the call failed over the schema that the provider was given. truncated: the last reply was
-    cut off, as its server says, or as its JSON shows, which lacks its end.
+    Attributes:
+        value: The value. `None` if there is none.
+        error: Why there is no value: the error of the call or of the validation.
+        replies: All replies. The last one was read.
+        repaired: Whether its JSON was malformed.
+        schema_refused: Whether the call failed because of the JSON schema.
+        truncated: Whether the last reply was truncated, according to its server or because its JSON has no
+            end.
     """
 
     value: T | None
@@ -56,9 +59,9 @@ class Structured(NamedTuple, Generic[T]):
 
 
 def calls_per_ask(retries: int = RETRIES) -> int:
-    """The most model calls that one `ask_json` makes. Raises ValueError for fewer than no retries."""
+    """The most model calls of one `ask_json`. Raises ValueError for a negative number of retries."""
     if retries < 0:
-        raise ValueError(f"retries is {retries}; it must be 0 or more")
+        raise ValueError(f"retries must be 0 or more: got {retries}.")
     return 1 + retries
 
 
@@ -71,20 +74,26 @@ def ask_json(
     schema: bool = True,
     closing: str = "",
 ) -> Thinking[Structured[T]]:
-    """Ask `call` for a value of `model_type`: a pydantic model, or whatever a TypeAdapter takes. 1 + retries
-    calls at most. A call that fails or is refused ends it, unless it failed over the schema: then the next
-    goes without one, as all do with `schema=False`.
+    """Make `call` for a value of `model_type`, with at most 1 + `retries` calls.
 
         result = yield from ask_json(self.call(at, "plan", prompt), PlanDraft)
 
-    The form of the JSON is added to the last message of `call`, and after it `closing`: what tells the call
-    from its siblings, so that a server can reuse all that stands before. Each retry is a further turn and the
-    next draw. A check of one's own is a validator of the type:
-    `TypeAdapter(Annotated[PlanDraft, AfterValidator(check)])`.
+    A failed or refused call ends it, unless the call failed because of the schema; the next call then has
+    none.
+
+    Args:
+        call: The call. The form of the JSON is added to its last message. Each retry is a further turn and
+            the next sample.
+        model_type: A pydantic model, or a TypeAdapter. Custom checks are validators of the type:
+            `TypeAdapter(Annotated[PlanDraft, AfterValidator(check)])`.
+        tier: Capability of the model, which decides how the form is described.
+        retries: Further calls after unusable replies.
+        schema: Whether to use the provider's schema output.
+        closing: Text after the form. Siblings that differ only here share a prefix that a server can cache.
     """
     form = _form(model_type) if isinstance(model_type, type) else _Form(model_type)
     *before, last = call.messages
-    content = "\n\n".join(filter(None, [last.content, form.told(tier), closing]))
+    content = "\n\n".join(filter(None, [last.content, form.describe(tier), closing]))
     messages = [*before, msgspec.structs.replace(last, content=content)]
     native: dict[str, Any] | None = form.native if schema else None
     replies: list[Reply] = []
@@ -104,7 +113,7 @@ def ask_json(
             if not over_schema or draw == call.sample_index + retries:
                 yield Note("call.failed", call.node, {"kind": call.purpose, "error": problem})
                 return Structured(None, problem, tuple(replies), schema_refused=over_schema)
-            native = None  # a server that has no schema output; the prompt says it all
+            native = None  # the server has no schema output; the prompt describes the form
             continue
         read = form.read(reply.text)
         if isinstance(read, _Value):
@@ -122,7 +131,7 @@ def ask_json(
 
 
 def read_json_as(model_type: type[T], text: str) -> T | None:
-    """The first value of `model_type` in a reply, repaired where need be; `None` if there is none."""
+    """The first value of `model_type` in a reply, repaired if necessary. `None` if there is none."""
     found = _form(model_type).read(text)
     return found.value if isinstance(found, _Value) else None
 
@@ -137,24 +146,24 @@ class _Value(NamedTuple):
 
 
 class _Form:
-    """How a type is asked for, and read."""
+    """How values of a type are requested and read."""
 
     def __init__(self, model_type: Any) -> None:
         self._adapter = model_type if isinstance(model_type, TypeAdapter) else TypeAdapter(model_type)
         schema = _inlined(self._adapter.json_schema())
-        self._wrapped = schema.get("type") != "object"  # providers take nothing else at the top
+        self._wrapped = schema.get("type") != "object"  # providers require an object at the top
         if self._wrapped:
             definitions = {"$defs": schema.pop("$defs")} if "$defs" in schema else {}
             schema = {"title": "Reply", "type": "object", "properties": {"value": schema}, **definitions}
         self.native = {"title": schema.get("title", "Reply"), **_closed(schema, _NOT_TAKEN)}
         self._schema = json.dumps(_closed(schema, _NOT_SHOWN), ensure_ascii=False)
         example = json.dumps(_example(schema, "", schema.get("$defs", {}), 0), ensure_ascii=False)
-        # One that the type itself gives shows its form, even where a check of one's own refuses it.
+        # An example given by the type shows the form, even if a custom check rejects its values.
         fits = "examples" in schema or isinstance(self.read(example), _Value)
         self._example = example if fits else None
 
-    def told(self, tier: Tier) -> str:
-        """What a prompt says of it."""
+    def describe(self, tier: Tier) -> str:
+        """The prompt text about the form."""
         if tier == "local" and self._example:
             return f"Reply with JSON and nothing else, in the form of this example:\n{self._example}"
         asked = f"Reply with one JSON object that fits this schema, and nothing else:\n{self._schema}"
@@ -163,8 +172,7 @@ class _Form:
         return asked
 
     def read(self, text: str) -> _Value | str:
-        """The value in a reply, or in words why there is none. The first that fits is taken; why none does,
-        is told of the longest, which was meant."""
+        """The first value in a reply that validates, or an error text about the longest candidate."""
         longest, problem = -1, "there is no JSON in the reply"
         for found in islice(find_json(split_thinking(text)[1]), _CANDIDATES):
             try:
@@ -177,13 +185,13 @@ class _Form:
     def _validated(self, value: Any) -> Any:
         if self._wrapped and isinstance(value, dict) and value.keys() == {"value"}:
             value = value["value"]
-        # As JSON, so that a list is taken for a tuple where the type is strict. It has no infinity, and
-        # readable, since for one lone surrogate the whole would be refused.
+        # Validated as JSON, so that a strict type accepts a list for a tuple. `readable` replaces lone
+        # surrogates, for which the whole value would be rejected.
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         return self._adapter.validate_json(readable(text))
 
 
-_form: Callable[[Any], _Form] = lru_cache(maxsize=128)(_Form)  # to make one takes milliseconds
+_form: Callable[[Any], _Form] = lru_cache(maxsize=128)(_Form)  # building one takes milliseconds
 
 
 def _in_words(error: ValueError) -> str:
@@ -207,7 +215,7 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-# The schema of a type, as providers and prompts have it.
+# JSON schemas for providers and prompts.
 
 _NOT_SHOWN = frozenset({"title", "default", "examples", "discriminator"})
 _NOT_TAKEN = _NOT_SHOWN | {
@@ -218,13 +226,13 @@ _NOT_TAKEN = _NOT_SHOWN | {
     "minProperties",
     "maxProperties",
 }
-"""Words that OpenAI's strict mode refuses, or takes for some values only; validation sees to them."""
+"""Keywords that OpenAI's strict mode rejects or restricts. Validation checks them instead."""
 _OF_SCHEMAS = ("anyOf", "allOf", "prefixItems")
-_DEEPEST = 4  # levels of an example of a type that holds itself
+_DEEPEST = 4  # levels in the example of a recursive type
 
 
 def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
-    """`schema` without references; a type that holds itself keeps them, below its top."""
+    """`schema` without references. A recursive type keeps those below its top."""
     definitions = schema.get("$defs", {})
     top = {word: part for word, part in schema.items() if word != "$defs"}
     try:
@@ -236,7 +244,7 @@ def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _expanded(part: Any, definitions: dict[str, Any], inside: tuple[str, ...]) -> Any:
-    """Raises RecursionError for a type that holds itself."""
+    """Inline references. Raises RecursionError for a recursive type."""
     if isinstance(part, list):
         return [_expanded(item, definitions, inside) for item in part]
     if not isinstance(part, dict):
@@ -251,7 +259,7 @@ def _expanded(part: Any, definitions: dict[str, Any], inside: tuple[str, ...]) -
 
 
 def _closed(schema: Any, without: frozenset[str]) -> Any:
-    """`schema` with objects that have all their properties and no other, as strict modes want them."""
+    """`schema` with all properties required and no additional ones, as strict modes demand."""
     if not isinstance(schema, dict):
         return schema
     made: dict[str, Any] = {}
@@ -271,7 +279,7 @@ def _closed(schema: Any, without: frozenset[str]) -> Any:
 
 
 def _example(schema: dict[str, Any], name: str, definitions: dict[str, Any], depth: int) -> Any:
-    """A value of `schema`, whose texts say what they stand for. It need not be one: there are patterns."""
+    """An example of `schema`, whose texts describe themselves. It may violate patterns."""
     if "$ref" in schema:
         schema = {**definitions.get(schema["$ref"].rpartition("/")[2], {}), **schema}
     for word in ("examples", "enum"):

@@ -1,13 +1,11 @@
-"""Context synthesis: a long conversation is rewritten into a tighter one between turns, over any strategy
-(design "Reactive Agents").
+"""Context synthesis: condense long conversations between turns, for any strategy (design "Reactive Agents").
 
-    opening    what stands before the model's first turn: the task, the tools, how to answer; it stays
-    past       the turns after it: told in a few lines at the end of the opening
-    last       the newest turns: they stay as they are
+    opening    the messages before the model's first turn (task, tools, instructions); kept
+    past       the earlier turns; condensed to a few lines at the end of the opening
+    last       the newest turns; kept
 
-Rule: the prompts that go out are edited and nothing else is: the strategy keeps its own conversation, the
-tree and the record of results stay whole. What was condensed once is not condensed again; only what came
-since is added.
+Only the outgoing prompts are edited: the strategy keeps its conversation, and the tree and all recorded
+results stay complete. Condensed turns are not condensed again; only newer ones are added.
 """
 
 from __future__ import annotations
@@ -26,21 +24,21 @@ from tot_lab.core.thinking import Step, Thinking, ask, intercept
 from tot_lab.core.tools import TOOL
 
 _CHARACTERS = 200
-"""Of each text of a turn that a template shows."""
+"""Characters of each text of a turn that a template shows."""
 
 _SYNTHESIZE = "synthesize"
 _GOVERNS = "context.synthesis"
-"""The note of a synthesis that begins: it alone sees to the calls at its thought and below it."""
+"""The note that starts a synthesis. It alone handles the calls at its node and below."""
 
 Turn = tuple[Message, ...]
 
 
 class WithSynthesis(Prompting):
-    """Condense the conversation that a strategy's model is shown when it grows long.
+    """Condense the conversation of a strategy when it becomes long.
 
     Best for long tool loops, and models with a small context window. Trade-off: the model cannot see what a
-    summary leaves out. Calls: those of the strategy; with `deep`, one more for each synthesis, which is at
-    most one per call.
+    summary omits. Calls: those of the strategy; with `deep`, one more for each synthesis, which is at most
+    one per call.
 
     Wrapped around `tl.Adaptive`, it applies to all of its strategies; wrapped around one of them, to that
     one. The innermost wrapper decides. The sampling settings apply to `deep`.
@@ -72,13 +70,17 @@ class WithSynthesis(Prompting):
 
     @property
     def _calls_each(self) -> int:
-        """Calls that one call of the strategy can come to."""
+        """The most calls made for one call of the strategy."""
         return 2 if self.synthesis == "deep" else 1
 
 
 class _Condenser:
-    """Goes along with one branch of the strategy. known: what conversations were condensed to. others: the
-    thoughts at which a synthesis inside begins, whose calls are left to it."""
+    """Condenses the conversations of one branch.
+
+    Attributes:
+        known: Notes by the conversation that they replace.
+        others: Nodes at which an inner synthesis begins, whose calls are left to it.
+    """
 
     def __init__(self, settings: WithSynthesis, known: dict[Turn, str], others: frozenset[str]) -> None:
         self.settings = settings
@@ -126,7 +128,7 @@ class _Condenser:
         return msgspec.structs.replace(call, messages=messages)
 
     def _condensed(self, call: Call, told: str, turns: Sequence[Turn]) -> Thinking[str]:
-        """`turns` in short, after what was `told` of those before them."""
+        """Notes of `turns`, continuing the notes `told` of earlier ones."""
         fast = "\n".join(filter(None, [told, *map(_in_short, turns)]))
         if self.settings.synthesis == "fast":
             return fast
@@ -160,8 +162,9 @@ def _prompt(call: Call, told: str, turns: Sequence[Turn]) -> str:
 
 
 def _parts(messages: Sequence[Message]) -> tuple[Turn, list[Turn]]:
-    """What stands before the first turn of the model, and the turns: each what it said and what it was
-    answered, so that a tool's result is never parted from its call."""
+    """Split messages into the opening and the turns. A turn includes its answers, so a tool result stays with
+    its call.
+    """
     starts = [k for k, message in enumerate(messages) if message.role == "assistant"]
     if not starts:
         return tuple(messages), []
@@ -175,7 +178,7 @@ def _joined(opening: Turn, turns: Sequence[Turn]) -> Turn:
 
 
 def _with(opening: Turn, told: str) -> Turn:
-    """The opening with what is told of the past turns at its end."""
+    """The opening with the notes of the past turns at its end."""
     *first, last = opening
     content = f"{last.content}\n\nWhat was done so far, in short:\n{told}"
     return (*first, msgspec.structs.replace(last, content=content))

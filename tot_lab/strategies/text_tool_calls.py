@@ -1,9 +1,8 @@
-"""Tool calls that a model wrote as JSON text, since it has no native ones or did not use them.
+"""Tool calls that a model wrote as JSON text instead of native calls.
 
-Rule: what is taken for a call has the form of one and names a tool that there is, so that a JSON answer
-stays an answer; one that was cut off is none, since nobody knows how it would have gone on. The text around
-it is what the model thought. Native calls come first: this is for replies that hold none. (Reactive
-Agents, "text tool calls".)
+A value counts as a call only if it has the form of one and names an existing tool, so a JSON answer stays an
+answer. A truncated call is ignored, since its arguments are unknown. The remaining text is the model's
+thought. Used only for replies without native calls (Reactive Agents, "text tool calls").
 """
 
 from __future__ import annotations
@@ -20,17 +19,22 @@ from tot_lab.core.reading import find_json, read_json, split_thinking
 from tot_lab.core.tools import tool_name
 
 _NAMES = ("name", "tool", "tool_name")
-_ARGUMENTS = ("arguments", "parameters", "args", "input")  # models mix the pairs: name/parameters is Llama's
+_ARGUMENTS = ("arguments", "parameters", "args", "input")  # models mix the pairs: Llama has name/parameters
 _LEFT_OVER = re.compile(r"</?(?:tool_call|function_call)s?>|```[ \t]*+(?:\w*+\s*+```|\w++\s*+\Z)")
 _MOST_UNKNOWN = 32  # names in one reply
-# Where a text ends: inside a string, or after the beginning of a value.
+# Signs of truncation: the text ends inside a string, or after the beginning of a value.
 _STRING = re.compile(r"""(?s:"(?>(?:[^"\\]|\\.)*)("?)|(?<=[\[{,:\s])'(?>(?:[^'\\]|\\.)*)('?))""")
 _BEGUN = re.compile(r"[:,]\s*+[-+.\w]*+\Z")
 
 
 class TextToolCalls(NamedTuple):
-    """What a reply holds. thought: its text without the calls. calls: in order, with the tools' own names.
-    unknown: names in further calls, of tools that there are not; they may as well be an answer."""
+    """The tool calls of a reply.
+
+    Attributes:
+        thought: The text without the calls.
+        calls: The calls in order, with the tools' own names.
+        unknown: Names of tools that do not exist. These may also be part of an answer.
+    """
 
     thought: str
     calls: tuple[ToolCall, ...] = ()
@@ -38,14 +42,19 @@ class TextToolCalls(NamedTuple):
 
 
 def text_tool_calls(text: str, names: Iterable[str], at: str) -> TextToolCalls:
-    """The tool calls that `text` holds as JSON, bare or fenced, one or a list: an object with
-    name/arguments, tool/parameters, tool_name/args or name/input, or OpenAI's `function` around one.
+    """Read the tool calls in `text`: bare or fenced JSON, one call or a list.
 
-    names: the tools there are; `_` and capitals in a call's name do not matter. at: the thought that is
-    told; ids are made of it (`text-0-1-0`, …), so that they differ within a run. Reads any text."""
+    A call is an object with name/arguments, tool/parameters, tool_name/args or name/input, or OpenAI's
+    `function` around one. Accepts any text.
+
+    Args:
+        names: The existing tools. `_` and capitals in a call's name do not matter.
+        at: The thought of the reply. Call ids are derived from it (`text-0-1-0`, …), so they are unique in a
+            run.
+    """
     if "name" not in text and "tool" not in text:
         return TextToolCalls(text.strip())
-    written, text = text, split_thinking(text)[1]  # a call within thinking was considered, not asked for
+    written, text = text, split_thinking(text)[1]  # a call inside thinking is not a request
     known = {tool_name(name): name for name in names}
     found: list[tuple[int, int, list[tuple[str, str]]]] = []
     for place in find_json(text):
@@ -76,13 +85,12 @@ def text_tool_calls(text: str, names: Iterable[str], at: str) -> TextToolCalls:
 
 
 def _cut_off(text: str) -> bool:
-    """Whether the end of badly written JSON is lacking, and not only brackets."""
+    """Whether malformed JSON lacks more than closing brackets."""
     return bool(_BEGUN.search(text)) or any("" in match.groups() for match in _STRING.finditer(text))
 
 
 def _asked(value: Any) -> list[tuple[str, str]]:
-    """The calls that a JSON value is: names, and arguments as JSON text. None at all when one of a
-    list is no call."""
+    """The calls in a JSON value, as names and JSON arguments. Empty unless all items of a list are calls."""
     if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
         value = value["tool_calls"]
     asked = [_call(item) for item in (value if isinstance(value, list) else [value])]
@@ -96,11 +104,11 @@ def _call(value: Any) -> tuple[str, str] | None:
         value = value["function"]
     name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), "")
     arguments = next((value[key] for key in _ARGUMENTS if key in value), None)
-    if isinstance(arguments, str):  # JSON once more, as OpenAI has it
+    if isinstance(arguments, str):  # JSON inside a string, as in OpenAI's format
         arguments = read_json(arguments) if arguments.strip() else {}
     if not tool_name(name) or not isinstance(arguments, dict):
         return None
     try:
         return name, readable(json.dumps(arguments, ensure_ascii=False, allow_nan=False))
-    except ValueError:  # a number that JSON has not
+    except ValueError:  # a number that JSON cannot represent
         return None

@@ -1,12 +1,12 @@
-"""Thinking levels: how much a model reasons before each reply, over any strategy (design "Reactive Agents").
+"""Thinking levels: how much a model reasons before each reply, for any strategy (design "Reactive Agents").
 
-    instruct    a section of the system prompt asks for reasoning inside <think>…</think>
-    watch       turns, results and errors of tools, replies that report little confidence
-    reflect     when that is due: one more call, whose text the next call is shown
+    instruct    a section of the system prompt requests reasoning inside <think>…</think>
+    watch       turns, tool results and errors, and replies with low confidence
+    reflect     when due: one more call, whose text is added to the next call
 
-Rule: calls are edited and replies read; nothing else of the wrapped strategy changes, and the level `off`
-changes nothing at all. A reply's thinking is split off where it comes in, so the strategy is shown the
-answer alone. Branches at once each count for themselves, so that the record does not depend on their pace.
+Only calls are edited and replies read; the wrapped strategy is otherwise unchanged, and the level `off`
+changes nothing. Thinking is split off when a reply arrives, so the strategy sees only the answer. Concurrent
+branches count separately, so the record does not depend on their pace.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tot_lab.core.tools import tool_of
 Level = Literal["off", "low", "medium", "high"]
 
 THINKING_TOKENS = {"low": 500, "medium": 2000, "high": 5000}
-"""About how many tokens a model may think before a reply, by level."""
+"""Approximate tokens of reasoning before a reply, by level."""
 
 
 class ThinkingLevel(StrEnum):
@@ -56,12 +56,12 @@ class ThinkingLevel(StrEnum):
 
     @property
     def token_budget(self) -> int:
-        """About how many tokens a model may think before a reply; 0 for `off`."""
+        """Approximate tokens of reasoning before a reply. 0 for `off`."""
         return THINKING_TOKENS.get(self.value, 0)
 
     @property
     def prompt_prefix(self) -> str:
-        """The section of the system prompt that asks for the reasoning; "" for `off`."""
+        """The section of the system prompt that requests reasoning. Empty for `off`."""
         if self is ThinkingLevel.OFF:
             return ""
         return (
@@ -72,14 +72,14 @@ class ThinkingLevel(StrEnum):
 
 
 _SET_ASIDE = {"low": 1024, "medium": 2048, "high": 4096}
-"""Tokens of a reply that providers set aside for such an effort (Anthropic's and Gemini's, as litellm has
-them); with a cap that leaves no more than these, Anthropic refuses the call."""
+"""Tokens of a reply that Anthropic and Gemini reserve for such an effort, according to litellm. Anthropic
+rejects a call whose `max_tokens` is not larger."""
 
 UNSURE = 0.5
-"""A reply that reports less confidence than this calls for a reflection."""
+"""A reply that states a lower confidence triggers a reflection."""
 
 CONFIDENCE = 0.7
-"""That of every reflection: the design's constant, which measures nothing."""
+"""Confidence of every reflection, a constant of the design."""
 
 _RESULTS = 3
 _RESULT_CHARACTERS = 1_000
@@ -93,23 +93,24 @@ _ASKED = {
 
 
 class WithThinking(Strategy):
-    """Make the model reason before each reply, and reflect on its progress now and then.
+    """Make the model reason before each reply, and periodically reflect on its progress.
 
-    Best for models that answer too fast, and loops that lose their way. Trade-off: reasoning is paid for as
+    Best for models that answer too fast, and for loops that lose track. Trade-off: reasoning is paid for as
     output. Calls: those of the strategy, and one more for each reflection, which is at most one per call.
 
-    A call without an `effort` of its own gets the level, for models that have such a setting; its
-    `max_tokens`, if set, grow by what the reasoning may take. Calls whose first token counts
-    (`evaluate="logprob"`) are not asked to reason in writing. A provider that forces a reply into a schema
-    leaves no room for written reasoning; there the effort alone applies.
+    Calls without an `effort` of their own get the level, for models that support it. Their `max_tokens`, if
+    set, grow by the reasoning budget. Calls whose first token counts (`evaluate="logprob"`) do not request
+    written reasoning. A provider that enforces a JSON schema leaves no room for it either; there only the
+    effort applies.
     """
 
     strategy: Strategy
     """The strategy that is wrapped."""
 
     level: Level = "off"
-    """`off`, `low` (about 500 tokens of reasoning a reply), `medium` (2,000) or `high` (5,000), in any case.
-    Another name warns and means `off`."""
+    """`off`, `low` (about 500 tokens of reasoning per reply), `medium` (2,000) or `high` (5,000), in any
+    case. An unknown name warns and means `off`.
+    """
 
     reflect_every: Annotated[int, Field(ge=0)] = 0
     """Model calls after which to reflect. 0 means never."""
@@ -131,7 +132,7 @@ class WithThinking(Strategy):
         return (yield from intercept(self.manager(), self.strategy.think(task, at), calls=self._calls_each))
 
     def manager(self) -> ThinkingManager:
-        """What decides on reflections under these settings, before the first turn."""
+        """A `ThinkingManager` with these settings, before the first turn."""
         return ThinkingManager(self, _State())
 
     def max_calls(self, task: Task) -> int | None:
@@ -140,14 +141,22 @@ class WithThinking(Strategy):
 
     @property
     def _calls_each(self) -> int:
-        """Calls that one call of the strategy can come to."""
+        """The most calls made for one call of the strategy."""
         reflects = self.reflect_every > 0 or self.reflect_on_tool_error or self.reflect_on_uncertainty
         return 2 if reflects and self.level != "off" else 1
 
 
 class _State(NamedTuple):
-    """What a reflection depends on. turns, tool_calls, reflections: so far. results: the last three of
-    tools. errors: of tools, unsure: a reply reported little confidence; both since the last reflection."""
+    """The state that decides on reflections.
+
+    Attributes:
+        turns: Model calls so far.
+        tool_calls: Tool calls so far.
+        results: The last three tool results.
+        errors: Tool errors since the last reflection.
+        unsure: Whether a reply since the last reflection stated low confidence.
+        reflections: Reflections so far.
+    """
 
     turns: int = 0
     tool_calls: int = 0
@@ -160,9 +169,12 @@ class _State(NamedTuple):
 class Reflection(NamedTuple):
     """A reflection on the work so far.
 
-    because: `tool error`, `interval` or `uncertainty`. turn: turns before it. should_continue: always true, a
-    reflection never stops a loop. suggested_action: its line `Next: …`, None without one. confidence: the
-    design's constant, which measures nothing.
+    Attributes:
+        because: `tool error`, `interval` or `uncertainty`.
+        turn: Turns before it.
+        should_continue: Always true: a reflection never stops a loop.
+        suggested_action: The line `Next: …` of the text, if any.
+        confidence: A constant of the design.
     """
 
     because: str
@@ -173,17 +185,18 @@ class Reflection(NamedTuple):
     confidence: float = CONFIDENCE
 
     def to_dict(self) -> dict[str, Any]:
-        """Its fields by name, as the note `thinking.reflected` has them."""
+        """Its fields, in the form of the note `thinking.reflected`."""
         return self._asdict()
 
 
 class ThinkingManager:
-    """Decides for one branch of a strategy when a reflection is due.
+    """Decides when a reflection is due, for one branch of a strategy.
 
-    `WithThinking` keeps one of its own. A loop of your own asks one for itself: `start_turn` before each call
-    to the model, `saw_reply` and `saw_tool` after, `should_reflect` and `why_reflect` whenever it likes.
+    `WithThinking` creates its own. A custom loop calls `start_turn` before each model call, `saw_reply` and
+    `saw_tool` after it, and `should_reflect` or `why_reflect` at any time.
 
-    last_reflection: the last that was recorded here, None before the first.
+    Attributes:
+        last_reflection: The last recorded reflection, or `None`.
     """
 
     def __init__(
@@ -198,7 +211,7 @@ class ThinkingManager:
         return self.why_reflect() is not None
 
     def why_reflect(self) -> str | None:
-        """Why a reflection is due: `tool error`, `interval` or `uncertainty`. None when it is not."""
+        """Why a reflection is due: `tool error`, `interval` or `uncertainty`. `None` if none is due."""
         settings, state = self.settings, self.state
         if settings.level == "off":
             return None
@@ -209,17 +222,17 @@ class ThinkingManager:
         return "uncertainty" if settings.reflect_on_uncertainty and state.unsure else None
 
     def start_turn(self) -> None:
-        """Count a call to the model."""
+        """Count a model call."""
         self.state = self.state._replace(turns=self.state.turns + 1)
 
     def saw_reply(self, text: str) -> None:
-        """Take in what the model replied, and the confidence that it reports."""
+        """Process a reply and the confidence that it states."""
         confidence = read_confidence(text)
         if confidence is not None and confidence < UNSURE:
             self.state = self.state._replace(unsure=True)
 
     def saw_tool(self, name: str, reply: Reply) -> None:
-        """Take in what a tool gave, or why it failed."""
+        """Process the result or the error of a tool."""
         result = _cut(f"{name} → {reply.text}" if reply.error is None else f"{name} failed: {reply.error}")
         errors = self.state.errors if reply.error is None else (*self.state.errors, result)
         self.state = self.state._replace(
@@ -229,13 +242,13 @@ class ThinkingManager:
         )
 
     def record_reflection(self, text: str, because: str) -> Reflection:
-        """Keep a reflection; what called for it is settled then."""
+        """Record a reflection, and reset its triggers."""
         self.last_reflection = Reflection(because, self.state.turns, text, suggested_action=next_action(text))
         self.state = self.state._replace(errors=(), unsure=False, reflections=self.state.reflections + 1)
         return self.last_reflection
 
     def carry_out(self, step: Step) -> Thinking[Any]:
-        """Have `step` done, with the instruction and, where one is due, after a reflection."""
+        """Perform `step`, with the instruction and, if one is due, after a reflection."""
         if not isinstance(step, Call):
             recorded = yield step
             if isinstance(step, Thought) and recorded is not None:
@@ -251,14 +264,14 @@ class ThinkingManager:
         if why is not None:
             text = yield from self._reflected(step, why)
             if text:
-                call = _told(call, f"## Reflection on the work so far\n\n{text}")
+                call = _with_section(call, f"## Reflection on the work so far\n\n{text}")
         self.start_turn()
         reply = yield from ask(call)
         self.saw_reply(reply.text)
         return reply
 
     def _instructed(self, call: Call) -> Call:
-        """`call`, asking for the reasoning."""
+        """`call` with the request for reasoning."""
         level = ThinkingLevel(self.settings.level)
         if call.effort is None:
             call = msgspec.structs.replace(call, effort=level.value)
@@ -267,10 +280,10 @@ class ThinkingManager:
         if call.max_tokens is not None:
             room = max(level.token_budget, _SET_ASIDE[level.value])
             call = msgspec.structs.replace(call, max_tokens=call.max_tokens + room)
-        return _told(call, level.prompt_prefix)
+        return _with_section(call, level.prompt_prefix)
 
     def _reflected(self, call: Call, why: str) -> Thinking[str]:
-        """Reflect before `call`; the text, "" when there is none."""
+        """Reflect before `call`. Returns the text, empty if the call failed."""
         asked = msgspec.structs.replace(
             call,
             purpose="reflect",
@@ -290,8 +303,9 @@ class ThinkingManager:
         return reply.text
 
     def _question(self, call: Call) -> str:
-        """The prompt of a reflection. It names the kind of `call`, so that no two calls at a thought ask
-        the same."""
+        """The prompt of a reflection. It names the purpose of `call`, so that all prompts at a thought
+        differ.
+        """
         results = "\n".join(f"- {result}" for result in self.state.results) or "(none yet)"
         error = f"\n\nA tool failed lately:\n{self.state.errors[-1]}" if self.state.errors else ""
         return (
@@ -303,7 +317,7 @@ class ThinkingManager:
         )
 
     def _saw_changed(self, text: str, said: str) -> None:
-        """A person may have changed the thought that a result was recorded as."""
+        """Follow a person's edit of the thought that records a result."""
         if text != said:
             results, errors = (
                 tuple(_cut(said) if known == _cut(text) else known for known in all_known)
@@ -312,11 +326,11 @@ class ThinkingManager:
             self.state = self.state._replace(results=results, errors=errors)
 
     def fork(self) -> Self:
-        """One for a branch: it knows what this one knows, and shares nothing mutable with it."""
+        """A manager for a branch, with the same state and nothing mutable shared."""
         return type(self)(self.settings, self.state, self.last_reflection)
 
     def join(self, branches: Sequence[Self]) -> None:
-        """Take in what those of all branches saw, in the order of the branches."""
+        """Merge the states of all branches, in branch order."""
         before, last = self.state, self.last_reflection
         recorded = [branch.last_reflection for branch in branches]
         self.last_reflection = next((one for one in reversed(recorded) if one is not last), last)
@@ -332,14 +346,14 @@ class ThinkingManager:
                 unsure=self.state.unsure or state.unsure,
                 reflections=self.state.reflections + state.reflections - before.reflections,
             )
-        if self.state.reflections > before.reflections:  # which saw what had failed before
+        if self.state.reflections > before.reflections:  # a branch has reflected on the earlier errors
             errors = self.state.errors[len(before.errors) :]
             unsure = any(branch.state.unsure for branch in branches)
             self.state = self.state._replace(errors=errors, unsure=unsure)
 
 
 def next_action(reflection: str) -> str | None:
-    """What a reflection says to do next: the rest of its line `Next: …`. None without such a line."""
+    """The rest of the line `Next: …` in a reflection. `None` without such a line."""
     action = _NEXT.search(reflection)
     return action[1].strip() if action else None
 
@@ -348,7 +362,7 @@ def _cut(result: str) -> str:
     return result if len(result) <= _RESULT_CHARACTERS else f"{result[:_RESULT_CHARACTERS]}… (cut)"
 
 
-def _told(call: Call, section: str) -> Call:
+def _with_section(call: Call, section: str) -> Call:
     """`call` with `section` at the end of its system prompt."""
     first, *rest = call.messages
     if first.role == "system":

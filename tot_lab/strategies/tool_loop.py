@@ -1,8 +1,9 @@
-"""The plain loop that uses tools: ask, carry out what is asked for, show it, until no tool is asked for.
+"""The plain tool loop: call the model, carry out its tool calls, show the results, until it replies without a
+call.
 
-Rule: nothing is added to what the model does by itself, but for a tool that the task names and that asks to
-be used then: if the model does not use it, it is called. The loop is what the strategies that use tools are
-held against.
+Nothing is added to the model's behaviour, with one exception: a tool that the task names and that must be
+used in that case is called if the model does not call it. The loop is the baseline for strategies that use
+tools.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from tot_lab.core.calls import Message, stop_of
 from tot_lab.core.records import Decided, Note, Thought, parent_of
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking
-from tot_lab.strategies.acting import Acting, given_by, told_of, told_of_named
+from tot_lab.strategies.acting import Acting, describe_named_results, describe_tools, successful_results
 from tot_lab.strategies.conversation import exchange, halt_in, with_hints
 
 
 class ToolLoop(Acting):
-    """Complete with tools until the model replies without a tool call: the baseline of the strategies that
-    use tools.
+    """Complete with tools until the model replies without a tool call.
 
-    Best for questions that one or two tools answer. Trade-off: nothing checks that tools were used, or that
-    the answer is finished. Calls: 1 for each round trip, and 1.
+    Best for questions that one or two tools answer, and as the baseline of strategies that use tools.
+    Trade-off: nothing checks that tools were used, or that the answer is finished. Calls: 1 for each round
+    trip, and 1.
 
-    A loop that a budget cuts off answers with its last text without a tool call, else with an empty text.
+    A loop that a budget ends answers with its last text without a tool call, or else with an empty text.
 
     References:
         Design "Reactive Agents", without reasoning.
@@ -36,20 +37,20 @@ class ToolLoop(Acting):
     notes = "tool_loop"
 
     max_tool_round_trips: Annotated[int, Field(ge=1, le=400)] = 3
-    """Turns that may call tools. In the turn after them none may."""
+    """Turns that may call tools. They are followed by one turn that may not."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
-        hands = self.hands(task)
+        available = self.available_tools(task)
         prompt = task.domain.answer_prompt(task, True)
-        talk = [Message("user", f"{prompt}\n\n{told_of(hands)}" if hands.tools else prompt)]
-        place, source, offered = at, list[str](), list(hands.tools.values())
-        unused, known = self.named(task, hands), list[str]()
+        talk = [Message("user", f"{prompt}\n\n{describe_tools(available)}" if available.tools else prompt)]
+        place, source, offered = at, list[str](), list(available.tools.values())
+        unused, known = self.named(task, available), list[str]()
         last, stop = Answer("", ""), ""
         for trip in range(self.max_tool_round_trips + 1):
             closing = trip == self.max_tool_round_trips
             turn = yield from self.turn(
-                talk, place, known=hands.names(), offered=offered, source=source, closing=closing
+                talk, place, known=available.names(), offered=offered, source=source, closing=closing
             )
             if turn.error is not None:
                 stop = stop_of(turn.error)
@@ -59,16 +60,16 @@ class ToolLoop(Acting):
             words = "" if turn.calls or turn.unknown else turn.said
             if words and (held := task.domain.read_answer(task, words)) is not None:
                 last = Answer(held, "", turn.id)
-            observations = yield from self.carry_out(hands, turn)
+            observations = yield from self.carry_out(available, turn)
             used = [call.name for call, seen in zip(turn.calls, observations, strict=True) if not seen.error]
             unused = [name for name in unused if name not in used]
-            known += given_by(turn.calls, observations)
+            known += successful_results(turn.calls, observations)
             talk += exchange(turn, observations)
             *source, place = [seen.id for seen in observations] or [turn.id]
             halt = halt_in(observations)
             if halt is None and unused and (not turn.calls or trip + 1 == self.max_tool_round_trips):
-                given = yield from self.called_for_model(task, hands, place, unused, known)
-                talk, unused = with_hints(talk, told_of_named(unused, given)), []
+                given = yield from self.called_for_model(task, available, place, unused, known)
+                talk, unused = with_hints(talk, describe_named_results(unused, given)), []
                 *source, place = [seen.id for seen in given]
                 halt = halt_in(given)
             if halt is not None:

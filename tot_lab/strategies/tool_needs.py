@@ -1,8 +1,7 @@
-"""Which tools a task needs: one call that classifies them before any of them is called.
+"""Classification of the tools that a task needs, in one call before any of them is called.
 
-The model names the tools that are required, how often each must be called at least, and those that are
-merely relevant ("Reactive Agents", tool classification). A tool that does not exist is dropped, and a reply
-that cannot be read requires nothing.
+The model names the required tools, the minimum number of calls for each, and tools that are merely relevant
+(Reactive Agents, "tool classification"). Unknown tools are dropped, and an unreadable reply requires nothing.
 """
 
 from __future__ import annotations
@@ -19,23 +18,28 @@ from tot_lab.core.tools import read_quantities, tool_name
 from tot_lab.strategies.acting import MORE, Acting, AvailableTools
 
 MOST_REQUIRED = 20
-"""Calls of one tool that a classifier can require."""
+"""The most calls of one tool that a classifier can require."""
 
 
 class ToolNeeds(NamedTuple):
-    """What a task needs, as far as a model can tell. required: how often each tool must be called at least.
-    relevant: tools that may help. refused: why no further call will be made, if that is so."""
+    """The tools that a task needs, according to a model.
+
+    Attributes:
+        required: Minimum number of calls by tool name.
+        relevant: Tools that may help.
+        refused: The refusal after which no further call will be made, or `None`.
+    """
 
     required: Mapping[str, int] = {}
     relevant: tuple[str, ...] = ()
     refused: str | None = None
 
 
-def classify_tools(strategy: Acting, task: Task, hands: AvailableTools, at: str) -> Thinking[ToolNeeds]:
-    """Ask which of the tools `task` needs. 1 call."""
+def classify_tools(strategy: Acting, task: Task, available: AvailableTools, at: str) -> Thinking[ToolNeeds]:
+    """Ask which of the tools `task` needs. Makes 1 call."""
     prompt = (
         f"A task for somebody who has tools:\n<task>\n{task.domain.answer_prompt(task, False)}\n</task>\n\n"
-        f"The tools:\n{hands.listed()}\n\n"
+        f"The tools:\n{available.listed()}\n\n"
         "Which of them must be called to do the task, and how often each at least? Count one call for each "
         "thing that has to be looked up, worked out or delivered. Which others may help? Do not do the task, "
         "and call nothing. Reply with JSON and nothing else, "
@@ -45,7 +49,7 @@ def classify_tools(strategy: Acting, task: Task, hands: AvailableTools, at: str)
     if reply.error is not None:
         yield Note("call.failed", at, {"kind": "route", "error": reply.error})
         return ToolNeeds(refused=reply.error if halts(reply.error) else None)
-    needs = read_needs(reply.text, hands)
+    needs = read_needs(reply.text, available)
     if needs is None:
         yield Note("parse.unreadable", at, {"kind": "route", "draw": 0})
         return ToolNeeds()
@@ -54,8 +58,8 @@ def classify_tools(strategy: Acting, task: Task, hands: AvailableTools, at: str)
     return needs
 
 
-def read_needs(text: str, hands: AvailableTools) -> ToolNeeds | None:
-    """What a classifier wrote; None when it cannot be read."""
+def read_needs(text: str, available: AvailableTools) -> ToolNeeds | None:
+    """Read the reply of a classifier. `None` if it cannot be read."""
     value = read_json(text)
     if not isinstance(value, dict):
         return None
@@ -66,7 +70,7 @@ def read_needs(text: str, hands: AvailableTools) -> ToolNeeds | None:
         return None
     if not isinstance(counts, dict):
         return None
-    known = {tool_name(name): name for name, tool in hands.tools.items() if tool is not MORE}
+    known = {tool_name(name): name for name, tool in available.tools.items() if tool is not MORE}
     wanted = {known.get(tool_name(str(name))): _count(count) for name, count in counts.items()}
     relevant = value.get("relevant")
     others = [known.get(tool_name(str(name))) for name in relevant] if isinstance(relevant, list) else []
@@ -77,7 +81,7 @@ def read_needs(text: str, hands: AvailableTools) -> ToolNeeds | None:
 
 
 def _count(count: Any) -> int:
-    """A number of calls, 0 for anything else."""
+    """A number of calls. 0 for anything else."""
     if isinstance(count, str) and count.isascii() and count.isdecimal():
         return int(count[:6])
     return count if isinstance(count, int) and not isinstance(count, bool) else 0

@@ -1,12 +1,12 @@
-"""Two-phase tree of thought ("Reactive Agents", tree of thought): plan by search, then act on the plan.
+"""Two-phase tree of thought: plan by search, then act on the plan (design "Reactive Agents").
 
-    plan    level by level: thoughts are grown, scored against their siblings, the weak ones dropped
-    relax   once, when a whole level is weak: the floor is lowered
-    stop    deep enough, nothing left, or (where that is set) no better than the level before
-    act     a tool-using loop that is shown the best path
+    plan    level by level: thoughts are grown, scored against their siblings, and weak ones pruned
+    relax   once, if a whole level is below `min_score`: the limit is lowered
+    stop    at the depth limit, with nothing left, or (optionally) without improvement
+    act     a tool-using strategy that is shown the best path
 
-Rule: nothing acts in the first phase. A thought may speak of the tools that there are, and none is
-called; the loop hangs below the thought that it is guided by, so that both phases are one tree.
+No tool is called in the first phase, although thoughts may mention them. The acting strategy hangs below the
+thought that guides it, so both phases form one tree.
 """
 
 from __future__ import annotations
@@ -31,58 +31,60 @@ from tot_lab.strategies.search.sampling import Sampler, Unit, emit_as_list, erro
 from tot_lab.strategies.search.tree_of_thoughts import calls_per_expansion
 
 RELIEF = 0.15
-"""How much `min_score` is lowered when a whole level is below it."""
+"""How much `min_score` is lowered if a whole level is below it."""
 
 LEAST = 0.15
-"""It is never lowered below this."""
+"""The lowest value that `min_score` is lowered to."""
 
 
 class TreeThenAct(Prompting):
     """Plan by a breadth-first search over thoughts, then act on the best path.
 
-    Best for: open-ended work with tools, where a wrong beginning is dear. Trade-off: the most calls of all,
-    before anything is done. Calls: 2 for each thought that is expanded (its children, their scores), of
+    Best for open-ended work with tools, where a wrong start is expensive. Trade-off: the most calls of all
+    strategies, before anything is done. Calls: 2 for each expanded thought (its children, their scores), of
     which there are at most 1 + count · (max_depth − 1), one more for each child whose joint score cannot be
     read, and those of `strategy`.
 
     References:
-        Reactive Agents, tree of thought: `breadth` is `propose.count` here, `depth` is `max_depth`,
-        `pruningThreshold` is `min_score`.
+        Reactive Agents, tree of thought. Its `breadth` is `propose.count`, its `depth` is `max_depth`, and
+        its `pruningThreshold` is `min_score`.
     """
 
     kind = "tree_then_act"
     aliases: ClassVar[tuple[str, ...]] = ("tree-of-thought",)
 
     propose: Proposer = Propose()
-    """How thoughts are made. Its `count` is also how many thoughts survive a level. Tools are not called in
-    the first phase; the second has those of `strategy`."""
+    """How thoughts are made. `count` is also the number of thoughts kept per level. It may not call tools."""
 
     evaluate: Evaluator = Joint()
-    """How thoughts are scored. `Joint` scores all children of a thought in one call, and one by one those
-    that cannot be read there."""
+    """How thoughts are scored. `Joint` scores all children of a thought in one call; those that are missing
+    there are scored one by one.
+    """
 
     max_depth: Annotated[int, Field(ge=1, le=1000)] = 3
     """Levels of the tree."""
 
     min_score: Unit = 0.5
-    """A thought with a lower score is dropped. When that is all of a level, the limit is lowered by 0.15,
-    once, to 0.15 at least."""
+    """A thought with a lower score is dropped. If that applies to a whole level, the limit is lowered once by
+    0.15, but not below 0.15.
+    """
 
     min_score_improvement: Unit | None = None
-    """A level whose best score is not higher than that of the level before by this much ends the planning;
-    the design uses 0.05. `None` turns the rule off."""
+    """Planning ends at a level whose best score exceeds that of the previous level by less than this; the
+    design uses 0.05. `None` disables the rule.
+    """
 
     parallel: bool = True
     """Whether calls that do not depend on each other are made at once."""
 
     strategy: Strategy = ReAct()
-    """What acts: any strategy. The best path stands in its task's context."""
+    """The strategy that acts. The best path is added to the context of its task."""
 
     @field_validator("propose")
     @classmethod
     def _calls_no_tools(cls, propose: Proposer) -> Proposer:
         if isinstance(propose, WithTools):
-            raise ValueError("nothing acts in the first phase: propose without tools")
+            raise ValueError("propose must not call tools: got WithTools. Give the tools to `strategy`.")
         return propose
 
     @field_validator("evaluate")
@@ -98,7 +100,7 @@ class TreeThenAct(Prompting):
 
     @property
     def breadth(self) -> int:
-        """Children per thought, and thoughts that survive a level."""
+        """Children per thought, and thoughts kept per level."""
         return self.propose.most_children()
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
@@ -121,8 +123,9 @@ class TreeThenAct(Prompting):
         return None if acting is None else expansions * self._calls_per_growth(task) + acting
 
     def _plan(self, task: Task, tree: Tree, at: str) -> Thinking[str]:
-        """Grow the tree. Returns why it was left: `limit:depth`, `exhausted`, `stagnated`, `error`, or how a
-        call was refused."""
+        """Grow the tree. Returns why planning ended: `limit:depth`, `exhausted`, `stagnated`, `error`, or a
+        refusal.
+        """
         floor, relaxed = self.min_score, False
         frontier, best = [at], list[float]()
         for depth in range(1, self.max_depth + 1):
@@ -164,7 +167,7 @@ class TreeThenAct(Prompting):
         return "limit:depth"
 
     def _stagnates(self, best: Sequence[float]) -> bool:
-        """Whether the last of these best scores, by level, is not higher than the one before by enough."""
+        """Whether the best score of the last level improved too little over the level before."""
         least = self.min_score_improvement
         return least is not None and round(best[-1] - best[-2], 9) < least
 
@@ -174,14 +177,14 @@ class TreeThenAct(Prompting):
 
     @property
     def _alone(self) -> Value | None:
-        """What scores a thought whose joint score could not be read."""
+        """The evaluator for thoughts whose joint score could not be read."""
         joint = self.evaluate
         if not isinstance(joint, Joint):
             return None
         return Value(samples=joint.samples, combine=joint.combine, max_parse_retries=joint.max_parse_retries)
 
     def _grow(self, sampler: Sampler, place: Place) -> Thinking[list[Event]]:
-        """Children at `place` with their scores; those that the joint reply does not state, one by one."""
+        """Add scored children at `place`. Those missing in the joint reply are scored one by one."""
         events = yield from expand(sampler, self.propose, self.evaluate, place, self.breadth)
         alone = self._alone
         if alone is None:
@@ -196,7 +199,7 @@ class TreeThenAct(Prompting):
         return events + [event for branch in scored for event in branch]
 
     def _settle(self, task: Task, tree: Tree, sound: Sequence[str], kept: Sequence[str]) -> Thinking[None]:
-        """Decide about each thought of a level: as many as are wide enough survive, the best of them."""
+        """Decide about each thought of a level: the best of `kept` survive."""
         survivors = sorted(kept, key=lambda id: -tree[id].rank)[: self.breadth]
         for id in sound:
             node = tree[id]
@@ -210,8 +213,9 @@ class TreeThenAct(Prompting):
                 tree.add(event)
 
     def _best(self, tree: Tree, at: str) -> str:
-        """The thought that the best path ends in: of those that no survivor follows the best scored, of
-        equals the deepest, then the first; `at` when nothing survived."""
+        """The end of the best path among the survivors: by score, then depth, then order. `at` if nothing
+        survived.
+        """
         alive = [node for node in tree if node.state in ("kept", "complete")]
         followed = {node.parent for node in alive}
         ends = [node for node in alive if node.id not in followed]
@@ -219,19 +223,19 @@ class TreeThenAct(Prompting):
 
 
 def _reaching(floor: float, tree: Tree, ids: Sequence[str]) -> list[str]:
-    """Those of `ids` that are scored as high; at 0 the unread ones too."""
+    """Those of `ids` with a score of at least `floor`. A floor of 0 also keeps unreadable ones."""
     return [id for id in ids if tree[id].rank >= floor or not floor]
 
 
 def _grounded(task: Task) -> Task:
-    """The task as thoughts are asked for: they know what tools there are."""
+    """The task of the first phase, whose context lists the tools."""
     listed = "\n".join(f"- {tool.name}: {tool.description}" for tool in task.tools)
     told = f"Tools that can be used once there is a plan, and not yet:\n{listed}" if listed else ""
     return _with(task, told)
 
 
 def _guided(task: Task, plan: Path) -> Task:
-    """The task as what acts is given it."""
+    """The task of the second phase, whose context holds the plan."""
     return _with(task, f"A plan, found by comparing several:\n{task.domain.steps(plan)}" if plan else "")
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from tot_lab.core.calls import Call, CallObserver, Halt, Reply, readable, told
+from tot_lab.core.calls import Call, CallObserver, Halt, Reply, format_error, readable
 from tot_lab.core.parts import UserFunction, needs_functions
 from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.reading import json_of
@@ -167,7 +167,7 @@ class Carrying:
             except Unfit as error:
                 return self._failed(str(error))
             except Exception as error:
-                reason = f"no result within {tool.timeout:g} s" if limit.expired() else told(error)
+                reason = f"no result within {tool.timeout:g} s" if limit.expired() else format_error(error)
             if tries <= tool.retries:
                 wire.note("call.retried", error=self._cut(reason, MOST_OF_AN_ERROR), wait=wait)
                 await asyncio.sleep(wait)

@@ -1,7 +1,7 @@
-"""Tree search and its values: proposers, evaluators, searches, answers and stop.
+"""Tree search and the values of its axes: proposers, evaluators, searches, answers and stop.
 
-Add a search: a file with a `Search`, and its line in `tot_lab.core.registry`. The contract tests take it from
-there.
+To add a search, write a file with a `Search` and add its line to `tot_lab.core.registry`. The contract tests
+then cover it.
 """
 
 from tot_lab.strategies.search.answers import AnswerRule, Best, BestLeaf, BestPath, Deepest

@@ -12,21 +12,24 @@ from tot_lab.strategies.search.sampling import Count
 
 
 class AnswerRule(Part):
-    """Chooses the answer. If a budget ends the search before any score arrived, the first of the deepest
-    unscored thoughts answers, without a score; one whose path holds an answer comes before the others."""
+    """Chooses the answer of a finished search.
+
+    If a budget ends the search before any score arrived, the first of the deepest unscored thoughts is the
+    answer, without a score. Thoughts whose path holds an answer take precedence.
+    """
 
     kind: ClassVar[str] = ""
     any_text: ClassVar[bool] = True
-    """Whether the text of a thought is the answer where its path holds none."""
+    """Whether the text of a thought counts as the answer if its path holds none."""
 
     top_k: Count = 3
     """Leaves that are ranked in the result."""
 
     def order(self, nodes: Sequence[Node], leaves: Sequence[Node]) -> Sequence[Node]:
-        """The thoughts that may answer, the preferred first.
+        """The thoughts that may be the answer, in order of preference.
 
         Args:
-            nodes: All thoughts that are neither failed nor duplicates, in the order of their proposal.
+            nodes: All thoughts that are neither failed nor duplicates, in order of proposal.
             leaves: Those without children, by score, then depth, then id.
         """
         raise NotImplementedError(f"the answer rule {self.kind!r} has no order")
@@ -34,12 +37,12 @@ class AnswerRule(Part):
     def choose(
         self, task: Task, tree: Tree, nodes: Sequence[Node], leaves: Sequence[Node]
     ) -> tuple[str, Node | None]:
-        """The answer, and the thought that holds it; "" and `None` if there is none."""
+        """The answer and the thought that holds it, or "" and `None`."""
         return first_answer(task, tree, self.order(nodes, leaves), any_text=self.any_text)
 
 
 class BestPath(AnswerRule):
-    """The best-scored thought whose path holds an answer; of equals the first proposed."""
+    """The best-scored thought whose path holds an answer. Ties go to the first proposed."""
 
     any_text: ClassVar[bool] = False
 
@@ -48,21 +51,21 @@ class BestPath(AnswerRule):
 
 
 class Best(AnswerRule):
-    """The best-scored thought anywhere; of equals the first proposed."""
+    """The best-scored thought anywhere in the tree. Ties go to the first proposed."""
 
     def order(self, nodes: Sequence[Node], leaves: Sequence[Node]) -> Sequence[Node]:
         return sorted(nodes, key=lambda node: -node.rank)
 
 
 class BestLeaf(AnswerRule):
-    """The best-scored leaf; of equals the deeper, then the first."""
+    """The best-scored leaf. Ties go to the deeper leaf, then the first proposed."""
 
     def order(self, nodes: Sequence[Node], leaves: Sequence[Node]) -> Sequence[Node]:
         return leaves
 
 
 class Deepest(AnswerRule):
-    """The deepest thought, whatever its score; of equals the first proposed."""
+    """The deepest thought, whatever its score. Ties go to the first proposed."""
 
     def order(self, nodes: Sequence[Node], leaves: Sequence[Node]) -> Sequence[Node]:
         return sorted(nodes, key=lambda node: -node.depth)
@@ -72,7 +75,7 @@ def first_answer(task: Task, tree: Tree, nodes: Iterable[Node], *, any_text: boo
     """The answer of the first of `nodes` whose path holds one, and that thought.
 
     Args:
-        any_text: Whether the text of a thought is the answer where its path holds none.
+        any_text: Whether the text of a thought counts as the answer if its path holds none.
     """
     for node in nodes:
         held = task.domain.answer(task, tree.texts(node.id))

@@ -9,7 +9,8 @@ from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchSt
 
 
 class BestFirst(Search):
-    """The best-scored thoughts of the whole frontier first; of equals the deeper, then the older.
+    """Expand the best-scored thoughts of the whole frontier first. Ties go to the deeper, then the older
+    thought.
 
     References:
         Pearl 1984, Heuristics: best-first search.
@@ -19,7 +20,7 @@ class BestFirst(Search):
     """Thoughts kept in the frontier after each expansion. `None` keeps all of them."""
 
     batch: Count = 1
-    """Thoughts expanded at once. More is faster and a little less greedy."""
+    """Thoughts expanded concurrently. Larger batches are faster and slightly less greedy."""
 
     def run(self, state: SearchState) -> Searching:
         heap: list[tuple[float, int, int, str]] = []

@@ -9,7 +9,7 @@ from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchSt
 
 
 class DepthFirst(Search):
-    """Deepest first, siblings in score order, with backtracking.
+    """Expand the deepest thought first, siblings in score order, with backtracking.
 
     References:
         Yao et al. 2023, Algorithm 2 (ToT-DFS).
@@ -18,7 +18,7 @@ class DepthFirst(Search):
     aliases: ClassVar[tuple[str, ...]] = ("dfs",)
 
     width: Count | None = None
-    """Children kept of each thought. `None` keeps all of them."""
+    """Children kept per thought. `None` keeps all of them."""
 
     prune_below: Unit = 0.0
     """A thought with a lower score is not expanded when its turn comes (`v_thres` in the paper)."""

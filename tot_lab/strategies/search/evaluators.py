@@ -1,8 +1,8 @@
 """Evaluators: how thoughts are scored.
 
-An evaluator compares nothing (it scores each thought by itself), the children of one parent, or all
-children of one pick; `compares` says which, and it implements the one method that belongs to it. A
-score that cannot be read is `None`, never an invented number.
+`compares` says what one evaluation compares: nothing (each thought is scored by itself), the children of one
+parent, or all children of one pick. An evaluator implements the one method for its case. A score that cannot
+be read is `None`, never an invented number.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from tot_lab.strategies.search.sampling import (
 T = TypeVar("T")
 
 ALTERNATIVES = 20
-"""Tokens whose log-probabilities are requested: the most that OpenAI reports."""
+"""Number of requested log-probabilities, the most that OpenAI reports."""
 
 
 class Evaluator(Part):
-    """Scores thoughts from 0 to 1. Subclass it, or pass a function, for an evaluator of your own."""
+    """Scores thoughts from 0 to 1. Subclass it, or pass a function, for a custom evaluator."""
 
     kind: ClassVar[str] = ""
     compares: ClassVar[Literal["nothing", "siblings", "pick"]] = "nothing"
@@ -195,7 +195,7 @@ class _Combined(_Sampled):
 
 
 class Value(_Combined, _Templated):
-    """Each thought alone: how promising is the state that it reaches?
+    """Scores each thought alone: how promising is the state that it reaches?
 
     References:
         Yao et al. 2023, section 3, state evaluator (a): value each state independently.
@@ -216,7 +216,7 @@ class Value(_Combined, _Templated):
 
 
 class Parts(_Combined):
-    """Each part of the thought's state alone, for a domain that has parts; the domain joins the verdicts.
+    """Scores each part of a thought's state alone, for domains with parts. The domain combines the verdicts.
 
     References:
         Yao et al. 2023, section 4.3: each clue of a crossword is judged by itself.
@@ -249,7 +249,7 @@ class Parts(_Combined):
 
 
 class Vote(_Sampled, _Templated):
-    """All new thoughts of a pick against each other; a thought's score is its share of the votes.
+    """Compares all new thoughts of a pick. The score of a thought is its share of the votes.
 
     References:
         Yao et al. 2023, section 3, state evaluator (b): vote across states.
@@ -282,7 +282,7 @@ class Vote(_Sampled, _Templated):
 
 
 class Joint(_Combined, _Templated):
-    """All new children of one parent in one call, which gives a score to each."""
+    """Scores all new children of one parent in one call."""
 
     compares: ClassVar[Literal["nothing", "siblings", "pick"]] = "siblings"
 
@@ -313,10 +313,10 @@ class Joint(_Combined, _Templated):
 
 
 class Logprob(_Templated):
-    """Each thought alone, from a single token: how probable a yes is against a no.
+    """Scores each thought alone by a single token: the probability of yes against no.
 
-    The score is the mean over the labels that the reply may begin with. `raw` also counts the
-    probability of everything else as worth nothing. The model must report log-probabilities.
+    The score is the mean over the labels that the reply may begin with. In `raw`, the probability of all
+    other tokens counts as worth nothing. The model must report log-probabilities.
     """
 
     def calls_per_thought(self, task: Task) -> int:
@@ -339,10 +339,10 @@ class Logprob(_Templated):
 
 
 class FunctionEvaluator(Evaluator):
-    """A function of your own: `(task, path) -> score`, 0 to 1 or `None`. It may be async.
+    """A function `(task, path) -> score` that returns 0 to 1, or `None`. It may be async.
 
     `TreeOfThoughts(evaluate=function)` is short for `TreeOfThoughts(evaluate=FunctionEvaluator(function=…))`.
-    An async function is carried out as a recorded call of the purpose `evaluate`.
+    An async function runs as a recorded call with the purpose `evaluate`.
     """
 
     function: UserFunction
@@ -364,7 +364,7 @@ class FunctionEvaluator(Evaluator):
     def _judged(
         self, place: Place, paths: Sequence[Path], judge: Callable[[], Awaitable[Sequence[Any]]]
     ) -> Thinking[tuple[list[Any], str | None]]:
-        """What `judge` gives for `paths`, as a recorded call; or an error."""
+        """Run `judge` for `paths` as a recorded call. Returns the scores, or an error."""
 
         async def text() -> str:
             return json.dumps([_plain(score) for score in await judge()])
@@ -387,10 +387,10 @@ class FunctionEvaluator(Evaluator):
 
 
 class BatchEvaluator(FunctionEvaluator):
-    """A function of your own that scores all new children of a pick: `(task, paths) -> scores`.
+    """A function `(task, paths) -> scores` that scores all new children of a pick.
 
-    `paths` are in the order of the children's ids. It may be async, and is carried out as one recorded
-    call of the purpose `evaluate`. `TreeOfThoughts(evaluate=function)` is short for it if the function has a
+    `paths` are in the order of the children's ids. The function may be async, and runs as one recorded call
+    with the purpose `evaluate`. `TreeOfThoughts(evaluate=function)` is short for it if the function has a
     parameter named `paths`.
     """
 
@@ -417,6 +417,6 @@ class BatchEvaluator(FunctionEvaluator):
 
 
 def _plain(score: Any) -> Any:
-    """A score as JSON has it: numpy's numbers as Python's, and NaN as None."""
+    """Convert a score for JSON: numpy numbers to Python numbers, and NaN to `None`."""
     score = score.item() if hasattr(score, "item") else score
     return None if score != score else score

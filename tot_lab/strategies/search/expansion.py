@@ -1,8 +1,7 @@
-"""One expansion of a thought: its new children, each with its score.
+"""The expansion of one thought: its new children, each with its score.
 
-An expansion concerns one parent only, so expansions of different parents run side by side and never
-wait for each other. Every event is yielded as it happens and returned too: the search adds it to
-its tree after the join.
+An expansion has one parent, so expansions of different parents run concurrently and never wait for each
+other. Every event is both yielded and returned; the search adds it to its tree after the join.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ class Place:
     """The texts from the first step to `node`."""
 
     next_child: int = 0
-    """The number of the next child: a further expansion continues."""
+    """Number of the next child. Further expansions continue from it."""
 
     samples: dict[str, int] = field(default_factory=dict)
-    """By purpose, the next sample index of the calls made for `node`."""
+    """The next sample index by purpose, for calls made for `node`."""
 
     children: dict[str, int] = field(default_factory=dict)
-    """The numbers of the children by their texts, of equal texts the first."""
+    """The numbers of the children by text. Of equal texts, the first counts."""
 
     sources: tuple[str, ...] = ()
     """Further thoughts that the children continue (aggregation)."""
@@ -86,7 +85,7 @@ class Children:
 def expand(
     sampler: Sampler, propose: Proposer, evaluate: Evaluator, place: Place, count: int
 ) -> Thinking[list[Event]]:
-    """Add up to `count` children at `place`, scored unless the evaluator compares those of a whole pick."""
+    """Add up to `count` children at `place`, and score them unless the evaluator compares whole picks."""
     children = Children(sampler, evaluate, place)
     if place.source_paths:
         task = with_sources(sampler.task, place.source_paths)
@@ -102,7 +101,7 @@ def expand(
 
 
 def score(sampler: Sampler, evaluate: Evaluator, path: Path, id: str) -> Thinking[list[Event]]:
-    """Score the thought `id` by what its domain knows, or else by the evaluator."""
+    """Score the thought `id` by the knowledge of its domain, or else by the evaluator."""
     known = sampler.task.domain.assess(sampler.task, path)
     if known is not None:
         return (yield from emit_as_list(Scored(id, known, known, by="domain")))

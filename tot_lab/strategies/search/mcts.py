@@ -13,12 +13,12 @@ from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchSt
 
 
 class Statistics:
-    """What one run of MCTS knows of each thought.
+    """The statistics of one run of MCTS.
 
     Attributes:
-        visits: How often a value was backed up through it.
-        totals: The sum of these values.
-        open: The children of each expanded thought that still have something to expand below them.
+        visits: Number of values backed up through each thought.
+        totals: Sum of these values.
+        open: Children of each expanded thought that still have something to expand below them.
     """
 
     def __init__(self) -> None:
@@ -34,8 +34,10 @@ class Statistics:
 
 
 class MCTS(Search):
-    """UCT over thoughts: descend by mean value plus exploration, expand a leaf, back the scores of its
-    children up. A thought's score stands for the rollout.
+    """UCT over thoughts. Descend by mean value plus exploration, expand a leaf, and back up the scores of its
+    children.
+
+    The score of a thought takes the place of a rollout.
 
     References:
         Kocsis & Szepesvári 2006 (UCT); Zhou et al. 2023 (LATS) for values in place of rollouts.
@@ -45,16 +47,16 @@ class MCTS(Search):
     aliases: ClassVar[tuple[str, ...]] = ("monte_carlo_tree_search",)
 
     exploration: Annotated[float, Field(ge=0)] = math.sqrt(2)
-    """The constant of UCT."""
+    """The exploration constant of UCT."""
 
     batch: Count = 1
-    """The most leaves expanded at once, kept apart by a virtual loss."""
+    """The most leaves expanded concurrently. A virtual loss makes them differ."""
 
     iterations: Count | None = None
     """Picks after that of the root. `None` means until nothing is left to expand."""
 
     width: Count | None = None
-    """Children kept of each thought. `None` keeps all of them."""
+    """Children kept per thought. `None` keeps all of them."""
 
     def run(self, state: SearchState) -> Searching:
         statistics, picks = Statistics(), 0
@@ -75,7 +77,7 @@ class MCTS(Search):
 
 
 def select(state: SearchState, statistics: Statistics, exploration: float) -> tuple[str, dict[str, Any]]:
-    """Descend from the root to a leaf. Returns it with the terms it was chosen by; "" if none is left."""
+    """Descend from the root to a leaf. Returns it with the terms of the choice, or "" if nothing is left."""
     id, why = state.root, dict[str, Any]()
     while id in statistics.open:
         if not statistics.open[id]:
@@ -90,7 +92,9 @@ def select(state: SearchState, statistics: Statistics, exploration: float) -> tu
 def select_batch(
     state: SearchState, statistics: Statistics, exploration: float, batch: int
 ) -> dict[str, Any]:
-    """Up to `batch` different leaves. A visit without value (a virtual loss) keeps the descents apart."""
+    """Select up to `batch` different leaves. A visit without value (a virtual loss) makes the descents
+    differ.
+    """
     leaves: dict[str, Any] = {}
     lost: list[str] = []
     while len(leaves) < batch:
@@ -107,7 +111,7 @@ def select_batch(
 
 
 def expand(state: SearchState, statistics: Statistics, parent: str, kept: Sequence[str]) -> None:
-    """Take the new children of `parent` in: back their values up, and go on below those kept."""
+    """Add the new children of `parent`: back up their values, and open those kept."""
     statistics.open[parent] = state.open(kept)
     for id in state.tree[parent].children:
         if state.tree[id].by or id in kept:
@@ -119,14 +123,14 @@ def expand(state: SearchState, statistics: Statistics, parent: str, kept: Sequen
 
 
 def back_up(state: SearchState, statistics: Statistics, id: str, value: float) -> None:
-    """Add `value` to `id` and to all thoughts above it."""
+    """Add `value` to `id` and all its ancestors."""
     for node in reversed(state.tree.path(id)):
         statistics.visits[node.id] = statistics.visits.get(node.id, 0) + 1
         statistics.totals[node.id] = statistics.totals.get(node.id, 0.0) + value
 
 
 def exhaust(state: SearchState, statistics: Statistics, id: str) -> None:
-    """Close a thought that has nothing left below it, and the thoughts above it as they run empty."""
+    """Close a thought that has nothing left below it, and ancestors that become empty."""
     parent = state.tree[id].parent
     while parent is not None and id in statistics.open.get(parent, ()):
         statistics.open[parent].remove(id)

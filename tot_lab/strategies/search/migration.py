@@ -1,7 +1,7 @@
-"""Settings of earlier versions as this version has them.
+"""Migration of tree search settings from earlier versions.
 
-Journals of schema 1 have the settings of a tree search in one flat level (`branch_factor`, `beam_width`,
-`generate`, …). They are read as the nested values that make the same search.
+Journals of schema 1 store the settings of a tree search in one flat level (`branch_factor`, `beam_width`,
+`generate`, …). They are converted to the nested values of an equal search.
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ _STOP = {
 
 
 def migrate_settings(old: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a `tree_of_thoughts` or `tree_then_act` of any version as this version has them.
+    """Convert the settings of a `tree_of_thoughts` or `tree_then_act` of any version to this version.
 
-    Settings that are new already come back as they are. A field that no version has is kept, so that it
-    is refused by name.
+    Current settings are returned unchanged. Unknown fields are kept, so that validation rejects them by name.
     """
     if old.get("kind") not in _MIGRATIONS or not _is_flat(old):
         return old
@@ -51,7 +50,7 @@ def migrate_settings(old: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_flat(settings: Mapping[str, Any]) -> bool:
-    """Whether `settings` are of the flat kind: they have none of the new fields, and one of the old."""
+    """Whether `settings` have the flat form: none of the new fields, and one of the old."""
     if _NEW & settings.keys():
         return False
     same = {"evaluate", "answer"}  # names of old and of new fields; the values tell them apart
@@ -91,7 +90,7 @@ _MIGRATIONS = {
 
 
 def _given(old: Mapping[str, Any], **names: str) -> dict[str, Any]:
-    """Those settings that `old` has, under their new names."""
+    """The settings that `old` has, under their new names."""
     return {new: old[name] for new, name in names.items() if name in old}
 
 

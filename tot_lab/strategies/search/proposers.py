@@ -1,7 +1,7 @@
 """Proposers: how the next thoughts are made.
 
-A proposer turns a place in the tree into children. It makes its calls through the sampler, takes its
-sample indices from the place, and hands each text to `children.add`, which records and scores it.
+A proposer adds children at a place in the tree. It makes its calls through the sampler, takes its sample
+indices from the place, and passes each text to `children.add`, which records and scores it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tot_lab.strategies.search.sampling import (
 
 
 class Proposer(Part):
-    """Makes the children of a thought. Subclass it, or one of its values, for a proposer of your own."""
+    """Makes the children of a thought. Subclass it, or one of the built-in proposers, for a custom one."""
 
     kind: ClassVar[str] = ""
 
@@ -46,7 +46,7 @@ class Proposer(Part):
         raise NotImplementedError(f"the proposer {self.kind!r} has no most_calls")
 
     def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
-        """Add up to `count` children at `place`; returns all events that happened."""
+        """Add up to `count` children at `place`. Returns all recorded events."""
         raise NotImplementedError(f"the proposer {self.kind!r} has no grow")
 
 
@@ -124,7 +124,7 @@ class Propose(_Prompted):
     """
 
     samples: Count = 1
-    """Samples of the prompt; what they propose is pooled as the domain says."""
+    """Samples of the prompt. The domain pools their proposals."""
 
     def most_calls(self, count: int) -> int:
         return self.samples + self.max_parse_retries
@@ -188,7 +188,9 @@ class WithTools(Proposer):
     """Characters of a tool's result that the model is shown. The record has the whole result."""
 
     overflow: Literal["cut", "more"] = "cut"
-    """What happens to a longer result: it is cut, or the model may ask for more with the tool `more`."""
+    """What happens to a longer result: `cut` truncates it, `more` lets the model read the rest with a tool
+    named `more`.
+    """
 
     @field_validator("tools", mode="before")
     @classmethod
@@ -212,7 +214,7 @@ class WithTools(Proposer):
 
         # Tools that the question names are used once: for the first thought of the search.
         task, first = sampler.task, not place.path
-        named = turns.named(task, turns.hands(task)) if first else []
+        named = turns.named(task, turns.available_tools(task)) if first else []
 
         def asked(call: Call) -> Thinking[Reply]:
             required = named if first and call.sample_index == 0 else []

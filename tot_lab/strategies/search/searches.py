@@ -1,10 +1,9 @@
 """Searches: which thoughts are expanded next.
 
-A search is a generator. It yields `Pick(parents)` and receives the ids of the new children that may
-be expanded in turn. It may also yield calls of its own, events, and `BudgetLeft()`, for which it receives a
-`Budget`. Its local variables
-are its state. It runs after the join, on scores that are all there, so its choices cannot depend on
-which reply came first.
+A search is a generator. It yields `Pick(parents)` and receives the ids of the new children that may be
+expanded in turn. It may also yield calls of its own, events, and `BudgetLeft()`. Its local variables are its
+state. It resumes after the join, when all scores are known, so its choices cannot depend on which reply
+arrived first.
 """
 
 from __future__ import annotations
@@ -91,13 +90,13 @@ class SearchState:
         return ranked[:width]
 
     def prune(self, ids: Iterable[str], rule: str) -> Generator[Step, Any, None]:
-        """Take `ids` out of the search; `rule` says why."""
+        """Remove `ids` from the search. `rule` is the recorded reason."""
         for id in ids:
             yield Decided(id, "pruned", rule)
 
 
 class Search(Part):
-    """Chooses the thoughts to expand next. Subclass it, or pass a function, for a search of your own."""
+    """Chooses the thoughts to expand next. Subclass it, or pass a function, for a custom search."""
 
     kind: ClassVar[str] = ""
 
@@ -108,7 +107,7 @@ class Search(Part):
         return super()._short_form(value)
 
     def run(self, state: SearchState) -> Searching:
-        """Search: yield picks until there is nothing left to expand."""
+        """Yield picks until nothing is left to expand."""
         raise NotImplementedError(f"the search {self.kind!r} has no run")
 
     def most_expansions(self, branch: int, depth: int) -> int | None:
@@ -129,11 +128,11 @@ def expansions_of_all(branch: int, depth: int) -> int:
 
 
 class FunctionSearch(Search):
-    """A function of your own.
+    """A search defined by a function.
 
-    Either a generator `(state) -> picks`, which is a whole search, or a function
-    `(tree, frontier) -> ids to expand next` that is called before each pick. `frontier` lists the
-    thoughts that can be expanded, oldest first; those not returned stay in it. An empty list ends the search.
+    The function is either a generator `(state) -> picks`, which is a whole search, or a function `(tree,
+    frontier) -> ids` that is called before each pick. `frontier` lists the thoughts that can be expanded,
+    oldest first; those not returned stay in it. An empty list ends the search.
 
     `TreeOfThoughts(search=function)` is short for `TreeOfThoughts(search=FunctionSearch(function=…))`.
     """
@@ -142,8 +141,9 @@ class FunctionSearch(Search):
     """The function."""
 
     width: Count | None = None
-    """Thoughts that stay in the frontier after each expansion. `None` means all of them. A generator
-    prunes for itself."""
+    """Thoughts kept in the frontier after each expansion. `None` keeps all of them. It does not apply to a
+    generator.
+    """
 
     def run(self, state: SearchState) -> Searching:
         if inspect.isgeneratorfunction(self.function.wrapped):

@@ -21,10 +21,10 @@ class Stop(Part):
     says that its path is incomplete. `None` means never."""
 
     depth: Annotated[int, Field(ge=1, le=1000)] = 3
-    """Steps of a path, at most."""
+    """The most steps of a path."""
 
     nodes: Count | None = None
-    """Thoughts of the tree, at most, the root included. `None` means no limit."""
+    """The most thoughts of the tree, including the root. `None` means no limit."""
 
     patience: Count | None = None
     """Rounds after which the search ends if the best score has risen by less than `min_improvement`. `None`
@@ -34,7 +34,7 @@ class Stop(Part):
     """The least rise of the best score that counts as an improvement."""
 
     min_depth: Annotated[int, Field(ge=0)] = 0
-    """The least depth of a thought that solves the task."""
+    """The smallest depth at which a thought can solve the task."""
 
     min_score: Unit = 0.0
     """A thought with a lower score is dropped."""
