@@ -300,7 +300,7 @@ def test_s3_progress_shows_the_choice_calls_tokens_and_seconds():
     assert progress.head.startswith("done · 1 call · 8,432 tokens · ")
     assert progress.head.endswith(" s (adaptive→tree-of-thought) · a model")
     assert any(head.startswith("answer …") and "(adaptive→tree-of-thought)" in head for head in heads)
-    assert any("adaptive→tree-of-thought (rule: it says 'poem')" in said for said in progress.said())
+    assert any("adaptive→tree-of-thought (rule: it says 'poem')" in said for said in progress.new_lines())
     uncounted = Progress("a model")
     made = run(tl.Adaptive(), tl.general("What is 2 + 2?"), model=Scripted(lambda call: FINAL))
     uncounted.take(made.lines)

@@ -672,7 +672,7 @@ def test_an_experiment_travels_as_one_file(tmp_path):
     assert wait(again.run(SEARCH, TASK)).events == made.events
     assert f"{entries} new calls, 0 were" in shell("import", "one.jsonl.gz", "--cache", "theirs")
     assert f"0 new calls, {entries} were" in shell("merge", "one.jsonl.gz", "--cache", "theirs")
-    assert "every entry is what was written" in shell("verify", "--cache", "theirs")
+    assert "all entries are intact" in shell("verify", "--cache", "theirs")
     assert f"{entries} calls in 1 stores" in shell("stats", "--cache", "theirs")
     assert calls_in(other) == 0
 
@@ -777,9 +777,9 @@ def test_prune_forgets_what_no_run_used(tmp_path):
     wait(tl.Lab("sim/game24", runs=None, cache=tmp_path / "calls").run(SEARCH, tl.game24("1 2 3 4")))
     before = len(list(tl.Cache(tmp_path / "calls").entries()))
     words = ["cache", "prune", "runs", "--cache", "calls"]
-    assert "would be forgotten" in tot_lab(*words, folder=tmp_path).stdout
+    assert "would be deleted" in tot_lab(*words, folder=tmp_path).stdout
     assert len(list(tl.Cache(tmp_path / "calls").entries())) == before
-    assert "forgotten" in tot_lab(*words, "--yes", folder=tmp_path).stdout
+    assert "calls deleted" in tot_lab(*words, "--yes", folder=tmp_path).stdout
     assert 0 < len(list(tl.Cache(tmp_path / "calls").entries())) < before
     done = tot_lab("replay", "runs", "--cache", "calls", folder=tmp_path)
     assert "identical" in done.stdout, done.stderr

@@ -22,7 +22,7 @@ from test_published_runs import GAME24
 
 import tot_lab as tl
 from tot_lab.apps.cli import main
-from tot_lab.apps.cli.arguments import fields_in
+from tot_lab.apps.cli.arguments import parse_fields
 
 pytestmark = pytest.mark.slow
 
@@ -90,7 +90,7 @@ def test_notebooks_are_copied_and_nothing_is_overwritten(tmp_path):
     assert (tmp_path / "mine" / "data" / "word_problems.jsonl").is_file()
     again = tot_lab("notebooks", "mine", folder=tmp_path)
     assert again.returncode == 1
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
     assert "Traceback" not in again.stderr
 
 
@@ -148,8 +148,8 @@ def test_export_writes_what_the_ending_names(journal, tmp_path):
 @pytest.mark.parametrize(
     ("name", "holds", "says"),
     [
-        ("a_folder", None, "a_folder: this is a folder; expected a run's journal"),
-        ("none.jsonl", None, "none.jsonl: there is no such file; expected a run's journal"),
+        ("a_folder", None, "a_folder: is a folder. Expected a run's journal"),
+        ("none.jsonl", None, "none.jsonl: no such file. Expected a run's journal"),
         ("empty.jsonl", b"", "empty.jsonl, line 1: no whole header; expected a run's journal"),
         ("table.csv", b"a,b\n1,2\n", "table.csv, line 1: no header; expected a run's journal"),
         ("other.jsonl", b'{"a": 1}\n', "other.jsonl, line 1: no header; expected a run's journal"),
@@ -228,7 +228,7 @@ def test_run_says_what_came_of_it_and_where_it_lies(tmp_path):
     kept = made.path.read_bytes()
     again = tot_lab(*words, folder=tmp_path)
     assert (again.returncode, again.stdout) == (2, "")
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
     assert made.path.read_bytes() == kept
 
 
@@ -306,7 +306,7 @@ def test_run_shows_no_key_and_fails_aloud(tmp_path):
     ],
 )
 def test_the_values_of_a_field(text, values):
-    assert fields_in([f"x={text}"]) == {"x": values}
+    assert parse_fields([f"x={text}"]) == {"x": values}
 
 
 TREE = ("tree_of_thoughts", *HAND)
@@ -316,12 +316,12 @@ TREE = ("tree_of_thoughts", *HAND)
     ("words", "says"),
     [
         (("run",), "arguments are required: --model, --task"),
-        (("run", *HAND, *SIM), "name a strategy first: tree_of_thoughts, "),
-        (("run", "search.width=2", *HAND, *SIM), "name a strategy first: tree_of_thoughts, "),
-        (("run", "tree", *HAND, *SIM), "unknown strategy 'tree'; known are tree_of_thoughts"),
-        (("run", "raect", *HAND, *SIM), "unknown strategy 'raect'; did you mean 'react'?"),
+        (("run", *HAND, *SIM), "No strategy given. Begin with one of tree_of_thoughts, "),
+        (("run", "search.width=2", *HAND, *SIM), "No strategy given. Begin with one of tree_of_thoughts, "),
+        (("run", "tree", *HAND, *SIM), "Unknown strategy 'tree'; known are tree_of_thoughts"),
+        (("run", "raect", *HAND, *SIM), "Unknown strategy 'raect'; did you mean 'react'?"),
         (("run", "presets.chess", *HAND, *SIM), "presets.game24"),
-        (("run", "tree_of_thoughts", "search.widht=2", *HAND, *SIM), "did you mean 'search.width'?"),
+        (("run", "tree_of_thoughts", "search.widht=2", *HAND, *SIM), "Did you mean 'search.width'?"),
         (("run", "tree_of_thoughts", "search.width=0", *HAND, *SIM), "search.width: Input should be greater"),
         (
             ("run", "tree_of_thoughts", "search.width=x", *HAND, *SIM),
@@ -333,24 +333,30 @@ TREE = ("tree_of_thoughts", *HAND)
             ("run", "tree_of_thoughts", 'search={"kind":"mcts","exploration":-1}', *HAND, *SIM),
             "exploration",
         ),
-        (("run", "tree_of_thoughts", "search.width=1,2", *HAND, *SIM), "2 settings, and a run has one"),
+        (("run", "tree_of_thoughts", "search.width=1,2", *HAND, *SIM), "A run takes one setting: got 2"),
         (("run", "tree_of_thoughts", "search.width=1", "search.width=2", *HAND, *SIM), "given twice"),
         (("run", "best_of", *HAND, *SIM), "best_of: strategy: Field required"),
-        (("run", "baselines", *HAND, *SIM), "`tot-lab sweep` takes several"),
+        (("run", "baselines", *HAND, *SIM), "Use `tot-lab sweep` for several"),
         (("run", "one_answer", "--task", "game24", "4", "5", *SIM), "'5': expected FIELD=VALUE"),
         (("run", "one_answer", "--task", "game24", "4 5", *SIM), "four whole numbers from 1 to 13"),
         (("run", "one_answer", "--task", "game24", *SIM), "needs a problem"),
-        (("run", "one_answer", "--task", "chess", "e4", *SIM), "unknown domain 'chess'; known are game24"),
+        (("run", "one_answer", "--task", "chess", "e4", *SIM), "Unknown domain 'chess'; known are game24"),
         (("run", "one_answer", "--task", "mini_crossword", "99", *SIM), "puzzles 1 to 24"),
-        (("run", "one_answer", "--task", "general", "?", "gread=x", *SIM), "it has answer, grade, context"),
+        (
+            ("run", "one_answer", "--task", "general", "?", "gread=x", *SIM),
+            "Known are answer, grade, c",
+        ),
         (("run", "one_answer", "--task", "general", "?", "grade=x", *SIM), "grade: Input should be 'number'"),
         (("run", *TREE, "--model", "sim/game25"), "did you mean 'sim/game24'?"),
         (("run", *TREE, "--model", "sim/game24", "skill=2"), "skill: Input should be less than"),
         (("run", *TREE, "--model", "sim/game24", "skill=0,1"), "skill takes one value"),
         (("run", *TREE, "--model", "local/none"), "weights must be one of"),
-        (("run", *TREE, "--model", "gpt-4.1", "api_key=sk-1"), "api_key is no word for a shell"),
+        (
+            ("run", *TREE, "--model", "gpt-4.1", "api_key=sk-1"),
+            "api_key must not be given on the command",
+        ),
         (("run", *TREE, "--model", "gpt-4.1", "api_base=http://me:sk-1@host"), "api_base"),
-        (("run", *TREE, *SIM, "--budget", "call=3"), "no setting 'call'; it has calls, input_tokens"),
+        (("run", *TREE, *SIM, "--budget", "call=3"), "setting: got 'call'. Known are calls, input"),
         (("run", *TREE, *SIM, "--budget", "calls=-1"), "budget: calls: Input should be greater"),
         (("run", *TREE, *SIM, "--budget", "3"), "'3': expected FIELD=VALUE"),
         (("run", *TREE, *SIM, "--mode", "on"), "'auto', 'off', 'refresh', 'replay'"),
@@ -358,17 +364,26 @@ TREE = ("tree_of_thoughts", *HAND)
         (("run", *TREE, *SIM, "--spend", "-1"), "spend must be at least 0 USD"),
         (("run", *TREE, *SIM, "--out", "a.csv"), "a run is written to NAME.jsonl"),
         (("run", "presets.mini_crossword", *HAND, *SIM), "'game24' has no most_parts"),
-        (("sweep", "one_answer", *HAND, *SIM, "--out", "none/a.csv"), "there is no folder none"),
-        (("sweep", "one_answer", *SIM), "name tasks: --tasks FILE"),
+        (("sweep", "one_answer", *HAND, *SIM, "--out", "none/a.csv"), "no such folder: none"),
+        (("sweep", "one_answer", *SIM), "No tasks given. Use --tasks FILE"),
         (("sweep", "baselines", "attempts=x", *HAND, *SIM), "baselines: attempts: Input should be a valid"),
         (("sweep", "one_answer", "one_answer", *HAND, *SIM), "are the same"),
         (("sweep", "one_answer", *HAND, *HAND, *SIM), "Use repeats= to run a task more than once"),
         (("sweep", "one_answer", "--tasks", "game24", "count=0", *SIM), "1 to 1362 solvable hands"),
         (("sweep", "one_answer", "--tasks", "game24", *SIM), "count: Missing required argument"),
-        (("sweep", "one_answer", "--tasks", "none.csv", *SIM), "no file 'none.csv', nor is it one of game24"),
+        (
+            ("sweep", "one_answer", "--tasks", "none.csv", *SIM),
+            "'none.csv' is neither a file nor a domain",
+        ),
         (("sweep", "one_answer", *HAND, *SIM, "--out", "a.docx"), "NAME.csv, NAME.parquet or NAME.tex"),
-        (("sweep", "one_answer", *HAND, *SIM, "--repeats", "0"), "a whole number of 1 or more, not '0'"),
-        (("sweep", "one_answer", *HAND, *SIM, "--at-once", "0"), "a whole number of 1 or more, not '0'"),
+        (
+            ("sweep", "one_answer", *HAND, *SIM, "--repeats", "0"),
+            "an integer of at least 1: got '0'",
+        ),
+        (
+            ("sweep", "one_answer", *HAND, *SIM, "--at-once", "0"),
+            "an integer of at least 1: got '0'",
+        ),
         (("sweep", "one_answer", *HAND, *SIM, "--name", "a/b"), "name must be the name of a folder"),
     ],
 )
@@ -399,7 +414,7 @@ def test_sweep_writes_its_table_over_no_tasks(tmp_path):
     words = ("sweep", "one_answer", "--tasks", "tasks.csv", "question=q", "answer=a", "grade=number", *SIM)
     done = tot_lab(*words, "--out", "./tasks.csv", folder=tmp_path)
     assert done.returncode == 2
-    assert "holds the tasks" in done.stderr
+    assert "is the file of the tasks" in done.stderr
     assert tasks.read_text() == "q,a\nWhat is 1 + 1?,2\n"
 
 
@@ -498,7 +513,7 @@ def test_sweep_interrupted_says_how_to_go_on_and_does(tmp_path):
     said, errors = running.communicate(timeout=60)
     assert running.returncode == 130, errors
     assert "Traceback" not in errors
-    finished = int(re.search(r"interrupted: (\d+) of 64 runs .* the same line goes on", errors)[1])
+    finished = int(re.search(r"interrupted: (\d+) of 64 runs .* repeat the command", errors)[1])
     assert 0 < finished < 64
     assert f"Sweep: {finished} of 64 runs" in said
     assert not (tmp_path / "t.csv").exists()
@@ -525,7 +540,7 @@ def test_a_sweep_in_which_all_goes_wrong_says_so(tmp_path, monkeypatch, capsys):
     tl.Cache(tmp_path / "empty")
     words = ("--mode", "replay", "--cache", "empty", "--tasks", "game24", "count=3")
     assert main(["sweep", "one_answer", *words, *SIM]) == 1
-    assert "3 runs went wrong, the first so: CacheMiss" in capsys.readouterr().out
+    assert "3 runs failed, the first with: CacheMiss" in capsys.readouterr().out
 
 
 def test_run_interrupted_keeps_what_there_is(tmp_path):
@@ -624,7 +639,7 @@ def test_a_sweep_has_the_tools_of_a_domain(tmp_path):
             "--tools calculater",
             "unknown tool 'calculater'; did you mean 'calculator'? Known are calculator, py",
         ),
-        ("--tools read_file", "the tool 'read_file' needs more than its name: root=… (ReadFile)"),
+        ("--tools read_file", "The tool 'read_file' requires settings: root=… (ReadFile)"),
         ("--tools calculator digit=3", "Calculator has no setting 'digit'; did you mean 'digits'?"),
         ("--tools digits=3", "--tools: name a tool before digits=3"),
         (
@@ -639,7 +654,7 @@ def test_a_sweep_has_the_tools_of_a_domain(tmp_path):
             "--allow proces: no tool has this effect; did you mean 'process'?",
         ),
         ("--tools calculator --allow network", "--allow network: no tool has this effect; known are none"),
-        ("--allow network", "--allow is for the effects of --tools, and there are none"),
+        ("--allow network", "--allow needs --tools: no tools are given"),
     ],
 )
 @pytest.mark.parametrize("command", ["run", "sweep"])
@@ -683,10 +698,10 @@ def test_a_run_of_a_published_log_is_named_by_its_number(log, journal, tmp_path)
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("log.json", "log.json: a published log of 2 runs; name one, log.json#0 (to #1)"),
-        ("log.json#2", "log.json#2: a published log of 2 runs; name one, log.json#0 (to #1)"),
-        ("a.jsonl#0", "a.jsonl#0: a.jsonl is one run; name it without #0"),
-        ("none.json#0", "none.json#0: there is no such file"),
+        ("log.json", "log.json: a published log of 2 runs. Name one: log.json#0 to #1."),
+        ("log.json#2", "log.json#2: a published log of 2 runs. Name one: log.json#0 to #1."),
+        ("a.jsonl#0", "a.jsonl#0: a.jsonl holds one run. Name it without #0."),
+        ("none.json#0", "none.json#0: no such file"),
     ],
 )
 def test_a_number_that_names_no_run_is_told_of(command, name, says, log, journal, tmp_path):
@@ -791,10 +806,10 @@ def test_think_interrupted_keeps_what_there_is(tmp_path, own_settings):
         (("Why?", "--preset", "huge"), "invalid choice: 'huge'"),
         (("Why?", "--model", "openai"), "No API key for openai/gpt-4.1-mini"),
         (("Why?", "--model", "sim/generl"), "did you mean 'sim/general'?"),
-        (("Why?", "--budget", "cals=1"), "there is no setting 'cals'"),
+        (("Why?", "--budget", "cals=1"), "Unknown setting: got 'cals'"),
         (("Why?", "--files", "../x"), "files must lie below the working directory"),
         (("Why?", "--tools", "web_fetch"), "add --allow network"),
-        ((" ",), "there is no question"),
+        ((" ",), "question must not be empty"),
     ],
 )
 def test_bad_words_of_think_are_told_in_one_line(words, says, tmp_path, monkeypatch, capsys, own_settings):

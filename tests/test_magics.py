@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from jupyter_client import manager
 
-from tot_lab.apps.magics import awaited, with_question_marks
+from tot_lab.apps.magics import await_magics, keep_question_marks
 
 ROOT = Path(__file__).parent.parent
 
@@ -134,7 +134,9 @@ def test_d13_tools_are_given_in_the_line_and_gather(kernel):
     told = kernel.said("print(list(thought.header.tools), thought.header.effect_policy['allow'])")
     assert told == "['read-file'] ['files']"
     kernel.run("import tot_lab as tl\nmine = tl.Lab('sim/general', runs=None)")
-    assert "--lab has its tools" in str(kernel.run("%%think --lab mine --tools calculator\nWhy?"))
+    assert "--lab excludes --tools and --allow" in str(
+        kernel.run("%%think --lab mine --tools calculator\nWhy?")
+    )
 
 
 def test_a_later_thought_knows_the_earlier_ones(kernel):
@@ -167,7 +169,7 @@ def test_the_question_keeps_its_quotation_marks(kernel):
 def test_what_was_cut_is_said(kernel):
     kernel.run("long = 'word ' * 20_000")
     shown = kernel.run("%think --preset quick --context long -- Why?")[1]
-    assert "long is cut: 40,000 of 99,999 characters are told" in shown[-2][1]
+    assert "long was shortened: 40,000 of 99,999 characters are used" in shown[-2][1]
 
 
 def test_a_lab_of_the_notebook_thinks_with_its_model_and_tools(kernel):
@@ -179,24 +181,24 @@ def test_a_lab_of_the_notebook_thinks_with_its_model_and_tools(kernel):
 @pytest.mark.parametrize(
     ("cell", "says"),
     [
-        ("%think", "there is no question"),
-        ("%%think --branches 3", "there is no question"),
-        ("%%think beside\nbelow", "the question stands below %%think"),
+        ("%think", "No question given"),
+        ("%%think --branches 3", "No question given"),
+        ("%%think beside\nbelow", "Write the question below %%think"),
         ("%think --branches x Why?", "--branches: invalid int value: 'x'"),
         ("%think --brnches 2 Why?", "unrecognized arguments: --brnches"),
         ("%think --preset huge Why?", "invalid choice: 'huge' (choose from"),
         ("%think --model sim/generl Why?", "did you mean 'sim/general'?"),
-        ("%think --model openai Why?", "no key for openai/gpt-4.1-mini"),
-        ("%think --budget cals=1 -- Why?", "there is no setting 'cals'"),
+        ("%think --model openai Why?", "No API key for openai/gpt-4.1-mini"),
+        ("%think --budget cals=1 -- Why?", "Unknown setting: got 'cals'"),
         ("%think --context tabel -- Why?", "this notebook has no variable tabel"),
         ("%think --files ../x -- Why?", "files must lie below the working directory"),
         ("%think --files none.* -- Why?", "none.*: no file matches"),
-        ("%think --out 1x Why?", "'1x' is no name for a variable"),
-        ("%think --out class Why?", "'class' is no name for a variable"),
+        ("%think --out 1x Why?", "--out must be the name of a variable: got '1x'"),
+        ("%think --out class Why?", "--out must be the name of a variable: got 'class'"),
         ("%think --brnches 2 Why?", "`%think --help` shows the options"),
-        ("%think --context no_lab Why?", "`--` ends the words of an option"),
-        ("%think --lab no_lab Why?", "--lab: no_lab is no tl.Lab, but a int"),
-        ("%think --lab no_lab --model x Why?", "--lab has its model"),
+        ("%think --context no_lab Why?", "`--` ends the values of an option"),
+        ("%think --lab no_lab Why?", "--lab must name a tl.Lab: got no_lab, of type int"),
+        ("%think --lab no_lab --model x Why?", "--lab and --model exclude each other"),
     ],
 )
 def test_bad_options_are_one_sentence(cell, says, kernel):
@@ -216,7 +218,7 @@ def test_help_and_completion(kernel):
         status, shown, _, _ = kernel.run(cell)
         assert status == "ok"
         assert shown[0][1].strip().startswith("%think [--branches N]")
-        assert "approaches of an iteration, 2 to 5" in shown[0][1]
+        assert "approaches per iteration, 2 to 5" in shown[0][1]
     for cell in ("%think?", "%%think?"):
         (page,) = kernel.run(cell)[3]
         assert "--no-gather" in page["data"]["text/plain"]
@@ -281,7 +283,7 @@ LINE = "get_ipython().run_line_magic('think', 'x')"
 
 
 def transformed(text):
-    return "".join(awaited(text.splitlines(keepends=True)))
+    return "".join(await_magics(text.splitlines(keepends=True)))
 
 
 @pytest.mark.parametrize(
@@ -313,11 +315,11 @@ def test_only_a_think_is_awaited(cell, becomes):
     ],
 )
 def test_a_question_mark_is_no_wish_for_help(line, changed):
-    (given,) = with_question_marks([line])
+    (given,) = keep_question_marks([line])
     assert (given != line) == changed
-    assert with_question_marks(["%%bash\n", line]) == ["%%bash\n", line]
+    assert keep_question_marks(["%%bash\n", line]) == ["%%bash\n", line]
     text = ["x = '''\n", line, "'''\n", line]
-    assert with_question_marks(text) == [*text[:3], given]
+    assert keep_question_marks(text) == [*text[:3], given]
 
 
 # In a terminal.

@@ -412,7 +412,7 @@ def test_an_approval_is_of_one_file_at_one_place_as_it_is(project, tmp_path, cap
     project(STOLEN)
     assert main(["trust"]) == 0  # the nearest, from a folder below it
     assert capsys.readouterr().out == (
-        f"{file} is approved as it is now. It names:\n  base_url = 'https://evil.example/v1'\n"
+        f"{file} is approved in its current version. It names:\n  base_url = 'https://evil.example/v1'\n"
     )
     assert tl.Settings.read().base_url == "https://evil.example/v1"
     project(STOLEN + "# and more")
@@ -439,7 +439,7 @@ def test_an_approval_is_of_one_file_at_one_place_as_it_is(project, tmp_path, cap
 
 def test_only_a_file_that_would_be_read_can_be_approved(project, tmp_path, capsys):
     assert main(["trust"]) == 2
-    assert "there is no tot_lab.toml in this folder or above it" in capsys.readouterr().err
+    assert "No tot_lab.toml found in this folder or above it" in capsys.readouterr().err
     project('modle = "x"')
     assert main(["trust"]) == 2
     assert "did you mean 'model'?" in capsys.readouterr().err

@@ -46,7 +46,7 @@ def test_sizes_stand_on_top_of_a_preset():
     assert run.strategy.strategy == tl.presets.deep_think_maximum().model_copy(update={"max_iterations": 1})
     with pytest.raises(ValueError, match="did you mean 'quick'"):
         wait(tl.think("Why?", lab(), preset="quik"))
-    with pytest.raises(ValueError, match="no question"):
+    with pytest.raises(ValueError, match="question must not be empty"):
         wait(tl.think(" ", lab()))
 
 
@@ -61,17 +61,17 @@ def test_without_a_lab_the_settings_say_model_and_budget(tmp_path):
 @pytest.mark.parametrize(
     ("question", "given", "says"),
     [
-        (None, {}, "the question must be words or a Task, not None"),
+        (None, {}, "question must be a text or a Task: got None"),
         (
             "Why?",
             {"lab": "sim/general"},
             "lab must be a Lab such as tl.Lab(\"sim/general\"): got 'sim/general'",
         ),
-        ("Why?", {"memory": []}, r"memory must be a tl.SessionMemory\(\), not \[\]"),
+        ("Why?", {"memory": []}, r"memory must be a tl.SessionMemory: got \[\]"),
         (
             "Why?",
             {"research": False},
-            "research must be a tl.records.ResearchDelegate or a dict of its settings, not False",
+            "research must be a tl.records.ResearchDelegate or a dict of its settings: got False",
         ),
     ],
 )
@@ -293,10 +293,10 @@ def test_progress_tells_what_is_under_way_and_what_was_noted():
     assert progress.head.endswith(" · a model")
     assert "num_branches=9 is out of range: 5 is used" in str(progress)
     assert "<b>" not in progress._repr_mimebundle_()["text/html"]
-    said = progress.said()
+    said = progress.new_lines()
     assert said[0] == "asking a model"
     assert sum(" develop: " in line for line in said) == 3
-    assert progress.said() == []
+    assert progress.new_lines() == []
 
 
 def test_progress_tells_what_was_gathered_and_what_was_left_out():
@@ -310,7 +310,7 @@ def test_progress_tells_what_was_gathered_and_what_was_left_out():
         "research.failed": {"url": "http://x/c", "error": "it is gone"},
     }.items():
         progress.take([Line((0,), 0.0, tl.Note(name, "0", data))])
-    assert [said.partition(" s  ")[2] for said in progress.said()[1:]] == [
+    assert [said.partition(" s  ")[2] for said in progress.new_lines()[1:]] == [
         "of 5 approaches the first 3 are taken",
         "gathered: 1 of 2 tool calls gave something",
         "nothing was gathered",

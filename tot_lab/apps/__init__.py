@@ -1,1 +1,1 @@
-"""Applications: the command line, the notebook magics, Deep Think."""
+"""Applications: the command line, the notebook magics and `tl.think`."""

@@ -1,8 +1,7 @@
-"""One question thought through: gather what can be known, then branch, develop and converge over it.
+"""`tl.think`: run Deep Think on one question, with defaults from the settings.
 
-It is an ordinary run of a lab, made in one line: the model and the caps come from the session's
-settings where none are given, and what is known beforehand stands in the task. Where there is no model to
-ask, that is said at once, and nothing is begun.
+The result is an ordinary run of a lab. The context is part of its task. If no model is reachable, `think`
+raises before a run begins.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ PRESETS: dict[str, Callable[[], DeepThink]] = {
     "thorough": presets.deep_think_thorough,
     "maximum": presets.deep_think_maximum,
 }
-"""How much is thought, by name."""
+"""The strategy of each preset, by increasing effort."""
 
 
 async def think(
@@ -47,24 +46,35 @@ async def think(
     memory: SessionMemory | None = None,
     watch: Callable[[Sequence[Line]], None] | None = None,
 ) -> Run:
-    """Think a question through: what can be known is gathered with the lab's tools, then `tl.DeepThink`
-    thinks about it. 5 to 15 calls with its defaults, and those of the gathering.
+    """Gather facts with the lab's tools, then run `tl.DeepThink` on a question.
 
-    question: in words, or a task. lab: `None` means that of `tl.Settings.read()`, which also gives the
-        budget and the research.
-    branches, iterations, beam: `num_branches`, `max_iterations` and `beam_width` of `tl.DeepThink`, on top of
-        `preset`: quick, balanced (the default), thorough or maximum.
-    context: what is known beforehand. gather: False = nothing is gathered.
-    research: a `tl.records.ResearchDelegate`, or its settings as a dict (`{"enabled": False}`); where they
-        say no context window, it is that of the lab's model.
-    memory: earlier thoughts of the session, which are told, and to which this one is added.
-    budget, watch: as for `lab.run`.
+    With the default settings Deep Think makes 5 to 15 calls; gathering adds its own.
 
-    Gives the run; `tl.deep_thought(run)` tells what it came to. Raises `tl.errors.NoModel` at once where
-    there is no model to ask, and the cache does not know all answers; `tl.errors.SettingsError` for what
-    stands wrong in tot_lab.toml; a ValueError or TypeError for other bad input; and what `lab.run` raises."""
+    Args:
+        question: The question as text, or a task.
+        lab: `None` uses the lab, budget and research settings of `tl.Settings.read()`.
+        branches: Overrides `num_branches` of the preset.
+        iterations: Overrides `max_iterations` of the preset.
+        beam: Overrides `beam_width` of the preset.
+        preset: quick, balanced (the default), thorough or maximum.
+        budget: Limits of the run, as for `lab.run`.
+        context: Text that the model is given with the question.
+        gather: Whether to gather facts first.
+        research: A `tl.records.ResearchDelegate`, or its settings as a dict (`{"enabled": False}`). The
+            context window defaults to that of the lab's model.
+        memory: Earlier results of the session. They are added to the context, and this run is added to them.
+        watch: Receives the lines of the run, as for `lab.run`.
+
+    Returns:
+        The run. `tl.deep_thought(run)` summarises it.
+
+    Raises:
+        tl.errors.NoModel: No model is reachable, and the cache does not hold all replies.
+        tl.errors.SettingsError: tot_lab.toml is invalid.
+        ValueError, TypeError: An argument is invalid. `lab.run` may raise further errors.
+    """
     if memory is not None and not isinstance(memory, SessionMemory):
-        raise TypeError(f"memory must be a tl.SessionMemory(), not {memory!r}")
+        raise TypeError(f"memory must be a tl.SessionMemory: got {memory!r}.")
     if lab is None:
         settings = Settings.read()
         lab = settings.lab()
@@ -72,7 +82,7 @@ async def think(
         budget = budget or settings.budget
     expect_lab(lab)
     task = _task(question, join_context("" if memory is None else memory.context(), context))
-    thinking = _sized(preset, branches, iterations, beam)
+    thinking = _deep_think(preset, branches, iterations, beam)
     strategy = GatherThenThink(strategy=thinking, gather=gather, research=_delegate(research))
     await _expect_model(lab, strategy, task)
     run = await lab.run(strategy, task, budget=budget, watch=watch)
@@ -86,7 +96,7 @@ def _delegate(research: ResearchDelegate | Mapping[str, Any] | None) -> Research
         return research
     if not isinstance(research, Mapping | None):
         raise TypeError(
-            f"research must be a tl.records.ResearchDelegate or a dict of its settings, not {research!r}"
+            f"research must be a tl.records.ResearchDelegate or a dict of its settings: got {research!r}."
         )
     return ResearchDelegate(**(research or {}))
 
@@ -95,28 +105,30 @@ def _task(question: str | Task, context: str) -> Task:
     if isinstance(question, Task):
         return question.model_copy(update={"context": join_context(context, question.context)})
     if not isinstance(question, str):
-        raise TypeError(f"the question must be words or a Task, not {question!r}")
+        raise TypeError(f"question must be a text or a Task: got {question!r}.")
     if not question.strip():
-        raise ValueError("there is no question to think about")
+        raise ValueError(f"question must not be empty: got {question!r}.")
     return open_ended(question.strip(), context=context)
 
 
-def _sized(preset: str | None, branches: int | None, iterations: int | None, beam: int | None) -> DeepThink:
+def _deep_think(
+    preset: str | None, branches: int | None, iterations: int | None, beam: int | None
+) -> DeepThink:
     if preset is not None and preset not in PRESETS:
-        raise ValueError(f"preset: there is no {preset!r}; {known_names(preset, PRESETS)}")
+        raise ValueError(f"Unknown preset: got {preset!r}; {known_names(preset, PRESETS)}.")
     given: dict[str, Any] = {
         "num_branches": branches,
         "max_iterations": iterations,
         "beam_width": beam,
     }
-    told = {name: value for name, value in given.items() if value is not None}
-    return DeepThink.model_validate({**dict(PRESETS[preset or "balanced"]()), **told})
+    overrides = {name: value for name, value in given.items() if value is not None}
+    return DeepThink.model_validate({**dict(PRESETS[preset or "balanced"]()), **overrides})
 
 
 async def _expect_model(lab: Lab, strategy: Strategy, task: Task) -> None:
-    """`NoModel` unless there is a model to ask, or nothing to ask it."""
+    """Raise `NoModel` if the model is not reachable and the cache lacks a reply."""
     if lab.gateway.mode == "replay":
         return
     problem = await why_not(lab.model)
     if problem is not None and not (await lab.estimate(strategy, task)).whole:
-        raise NoModel(f"{problem}. Another model is named in tot_lab.toml, or by TOT_LAB_MODEL")
+        raise NoModel(f"{problem}. To use another model, name it in tot_lab.toml or in TOT_LAB_MODEL.")

@@ -1,7 +1,7 @@
-"""How far a thought has come, as it is being thought.
+"""The progress of a run, for a notebook output that is updated and for a terminal that prints line by line.
 
-A fold over the lines that a run has told so far, for a page that is painted anew and for a terminal
-that is written to line by line. What was clamped or stands for itself is said when it happens.
+`Progress` is a fold over the lines recorded so far. Corrected settings and fallbacks are shown when they are
+recorded.
 """
 
 from __future__ import annotations
@@ -23,32 +23,36 @@ _ROUTES = ("adaptive.chosen", "adaptive.fell_back")
 
 
 class Progress:
-    """A run under way. `take` is a `watch` for `tl.think` and `lab.run`. about: who is asked."""
+    """The progress of a run. Its method `take` is a `watch` for `tl.think` and `lab.run`.
+
+    Args:
+        about: A description of the model.
+    """
 
     def __init__(self, about: str) -> None:
         self.about = about
         self.changes = 0
-        """How often it was told something."""
+        """Number of updates."""
         self.stop: str | None = None
-        """Why it ended, a stop word; None while it is under way."""
+        """Stop reason of the run; `None` while it is running."""
         self._tree = Tree()
         self._open: dict[Position, Call] = {}
         self._calls = 0
         self._tokens: int | None = 0
         self._route = ""
         self._seconds = 0.0
-        self._said = [f"asking {about}"]
-        self._noted: list[str] = []
+        self._new_lines = [f"asking {about}"]
+        self._notes: list[str] = []
 
     def take(self, lines: Sequence[Line]) -> None:
-        """Go on with what has just happened."""
+        """Add new lines of the run."""
         lines = [line for line in lines if not (isinstance(line.e, Note) and line.e.name == "call.partial")]
         self.changes += bool(lines)
         for line in lines:
             self._seconds = line.t
-            self._said += [f"{line.t:7.1f} s  {said}" for said in self._heard(line)]
+            self._new_lines += [f"{line.t:7.1f} s  {text}" for text in self._describe(line)]
 
-    def _heard(self, line: Line) -> Iterator[str]:
+    def _describe(self, line: Line) -> Iterator[str]:
         event = line.e
         self._tree.add(event)
         if isinstance(event, Call):
@@ -66,37 +70,37 @@ class Progress:
                 yield f"{named(call)}: {short(text, _WIDTH)}"
         elif isinstance(event, Note):
             self._route = event.data.get("progress", "") if event.name in _ROUTES else self._route
-            noted = list(_noted(event))
-            self._noted += noted
-            yield from noted
+            texts = list(_note_texts(event))
+            self._notes += texts
+            yield from texts
         elif isinstance(event, Ended):
             self.stop = event.stop_reason
 
     def tick(self, seconds: float) -> None:
-        """Say how long it has been under way; a second is worth a painting."""
+        """Set the elapsed time. Each full second counts as an update."""
         if int(seconds) > int(self._seconds):
             self._seconds = seconds
             self.changes += 1
 
-    def said(self) -> list[str]:
-        """What is new since this was last asked, in lines."""
-        said, self._said = self._said, []
-        return said
+    def new_lines(self) -> list[str]:
+        """Return the lines added since the last call."""
+        lines, self._new_lines = self._new_lines, []
+        return lines
 
     @property
     def head(self) -> str:
-        """What is under way, and what it took so far."""
+        """Status line: open calls, calls made, tokens and time."""
         under_way = Counter(map(named, self._open.values()))
         now = ", ".join(f"{name} × {count}" if count > 1 else name for name, count in under_way.items())
-        ended = {None: f"{now or 'begins'} …", "cancelled": "interrupted", "error": "failed"}
+        ended = {None: f"{now or 'starting'} …", "cancelled": "interrupted", "error": "failed"}
         state = ended.get(self.stop, "done")
         used = [counted(self._calls, "call"), *([f"{self._tokens:,} tokens"] if self._tokens else [])]
         route = f" ({self._route})" if self._route else ""
         return f"{state} · {' · '.join(used)} · {self._seconds:.0f} s{route} · {self.about}"
 
     def rows(self) -> list[str]:
-        """The tree so far, and what was noted, in lines."""
-        return [*tree_rows(self._tree, []), *self._noted]
+        """Return the lines of the tree so far, then those of the notes."""
+        return [*tree_rows(self._tree, []), *self._notes]
 
     def __str__(self) -> str:
         return "\n".join([self.head, *self.rows()])
@@ -110,11 +114,11 @@ class Progress:
 
 
 def counted(number: int, name: str) -> str:
-    """`1 call`, `2 calls`."""
+    """Return a count with its noun, such as `1 call` or `2 calls`."""
     return f"{number:,} {name}" + "s" * (number != 1)
 
 
-def _noted(note: Note) -> Iterator[str]:
+def _note_texts(note: Note) -> Iterator[str]:
     data = note.data
     if note.name == "adaptive.chosen":
         yield f"{data['progress']} ({data['by']}: {data['why']})"

@@ -1,8 +1,8 @@
-"""How things are named in a shell: `NAME FIELD=VALUE …`, for strategies, models, tasks, tools and budgets.
+"""The grammar `NAME FIELD=VALUE …` for strategies, models, tasks, tools and budgets.
 
-There is one grammar, and it is the notebook's: the fields are those of the Python values, and
-what a field may hold is the field's to say. A value is JSON where it reads as JSON, `none`, `true` or
-`false` in any case, and text else. What is wrong is named in one line, without what might be a secret.
+Field names and their validation are those of the Python classes. A value is JSON if it parses as JSON;
+`none`, `true` and `false` are recognised in any case; anything else is text. Errors are one line and never
+quote a value that might be a secret.
 """
 
 from __future__ import annotations
@@ -36,61 +36,63 @@ from tot_lab.tools.named import domain_tools, needed
 T = TypeVar("T")
 
 
-class Unusable(ValueError):
-    """What was named is not what the command takes."""
+class InvalidArgument(ValueError):
+    """The command line holds an invalid argument."""
 
 
 @contextmanager
-def naming(what: str = "") -> Iterator[None]:
-    """What is wrong with what is made inside is `Unusable`, and told in one line that begins with `what`."""
+def argument_errors(what: str = "") -> Iterator[None]:
+    """Turn errors raised inside into a one-line `InvalidArgument` that begins with `what`."""
     try:
         yield
-    except Unusable:
+    except InvalidArgument:
         raise
     except (ValueError, TypeError, NotImplementedError) as error:
-        said = str(error)
+        message = str(error)
         if isinstance(error, ValidationError):
             problem = error.errors(include_url=False, include_input=False)[0]
             path = ".".join(name for name in map(str, problem["loc"]) if name.isidentifier())
             place = f"{path}: " if path and problem["loc"][0] != 0 else ""
-            said = place + problem["msg"].removeprefix("Value error, ")
-        said = re.sub(r"For further information visit \S+|\[type=[^]]*\]", "", said)
-        raise Unusable(" ".join(f"{what}: {said}".removeprefix(": ").split())) from None
+            message = place + problem["msg"].removeprefix("Value error, ")
+        message = re.sub(r"For further information visit \S+|\[type=[^]]*\]", "", message)
+        raise InvalidArgument(" ".join(f"{what}: {message}".removeprefix(": ").split())) from None
 
 
-# Words.
+# Fields and values.
 
 
-def fields_in(words: Sequence[str]) -> dict[str, list[Any]]:
-    """The values of each field in `FIELD=VALUE,VALUE …`."""
+def parse_fields(words: Sequence[str]) -> dict[str, list[Any]]:
+    """Parse `FIELD=VALUE,VALUE …` into the values of each field."""
     found: dict[str, list[Any]] = {}
     for word in words:
         field, equals, text = word.partition("=")
         if not equals or not all(name.isidentifier() for name in field.split(".")):
-            raise Unusable(
-                f"{word!r}: expected FIELD=VALUE; what holds spaces or signs of the shell goes in quotes"
+            raise InvalidArgument(
+                f"{word!r}: expected FIELD=VALUE. Quote values that hold spaces or shell characters."
             )
         if field in found:
-            raise Unusable(f"{field} is given twice")
+            raise InvalidArgument(f"{field} is given twice.")
         found[field] = _values(text)
     return found
 
 
-def settings_in(words: Sequence[str]) -> dict[str, Any]:
-    """The one value of each field in `FIELD=VALUE …`."""
-    found = fields_in(words)
+def parse_settings(words: Sequence[str]) -> dict[str, Any]:
+    """Parse `FIELD=VALUE …`, one value per field."""
+    found = parse_fields(words)
     for field, values in found.items():
         if len(values) > 1:
-            raise Unusable(f'{field} takes one value here, not {len(values)}; a text with commas is "…"')
+            raise InvalidArgument(
+                f"{field} takes one value: got {len(values)}. Put a text with commas in double quotes."
+            )
     return {field: value for field, (value,) in found.items()}
 
 
 _DECODER = json.JSONDecoder()
-_SAID = {"none": None, "true": True, "false": False}
+_LITERALS = {"none": None, "true": True, "false": False}
 
 
 def _values(text: str) -> list[Any]:
-    """The values that stand between commas; those inside a JSON value part nothing."""
+    """Split `text` at the commas outside JSON values, and parse each part."""
     found: list[Any] = []
     at = 0
     while at <= len(text):
@@ -101,14 +103,14 @@ def _values(text: str) -> list[Any]:
             is_whole = False
         if not is_whole:
             end = (text + ",").index(",", at)
-            value = _SAID.get(text[at:end].lower(), text[at:end])
+            value = _LITERALS.get(text[at:end].lower(), text[at:end])
         found.append(value)
         at = end + 1
     return found
 
 
-def _called(make: Callable[..., T], *given: Any, **named: Any) -> T:
-    """What a function makes of words, each held against what the function says that it takes."""
+def _call_checked(make: Callable[..., T], *given: Any, **named: Any) -> T:
+    """Call `make` with parsed arguments, validated against its annotations."""
     takes = list(inspect.signature(make).parameters.values())[len(given) :]
     if not any(one.kind is one.VAR_KEYWORD for one in takes):
         _expect_known(named, [one.name for one in takes])
@@ -119,10 +121,10 @@ def _called(make: Callable[..., T], *given: Any, **named: Any) -> T:
 def _expect_known(given: Iterable[str], known: Iterable[str]) -> None:
     for field in given:
         if field not in known:
-            raise ValueError(f"there is no setting {field!r}; it has {', '.join(known)}")
+            raise ValueError(f"Unknown setting: got {field!r}. Known are {', '.join(known)}.")
 
 
-# What they name.
+# Strategies, models, tasks, tools and budgets.
 
 _PRESETS: dict[str, Callable[[], Strategy]] = {
     f"presets.{name}": getattr(presets, name) for name in presets.__all__
@@ -130,29 +132,31 @@ _PRESETS: dict[str, Callable[[], Strategy]] = {
 _STRATEGIES: dict[str, type[Strategy]] = built_in("strategies")
 
 
-def strategies_in(words: Sequence[str]) -> dict[str, list[Strategy]]:
-    """The strategies in `NAME FIELD=VALUE,VALUE … NAME …`, by name; each field is an axis of its grid."""
+def parse_strategies(words: Sequence[str]) -> dict[str, list[Strategy]]:
+    """Parse `NAME FIELD=VALUE,VALUE … NAME …` into strategies by name. Each field is an axis of a grid."""
     found: dict[str, list[Strategy]] = {}
     groups = _groups(words)
     if not groups:
-        raise Unusable(f"name a strategy first: {', '.join(_strategies())}")
+        raise InvalidArgument(f"No strategy given. Begin with one of {', '.join(_strategies())}.")
     for name, rest in groups:
-        with naming(name):
+        with argument_errors(name):
             if name == "baselines":
-                made = {label: [one] for label, one in _called(baselines, **settings_in(rest)).items()}
+                made = {
+                    label: [one] for label, one in _call_checked(baselines, **parse_settings(rest)).items()
+                }
             elif name in _PRESETS:
-                made = {name: grid(_PRESETS[name](), **fields_in(rest))}
+                made = {name: grid(_PRESETS[name](), **parse_fields(rest))}
             elif name in REGISTRY or name in offered():
-                made = {name: grid(class_of(name, Strategy), **fields_in(rest))}
+                made = {name: grid(class_of(name, Strategy), **parse_fields(rest))}
             else:
-                raise Unusable(f"unknown strategy {name!r}; {known_names(name, _strategies())}")
+                raise InvalidArgument(f"Unknown strategy {name!r}; {known_names(name, _strategies())}.")
         for label, settings in made.items():
             found.setdefault(label, []).extend(settings)
     return found
 
 
 def _groups(words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Each name with the settings behind it."""
+    """Group the settings with the name before them."""
     groups: list[tuple[str, list[str]]] = []
     for word in words:
         if "=" not in word:
@@ -166,41 +170,41 @@ def _strategies() -> list[str]:
     return [*_STRATEGIES, *_PRESETS, "baselines"]
 
 
-def model_in(words: Sequence[str]) -> Any:
-    """The model in `NAME FIELD=VALUE …`."""
+def parse_model(words: Sequence[str]) -> Any:
+    """Parse `NAME FIELD=VALUE …` into a model."""
     name, *rest = words
-    with naming(f"model {name}"):
+    with argument_errors(f"model {name}"):
         model = model_named(name)
-        assert isinstance(model, Part)  # no name stands for a function
-        given = settings_in(rest)
+        assert isinstance(model, Part)  # only functions are not parts, and they have no names
+        given = parse_settings(rest)
         for field in given:
             if field in type(model).model_fields and type(model).model_fields[field].exclude:
-                raise Unusable(
-                    f"{field} is no word for a shell, which keeps what is typed: put it in the environment"
+                raise InvalidArgument(
+                    f"{field} must not be given on the command line. Set it in the environment."
                 )
         kept = {field: getattr(model, field) for field in model.model_fields_set}
         return type(model)(**{**kept, **given})
 
 
-def _number(text: str) -> Any:
-    """A puzzle of the package's own, or, as JSON, one of your own."""
+def _puzzle(text: str) -> Any:
+    """Return the number of a bundled puzzle, or a puzzle given as JSON."""
     (value,) = values if len(values := _values(text)) == 1 else [text]
     return value
 
 
-def task_in(words: Sequence[str]) -> Task:
-    """The task in `DOMAIN PROBLEM FIELD=VALUE …`."""
+def parse_task(words: Sequence[str]) -> Task:
+    """Parse `DOMAIN PROBLEM FIELD=VALUE …` into a task."""
     name, *rest = words
     known = _domains()
     if name not in known:
-        raise Unusable(f"unknown domain {name!r}; {known_names(name, known)}")
+        raise InvalidArgument(f"Unknown domain {name!r}; {known_names(name, known)}.")
     if not rest:
-        raise Unusable(f"--task {name} needs a problem too")
-    with naming(f"task {name}"):
+        raise InvalidArgument(f"--task {name} needs a problem after the domain.")
+    with argument_errors(f"task {name}"):
         make = class_of(name, Domain).task_factory() or _task_of(name)
         takes = next(iter(get_type_hints(make).values()), str)
         is_text = str in (takes, *get_args(takes))
-        return _called(make, rest[0] if is_text else _number(rest[0]), **settings_in(rest[1:]))
+        return _call_checked(make, rest[0] if is_text else _puzzle(rest[0]), **parse_settings(rest[1:]))
 
 
 def _domains() -> list[str]:
@@ -208,7 +212,7 @@ def _domains() -> list[str]:
 
 
 def _task_of(domain: str) -> Callable[..., Task]:
-    """Makes tasks of a domain that has no other way; its fields are the domain's settings."""
+    """Return a task factory for a domain without one. It takes the domain's settings as fields."""
 
     def made(question: str, answer: Any = None, **settings: Any) -> Task:
         return Task(domain=class_of(domain, Domain)(**settings), question=question, reference=answer)
@@ -216,75 +220,81 @@ def _task_of(domain: str) -> Callable[..., Task]:
     return made
 
 
-def tasks_in(words: Sequence[str]) -> list[Task]:
-    """The tasks in `FILE FIELD=VALUE …`, or the package's own in `DOMAIN count=N`."""
+def parse_tasks(words: Sequence[str]) -> list[Task]:
+    """Parse `FILE FIELD=VALUE …`, or `DOMAIN count=N` for bundled tasks."""
     name, *rest = words
-    with naming(f"tasks {name}"):
+    with argument_errors(f"tasks {name}"):
         if name in _domains() and (examples := class_of(name, Domain).example_tasks()) is not None:
-            return _called(examples, **settings_in(rest))
+            return _call_checked(examples, **parse_settings(rest))
         if not Path(name).exists():
             known = [one for one in built_in("domains") if class_of(one, Domain).example_tasks()]
-            raise Unusable(f"no file {name!r}, nor is it one of {', '.join(known)}")
-        return _called(tasks, name, **settings_in(rest))
+            raise InvalidArgument(
+                f"{name!r} is neither a file nor a domain with bundled tasks ({', '.join(known)})."
+            )
+        return _call_checked(tasks, name, **parse_settings(rest))
 
 
-def tools_in(words: Sequence[str] | None) -> list[Tool]:
-    """The tools in `NAME,NAME NAME FIELD=VALUE …`; settings are those of the name before them."""
+def parse_tools(words: Sequence[str] | None) -> list[Tool]:
+    """Parse `NAME,NAME NAME FIELD=VALUE …` into tools. Settings belong to the name before them."""
     parts = [part for word in words or [] for part in ([word] if "=" in word else word.split(",")) if part]
     if parts and "=" in parts[0]:
-        raise Unusable(f"--tools: name a tool before {parts[0]}")
-    with naming("--tools"):
-        return [tool for name, rest in _groups(parts) for tool in tools_named(name, settings_in(rest))]
+        raise InvalidArgument(f"--tools: name a tool before {parts[0]}.")
+    with argument_errors("--tools"):
+        return [tool for name, rest in _groups(parts) for tool in tools_named(name, parse_settings(rest))]
 
 
-def allowed_in(words: Sequence[str] | None) -> list[str] | None:
-    """The effects in `NAME,NAME …`; `None` where the option was not given."""
+def parse_effects(words: Sequence[str] | None) -> list[str] | None:
+    """Parse `NAME,NAME …` into effects. Returns `None` if the option is missing."""
     return None if words is None else [name for word in words for name in word.split(",") if name]
 
 
-def policy_in(words: Sequence[str] | None, tools: Sequence[Tool]) -> EffectPolicy | None:
-    """What `tools` may do: the effects in `NAME,NAME …`, and none else; where the option was not given, those
-    of their effects that the user's own settings file allows. A tool that could never be called is refused
-    here, before any model is asked."""
-    allowed = allowed_in(words) or []
+def effect_policy_for(words: Sequence[str] | None, tools: Sequence[Tool]) -> EffectPolicy | None:
+    """Return the policy that allows `tools` the effects in `NAME,NAME …`.
+
+    If the option is missing, the user's own settings file decides.
+
+    Raises:
+        InvalidArgument: A tool could never be called under this policy, or an effect belongs to no tool.
+    """
+    allowed = parse_effects(words) or []
     if not tools and allowed:
-        raise Unusable("--allow is for the effects of --tools, and there are none")
+        raise InvalidArgument("--allow needs --tools: no tools are given.")
     effects = sorted({effect for tool in tools for effect in tool.effects})
     if words is None and effects:
         known = {*effects, *(tool.name for tool in tools)}
         allowed = sorted(known & allowed_by_user())
     for name in allowed:
         if name not in effects and all(name != tool.name for tool in tools):
-            raise Unusable(f"--allow {name}: no tool has this effect; {known_names(name, effects)}")
+            raise InvalidArgument(f"--allow {name}: no tool has this effect; {known_names(name, effects)}.")
     policy = EffectPolicy(allow=frozenset(allowed))
     refused = [tool for tool in tools if policy.refusal(tool.spec)]
     if refused:
-        reach = "; ".join(f"{tool.name} has {_listed(tool.effects)}" for tool in refused)
+        reach = "; ".join(f"{tool.name} has {_join(tool.effects)}" for tool in refused)
         lacking = ",".join(sorted({effect for tool in refused for effect in tool.effects} | {*allowed}))
-        raise Unusable(f"tools have no effects but those that you allow: {reach}; add --allow {lacking}")
+        raise InvalidArgument(f"The effects of these tools are not allowed: {reach}; add --allow {lacking}")
     return policy if tools else None
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def budget_in(words: Sequence[str] | None) -> Budget | None:
-    """The budget in `FIELD=VALUE …`."""
-    with naming("budget"):
-        given = settings_in(words or [])
+def parse_budget(words: Sequence[str] | None) -> Budget | None:
+    """Parse `FIELD=VALUE …` into a budget. Returns `None` if `words` is empty."""
+    with argument_errors("budget"):
+        given = parse_settings(words or [])
         _expect_known(given, Budget.model_fields)
         return Budget(**given) if given else None
 
 
-def described() -> str:
-    """The strategies with their settings, the models, domains and tools, as help shows them."""
-    lines = ["strategies, with the settings that each has and their defaults:"]
+def describe_parts() -> str:
+    """Return the list of strategies, models, domains and tools for the help text."""
+    lines = ["strategies, with their settings and defaults:"]
     for name, strategy in _STRATEGIES.items():
         lines += [f"  {name}: {_first_line(strategy)}", *_wrapped(strategy)]
     lines += [f"  {name}: {_first_line(preset)}" for name, preset in _PRESETS.items()]
     lines += [
-        "  baselines: what a search is to be held against; four strategies, attempts=5",
+        "  baselines: four strategies to compare a search with, attempts=5",
         "",
         "models:",
         *(f"  {model.kind}: {_first_line(model)}" for model in simulated_models()),
@@ -292,38 +302,38 @@ def described() -> str:
         "",
         f"domains: {', '.join(_domains())}",
         "",
-        "tools, with what they need and have to be allowed:",
+        "tools, with their required settings and effects:",
         *(
-            f"  {_tool_in_words(kind)}: {_first_line(kind)}"
+            f"  {_describe_tool(kind)}: {_first_line(kind)}"
             for kind in built_in("tools").values()
             if kind is not WebSearch
         ),
-        *(f"  {domain}: {_listed(tool.name for tool in made)}" for domain, made in domain_tools().items()),
+        *(f"  {domain}: {_join(tool.name for tool in made)}" for domain, made in domain_tools().items()),
         "",
         *([f"from installed packages: {', '.join(sorted(offered()))}"] if offered() else []),
     ]
     return "\n".join(lines)
 
 
-def _tool_in_words(kind: type[Tool]) -> str:
-    """Its name, what it needs, and what it has to be allowed."""
+def _describe_tool(kind: type[Tool]) -> str:
+    """Return the name of a tool with its required settings and effects."""
     effects = kind.model_fields["effects"].default
-    said = [*(f"{name}=…" for name in needed(kind)), *(f"--allow {effect}" for effect in effects)]
-    return " ".join([kind.kind, *said])
+    requirements = [*(f"{name}=…" for name in needed(kind)), *(f"--allow {effect}" for effect in effects)]
+    return " ".join([kind.kind, *requirements])
 
 
 def _first_line(documented: Any) -> str:
-    """The first sentence of its documentation."""
+    """Return the first sentence of a docstring."""
     paragraph = " ".join((documented.__doc__ or "").partition("\n\n")[0].split())
     sentence = re.split(r"(?<!et al)\. ", paragraph)[0].rstrip(".")
     return textwrap.shorten(sentence, 84, placeholder=" …")
 
 
 def _wrapped(part: type[Part]) -> list[str]:
-    """Its settings as `FIELD=DEFAULT|OTHER …`, in lines that a terminal holds."""
+    """Return the settings of `part` as `FIELD=DEFAULT|OTHER …`, wrapped for a terminal."""
     shown = []
     for name, field in part.model_fields.items():
-        default = [] if field.is_required() else [_written(field.get_default(call_default_factory=True))]
+        default = [] if field.is_required() else [_format_value(field.get_default(call_default_factory=True))]
         others = [choice for choice in _choices(field.annotation) if choice not in default]
         shown.append(f"{name}={'|'.join([*default, *others])}")
     return textwrap.wrap(" ".join(shown), 100, initial_indent=_INSIDE, subsequent_indent=_INSIDE)
@@ -332,15 +342,15 @@ def _wrapped(part: type[Part]) -> list[str]:
 _INSIDE = " " * 6
 
 
-def _written(value: Any) -> str:
-    """A value of a setting as a shell's word."""
+def _format_value(value: Any) -> str:
+    """Return the value of a setting as it is written on the command line."""
     if isinstance(value, Part):
         return value.kind
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _choices(annotation: Any) -> list[str]:
-    """The words that a field of that type may hold."""
+    """Return the names that a field with this annotation accepts."""
     if get_origin(annotation) is Literal:
         return list(get_args(annotation))
     if annotation is Strategy:
@@ -354,29 +364,29 @@ def _choices(annotation: Any) -> list[str]:
 
 
 def command(
-    commands: Any, name: str, what: str, carry_out: Callable[[argparse.Namespace], int | None] | None = None
+    commands: Any, name: str, what: str, handler: Callable[[argparse.Namespace], int | None] | None = None
 ) -> argparse.ArgumentParser:
-    """Add a command with one line of help. `carry_out=None` keeps the function of its group."""
+    """Add a command with one line of help. `handler=None` keeps the handler of its group."""
     made: argparse.ArgumentParser = commands.add_parser(
         name,
         help=what,
         description=f"{what[0].upper()}{what[1:]}.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    if carry_out is not None:
-        made.set_defaults(carry_out=carry_out)
+    if handler is not None:
+        made.set_defaults(handler=handler)
     return made
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
-    """Journals, and folders of them."""
+    """Add the positional argument `RUN`."""
     parser.add_argument(
-        "runs", nargs="+", type=Path, metavar="RUN", help="a run's journal, or a folder of them"
+        "runs", nargs="+", type=Path, metavar="RUN", help="a run's journal, or a folder of journals"
     )
 
 
-def add_cache(parser: argparse.ArgumentParser, what: str = "which (default: your own)") -> None:
-    """A cache by its place."""
+def add_cache(parser: argparse.ArgumentParser, what: str = "folder of the cache (default: your own)") -> None:
+    """Add the option `--cache`."""
     parser.add_argument("--cache", type=Path, metavar="DIR", help=what)
 
 
@@ -384,28 +394,31 @@ TOOL_OPTIONS: dict[str, dict[str, Any]] = {
     "--tools": {
         "nargs": "+",
         "metavar": ("NAME,NAME", "FIELD=VALUE"),
-        "help": "what the strategy may call: calculator,python or read_file root=notes; multi_hop: the "
-        "documents of that domain; `tot-lab run --help` lists them",
+        "help": "tools for the strategy: calculator,python or read_file root=notes; multi_hop: the "
+        "documents of that domain; `tot-lab run --help` lists all",
     },
     "--allow": {
         "nargs": "+",
         "metavar": "EFFECT",
-        "help": "what these tools may do besides computing: network,files,process (default: what your "
-        "own settings file allows)",
+        "help": "effects these tools may have: network,files,process (default: those in your settings file)",
     },
 }
 
 
 def add_tools(parser: argparse.ArgumentParser) -> None:
-    """Tools, and what they may do."""
+    """Add the options `--tools` and `--allow`."""
     for option, settings in TOOL_OPTIONS.items():
         parser.add_argument(option, **settings)
 
 
 def existing_cache(path: Path | None) -> Cache:
-    """A cache that is there: a wrong name makes no empty one."""
+    """Open the cache at `path` (default: your own).
+
+    Raises:
+        FileNotFoundError: There is none. It is not created.
+    """
     path = path or default_folder()
     cache = Cache(path, create=False) if path.exists() else None
     if cache is None or not cache.stores:
-        raise FileNotFoundError(f"{path}: there is no cache here")
+        raise FileNotFoundError(f"{path}: no cache found.")
     return cache

@@ -1,6 +1,6 @@
-"""`tot-lab demo` and `tot-lab notebooks`: what a newcomer begins with.
+"""`tot-lab demo` and `tot-lab notebooks`: a first example, and the notebooks with their data.
 
-Nothing that is there is overwritten but the demo's own report.
+No existing file is overwritten except the demo's own report.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
     from tot_lab.record.run import Run
 
 DEMO = TreeOfThoughts(propose=Propose(count=5))
-PLAYER = SimGame24(skill=0.5, noise=0.2, garble=0.05)  # weak enough that a search can fail
+PLAYER = SimGame24(skill=0.5, noise=0.2, garble=0.05)  # weak enough that some searches fail
 
 
 def add(commands: Any) -> None:
-    """Their words."""
+    """Add the commands `demo` and `notebooks`."""
     demo = command(commands, "demo", "run 20 searches on a simulated model and write a report", _demo)
-    demo.add_argument("folder", nargs="?", default="demo", type=Path, help="where to write (default: demo)")
+    demo.add_argument("folder", nargs="?", default="demo", type=Path, help="output folder (default: demo)")
     notebooks = command(commands, "notebooks", "copy the notebooks and their data", _notebooks)
-    notebooks.add_argument("folder", type=Path, metavar="DIR", help="where to copy them")
+    notebooks.add_argument("folder", type=Path, metavar="DIR", help="target folder")
 
 
-def _demo(asked: argparse.Namespace) -> None:
-    asyncio.run(run_demo(asked.folder))
+def _demo(args: argparse.Namespace) -> None:
+    asyncio.run(run_demo(args.folder))
 
 
-def _notebooks(asked: argparse.Namespace) -> None:
-    copy_notebooks(asked.folder)
+def _notebooks(args: argparse.Namespace) -> None:
+    copy_notebooks(args.folder)
 
 
 async def run_demo(folder: Path) -> None:
-    """20 Games of 24 by Tree of Thoughts: a table, the runs, and one HTML report."""
+    """Solve 20 Games of 24 by Tree of Thoughts; print a table, and write the runs and an HTML report."""
     from tqdm import tqdm  # noqa: PLC0415
 
-    kept = folder / "runs" / datetime.now().strftime("%Y%m%d-%H%M%S")  # a folder for each demo's runs
+    kept = folder / "runs" / datetime.now().strftime("%Y%m%d-%H%M%S")  # each demo has its own folder
     lab = Lab(PLAYER, runs=kept)
     runs = []
     for task in tqdm(game24_tasks(20), desc="Game of 24", unit="search"):
@@ -67,7 +67,7 @@ async def run_demo(folder: Path) -> None:
 
 
 def demo_table(runs: Sequence[Run]) -> str:
-    """One line a run."""
+    """Return a table with one line per run."""
     rows = [
         f"{'hand':<12}{'answer':<26}{'correct':<9}{'stopped':<14}{'thoughts':>8}{'calls':>7}{'tokens':>8}"
     ]
@@ -82,16 +82,19 @@ def demo_table(runs: Sequence[Run]) -> str:
 
 
 def copy_notebooks(folder: Path) -> None:
-    """Copy the notebooks to `folder/notebooks` and their data to `folder/data`, as they lie in the
-    project. A file that is there already is an error that names it; nothing is overwritten."""
+    """Copy the notebooks to `folder/notebooks` and their data to `folder/data`.
+
+    Raises:
+        FileExistsError: A target file exists. Nothing is copied.
+    """
     package = Path(tot_lab.__file__).parent
-    source = package / "examples"  # in an installed package; in a checkout they lie beside it
+    source = package / "examples"  # part of an installed package; a checkout has them next to it
     source = source if source.is_dir() else package.parent
     files = [*sorted((source / "notebooks").glob("*.ipynb")), *sorted((source / "data").glob("*"))]
     targets = [folder / file.parent.name / file.name for file in files]
     for target in targets:
         if target.exists():
-            raise FileExistsError(f"{target} is there already; choose another folder")
+            raise FileExistsError(f"{target} already exists. Choose another folder.")
     for file, target in zip(files, targets, strict=True):
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, target)

@@ -1,7 +1,6 @@
-"""`tot-lab replay`, `show` and `export`: runs that are there.
+"""`tot-lab replay`, `show` and `export`: work with recorded runs.
 
-A run is named by its journal. A published log holds many: `LOG.json#3` is the one that
-`tl.load("LOG.json")[3]` is.
+A run is given by the path of its journal. `LOG.json#3` is run 3 of a published log, `tl.load("LOG.json")[3]`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tot_lab.analysis.sweep_tables import csv
-from tot_lab.apps.cli.arguments import Unusable, add_cache, add_runs, command, existing_cache
+from tot_lab.apps.cli.arguments import InvalidArgument, add_cache, add_runs, command, existing_cache
 from tot_lab.core.files import write_whole
 from tot_lab.models import CacheError
 from tot_lab.record.importers import load
@@ -28,57 +27,59 @@ if TYPE_CHECKING:
 
 
 def add(commands: Any) -> None:
-    """Their words."""
-    replay = command(commands, "replay", "make runs again with no model, and compare every record", _replay)
+    """Add the commands `replay`, `show` and `export`."""
+    replay = command(commands, "replay", "repeat runs without a model, and compare every record", _replay)
     add_runs(replay)
-    add_cache(replay, "take the replies from this cache; without it, from the runs themselves")
-    show = command(commands, "show", "look into a run, or into two side by side, in the browser", _show)
-    show.add_argument("run", type=Path, metavar="RUN", help=_ONE)
-    show.add_argument("other", type=Path, nargs="?", metavar="OTHER", help="another, to compare")
+    add_cache(replay, "read replies from this cache (default: from the runs themselves)")
+    show = command(commands, "show", "show a run, or two side by side, in the browser", _show)
+    show.add_argument("run", type=Path, metavar="RUN", help=_RUN_HELP)
+    show.add_argument("other", type=Path, nargs="?", metavar="OTHER", help="a second run to compare with")
     show.add_argument(
-        "--out", type=Path, metavar="FILE", help="keep the page here (default: a temporary file)"
+        "--out", type=Path, metavar="FILE", help="write the page to this file (default: a temporary file)"
     )
-    show.add_argument("--no-open", action="store_true", help="only write the page")
-    export = command(commands, "export", "write a run in another form", _export)
-    export.add_argument("run", type=Path, metavar="RUN", help=_ONE)
-    export.add_argument("--to", type=Path, required=True, metavar="FILE", help=f"what to write: {_endings()}")
+    show.add_argument("--no-open", action="store_true", help="write the page without opening a browser")
+    export = command(commands, "export", "convert a run to another format", _export)
+    export.add_argument("run", type=Path, metavar="RUN", help=_RUN_HELP)
+    export.add_argument(
+        "--to", type=Path, required=True, metavar="FILE", help=f"file to write: {_describe_formats()}"
+    )
 
 
-_ONE = "a run's journal, or LOG.json#3, run 3 of a published log (they count from 0)"
+_RUN_HELP = "a run's journal, or LOG.json#3, run 3 of a published log (counted from 0)"
 
 
-def _replay(asked: argparse.Namespace) -> int:
-    """Every run again; 1 when one came out otherwise."""
-    cache = existing_cache(asked.cache) if asked.cache else None
-    other = 0
-    for path in journals_in(asked.runs):
+def _replay(args: argparse.Namespace) -> int:
+    """Replay every run. Returns 1 if one of them differs."""
+    cache = existing_cache(args.cache) if args.cache else None
+    differing = 0
+    for path in find_journals(args.runs):
         try:
-            replay = asyncio.run(run_in(path).replay(cache=cache))
+            replay = asyncio.run(load_run(path).replay(cache=cache))
         except (OSError, ValueError, LookupError, CacheError) as error:
-            identical, said = False, str(error)
+            identical, message = False, str(error)
         else:
             identical = replay.identical
-            said = f"identical, {replay.records} records" if identical else str(replay.divergence)
-        other += not identical
-        print(f"{path}: {said.removeprefix(f'{path}: ')}")
-    return int(other > 0)
+            message = f"identical, {replay.records} records" if identical else str(replay.divergence)
+        differing += not identical
+        print(f"{path}: {message.removeprefix(f'{path}: ')}")
+    return int(differing > 0)
 
 
-def _show(asked: argparse.Namespace) -> None:
-    run, other = run_in(asked.run), run_in(asked.other) if asked.other else None
-    out = asked.out or Path(tempfile.mkdtemp(prefix="tot-lab-")) / f"{asked.run.stem}.html"
+def _show(args: argparse.Namespace) -> None:
+    run, other = load_run(args.run), load_run(args.other) if args.other else None
+    out = args.out or Path(tempfile.mkdtemp(prefix="tot-lab-")) / f"{args.run.stem}.html"
     page = save_html(run, out, other).resolve()
-    if asked.no_open or not webbrowser.open(page.as_uri()):
+    if args.no_open or not webbrowser.open(page.as_uri()):
         print(page)
 
 
-def _export(asked: argparse.Namespace) -> None:
-    """The run in the form that the file's ending names."""
-    write = _FORMS.get(asked.to.suffix)
+def _export(args: argparse.Namespace) -> None:
+    """Convert the run to the format of the file's extension."""
+    write = _WRITERS.get(args.to.suffix)
     if write is None:
-        raise Unusable(f"{asked.to}: a run is exported to {_endings()}")
-    write(run_in(asked.run), asked.to)
-    print(asked.to)
+        raise InvalidArgument(f"{args.to}: a run is exported to {_describe_formats()}")
+    write(load_run(args.run), args.to)
+    print(args.to)
 
 
 def _to_svg(run: Run, path: Path) -> None:
@@ -91,7 +92,7 @@ def _to_graphml(run: Run, path: Path) -> None:
     write_whole(path, "\n".join(generate_graphml(run.graph())).encode())
 
 
-_FORMS: dict[str, Callable[[Run, Path], object]] = {
+_WRITERS: dict[str, Callable[[Run, Path], object]] = {
     ".html": lambda run, path: run.save_html(path),
     ".svg": _to_svg,
     ".graphml": _to_graphml,
@@ -99,44 +100,44 @@ _FORMS: dict[str, Callable[[Run, Path], object]] = {
 }
 
 
-def _endings() -> str:
-    return "NAME.html (to explore), NAME.svg (the tree), NAME.graphml, NAME.csv (its thoughts)"
+def _describe_formats() -> str:
+    return "NAME.html (explorer), NAME.svg (tree), NAME.graphml, NAME.csv (thoughts)"
 
 
-def journals_in(paths: Sequence[Path]) -> list[Path]:
-    """The journals that are named, and those in the folders that are, but for runs that have not begun."""
+def find_journals(paths: Sequence[Path]) -> list[Path]:
+    """Return the journals in `paths`, where a folder stands for its non-empty journals."""
     found: list[Path] = []
     for path in paths:
         found += sorted(f for f in path.glob("*.jsonl") if f.stat().st_size) if path.is_dir() else [path]
     if not found:
-        raise FileNotFoundError(f"no runs in {', '.join(map(str, paths))}")
+        raise FileNotFoundError(f"No runs found in {', '.join(map(str, paths))}.")
     return found
 
 
-def run_in(path: Path) -> Run:
-    """The run that a person named."""
+def load_run(path: Path) -> Run:
+    """Load the run at `path`, which is a journal or `LOG.json#N`."""
     file, mark, number = str(path).rpartition("#")
     if path.exists() or not (mark and number.isdigit()):
         file, number = str(path), ""
     try:
         if Path(file).is_dir():
-            raise Unusable(f"{path}: this is a folder; {_EXPECTED}")
+            raise InvalidArgument(f"{path}: is a folder. {_EXPECTED}")
         loaded: Run | list[Run] = load(file)
     except OSError as error:
         is_absent = isinstance(error, FileNotFoundError)
-        wrong = "there is no such file" if is_absent else f"it cannot be read ({error.strerror})"
-        raise Unusable(f"{path}: {wrong}; {_EXPECTED}") from None
+        wrong = "no such file" if is_absent else f"cannot be read ({error.strerror})"
+        raise InvalidArgument(f"{path}: {wrong}. {_EXPECTED}") from None
     except JournalError as error:
-        raise Unusable(error) from None
+        raise InvalidArgument(error) from None
     if not isinstance(loaded, list):
         if number:
-            raise Unusable(f"{path}: {file} is one run; name it without #{number}")
+            raise InvalidArgument(f"{path}: {file} holds one run. Name it without #{number}.")
         return loaded
     if not number or int(number) >= len(loaded):
-        raise Unusable(
-            f"{path}: a published log of {len(loaded)} runs; name one, {file}#0 (to #{len(loaded) - 1})"
+        raise InvalidArgument(
+            f"{path}: a published log of {len(loaded)} runs. Name one: {file}#0 to #{len(loaded) - 1}."
         )
     return loaded[int(number)]
 
 
-_EXPECTED = "expected a run's journal, NAME.jsonl"
+_EXPECTED = "Expected a run's journal, NAME.jsonl."

@@ -1,7 +1,7 @@
-"""`tot-lab run` and `tot-lab sweep`: one search, and many.
+"""`tot-lab run` and `tot-lab sweep`: run one search, or a sweep of many.
 
-What is wrong with the words is said before any model is asked. A shell forgets, so what was
-found is said with where it lies and how to go on, also after Ctrl-C.
+Invalid arguments are reported before any model is called. The results are printed with the path of their
+journals and, after Ctrl-C, with how to continue.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Any
 from tot_lab.analysis.statistics import success_rates
 from tot_lab.analysis.sweep_tables import summary, warned, write
 from tot_lab.apps.cli.arguments import (
-    Unusable,
+    InvalidArgument,
     add_cache,
     add_tools,
-    budget_in,
+    argument_errors,
     command,
-    described,
-    model_in,
-    naming,
-    policy_in,
-    strategies_in,
-    task_in,
-    tasks_in,
-    tools_in,
+    describe_parts,
+    effect_policy_for,
+    parse_budget,
+    parse_model,
+    parse_strategies,
+    parse_task,
+    parse_tasks,
+    parse_tools,
 )
 from tot_lab.core.calls import Reply, is_made
 from tot_lab.core.records import Line
@@ -64,7 +64,7 @@ examples:
   tot-lab sweep self_consistency attempts=1,5,20 --tasks problems.jsonl question=q answer=a grade=number \\
       --model gpt-4.1-mini --spend 2.50 --estimate
 
-The same line again goes on where it stopped, and asks nothing anew that was answered.
+Repeat the same command to continue an interrupted sweep. Finished calls are not made again.
 """
 
 _VALUES = """
@@ -74,44 +74,54 @@ For what a setting means: python -c "import tot_lab as tl; help(tl.TreeOfThought
 
 
 def add(commands: Any) -> None:
-    """Their words."""
-    run = command(commands, "run", "run one search", _run)
-    run.epilog = "\n".join([_RUN, described(), _VALUES])
+    """Add the commands `run` and `sweep`."""
+    _add_run(command(commands, "run", "run one search", _run))
+    _add_sweep(command(commands, "sweep", "run many searches and tabulate the results", _sweep))
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
+    run.epilog = "\n".join([_RUN, describe_parts(), _VALUES])
     run.usage = "tot-lab run STRATEGY [FIELD=VALUE ...] --task DOMAIN PROBLEM --model NAME [options]"
-    _add_searching(run, "a strategy and its settings (below), first of all")
+    _add_common(run, "a strategy and its settings (listed below), before all options")
     run.add_argument(
         "--task",
         required=True,
         nargs="+",
         metavar=("DOMAIN", "PROBLEM"),
-        help='what to work on: game24 "4 5 6 10" | general "What is 17 * 3?" answer=51 grade=number | '
+        help='the task: game24 "4 5 6 10" | general "What is 17 * 3?" answer=51 grade=number | '
         'open_ended "Write a haiku." | '
         "mini_crossword 1 | creative_writing 1 | word_sums 1 | multi_hop 1 | constrained 1",
     )
     run.add_argument(
         "--repeat",
-        type=_from(0),
+        type=_at_least(0),
         default=0,
         metavar="N",
-        help="number of an independent repeat, which draws other samples (default: 0)",
+        help="index of an independent repeat; each repeat draws new samples (default: 0)",
     )
     run.add_argument(
-        "--out", type=Path, metavar="FILE", help="the run's journal, NAME.jsonl (default: one in runs/)"
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="the run's journal, NAME.jsonl (default: a new file in runs/)",
     )
-    sweep = command(commands, "sweep", "run many searches, and make one table of them", _sweep)
-    sweep.epilog = "\n".join([_SWEEP, described(), _VALUES])
+
+
+def _add_sweep(sweep: argparse.ArgumentParser) -> None:
+    sweep.epilog = "\n".join([_SWEEP, describe_parts(), _VALUES])
     sweep.usage = (
         "tot-lab sweep STRATEGY [FIELD=VALUE,VALUE ...] [STRATEGY ...] --tasks FILE --model NAME [options]"
     )
-    _add_searching(
-        sweep, "strategies and their settings (below), first of all; every combination of values is run"
+    _add_common(
+        sweep,
+        "strategies and settings (listed below), before all options; every combination of values is run",
     )
     sweep.add_argument(
         "--tasks",
         nargs="+",
         metavar=("FILE", "FIELD=VALUE"),
         help="a .jsonl, .csv or .json file: problems.jsonl question=q answer=a grade=number (number, exact "
-        "or regex); or the package's own: game24 count=40, mini_crossword count=24 or creative_writing "
+        "or regex); or tasks of the package: game24 count=40, mini_crossword count=24 or creative_writing "
         "count=20",
     )
     sweep.add_argument(
@@ -120,100 +130,97 @@ def add(commands: Any) -> None:
         action="append",
         default=[],
         metavar=("DOMAIN", "PROBLEM"),
-        help="one more task, as `tot-lab run` has it; as often as you like",
+        help="an additional task, as for `tot-lab run`; may be repeated",
     )
+    counts: dict[str, dict[str, Any]] = {
+        "--repeats": {"default": 1, "help": "runs of each setting on each task (default: 1)"},
+        "--at-once": {"help": "maximum number of concurrent runs (default: enough to keep the model busy)"},
+    }
+    for option, settings in counts.items():
+        sweep.add_argument(option, type=_at_least(1), metavar="N", **settings)
     sweep.add_argument(
-        "--repeats",
-        type=_from(1),
-        default=1,
-        metavar="N",
-        help="runs of each setting on each task (default: 1)",
-    )
-    sweep.add_argument(
-        "--at-once",
-        type=_from(1),
-        metavar="N",
-        help="runs under way at a time (default: what keeps the model busy)",
-    )
-    sweep.add_argument(
-        "--name", default="sweep", help="folder inside runs/ where the journals lie (default: sweep)"
+        "--name", default="sweep", help="folder for the journals, inside runs/ (default: sweep)"
     )
     sweep.add_argument(
         "--out",
         type=Path,
         metavar="FILE",
-        help="write the table: .csv or .parquet (one row a run) or .tex (one line a setting), with versions, "
-        "model and settings along",
+        help="write the table: .csv or .parquet (one row per run) or .tex (one row per setting); versions, "
+        "model and settings are included",
     )
     sweep.add_argument(
-        "--estimate", action="store_true", help="only say how many calls are left to make; ask nothing"
+        "--estimate", action="store_true", help="only print the number of calls left; call no model"
     )
 
 
-def _add_searching(parser: argparse.ArgumentParser, what: str) -> None:
+def _add_common(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("strategy", nargs="*", metavar="STRATEGY FIELD=VALUE", help=what)
     parser.add_argument(
         "--model",
         required=True,
         nargs="+",
         metavar=("NAME", "FIELD=VALUE"),
-        help="who is asked: sim/game24 skill=0.5 (simulated, free), or a real one: "
+        help="the model: sim/game24 skill=0.5 (simulated, free), or a real one: "
         "hosted_vllm/NAME api_base=http://localhost:8000/v1",
     )
     parser.add_argument(
         "--budget",
         nargs="+",
         metavar="FIELD=VALUE",
-        help="caps on each run: calls, tokens, input_tokens, output_tokens, usd (were each call paid) and "
-        "seconds",
+        help="limits of each run: calls, tokens, input_tokens, output_tokens, usd (cached calls count at "
+        "their price) and seconds",
     )
     parser.add_argument(
-        "--spend", type=float, metavar="USD", help="cap on the money that is really paid, over all"
+        "--spend", type=float, metavar="USD", help="limit on the money spent by all runs together"
     )
     parser.add_argument(
         "--mode",
         choices=MODES,
         default="auto",
-        help="auto: what is known is not asked again (default); replay: nothing is asked; refresh: all is "
-        "asked anew, once; off: no cache",
+        help="auto: use cached replies, call the model for the rest (default); replay: cached replies only; "
+        "refresh: call the model for every reply, and cache them in a new store; off: no cache",
     )
     add_tools(parser)
-    add_cache(parser, "folder of known answers (default: your own, for real models alone)")
+    add_cache(parser, "folder of the cache (default: your own, for real models only)")
 
 
-def _from(least: int) -> Any:
+def _at_least(least: int) -> Any:
     def number(text: str) -> int:
         if not text.isascii() or not text.isdigit() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"expected a whole number of {least} or more, not {text!r}")
+            raise argparse.ArgumentTypeError(f"expected an integer of at least {least}: got {text!r}")
         return int(text)
 
     return number
 
 
-def _lab(asked: argparse.Namespace, runs: Path | str = "runs") -> Lab:
-    with naming():
-        model, tools = model_in(asked.model), tools_in(asked.tools)
-        settings = {"cache": asked.cache, "mode": asked.mode, "spend": asked.spend}
-        policy = policy_in(asked.allow, tools)
+def _lab(args: argparse.Namespace, runs: Path | str = "runs") -> Lab:
+    with argument_errors():
+        model, tools = parse_model(args.model), parse_tools(args.tools)
+        settings = {"cache": args.cache, "mode": args.mode, "spend": args.spend}
+        policy = effect_policy_for(args.allow, tools)
         return Lab(model, runs=runs, tools=tools, effect_policy=policy, **settings)
 
 
-def _run(asked: argparse.Namespace) -> int:
-    """1 when the run ended with an error."""
-    found = [strategy for settings in strategies_in(asked.strategy).values() for strategy in settings]
+def _run(args: argparse.Namespace) -> int:
+    """Carry out `tot-lab run`. Returns 1 if the run ended with an error or could not be written."""
+    found = [strategy for settings in parse_strategies(args.strategy).values() for strategy in settings]
     if len(found) > 1:
-        raise Unusable(f"these are {len(found)} settings, and a run has one; `tot-lab sweep` takes several")
-    task, budget, out = task_in(asked.task), budget_in(asked.budget), asked.out
+        raise InvalidArgument(f"A run takes one setting: got {len(found)}. Use `tot-lab sweep` for several.")
+    task, budget, out = parse_task(args.task), parse_budget(args.budget), args.out
     if out is not None and out.suffix != ".jsonl":
-        raise Unusable(f"{out}: a run is written to NAME.jsonl; `tot-lab export` makes other forms of it")
+        raise InvalidArgument(
+            f"{out}: a run is written to NAME.jsonl. Use `tot-lab export` for other formats."
+        )
     if out is not None and out.exists():
-        raise Unusable(f"{out} is there already; name another file")
-    lab = _lab(asked, "runs" if out is None else out.parent)
-    with naming():
-        most = found[0].max_calls(lab.runner.equipped(task))  # a domain may lack what the strategy needs
+        raise InvalidArgument(f"{out} already exists. Name another file.")
+    lab = _lab(args, "runs" if out is None else out.parent)
+    with argument_errors():
+        most = found[0].max_calls(
+            lab.runner.equipped(task)
+        )  # raises if the domain lacks what the strategy needs
     interrupted = False
     try:
-        asyncio.run(_watched(lab, found[0], task, budget, asked.repeat, most))
+        asyncio.run(_run_with_progress(lab, found[0], task, budget, args.repeat, most))
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -226,15 +233,15 @@ def _run(asked: argparse.Namespace) -> int:
     where = "it could not be written" if run.path is None else f"{run.path}  (tot-lab show {run.path})"
     print(f"{run}\n  journal   {where}")
     if interrupted:
-        print("\ninterrupted; in Python, lab.resume finishes what the journal holds", file=sys.stderr)
+        print("\ninterrupted; lab.resume continues the journal from Python", file=sys.stderr)
         return 130
     return int(run.stop_reason == "error" or run.path is None)
 
 
-async def _watched(
+async def _run_with_progress(
     lab: Lab, strategy: Strategy, task: Task, budget: Budget | None, repeat: int, most: int | None
 ) -> None:
-    """A run, with its calls counted where somebody looks."""
+    """Run one search, with a progress bar in a terminal."""
     from tqdm import tqdm  # noqa: PLC0415
 
     with tqdm(total=most, unit="call", disable=None, leave=False) as bar:
@@ -247,65 +254,78 @@ async def _watched(
         await running
 
 
-def _sweep(asked: argparse.Namespace) -> int:
-    """1 when every run went wrong, or some could not be written."""
-    strategies = strategies_in(asked.strategy)
-    if asked.out is not None and asked.out.suffix not in (".csv", ".parquet", ".tex"):
-        raise Unusable(f"{asked.out}: a sweep is written to NAME.csv, NAME.parquet or NAME.tex")
-    if asked.out is not None:
-        _expect_writable(asked.out, asked.tasks)
-    given = [*(tasks_in(asked.tasks) if asked.tasks else []), *map(task_in, asked.task)]
+def _sweep(args: argparse.Namespace) -> int:
+    """Carry out `tot-lab sweep`. Returns 1 if every run failed, or a run could not be written."""
+    strategies = parse_strategies(args.strategy)
+    if args.out is not None and args.out.suffix not in (".csv", ".parquet", ".tex"):
+        raise InvalidArgument(f"{args.out}: a sweep is written to NAME.csv, NAME.parquet or NAME.tex.")
+    if args.out is not None:
+        _expect_writable(args.out, args.tasks)
+    given = [*(parse_tasks(args.tasks) if args.tasks else []), *map(parse_task, args.task)]
     if not given:
-        raise Unusable('name tasks: --tasks FILE, --tasks game24 count=40, or --task game24 "4 5 6 10"')
-    lab = _lab(asked)
-    with naming():
-        sweep = Sweep(
-            lab.runner, strategies, given, asked.repeats, asked.name, budget_in(asked.budget), runs=lab.runs
+        raise InvalidArgument(
+            'No tasks given. Use --tasks FILE, --tasks game24 count=40, or --task game24 "4 5 6 10".'
         )
-    if asked.estimate:
-        print(asyncio.run(estimated(sweep)))
+    lab = _lab(args)
+    with argument_errors():
+        sweep = Sweep(
+            lab.runner, strategies, given, args.repeats, args.name, parse_budget(args.budget), runs=lab.runs
+        )
+    if args.estimate:
+        print(asyncio.run(describe_estimate(sweep)))
         return 0
     interrupted = False
     try:
-        asyncio.run(sweep.carry_out(asked.at_once))
+        asyncio.run(sweep.carry_out(args.at_once))
     except KeyboardInterrupt:
         interrupted = True
         print(
             f"\ninterrupted: {len(sweep.rows):,} of {len(sweep.cells):,} runs are finished and kept; "
-            f"the same line goes on with the others",
+            f"repeat the command to run the others",
             file=sys.stderr,
         )
     if sweep.rows:
         print(table(sweep))
     wrong = [row.error for row in sweep.rows.values() if row.error]
     if wrong:
-        print(f"\n{len(wrong):,} runs went wrong, the first so: {single_line(wrong[0])}")
+        print(f"\n{len(wrong):,} runs failed, the first with: {single_line(wrong[0])}")
     graded = any(row.score is not None or row.error for row in sweep.rows.values())
     if not graded and any(task.reference is not None for task in given):
-        print("\nthe tasks have answers, but not how to hold them against a model's: add grade=number")
+        print("\nThe tasks have answers but no grading: add grade=number (or exact, or regex).")
     if sweep.in_memory:
-        print(f"\n{len(sweep.in_memory):,} runs could not be written; the same line makes them again")
+        print(f"\n{len(sweep.in_memory):,} runs could not be written; repeat the command to run them again")
     print(f"\njournals: {sweep.folder}/")
     if interrupted:
         return 130
-    if asked.out is not None:
-        print(f"table:    {write(sweep, asked.out)}")  # the table above has said what was lost
+    if args.out is not None:
+        print(
+            f"table:    {write(sweep, args.out)}"
+        )  # `table` has already printed the warning about lost calls
     return int(len(wrong) == len(sweep.cells) or bool(sweep.in_memory))
 
 
 def _expect_writable(out: Path, tasks: Sequence[str] | None) -> None:
-    """`Unusable`, before anything is asked, for a table that could not be written, or not without harm."""
+    """Check that a table can be written to `out` without overwriting the tasks.
+
+    Raises:
+        InvalidArgument: It cannot.
+    """
     if out.is_dir() or not out.parent.is_dir():
-        raise Unusable(f"{out}: {'this is a folder' if out.is_dir() else f'there is no folder {out.parent}'}")
+        raise InvalidArgument(f"{out}: {'is a folder' if out.is_dir() else f'no such folder: {out.parent}'}.")
     if out.suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise Unusable(f"{out}: parquet needs pyarrow: pip install 'tot-lab[parquet]'; or name a .csv")
+        raise InvalidArgument(
+            f"{out}: Parquet requires pyarrow. Run pip install 'tot-lab[parquet]', or name a .csv."
+        )
     if tasks and out.exists() and Path(tasks[0]).exists() and out.samefile(tasks[0]):
-        raise Unusable(f"{out} holds the tasks; name another file for the table")
+        raise InvalidArgument(f"{out} is the file of the tasks. Name another file for the table.")
 
 
 def table(sweep: Sweep) -> str:
-    """One line a setting: success with Wilson's interval over tasks, mean calls and cost of a run, and the
-    shares of calls that were lost."""
+    """Return a table with one line per setting.
+
+    It shows the success rate with Wilson's interval over tasks, the mean calls and cost of a run, and the
+    shares of lost calls.
+    """
     known = success_rates(without_losses(sweep.df())).dropna(subset="rate")
     bounds = zip(known["rate"], known["low"], known["high"], strict=True)
     rates = dict(zip(known["setting"], bounds, strict=True))
@@ -334,8 +354,8 @@ def _name(gateway: Gateway) -> str:
     return gateway.model.name if isinstance(gateway.model, Endpoint) else str(gateway.settings["kind"])
 
 
-async def estimated(sweep: Sweep) -> str:
-    """What a sweep would still ask, in words."""
+async def describe_estimate(sweep: Sweep) -> str:
+    """Return the estimate of the calls a sweep has left, as text."""
     left = await sweep.estimate()
     calls = "an unknown number of calls" if left.calls is None else f"at most {left.calls:,} calls"
     simulated = ", a simulated model: free" if isinstance(sweep.runner.gateway.model, Simulated) else ""

@@ -1,7 +1,8 @@
-"""`tot-lab think`: one question thought through.
+"""`tot-lab think`: run Deep Think on one question.
 
-What comes of it goes to stdout, how far it has come to stderr. Which model is asked is a matter of
-tot_lab.toml and the environment (`tot_lab.lab.settings`), and is said. The options are those of `%think`.
+The report goes to stdout and progress to stderr. The model comes from `--model`, tot_lab.toml or the
+environment (`tot_lab.lab.settings`), and the first line of the progress names it. `%think` has the same
+options.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import Any
 
 from tot_lab.analysis.deep_thought import deep_thought
 from tot_lab.apps.cli.arguments import (
-    Unusable,
+    InvalidArgument,
     add_tools,
-    allowed_in,
-    budget_in,
+    argument_errors,
     command,
-    naming,
-    policy_in,
-    tools_in,
+    effect_policy_for,
+    parse_budget,
+    parse_effects,
+    parse_tools,
 )
 from tot_lab.apps.deep_thinking import PRESETS, think
 from tot_lab.core.files import write_whole
@@ -34,27 +35,31 @@ from tot_lab.record.run import Run
 from tot_lab.views.progress import Progress
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "--branches": {"type": int, "metavar": "N", "help": "approaches of an iteration, 2 to 5 (default: 3)"},
-    "--iterations": {"type": int, "metavar": "N", "help": "iterations at most, 1 to 5 (default: 3)"},
+    "--branches": {"type": int, "metavar": "N", "help": "approaches per iteration, 2 to 5 (default: 3)"},
+    "--iterations": {
+        "type": int,
+        "metavar": "N",
+        "help": "maximum number of iterations, 1 to 5 (default: 3)",
+    },
     "--beam": {
         "type": int,
         "metavar": "N",
-        "help": "solutions that the next iteration builds on, 1 to 3 (default: 2)",
+        "help": "solutions kept for the next iteration, 1 to 3 (default: 2)",
     },
-    "--preset": {"choices": list(PRESETS), "help": "how much is thought (default: balanced)"},
-    "--model": {"metavar": "NAME", "help": "a model, or a name that tot_lab.toml has in [models]"},
-    "--budget": {"nargs": "+", "metavar": "FIELD=VALUE", "help": "caps: calls, tokens, usd, seconds, …"},
+    "--preset": {"choices": list(PRESETS), "help": "effort (default: balanced)"},
+    "--model": {"metavar": "NAME", "help": "a model, or a name from [models] in tot_lab.toml"},
+    "--budget": {"nargs": "+", "metavar": "FIELD=VALUE", "help": "limits: calls, tokens, usd, seconds, …"},
     "--files": {
         "nargs": "+",
         "metavar": "GLOB",
-        "help": "text files below the working directory that are told",
+        "help": "text files below the working directory to add to the context",
     },
-    "--no-gather": {"action": "store_true", "help": "call no tools beforehand"},
+    "--no-gather": {"action": "store_true", "help": "do not gather facts with tools beforehand"},
 }
-"""Those that a shell and a notebook have in common."""
+"""The options that `tot-lab think` and `%think` share."""
 
 SIZES = ("branches", "iterations", "beam", "preset")
-"""The options that `think` takes as they are."""
+"""The options that are passed to `think` unchanged."""
 
 _EXAMPLES = """
 examples:
@@ -65,83 +70,92 @@ examples:
 
 
 def add(commands: Any) -> None:
-    """Its words."""
-    parser = command(commands, "think", "think a question through: approaches, judged, made into one", _think)
+    """Add the command `think`."""
+    parser = command(
+        commands,
+        "think",
+        "think a question through: develop approaches, judge them and combine the best",
+        _think,
+    )
     parser.epilog = _EXAMPLES
-    parser.add_argument("question", help="in words")
+    parser.add_argument("question", help="the question, as text")
     for option, settings in OPTIONS.items():
         parser.add_argument(option, **settings)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the report there (default: print it)")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="write the report to this file (default: print it)"
+    )
     add_tools(parser)
 
 
-def _think(asked: argparse.Namespace) -> int:
-    """1 when there is no answer."""
-    if asked.out is not None and asked.out.exists():
-        raise Unusable(f"{asked.out} is there already; name another file")
-    with naming():
+def _think(args: argparse.Namespace) -> int:
+    """Carry out `tot-lab think`. Returns 1 if there is no answer."""
+    if args.out is not None and args.out.exists():
+        raise InvalidArgument(f"{args.out} already exists. Name another file.")
+    with argument_errors():
         cut: list[str] = []
-        context = read_files(asked.files, cut=cut) if asked.files else ""
-        settings, equipment = equipped(asked)
+        context = read_files(args.files, cut=cut) if args.files else ""
+        settings, equipment = settings_and_tools(args)
         lab = settings.lab(**equipment)
     progress = Progress(" · ".join([settings.summary, *cut]))
 
     def watch(lines: Sequence[Line]) -> None:
         progress.take(lines)
-        for said in progress.said():
-            print(said, file=sys.stderr)
+        for line in progress.new_lines():
+            print(line, file=sys.stderr)
 
-    options = {name: getattr(asked, name) for name in SIZES}
-    budget = budget_in(asked.budget) or settings.budget
+    options = {name: getattr(args, name) for name in SIZES}
+    budget = parse_budget(args.budget) or settings.budget
     thinking = think(
-        asked.question,
+        args.question,
         lab,
         **options,
         budget=budget,
         context=context,
-        gather=not asked.no_gather,
+        gather=not args.no_gather,
         research=settings.research,
         watch=watch,
     )
     interrupted = False
     try:
-        with naming():
+        with argument_errors():
             asyncio.run(thinking)
     except NoModel as error:
-        raise Unusable(str(error)) from None
+        raise InvalidArgument(str(error)) from None
     except KeyboardInterrupt:
         interrupted = True
     run = lab.last
     if run is None:
-        print("\ninterrupted before a model was asked", file=sys.stderr)
+        print("\ninterrupted before the first model call", file=sys.stderr)
         return 130
-    report = report_of(run)
-    if asked.out is not None:
-        write_whole(asked.out, report.encode())
-        print(f"report    {asked.out}", file=sys.stderr)
-    print(run.answer if asked.out is not None else report)
+    report = markdown_report(run)
+    if args.out is not None:
+        write_whole(args.out, report.encode())
+        print(f"report    {args.out}", file=sys.stderr)
+    print(run.answer if args.out is not None else report)
     print(f"journal   {run.path}  (tot-lab show {run.path})", file=sys.stderr)
     if interrupted:
-        print("interrupted; in Python, lab.resume finishes what the journal holds", file=sys.stderr)
+        print("interrupted; lab.resume continues the journal from Python", file=sys.stderr)
         return 130
     return int(not run.answer)
 
 
-def equipped(asked: argparse.Namespace) -> tuple[Settings, dict[str, Any]]:
-    """The settings that hold, and the tools of `--tools` with their effects, as `Settings.lab` takes them; {}
-    where the tools are those of the settings."""
-    if asked.tools is None:
-        return Settings.read(model=asked.model, allow=allowed_in(asked.allow)), {}
-    tools = tools_in(asked.tools)
-    return Settings.read(model=asked.model), {
+def settings_and_tools(args: argparse.Namespace) -> tuple[Settings, dict[str, Any]]:
+    """Return the settings, and the arguments `tools` and `effect_policy` for `Settings.lab`.
+
+    Without `--tools` the second is empty, and the tools are those of the settings.
+    """
+    if args.tools is None:
+        return Settings.read(model=args.model, allow=parse_effects(args.allow)), {}
+    tools = parse_tools(args.tools)
+    return Settings.read(model=args.model), {
         "tools": tools,
-        "effect_policy": policy_in(asked.allow, tools),
+        "effect_policy": effect_policy_for(args.allow, tools),
     }
 
 
-def report_of(run: Run) -> str:
-    """What came of a thought, in Markdown."""
+def markdown_report(run: Run) -> str:
+    """Return the report of a Deep Think run as Markdown."""
     try:
         return deep_thought(run).report()
-    except ValueError:  # it ended before a call was made
+    except ValueError:  # the run ended before its first call
         return f"# {run.question}\n\nNo answer ({run.stop_reason}).\n"
