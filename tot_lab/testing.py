@@ -5,7 +5,7 @@
     def test_mine():
         check_strategy(MyStrategy())
 
-Rule: there is one contract. tot_lab's own strategies are held to these functions and to no others; each is
+There is one contract. tot_lab's own strategies are held to these functions and to no others; each is
 one promise, and says in one sentence which one was broken, with the first thing that differs. No model and
 no network is needed: a scripted model answers each kind of call, with chances that follow from the
 question alone. In a notebook: `await asyncio.to_thread(check_strategy, MyStrategy())`.

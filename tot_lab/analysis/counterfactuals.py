@@ -1,6 +1,6 @@
 """What another setting would have done, told from recorded runs with no new call.
 
-Rule: the strategy itself thinks, and only the record answers. A call is answered by what it asks
+The strategy itself thinks, and only the record answers. A call is answered by what it asks
 (prompt, settings, draw), never by where it stands; one that no record holds is refused with an error,
 which a strategy takes as a failed call, and is listed. So the answer is exact where nothing lacks, and
 says where it stops being so: each record before the first lacking call is what a real run would have
@@ -61,11 +61,13 @@ class Lack(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Counterfactual:
-    """What a strategy would have done on one task, as far as recorded runs can tell.
+    """What a strategy would have done on one task, as far as recorded runs tell.
 
-    run: the search, with the lacking calls as failed ones. Its costs are what it would have cost; it
-        paid nothing. Where `whole` is False its end is no finding: read `certain`, `solved`, `reached`.
-    lacking: the calls that no record holds, in program order; `pandas.DataFrame(c.lacking)` is a table.
+    Attributes:
+        run: The search, in which the lacking calls failed. Its costs are what it would have cost; nothing
+        was paid. Unless `whole`, its end is no finding: use `certain`, `solved` and `reached`.
+        lacking: The calls that no record answers, in program order. `pandas.DataFrame(c.lacking)` is a
+        table of them.
     """
 
     run: Run
@@ -73,17 +75,17 @@ class Counterfactual:
 
     @property
     def whole(self) -> bool:
-        """Whether no call lacked: then the run is, record by record, what a real one would have been."""
+        """Whether no call lacks. The run is then, record by record, what a real one would have been."""
         return not self.lacking
 
     @property
     def first_lack(self) -> Lack | None:
-        """The first call that lacked; all that the run did before it is certain."""
+        """The first call that lacks. Everything that the run did before it is certain."""
         return self.lacking[0] if self.lacking else None
 
     @cached_property
     def certain(self) -> Tree:
-        """The tree as far as it is certain: the whole one, or that before the first lacking call."""
+        """The certain part of the tree: all of it, or what was made before the first lacking call."""
         lack = self.first_lack
         if lack is None:
             return self.run.tree
@@ -91,16 +93,19 @@ class Counterfactual:
 
     @property
     def solved(self) -> bool | None:
-        """Whether the answer would have been right; None when a call lacked, or nothing grades it.
+        """Whether the answer would have been right. `None` if a call lacks, or nothing grades it.
 
-        Over many tasks the share solved lies between that of True and that of True and None."""
+        Over many tasks the success rate lies between the share of `True` and the share of `True` and `None`.
+        """
         return self.run.correct if self.whole else None
 
     @cached_property
     def reached(self) -> bool | None:
-        """Whether the search would have come to a right answer, chosen or not: True once the certain tree
-        holds one, False when the whole does not, None when a call lacked before either was known, or
-        nothing grades it."""
+        """Whether the search would have reached a right answer, chosen or not.
+
+        `True` if the certain tree holds one, `False` if the whole tree does not, `None` if a call lacks
+        before either is known, or nothing grades it.
+        """
         task = self.run.task
         assert task is not None
         held = [task.domain.answer(task, self.run.steps(node.id)) for node in list(self.certain)[1:]]
@@ -125,23 +130,25 @@ def counterfactual(runs: Sweep | Iterable[Run], strategy: Strategy) -> list[Coun
 def counterfactual(
     runs: Run | Sweep | Iterable[Run], strategy: Strategy
 ) -> Counterfactual | list[Counterfactual]:
-    """What `strategy` would have done where `runs` were made, with no new call.
+    """Run `strategy` on recorded replies, without a new call.
 
         would = tl.counterfactual(run, tl.TreeOfThoughts(search=tl.BeamSearch(width=2)))
         would.whole, would.solved, would.lacking
 
-    runs: one run, a sweep, or several runs: those of one task (and repeat, model and roles) answer
-        together, and there is one result for each such group, in the order in which they come. They need
-        not be finished; calls that failed answer nothing. A published log (`tl.load`), or a search of
-        your own, does not say how its model was sampled, so there the prompt, the attempt and the draw
-        alone count; and since the order of a log's verdicts is not known, those of a thought answer only
-        a strategy that takes all of them and adds them up, unless all are the same.
+    Args:
+        runs: A run, a sweep, or several runs. Runs of one task (and repeat, model and roles) answer together,
+            and each such group has one result, in order of appearance. They need not be finished; calls that
+            failed answer nothing. A published log (`tl.load`), or a search of your own, does not tell how its
+            model was sampled, so only the prompt, the attempt and the sample index are compared. The order of
+            a log's verdicts is not known, so those of a thought answer only a strategy that takes all of them
+            and adds them up, unless all are equal.
+        strategy: The strategy. Its own caps on calls apply; the budgets of the runs and of their lab do not.
 
-    strategy: its own caps on calls are kept. What the runs or their lab were capped with is not.
-
-    Raises LookupError for a run that has no task, or whose task needs a function that files do not hold;
-    ValueError for a strategy with a cap on anything but calls, of which no record can tell when it would
-    end the search; and what a bug in the strategy raises before any call lacks.
+    Raises:
+        LookupError: For a run without a task, or whose task needs a function that files do not hold.
+        ValueError: For a strategy that caps anything but calls, because no record tells when such a cap would
+            end the search.
+        Exception: Whatever a bug in the strategy raises before the first lacking call.
     """
     if not isinstance(strategy, Strategy):
         raise TypeError(f"strategy must be a Strategy such as tl.TreeOfThoughts(), not {strategy!r}")
@@ -155,7 +162,7 @@ def counterfactual(
 
 
 def _alike(run: Run) -> bytes:
-    """What runs must share to answer together."""
+    """What runs must share to answer the same calls."""
     if run.task is None:
         raise LookupError(f"run {run.id} has no task of tot_lab; nothing else can be thought about it")
     if missing := needs_functions(run.task.domain):
@@ -168,8 +175,8 @@ def _alike(run: Run) -> bytes:
 
 
 def result_of(thinking: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that waits for nothing: on an event loop of its own, since a notebook
-    has one under way that cannot be entered again."""
+    """Run a coroutine that waits for nothing on an event loop of its own; a notebook's loop cannot be entered
+    again."""
     with seldom_collecting(), ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, thinking).result()
 
@@ -195,7 +202,7 @@ async def _made(runs: list[Run], strategy: Strategy) -> Counterfactual:
     )
     recorder, caps = Recorder(header=header), set[str]()
     driver = Driver(book.ask, recorder, repeat=header.repeat)
-    thinking = _telling_caps(thinking_of(strategy, task, roles_from(first.header.roles)), caps)
+    thinking = _collecting_caps(thinking_of(strategy, task, roles_from(first.header.roles)), caps)
     bug: Exception | None = None
     try:
         await driver.drive(thinking)
@@ -211,14 +218,14 @@ async def _made(runs: list[Run], strategy: Strategy) -> Counterfactual:
     return Counterfactual(made, lacking)
 
 
-def _telling_caps(thinking: Thinking[T], caps: set[str]) -> Thinking[T]:
-    """Think as `thinking` does, and add to `caps` what its parts are capped in."""
+def _collecting_caps(thinking: Thinking[T], caps: set[str]) -> Thinking[T]:
+    """Run `thinking`, and add to `caps` the amounts that its parts cap."""
 
-    def told(step: WithBudget) -> WithBudget:
+    def collect(step: WithBudget) -> WithBudget:
         caps.update(step.budget.model_dump(exclude_none=True))
         return step
 
-    return map_steps(told, thinking, WithBudget)
+    return map_steps(collect, thinking, WithBudget)
 
 
 class _Book:
@@ -229,7 +236,7 @@ class _Book:
         self.known: dict[Any, tuple[Reply, str]] = {}
         self.who: dict[str | None, dict[str, Any]] = {}
         for run in runs:
-            answers = _asked(run) if run.header.model else _said(run, task, strategy)
+            answers = _asked(run) if run.header.model else _recorded(run, task, strategy)
             for what, at, reply in answers:
                 # One prompt, asked at two thoughts with no cache between, may have two answers.
                 self.known.setdefault((what, at), (reply, run.id))
@@ -260,7 +267,7 @@ def _asked(run: Run) -> Iterator[tuple[str, str, Reply]]:
         yield key_of(request), calls[position].node, replies[position]
 
 
-def _said(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
+def _recorded(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
     """The same of a record that names no model. Where a log has no prompts either, they are those of the
     task's domain for the same paths."""
     domain, count = task.domain, _most_children(strategy)

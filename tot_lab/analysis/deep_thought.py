@@ -1,6 +1,6 @@
 """What Deep Think came to in a run (Cogtrix, "Deep Think").
 
-Rule: all of it is a fold over the records, so that a run that was cut off, or that another strategy made a
+All of it is a fold over the records, so that a run that was cut off, or that another strategy made a
 part of its own, is told of in the same way.
 """
 
@@ -70,9 +70,9 @@ class DeepThought(DeepThoughtMethods):
     """A search of `tl.DeepThink`, finished or not.
 
     task: the question. iterations: those that came to a synthesis. answer_iteration: the number of the one
-    that answered, None when none did. answer: the final solution, whole, "" without one; it is a branch's
+    that answered, `None` if none did. answer: the final solution, whole, "" without one; it is a branch's
     where no iteration was finished. node: the thought that holds it. stop: why the search ended, a stop
-    word; None when it has not. branches_explored: approaches that were worked on. seconds: wall time of the
+    word; `None` if it has not. branches_explored: approaches that were worked on. seconds: wall time of the
     run, NaN when unknown. unfinished: the branches of an iteration that came to no synthesis. failed: what
     its call of BRANCH or CONVERGE failed with. clamped, fallbacks, left_out, cut_off, unsure: what is not as
     it was asked for. number, total: which of the run's Deep Thinks it is, and how many there are. model,

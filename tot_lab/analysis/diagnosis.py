@@ -1,18 +1,17 @@
-"""What went wrong in a run, as far as its record can show it.
+"""Findings about one run: what went wrong, as far as its record shows.
 
-Rule: a finding is a fact with its numbers and its thoughts, never a guess at a cause. What needs to
-know what is right (a reference, a domain's own reckoning, a person's marks) says so, and is left out
-where nobody knows. All of it is read in time linear in the run.
+A finding is a fact with its numbers and its thoughts, not a guess at a cause. Findings that need to know what
+is right (a reference, the domain's solver, a person's marks) say so, and are left out if nothing knows. The
+time is linear in the size of the run.
 
-The thresholds, and why they stand where they do:
+Thresholds:
 
-- COLLAPSED, 0.9 of at least ENOUGH scores within NEARLY of each other: then ranking by score is, for
-  nearly every pair, the order of proposal. Among fewer than 8, equal scores are no surprise. 0.02 is
-  less than any step in which a model grades (0.05), and than the least step of the Game of 24's
-  labels (impossible to likely, 0.05).
-- FAR, 0.5 of the scale: two verdicts that far apart cannot both be held (`sure` and `impossible`, or
-  good and bad); less is the spread to be expected of a sampled number.
-- FEW, 5 thoughts: that all draws agree says something only when it happens several times.
+- COLLAPSED, 0.9 of at least ENOUGH scores within NEARLY of each other: ranking by score is then, for nearly
+every pair, the order of proposal. Among fewer than 8, equal scores are common. 0.02 is less than the steps in
+which models grade (0.05), and than the smallest step between the labels of the Game of 24.
+- FAR, 0.5 of the scale: two such verdicts contradict each other (`sure` and `impossible`); smaller
+differences are the spread of a sampled number.
+- FEW, 5 thoughts: equal samples mean something only if they occur several times.
 """
 
 from __future__ import annotations
@@ -48,8 +47,13 @@ SHOWN = 8
 
 
 class Finding(NamedTuple):
-    """One thing that the record shows. kind: one word for its sort. text: a sentence with its numbers.
-    nodes: ids of the thoughts it is about."""
+    """One finding.
+
+    Attributes:
+        kind: Its kind, one word.
+        text: A sentence with its numbers.
+        nodes: Ids of the thoughts that it concerns.
+    """
 
     kind: str
     text: str
@@ -57,10 +61,10 @@ class Finding(NamedTuple):
 
 
 class Diagnosis(tuple[Finding, ...]):
-    """The findings of a run, what is wrong with its answer first; empty when there are none."""
+    """The findings of a run, those about its answer first. Empty if there are none."""
 
     def of(self, kind: str) -> list[Finding]:
-        """Those of one kind."""
+        """The findings of one kind."""
         return [finding for finding in self if finding.kind == kind]
 
     def __repr__(self) -> str:
@@ -82,36 +86,36 @@ class Diagnosis(tuple[Finding, ...]):
 
 @gc_paused()
 def diagnose(run: Run) -> Diagnosis:
-    """What the record of `run` shows to be wrong, with or without ground truth. The kinds:
+    """Find what the record of a run shows to be wrong. The run need not be finished.
+
+    Kinds of findings:
 
     - right_not_chosen: the answer is wrong, and a leaf holds a right one. Needs ground truth.
-    - unsolvable: no answer can be right. good_pruned: the answer is not right, and a thought was pruned
-      that could have led to one, or that a person marked right. Needs a domain that can tell, ground
-      truth, or marks.
-    - blind_scores: thoughts that can still lead to a right answer do not score above those that cannot.
-      Needs a domain that can tell.
-    - marks: how the scores stand to a person's marks. marked_wrong: the answer rests on a thought that
-      is marked wrong.
-    - cut_short: a budget, or the cap on thoughts, ended the search before all that stayed were expanded.
-      out_of_turns: a loop with tools ended because its turns were used up, not because it was done.
-    - assumed_confidence: Deep Think could read no confidence, so that its last iteration answered.
-    - failed_calls, refused_calls, cut_off (a reply that ended at `max_tokens`), unread_replies,
-      unread_scores: what was lost on the way.
-    - failed_tools: calls of tools that failed. unavailable_tools: tools that the model asked for and could
-      not call. repeated_calls: the same call again on the same path, with the same result. unused_tools:
-      tools were offered, none was called, and the answer is not known to be right.
+    - unsolvable: no answer can be right. good_pruned: the answer is not right, and a pruned thought could
+    have led to a right one, or was marked right. Both need a solver, ground truth or marks.
+    - blind_scores: thoughts that can still lead to a right answer do not score above the others. Needs a
+    solver.
+    - marks: how the scores agree with a person's marks. marked_wrong: the answer rests on a thought that is
+    marked wrong.
+    - cut_short: a budget or the cap on thoughts ended the search before all kept thoughts were expanded.
+    out_of_turns: a tool loop used up its turns.
+    - assumed_confidence: Deep Think could read no confidence, so its last iteration answered.
+    - failed_calls, refused_calls, cut_off (replies that ended at `max_tokens`), unread_replies,
+    unread_scores: calls that were lost.
+    - failed_tools: failed tool calls. unavailable_tools: tools that the model asked for and could not call.
+    repeated_calls: the same call on the same path with the same result. unused_tools: tools were offered,
+    none was called, and the answer is not known to be right.
     - duplicates: siblings with the same text.
-    - score_collapse: an evaluator that gave nearly all thoughts the same score.
-    - contradiction: one whose draws for one thought are far apart. equal_states: thoughts with the same
-      state, scored far apart. equal_draws: further draws that never said anything new.
-
-    The run need not be finished."""
+    - score_collapse: an evaluator gave nearly all thoughts the same score.
+    - contradiction: samples for one thought are far apart. equal_states: thoughts with the same state have
+    scores far apart. equal_draws: further samples never differed.
+    """
     expect_run(run, "diagnose")
     return _found(_Facts(run))
 
 
 def seen_at_once(run: Run) -> Diagnosis:
-    """What `diagnose` finds, without asking the task of a loaded run that waits for its grading."""
+    """Diagnose a run without grading it, if it was loaded and is not graded yet."""
     try:
         asking = not run.waits_for_grading
     except (ValueError, LookupError):  # of a task of a kind that is not known here

@@ -1,6 +1,6 @@
 """A run as tables.
 
-Rule: one row per thing that happened, one column per fact, built column by column in time linear
+One row per thing that happened, one column per fact, built column by column in time linear
 in the records. What is not known is NA, never 0. Calls belong to the thought they were asked for
 (`Call.node`); a call and its reply share a position in the program.
 """

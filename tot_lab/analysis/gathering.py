@@ -1,6 +1,6 @@
 """What was gathered before a question was thought through (Cogtrix, "/think", stage 1).
 
-Rule: a fold over the records. The category and what decided it, each tool call with its outcome, and the
+A fold over the records. The category and what decided it, each tool call with its outcome, and the
 pages and files that were read; or the reason why nothing was gathered.
 """
 

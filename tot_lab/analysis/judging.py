@@ -1,15 +1,14 @@
-"""How good an evaluator is, and who is to blame where a search failed.
+"""Measures of evaluators, and which component a failed search is blamed on.
 
-Rule: a thought has a label only where something knows it: the domain (`Domain.solvable`), the grade of
-the answer that a complete path holds, or else a person's mark. A thought without a label is counted and
-said, and enters no measure; a measure that the labels do not allow is NaN, never 0.
+A thought has a label only if something knows it: the domain (`Domain.solvable`), the grade of a complete
+path's answer, or a person's mark. Thoughts without a label are counted and enter no measure; a measure that
+the labels do not allow is NaN, never 0.
 
-Blame looks at the place where a search came nearest: the deepest thoughts that could still lead to a
-right answer and were not pruned. What became of them decides. In a beam search this is the last level on
-which the beam held such a thought.
+Blame looks at the deepest thoughts that could still lead to a right answer and were not pruned; in a beam
+search, at the last level on which the beam held such a thought. What became of them decides.
 
-The task is what is sampled: thoughts of one run, and runs of one task, are alike. So an interval comes from
-drawing whole tasks anew (the cluster bootstrap: Davison & Hinkley 1997, section 3.8).
+Tasks are the unit of sampling, because thoughts of one run and runs of one task are alike. Intervals
+therefore come from a cluster bootstrap over tasks (Davison & Hinkley 1997, section 3.8).
 """
 
 from __future__ import annotations
@@ -51,19 +50,20 @@ _PROPOSES = ("propose", "sample", "answer")  # kinds of calls that ask for thoug
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EvaluatorDiagnosis:
-    """What `tl.stats.judge_evaluator` found, as three frames and what follows from them.
+    """The result of `tl.stats.judge_evaluator`.
 
-    thoughts: one row per thought that an evaluator judged. run_id, setting, task; node: its id; depth
-        (steps); by: the evaluator; score: 0–1, NA when unread; solvable: boolean, its label, NA when
-        nobody knows; known_by: domain or mark; state: the last decision; draws, unread_draws.
-    siblings: one row per thought with two or more children. node: the parent's id; depth: the
-        children's; by: their evaluator; siblings: how many; distinct_texts; with_state: those of which
-        the domain knows the state, distinct_states among them; pairs: of siblings with scores, and
-        equal_pairs, those with the same one.
-    runs: one row per run. correct: boolean; failed: boolean, NA when that is not known; blame: whose
-        failure it is (see `tl.stats.judge_evaluator`), NA without one; depth: where; nodes: ids that show
-        it; and what was lost of its calls, by role, in the columns of `sweep.df()`.
-    simulated: whether a simulated model took part.
+    Attributes:
+        thoughts: One row per judged thought: run_id, setting, task; node (id); depth (steps); by (the
+        evaluator); score (0–1, NA if unreadable); solvable (boolean label, NA if unknown); known_by
+        (domain or mark); state (the last decision); draws, unread_draws (samples, and the unreadable
+        ones).
+        siblings: One row per thought with at least two children: node (the parent's id); depth and by (of
+        the children); siblings (their number); distinct_texts; with_state (those whose state the domain
+        knows) and distinct_states among them; pairs (of siblings with scores) and equal_pairs (with the
+        same score).
+        runs: One row per run: correct; failed (boolean, NA if unknown); blame (NA without one), depth
+        (where) and nodes (ids that show it); and the lost calls by role, in the columns of `sweep.df()`.
+        simulated: Whether a simulated model took part.
     """
 
     thoughts: pandas.DataFrame
@@ -73,39 +73,45 @@ class EvaluatorDiagnosis:
 
     @cached_property
     def measures(self) -> pandas.Series[float]:
-        """The measures over everything:
+        """The measures over all thoughts.
 
-        - thoughts: judged ones; read: with a score; labelled: with a score and a label; solvable:
-          the share of these that could lead to a right answer
-        - auc: how often a solvable thought scores above another one, equal scores counted half (Hanley
-          & McNeil 1982); chance is 0.5. auc_within: the same among thoughts of one run and depth, the
-          only ones that a search compares; pooled tasks of unlike difficulty can make `auc` the larger
-        - spearman: rank correlation of score and label, -1 to 1
-        - brier: mean squared distance of score and label (Brier 1950), 0 is best
-        - calibration_error: expected distance of mean score and share solvable over the bins of
-          `calibration()` (Naeini et al. 2015), 0 is best
-        - unread, unread_draws: the share of thoughts, and of draws, whose evaluation could not be read
-        - collapse: the share of pairs of siblings with the same score
-        - distinct_texts, distinct_states: the share of siblings that repeat no earlier one
+        - thoughts: judged ones; read: with a score; labelled: with a score and a label; solvable: share of
+        the labelled ones that could lead to a right answer.
+        - auc: probability that a solvable thought scores above another one, equal scores counted half (Hanley
+        & McNeil 1982); 0.5 is chance. auc_within: the same among thoughts of one run and depth, the only ones
+        that a search compares. Pooled tasks of different difficulty can make `auc` larger.
+        - spearman: rank correlation of score and label, -1 to 1.
+        - brier: mean squared difference of score and label (Brier 1950); 0 is best.
+        - calibration_error: expected difference of mean score and share solvable over the bins of
+        `calibration()` (Naeini et al. 2015); 0 is best.
+        - unread, unread_draws: share of thoughts, and of samples, whose evaluation could not be read.
+        - collapse: share of pairs of siblings with the same score.
+        - distinct_texts, distinct_states: share of siblings that do not repeat an earlier one.
         """
         return _Sums.of(self.thoughts, self.siblings).measures()
 
     @cached_property
     def intervals(self) -> pandas.DataFrame:
-        """The 95% interval of each of the measures that is no count: a row each, low and high. NaN where
-        fewer than 5 tasks tell of it, where more than one draw of them in a hundred does not allow it, and
-        where all draws agree: then nothing tells how far further tasks would be.
+        """The 95 % intervals of the measures that are not counts: one row each, with low and high.
 
-        From 1,999 draws of whole tasks: their percentiles, widened for few tasks (Hesterberg 2015,
-        section 3.3.2). Of `calibration_error`, which is too large in a sample and larger yet in a sample
-        of that, the percentiles are mirrored at the measure (the basic interval), and low is 0 unless
-        scores that can be taken at their word would seldom (in 1 of 40 sign flips of the tasks) look as
-        bad. In simulations of 5 to 50 tasks they covered the truth 91–98 times in 100."""
+        They are percentiles of 1,999 resamples of whole tasks, widened for few tasks (Hesterberg 2015,
+        section 3.3.2). `calibration_error` is biased upwards in a sample, and more so in a resample, so its
+        percentiles are mirrored at the measure (the basic interval), and low is 0 unless calibrated scores
+        would rarely (in 1 of 40 sign flips of the tasks) look as bad. In simulations with 5 to 50 tasks the
+        intervals covered the truth in 91–98 % of the cases.
+
+        An interval is NaN if fewer than 5 tasks contribute, if more than 1 % of the resamples do not allow
+        the measure, or if all resamples agree.
+        """
         return _Sums.of(self.thoughts, self.siblings).intervals()
 
     def by(self, column: str) -> pandas.DataFrame:
-        """The measures, a row for each value of a column that thoughts and siblings share: `setting`,
-        `task`, `run_id`, `by` or `depth`; with the `intervals` as `auc_low`, `auc_high`, …"""
+        """The measures for each value of a column, with their intervals as `auc_low`, `auc_high`, ….
+
+        Args:
+            column: A column that thoughts and siblings share: `setting`, `task`, `run_id`, `by` or
+            `depth`.
+        """
         import pandas as pd  # noqa: PLC0415
 
         shared = [name for name in self.thoughts.columns if name in self.siblings.columns and name != "node"]
@@ -124,10 +130,17 @@ class EvaluatorDiagnosis:
         return pd.DataFrame(rows, index=pd.Index(values, name=column), columns=columns).astype(counts)
 
     def calibration(self, bins: int = BINS) -> pandas.DataFrame:
-        """The calibration curve: a row per bin of the score, equally wide. low, high: its ends;
-        thoughts: labelled ones in it; score: their mean; solvable: how many are; share: of all, with
-        its 95% interval lower–upper, Wilson's for as many independent thoughts as would tell as much:
-        those of one task are alike (see `tl.stats.success_rates`). NA in an empty bin."""
+        """The calibration curve: one row per bin of the score.
+
+        Args:
+            bins: Number of bins, of equal width.
+
+        Returns:
+            Columns: low and high (ends of the bin); thoughts (labelled ones in it); score (their mean);
+            solvable (how many are); share (solvable / thoughts) with its 95 % interval lower and upper,
+            Wilson's for the effective number of independent thoughts (see `tl.stats.success_rates`). NA
+            in an empty bin.
+        """
         import numpy as np  # noqa: PLC0415
         import pandas as pd  # noqa: PLC0415
 
@@ -154,8 +167,11 @@ class EvaluatorDiagnosis:
 
     @cached_property
     def blame(self) -> pandas.DataFrame:
-        """Whose the failures are: a row for each setting and one for `all`, with the count of runs, of
-        those that failed, of each blame, and of runs of which nobody knows whether they failed."""
+        """Failures by the component to blame: one row per setting and one for `all`.
+
+        Columns: runs, failed, one for each blame, and `not known` (runs of which it is unknown whether they
+        failed).
+        """
         import pandas as pd  # noqa: PLC0415
 
         settings = list(self.runs["setting"].cat.categories)

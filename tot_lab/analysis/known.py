@@ -1,6 +1,6 @@
 """What is known of a run, and what several runs are called.
 
-Rule: what nobody knows is None, never False. A domain is asked only when it is whole: a loaded run may lack
+What nobody knows is None, never False. A domain is asked only when it is whole: a loaded run may lack
 a person's functions. Runs are called as a sweep calls them: by what differs in their strategies, and by their
 questions.
 """
@@ -64,7 +64,7 @@ class Known:
         return {id: can for id, can in told.items() if can is not None}
 
     def state(self, node: Node) -> Hashable | None:
-        """What two paths share that reach the same state; None when the domain cannot tell."""
+        """What two paths share that reach the same state; `None` if the domain cannot tell."""
         task = self.task
         if task is None or type(task.domain).state is Domain.state:
             return None

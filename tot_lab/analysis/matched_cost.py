@@ -1,11 +1,11 @@
-"""What would each run have answered with less? Success at matched cost, with no new call.
+"""Success at matched cost: what each run would have answered with less, without a new call.
 
-Rule: a point of a run at B calls is what the same run under `Budget(calls=B)` gives. Its strategy is
-driven again over the first B recorded replies, in canonical order, and refused everything after them,
-as the budget would. All that comes before the first refusal must come again as it was recorded, so a
-strategy that has changed since is an error and no other curve. A point costs what its prefix does.
+A point of a run at B calls is what the same run under `Budget(calls=B)` gives. Its strategy is driven again
+over the first B recorded replies in canonical order, and every later call is refused, as the budget would.
+All records before the first refusal must come out as they were recorded, so a strategy that has changed since
+raises an error. The cost of a point is that of its prefix.
 
-What is compared is a sweep (anything with `.df()` and `.run(run_id)`), one run, or an iterable of runs.
+The functions take a sweep (anything with `.df()` and `.run(run_id)`), one run, or an iterable of runs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HALVINGS = 8
 
 
 class Point(NamedTuple):
-    """What a run comes to with so much. stop and losses are None where the record does not tell."""
+    """The outcome of a run with less. `stop` and `losses` are `None` if the record does not tell."""
 
     used: Usage | None
     answer: str | None = None
@@ -56,35 +56,35 @@ class Point(NamedTuple):
 def anytime_performance(
     runs: Any, at: Sequence[float] | None = None, *, unit: Unit = "calls"
 ) -> pandas.DataFrame:
-    """What each run would have answered with at most so much. No call is made.
+    """Compute what each run would have answered with smaller budgets. No call is made.
 
-    runs: a sweep, a run, or an iterable of runs. at: amounts; None = 1, 2, 3, 4, 6, 8, 12, … up to the
-    most that a run used. unit: `calls`; `tokens` (in and out; estimated where a model does not count
-    them) or `cost` (USD, if each call were paid). An amount of these gives the most calls, in canonical
-    order, that fit into it; a live `Budget` of tokens or USD sets some aside beforehand, and stops sooner.
+    `tl.stats.success_rates(points, by=["setting", "at"])` makes curves of the result, and `tl.stats.compare`
+    works on the rows of one amount. The caps of a run itself hold too. If they end it sooner (a run that was
+    killed, cancelled or refused money, or a counterfactual one), the outcome is NA. A run that ended with a
+    bug has that error from the calls on that it had made.
 
-    One row per run and amount, in their order:
+    Args:
+        runs: A sweep, a run, or an iterable of runs.
+        at: Amounts. `None` means 1, 2, 3, 4, 6, 8, 12, … up to the largest use of a run.
+        unit: Unit of the amounts: `calls`, `tokens` (input and output, estimated for models that do not
+        count them) or `cost` (USD if every call were paid). An amount of tokens or USD admits as many
+        calls, in canonical order, as fit into it; a live `Budget` reserves before each call and stops
+        sooner.
 
-    - setting, task: category (of runs that are no sweep: what tells their strategies apart, and the
-      question); repeat: Int64; run_id: string
-    - at: the amount, Int64, or Float64 for USD; unit: category, what it is an amount of
-    - calls, input_tokens, output_tokens: Int64, cost: Float64: used by then
-    - ROLE_calls, ROLE_failed, ROLE_unreadable, ROLE_truncated: Int64, the calls by then and what was lost of
-      them, as in `sweep.df()`
-    - answer: string; score: Float64, its grade; correct: boolean, NA without a grade
-    - stop: category; error: string, what the strategy raised, NA for nothing
-    - changed: boolean, whether the answer is another than at the amount before
-    - simulated: boolean, whether a simulated model took part
+    Returns:
+        One row per run and amount: setting, task (category); repeat (Int64); run_id (string); at (Int64,
+        or Float64 for USD); unit (category); calls, input_tokens, output_tokens (Int64) and cost
+        (Float64) used by then; ROLE_calls, ROLE_failed, ROLE_unreadable, ROLE_truncated (Int64) as in
+        `sweep.df()`; answer (string); score (Float64); correct (boolean, NA without a grade); stop
+        (category); error (string, what the strategy raised); changed (boolean, whether the answer differs
+        from that at the amount before); simulated (boolean). For runs outside a sweep, `setting` is what
+        tells their strategies apart, and `task` the question.
 
-    A run's own caps hold too, as they did in its record. Where that ends sooner (a run that was killed,
-    cancelled or refused money, a counterfactual one), what came of it is NA. A run that a bug ended has
-    that error from the calls on that it had made.
-    `tl.stats.success_rates(points, by=["setting", "at"])` makes curves of it, and `tl.stats.compare` works
-    on the rows of one amount.
-
-    Raises LookupError, by name, for a run with functions of your own that was loaded from a file, and
-    for a search that no strategy made, such as a published log: `counterfactual` tells of these what a
-    strategy would have done."""
+    Raises:
+        LookupError: For a run that was loaded from a file and has a user's functions, and for a search
+        that no strategy made, such as a published log; `counterfactual` shows what a strategy would have
+        done there.
+    """
     if unit not in get_args(Unit):
         raise ValueError(f"unit must be one of {', '.join(get_args(Unit))}, not {unit!r}")
     places: Iterable[Placed] = placed(runs, "anytime_performance")
@@ -135,21 +135,37 @@ def _frame_of(rows: Sequence[tuple[Any, ...]], unit: Unit, amounts: int) -> pand
 def at_matched_cost(
     runs: Any, budget: float, *, unit: Unit = "calls", confidence: float = 0.95
 ) -> pandas.DataFrame:
-    """How often each setting solves its task when each run may use `budget`; see `anytime_performance` for
-    what is cut off and `success_rates` for the columns."""
+    """Compute the success rate of each setting if every run may use `budget`.
+
+    See `anytime_performance` for what is cut off, and `success_rates` for the columns.
+    """
     return success_rates(anytime_performance(runs, [budget], unit=unit), confidence=confidence)
 
 
 def pareto_frontier(
     df: Any, by: str | Sequence[str] = "setting", *, unit: str = "calls", confidence: float = 0.95
 ) -> pandas.DataFrame:
-    """Success against cost: the columns of `success_rates`, the mean over the tasks of `unit` (`calls`,
-    `tokens`, `cost`, or a column such as `seconds`; runs of which it is not known are left out), and
-    whether the setting is on the frontier: none solves at least as many tasks for at most its cost, and
-    is better in one of the two. Of points of `anytime_performance`: by=["setting", "at"]. Warns as
-    `success_rates` does.
+    """Compute success rate against cost, and which settings are Pareto-optimal.
 
-    The frontier is that of the rates as they were measured; `tl.stats.compare` tells what is behind a gap."""
+    A setting is on the frontier if no other one solves at least as many tasks for at most its cost and is
+    better in one of the two. The frontier is that of the measured rates; `tl.stats.compare` tests a
+    difference.
+
+    Args:
+        df: A table with one row per run, as for `success_rates`.
+        by: Column, or columns, that identify a setting; `["setting", "at"]` for points of
+        `anytime_performance`.
+        unit: The cost: `calls`, `tokens`, `cost`, or a column such as `seconds`. Runs whose cost is not
+        known are left out of the mean.
+        confidence: Confidence level of the intervals, between 0 and 1.
+
+    Returns:
+        The columns of `success_rates`, the mean of `unit` over the tasks (Float64), and `frontier`
+        (bool).
+
+    Warns:
+        UserWarning: If more than 5 % of the calls of a role were lost.
+    """
     import pandas  # noqa: PLC0415
 
     needs = ["input_tokens", "output_tokens"] if unit == "tokens" else [unit]

@@ -1,9 +1,9 @@
-"""Which strategy should do which kind of task, and what a choice of `tl.Adaptive` cost against the best.
+"""Calibration of the routes of `tl.Adaptive`, and the regret of its choices.
 
-Rule: a choice is held against choices that were open to it. What is best is found on one half of the tasks
-and measured on the other, and the other way round, since the best of several looks better than it is on
-the tasks that it was picked by; only `hindsight` does without, and no choice passes it. Few tasks decide
-little: every line has its interval, and a table says which of its entries the tasks do not settle.
+A choice is compared with the choices that were possible. The best one is found on one half of the tasks and
+measured on the other, and vice versa, because the best of several looks better than it is on the tasks that
+selected it; only `hindsight` skips this, as an upper bound. Every line has its interval, and the tables mark
+entries that the tasks do not settle.
 """
 
 from __future__ import annotations
@@ -29,19 +29,21 @@ SURE = 0.05
 
 
 def routed(run: Run) -> Routed | None:
-    """What the first `tl.Adaptive` of a run chose; None when it chose nothing."""
+    """What the first `tl.Adaptive` of a run chose, or `None` if it chose nothing."""
     expect_run(run, "routed")
     return routed_in(run.events)
 
 
 class Calibrated(NamedTuple):
-    """A table for `tl.Adaptive(strategies=…, routes=found.routes)`, and what it rests on.
+    """Routes for `tl.Adaptive(strategies=…, routes=found.routes)`, and their evidence.
 
-    routes: by kind of task, the setting that solved most; of equals the one with the fewest calls.
-    evidence: a row per kind: kind, chosen, tasks, rate, low, high (Wilson's interval of the rate); next: the
-    next best setting; difference, difference_low, difference_high: of the two, as in `tl.stats.compare`; p:
-    of no difference, corrected for all pairs that the best was picked from (Holm 1979); settled: p ≤ 0.05, or
-    that there was no choice.
+    Attributes:
+        routes: By kind of task, the setting that solved most; of equal ones the one with the fewest
+        calls.
+        evidence: One row per kind: kind, chosen, tasks, rate, low, high (Wilson's interval of the rate);
+        next (the second best setting); difference, difference_low, difference_high between the two, as in
+        `tl.stats.compare`; p (of no difference, Holm-corrected for the pairs from which the best was
+        selected); settled (p ≤ 0.05, or there was no choice).
     """
 
     routes: dict[str, str]
@@ -49,7 +51,7 @@ class Calibrated(NamedTuple):
 
     @property
     def unsettled(self) -> list[str]:
-        """The kinds for which the tasks are too few, or the two best too alike, to tell them apart."""
+        """Kinds for which the tasks are too few, or the two best settings too similar, to tell them apart."""
         return [str(kind) for kind in self.evidence.loc[~self.evidence["settled"], "kind"]]
 
     def __repr__(self) -> str:
@@ -101,7 +103,7 @@ def regret(df: Any, *, router: str | None = None, by: str = "domain") -> pandas.
     """What `tl.Adaptive` loses against the best choice, in success rate (0–1; below 0 it gains).
 
     df: a sweep, or its table, with runs of `Adaptive` and, on the same tasks, of the strategies that it
-        chooses from. router: its setting, None = the one whose strategy is `adaptive`. by: as for
+        chooses from. router: its setting, `None` means the one whose strategy is `adaptive`. by: as for
         `calibrate_router`.
 
     One row per choice that it is held against: `one for all` (the setting that is best on the other half of

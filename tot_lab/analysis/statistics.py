@@ -1,22 +1,18 @@
-"""Is one setting better than another, or does it only look so?
+"""Success rates with intervals, and comparisons of settings on the same tasks.
 
-Rule: the setting is what is compared, the task is what is sampled. Repeats of one task are no
-samples of their own, and two settings are compared on the tasks that both have. Nothing is dropped
-in silence: a run that ended with an error did not solve its task, one without a grade is counted.
-The same table gives the same numbers: what is drawn at random has a fixed seed.
+Tasks are the unit of sampling: repeats of a task are not independent samples, and two settings are compared
+on the tasks that both have. A run that ended with an error did not solve its task; runs without a grade are
+counted apart. Random draws have a fixed seed, so the same table gives the same numbers.
 
-What the libraries do: Wilson's interval (statsmodels `proportion_confint`), McNemar's exact test
-(statsmodels `mcnemar`), the sign-flip test (scipy `permutation_test`), the bootstrap (scipy
-`bootstrap`), Holm's correction (statsmodels `multipletests`), binomial, normal and t distributions
-(scipy.stats). The sums over them are here.
+A table is a sweep, several runs, or a DataFrame with one row per run and the columns `setting`, `task` and
+`correct`, and optionally `error` and `run_id`.
 
-A table is what `sweep.df()` gives, several runs, or a DataFrame of your own with
-one row per run and the columns `setting`, `task` and `correct` (and `error` and `run_id`, where there are
-any).
+Every result reports the shares of failed, unreadable and truncated calls by role (see
+`tot_lab.record.losses`), because a run whose evaluator never answered has an answer and a grade all the same.
+A share above 5 % raises a `UserWarning`.
 
-A run whose evaluator never answered has an answer and a grade all the same. So every result carries the
-shares of failed, unreadable and truncated calls by role (`tot_lab.record.losses` defines them), and a share
-above 5% is a `UserWarning`.
+Intervals, tests and corrections are those of statsmodels (`proportion_confint`, `mcnemar`, `multipletests`)
+and scipy (`permutation_test`, `bootstrap`, `stats`).
 """
 
 from __future__ import annotations
@@ -41,12 +37,25 @@ SEED = 24
 class Comparison(NamedTuple):
     """Two settings on the same tasks.
 
-    tasks: how many both have graded runs of. both, a_only, b_only, neither: how many of them each
-    solved; with repeats a task counts as solved when more than half of its runs solved it.
-    rate_a, rate_b: mean over the tasks of the share of runs that solved it.
-    difference: rate_a − rate_b; low, high: its interval. p: of no difference, two-sided.
-    unpaired: tasks that only one of the two has, left out. ungraded: runs without a grade, left out.
-    lost_a, lost_b: the shares of calls that each lost, as in `success_rates`.
+    Attributes:
+        a: The first setting.
+        b: The second setting.
+        tasks: Tasks of which both have graded runs.
+        both: Tasks that both solved. With repeats, a task is solved if more than half of its runs solved
+        it.
+        a_only: Tasks that only `a` solved.
+        b_only: Tasks that only `b` solved.
+        neither: Tasks that neither solved.
+        rate_a: Mean over the tasks of the share of runs of `a` that solved the task.
+        rate_b: The same for `b`.
+        difference: rate_a - rate_b.
+        low: Lower end of the interval of the difference.
+        high: Upper end of that interval.
+        p: Two-sided p-value of no difference.
+        unpaired: Tasks that only one of the two has. They are left out.
+        ungraded: Runs without a grade. They are left out.
+        lost_a: Shares of lost calls of `a`, as in `success_rates`.
+        lost_b: The same for `b`.
     """
 
     a: Any
@@ -71,23 +80,29 @@ class Comparison(NamedTuple):
 def success_rates(
     df: Any, by: str | Sequence[str] = "setting", *, confidence: float = 0.95
 ) -> pandas.DataFrame:
-    """How often each setting solved its task; one row per setting, in the order of the table.
+    """Compute the success rate of each setting, with Wilson's interval.
 
-    by: column, or columns, that tell the settings apart.
+    With repeats, the interval uses the effective number of runs: as many independent runs as would give the
+    observed spread between tasks (Rao and Scott 1992), corrected for few tasks (Korn and Graubard 1998), at
+    least the number of tasks and at most the number of runs. In simulations, the 95 % interval covered the
+    rate in 94–98 % of the cases, and in 91 % with 20 tasks and a rate of 0.1.
 
-    Columns: those of `by`; runs (graded ones, and errors), tasks, solved (runs); errors: runs that
-    ended with an error, which count as not solved; ungraded: runs without a grade, not counted in
-    `runs`; rate: mean over the tasks of the share of runs that solved it (without repeats
-    solved / runs), NA without a graded run; low, high: Wilson's interval of the rate; lost: string, the
-    shares of failed, unreadable and truncated calls by role, such as `evaluate 12.5% failed, propose 1.0%
-    truncated`, `none`, or NA when the table does not say (`tl.stats.lost_calls` has them as numbers). Warns
-    when a share is above 5%.
+    Args:
+        df: A table with one row per run; see the module.
+        by: Column, or columns, that identify a setting.
+        confidence: Confidence level of the interval, between 0 and 1.
 
-    With repeats the interval is Wilson's for the effective number of runs: as many independent ones
-    as would give the spread that is seen between tasks (Rao and Scott 1992), lessened for few tasks
-    (Korn and Graubard 1998), never fewer than there are tasks nor more than if all runs were
-    independent. At 95 % it covered the rate 94–98 times in 100 simulations, 91 where 20 tasks are solved
-    one time in ten."""
+    Returns:
+        One row per setting, in the order of the table, with the columns of `by` and: runs (graded runs
+        and errors), tasks, solved (runs), errors (runs that ended with an error and count as not solved),
+        ungraded (runs without a grade, not in `runs`), Int64; rate (mean over the tasks of the share of
+        runs that solved the task; NA without a graded run), low and high (its interval), Float64; lost
+        (string), the shares of failed, unreadable and truncated calls by role, such as `evaluate 12.5%
+        failed`, `none`, or NA if the table does not tell. `lost_calls` gives these as numbers.
+
+    Warns:
+        UserWarning: If more than 5 % of the calls of a role were lost.
+    """
     import numpy  # noqa: PLC0415
     import pandas  # noqa: PLC0415
 
@@ -124,18 +139,28 @@ def success_rates(
 
 
 def compare(df: Any, a: Any, b: Any, *, by: str = "setting", confidence: float = 0.95) -> Comparison:
-    """Settings `a` and `b` on the tasks that both have.
+    """Compare settings `a` and `b` on the tasks that both have.
 
-    The interval of the difference is a percentile bootstrap over tasks, with two tasks added that
-    differ by +1 and −1 (Bonett and Price 2012): without them, settings that never differed would have
-    an interval of no width. p is McNemar's exact test; with repeats it is the test that McNemar's is
-    the simplest case of: how many ways to swap the two settings, task by task, give a difference at
-    least as large (all of them for up to 13 tasks that differ, else 9,999 drawn). Where one ran a task
-    more often than the other, that is no fair swap: then p is no smaller than with the runs of each task
-    dealt out anew, 9,999 times.
+    The interval of the difference is a percentile bootstrap over tasks with two added tasks that differ by +1
+    and -1 (Bonett and Price 2012), so that settings that never differed still have an interval of some width.
+    `p` is that of McNemar's exact test. With repeats it is the sign-flip test over tasks, which McNemar's
+    test is a special case of: all swaps if at most 13 tasks differ, else 9,999 random ones. If one setting
+    ran a task more often than the other, `p` is at least that of a permutation test which deals out the runs
+    of each task anew.
 
-    Warns when more than 5% of the calls of a role were lost, as `success_rates` does. Raises ValueError for a
-    setting that is not there, and for two without a task in common."""
+    Args:
+        df: A table with one row per run; see the module.
+        a: The first setting.
+        b: The second setting.
+        by: The column that identifies a setting.
+        confidence: Confidence level of the interval, between 0 and 1.
+
+    Raises:
+        ValueError: If a setting is not in the table, or the two have no task in common.
+
+    Warns:
+        UserWarning: If more than 5 % of the calls of a role were lost.
+    """
     shares = _shares(df, by)
     found = _compared(shares, a, b, by, confidence)
     warn_of({name: shares.losses[name] for name in (a, b)})
@@ -145,9 +170,22 @@ def compare(df: Any, a: Any, b: Any, *, by: str = "setting", confidence: float =
 def compare_all(
     df: Any, against: Any = None, *, by: str = "setting", confidence: float = 0.95
 ) -> pandas.DataFrame:
-    """Every two settings, or each against the one named: one row per pair with the fields of
-    `Comparison`, and p_holm, which is p corrected for how many pairs there are (Holm 1979). The
-    intervals are of each pair alone. Warns as `compare` does, once."""
+    """Compare every two settings, or every setting with `against`.
+
+    Args:
+        df: A table with one row per run; see the module.
+        against: The setting to compare all others with. `None` compares every pair.
+        by: The column that identifies a setting.
+        confidence: Confidence level of each interval, between 0 and 1. Intervals are not corrected for
+        the number of pairs.
+
+    Returns:
+        One row per pair with the fields of `Comparison`, and `p_holm`, the p-value corrected for the
+        number of pairs (Holm 1979).
+
+    Warns:
+        UserWarning: Once, as `compare` does.
+    """
     import pandas  # noqa: PLC0415
     from statsmodels.stats.multitest import multipletests  # noqa: PLC0415
 
@@ -201,14 +239,19 @@ def lost_calls(df: Any, by: str | Sequence[str] = "setting") -> pandas.DataFrame
 def required_sample_size(
     difference: float = 0.05, *, discordant: float = 0.5, power: float = 0.8, alpha: float = 0.05
 ) -> int:
-    """How many tasks two settings must run, once each, so that `compare` finds a real `difference`.
+    """Compute how many tasks `compare` needs to find a difference, with one run per task and setting.
 
-    difference: between their success rates, 0–1. discordant: share of the tasks that exactly one of
-    them solves; a pilot's (a_only + b_only) / tasks tells it. 0.5 is that of two settings near one
-    half that have nothing in common, and the most to expect. power: how often p ≤ alpha is to be.
+    The power is that of McNemar's exact test, summed over the possible numbers of discordant tasks. The
+    approximation of Connor (1987, Biometrics 43:207) gives slightly fewer tasks.
 
-    The power is that of McNemar's exact test, summed over how many tasks may be discordant; Connor
-    (1987, Biometrics 43:207) approximates it, and asks for a few tasks less."""
+    Args:
+        difference: Difference of the success rates, 0–1.
+        discordant: Share of the tasks that exactly one of the two settings solves. A pilot estimates it
+        by (a_only + b_only) / tasks. 0.5 is the share for two independent settings with rates near one
+        half.
+        power: Probability that p ≤ alpha.
+        alpha: Significance level.
+    """
     from scipy.stats import norm  # noqa: PLC0415
 
     _check_share(difference, "difference")
@@ -224,8 +267,13 @@ def required_sample_size(
 def minimum_detectable_difference(
     tasks: int, *, discordant: float = 0.5, power: float = 0.8, alpha: float = 0.05
 ) -> float:
-    """The smallest difference of success rates that `tasks` tasks show; the other way round of
-    `required_sample_size`. Raises ValueError when they are too few for any."""
+    """Compute the smallest difference of success rates that `tasks` tasks can show.
+
+    This is the inverse of `required_sample_size`, which describes the other parameters.
+
+    Raises:
+        ValueError: If there are too few tasks for any difference.
+    """
     from scipy.optimize import brentq  # noqa: PLC0415
 
     _check_design(0.0, discordant, power, alpha)

@@ -1,6 +1,6 @@
 """What is seen of a sweep: its tables, its files, and how far it has come.
 
-Rule: a table follows from the finished rows alone, in the order in which the sweep was asked for,
+A table follows from the finished rows alone, in the order in which the sweep was asked for,
 whatever finished first; times, and what was really paid, are all that may differ between two honest
 sweeps. A file says where it comes from.
 """
@@ -128,7 +128,7 @@ def joined_df(sweep: Sweep, frame: Callable[[Run], pandas.DataFrame]) -> pandas.
 class Summary(NamedTuple):
     """One setting of a sweep. runs: finished ones. success: share of correct answers, score: mean grade,
     both of the graded runs. calls, tokens, cost: mean of a run, cost in USD if each call were paid.
-    errors: runs that went wrong. losses: of their calls, by role. None = not known."""
+    errors: runs that went wrong. losses: of their calls, by role. `None` means not known."""
 
     setting: str
     runs: int
@@ -184,7 +184,7 @@ _LOSSES = 3
 """Losses that a line of the table names."""
 
 
-def _told(sweep: Sweep) -> list[tuple[str, ...]]:
+def _described(sweep: Sweep) -> list[tuple[str, ...]]:
     """The summary as text."""
 
     def shown(amount: float | None, form: str) -> str:
@@ -229,7 +229,7 @@ def headline(sweep: Sweep) -> str:
 
 def text(sweep: Sweep) -> str:
     """The sweep as plain text."""
-    lines = [_HEADS, *_told(sweep)]
+    lines = [_HEADS, *_described(sweep)]
     widths = [max(len(line[k]) for line in lines) for k in range(len(_HEADS))]
     table = [
         "  ".join(word.rjust(width) if k else word.ljust(width) for k, (word, width) in enumerate(columns))
@@ -246,7 +246,7 @@ def html(sweep: Sweep, under_way: str = "") -> str:
         + "".join(f"<td>{escape(word)}</td>" for word in words)
         + ("<td></td>" if line.success is None else f'<td><meter value="{line.success:.3f}"></meter></td>')
         + "</tr>"
-        for line, (label, *words) in zip(summary(sweep), _told(sweep), strict=True)
+        for line, (label, *words) in zip(summary(sweep), _described(sweep), strict=True)
     )
     progress = f"<pre>{escape(under_way)}</pre>" if under_way else ""
     below = f"<p><b>{escape(lost)}</b></p>" if (lost := warned(sweep)) else ""
@@ -355,7 +355,7 @@ def _no_formula(value: Any) -> Any:
 
 def latex(sweep: Sweep) -> str:
     """One line a setting, for a paper that uses booktabs."""
-    lines = [" & ".join(map(_in_latex, words)) + r" \\" for words in _told(sweep)]
+    lines = [" & ".join(map(_in_latex, words)) + r" \\" for words in _described(sweep)]
     head = " & ".join(_HEADS) + r" \\"
     return "\n".join(
         [

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Placed(NamedTuple):
-    """A run among others. run is None when it could not begin: `error` says why."""
+    """A run among others. run is `None` if it could not begin: `error` says why."""
 
     setting: str
     task: str

@@ -1,6 +1,6 @@
 """The steps of a run: what a model thought, which tools it asked for, what it was shown of them.
 
-Rule: a fold over the records, and nothing is kept for it. A turn is a call of the kind `act` or `analysis`
+A fold over the records, and nothing is kept for it. A turn is a call of the kind `act` or `analysis`
 and the thought that was recorded with its reply; its actions are read from that thought as the loop read
 them, and what action k came to is the thought's child k.
 """

@@ -1,6 +1,6 @@
 """One question thought through: gather what can be known, then branch, develop and converge over it.
 
-Rule: it is an ordinary run of a lab, made in one line: the model and the caps come from the session's
+It is an ordinary run of a lab, made in one line: the model and the caps come from the session's
 settings where none are given, and what is known beforehand stands in the task. Where there is no model to
 ask, that is said at once, and nothing is begun.
 """
@@ -50,8 +50,8 @@ async def think(
     """Think a question through: what can be known is gathered with the lab's tools, then `tl.DeepThink`
     thinks about it. 5 to 15 calls with its defaults, and those of the gathering.
 
-    question: in words, or a task. lab: None = that of `tl.Settings.read()`, which also says the budget and
-        the research.
+    question: in words, or a task. lab: `None` means that of `tl.Settings.read()`, which also gives the
+        budget and the research.
     branches, iterations, beam: `num_branches`, `max_iterations` and `beam_width` of `tl.DeepThink`, on top of
         `preset`: quick, balanced (the default), thorough or maximum.
     context: what is known beforehand. gather: False = nothing is gathered.

@@ -1,6 +1,6 @@
 """`%load_ext tot_lab` in a notebook: `%think` and `%%think`.
 
-Rule: a thought runs in the notebook's own event loop, so that it can be interrupted, and other things go on.
+A thought runs in the notebook's own event loop, so that it can be interrupted, and other things go on.
 A magic cannot wait; so it gives a coroutine, and the cell awaits it: the transformed cell gets the `await`.
 What is wrong with the words is said in one sentence, without a traceback. The run is left in a variable
 also where it was interrupted, and what was thought is told to the thoughts that follow.
@@ -317,7 +317,7 @@ def awaited(lines: list[str]) -> list[str]:
 
 
 def _magic(call: ast.Call) -> list[Any] | None:
-    """The line, and the cell, of a call that the shell made of `%think` or `%%think`; None for any other."""
+    """The line, and the cell, of a call that the shell made of `%think` or `%%think`, else `None`."""
     made = isinstance(call.func, ast.Attribute) and call.func.attr in ("run_line_magic", "run_cell_magic")
     if not made or not ast.unparse(call.func).startswith("get_ipython().") or call.lineno != call.end_lineno:
         return None

@@ -1,6 +1,6 @@
 """A simulated agent: it plans, calls tools, criticises and searches, with no key and no network.
 
-Rule: it knows no more than a model would. It finds the structure of a problem in the prompt's own words
+It knows no more than a model would. It finds the structure of a problem in the prompt's own words
 (those of the domains `word_sums`, `multi_hop` and `game24`) and what is known so far in what the prompt
 quotes: steps, tools' results, a plan, lessons. What it cannot find there it does in its head, and mostly gets
 wrong (`unaided`); which step it takes next is right as often as `skill` says. A domain's prompt is told by
@@ -205,7 +205,7 @@ class _Chain(ABC):
 
     @abstractmethod
     def found(self, k: int, known: Sequence[str], text: str) -> str | None:
-        """What `text` says of it, None when it says nothing."""
+        """What `text` says of it, `None` if it says nothing."""
 
     @abstractmethod
     def other(self, value: str, k: int, random: Random) -> str:

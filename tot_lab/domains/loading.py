@@ -1,6 +1,6 @@
 """A person's own problems, out of a file, a DataFrame or any dicts.
 
-Rule: nothing is guessed and nothing is passed over. A row that cannot become a task is an error
+Nothing is guessed and nothing is passed over. A row that cannot become a task is an error
 that names the file, the line and the field, before any model is asked.
 """
 

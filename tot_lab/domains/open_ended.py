@@ -1,6 +1,6 @@
 """Questions whose answer is a whole text: a design, a decision, a diagnosis.
 
-Rule: nothing is cut out of a reply, so that a solution of many lines stays whole.
+Nothing is cut out of a reply, so that a solution of many lines stays whole.
 """
 
 from __future__ import annotations

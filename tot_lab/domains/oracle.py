@@ -1,6 +1,6 @@
 """An evaluator that knows the truth: the ceiling of what any evaluator could do.
 
-Rule: the reference never reaches a strategy by its task; whoever wants an oracle hands it in as
+The reference never reaches a strategy by its task; whoever wants an oracle hands it in as
 the evaluator, where the record names it.
 """
 

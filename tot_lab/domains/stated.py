@@ -1,6 +1,6 @@
 """What domains share whose steps are sentences, the last of which states the answer.
 
-Rule: the domain says how a step has to look and can tell whether one is true; it never puts a wrong one
+The domain says how a step has to look and can tell whether one is true; it never puts a wrong one
 right. So what a model cannot know or compute by itself is lost without a tool.
 """
 
@@ -22,7 +22,7 @@ class Stated(General):
 
     @abstractmethod
     def holds(self, step: str) -> bool | None:
-        """Whether what `step` says is true; None when it says nothing that can be checked."""
+        """Whether what `step` says is true; `None` if it says nothing that can be checked."""
 
     def complete(self, task: Task, path: Path) -> bool:
         return bool(path) and final_answer(path[-1]) is not None
@@ -37,7 +37,7 @@ class Stated(General):
 
     def solvable(self, task: Task, path: Path) -> bool | None:
         """Of a path that states an answer: whether it is right. Of any other: whether each of its steps
-        is true; None when one says nothing that can be checked."""
+        is true; `None` if one says nothing that can be checked."""
         stated = self.answer(task, path)
         if stated is not None:
             graded = self.grade(task, stated)

@@ -1,6 +1,6 @@
 """Arithmetic word problems, of two to five steps, with numbers too large for the head.
 
-Rule: what has to be computed is easy to see and hard to compute, so that a calculator decides. The
+What has to be computed is easy to see and hard to compute, so that a calculator decides. The
 problems are made from templates and a fixed stream of numbers, the same everywhere; an answer is right
 when its number is the exact one. The domain never computes a step for the model: a wrong sum stays
 wrong, and `solvable` tells of it.
@@ -174,7 +174,7 @@ def word_sums_tasks(count: int) -> list[Task]:
 
 @lru_cache(maxsize=1024)
 def problem_in(text: str) -> Problem | None:
-    """The first of the package's word problems that `text` quotes, None when it quotes none."""
+    """The first of the package's word problems that `text` quotes, `None` if it quotes none."""
     found = [
         (match.start(), match, steps) for pattern, steps in _patterns() for match in pattern.finditer(text)
     ]

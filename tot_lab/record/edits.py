@@ -1,6 +1,6 @@
 """What a person changed in a branch of a run.
 
-Rule: an edit is made at the one place where every event passes, the driver: what a person gave is
+An edit is made at the one place where every event passes, the driver: what a person gave is
 recorded, and sent back to the strategy to go on with (`emit`). So nothing else in the search has
 changed, and the header is all that a replay needs.
 
@@ -45,7 +45,7 @@ class Edits:
 
     @classmethod
     def of(cls, told: dict[str, Any]) -> Edits | None:
-        """Those of a run whose header tells this, its parents' included; None when there is none."""
+        """Those of a run whose header tells this, its parents' included; `None` if there is none."""
         contents: dict[str, str] = {}
         scores: dict[str, float] = {}
         for step in _lineage(Branched.of(told)):

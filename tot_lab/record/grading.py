@@ -1,6 +1,6 @@
 """Grading the answers of runs whose task came from a file.
 
-Rule: a pattern that somebody else wrote is matched in another process, which is killed when it takes too
+A pattern that somebody else wrote is matched in another process, which is killed when it takes too
 long: one pattern of ten characters can keep Python's `re` busy for years, and no thread can be stopped.
 """
 

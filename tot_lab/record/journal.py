@@ -1,6 +1,6 @@
 """The record on disk: one JSON object a line, appended as the run goes.
 
-Rule: the first line is a header that says how the run was made, every other line is a `Line`.
+The first line is a header that says how the run was made, every other line is a `Line`.
 A line is whole or it is not there: a file that was cut off in mid-line by a kill reads up to the
 last whole line, any other damage is an error that names the file and the line. Nothing that is
 read is executed.

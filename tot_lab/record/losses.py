@@ -77,7 +77,7 @@ ByRole: TypeAlias = dict[str, Losses]
 
 
 def losses_of(run: Run) -> ByRole | None:
-    """The losses of a run by role, roles without a call left out; None when its record lacks calls.
+    """The losses of a run by role, roles without a call left out; `None` if its record lacks calls.
 
     Of an evaluator that draws several replies for each of several parts, only the parts that could not be
     read at all are counted."""
@@ -168,7 +168,7 @@ def _clipped(counted: Mapping[str, int]) -> Losses:
 
 
 def total(losses: Iterable[ByRole | None]) -> ByRole | None:
-    """The sum over the runs of which it is known; None when it is known of none."""
+    """The sum over the runs of which it is known; `None` if it is known of none."""
     known = [by_role for by_role in losses if by_role is not None]
     summed: ByRole = {}
     for by_role in known:
@@ -206,7 +206,7 @@ def without_losses(frame: pandas.DataFrame) -> pandas.DataFrame:
 
 def losses_by(frame: pandas.DataFrame, keys: Sequence[str]) -> dict[Any, ByRole | None]:
     """The losses of each group of runs, by the tuple of its values of `keys`, in the order of the table;
-    None where they are not known."""
+    `None` if they are not known."""
     columns = [name for name in frame.columns if is_loss_column(name) and name not in keys]
     groups: Any = frame.groupby(list(keys), sort=False, observed=True, dropna=False)
     if not columns:
@@ -249,7 +249,7 @@ def _sorted(losses: ByRole) -> list[_Loss]:
 
 def describe(losses: ByRole | None, most: int | None = None) -> str | None:
     """The shares in words, largest first: `evaluate 12.5% failed, propose 1.0% truncated`, or `none`; None
-    when they are not known. most: how many of them, None = all."""
+    when they are not known. most: how many of them, `None` means all."""
     if losses is None:
         return None
     found = [loss.text for loss in _sorted(losses)]

@@ -1,6 +1,6 @@
 """What a person says of a run's thoughts: right, wrong, a note.
 
-Rule: marks are no part of the record, which stays as it happened; they lie beside it, in one small
+Marks are no part of the record, which stays as it happened; they lie beside it, in one small
 file that is checked when it is read and written whole at once. Who shows a run is told when its marks
 change, whoever changed them: two holders of one run share its file, not its object.
 """
@@ -25,7 +25,7 @@ Verdict = Literal["right", "wrong"]
 
 
 class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a person says of one thought. verdict: `right`, `wrong` or None for neither."""
+    """What a person says of one thought. verdict: `right`, `wrong` or `None` for neither."""
 
     verdict: Verdict | None = None
     note: str = ""

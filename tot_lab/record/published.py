@@ -3,7 +3,7 @@ as runs: Game of 24 and creative writing by breadth-first search, mini crossword
 
     file → entries (`Entry`, `State`) → the records that they tell of (`_breadth_first`, `_crossword`) → Run
 
-Rule: a run holds what its log says, and marks what it does not say. The logs have no prompts, no times
+A run holds what its log says, and marks what it does not say. The logs have no prompts, no times
 and no tokens of a single call, so those are unknown (`Header.unknown`), never 0. What the search kept
 and pruned is the log's own word. Of an evaluation there is only a sum: its draws follow from it, but
 not their order (they stand best first).
@@ -139,7 +139,7 @@ def published(path: str | os.PathLike[str]) -> list[Run]:
     return runs
 
 
-class _Told(NamedTuple):
+class _Converted(NamedTuple):
     """What an entry tells."""
 
     name: str
@@ -160,7 +160,7 @@ def _lines(records: Sequence[Record]) -> list[Line]:
 # Breadth-first: the Game of 24 and creative writing.
 
 
-def _breadth_first(entry: Entry, raw: dict[str, Any], draws: int) -> _Told:
+def _breadth_first(entry: Entry, raw: dict[str, Any], draws: int) -> _Converted:
     if not entry.steps:
         raise ValueError("it has no steps: a log of single answers, which holds no search")
     task = _published_task(entry.steps[0].x)
@@ -214,7 +214,7 @@ def _breadth_first(entry: Entry, raw: dict[str, Any], draws: int) -> _Told:
     # The published search stops at its last level, whatever stands there.
     records.append(Ended("limit:depth", answer, best, scores.get(best or ""), ranked))
     name = "published ToT-BFS, Game of 24" if arithmetic else "published ToT-BFS, creative writing"
-    return _Told(name, task, records, ("prompts", "times", "calls"))
+    return _Converted(name, task, records, ("prompts", "times", "calls"))
 
 
 def _grown(step: Step, number: int, *, lines_only: bool) -> dict[str, list[tuple[str, str, float]]]:
@@ -293,7 +293,7 @@ LONGEST_SEARCH = 100
 """States after which the published depth-first search ends (section 4.3)."""
 
 
-def _crossword(states: Sequence[State], number: int) -> _Told:
+def _crossword(states: Sequence[State], number: int) -> _Converted:
     """Each state is below the one with a word less, and is worth its worst clue (`MiniCrossword`). One with
     an impossible clue was not entered, where the search pruned; the answer is the deepest state, of
     equals the first (section 4.3)."""
@@ -334,4 +334,4 @@ def _crossword(states: Sequence[State], number: int) -> _Told:
         records.append(Ended(stop, grids[best], best, scores[best]))
     task = task.model_copy(update={"reference": shares})
     unknown = ("prompts", "replies", "times", "calls")
-    return _Told("published ToT-DFS, mini crosswords", task, records, unknown)
+    return _Converted("published ToT-DFS, mini crosswords", task, records, unknown)

@@ -10,7 +10,7 @@ from tot_lab.core.records import Note, Record
 
 class Routed(NamedTuple):
     """What `tl.Adaptive` did. selected: the strategy that was chosen; used: the one that did the work, which
-    is another after a partial result. kind: of the task, None where nobody could tell. by: `table`,
+    is another after a partial result. kind: of the task, `None` if nobody could tell. by: `table`,
     `rule`, `model` or `default`. why: in words."""
 
     selected: str
@@ -21,7 +21,7 @@ class Routed(NamedTuple):
 
 
 def routed_in(events: Iterable[Record]) -> Routed | None:
-    """What the first `Adaptive` in a record chose; None when it chose nothing."""
+    """What the first `Adaptive` in a record chose; `None` if it chose nothing."""
     choices = [event for event in events if _is_choice(event)]
     chosen = next((note for note in choices if note.name == "adaptive.chosen"), None)
     if chosen is None:

@@ -1,6 +1,6 @@
 """A run: what a person holds after a search.
 
-Rule: a run is its records. Everything here is a fold over them, computed when it is asked for, so
+A run is its records. Everything here is a fold over them, computed when it is asked for, so
 a run that was loaded, recorded by a person's own code or cut off by a kill shows the same way.
 """
 
@@ -40,8 +40,8 @@ UNREADABLE = ("parse.unreadable", "json.failed")
 
 
 class Usage(NamedTuple):
-    """What calls used. cost: USD if each call were paid, paid: USD really paid; None when the
-    price of a call is not known. Tokens are None when a model does not count them."""
+    """What calls used. cost: USD if each call were paid, paid: USD really paid; `None` if the
+    price of a call is not known. Tokens are `None` if a model does not count them."""
 
     calls: int
     errors: int
@@ -61,7 +61,7 @@ def money(amount: float | None) -> str:
 
 
 class Run(RunMethods):
-    """One run, finished or not. `path` is its journal, None when it is in memory only.
+    """One run, finished or not. `path` is its journal, `None` if it is in memory only.
 
     What a strategy gives back: its output is `answer`, its status `status` and the reason for it
     `stop_reason` (`interrupted` tells whether a budget cut it short), how sure it is `score`, the thought
@@ -84,7 +84,7 @@ class Run(RunMethods):
         self.lines = lines
         self.path = path
         self.cache = cache
-        """The answers known to the lab that made it; None when it was loaded."""
+        """The answers known to the lab that made it; `None` if it was loaded."""
         self.loaded = loaded
         """Whether its task came from a file, which anybody may have written."""
         if task is not None:
@@ -92,7 +92,7 @@ class Run(RunMethods):
         if strategy is not None:
             self.strategy = strategy
         self.ungraded: str | None = None
-        """Why the answer has no grade although it was asked for; None when it has one."""
+        """Why the answer has no grade although it was asked for; `None` if it has one."""
         self._marks: dict[str, Mark] = {}  # of a run in memory
 
     # What was asked.
@@ -104,19 +104,19 @@ class Run(RunMethods):
 
     @cached_property
     def task(self) -> Task | None:
-        """What it worked on; None for a recorded search that has no task of this project."""
+        """What it worked on; `None` for a recorded search that has no task of this project."""
         return task_of(self.header.task) if self.header.task else None
 
     @cached_property
     def strategy(self) -> Strategy | None:
-        """How it searched; None for a recorded search of your own."""
+        """How it searched; `None` for a recorded search of your own."""
         part = part_of(self.header.strategy) if self.header.strategy.get("kind") != "recorded" else None
         return part if isinstance(part, Strategy) else None
 
     @property
     def parent(self) -> dict[str, Any] | None:
         """What it was branched from by `lab.branch`: `run` (its id), `node`, and the `content`, `score`
-        or `strategy` that was changed there; None for a run that is no branch."""
+        or `strategy` that was changed there; `None` for a run that is no branch."""
         return self.header.branched or None
 
     @property
@@ -155,7 +155,7 @@ class Run(RunMethods):
 
     @property
     def selected_strategy(self) -> str | None:
-        """The strategy that `tl.Adaptive` selected; None when nothing was selected."""
+        """The strategy that `tl.Adaptive` selected; `None` if nothing was selected."""
         return self._routed.selected if self._routed else None
 
     @property
@@ -191,7 +191,7 @@ class Run(RunMethods):
 
     @property
     def stop_reason(self) -> str | None:
-        """Why it ended, a stop word; None when it has not (it runs, or was killed)."""
+        """Why it ended, a stop word; `None` if it has not (it runs, or was killed)."""
         return self._ended.stop_reason if self._ended else None
 
     @property
@@ -230,7 +230,7 @@ class Run(RunMethods):
 
     @cached_property
     def grade(self) -> float | None:
-        """How right the answer is, 0–1; None when the task has nothing to hold it against, or the
+        """How right the answer is, 0–1; `None` if the task has nothing to hold it against, or the
         function that grades it was not stored with the run.
 
         A pattern (`grade="regex"`) that came with a loaded run is matched in another process. When that
@@ -263,7 +263,7 @@ class Run(RunMethods):
 
     @property
     def correct(self) -> bool | None:
-        """Whether the answer is right; None when that is not known."""
+        """Whether the answer is right; `None` if that is not known."""
         return None if self.grade is None else self.grade == 1.0
 
     @cached_property
@@ -364,7 +364,7 @@ class Run(RunMethods):
 
     def mark(self, id: str, verdict: Verdict | None, note: str = "") -> None:
         """Say that a thought is `right` or `wrong`, or only a note; it replaces what was said of it, and
-        None without a note takes it back. It is kept at once, in memory for a run that has no file, and
+        `None` without a note takes it back. It is kept at once, in memory for a run that has no file, and
         seen in an explorer of the run. An unknown thought is a ValueError."""
         mark, marks = made(self.tree, id, verdict, note), self.marks
         marks.pop(id, None)

@@ -1,6 +1,6 @@
 """What Deep Think came to, as Markdown, as a panel and in a few lines.
 
-Rule: the panel is the Markdown, rendered, so that both say the same. What was clamped, assumed or failed is
+The panel is the Markdown, rendered, so that both say the same. What was clamped, assumed or failed is
 said where it happened. It is one document: what a model wrote stays within its place in it.
 """
 

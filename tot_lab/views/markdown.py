@@ -1,6 +1,6 @@
 """Markdown that a model or a person wrote, as a part of a document of ours.
 
-Rule: it stays within its place. Its headings are no sections of the document, its HTML is text, an open fence
+It stays within its place. Its headings are no sections of the document, its HTML is text, an open fence
 ends with it, and nothing in it is fetched from anywhere. What is a heading, code or HTML says a parser, never
 a guess from its signs.
 """

@@ -1,6 +1,6 @@
 """How far a thought has come, as it is being thought.
 
-Rule: a fold over the lines that a run has told so far, for a page that is painted anew and for a terminal
+A fold over the lines that a run has told so far, for a page that is painted anew and for a terminal
 that is written to line by line. What was clamped or stands for itself is said when it happens.
 """
 

@@ -1,6 +1,6 @@
 """A run in words and in one page.
 
-Rule: all faces of a run say the same facts, and what a model or a person wrote is escaped in each.
+All faces of a run say the same facts, and what a model or a person wrote is escaped in each.
 What differs between two equal runs (id, seconds, paid) stands in the last line alone. A page needs
 nothing but itself: no network, no file beside it.
 """
@@ -257,7 +257,7 @@ def run_html(run: Run) -> str:
 def tree_svg(run: Run, *, background: str | None = None) -> str:
     """The tree as a standalone SVG image, with labels where they have room.
 
-    background: a CSS colour behind it, for a picture in a page; None = see-through, in the colours
+    background: a CSS colour behind it, for a picture in a page; `None` means see-through, in the colours
         of the text around it.
     Raises ValueError when there is no thought.
     """

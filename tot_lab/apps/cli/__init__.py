@@ -7,7 +7,7 @@
     maintenance.py cache, model, trust     what is kept on this machine
     words.py     NAME FIELD=VALUE        how strategies, models, tasks and budgets are named
 
-Rule: a command does one thing a person wants, says where it put what it made, and overwrites
+A command does one thing a person wants, says where it put what it made, and overwrites
 nothing but its own report. The exit code is 2 when what was named is of no use, 1 when
 something else went wrong, 130 after Ctrl-C. What goes wrong is told in one line.
 """

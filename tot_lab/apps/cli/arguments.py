@@ -1,6 +1,6 @@
 """How things are named in a shell: `NAME FIELD=VALUE …`, for strategies, models, tasks, tools and budgets.
 
-Rule: there is one grammar, and it is the notebook's: the fields are those of the Python values, and
+There is one grammar, and it is the notebook's: the fields are those of the Python values, and
 what a field may hold is the field's to say. A value is JSON where it reads as JSON, `none`, `true` or
 `false` in any case, and text else. What is wrong is named in one line, without what might be a secret.
 """
@@ -356,7 +356,7 @@ def _choices(annotation: Any) -> list[str]:
 def command(
     commands: Any, name: str, what: str, carry_out: Callable[[argparse.Namespace], int | None] | None = None
 ) -> argparse.ArgumentParser:
-    """One more command, with one line of help wherever it is shown. carry_out: None = that of its group."""
+    """Add a command with one line of help. `carry_out=None` keeps the function of its group."""
     made: argparse.ArgumentParser = commands.add_parser(
         name,
         help=what,

@@ -1,6 +1,6 @@
 """`tot-lab demo` and `tot-lab notebooks`: what a newcomer begins with.
 
-Rule: nothing that is there is overwritten but the demo's own report.
+Nothing that is there is overwritten but the demo's own report.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`tot-lab cache`, `model` and `trust`: what is kept on this machine: answers, weights and approvals.
 
-Rule: nothing is forgotten without `--yes`, and a wrong name makes no empty cache. An approval names what it
+Nothing is forgotten without `--yes`, and a wrong name makes no empty cache. An approval names what it
 allows.
 """
 

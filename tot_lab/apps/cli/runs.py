@@ -1,6 +1,6 @@
 """`tot-lab replay`, `show` and `export`: runs that are there.
 
-Rule: a run is named by its journal. A published log holds many: `LOG.json#3` is the one that
+A run is named by its journal. A published log holds many: `LOG.json#3` is the one that
 `tl.load("LOG.json")[3]` is.
 """
 

@@ -1,6 +1,6 @@
 """`tot-lab run` and `tot-lab sweep`: one search, and many.
 
-Rule: what is wrong with the words is said before any model is asked. A shell forgets, so what was
+What is wrong with the words is said before any model is asked. A shell forgets, so what was
 found is said with where it lies and how to go on, also after Ctrl-C.
 """
 

@@ -1,6 +1,6 @@
 """`tot-lab think`: one question thought through.
 
-Rule: what comes of it goes to stdout, how far it has come to stderr. Which model is asked is a matter of
+What comes of it goes to stdout, how far it has come to stderr. Which model is asked is a matter of
 tot_lab.toml and the environment (`tot_lab.lab.settings`), and is said. The options are those of `%think`.
 """
 

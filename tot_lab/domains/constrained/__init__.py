@@ -1,6 +1,6 @@
 """Tasks under hard constraints: short texts and small designs, graded by rules that a program checks.
 
-Rule: a step is a whole draft of the answer, and the next one a better draft. What the rules are is said in
+A step is a whole draft of the answer, and the next one a better draft. What the rules are is said in
 the question and nowhere else; an answer is worth the share of them that it keeps. The domain never tells a
 search which those are: that is for the model to see.
 """
@@ -150,8 +150,7 @@ class Constrained(General):
         return super().same(task, bare(answer)) if said is None else json.dumps(said, sort_keys=True)
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """The share of the rules that an answer keeps; 1 = all. None without the reference, as a strategy has
-        the task."""
+        """The share of the rules that an answer keeps, 0–1. `None` without the task's reference."""
         rules = rules_in(task.question)
         return None if task.reference is None or not rules else sum(kept_by(rules, answer)) / len(rules)
 

@@ -1,6 +1,6 @@
 """Answers that keep some rules and break others, made by search.
 
-Rule: the rules are all that is known. What is made is tried, and kept while it comes closer to what is
+The rules are all that is known. What is made is tried, and kept while it comes closer to what is
 wanted of each rule; so an answer to a task's rules, all of them kept, proves that there is one, and a player
 that forgets a rule breaks that one and no other, where this can be had.
 """

@@ -1,6 +1,6 @@
 """Rules that a program can check exactly: of a short text, a timetable, a seating plan and a packing list.
 
-Rule: a rule is its sentence. There is one sentence for each form, with slots; whoever grades an answer and
+A rule is its sentence. There is one sentence for each form, with slots; whoever grades an answer and
 whoever plays a model read the rules out of the task's own words, so that none of them can know another rule
 than the one that is asked for. Forgiving about form (Markdown, bullets, code fences), strict about meaning;
 an answer that cannot be read keeps no rule. All costs are linear in the text.
@@ -419,7 +419,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def read(family: str, answer: str) -> Any:
-    """What an answer of that family says; None when nothing can be read, or it is over 20,000 characters."""
+    """What an answer of that family says; `None` if nothing can be read, or it is over 20,000 characters."""
     if len(answer) > LONGEST:
         return None
     made = _READERS[family](bare(answer))

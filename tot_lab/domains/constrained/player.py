@@ -1,6 +1,6 @@
 """A simulated player of the tasks under hard constraints, in any strategy, Deep Think's three stages too.
 
-Rule: it knows no more than a model would. It reads the rules and the drafts from the prompt's own words,
+It knows no more than a model would. It reads the rules and the drafts from the prompt's own words,
 keeps a rule as often as `skill` says, and sees that a draft breaks one as often as half of what is missing to
 1 allows. A rule that the prompt speaks of besides, as a critique or an approach does, gets two tries. A
 domain's prompt is told by its closing words, a strategy's by the call's kind.

@@ -1,7 +1,7 @@
 """Creative writing: a passage of four paragraphs that end in four given sentences (Yao et al. 2023,
 section 4.2).
 
-Rule: the first step is a plan, the second the passage. Whether each paragraph ends in its sentence
+The first step is a plan, the second the passage. Whether each paragraph ends in its sentence
 can be counted, and is the grade; how well the passage hangs together cannot, and is asked of a
 model, from 1 to 10.
 """
@@ -185,7 +185,7 @@ class CreativeWriting(Domain):
         return None if coherence is None else coherence / 10
 
     def read_coherence(self, text: str) -> float | None:
-        """The coherence from 1 to 10 in the last `score: N/10` or `score: N` of a reply; None when there
+        """The coherence from 1 to 10 in the last `score: N/10` or `score: N` of a reply; `None` if there
         is none in that range."""
         stated = [float(match[1]) for match in _SCORE.finditer(text)]
         return stated[-1] if stated and 1 <= stated[-1] <= 10 else None

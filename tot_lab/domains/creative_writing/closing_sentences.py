@@ -1,6 +1,6 @@
 """The closing sentences of the package's creative writing tasks, four to a task.
 
-Rule: the sentences were written for this project, and those of one task have nothing to do with
+The sentences were written for this project, and those of one task have nothing to do with
 each other, so that a passage that ends its paragraphs in them needs a plan.
 """
 

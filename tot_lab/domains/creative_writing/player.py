@@ -1,6 +1,6 @@
 """A simulated writer of passages that end their paragraphs in given sentences.
 
-Rule: it reads the prompt's text and the sampling settings, never what the call is for or where it
+It reads the prompt's text and the sampling settings, never what the call is for or where it
 stands in a tree. What it writes is no literature: a passage is good when all paragraphs have the
 same hero and end in their sentences, which its judgements count. So voting has something to find,
 and a plan that keeps to one hero leads to a passage that does.

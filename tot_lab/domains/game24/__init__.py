@@ -1,6 +1,6 @@
 """The Game of 24: join four numbers with + - * / until 24 is left (Yao et al. 2023, section 4.1).
 
-Rule: the domain does the arithmetic, the model does the choosing. A step counts when it joins two
+The domain does the arithmetic, the model does the choosing. A step counts when it joins two
 numbers that are there and states no wrong result; it is stored in one exact form,
 `4 * 5 = 20 (left: 6 10 20)`, whatever the model wrote around it. How promising a step is, and
 whether a finished path is right, is asked of the evaluator: the domain knows, and does not say
@@ -245,7 +245,7 @@ class Game24(Domain):
     # Knowledge of states.
 
     def complete(self, task: Task, path: Path) -> bool | None:
-        """True when 24 alone is left, or the last step states an answer; None when the path cannot
+        """True when 24 alone is left, or the last step states an answer; `None` if the path cannot
         be followed."""
         if _stated_answer(path) is not None:
             return True
@@ -403,7 +403,7 @@ def _expression(text: str) -> str:
 
 
 def _walk(task: Task, path: Path) -> tuple[Term, ...] | None:
-    """What is left after `path`, a last `Answer:` line aside; None when a step cannot be followed."""
+    """What is left after `path`, a last `Answer:` line aside; `None` if a step cannot be followed."""
     return terms_after(task.question, tuple(path))
 
 

@@ -1,6 +1,6 @@
 """A simulated player of the Game of 24: everything works with no key and no network.
 
-Rule: it knows no more than a model would. It reads the prompt's text and the sampling settings,
+It knows no more than a model would. It reads the prompt's text and the sampling settings,
 never what the call is for or where it stands in a tree; only its knowledge of the game is perfect,
 and `skill` and `noise` say how much of it shows.
 """

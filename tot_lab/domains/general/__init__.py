@@ -1,6 +1,6 @@
 """Any question in words: the default prompts, and grading against a reference.
 
-Rule: the proposer sees the problem and the steps of the path; the evaluator sees the problem, the
+The proposer sees the problem and the steps of the path; the evaluator sees the problem, the
 steps before the candidate, and the candidate, so that it judges one step and knows what it builds
 on. What counts as a right answer is said by the task's owner (`grading`); without it nothing is
 graded.
@@ -212,7 +212,7 @@ def _ends_with_answer(text: str) -> bool:
 
 
 def last_number(text: str) -> Fraction | None:
-    """The last number that `text` states, exactly; None when it states none, or one of over 1,000
+    """The last number that `text` states, exactly; `None` if it states none, or one of over 1,000
     characters."""
     found = deque(_NUMBER.finditer(text.replace("−", "-").replace("$-", "-$")), maxlen=1)
     if not found or len(found[0][0]) > _LONGEST:

@@ -1,6 +1,6 @@
 """A simulated model for any prompt: replies of the form that was asked for, and of no worth.
 
-Rule: it reads the form, never the meaning. A JSON schema is filled in at random, a prompt's last
+It reads the form, never the meaning. A JSON schema is filled in at random, a prompt's last
 paragraph says what else is wanted; where it writes words, they say that they are simulated. So an
 edited notebook goes on with no model, and nobody takes its numbers for results.
 """

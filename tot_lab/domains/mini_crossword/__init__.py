@@ -1,6 +1,6 @@
 """Mini crosswords: ten clues, five words across and five down (Yao et al. 2023, section 4.3).
 
-Rule: the domain keeps the grid, the model finds the words. A step fills one clue and changes no
+The domain keeps the grid, the model finds the words. A step fills one clue and changes no
 letter that is there; it is stored in one exact form, `h2. other (grid: _____ other _____ _____
 _____)`, whatever the model wrote around it. What a reply proposes against this rule is left out,
 and `MiniCrossword.dropped` tells of it. Whether a word answers its clue is asked of the evaluator:
@@ -286,7 +286,7 @@ class MiniCrossword(Domain):
     # Knowledge of states.
 
     def complete(self, task: Task, path: Path) -> bool | None:
-        """True when the grid is full, or the last step states an answer; None when the path cannot be
+        """True when the grid is full, or the last step states an answer; `None` if the path cannot be
         followed."""
         if path and _stated_answer(path[-1]) is not None:
             return True
@@ -302,7 +302,7 @@ class MiniCrossword(Domain):
         return rows_of(_walk(path)) if self.complete(task, path) else None
 
     def solvable(self, task: Task, path: Path) -> bool | None:
-        """Whether all letters so far are those of the solution; None when that is not known, or the
+        """Whether all letters so far are those of the solution; `None` if that is not known, or the
         path cannot be followed."""
         solution, grid = _solution(task), _walk(path)
         if solution is None or grid is None:
@@ -317,7 +317,7 @@ class MiniCrossword(Domain):
         return True
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """The share of the ten words that are right, so that 1.0 is a solved game; None without a
+        """The share of the ten words that are right, so that 1.0 is a solved game; `None` without a
         solution. For the letters and the game see `mini_crossword_scores`."""
         scores = mini_crossword_scores(task, answer)
         return None if scores is None else scores.words
@@ -363,7 +363,7 @@ def mini_crossword_tasks(count: int, *, structured: bool = False) -> list[Task]:
 
 def mini_crossword_scores(task: Task, answer: str) -> CrosswordScores | None:
     """How much of `answer` is right: the five words across, `_` for a letter that is missing, or the
-    text of a thought, which holds its grid. None when the task has no solution; what cannot be read
+    text of a thought, which holds its grid. `None` if the task has no solution; what cannot be read
     as a grid scores 0."""
     solution = _solution(task)
     if solution is None:
@@ -421,7 +421,7 @@ def filled(grid: str, name: str, word: str) -> str:
 
 
 def _fault(grid: str, fill: _Fill) -> str | None:
-    """Why a word is no possible step, None when it is one."""
+    """Why a word is no possible step, `None` if it is one."""
     there = letters_of(grid, fill.name)
     if len(fill.word) != 5:
         return f"{fill.word[:20]!r} has not five letters"
@@ -436,7 +436,7 @@ def fits(there: str, word: str) -> bool:
 
 
 def _walk(path: Path) -> str | None:
-    """The 25 cells after `path`; a last step that states an answer counts alone. None when a step
+    """The 25 cells after `path`; a last step that states an answer counts alone. `None` if a step
     cannot be followed."""
     return _grid_after(tuple(path))
 

@@ -1,6 +1,6 @@
 """A simulated solver of the package's own mini crosswords.
 
-Rule: it knows no more than a model would. It reads the prompt's text and the sampling settings,
+It knows no more than a model would. It reads the prompt's text and the sampling settings,
 never what the call is for or where it stands in a tree; it has all the package's clues and words
 in its memory, and `skill`, `sight` and `noise` say how much of that shows.
 """

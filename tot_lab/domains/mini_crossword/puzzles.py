@@ -1,6 +1,6 @@
 """The mini crosswords that come with the package: word squares whose rows and columns are all words.
 
-Rule: the clues were written for this project. None is from a published puzzle, so that a model
+The clues were written for this project. None is from a published puzzle, so that a model
 cannot have read them there together with their answers, and they may be handed on freely. The
 squares were found by a search over English words that are common by wordfreq's count.
 """

@@ -1,6 +1,6 @@
 """Questions that take several documents to answer: one, two or three hops (after HotpotQA, Yang et al. 2018).
 
-Rule: nobody can know the answers by heart. The documents tell of a small world that is made here, out
+Nobody can know the answers by heart. The documents tell of a small world that is made here, out
 of lists of words and a fixed stream of numbers, the same everywhere; each fact stands in one document, in
 other words than the question asks for it, among others that look like it. An answer is right when it is
 the one name, case, punctuation, articles and words such as `river` apart.
@@ -329,7 +329,7 @@ def facts_in(text: str) -> Mapping[tuple[str, Thing], Thing]:
 
 
 def hops_in(text: str) -> Hops | None:
-    """The first question in `text` that is of the form of this domain's, None when there is none."""
+    """The first question in `text` that is of the form of this domain's, `None` if there is none."""
     for question in _QUESTION.findall(text):
         hops = _parsed(question)
         if hops is not None:

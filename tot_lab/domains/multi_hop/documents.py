@@ -1,6 +1,6 @@
 """Tools over documents that are at hand: `search` finds them, `open` reads one.
 
-Rule: nothing is reached outside of the documents given, and the same question finds the same ones, so
+Nothing is reached outside of the documents given, and the same question finds the same ones, so
 both are pure. What they hold is known to a record by its SHA-256 alone; it is not written to every run.
 Ranking is BM25, by SQLite's own full-text index.
 """

@@ -1,6 +1,6 @@
 """The cell that makes a run: settings written as the Python that makes them again.
 
-Rule: what is written is complete and runs as it stands, and holds only what differs from a default.
+What is written is complete and runs as it stands, and holds only what differs from a default.
 A function of a person's own has no such Python: there the cell keeps the name that the notebook has
 for what holds it, and says so. No secret is written.
 """

@@ -1,6 +1,6 @@
 """Two runs beside each other: which thought of one stands where which thought of the other does.
 
-Rule: the explorer's, in js/align.js, and a test holds the two together. Runs are aligned by path: roots match
+The explorer's, in js/align.js, and a test holds the two together. Runs are aligned by path: roots match
 roots, and of two thoughts that match the children match: first those of equal text (equal number before
 another, then first with first), then those of equal number. What is below a thought without a match has
 none either. An empty text says nothing, and matches by its number alone.
@@ -25,7 +25,7 @@ KINDS: tuple[Kind, ...] = ("only-a", "only-b", "text", "score", "fate")
 
 
 class Difference(NamedTuple):
-    """One difference. a, b: ids in the two runs, None where one lacks the thought. size: thoughts of the
+    """One difference. a, b: ids in the two runs, `None` if one lacks the thought. size: thoughts of the
     branch that only one has, of which this is the top; else 1."""
 
     kind: Kind

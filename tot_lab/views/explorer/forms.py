@@ -1,6 +1,6 @@
 """Controls made from the fields of a part: what a person may set, and what is wrong with it.
 
-Rule: a form knows no strategy. Types, ranges and meanings are those of the fields and of the
+A form knows no strategy. Types, ranges and meanings are those of the fields and of the
 docstrings; what pydantic refuses is said beside its control, in short. Nothing is corrected in
 silence: a number out of range stays as it was typed, and is said to be.
 """
@@ -104,7 +104,7 @@ class Accepted(NamedTuple):
 
 
 def accepted(field: FieldInfo) -> Accepted | None:
-    """What `field` takes; None when no control can be made for it."""
+    """What `field` takes; `None` if no control can be made for it."""
     members = list(_members(field.annotation, field.metadata))
     optional = any(kind is type(None) for kind, _ in members)
     for kind, metadata in members:
@@ -308,7 +308,7 @@ class Choice(Control):
 class Form:
     """Controls for the fields of a model, those that matter first, and the value that they make.
 
-    start: what the controls show at first, None = the defaults. names: the fields, None = all."""
+    start: what the controls show at first, `None` means the defaults. names: the fields, `None` means all."""
 
     def __init__(
         self,

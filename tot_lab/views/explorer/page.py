@@ -1,6 +1,6 @@
 """A run as one HTML file: the explorer over its record, offline, with no kernel.
 
-Rule: the file holds all that it shows and may do nothing else. Its content-security policy names the
+The file holds all that it shows and may do nothing else. Its content-security policy names the
 one script that runs, by its hash, and forbids every address. What a model wrote is never markup: the
 structure is JSON without a `<`, texts are packed, and the script only ever sets text.
 

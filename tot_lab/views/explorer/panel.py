@@ -1,6 +1,6 @@
 """The panel: choose a task and a strategy, run it, watch it; the cell for what was chosen beside it.
 
-Rule: a click leads to a script. What the panel shows is what its code says, at any moment, and a run
+A click leads to a script. What the panel shows is what its code says, at any moment, and a run
 started here has the record of the one that the code makes. Everything happens on the kernel's own
 loop: JupyterLab may bring what a person did in another thread.
 """

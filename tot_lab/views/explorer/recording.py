@@ -1,6 +1,6 @@
 """What the browser is told of a run.
 
-Rule: a chunk tells some lines of the journal, in the order in which they happened, as columns of
+A chunk tells some lines of the journal, in the order in which they happened, as columns of
 small numbers: thoughts, calls and times as differences, whatever repeats as a row of a table. It
 stands alone but for the numbers of the thoughts and calls before it, which it names; so a chunk
 that was lost is made again from any line, and one that comes twice does no harm. Texts are told
@@ -73,7 +73,7 @@ class Recording:
 
     @gc_paused()
     def chunk(self, first: int = 0, until: int | None = None) -> bytes:
-        """The lines from number `first` up to number `until`, which is left out; None = all there are.
+        """The lines from number `first` up to number `until`, which is left out; `None` means all there are.
         Raises KeyError for a record about a thought that is unknown."""
         lines = self.lines[first:until]
         of: dict[type, list[Any]] = {kind: [] for kind in KINDS}
@@ -345,7 +345,7 @@ def _way(call: dict[str, Any], line: Line, note: Note) -> None:
 
 
 def _fields(note: Note, without: tuple[str, ...]) -> str | None:
-    """The fields of a note as JSON; None when they are long, or no file could hold them."""
+    """The fields of a note as JSON; `None` if they are long, or no file could hold them."""
     fields = {name: value for name, value in note.data.items() if name not in without}
     if not fields:
         return "{}"

@@ -1,6 +1,6 @@
 """The explorer in a notebook: one widget over a run, live or recorded.
 
-Rule: the browser keeps its own copy of the record and Python only tells what it lacks. Lines go out in
+The browser keeps its own copy of the record and Python only tells what it lacks. Lines go out in
 numbered batches, at most `RATE` a second, since Jupyter drops what comes faster without a word; a page
 that was reloaded, opened twice or missed a batch says how far it knows the run, and is told from there.
 Until a page has said anything, each batch begins at the first line: a kernel that runs a cell cannot

@@ -1,7 +1,7 @@
 """Pictures of runs, and of many runs. Every figure is info → NamedTuple → figure; the info is what is
 tested.
 
-Rule: add a figure as one file, and a line here. A `plot_*` function takes a run (`FIGURES`), a table with
+Add a figure as one file, and a line here. A `plot_*` function takes a run (`FIGURES`), a table with
 a row per run (`TABLE_FIGURES`), runs (`plot_calibration`), or a run of one strategy (`plot_confidence`). It
 returns a Plotly figure in the template of `theme.py`, light or dark; what is too much for it is reduced, and
 the figure says so. Plotly and networkx are imported when they are used, so that a run's repr, which draws

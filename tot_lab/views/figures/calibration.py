@@ -1,6 +1,6 @@
 """Whether an evaluator's scores can be taken at their word.
 
-Rule: only thoughts of which somebody knows whether they were solvable are drawn; how many are not is said.
+Only thoughts of which somebody knows whether they were solvable are drawn; how many are not is said.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How the confidence of Deep Think went, iteration by iteration, over the scores of its branches.
 
-Rule: an assumed confidence is no measurement. It is drawn hollow, and no line leads through it.
+An assumed confidence is no measurement. It is drawn hollow, and no line leads through it.
 """
 
 from __future__ import annotations

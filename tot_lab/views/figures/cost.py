@@ -1,6 +1,6 @@
 """What a run used: tokens and money over its course, and for what.
 
-Rule: what each call would have cost and what was really paid are two numbers, and what is not known is
+What each call would have cost and what was really paid are two numbers, and what is not known is
 neither 0 nor guessed: a curve is of the calls whose amount is known, and says how many these are. What
 counts as a call, and what it used, is decided where `run.usage` is.
 """

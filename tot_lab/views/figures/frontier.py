@@ -1,6 +1,6 @@
 """Success against cost: what is worth its price.
 
-Rule: which settings are not dominated is the word of `tl.stats.pareto_frontier`, of the means; the intervals
+Which settings are not dominated is the word of `tl.stats.pareto_frontier`, of the means; the intervals
 show how sure that is.
 """
 
@@ -19,13 +19,13 @@ from tot_lab.views.figures.points import (
     axis_of,
     dress_table,
     expect_figure,
+    hover_lines,
     is_rate,
     named,
     names_on_axis,
     points,
     runs_in,
     some_of,
-    told,
     whisker,
 )
 from tot_lab.views.figures.theme import KINDS, ground, legend_at
@@ -231,4 +231,6 @@ def _hover(info: FrontierInfo, k: int, cost: str, rate: bool) -> str:
     said = f"{named(cost)} {amount(point.value, cost, rate)} a run"
     if not math.isnan(point.low):
         said += f", 95% interval {amount(point.low, cost, rate)} to {amount(point.high, cost, rate)}"
-    return "<br>".join([f"<b>{named(info.names[k])}</b>", said, *told(info.success[k], "correct", True)])
+    return "<br>".join(
+        [f"<b>{named(info.names[k])}</b>", said, *hover_lines(info.success[k], "correct", True)]
+    )

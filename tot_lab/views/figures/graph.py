@@ -1,6 +1,6 @@
 """A run as a graph: what networkx, GraphML and every tree picture are made from.
 
-Rule: a thought is a node, whatever is known of it is an attribute, and what is not known has
+A thought is a node, whatever is known of it is an attribute, and what is not known has
 none: no attribute is None or a list, so that the graph can be written as GraphML as it is.
 """
 

@@ -1,6 +1,6 @@
 """Two settings against each other: a cell is the mean of what ran with both values.
 
-Rule: a pair of values that was never run is a hole, not a low number, and a cell whose runs nobody could
+A pair of values that was never run is a hole, not a low number, and a cell whose runs nobody could
 grade is unknown: both are grey, which the scale of colours does not hold.
 """
 
@@ -20,6 +20,7 @@ from tot_lab.views.figures.points import (
     dress_table,
     expect_figure,
     heading_of,
+    hover_lines,
     is_rate,
     named,
     named_ticks,
@@ -27,7 +28,6 @@ from tot_lab.views.figures.points import (
     ordered,
     points,
     runs_in,
-    told,
     unit_of,
 )
 from tot_lab.views.figures.theme import SCORES, colour_bar, ground, scale_of
@@ -45,7 +45,7 @@ WRITTEN = 150
 
 class HeatmapInfo(NamedTuple):
     """x, y: the values, numbers by size, others in the order of the table, no value (None) last. cells: by
-    row (a value of y) and column, None where nothing was run. left_out: values of x and of y that are
+    row (a value of y) and column, `None` if nothing was run. left_out: values of x and of y that are
     not drawn."""
 
     x: list[Any]
@@ -154,4 +154,4 @@ def _is_one_of(column: pandas.Series[Any], values: list[Any]) -> pandas.Series[b
 
 def _hover(cell: Point | None, x: str, y: str, z: str, rate: bool, column: Any, row: Any) -> str:
     head = f"<b>{named(x)} {named(column)} · {named(y)} {named(row)}</b>"
-    return "<br>".join([head, *(["never run"] if cell is None else told(cell, z, rate))])
+    return "<br>".join([head, *(["never run"] if cell is None else hover_lines(cell, z, rate))])

@@ -1,6 +1,6 @@
 """The tree of thoughts as an icicle: each thought a block below its parent's, as wide as what is below it.
 
-Rule: of the same tree, part and colours as `plot_tree`: what does not fit is left out there and here alike.
+Of the same tree, part and colours as `plot_tree`: what does not fit is left out there and here alike.
 """
 
 from __future__ import annotations

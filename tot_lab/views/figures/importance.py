@@ -1,6 +1,6 @@
 """Which setting matters most.
 
-Rule: what is divided up is the variance between settings: of the mean over tasks that each combination of
+What is divided up is the variance between settings: of the mean over tasks that each combination of
 values got. It is a functional ANOVA of main effects (Hutter, Hoos and Leyton-Brown 2014), by least squares
 on the values as names, not on a model of the surface. A design that is not crossed cannot be divided up
 in one way; therefore two shares are shown of each setting: what it explains alone, and what it explains
@@ -42,7 +42,7 @@ class ImportanceInfo(NamedTuple):
     explain, on average, if its values were dealt out at random. rest: what all of them together leave,
     which is interactions and noise. once: settings of which no value occurs twice; nothing can be said of
     them. combinations, tasks: how many of each. unpaired: tasks that some combination lacks and that were
-    left out; None when no task is common to all, and each mean is of its own tasks. lacking: runs whose
+    left out; `None` if no task is common to all, and each mean is of its own tasks. lacking: runs whose
     strategy lacks some of the settings, which are left out, and which these are, by setting.
     """
 

@@ -1,6 +1,6 @@
 """Where each thought of a tree is drawn.
 
-Rule: siblings stand in order, nodes of a level at least 1 apart, and no lines cross. Time is linear, and
+Siblings stand in order, nodes of a level at least 1 apart, and no lines cross. Time is linear, and
 nothing recurses: a chain may be as long as it likes. The browser has the same function
 (`explorer/js/layout.js`), and a golden file holds the two together.
 

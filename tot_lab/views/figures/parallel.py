@@ -1,6 +1,6 @@
 """Settings and what came of them, side by side: a line for each setting, to be brushed.
 
-Rule: a line is the mean over the runs of one setting, since single answers are only right or wrong and
+A line is the mean over the runs of one setting, since single answers are only right or wrong and
 would hide each other. Plotly cannot draw a line through what is not known: a setting with a figure that
 nobody knows is left out, and said.
 """
@@ -202,7 +202,7 @@ def _repeats_success(frame: pandas.DataFrame, column: str) -> bool:
 
 
 def _dimension(column: str, values: list[Any], numbers: bool) -> Dimension | None:
-    """The axis of a setting; None when it has too many values to name."""
+    """The axis of a setting; `None` if it has too many values to name."""
     import pandas as pd  # noqa: PLC0415
 
     known = list(dict.fromkeys(value for value in values if not pd.isna(value)))

@@ -115,7 +115,7 @@ def word_of(column: str) -> str:
 
 
 def unit_of(frame: pandas.DataFrame, column: str) -> str | None:
-    """What the amounts of `tl.stats.anytime_performance` are of; None for any other column, and for several
+    """What the amounts of `tl.stats.anytime_performance` are of; `None` for any other column, and for several
     units in one."""
     units = set(frame["unit"].dropna()) if column == "at" and "unit" in frame else set()
     return str(*units) if len(units) == 1 and units <= set(CAPPED) else None
@@ -274,7 +274,7 @@ def amount(value: float, column: str, rate: bool) -> str:
     )
 
 
-def told(point: Point, column: str, rate: bool) -> list[str]:
+def hover_lines(point: Point, column: str, rate: bool) -> list[str]:
     """The lines of a hover: the value, its interval, how many runs, and some of their ids."""
     said = f"{plain(short(column, 40))} {amount(point.value, column, rate)}"
     if not math.isnan(point.low):

@@ -1,6 +1,6 @@
 """Scores by depth: what was kept against what was pruned.
 
-Rule: a thought without a score has no place on the axis, and is counted and said instead. The root is
+A thought without a score has no place on the axis, and is counted and said instead. The root is
 left out: it is where the search stands, not what it found.
 """
 

@@ -1,6 +1,6 @@
 """Any axis of a sweep against any figure that its runs came out with, intervals drawn.
 
-Rule: a setting that is no field of some strategy (a baseline has no beam) is no value on the axis: it is
+A setting that is no field of some strategy (a baseline has no beam) is no value on the axis: it is
 a line across it, so that every curve stands against its baselines. A figure on the x axis (calls, cost)
 is no group: there each setting is one point.
 """
@@ -22,6 +22,7 @@ from tot_lab.views.figures.points import (
     dress_table,
     expect_figure,
     heading_of,
+    hover_lines,
     is_amount,
     is_rate,
     named,
@@ -30,7 +31,6 @@ from tot_lab.views.figures.points import (
     points,
     runs_in,
     settings_in,
-    told,
     unit_of,
     varies,
     whisker,
@@ -54,7 +54,7 @@ _SYMBOLS = ("circle", "diamond")  # after the seven colours, the same ones with 
 
 
 class Curve(NamedTuple):
-    """The points of one colour. name: its value, None for no value, or for the only curve. x: places: the
+    """The points of one colour. name: its value, `None` for no value, or for the only curve. x: places: the
     values of a numeric axis, or numbers of `SweepInfo.places`. labels: what else a hover says of each.
     across: of a figure on the x axis, its point."""
 
@@ -233,7 +233,7 @@ def _of_settings(frame: pandas.DataFrame, x: str, y: str, color: str | None) -> 
 
 def _hover(curve: Curve, n: int, x: str, y: str, color: str | None, rate: bool, rate_x: bool) -> str:
     head = curve.labels[n] + ("" if color is None else f" · {named(color)} {named(curve.name)}")
-    lines = told(curve.points[n], y, rate)
+    lines = hover_lines(curve.points[n], y, rate)
     if curve.across:
         lines.insert(1, f"{named(x)} {amount(curve.across[n].value, x, rate_x)}")
     return "<br>".join([f"<b>{head}</b>", *lines])

@@ -1,6 +1,6 @@
 """How every picture looks: one palette, one template, one way to let text in.
 
-Rule: what a model wrote is shown, never interpreted. Scores are viridis, which
+What a model wrote is shown, never interpreted. Scores are viridis, which
 is even to any colour vision and holds no grey, so that grey is left for what has no score; the
 other colours are of the Okabe-Ito set. On a dark ground only the ground changes, ink, and what would
 vanish on it.

@@ -1,7 +1,7 @@
 """The calls of a run over time, of models and of tools: how many at once, what waited, and what the run
 waited for.
 
-Rule: lanes, concurrency and the critical path follow from the order of the lines in the journal, which
+Lanes, concurrency and the critical path follow from the order of the lines in the journal, which
 is exact where two times are equal, and are the same in the explorer (explorer/js/timeline.js). A
 refused call was never made: it is marked, and counts nowhere.
 """
@@ -376,10 +376,10 @@ def _under_way(figure: go.Figure, info: TimelineInfo, colours: dict[str, str]) -
 
 
 def _hover(info: TimelineInfo, calls: NDArray[np.intp]) -> list[str]:
-    return [_said(info, call) for call in calls.tolist()]
+    return [_hover_text(info, call) for call in calls.tolist()]
 
 
-def _said(info: TimelineInfo, call: int) -> str:
+def _hover_text(info: TimelineInfo, call: int) -> str:
     rows = [
         f"<b>{plain(short(info.kind[call], 40))} for {plain(ending(info.node[call]))}, "
         f"draw {info.draw[call]}</b>"
