@@ -766,7 +766,7 @@ def test_a_run_is_resumed_by_a_lab_that_asks_the_same(tmp_path):
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:9]))
     for options, what in (({"cache": tmp_path / "calls", "draws": "path"}, "draws"), ({}, "model")):
         end = scripted(label="another") if what == "model" else scripted()
-        with pytest.raises(ValueError, match=f"this run was made with {what}="):
+        with pytest.raises(ValueError, match=f"must have the {what} of the run"):
             wait(tl.Lab(end, runs=None, **options).resume(path))
     assert wait(lab.resume(path)).stop_reason
 

@@ -113,7 +113,7 @@ def test_meanings_are_the_docstrings_sentences():
     said = meanings(tl.TreeOfThoughts)
     assert said["temperature"] == "Sampling temperature. `None` means the model's default."
     assert said["stop"] == "When the search ends."
-    assert meanings(tl.Stop)["depth"] == "Steps of a path, at most."
+    assert meanings(tl.Stop)["depth"] == "The most steps of a path."
     assert meanings(tl.Stop)["min_score"] == "A thought with a lower score is dropped."
     assert meanings(tl.ReAct)["max_iterations"]
     assert list(said)[:SHOWN] == [

@@ -509,7 +509,7 @@ def test_the_journal_of_another_run_is_not_taken_for_this_one(tmp_path):
     two.write_bytes(one.read_bytes())
     frame = swept(tl.Lab(Scripted(), runs=tmp_path), tl.OneAnswer(), TASKS).df()
     assert pd.isna(frame.error[0])
-    assert frame.error[1] == f"JournalError: {two}: this journal belongs to another run: got {one.stem!r}"
+    assert frame.error[1] == f"JournalError: {two}: this journal belongs to another run: got {one.stem!r}."
 
 
 def test_a_journal_that_another_process_holds_is_left_to_it_and_read(tmp_path):

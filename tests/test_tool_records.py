@@ -54,7 +54,7 @@ def test_a_failure_is_not_kept(tmp_path):
 
 def test_a_pure_tool_must_be_known_by_its_source():
     secret = 3
-    with pytest.raises(ValueError, match="the tool 'lambda' cannot be pure"):
+    with pytest.raises(ValueError, match="The tool 'lambda' cannot be pure"):
         lab_with(tl.tool(pure=True)(lambda: secret))
 
 
@@ -66,14 +66,14 @@ def test_replay_is_offline_and_says_what_it_will_not_do(tmp_path):
     replaying = lab.replaying()
     assert results(replaying, ("counted", {"a": 1}), ("reaching", {"a": 2})) == ["1", "2"]
     assert len(COUNTED) == 2
-    with pytest.raises(NotReplayed, match="the tool 'impure' is not pure"):
+    with pytest.raises(NotReplayed, match="The tool 'impure' is not pure"):
         results(replaying, ("impure", {"a": 1}))
     assert results(replaying, ("counted", {"a": 7})) == ["7"]  # what failed was not kept: it only computes
     assert len(COUNTED) == 3
     with pytest.raises(tl.errors.CacheMiss, match="the tool call"):
         results(replaying, ("reaching", {"a": 8}))
     uncached = lab_with(counted, reaching, model="sim/general", mode="replay")
-    with pytest.raises(NotReplayed, match=r"the tool 'reaching' has effects \(network\)"):
+    with pytest.raises(NotReplayed, match=r"The tool 'reaching' has effects \(network\)"):
         results(uncached, ("reaching", {"a": 1}))
     assert results(uncached, ("counted", {"a": 9})) == ["9"]
     assert len(COUNTED) == 4

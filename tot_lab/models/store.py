@@ -109,7 +109,7 @@ class _ReadOnly:
         return int(self._rows("SELECT count(*) FROM Cache")[0][0])
 
     def transact(self) -> Any:
-        raise sqlite3.OperationalError("the cache is read-only")
+        raise sqlite3.OperationalError("the cache cannot be written here")
 
     def close(self) -> None:
         self._database.close()

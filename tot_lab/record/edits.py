@@ -1,12 +1,11 @@
-"""What a person changed in a branch of a run.
+"""Changes of a person in a branch of a run.
 
-An edit is made at the one place where every event passes, the driver: what a person gave is
-recorded, and sent back to the strategy to go on with (`emit`). So nothing else in the search has
-changed, and the header is all that a replay needs.
+An edit is applied in the driver, where every event passes: the changed event is recorded and sent back to the
+strategy (`emit`). Nothing else in the search changes, so the header is all that a replay needs.
 
-A header tells of a branch as `{"run": id, "node": id}` and the one thing that was changed there:
-`content`, `score` or `strategy`. `file` is the parent's, where it has one; `before` is what the
-parent's own header tells, where it was branched too.
+A header describes a branch as `{"run": id, "node": id}` and the one change: `content`, `score` or `strategy`.
+`file` is the journal of the parent, if it has one; `before` is the branch of the parent, if it was branched
+too.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ class Branched(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
     @classmethod
     def of(cls, told: dict[str, Any]) -> Branched | None:
-        """What a header tells, None of a run that is no branch. Anything else is a ValueError."""
+        """The branch that a header describes, or `None`. Raises ValueError for an invalid description."""
         return msgspec.convert(told, cls) if told else None
 
 
 class Edits:
-    """Texts and scores that a person gave, by thought."""
+    """Texts and scores that a person changed, by thought."""
 
     def __init__(self, contents: dict[str, str], scores: dict[str, float]) -> None:
         self.contents = contents
@@ -45,7 +44,7 @@ class Edits:
 
     @classmethod
     def of(cls, told: dict[str, Any]) -> Edits | None:
-        """Those of a run whose header tells this, its parents' included; `None` if there is none."""
+        """The edits of a run with this header, including its parents'. `None` if there are none."""
         contents: dict[str, str] = {}
         scores: dict[str, float] = {}
         for step in _lineage(Branched.of(told)):
@@ -58,7 +57,7 @@ class Edits:
         return cls(contents, scores) if contents or scores else None
 
     def applied(self, event: Any) -> Any:
-        """`event` as it is to be recorded."""
+        """`event` as it will be recorded."""
         if type(event) is Thought and event.id in self.contents:
             return msgspec.structs.replace(event, text=self.contents[event.id])
         if type(event) is Scored and event.id in self.scores:

@@ -1,7 +1,7 @@
-"""Grading the answers of runs whose task came from a file.
+"""Grading of runs whose task came from a file.
 
-A pattern that somebody else wrote is matched in another process, which is killed when it takes too
-long: one pattern of ten characters can keep Python's `re` busy for years, and no thread can be stopped.
+A pattern from somebody else is matched in another process, which is killed after a time limit: a pattern of
+ten characters can keep Python's `re` busy for years, and a thread cannot be stopped.
 """
 
 from __future__ import annotations

@@ -49,17 +49,20 @@ class Journal:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The run in a journal, up to its last whole line; of a published log, which holds one task after
-    another, and of a folder with journals, such as a sweep's, a list of runs.
+    """Load a run from a journal, or a list of runs from a folder of journals or a published log.
 
         run = tl.load("runs/a.jsonl")
         runs = tl.load("runs/sweep")
         runs = tl.load("gpt-4_0.7_propose1_value3_greedy5_start900_end1000.json")
 
-    An installed package may bring importers of other logs.
+    Nothing in a file is executed or imported. An unfinished journal is read up to its last whole line.
+    Installed packages may add importers of other logs.
 
-    Raises OSError when the file cannot be opened, `JournalError` (with file and line, or entry) when it
-    is damaged or written by a newer version. Nothing in it is executed or imported."""
+    Raises:
+        OSError: If the file cannot be opened.
+        JournalError: If it is damaged or was written by a newer version; names the file and the line or
+        entry.
+    """
     if Path(path).is_dir():
         files = sorted(file for file in Path(path).glob("*.jsonl") if file.stat().st_size)
         if not files:

@@ -36,15 +36,23 @@ SCHEMA = 2
 class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a run was made.
 
-    tot_lab: schema of the file. version: of the package that wrote it. started: ISO 8601, UTC.
-    task, strategy, model, budget: their settings; {} where a run has none.
-    roles: the settings of the models that certain calls went to. draws: see `tot_lab.models.keys`. tools:
-        the settings of those that there were, by name; effect_policy: the lab's, {} where it had none.
-    branched: which run this one was branched from, and where; see `tot_lab.record.edits`.
-    unknown: what the record cannot say, of `prompts`, `replies` (what was asked and answered), `times`,
-        and `calls` (it lacks some, so that nobody knows what they used); for other people's logs.
-    counterfactual: ids of the runs whose replies answered this one, in which no model was asked.
-    checksum: the checksum that each line of the file holds; "" in a file of an earlier version.
+    Attributes:
+        tot_lab: Schema of the file.
+        version: Version of the package that wrote it.
+        id: Id of the run.
+        started: Start, ISO 8601, UTC.
+        task: Settings of the task, empty if there is none. The same holds for `strategy`, `model` and
+        `budget`.
+        repeat: Index of the repeat.
+        roles: Settings of the models of roles.
+        draws: How sample indices enter the cache key; see `tot_lab.models.keys`.
+        branched: The run and node that this run was branched from; see `tot_lab.record.edits`.
+        unknown: What the record of someone else's log lacks: `prompts`, `replies`, `times`, and `calls`
+        (some calls are missing, so their use is unknown).
+        counterfactual: Ids of the runs whose replies answered this one; no model was asked.
+        tools: Settings of the tools, by name.
+        effect_policy: The lab's effect policy, empty if it had none.
+        checksum: Kind of the checksum of each line, empty in files of earlier versions.
     """
 
     tot_lab: int
@@ -67,13 +75,13 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def now(cls, **settings: Any) -> Header:
-        """A header of this version and moment, with an id of its own."""
+        """A header of this version and time, with a new id."""
         started = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(SCHEMA, __version__, secrets.token_hex(4), started, checksum="crc32", **settings)
 
     @property
     def filename(self) -> str:
-        """Where the run is kept inside its folder: date, strategy and id."""
+        """The file name of the run: date, strategy and id."""
         date = self.started[:19].replace("-", "").replace(":", "").replace("T", "-")
         name = str(self.strategy.get("kind", "run")).replace("/", "-")
         return f"{date}-{name}-{self.id}.jsonl"
@@ -92,7 +100,7 @@ class _TaskSettings(msgspec.Struct):
 
 
 class JournalError(ValueError):
-    """A journal that cannot be read, or written: the message names the file and the line."""
+    """A journal that cannot be read or written. The message names the file and the line."""
 
 
 class HeldByAnother(JournalError):
@@ -100,7 +108,7 @@ class HeldByAnother(JournalError):
 
 
 def _scalar(value: Any) -> Any:
-    """numpy's numbers are written as the plain ones that they are."""
+    """Encode numpy numbers as plain numbers."""
     if type(value).__module__ == "numpy" and hasattr(value, "item") and not getattr(value, "ndim", 1):
         return value.item()
     raise TypeError(f"a {type(value).__name__} cannot be written as JSON")

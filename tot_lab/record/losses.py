@@ -1,16 +1,15 @@
-"""Calls that failed and replies that brought nothing, by role: what a success rate does not show.
+"""Lost calls by role: failed calls, and unreadable and truncated replies. A success rate does not show them.
 
-Everything is counted from the records of a run, so a loaded run gives the same counts as a new one. The
-roles are those of `tot_lab.core.purposes.ROLES`; the calls of any other purpose belong to `other`. Calls of
-tools are not counted. The three shares, each of one role:
+Everything is counted from the records, so a loaded run gives the same counts as a new one. The roles are
+those of `tot_lab.core.purposes.ROLES`; calls of other purposes belong to `other`. Tool calls are not counted.
+The shares, each of one role:
 
 - failed: calls that were made and failed / calls that were made. A call that a budget refused was not made.
-- unreadable: replies from which nothing could be used / replies. A reply that was asked for again counts,
-  also when the next one could be read.
-- truncated: replies that ended at `max_tokens` (finish reason `length`) / replies. A call for a single
-  token, or for log-probabilities, is meant to end there and is not counted.
+- unreadable: unreadable replies / replies. A reply counts even if a retry could be read.
+- truncated: replies that ended at `max_tokens` (finish reason `length`) / replies. Calls for a single token,
+or for log-probabilities, are meant to end there and do not count.
 
-A published log does not hold the calls: its counts are unknown, never 0.
+The counts of a published log, which does not hold the calls, are unknown, never 0.
 """
 
 from __future__ import annotations
@@ -55,8 +54,7 @@ could not be read, unless it is drawn again: `Scored.draws` says it."""
 
 
 class Losses(NamedTuple):
-    """The calls of one role. calls: those that were made; failed: those of them without a reply;
-    unreadable, truncated: replies from which nothing could be used, and that were cut off."""
+    """The calls of one role: those made, failed ones, and unreadable and truncated replies."""
 
     calls: int = 0
     failed: int = 0
@@ -65,7 +63,7 @@ class Losses(NamedTuple):
 
     @property
     def shares(self) -> dict[str, float]:
-        """The share of each kind of loss, 0–1. A kind of which there was nothing to lose is left out."""
+        """The share of each kind of loss, 0–1. Kinds without a call or reply are left out."""
         of = {"failed": self.calls, **dict.fromkeys(_KINDS[1:], self.calls - self.failed)}
         return {kind: getattr(self, kind) / count for kind, count in of.items() if count}
 
@@ -77,10 +75,11 @@ ByRole: TypeAlias = dict[str, Losses]
 
 
 def losses_of(run: Run) -> ByRole | None:
-    """The losses of a run by role, roles without a call left out; `None` if its record lacks calls.
+    """The losses of a run by role, without roles that made no call. `None` if the record lacks calls.
 
-    Of an evaluator that draws several replies for each of several parts, only the parts that could not be
-    read at all are counted."""
+    If an evaluator takes several samples for each of several parts, only the parts that could not be read at
+    all are counted.
+    """
     if {"calls", "replies"} & {*run.header.unknown}:
         return None
     calls: dict[Position, Call] = {}
@@ -131,7 +130,7 @@ def losses_of(run: Run) -> ByRole | None:
 
 
 def is_truncated(call: Call, reply: Reply) -> bool:
-    """Whether a reply was cut off where it was not meant to be."""
+    """Whether a reply was cut off where it was not meant to end."""
     return reply.finish_reason == "length" and call.max_tokens != 1 and not call.logprobs
 
 
@@ -200,7 +199,7 @@ def is_loss_column(name: object) -> bool:
 
 
 def without_losses(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """The table without these columns: for a caller that warns of the losses itself."""
+    """The table without these columns, for callers that warn about the losses themselves."""
     return frame.drop(columns=[name for name in frame.columns if is_loss_column(name)])
 
 
@@ -248,8 +247,10 @@ def _sorted(losses: ByRole) -> list[_Loss]:
 
 
 def describe(losses: ByRole | None, most: int | None = None) -> str | None:
-    """The shares in words, largest first: `evaluate 12.5% failed, propose 1.0% truncated`, or `none`; None
-    when they are not known. most: how many of them, `None` means all."""
+    """The shares as text, largest first: `evaluate 12.5% failed, propose 1.0% truncated`, or `none`.
+
+    `None` if they are not known. `most` limits their number; `None` means all.
+    """
     if losses is None:
         return None
     found = [loss.text for loss in _sorted(losses)]
@@ -270,7 +271,7 @@ def large(groups: Mapping[Any, ByRole | None]) -> list[tuple[str, str, str]]:
 
 
 def warning_of(groups: Mapping[Any, ByRole | None]) -> str:
-    """A sentence on the losses above `LARGE`, with their counts; "" when there are none."""
+    """A sentence about the losses above `LARGE` with their counts, empty if there are none."""
     found = [f"{name}: {counted}" if name else counted for name, _, counted in large(groups)]
     if not found:
         return ""
@@ -280,7 +281,7 @@ def warning_of(groups: Mapping[Any, ByRole | None]) -> str:
 
 
 def warn_of(groups: Mapping[Any, ByRole | None]) -> None:
-    """Give one `UserWarning` on the losses above `LARGE`, at the line that called tot_lab."""
+    """Issue one `UserWarning` about the losses above `LARGE`, at the line that called tot_lab."""
     if text := warning_of(groups):
         where = "tl.stats.lost_calls(...) and tl.diagnose(run)"
         text = f"{text}. The result measures these losses too: see {where}."

@@ -1,8 +1,8 @@
-"""What a person says of a run's thoughts: right, wrong, a note.
+"""People's marks on the thoughts of a run: right, wrong, or a note.
 
-Marks are no part of the record, which stays as it happened; they lie beside it, in one small
-file that is checked when it is read and written whole at once. Who shows a run is told when its marks
-change, whoever changed them: two holders of one run share its file, not its object.
+Marks are not part of the record. They are stored beside the journal in one small file, which is checked when
+it is read and replaced atomically. Views of a run are notified when its marks change, because two objects may
+share one file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ Verdict = Literal["right", "wrong"]
 
 
 class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a person says of one thought. verdict: `right`, `wrong` or `None` for neither."""
+    """A mark on one thought.
+
+    Attributes:
+        verdict: `right`, `wrong`, or `None` for only a note.
+        note: The note, empty if there is none.
+    """
 
     verdict: Verdict | None = None
     note: str = ""
@@ -40,28 +45,30 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _watchers: list[weakref.WeakMethod[Callable[[str], None]]] = []
 
 
-def watch(told: Callable[[str], None]) -> None:
-    """From now on call `told`, a method, with the id of a run whose marks have changed, in the thread that
-    changed them. Its object is not kept alive."""
-    _watchers.append(weakref.WeakMethod(told, _watchers.remove))
+def watch(notify: Callable[[str], None]) -> None:
+    """Call the method `notify` with the id of each run whose marks change, in the thread that changes them.
+
+    Its object is not kept alive.
+    """
+    _watchers.append(weakref.WeakMethod(notify, _watchers.remove))
 
 
 def changed(run: str) -> None:
-    """Tell who watches that this run's marks have changed."""
+    """Notify the watchers that the marks of a run have changed."""
     for watcher in tuple(_watchers):
-        if (told := watcher()) is not None:
-            told(run)
+        if (notify := watcher()) is not None:
+            notify(run)
 
 
 def marks_file(journal: str | os.PathLike[str]) -> Path:
-    """Where the marks of the run in `journal` lie: `a.marks.json` beside `a.jsonl`. A journal with
-    another ending has a name for them that is no other's."""
+    """The file of the marks: `a.marks.json` beside `a.jsonl`. Journals with other endings get a name of their
+    own."""
     path = Path(journal)
     return path.with_name(f"{path.stem}.marks.json" if path.suffix == ".jsonl" else f"{path.name}-marks.json")
 
 
 def made(tree: Tree, id: str, verdict: str | None, note: str) -> Mark:
-    """A mark of a thought of `tree`. What is none is a ValueError."""
+    """A mark on a thought of `tree`. Raises ValueError for an unknown thought or verdict."""
     if id not in tree:
         raise ValueError(f"no thought {id!r} in this run")
     if verdict not in ("right", "wrong", None):
@@ -72,8 +79,11 @@ def made(tree: Tree, id: str, verdict: str | None, note: str) -> Mark:
 
 
 def read_marks(journal: Path, run: str, tree: Tree) -> dict[str, Mark]:
-    """The marks beside `journal`, {} when there is no file. Raises `JournalError`, which names the
-    file, when it is damaged, belongs to another run, or marks a thought that this one has not."""
+    """Read the marks beside `journal`; an empty dict if there is no file.
+
+    Raises:
+        JournalError: If the file is damaged, belongs to another run, or marks an unknown thought.
+    """
     path = marks_file(journal)
     try:
         data = path.read_bytes()
@@ -94,7 +104,7 @@ def read_marks(journal: Path, run: str, tree: Tree) -> dict[str, Mark]:
 
 
 def write_marks(journal: Path, run: str, marks: Mapping[str, Mark]) -> None:
-    """Write the marks beside `journal`, in place of those that are there; no file where none is left."""
+    """Replace the marks beside `journal`. The file is removed if no marks are left."""
     path = marks_file(journal)
     if marks:
         held = _File(SCHEMA, run, dict(marks))

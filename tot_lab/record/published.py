@@ -1,12 +1,13 @@
-"""The published logs of Tree of Thoughts (Yao et al. 2023, github.com/princeton-nlp/tree-of-thought-llm)
-as runs: Game of 24 and creative writing by breadth-first search, mini crosswords depth-first.
+"""Importer of the published logs of Tree of Thoughts: Game of 24, creative writing and mini crosswords.
 
-    file → entries (`Entry`, `State`) → the records that they tell of (`_breadth_first`, `_crossword`) → Run
+    file → entries (`Entry`, `State`) → records (`_breadth_first`, `_crossword`) → Run
 
-A run holds what its log says, and marks what it does not say. The logs have no prompts, no times
-and no tokens of a single call, so those are unknown (`Header.unknown`), never 0. What the search kept
-and pruned is the log's own word. Of an evaluation there is only a sum: its draws follow from it, but
-not their order (they stand best first).
+A run holds what its log says and marks the rest as unknown (`Header.unknown`): the logs have no prompts, no
+times and no tokens of single calls. What the search kept and pruned is taken from the log. An evaluation is
+known only by its sum; its samples follow from it, but not their order (they are listed best first).
+
+References:
+    Yao et al. 2023; github.com/princeton-nlp/tree-of-thought-llm.
 """
 
 from __future__ import annotations
@@ -50,8 +51,15 @@ MOST_DRAWS = 1000
 
 
 class Step(msgspec.Struct):
-    """One round of a breadth-first search. x: the problem. ys: the paths that were expanded. new_ys: what
-    they became. values: of each of these. select_new_ys: which of them went on, best first."""
+    """One round of a breadth-first search.
+
+    Attributes:
+        x: The problem.
+        ys: The paths that were expanded.
+        new_ys: Their children.
+        values: The values of `new_ys`.
+        select_new_ys: The children that were kept, best first.
+    """
 
     x: str
     ys: list[str]
@@ -140,7 +148,7 @@ def published(path: str | os.PathLike[str]) -> list[Run]:
 
 
 class _Converted(NamedTuple):
-    """What an entry tells."""
+    """The header fields and the records of an entry."""
 
     name: str
     task: Task

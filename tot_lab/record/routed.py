@@ -1,4 +1,4 @@
-"""What `tl.Adaptive` chose in a run, folded from its notes."""
+"""Choices of `tl.Adaptive`, folded from the notes of a run."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ from tot_lab.core.records import Note, Record
 
 
 class Routed(NamedTuple):
-    """What `tl.Adaptive` did. selected: the strategy that was chosen; used: the one that did the work, which
-    is another after a partial result. kind: of the task, `None` if nobody could tell. by: `table`,
-    `rule`, `model` or `default`. why: in words."""
+    """A choice of `tl.Adaptive`.
+
+    Attributes:
+        selected: The strategy that was chosen.
+        used: The strategy that did the work; another one after a partial result.
+        kind: Kind of the task, `None` if it was not recognised.
+        by: What decided: `table`, `rule`, `model` or `default`.
+        why: The reason.
+    """
 
     selected: str
     used: str
@@ -21,7 +27,7 @@ class Routed(NamedTuple):
 
 
 def routed_in(events: Iterable[Record]) -> Routed | None:
-    """What the first `Adaptive` in a record chose; `None` if it chose nothing."""
+    """The choice of the first `Adaptive` in a record, or `None` if it chose nothing."""
     choices = [event for event in events if _is_choice(event)]
     chosen = next((note for note in choices if note.name == "adaptive.chosen"), None)
     if chosen is None:
