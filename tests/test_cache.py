@@ -670,8 +670,8 @@ def test_an_experiment_travels_as_one_file(tmp_path):
     other = scripted()
     again = tl.Lab(other, runs=None, cache=tmp_path / "one.jsonl.gz", mode="replay")
     assert wait(again.run(SEARCH, TASK)).events == made.events
-    assert f"{entries} new calls, 0 were" in shell("import", "one.jsonl.gz", "--cache", "theirs")
-    assert f"0 new calls, {entries} were" in shell("merge", "one.jsonl.gz", "--cache", "theirs")
+    assert f"{entries} new calls, 0 already present" in shell("import", "one.jsonl.gz", "--cache", "theirs")
+    assert f"0 new calls, {entries} already present" in shell("merge", "one.jsonl.gz", "--cache", "theirs")
     assert "all entries are intact" in shell("verify", "--cache", "theirs")
     assert f"{entries} calls in 1 stores" in shell("stats", "--cache", "theirs")
     assert calls_in(other) == 0
