@@ -168,5 +168,5 @@ def test_what_a_run_gives_back():
     assert made.seconds > 0
     assert made.usage == (1, 0, 5, 2, 0.5, 0.5)
     assert len(made.steps_df()) == 1
-    for name in ("answer", "stopped", "score", "seconds", "usage", "steps_df", "calls", "tokens", "cost"):
+    for name in ("answer", "stop_reason", "score", "seconds", "usage", "steps_df", "calls", "tokens", "cost"):
         assert name in tl.Run.__doc__

@@ -490,7 +490,8 @@ def test_a_full_disk_costs_the_file_not_the_run(tmp_path, tiny):
     model = Scripted(lambda call: answer_to(call) + "\n" + "because " * 300)
     free = wait(tl.Lab(model, runs=None).run(SEARCH, TASK))
     lab = tl.Lab(model, runs=tiny)
-    with pytest.warns(RuntimeWarning, match=r"No space left on device\. The run continues in memory only") as caught:
+    message = r"No space left on device\. The run continues in memory only"
+    with pytest.warns(RuntimeWarning, match=message) as caught:
         made = wait(lab.run(SEARCH, TASK))
     assert len(caught) == 1
     assert made.events == free.events

@@ -78,7 +78,9 @@ class _After(Domain):
     """A domain that prepends earlier steps to each path."""
 
     domain: Domain
+    """The wrapped domain."""
     before: list[str]
+    """The steps of the branch so far, put before each path."""
 
     @property
     def kind(self) -> str:  # type: ignore[override]

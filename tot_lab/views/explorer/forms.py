@@ -60,30 +60,9 @@ class Mistake(ValueError):
 
 
 def meanings(kind: type[BaseModel]) -> dict[str, str]:
-    """What the docstrings of `kind` and its bases say of its fields, in the order in which they say
-    it: `name: meaning` or `name, name: meaning`; one that has no such entry, the first that names it."""
-    names = "|".join(kind.model_fields)
-    head = re.compile(rf"(?:^|(?<=[.;] ))((?:{names})(?:, (?:{names}))*)(?: \(\w+\))?: ")
-    entries: list[tuple[list[str], str]] = []
-    for base in kind.__mro__:
-        own = issubclass(base, BaseModel) and base is not BaseModel
-        for paragraph in re.split(r"\n\s*\n", (own and vars(base).get("__doc__")) or ""):
-            text = " ".join(paragraph.split())
-            heads = list(head.finditer(text))
-            ends = [*(after.start() for after in heads[1:]), len(text)][: len(heads)]
-            entries += [
-                (found[1].split(", "), text[found.end() : end].strip())
-                for found, end in zip(heads, ends, strict=True)
-            ]
-    headed = {name for named, _ in entries for name in named}
-    said: dict[str, str] = {}
-    for named, meaning in entries:
-        for name in [*named, *(name for name in re.findall(r"`(\w+)`", meaning) if name not in headed)]:
-            if name in kind.model_fields:
-                said.setdefault(name, meaning)
-    described = {name: " ".join(text.split()) for name, text in field_docs(kind).items()}
-    known = {**described, **said}
-    return {**known, **{name: "" for name in kind.model_fields if name not in known}}
+    """The attribute docstring of each field of `kind` in one line, the fields of its bases last."""
+    docs = {name: " ".join(text.split()) for name, text in field_docs(kind).items()}
+    return {**docs, **{name: "" for name in kind.model_fields if name not in docs}}
 
 
 class Accepted(NamedTuple):
