@@ -338,7 +338,7 @@ TREE = ("tree_of_thoughts", *HAND)
         (("run", "best_of", *HAND, *SIM), "best_of: strategy: Field required"),
         (("run", "baselines", *HAND, *SIM), "`tot-lab sweep` takes several"),
         (("run", "one_answer", "--task", "game24", "4", "5", *SIM), "'5': expected FIELD=VALUE"),
-        (("run", "one_answer", "--task", "game24", "4 5", *SIM), "four whole numbers from 1 to 13"),
+        (("run", "one_answer", "--task", "game24", "4 5", *SIM), "four integers from 1 to 13"),
         (("run", "one_answer", "--task", "game24", *SIM), "needs a problem"),
         (("run", "one_answer", "--task", "chess", "e4", *SIM), "unknown domain 'chess'; known are game24"),
         (("run", "one_answer", "--task", "mini_crossword", "99", *SIM), "puzzles 1 to 24"),
@@ -459,7 +459,7 @@ def test_sweep_over_a_file_of_tasks(tmp_path):
     assert table.setting.tolist() == ["one_answer"] * 3 + ["chain_of_thought"] * 3
     wrong = tot_lab("sweep", "one_answer", "--tasks", "sums.csv", "question=x", *SIM, folder=tmp_path)
     assert wrong.returncode == 2
-    assert "sums.csv line 2: no field 'x'; it has 'q', 'a'" in wrong.stderr
+    assert "sums.csv line 2: field 'x' is missing: got the fields 'q', 'a'." in wrong.stderr
 
 
 def test_sweep_estimates_without_asking(tmp_path, monkeypatch, capsys):
