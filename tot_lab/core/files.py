@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> Path:
-    """Write a file atomically. Creates its folder."""
+    """Write a file atomically, and create its folder if it is missing."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")

@@ -33,7 +33,7 @@ class EffectPolicy(BaseModel):
         return sorted(names)  # a set's order differs between processes; records must not
 
     def refusal(self, tool: ToolSpec) -> str | None:
-        """Why `tool` may not be called. `None` if it may."""
+        """Return why `tool` may not be called, or `None` if it may."""
         denied = sorted(self.deny & {tool.name, *tool.effects})
         if denied:
             return f"the effect policy denies {', '.join(denied)}"

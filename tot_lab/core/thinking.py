@@ -195,9 +195,7 @@ def map_steps(
 
 
 class Interceptor(Protocol):
-    """Runs alongside a strategy: it sees every step and result, and may make calls in between. See
-    `intercept`.
-    """
+    """Performs the steps of a strategy and may make calls of its own in between. See `intercept`."""
 
     def carry_out(self, step: Call | Event | WithBudget | Effect | BudgetLeft) -> Thinking[Any]:
         """Perform `step`, or something in its place. Returns what the strategy receives."""
@@ -255,7 +253,7 @@ def intercept(companion: Interceptor, thinking: Thinking[T], calls: int) -> Thin
 
 
 def resample(number: int, thinking: Thinking[T]) -> Thinking[T]:
-    """Run `thinking` with samples of its own, as attempt `number` of several."""
+    """Run `thinking` as attempt `number` of several, with replies sampled separately from other attempts."""
 
     def numbered(call: Call) -> Call:
         return msgspec.structs.replace(call, attempt=(number, *call.attempt))
