@@ -363,7 +363,10 @@ TREE = ("tree_of_thoughts", *HAND)
         (("sweep", "baselines", "attempts=x", *HAND, *SIM), "baselines: attempts: Input should be a valid"),
         (("sweep", "one_answer", "one_answer", *HAND, *SIM), "are the same"),
         (("sweep", "one_answer", *HAND, *HAND, *SIM), "Use repeats= to run a task more than once"),
-        (("sweep", "one_answer", "--tasks", "game24", "count=0", *SIM), "from 1 to 1362, the number of solvable hands"),
+        (
+            ("sweep", "one_answer", "--tasks", "game24", "count=0", *SIM),
+            "from 1 to 1362, the number of solvable hands",
+        ),
         (("sweep", "one_answer", "--tasks", "game24", *SIM), "count: Missing required argument"),
         (("sweep", "one_answer", "--tasks", "none.csv", *SIM), "no file 'none.csv', nor is it one of game24"),
         (("sweep", "one_answer", *HAND, *SIM, "--out", "a.docx"), "NAME.csv, NAME.parquet or NAME.tex"),

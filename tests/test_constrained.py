@@ -231,7 +231,7 @@ def test_bad_numbers_and_kinds_are_named() -> None:
     for number in (0, 121, -1):
         with pytest.raises(ValueError, match=f"got number={number}"):
             tl.domains.constrained(number)
-    with pytest.raises(ValueError, match="Unknown kind: got 'poem'. Use 'writing' or 'design'"):
+    with pytest.raises(ValueError, match=r"Unknown kind: got 'poem'\. Use 'writing' or 'design'"):
         tl.domains.constrained_tasks(1, kind="poem")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="domain 'constrained': got 'general'"):
         tl.domains.rules_kept(tl.general("How many?"), "3")

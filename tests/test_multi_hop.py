@@ -78,7 +78,7 @@ def test_there_are_no_others(count: int, hops: int | None) -> None:
 
 
 def test_bad_numbers_are_named() -> None:
-    with pytest.raises(ValueError, match="hops must be .*got 4"):
+    with pytest.raises(ValueError, match=r"hops must be .*got 4"):
         tl.domains.multi_hop_tasks(1, hops=4)
     with pytest.raises(ValueError, match="got number=121"):
         tl.domains.multi_hop(121)
