@@ -338,10 +338,10 @@ TREE = ("tree_of_thoughts", *HAND)
         (("run", "best_of", *HAND, *SIM), "best_of: strategy: Field required"),
         (("run", "baselines", *HAND, *SIM), "Use `tot-lab sweep` for several"),
         (("run", "one_answer", "--task", "game24", "4", "5", *SIM), "'5': expected FIELD=VALUE"),
-        (("run", "one_answer", "--task", "game24", "4 5", *SIM), "four whole numbers from 1 to 13"),
+        (("run", "one_answer", "--task", "game24", "4 5", *SIM), "four integers from 1 to 13"),
         (("run", "one_answer", "--task", "game24", *SIM), "needs a problem"),
         (("run", "one_answer", "--task", "chess", "e4", *SIM), "Unknown domain 'chess'; known are game24"),
-        (("run", "one_answer", "--task", "mini_crossword", "99", *SIM), "puzzles 1 to 24"),
+        (("run", "one_answer", "--task", "mini_crossword", "99", *SIM), "number from 1 to 24"),
         (
             ("run", "one_answer", "--task", "general", "?", "gread=x", *SIM),
             "Known are answer, grade, c",
@@ -369,7 +369,10 @@ TREE = ("tree_of_thoughts", *HAND)
         (("sweep", "baselines", "attempts=x", *HAND, *SIM), "baselines: attempts: Input should be a valid"),
         (("sweep", "one_answer", "one_answer", *HAND, *SIM), "are the same"),
         (("sweep", "one_answer", *HAND, *HAND, *SIM), "Use repeats= to run a task more than once"),
-        (("sweep", "one_answer", "--tasks", "game24", "count=0", *SIM), "1 to 1362 solvable hands"),
+        (
+            ("sweep", "one_answer", "--tasks", "game24", "count=0", *SIM),
+            "from 1 to 1362, the number of solvable hands",
+        ),
         (("sweep", "one_answer", "--tasks", "game24", *SIM), "count: Missing required argument"),
         (
             ("sweep", "one_answer", "--tasks", "none.csv", *SIM),
@@ -474,7 +477,7 @@ def test_sweep_over_a_file_of_tasks(tmp_path):
     assert table.setting.tolist() == ["one_answer"] * 3 + ["chain_of_thought"] * 3
     wrong = tot_lab("sweep", "one_answer", "--tasks", "sums.csv", "question=x", *SIM, folder=tmp_path)
     assert wrong.returncode == 2
-    assert "sums.csv line 2: no field 'x'; it has 'q', 'a'" in wrong.stderr
+    assert "sums.csv line 2: field 'x' is missing: got the fields 'q', 'a'." in wrong.stderr
 
 
 def test_sweep_estimates_without_asking(tmp_path, monkeypatch, capsys):

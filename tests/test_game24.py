@@ -100,13 +100,13 @@ def test_tasks_are_spread_from_easy_to_hard() -> None:
 
 @pytest.mark.parametrize("numbers", ["4 5 6", "4 5 6 10 11", "0 5 6 10", "4 5 6 14", "four", "", "4 5 6 1.5"])
 def test_a_bad_hand_is_refused(numbers: str) -> None:
-    with pytest.raises(ValueError, match="four whole numbers from 1 to 13"):
+    with pytest.raises(ValueError, match="four integers from 1 to 13"):
         game24(numbers)
 
 
 def test_a_hand_is_given_as_text_or_numbers() -> None:
     assert game24("4, 5,6 10").question == game24([4, 5, 6, 10]).question == "4 5 6 10"
-    with pytest.raises(ValueError, match="four whole numbers"):
+    with pytest.raises(ValueError, match="four integers"):
         game24([4, 5, 6, True])
     assert part_of(Game24(structured=True).settings()) == Game24(structured=True)
 

@@ -200,9 +200,9 @@ def test_without_reference_or_grading_there_is_no_grade() -> None:
 def test_what_cannot_be_used_is_refused() -> None:
     with pytest.raises(ValueError, match="empty"):
         general("  ")
-    with pytest.raises(ValueError, match="there is none in the answer 'many'"):
+    with pytest.raises(ValueError, match="answer must contain a number for grade='number': got 'many'"):
         general("q", answer="many", grade="number")
-    with pytest.raises(ValueError, match="no pattern"):
+    with pytest.raises(ValueError, match=r"answer must be a pattern for grade='regex': got '\('"):
         general("q", answer="(", grade="regex")
     with pytest.raises(ValueError, match="grading"):
         general("q", answer="a", grade="fuzzy")  # type: ignore[arg-type]
@@ -264,24 +264,26 @@ def test_every_source_gives_the_same_tasks(tmp_path: Path) -> None:
     ("name", "text", "message"),
     [
         ("p.jsonl", '{"q": "x", "a": 1}\n\n{"question": "x", "a": 1}',
-         "p.jsonl line 3: no field 'q'; it has 'question', 'a'"),
-        ("p.jsonl", '{"q": "x", "a": 1}\n{"q": ', "p.jsonl line 2: not JSON"),
-        ("p.jsonl", '{"q": "x", "a": NaN}', "p.jsonl line 1: not JSON"),
-        ("p.jsonl", "[1]", "p.jsonl line 1: expected an object with fields, found a list"),
-        ("p.jsonl", '{"q": " ", "a": 1}', "p.jsonl line 1: the question is empty"),
-        ("p.jsonl", '{"q": null, "a": 1}', "p.jsonl line 1: the question is empty"),
-        ("p.jsonl", '{"q": 7, "a": 1}', "p.jsonl line 1: the field 'q' holds a int, not text"),
-        ("p.jsonl", '{"q": "x", "a": "many"}', "p.jsonl line 1: grade is 'number'"),
+         "p.jsonl line 3: field 'q' is missing: got the fields 'question', 'a'."),
+        ("p.jsonl", '{"q": "x", "a": 1}\n{"q": ', "p.jsonl line 2: invalid JSON"),
+        ("p.jsonl", '{"q": "x", "a": NaN}', "p.jsonl line 1: invalid JSON"),
+        ("p.jsonl", "[1]", "p.jsonl line 1: a row must be an object with fields: got a list."),
+        ("p.jsonl", '{"q": " ", "a": 1}', "p.jsonl line 1: question must not be empty."),
+        ("p.jsonl", '{"q": null, "a": 1}', "p.jsonl line 1: question must not be empty."),
+        ("p.jsonl", '{"q": 7, "a": 1}', "p.jsonl line 1: field 'q' must contain text: got a int."),
+        ("p.jsonl", '{"q": "x", "a": "many"}',
+         "p.jsonl line 1: answer must contain a number for grade='number'"),
         ("p.jsonl", '{"q": "\\ud800", "a": 1}', "p.jsonl line 1: question"),
-        ("p.json", '{"q": "x"}', "p.json: expected a list of objects, found an object"),
-        ("p.json", '[{"q": "x", "a": 1},\n{"a": 1}]', "p.json row 2: no field 'q'; it has 'a'"),
-        ("p.json", '[\n{"q" 1}]', "p.json line 2: not JSON"),
-        ("p.json", "[" * 100_000, "p.json: not JSON"),
-        ("p.csv", 'q,a\n"two\nlines",1\n,2', "p.csv line 4: the question is empty"),
-        ("p.csv", "q,a\nx", "p.csv line 2: no field 'a'; it has 'q'"),
-        ("p.csv", "q,a\nx,1,2", "p.csv line 2: more cells than the header has"),
-        ("p.csv", "q,b\nx,1", "p.csv line 2: no field 'a'; it has 'q', 'b'"),
-        ("p.txt", "", "p.txt: expected a file ending in .jsonl, .json, .csv"),
+        ("p.json", '{"q": "x"}', "p.json: the file must contain a list of objects: got an object."),
+        ("p.json", '[{"q": "x", "a": 1},\n{"a": 1}]',
+         "p.json row 2: field 'q' is missing: got the fields 'a'."),
+        ("p.json", '[\n{"q" 1}]', "p.json line 2: invalid JSON"),
+        ("p.json", "[" * 100_000, "p.json: invalid JSON"),
+        ("p.csv", 'q,a\n"two\nlines",1\n,2', "p.csv line 4: question must not be empty."),
+        ("p.csv", "q,a\nx", "p.csv line 2: field 'a' is missing: got the fields 'q'."),
+        ("p.csv", "q,a\nx,1,2", "p.csv line 2: the row has more cells than the header."),
+        ("p.csv", "q,b\nx,1", "p.csv line 2: field 'a' is missing: got the fields 'q', 'b'."),
+        ("p.txt", "", "p.txt: unknown file type: got '.txt'. Use .jsonl, .json, .csv."),
     ],
 )  # fmt: skip
 def test_errors_name_file_line_and_field(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -295,11 +297,11 @@ def test_other_bad_sources(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_bytes(b"q,a\n\xff,1")
     with pytest.raises(ValueError, match="not UTF-8"):
         tasks(tmp_path / "p.csv")
-    with pytest.raises(ValueError, match="found an object"):
+    with pytest.raises(ValueError, match="got an object"):
         tasks({"question": "x"})
-    with pytest.raises(ValueError, match="`grade` needs `answer`"):
+    with pytest.raises(ValueError, match="`grade` requires `answer`"):
         tasks([{"question": "x"}], grade="number")
-    with pytest.raises(ValueError, match="row 2: no field 'question'"):
+    with pytest.raises(ValueError, match="row 2: field 'question' is missing"):
         tasks([{"question": "x"}, {}])
 
 

@@ -65,12 +65,12 @@ def test_a_task_is_a_number_or_ten_clues() -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (((0,), {}), "puzzles 1 to 24"),
-        (((25,), {}), "puzzles 1 to 24"),
-        (((True,), {}), "puzzles 1 to 24"),
+        (((0,), {}), "number from 1 to 24"),
+        (((25,), {}), "number from 1 to 24"),
+        (((True,), {}), "number from 1 to 24"),
         (((1,), {"answer": ROWS}), "clues of your own"),
         ((("one clue",), {}), "ten clues"),
-        ((([*CLUES, "more"],), {}), "ten clues.*found 11"),
+        ((([*CLUES, "more"],), {}), "ten clues.*got 11"),
         ((([*CLUES[:9], " "],), {}), "ten clues"),
         (((CLUES,), {"answer": "thumb rural"}), "five words of five letters"),
         (((CLUES,), {"answer": "_____ rural amino panic sneak"}), "five words of five letters"),

@@ -73,14 +73,14 @@ def test_a_fact_stands_in_one_document_among_others_that_mention_the_name() -> N
 
 @pytest.mark.parametrize(("count", "hops"), [(0, None), (121, None), (41, 2), (0, 3)])
 def test_there_are_no_others(count: int, hops: int | None) -> None:
-    with pytest.raises(ValueError, match=f"count is {count}"):
+    with pytest.raises(ValueError, match=f"count must be .*got {count}"):
         tl.domains.multi_hop_tasks(count, hops=hops)
 
 
 def test_bad_numbers_are_named() -> None:
-    with pytest.raises(ValueError, match="hops is 4"):
+    with pytest.raises(ValueError, match=r"hops must be .*got 4"):
         tl.domains.multi_hop_tasks(1, hops=4)
-    with pytest.raises(ValueError, match="number is 121"):
+    with pytest.raises(ValueError, match="got number=121"):
         tl.domains.multi_hop(121)
 
 
@@ -135,7 +135,7 @@ def test_search_ranks_and_says_what_each_document_is() -> None:
     assert SEARCH.carry_out({"query": "zebra"}, {}) == "No document has any of these words."
     for task in TASKS:
         start = hops_in(task.question).start
-        assert start.name in SEARCH.carry_out({"query": start.shown}, {})
+        assert start.name in SEARCH.carry_out({"query": start.phrase}, {})
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_they_are_pure_and_known_by_what_the_documents_hold() -> None:
         .carry_out({"title": "Kelby (town)"}, {})
         .startswith("Kelby is a town")
     )
-    with pytest.raises(ValueError, match="there are none"):
+    with pytest.raises(ValueError, match="documents must not be empty"):
         document_tools({})
 
 

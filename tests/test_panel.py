@@ -394,7 +394,7 @@ def test_a_hand_and_a_question():
         control(shown, "its numbers").value = "1, 2, 3, 4"
         assert 'tl.game24("1 2 3 4")' in shown.code
         control(shown, "task").value = "question"
-        assert "the question is empty" in said(shown)
+        assert "question must not be empty" in said(shown)
         assert control(shown, "Run").disabled
         control(shown, "question").value = "Is <b>1</b> prime?"
         assert 'tl.general("Is <b>1</b> prime?")' in shown.code

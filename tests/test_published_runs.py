@@ -14,7 +14,7 @@ from support import wait
 import tot_lab as tl
 from tot_lab.core.records import Note, Scored
 from tot_lab.domains import MiniCrossword, mini_crossword_scores
-from tot_lab.domains.published import standing, written
+from tot_lab.domains.published import log_path, log_state
 from tot_lab.record.published import verdicts
 from tot_lab.views.explorer.recording import Recording
 from tot_lab.views.figures import FIGURES
@@ -299,9 +299,9 @@ def test_game24_is_told_to_the_letter(logs):
         levels = [event.data["kept"] for event in run.events if getattr(event, "name", "") == "tot.pruned"]
         for depth, step in enumerate(entry["steps"], 1):
             nodes = [node for node in run.tree if node.depth == depth]
-            told = sorted((written(run.steps(node.id)), node.raw or 0) for node in nodes)
+            told = sorted((log_path(run.steps(node.id)), node.raw or 0) for node in nodes)
             assert told == sorted(zip(step["new_ys"], step["values"], strict=True))
-            assert [written(run.steps(id)) for id in levels[depth - 1]] == step["select_new_ys"]
+            assert [log_path(run.steps(id)) for id in levels[depth - 1]] == step["select_new_ys"]
             assert {node.id for node in nodes if node.state in ("kept", "solution")} == set(levels[depth - 1])
         assert depth == len(levels) == 4
         grades = [run.task.domain.grade(run.task, run.task.domain.answer(run.task, run.steps(node.id)) or "")
@@ -385,8 +385,8 @@ def test_a_log_has_no_points_and_no_cost_and_says_what_it_lacks(small, log, unit
 
 
 def test_standing_is_what_the_value_prompt_showed():
-    assert standing(HAND, [FIRST[0]]) == "3 3 4"
-    assert standing(HAND, [*FIRST, "Answer: (1 + 2) * 4 = 12"]) == f"{HAND} | (1 + 2) * 4 = 12"
+    assert log_state(HAND, [FIRST[0]]) == "3 3 4"
+    assert log_state(HAND, [*FIRST, "Answer: (1 + 2) * 4 = 12"]) == f"{HAND} | (1 + 2) * 4 = 12"
 
 
 def test_several_runs_are_a_table():

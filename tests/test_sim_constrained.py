@@ -15,7 +15,7 @@ from support import STRATEGIES, wait
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.parts import part_of
-from tot_lab.domains.constrained.answers import Stream, made_answer
+from tot_lab.domains.constrained.answers import Stream, make_answer
 from tot_lab.domains.constrained.constraints import kept_by, rules_in
 
 MASTER = tl.sim.SimConstrained(skill=1, noise=0)
@@ -58,7 +58,7 @@ def runs(strategy: tl.Strategy, skill: float, tasks: list[tl.Task] = TASKS, **se
 def test_it_understands_every_prompt(number: int, context: str) -> None:
     task = tl.domains.constrained(number).model_copy(update={"context": context})
     game, rules = task.domain, rules_in(task.question)
-    bad = made_answer(rules, [False] * len(rules), Stream("bad"))
+    bad = make_answer(rules, [False] * len(rules), Stream("bad"))
     good = task.reference
     assert sum(kept_by(rules, bad)) < len(rules)
 
@@ -221,7 +221,7 @@ def test_a_synthesis_takes_what_another_branch_keeps_and_says_so() -> None:
     rules = rules_in(task.question)
     names = ["The first way", "The second way"]
     solutions = [
-        made_answer(rules, [k not in broken for k in range(len(rules))], Stream("s"))
+        make_answer(rules, [k not in broken for k in range(len(rules))], Stream("s"))
         for broken in ((1,), (2, 3))
     ]
     assert [[*kept_by(rules, one)].count(False) for one in solutions] == [1, 2]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tot_lab.domains.constrained import constraints
-from tot_lab.domains.constrained.answers import Plan, Stream, made_answer
+from tot_lab.domains.constrained.answers import Plan, Stream, make_answer
 from tot_lab.domains.constrained.constraints import DAYS, FORMS, GRAMS, SORTS, Rule, kept_by
 
 COUNT = 120
@@ -34,7 +34,7 @@ DESIGNS = ("timetable", "seating", "packing")
 
 def made_rule(family: str, form: str, **given: object) -> Rule:
     """A rule of that form with its slots filled."""
-    text = FORMS[family][form].told.format(**given)
+    text = FORMS[family][form].template.format(**given)
     return Rule(family, form, text, {slot: str(value).lower() for slot, value in given.items()})
 
 
@@ -86,7 +86,7 @@ def made_text(number: int, count: int) -> Made:
         stream = Stream(f"constrained text {number} {attempt}")
         occasion, words = stream.pick(_OCCASIONS)
         rules = _text_rules(stream, count, stream.shuffled(words))
-        witness = made_answer(rules, [True] * count, stream)
+        witness = make_answer(rules, [True] * count, stream)
         if all(kept_by(rules, witness)):
             return Made(question_of(f"Write {occasion}.", rules, _TEXT_FORM), rules, witness)
     raise AssertionError(f"text {number}: no text keeps any choice of {count} rules")
@@ -170,11 +170,11 @@ def made_design(number: int, family: str, count: int) -> Made:
 
 def _drawn_rule(family: str, form: str, draft: _Draft, stream: Stream) -> Rule | None:
     """A rule of that form about things of the design; None when it speaks of one thing as of two."""
-    told = FORMS[family][form].told
+    template = FORMS[family][form].template
     given: dict[str, object] = {
-        slot: stream.pick(values) for slot, values in draft.slots.items() if f"{{{slot}}}" in told
+        slot: stream.pick(values) for slot, values in draft.slots.items() if f"{{{slot}}}" in template
     }
-    if "{n}" in told:
+    if "{n}" in template:
         given["n"] = stream.pick(draft.numbers(form, draft.plan))
     return None if given.get("x") == given.get("y", "") else made_rule(family, form, **given)
 

@@ -1,6 +1,6 @@
-"""Domains: what a task family teaches a search.
+"""Domains: the prompts, readers, rules and grading of families of tasks.
 
-Add one: a package or file with a `Domain`, and its line in `tot_lab.core.registry`.
+To add one, write a package or file with a `Domain` and add its line to `tot_lab.core.registry`.
 """
 
 from tot_lab.domains.constrained import Constrained, constrained, constrained_tasks, rules_kept

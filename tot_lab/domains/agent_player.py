@@ -1,10 +1,9 @@
-"""A simulated agent: it plans, calls tools, criticises and searches, with no key and no network.
+"""A simulated agent that plans, calls tools, criticises and searches, without a key or a network.
 
-It knows no more than a model would. It finds the structure of a problem in the prompt's own words
-(those of the domains `word_sums`, `multi_hop` and `game24`) and what is known so far in what the prompt
-quotes: steps, tools' results, a plan, lessons. What it cannot find there it does in its head, and mostly gets
-wrong (`unaided`); which step it takes next is right as often as `skill` says. A domain's prompt is told by
-its closing words, a strategy's by the call's kind.
+It reads only the text of the prompt: the problem (of the domains `word_sums`, `multi_hop` and `game24`), and
+the values known so far from steps, results of tools, a plan or lessons. Other values are right with
+probability `unaided`, and the choice of a step with probability `skill`. A prompt of a domain is recognised
+by its closing words, a prompt of a strategy by the purpose of the call.
 """
 
 from __future__ import annotations
@@ -41,17 +40,17 @@ from tot_lab.domains.word_sums import Problem, problem_in
 from tot_lab.models.simulated import Share, Simulated, without_candidates
 
 FINAL = "final-answer"
-"""The tool by which a loop is ended."""
+"""Name of the tool that ends a loop."""
 
 KINDS = (
     "act", "critique", "review", "plan", "patch", "augment", "analysis", "reflect", "route", "synthesize",
 )  # fmt: skip
-"""The calls of strategies that it knows by their kind."""
+"""Purposes of calls of strategies that the agent replies to."""
 
 _UNKNOWN = "I am a simulated agent, and I do not understand this prompt."
 _GARBLED = ("", "...", "I have lost the thread here.", '{"name": "calc', "?? ?? ??")
 
-_FORMS = (  # what a domain's prompt asks for, by its closing words
+_FORMS = (  # kinds of prompts of a domain, by their closing words
     ("vote", re.compile(r"best: ?N\b")),
     ("joint", re.compile(r"JSON array of the (\d+) numbers")),
     ("judge", re.compile(r"one word, yes or no")),
@@ -81,31 +80,30 @@ class SimAgent(Simulated):
 
     skill: Share = 0.8
     """Probability that a step, an action or a step of a plan is right, 0–1. If a plan or a lesson names the
-    right step, it errs as rarely as with two tries. Its critique is right with probability (1 + skill) /
-    2."""
+    right step, the agent has two tries. A critique is right with probability (1 + skill) / 2."""
 
     unaided: Share = 0.3
-    """Probability that it knows without a tool what a tool would return (a calculation, a fact), 0–1. If it
-    does not write its steps down, the square of it."""
+    """Probability that a calculation or a fact is right without a tool, 0–1. It is squared if the agent does
+    not write down its steps."""
 
     noise: Share = 0.1
     """Probability that a judgement of a thought is the opposite of the truth, 0–1."""
 
     garble: Share = 0.0
-    """Share of replies that cannot be read, 0–1."""
+    """Share of unreadable replies, 0–1."""
 
     async def __call__(self, call: Call) -> Reply:
-        """The reply to `call`, after `latency`. What it writes as the call of a tool is one."""
+        """Return the reply to `call` after `latency`. A tool call written as JSON becomes a tool call."""
         reply = await super().__call__(call)
-        wish = read_json(reply.text) if _offered(call) and reply.text.startswith('{"name": ') else None
-        if not isinstance(wish, dict) or wish.get("name") not in _offered(call):
+        request = read_json(reply.text) if _offered(call) and reply.text.startswith('{"name": ') else None
+        if not isinstance(request, dict) or request.get("name") not in _offered(call):
             return reply
         turns = sum(message.role == "assistant" for message in call.messages)
-        asked = ToolCall(f"call-{turns}", wish["name"], json.dumps(wish["arguments"]))
-        return msgspec.structs.replace(reply, text="", tool_calls=(asked,), finish_reason="tool_calls")
+        made = ToolCall(f"call-{turns}", request["name"], json.dumps(request["arguments"]))
+        return msgspec.structs.replace(reply, text="", tool_calls=(made,), finish_reason="tool_calls")
 
     def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
-        text = _told(call)
+        text = _conversation(call)
         chain = _chain_in(text)
         form, count = _form_of(call, text)
         if chain is None or form == "":
@@ -114,38 +112,39 @@ class SimAgent(Simulated):
             return [self._verdict(chain, text, random)]
         if random.random() < self.garble:
             return random.choice(_GARBLED)
-        mind = _Mind(self, chain, text, random)
+        responder = _Responder(self, chain, text, random)
         if form in ("propose", "sample"):
-            mind.known = chain.known(_asking(call))  # the next step of the path, whatever tools told since
-            return mind.looked_up(call) or mind.proposed(count, listed=form == "propose")
-        asked: Mapping[str, Callable[[], str]] = {
-            "act": lambda: mind.acted(call),
-            "answer": lambda: mind.answered(aloud="Think step by step" in text),
-            "value": lambda: f"score: {mind.score(*_candidate(text))}\nI followed the steps.",
-            "judge": lambda: "yes" if mind.believes(*_candidate(text)) else "no",
-            "joint": lambda: json.dumps([mind.score(*one) for one in _candidates(text)]),
-            "vote": lambda: _best([mind.score(*one) for one in _voted(text)]),
-            "critique": mind.criticised,
-            "review": mind.reviewed,
-            "plan": mind.planned,
-            "augment": mind.planned,
-            "patch": mind.patched,
-            "analysis": mind.analysed,
-            "reflect": mind.reflected,
-            "route": mind.routed,
-            "synthesize": mind.synthesized,
+            # Later messages with results of tools do not advance the path.
+            responder.known = chain.known_values(_opening(call))
+            return responder.look_up(call) or responder.propose(count, listed=form == "propose")
+        replies: Mapping[str, Callable[[], str]] = {
+            "act": lambda: responder.act(call),
+            "answer": lambda: responder.answer(reasoning="Think step by step" in text),
+            "value": lambda: f"score: {responder.score(*_candidate(text))}\nI followed the steps.",
+            "judge": lambda: "yes" if responder.believes(*_candidate(text)) else "no",
+            "joint": lambda: json.dumps([responder.score(*one) for one in _candidates(text)]),
+            "vote": lambda: _best([responder.score(*one) for one in _vote_candidates(text)]),
+            "critique": responder.critique,
+            "review": responder.review,
+            "plan": responder.plan,
+            "augment": responder.plan,
+            "patch": responder.patch,
+            "analysis": responder.analyse,
+            "reflect": responder.reflect,
+            "route": responder.route,
+            "synthesize": responder.synthesize,
         }
-        return asked[form]()
+        return replies[form]()
 
     def _verdict(self, chain: _Chain, text: str, random: Random) -> TokenLogprob:
         likely = random.uniform(0.6, 0.95)
-        believes = _Mind(self, chain, text, random).believes(*_candidate(text))
+        believes = _Responder(self, chain, text, random).believes(*_candidate(text))
         yes = likely if believes else 1 - likely
         top = {"yes": math.log(yes), "no": math.log(1 - yes)}
         word = max(top, key=lambda label: top[label])
         return TokenLogprob(word, top[word], top)
 
-    # The Game of 24, which `SimGame24` knows how to play.
+    # The Game of 24, played by `SimGame24`.
 
     def _of_game24(self, call: Call, text: str, random: Random) -> str | Sequence[TokenLogprob]:
         hand = _HAND.search(text)
@@ -154,18 +153,20 @@ class SimAgent(Simulated):
             known = hand is not None or "Game of 24" in text
             return player.written(call, random) if known else _UNKNOWN
         task = game24(hand[1])
-        asked = Call(call.node, "answer", (Message("user", task.domain.answer_prompt(task, False)),))
-        played = str(player.written(asked, random))
-        answer = final_answer(played) or played
+        request = Call(call.node, "answer", (Message("user", task.domain.answer_prompt(task, False)),))
+        reply = str(player.written(request, random))
+        answer = final_answer(reply) or reply
         if call.purpose == "act":
-            return _wish(FINAL, {"answer": answer}) if FINAL in _offered(call) else played
+            return _tool_call(FINAL, {"answer": answer}) if FINAL in _offered(call) else reply
         if call.purpose == "critique":
             return player.written(call, random)
         if call.purpose == "review":
             stated = final_answer(text.rpartition("result:")[2]) or ""
             right = task.grade(stated) == 1.0
-            said = "SATISFIED: " if right != (random.random() < self.noise) else "UNSATISFIED: look again at "
-            return f"{said}{stated}\nAnswer: {stated or answer}"
+            verdict = (
+                "SATISFIED: " if right != (random.random() < self.noise) else "UNSATISFIED: look again at "
+            )
+            return f"{verdict}{stated}\nAnswer: {stated or answer}"
         if call.purpose in ("plan", "augment", "patch"):
             step = {
                 "title": "play",
@@ -175,74 +176,74 @@ class SimAgent(Simulated):
             return json.dumps({"steps": [{**step, "id": id} for id in _OPEN.findall(text)] or [step]})
         if call.purpose == "route":
             return json.dumps({"kind": "open"})
-        return played
+        return reply
 
 
-# A problem as a chain of things to find out, each from those before.
+# A problem as a chain of values, each of which depends on earlier ones.
 
 
 class _Chain(ABC):
-    """A problem of `count` things to find out. Values are texts; `known` holds the first ones."""
+    """A problem of `count` values, as texts. `known` holds the first of them, `k` is an index."""
 
     count: int
     tools: frozenset[str]
 
     @abstractmethod
-    def way(self, k: int) -> str:
-        """What there is to find out in place `k`, by the names s1, s2, … of what comes before."""
+    def outline(self, k: int) -> str:
+        """How to find value `k`, with the names s1, s2, … of earlier values."""
 
     @abstractmethod
-    def asked(self, k: int, known: Sequence[str]) -> str:
-        """The same with the values that are known, as the instruction of a step."""
+    def instruction(self, k: int, known: Sequence[str]) -> str:
+        """An instruction to find value `k`, with the known values inserted."""
 
     @abstractmethod
     def value(self, k: int, known: Sequence[str]) -> str:
-        """What it is in truth, if what is known is."""
+        """The right value `k`, provided that `known` is right."""
 
     @abstractmethod
-    def said(self, k: int, known: Sequence[str], value: str) -> str:
-        """A step that says it."""
+    def statement(self, k: int, known: Sequence[str], value: str) -> str:
+        """A step that states value `k`."""
 
     @abstractmethod
-    def found(self, k: int, known: Sequence[str], text: str) -> str | None:
-        """What `text` says of it, `None` if it says nothing."""
+    def find(self, k: int, known: Sequence[str], text: str) -> str | None:
+        """Value `k` as stated in `text`, or `None`."""
 
     @abstractmethod
-    def other(self, value: str, k: int, random: Random) -> str:
-        """A wrong value in the place of one."""
+    def wrong_value(self, value: str, k: int, random: Random) -> str:
+        """A wrong alternative to `value`."""
 
     @abstractmethod
-    def stray(self, k: int, known: Sequence[str], random: Random) -> str:
-        """A step that leads nowhere."""
+    def wrong_step(self, k: int, known: Sequence[str], random: Random) -> str:
+        """A step that does not help."""
 
     @abstractmethod
-    def call(self, k: int, known: Sequence[str], text: str) -> tuple[str, dict[str, str]]:
-        """The tool to call next for it, with its arguments."""
+    def tool_call(self, k: int, known: Sequence[str], text: str) -> tuple[str, dict[str, str]]:
+        """The next tool to call for value `k`, and its arguments."""
 
     @abstractmethod
-    def stray_call(self, k: int, known: Sequence[str], random: Random) -> tuple[str, dict[str, str]]:
-        """A call that brings nothing."""
+    def useless_call(self, k: int, known: Sequence[str], random: Random) -> tuple[str, dict[str, str]]:
+        """A tool call that does not help."""
 
     @abstractmethod
-    def step(self, k: int, known: Sequence[str], has: frozenset[str]) -> dict[str, Any]:
-        """A step of a plan; what is not known is referred to."""
+    def plan_step(self, k: int, known: Sequence[str], has: frozenset[str]) -> dict[str, Any]:
+        """A step of a plan for value `k`. Unknown values are references to earlier steps."""
 
     @abstractmethod
     def same(self, one: str, other: str) -> bool:
-        """Whether two answers are the same."""
+        """Whether two answers are equal."""
 
-    def known(self, text: str) -> list[str]:
-        """The first values that `text` tells, right or wrong."""
+    def known_values(self, text: str) -> list[str]:
+        """The first values that `text` states, right or wrong."""
         known: list[str] = []
         while len(known) < self.count:
-            value = self.found(len(known), known, text)
+            value = self.find(len(known), known, text)
             if value is None:
                 break
             known.append(value)
         return known
 
-    def right(self) -> list[str]:
-        """All values as they are in truth."""
+    def true_values(self) -> list[str]:
+        """All right values."""
         known: list[str] = []
         while len(known) < self.count:
             known.append(self.value(len(known), known))
@@ -258,39 +259,39 @@ class _Sums(_Chain):
         self.problem = problem
         self.count = len(problem.steps)
 
-    def way(self, k: int) -> str:
+    def outline(self, k: int) -> str:
         return f"s{k + 1} = {self._expression(k, [])}"
 
-    def asked(self, k: int, known: Sequence[str]) -> str:
+    def instruction(self, k: int, known: Sequence[str]) -> str:
         return f"Calculate {self._expression(k, known)}."
 
     def value(self, k: int, known: Sequence[str]) -> str:
         left, op, right = self._expression(k, known).split()
         return str(joined(Fraction(left), op, Fraction(right)) or 0)
 
-    def said(self, k: int, known: Sequence[str], value: str) -> str:
+    def statement(self, k: int, known: Sequence[str], value: str) -> str:
         return f"{self._expression(k, known)} = {value}"
 
-    def found(self, k: int, known: Sequence[str], text: str) -> str | None:
+    def find(self, k: int, known: Sequence[str], text: str) -> str | None:
         stated = _equation(self._expression(k, known)).findall(text)
         return stated[-1] if stated else None
 
-    def other(self, value: str, k: int, random: Random) -> str:
-        place = len(value) - random.randint(1, (len(value) + 1) // 2)  # one digit of the lower half
+    def wrong_value(self, value: str, k: int, random: Random) -> str:
+        place = len(value) - random.randint(1, (len(value) + 1) // 2)  # Changes one digit of the lower half.
         return value[:place] + random.choice("123456789".replace(value[place], "")) + value[place + 1 :]
 
-    def stray(self, k: int, known: Sequence[str], random: Random) -> str:
+    def wrong_step(self, k: int, known: Sequence[str], random: Random) -> str:
         expression = self._wrong(k, known, random)
         left, op, right = expression.split()
         return f"{expression} = {joined(Fraction(left), op, Fraction(right)) or 0}"
 
-    def call(self, k: int, known: Sequence[str], text: str) -> tuple[str, dict[str, str]]:
+    def tool_call(self, k: int, known: Sequence[str], text: str) -> tuple[str, dict[str, str]]:
         return "calculator", {"expression": self._expression(k, known)}
 
-    def stray_call(self, k: int, known: Sequence[str], random: Random) -> tuple[str, dict[str, str]]:
+    def useless_call(self, k: int, known: Sequence[str], random: Random) -> tuple[str, dict[str, str]]:
         return "calculator", {"expression": self._wrong(k, known, random)}
 
-    def step(self, k: int, known: Sequence[str], has: frozenset[str]) -> dict[str, Any]:
+    def plan_step(self, k: int, known: Sequence[str], has: frozenset[str]) -> dict[str, Any]:
         expression = re.sub(r"\bs\d+\b", r"{{from_step:\g<0>}}", self._expression(k, known))
         step: dict[str, Any] = {"title": f"calculation {k + 1}", "instruction": f"Calculate {expression}."}
         if "calculator" in has:
@@ -327,10 +328,10 @@ class _Lookups(_Chain):
         self.hops = hops
         self.count = len(hops.relations)
 
-    def way(self, k: int) -> str:
+    def outline(self, k: int) -> str:
         return f"s{k + 1} = {self._phrase(k, [])}"
 
-    def asked(self, k: int, known: Sequence[str]) -> str:
+    def instruction(self, k: int, known: Sequence[str]) -> str:
         return f"What is the name of {self._phrase(k, known)}?"
 
     def value(self, k: int, known: Sequence[str]) -> str:
@@ -338,41 +339,41 @@ class _Lookups(_Chain):
         there = world().facts.get((relation.name, at))
         return there.name if there else "nobody knows"
 
-    def said(self, k: int, known: Sequence[str], value: str) -> str:
+    def statement(self, k: int, known: Sequence[str], value: str) -> str:
         return _fact(self.hops.relations[k], self._at(k, known), value)
 
-    def found(self, k: int, known: Sequence[str], text: str) -> str | None:
+    def find(self, k: int, known: Sequence[str], text: str) -> str | None:
         at, relation = self._at(k, known), self.hops.relations[k]
-        told = re.findall(rf"{re.escape(self.asked(k, known))}\s+result: ([^\n]+)", text)
+        results = re.findall(rf"{re.escape(self.instruction(k, known))}\s+result: ([^\n]+)", text)
         there = facts_in(text).get((relation.name, at))
-        return there.name if there else told[-1].strip() if told else None
+        return there.name if there else results[-1].strip() if results else None
 
-    def other(self, value: str, k: int, random: Random) -> str:
+    def wrong_value(self, value: str, k: int, random: Random) -> str:
         kind = self.hops.relations[k].to
         names = sorted({there.name for there in world().facts.values() if there.kind == kind} - {value})
         return random.choice(names)
 
-    def stray(self, k: int, known: Sequence[str], random: Random) -> str:
+    def wrong_step(self, k: int, known: Sequence[str], random: Random) -> str:
         relation = random.choice([one for one in RELATIONS if one.of in ("bridge", "river")])
         things = sorted(thing for name, thing in world().facts if name == relation.name)
         thing = random.choice(things)
         return _fact(relation, thing, world().facts[relation.name, thing].name)
 
-    def call(self, k: int, known: Sequence[str], text: str) -> tuple[str, dict[str, str]]:
+    def tool_call(self, k: int, known: Sequence[str], text: str) -> tuple[str, dict[str, str]]:
         at = self._at(k, known)
         title = title_of(at)
         listed = re.search(rf"(?:^|→ )\d+\. {re.escape(title)}:", text, re.M)
-        return ("open", {"title": title}) if listed else ("search", {"query": at.shown.removeprefix("the ")})
+        return ("open", {"title": title}) if listed else ("search", {"query": at.phrase.removeprefix("the ")})
 
-    def stray_call(self, k: int, known: Sequence[str], random: Random) -> tuple[str, dict[str, str]]:
+    def useless_call(self, k: int, known: Sequence[str], random: Random) -> tuple[str, dict[str, str]]:
         return "search", {"query": random.choice(sorted(world().documents))}
 
-    def step(self, k: int, known: Sequence[str], has: frozenset[str]) -> dict[str, Any]:
+    def plan_step(self, k: int, known: Sequence[str], has: frozenset[str]) -> dict[str, Any]:
         relation = self.hops.relations[k]
         if k <= len(known):
             phrase = self._phrase(k, known)
         else:
-            phrase = relation.asked.format(x=Thing(relation.of, f"{{{{from_step:s{k}}}}}").shown)
+            phrase = relation.asked.format(x=Thing(relation.of, f"{{{{from_step:s{k}}}}}").phrase)
         step: dict[str, Any] = {
             "title": f"find {relation.name}",
             "instruction": f"What is the name of {phrase}?",
@@ -390,187 +391,191 @@ class _Lookups(_Chain):
     def _phrase(self, k: int, known: Sequence[str]) -> str:
         relation = self.hops.relations[k]
         if k == 0:
-            return relation.asked.format(x=self.hops.start.shown)
-        return relation.asked.format(x=self._at(k, known).shown if len(known) >= k else f"s{k}")
+            return relation.asked.format(x=self.hops.start.phrase)
+        return relation.asked.format(x=self._at(k, known).phrase if len(known) >= k else f"s{k}")
 
 
-class _Mind:
-    """What the agent makes of one prompt. text: the conversation."""
+class _Responder:
+    """Composes the reply to one conversation, `text`."""
 
     def __init__(self, agent: SimAgent, chain: _Chain, text: str, random: Random) -> None:
         self.agent = agent
         self.chain = chain
         self.text = text
         self.random = random
-        self.known = chain.known(text)
+        self.known = chain.known_values(text)
 
     # Thoughts and answers.
 
-    def proposed(self, count: int, *, listed: bool) -> str:
-        """Next steps, as JSON or one alone."""
-        steps = [self._next() for _ in range(count)]
+    def propose(self, count: int, *, listed: bool) -> str:
+        """Next steps, as a JSON list or a single step."""
+        steps = [self._next_step() for _ in range(count)]
         return json.dumps(steps) if listed else steps[0]
 
-    def _next(self) -> str:
+    def _next_step(self) -> str:
         k, chain, random = len(self.known), self.chain, self.random
         if _PLANNING.search(self.text):
-            return self._way_on()
-        if not self._chooses(k):
-            return chain.stray(min(k, chain.count - 1), self.known, random)
+            return self._next_outline()
+        if not self._succeeds(k):
+            return chain.wrong_step(min(k, chain.count - 1), self.known, random)
         if k == chain.count:
             return f"Answer: {self.known[-1]}"
-        value = chain.found(k, self.known, self.text)
-        return chain.said(k, self.known, value or self._in_head(k, self.known, self.agent.unaided))
+        value = chain.find(k, self.known, self.text)
+        return chain.statement(k, self.known, value or self._recall(k, self.known, self.agent.unaided))
 
-    def _way_on(self) -> str:
-        planned = self._planned(self.text)
+    def _next_outline(self) -> str:
+        planned = self._outlined(self.text)
         if planned == self.chain.count:
             return f"Then the answer is s{planned}."
-        if self._chooses(planned):
-            return self.chain.way(planned)
-        return self.chain.way(self.random.randrange(self.chain.count)).replace("s1 =", "s0 =")
+        if self._succeeds(planned):
+            return self.chain.outline(planned)
+        return self.chain.outline(self.random.randrange(self.chain.count)).replace("s1 =", "s0 =")
 
-    def _planned(self, text: str) -> int:
-        """How many steps of the right way `text` names, from the first."""
-        ways = map(self.chain.way, range(self.chain.count))
-        return next((k for k, way in enumerate(ways) if way not in text), self.chain.count)
+    def _outlined(self, text: str) -> int:
+        """The number of leading values whose outline is in `text`."""
+        outlines = map(self.chain.outline, range(self.chain.count))
+        return next((k for k, outline in enumerate(outlines) if outline not in text), self.chain.count)
 
-    def answered(self, *, aloud: bool) -> str:
-        """A whole answer from what is known."""
-        unaided = self.agent.unaided if aloud else self.agent.unaided**2
-        values, lines = self._finished(unaided)
+    def answer(self, *, reasoning: bool) -> str:
+        """A whole answer, from the known values."""
+        unaided = self.agent.unaided if reasoning else self.agent.unaided**2
+        values, lines = self._finish(unaided)
         answer = f"Answer: {values[-1]}"
-        return "\n".join([*lines, answer]) if aloud else answer
+        return "\n".join([*lines, answer]) if reasoning else answer
 
-    def _finished(self, unaided: float) -> tuple[list[str], list[str]]:
-        """The rest done in the head: all values, and the steps that say them."""
+    def _finish(self, unaided: float) -> tuple[list[str], list[str]]:
+        """Find the other values without tools. Returns all values, and the steps that state the new ones."""
         values, lines = list(self.known), list[str]()
         while len(values) < self.chain.count:
             k = len(values)
-            value = self._in_head(k, values, unaided if self._chooses(k) else 0.0)
-            lines.append(self.chain.said(k, values, value))
+            value = self._recall(k, values, unaided if self._succeeds(k) else 0.0)
+            lines.append(self.chain.statement(k, values, value))
             values.append(value)
         return values, lines
 
-    def _in_head(self, k: int, known: Sequence[str], unaided: float) -> str:
+    def _recall(self, k: int, known: Sequence[str], unaided: float) -> str:
         value = self.chain.value(k, known)
         right = self.random.random() < unaided
-        return value if right else self.chain.other(value, k, self.random)
+        return value if right else self.chain.wrong_value(value, k, self.random)
 
-    def _chooses(self, k: int) -> bool:
-        """Whether it sees what is to be done in place `k`."""
-        told = k < self.chain.count and self.chain.way(k) in self.text
-        blind = (1 - self.agent.skill) ** (2 if told else 1)
-        return self.random.random() >= blind
+    def _succeeds(self, k: int) -> bool:
+        """Whether the agent chooses the right step for value `k`."""
+        outlined = k < self.chain.count and self.chain.outline(k) in self.text
+        failure = (1 - self.agent.skill) ** (2 if outlined else 1)
+        return self.random.random() >= failure
 
     # Judgements.
 
     def believes(self, before: str, candidate: str) -> bool:
-        """Whether it thinks that `candidate` is a right step after `before`."""
+        """Whether the agent believes that `candidate` is a right step after `before`."""
         return self._is_right(before, candidate) != (self.random.random() < self.agent.noise)
 
     def score(self, before: str, candidate: str) -> float:
-        """0–1; 1 for an answer that it takes for right."""
+        """The score of a candidate, 0–1. An answer that the agent believes to be right scores 1."""
         if not self.believes(before, candidate):
             return round(self.random.uniform(0.0, 0.3), 2)
         return 1.0 if final_answer(candidate) is not None else round(self.random.uniform(0.7, 0.95), 2)
 
     def _is_right(self, before: str, candidate: str) -> bool:
-        chain, right = self.chain, self.chain.right()
+        chain, right = self.chain, self.chain.true_values()
         stated = final_answer(candidate)
         if stated is not None:
             return chain.same(stated, right[-1])
-        planned = self._planned(before)
+        planned = self._outlined(before)
         if (
-            self._planned(f"{before}\n{candidate}") > planned
+            self._outlined(f"{before}\n{candidate}") > planned
             or candidate == f"Then the answer is s{chain.count}."
         ):
             return True
-        known, now = chain.known(before), chain.known(f"{before}\n{candidate}")
+        known, now = chain.known_values(before), chain.known_values(f"{before}\n{candidate}")
         return len(now) > len(known) and now == right[: len(now)]
 
     # Acting.
 
-    def acted(self, call: Call) -> str:
-        """One turn of a loop: a tool call, or an answer."""
+    def act(self, call: Call) -> str:
+        """One turn of a tool loop: a tool call or an answer."""
         offered, k = _offered(call), len(self.known)
         last = _LAST_TURN.search(call.messages[-1].content)
         if last or not self.chain.tools & offered:
-            return self._final(offered, self._finished(self.agent.unaided)[0][-1])
-        if self._chooses(k):
+            return self._final(offered, self._finish(self.agent.unaided)[0][-1])
+        if self._succeeds(k):
             if k == self.chain.count:
                 return self._final(offered, self.known[-1])
-            return _wish(*self.chain.call(k, self.known, self.text))
+            return _tool_call(*self.chain.tool_call(k, self.known, self.text))
         return self._slip(call, offered)
 
-    def looked_up(self, call: Call) -> str:
-        """A tool call before a proposal, "" when none is needed."""
+    def look_up(self, call: Call) -> str:
+        """A tool call before a proposal, or "" if none is needed."""
         k = len(self.known)
-        needless = k == self.chain.count or self.chain.found(k, self.known, self.text) is not None
+        needless = k == self.chain.count or self.chain.find(k, self.known, self.text) is not None
         if needless or not self.chain.tools & _offered(call) or _PLANNING.search(self.text):
             return ""
-        if self._chooses(k):
-            return _wish(*self.chain.call(k, self.known, self.text))
-        return _wish(*self.chain.stray_call(k, self.known, self.random)) if self.random.random() < 0.5 else ""
+        if self._succeeds(k):
+            return _tool_call(*self.chain.tool_call(k, self.known, self.text))
+        return (
+            _tool_call(*self.chain.useless_call(k, self.known, self.random))
+            if self.random.random() < 0.5
+            else ""
+        )
 
     def _slip(self, call: Call, offered: frozenset[str]) -> str:
-        """A wrong turn: the last call again, one that brings nothing, or an answer too soon."""
+        """A wrong turn: a repeated tool call, a useless one, or a premature answer."""
         k = min(len(self.known), self.chain.count - 1)
-        asked = [wish for message in call.messages for wish in message.tool_calls]
+        asked = [request for message in call.messages for request in message.tool_calls]
         turn = self.random.choice(("again", "stray", "hasty"))
         if turn == "again" and asked and asked[-1].name in offered:
-            return _wish(asked[-1].name, read_json(asked[-1].arguments) or {})
+            return _tool_call(asked[-1].name, read_json(asked[-1].arguments) or {})
         if turn != "hasty":
-            return _wish(*self.chain.stray_call(k, self.known[:k], self.random))
-        guess = self._finished(self.agent.unaided**2)[0][-1]
-        return self._final(offered, self.chain.other(guess, self.chain.count - 1, self.random))
+            return _tool_call(*self.chain.useless_call(k, self.known[:k], self.random))
+        guess = self._finish(self.agent.unaided**2)[0][-1]
+        return self._final(offered, self.chain.wrong_value(guess, self.chain.count - 1, self.random))
 
     def _final(self, offered: frozenset[str], answer: str) -> str:
-        return _wish(FINAL, {"answer": answer}) if FINAL in offered else f"Answer: {answer}"
+        return _tool_call(FINAL, {"answer": answer}) if FINAL in offered else f"Answer: {answer}"
 
     # Looking back.
 
-    def criticised(self) -> str:
-        """SATISFIED or UNSATISFIED, with a lesson."""
+    def critique(self) -> str:
+        """SATISFIED, or UNSATISFIED with a lesson."""
         given = _GIVEN.search(self.text)
         answer = (given[1] if given else final_answer(self.text)) or ""
-        right = self.chain.same(answer, self.chain.right()[-1])
-        if right == self._sees():
+        right = self.chain.same(answer, self.chain.true_values()[-1])
+        if right == self._notices():
             return f"SATISFIED: I checked the steps, and {answer} follows from them."
-        lesson = self.chain.way(self.random.randrange(self.chain.count))
-        if self._sees():
-            lesson = "\n".join(map(self.chain.way, range(self.chain.count)))
+        lesson = self.chain.outline(self.random.randrange(self.chain.count))
+        if self._notices():
+            lesson = "\n".join(map(self.chain.outline, range(self.chain.count)))
         return (
             f"UNSATISFIED: {answer or 'no answer'} does not follow. Look each step up; the way is\n{lesson}"
         )
 
-    def reviewed(self) -> str:
+    def review(self) -> str:
         """Whether a plan has reached its goal, and the answer."""
-        known = self.chain.known(_filled(self.text))
-        if len(known) == self.chain.count and self._sees():
+        known = self.chain.known_values(_resolve(self.text))
+        if len(known) == self.chain.count and self._notices():
             return f"SATISFIED: all that was asked for is known.\nAnswer: {known[-1]}"
-        if len(known) == self.chain.count or self._sees():
-            lacking = self.chain.way(min(len(known), self.chain.count - 1))
+        if len(known) == self.chain.count or self._notices():
+            lacking = self.chain.outline(min(len(known), self.chain.count - 1))
             return f"UNSATISFIED: this is still to be found out: {lacking}"
-        values, _ = self._finished(self.agent.unaided)
+        values, _ = self._finish(self.agent.unaided)
         return f"SATISFIED: it is done.\nAnswer: {values[-1]}"
 
-    def _sees(self) -> bool:
+    def _notices(self) -> bool:
         return self.random.random() < (1 + self.agent.skill) / 2
 
-    def reflected(self) -> str:
-        """Where the work stands."""
+    def reflect(self) -> str:
+        """The progress so far, and the next step."""
         k = len(self.known)
-        lacking = self.chain.way(k) if k < self.chain.count and self._chooses(k) else "give the answer"
+        lacking = self.chain.outline(k) if k < self.chain.count and self._succeeds(k) else "give the answer"
         return f"{k} of {self.chain.count} things are known; the course is right.\nNext: {lacking}"
 
-    def synthesized(self) -> str:
-        """What is known, and no more."""
-        lines = [self.chain.said(k, self.known, value) for k, value in enumerate(self.known)]
+    def synthesize(self) -> str:
+        """A summary of the known values."""
+        lines = [self.chain.statement(k, self.known, value) for k, value in enumerate(self.known)]
         return "\n".join(["Known so far:", *lines]) if lines else "Nothing is known yet."
 
-    def routed(self) -> str:
-        """The kind of task."""
+    def route(self) -> str:
+        """The kind of the task."""
         kinds = ("simple", "steps", "open", "writing")
         right = "simple" if self.chain.count == 1 else "steps"
         kind = right if self.random.random() < self.agent.skill else self.random.choice(kinds)
@@ -578,47 +583,47 @@ class _Mind:
 
     # Plans.
 
-    def planned(self) -> str:
-        """Steps for what is not known yet, numbered on from those that there are."""
+    def plan(self) -> str:
+        """Steps for the unknown values. Their numbers continue those of existing steps."""
         first = len(set(_LISTED.findall(self.text)))
-        known = self.chain.known(_filled(self.text))
+        known = self.chain.known_values(_resolve(self.text))
         begin = min(len(known), self.chain.count - 1)
         return self._steps([(k, f"s{first + k - begin + 1}") for k in range(begin, self.chain.count)], known)
 
-    def patched(self) -> str:
-        """The steps that are not completed, written anew, or others in their place."""
+    def patch(self) -> str:
+        """The incomplete steps rewritten, or replacements for them."""
         if "Write other steps in place" in self.text:
-            return self.planned()
-        known = self.chain.known(_filled(self.text))
+            return self.plan()
+        known = self.chain.known_values(_resolve(self.text))
         places = enumerate(_OPEN.findall(self.text), len(known))
         return self._steps([(min(k, self.chain.count - 1), id) for k, id in places], known)
 
     def _steps(self, places: Sequence[tuple[int, str]], known: Sequence[str]) -> str:
-        """Steps for the things in `places`, each with the id that it gets."""
+        """Steps for `places`, pairs of the index of a value and the id of its step."""
         ids = {f"s{k + 1}": id for k, id in reversed(places)}
         steps = []
         for k, id in places:
-            step = self.chain.step(k, known, _named_tools(self.text))
-            step = step if self._chooses(k) else self._misplanned(step, k, known)
-            told = _REFERENCE.sub(
+            step = self.chain.plan_step(k, known, _named_tools(self.text))
+            step = step if self._succeeds(k) else self._wrong_plan_step(step, k, known)
+            encoded = _REFERENCE.sub(
                 lambda match: f"{{{{from_step:{ids.get(match[1], match[1])}}}}}", json.dumps(step)
             )
-            steps.append({"id": id, **json.loads(told)})
+            steps.append({"id": id, **json.loads(encoded)})
         return json.dumps({"steps": steps})
 
-    def _misplanned(self, step: dict[str, Any], k: int, known: Sequence[str]) -> dict[str, Any]:
-        """A step that cannot go well: it computes something else, or opens a title that it guesses."""
+    def _wrong_plan_step(self, step: dict[str, Any], k: int, known: Sequence[str]) -> dict[str, Any]:
+        """A step that fails: it computes something else, or opens a guessed title."""
         if step["type"] == "analysis":
             return {**step, "instruction": "Think about it."}
         if step["type"] == "composite":
             name = known[k - 1] if 0 < k <= len(known) else f"{{{{from_step:s{k}}}}}"
-            name = name if k else self.chain.call(0, [], "")[1]["query"]
+            name = name if k else self.chain.tool_call(0, [], "")[1]["query"]
             return {**step, "type": "tool_call", "toolName": "open", "toolArgs": {"title": name}}
         values = [*known, *("1" for _ in range(k - len(known)))]
-        return {**step, "toolArgs": self.chain.stray_call(k, values, self.random)[1]}
+        return {**step, "toolArgs": self.chain.useless_call(k, values, self.random)[1]}
 
-    def analysed(self) -> str:
-        """One step of a plan, done in the head."""
+    def analyse(self) -> str:
+        """The result of a step of a plan, found without tools."""
         asked = re.findall(r"Calculate (\d+ [-+*/] \d+)", self.text)
         question = hops_in(self.text[max(self.text.rfind("What is the name of"), 0) :])
         part: _Chain | None = None
@@ -627,27 +632,27 @@ class _Mind:
             part = _Sums(Problem({"a": int(left), "b": int(right)}, (f"a {op} b",)))
         elif question is not None:
             part = _Lookups(question)
-        return _Mind(self.agent, part or self.chain, self.text, self.random)._finished(self.agent.unaided)[0][
-            -1
-        ]
+        return _Responder(self.agent, part or self.chain, self.text, self.random)._finish(self.agent.unaided)[
+            0
+        ][-1]
 
 
-# What a conversation says.
+# Reading conversations.
 
 
-def _told(call: Call) -> str:
-    """The conversation as one text, each tool result behind the call that it answers."""
+def _conversation(call: Call) -> str:
+    """The conversation as one text, with each tool result after its call."""
     calls: dict[str, ToolCall] = {}
-    told = []
+    parts = []
     for message in call.messages:
-        calls |= {wish.id: wish for wish in message.tool_calls}
-        wish = calls.get(message.tool_call_id or "")
-        asked = f"{wish.name}({wish.arguments})\n{wish.name} → " if wish else ""
-        told.append(f"{asked}{message.content}")
-    return "\n\n".join(told)
+        calls |= {request.id: request for request in message.tool_calls}
+        request = calls.get(message.tool_call_id or "")
+        asked = f"{request.name}({request.arguments})\n{request.name} → " if request else ""
+        parts.append(f"{asked}{message.content}")
+    return "\n\n".join(parts)
 
 
-def _asking(call: Call) -> str:
+def _opening(call: Call) -> str:
     """The conversation before its first answer."""
     roles = [message.role for message in call.messages]
     end = roles.index("assistant") if "assistant" in roles else len(roles)
@@ -655,17 +660,17 @@ def _asking(call: Call) -> str:
 
 
 def _chain_in(text: str) -> _Chain | None:
-    """The first problem that `text` quotes."""
+    """The first problem in `text`, or `None`."""
     problem, hops = problem_in(text), hops_in(text)
     return _Sums(problem) if problem else _Lookups(hops) if hops else None
 
 
 def _form_of(call: Call, text: str) -> tuple[str, int]:
-    """What is asked for, and how many of it."""
+    """The requested form ("" if unknown) and the requested number."""
     if call.purpose in KINDS:
         return call.purpose, 1
     asking = without_candidates(text)
-    for paragraph in reversed(asking.split("\n\n")):  # what stands above may quote another prompt
+    for paragraph in reversed(asking.split("\n\n")):  # Earlier paragraphs may quote another prompt.
         for form, words in _FORMS:
             match = words.search(paragraph)
             if match is not None:
@@ -682,26 +687,26 @@ def _named_tools(text: str) -> frozenset[str]:
 
 
 def _equation(expression: str) -> re.Pattern[str]:
-    """How a conversation says what an expression is: as an equation, or as a tool's result."""
+    """A pattern for the value of an expression in a conversation: an equation, or the result of a tool."""
     return re.compile(
         rf"(?<![\d.]){re.escape(expression)}(?!\d)[\"'}}).\s]*(?:\d+\.\s+)?(?:calculator\s*)?"
         rf"(?:=|→|result:)\s*(-?\d+)(?![\d/]|\.\d)"
     )
 
 
-def _filled(text: str) -> str:
-    """`text` with references to steps replaced by what these gave."""
+def _resolve(text: str) -> str:
+    """Replace references to steps by the results of the steps."""
     results = dict(_RESULT.findall(text))
     return _REFERENCE.sub(lambda match: results.get(match[1], match[0]), text)
 
 
 def _fact(relation: Relation, of: Thing, name: str) -> str:
-    told = relation.told.format(x=of.shown, y=Thing(relation.to, name).shown)
-    return told[0].upper() + told[1:]
+    sentence = relation.sentence.format(x=of.phrase, y=Thing(relation.to, name).phrase)
+    return sentence[0].upper() + sentence[1:]
 
 
 def _candidate(text: str) -> tuple[str, str]:
-    """What stands before a candidate, and the candidate."""
+    """The text before a candidate, and the candidate."""
     before, _, rest = _CANDIDATES.sub("\0", text).partition("\0")
     return before, rest.strip().partition("\n\n")[0]
 
@@ -711,7 +716,7 @@ def _candidates(text: str) -> list[tuple[str, str]]:
     return [(before, one.strip()) for one in re.split(r"^\d+\. ", listed, flags=re.M)[1:]]
 
 
-def _voted(text: str) -> list[tuple[str, str]]:
+def _vote_candidates(text: str) -> list[tuple[str, str]]:
     parts = (
         part.partition("The candidate:\n") for part in re.split(r"^Candidate \d+$", text, flags=re.M)[1:]
     )
@@ -722,9 +727,9 @@ def _best(scores: Sequence[float]) -> str:
     return f"best: {scores.index(max(scores)) + 1}" if scores else "best: 1"
 
 
-# What it writes.
+# Writing.
 
 
-def _wish(name: str, arguments: Mapping[str, Any]) -> str:
-    """A tool call as text."""
+def _tool_call(name: str, arguments: Mapping[str, Any]) -> str:
+    """A tool call as JSON."""
     return json.dumps({"name": name, "arguments": arguments})

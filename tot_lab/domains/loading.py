@@ -1,7 +1,7 @@
-"""A person's own problems, out of a file, a DataFrame or any dicts.
+"""Makes tasks from a file, a DataFrame or dicts.
 
-Nothing is guessed and nothing is passed over. A row that cannot become a task is an error
-that names the file, the line and the field, before any model is asked.
+Every row becomes a task. A row that cannot raises an error that names the file, the line and the field,
+before a model is called.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from tot_lab.core.task import Task
 from tot_lab.domains.general import General, Grading, task_of
 
-_Row = tuple[str, Any]  # where it stands, as an error names it, and what stands there
+_Row = tuple[str, Any]  # its location, as error messages name it, and its value
 
 
 def tasks(
@@ -30,27 +30,31 @@ def tasks(
     grade: Grading | Callable[..., Any] | None = None,
     id: str | None = None,
 ) -> list[Task]:
-    """One `general` task a row.
+    """Make one `general` task per row.
 
-    source: a file (.jsonl, .json holding a list, or .csv with a header; UTF-8), a pandas DataFrame,
-        or an iterable of dicts.
-    question, answer, id: names of the fields that hold them. Without `answer` there is no ground
-        truth; a row whose answer is empty, null or NaN has none either and is not graded.
-        Without `id` a task's id is its row's number, from 1.
-    grade: how answers are held against the ground truth (see `General.grading`); it needs `answer`.
+    Args:
+        source: A file (.jsonl, .json with a list, or .csv with a header; UTF-8), a pandas DataFrame, or an
+            iterable of dicts.
+        question: Field with the question.
+        answer: Field with the reference answer. `None` means that no row has one. A row whose field is empty,
+            null or NaN has none and is not graded.
+        grade: How answers are compared with the reference (see `General.grading`). It requires `answer`.
+        id: Field with the task's id. `None` numbers the rows from 1.
 
-    Raises ValueError naming file, line (or row) and field; OSError when the file cannot be read.
+    Raises:
+        ValueError: If a row cannot become a task. The message names file, line (or row) and field.
+        OSError: If the file cannot be read.
     """
     if grade is not None and answer is None:
-        raise ValueError("`grade` needs `answer`: the name of the field that holds the right answer")
+        raise ValueError("`grade` requires `answer`, the name of the field with the reference answer.")
     domain = General.model_validate({"grading": grade})
     made = []
     for number, (where, row) in enumerate(_rows(source), 1):
         if not isinstance(row, Mapping):
-            raise ValueError(f"{where}: expected an object with fields, found {_kind(row)}")
+            raise ValueError(f"{where}: a row must be an object with fields: got {_kind(row)}.")
         text = _field(where, row, question)
         if not isinstance(text, str):
-            raise ValueError(f"{where}: the field {question!r} holds {_kind(text)}, not text")
+            raise ValueError(f"{where}: field {question!r} must contain text: got {_kind(text)}.")
         reference = None if answer is None else _reference(_field(where, row, answer))
         name = number if id is None else _field(where, row, id)
         try:
@@ -66,15 +70,15 @@ def tasks(
 def _field(where: str, row: Mapping[str, Any], name: str) -> Any:
     if name not in row:
         has = ", ".join(repr(key) for key in row) or "none"
-        raise ValueError(f"{where}: no field {name!r}; it has {has}")
+        raise ValueError(f"{where}: field {name!r} is missing: got the fields {has}.")
     value = row[name]
     blank = value is None or (isinstance(value, float) and math.isnan(value))
-    return "" if blank or type(value).__name__ in ("NAType", "NaTType") else value  # pandas' blanks
+    return "" if blank or type(value).__name__ in ("NAType", "NaTType") else value  # missing values of pandas
 
 
 def _reference(value: Any) -> Any:
     if hasattr(value, "item"):
-        value = value.item()  # a numpy scalar could not be recorded
+        value = value.item()  # A numpy scalar cannot be recorded.
     return None if isinstance(value, str) and not value.strip() else value
 
 
@@ -83,18 +87,20 @@ def _rows(source: Any) -> Iterator[_Row]:
         path = Path(source)
         readers = {".jsonl": _json_lines, ".json": _json_list, ".csv": _csv_rows}
         if path.suffix.lower() not in readers:
-            raise ValueError(f"{path}: expected a file ending in {', '.join(readers)}")
+            raise ValueError(f"{path}: unknown file type: got {path.suffix!r}. Use {', '.join(readers)}.")
         try:
             text = path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: not UTF-8 text, at byte {error.start}") from None
+            raise ValueError(f"{path}: not UTF-8 text: byte {error.start} cannot be decoded.") from None
         yield from readers[path.suffix.lower()](path.name, text)
-    elif hasattr(source, "columns") and hasattr(source, "to_dict"):  # a DataFrame, without importing pandas
+    elif hasattr(source, "columns") and hasattr(source, "to_dict"):  # a DataFrame; avoids importing pandas
         yield from _numbered(source.to_dict("records"))
     elif isinstance(source, Iterable) and not isinstance(source, Mapping):
         yield from _numbered(source)
     else:
-        raise ValueError(f"expected a file name, a DataFrame or an iterable of dicts, found {_kind(source)}")
+        raise ValueError(
+            f"source must be a file name, a DataFrame or an iterable of dicts: got {_kind(source)}."
+        )
 
 
 def _numbered(rows: Iterable[Any], name: str = "") -> Iterator[_Row]:
@@ -103,7 +109,7 @@ def _numbered(rows: Iterable[Any], name: str = "") -> Iterator[_Row]:
 
 
 def _json_lines(name: str, text: str) -> Iterator[_Row]:
-    for k, line in enumerate(text.split("\n"), 1):  # not splitlines: JSON text may hold U+2028
+    for k, line in enumerate(text.split("\n"), 1):  # splitlines would split at U+2028, which JSON allows
         if line.strip():
             yield f"{name} line {k}", _json(f"{name} line {k}", line)
 
@@ -111,22 +117,22 @@ def _json_lines(name: str, text: str) -> Iterator[_Row]:
 def _json_list(name: str, text: str) -> Iterator[_Row]:
     rows = _json(name, text)
     if not isinstance(rows, list):
-        raise ValueError(f"{name}: expected a list of objects, found {_kind(rows)}")
+        raise ValueError(f"{name}: the file must contain a list of objects: got {_kind(rows)}.")
     yield from _numbered(rows, f"{name} ")
 
 
 def _json(where: str, text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refused)
+        return json.loads(text, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
         place = f" line {error.lineno}" if error.lineno > 1 else ""
-        raise ValueError(f"{where}{place}: not JSON: {error.msg} at column {error.colno}") from None
+        raise ValueError(f"{where}{place}: invalid JSON: {error.msg} at column {error.colno}.") from None
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: not JSON: {error}") from None
+        raise ValueError(f"{where}: invalid JSON: {error}") from None
 
 
-def _refused(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+def _reject_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number.")
 
 
 def _csv_rows(name: str, text: str) -> Iterator[_Row]:
@@ -136,7 +142,7 @@ def _csv_rows(name: str, text: str) -> Iterator[_Row]:
             cells = {key: cell for key, cell in row.items() if key is not None and cell is not None}
             where = f"{name} line {reader.line_num - sum(cell.count(chr(10)) for cell in cells.values())}"
             if len(row) > len(reader.fieldnames or ()):
-                raise ValueError(f"{where}: more cells than the header has")
+                raise ValueError(f"{where}: the row has more cells than the header.")
             yield where, cells
     except csv.Error as error:
         raise ValueError(f"{name} line {reader.line_num}: {error}") from None

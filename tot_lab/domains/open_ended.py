@@ -1,6 +1,6 @@
-"""Questions whose answer is a whole text: a design, a decision, a diagnosis.
+"""Questions whose answer is a whole text, such as a design, a decision or a diagnosis.
 
-Nothing is cut out of a reply, so that a solution of many lines stays whole.
+The answer is the whole reply: nothing is extracted from it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tot_lab.domains.general import General, Grading, task_of
 
 
 class OpenEnded(General):
-    """Any question in words, answered in as many words as it takes. grading: as in `General`."""
+    """Any question whose answer is a text of any length."""
 
     kind = "open_ended"
 
@@ -38,8 +38,10 @@ def open_ended(
     context: str = "",
     system_prompt: str = "",
 ) -> Task:
-    """One question as a task whose answer is a whole text: an essay, a letter, a design, a program. A line
-    `Answer: …` in it is part of the text. The settings are those of `tl.general`, which is for short
-    answers."""
+    """Make a task of one question whose answer is a whole text: an essay, a letter, a design, a program.
+
+    A line `Answer: …` is part of the text. The arguments are those of `tl.general`, which is for short
+    answers.
+    """
     domain = OpenEnded.model_validate({"grading": grade})
     return task_of(domain, question, answer, context=context, system_prompt=system_prompt)

@@ -1,7 +1,7 @@
-"""An evaluator that knows the truth: the ceiling of what any evaluator could do.
+"""An evaluator that knows the reference answer: the upper bound of any evaluator.
 
-The reference never reaches a strategy by its task; whoever wants an oracle hands it in as
-the evaluator, where the record names it.
+A strategy's task never contains the reference. An oracle is passed as the evaluator, so that the record names
+it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from tot_lab.core.task import Path, Task
 
 
 def oracle(task: Task) -> UserFunction:
-    """An `evaluate` for a search on `task`: 1 for a thought whose path holds a right answer, the
-    grade of a partly right one, 0 for any other. It asks no model."""
+    """Make an evaluator for a search on `task` that scores with the true grade.
+
+    A thought scores the grade of the answer on its path, and 0 without an answer. No model is called.
+    """
 
     def oracle(shown: Task, path: Path) -> float | None:
         answer = task.domain.answer(shown, path)

@@ -1,4 +1,4 @@
-"""The domains of published logs of Tree of Thoughts (Yao et al. 2023), as far as the logs tell of them."""
+"""Domains of the published logs of Tree of Thoughts (Yao et al. 2023), as far as the logs define them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ MARK = "\n--- "
 
 
 class PublishedGame24(Game24):
-    """The Game of 24 as the published search read it: each line of a reply is a proposal, kept to the
-    letter, and nothing but the last line says where a path stands.
+    """The Game of 24 as the published search read it.
 
-    Its prompts are not those that were sent, which no log holds. They name what decided the answer: a
-    path for proposals, the numbers left (or the final answer) for a value; so they are what a recorded
-    reply is found by (`tl.counterfactual`)."""
+    Each line of a reply is a proposal, unchanged, and only the last line determines the state of a path. The
+    logs do not contain the prompts that were sent. The prompts here contain what the reply depends on: the
+    path for proposals, the numbers left (or the final answer) for values. `tl.counterfactual` finds recorded
+    replies by them.
+    """
 
     kind: ClassVar[str] = "published/game24"
 
@@ -29,37 +30,39 @@ class PublishedGame24(Game24):
         return published_task
 
     def propose_prompt(self, task: Task, path: Path, count: int) -> str:
-        return f"propose{MARK}{task.question}{MARK}{written(path)}"
+        return f"propose{MARK}{task.question}{MARK}{log_path(path)}"
 
     def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
         return text.split("\n") if text else []
 
     def value_prompt(self, task: Task, path: Path) -> str:
-        return f"value{MARK}{standing(task.question, path)}"
+        return f"value{MARK}{log_state(task.question, path)}"
 
     def complete(self, task: Task, path: Path) -> bool | None:
-        return None  # the published search goes through every level, whatever stands there
+        return None  # The published search goes through every level, whatever the state.
 
     def state(self, task: Task, path: Path) -> Hashable | None:
         return None
 
 
-def written(path: Path) -> str:
-    """A path as the Game of 24 logs write it."""
+def log_path(path: Path) -> str:
+    """A path in the format of the Game of 24 logs."""
     return "".join(f"{step}\n" for step in path)
 
 
-def standing(question: str, path: Path) -> str:
-    """What the published value prompt showed of a path: the numbers left, or the answer."""
-    last = written(path).strip().split("\n")[-1]
+def log_state(question: str, path: Path) -> str:
+    """The part of a path that the published value prompt contained: the numbers left, or the answer."""
+    last = log_path(path).strip().split("\n")[-1]
     if "left: " not in last:
         return f"{question} | {last.lower().replace('answer: ', '')}"
     return last.split("left: ")[-1].split(")")[0]
 
 
 class PublishedCrossword(MiniCrossword):
-    """A mini crossword out of a published log, which holds neither clues nor solution. Its answer is a
-    grid, full or not; how right that is only the log can say, for the states that it came to."""
+    """A mini crossword of a published log, which contains neither clues nor solution.
+
+    Its answer is a grid, full or not. Only states that the log reached can be graded.
+    """
 
     kind: ClassVar[str] = "published/crossword"
 
@@ -68,19 +71,21 @@ class PublishedCrossword(MiniCrossword):
         return None if grid is None else str(grid)
 
     def solvable(self, task: Task, path: Path) -> bool | None:
-        """Whether all letters so far are right; None unless the log came to the solution."""
+        """Whether all letters so far are right. `None` unless the log reached the solution."""
         solution = next((grid for grid, share in (task.reference or {}).items() if share == 1.0), None)
         return super().solvable(task.model_copy(update={"reference": solution}), path)
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """The share of the ten words that are right, where the log says it."""
+        """The share of the ten words that are right. `None` if the log does not contain it."""
         shares: dict[str, float] = task.reference or {}
         return shares.get(answer)
 
 
 def published_task(x: str) -> Task:
-    """A hand of the Game of 24, or else the closing sentences of four paragraphs. Where these cannot be
-    told apart (one has no full stop), nothing can be graded."""
+    """Make a task of a hand of the Game of 24, or of the closing sentences of four paragraphs.
+
+    If the sentences cannot be separated (one has no full stop), the task is not graded.
+    """
     try:
         return game24(x).model_copy(update={"domain": PublishedGame24(), "question": x})
     except ValueError:

@@ -1,7 +1,7 @@
-"""What domains share whose steps are sentences, the last of which states the answer.
+"""Base of domains whose steps are sentences, the last of which states the answer.
 
-The domain says how a step has to look and can tell whether one is true; it never puts a wrong one
-right. So what a model cannot know or compute by itself is lost without a tool.
+The domain prescribes the form of a step and checks whether one is true. It never corrects a wrong one: what a
+model cannot know or compute by itself requires a tool.
 """
 
 from __future__ import annotations
@@ -14,30 +14,33 @@ from tot_lab.domains.general import General, final_answer
 
 
 class Stated(General):
-    """A path is complete when its last step states an answer. step_form: how a step has to look, as
-    prompts for steps say it."""
+    """Base of domains in which a path is complete when its last step states an answer."""
 
     kind = ""
+
     step_form: ClassVar[str] = ""
+    """The required form of a step, as prompts for steps describe it."""
 
     @abstractmethod
     def holds(self, step: str) -> bool | None:
-        """Whether what `step` says is true; `None` if it says nothing that can be checked."""
+        """Whether `step` is true. `None` if it contains nothing that can be checked."""
 
     def complete(self, task: Task, path: Path) -> bool:
         return bool(path) and final_answer(path[-1]) is not None
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """What follows the last `Answer:` that begins a line, or else the whole reply."""
+        """The text after the last `Answer:` that begins a line, or else the whole reply."""
         return final_answer(text) or text.strip() or None
 
     def answer(self, task: Task, path: Path) -> str | None:
-        """What the last step states after `Answer:`."""
+        """The text after `Answer:` in the last step."""
         return final_answer(path[-1]) if path else None
 
     def solvable(self, task: Task, path: Path) -> bool | None:
-        """Of a path that states an answer: whether it is right. Of any other: whether each of its steps
-        is true; `None` if one says nothing that can be checked."""
+        """Whether the stated answer is right or, without an answer, whether each step is true.
+
+        `None` if a step contains nothing that can be checked.
+        """
         stated = self.answer(task, path)
         if stated is not None:
             graded = self.grade(task, stated)

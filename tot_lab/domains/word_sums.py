@@ -1,9 +1,8 @@
-"""Arithmetic word problems, of two to five steps, with numbers too large for the head.
+"""Arithmetic word problems of two to five steps, with numbers that are hard to compute without a calculator.
 
-What has to be computed is easy to see and hard to compute, so that a calculator decides. The
-problems are made from templates and a fixed stream of numbers, the same everywhere; an answer is right
-when its number is the exact one. The domain never computes a step for the model: a wrong sum stays
-wrong, and `solvable` tells of it.
+The problems are generated from templates and a fixed pseudo-random stream, equal on every machine. An answer
+is right if its number is exact. The domain never computes a step for the model: a wrong sum stays wrong, and
+`solvable` reports it.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from tot_lab.domains.general import final_answer, last_number
 from tot_lab.domains.stated import Stated
 
 COUNT = 240
-"""How many problems there are."""
+"""Number of problems."""
 
 _WHO = ("Ada", "Bruno", "Celia", "Dario", "Elsa", "Fabio", "Greta", "Hugo", "Ines", "Jonas", "Klara", "Leo")
 _EQUATION = re.compile(
     r"(?<![\d.])(\d{1,9}) ?([-+*/]) ?(\d{1,9}) ?= ?(-?\d{1,9}(?:\.\d{1,9}|/\d{1,9})?)(?!\d)", re.ASCII
 )
 
-# The text; for each letter its range, or "*x" and a range for a multiple of another; the calculations, in
-# which s1, s2, … are the results before.
+# Per template: the text; for each letter its range, or "*x" and a range for a multiple of x; the
+# calculations, in which s1, s2, … are earlier results.
 _TEMPLATES: tuple[tuple[str, dict[str, tuple[object, ...]], tuple[str, ...]], ...] = (
     (
         "A mill grinds {a} sacks of flour a week. After {b} weeks a flood spoils {c} sacks. How many sacks "
@@ -99,15 +98,17 @@ _TEMPLATES: tuple[tuple[str, dict[str, tuple[object, ...]], tuple[str, ...]], ..
 
 
 class Problem(NamedTuple):
-    """A word problem as a calculation. given: its numbers by letter; steps: each `x op y`, of letters and
-    of the results before, which are s1, s2, …"""
+    """A word problem as a calculation."""
 
     given: dict[str, int]
+    """Its numbers, by letter."""
+
     steps: tuple[str, ...]
+    """Calculations `x op y` of letters and earlier results, which are s1, s2, …"""
 
     @property
     def results(self) -> list[Fraction]:
-        """What each step gives; the last is the answer."""
+        """The result of each step. The last is the answer."""
         known = {name: Fraction(value) for name, value in self.given.items()}
         for k, step in enumerate(self.steps, 1):
             left, op, right = step.split()
@@ -139,7 +140,7 @@ class WordSums(Stated):
         return word_sums_tasks
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """What follows the last `Answer:` that begins a line, or else the last number."""
+        """The text after the last `Answer:` that begins a line, or else the last number."""
         stated = final_answer(text)
         if stated is not None:
             return stated
@@ -158,23 +159,25 @@ class WordSums(Stated):
 
 
 def word_sums(number: int) -> Task:
-    """Arithmetic word problem `number`, from 1 to 240; any other is a ValueError."""
+    """Make the task of arithmetic word problem `number`, from 1 to 240."""
     if number not in range(1, COUNT + 1):
-        raise ValueError(f"number is {number!r}; there are word problems 1 to {COUNT}")
+        raise ValueError(f"Unknown word problem: got number={number!r}. Pass a number from 1 to {COUNT}.")
     return _task(number - 1)
 
 
 def word_sums_tasks(count: int) -> list[Task]:
-    """The first `count` of 240 arithmetic word problems; every ten of them have each template once. Any
-    other count is a ValueError."""
+    """Make the tasks of the first `count` of 240 arithmetic word problems.
+
+    Each ten of them use every template once.
+    """
     if count not in range(1, COUNT + 1):
-        raise ValueError(f"count is {count!r}; there are 1 to {COUNT} word problems")
+        raise ValueError(f"count must be from 1 to {COUNT}, the number of word problems: got {count!r}.")
     return [_task(k) for k in range(count)]
 
 
 @lru_cache(maxsize=1024)
 def problem_in(text: str) -> Problem | None:
-    """The first of the package's word problems that `text` quotes, `None` if it quotes none."""
+    """The first word problem of this domain that `text` quotes. `None` if it quotes none."""
     found = [
         (match.start(), match, steps) for pattern, steps in _patterns() for match in pattern.finditer(text)
     ]
@@ -203,9 +206,9 @@ def _task(index: int) -> Task:
         low, high = bounds[-2], bounds[-1]
         assert isinstance(low, int)
         assert isinstance(high, int)
-        value = low + _drawn(index, name) % (high - low + 1)
+        value = low + _hash(index, name) % (high - low + 1)
         given[name] = value * given[str(bounds[0])[1:]] if len(bounds) == 3 else value
-    question = text.format(who=_WHO[_drawn(index, "who") % len(_WHO)], **given)
+    question = text.format(who=_WHO[_hash(index, "who") % len(_WHO)], **given)
     return Task(
         domain=WordSums(),
         question=question,
@@ -214,6 +217,6 @@ def _task(index: int) -> Task:
     )
 
 
-def _drawn(index: int, name: str) -> int:
-    """A number that looks like chance, and is the same everywhere."""
+def _hash(index: int, name: str) -> int:
+    """A pseudo-random number, equal on every machine."""
     return int.from_bytes(hashlib.sha256(f"{index} {name}".encode()).digest()[:6], "big")

@@ -1,8 +1,7 @@
 """Tasks under hard constraints: short texts and small designs, graded by rules that a program checks.
 
-A step is a whole draft of the answer, and the next one a better draft. What the rules are is said in
-the question and nowhere else; an answer is worth the share of them that it keeps. The domain never tells a
-search which those are: that is for the model to see.
+A step is a whole draft of the answer, and the next step a better draft. Only the question states the rules.
+The grade is the share of rules that an answer satisfies; a search is never told which ones.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tot_lab.domains.constrained.constraints import bare, kept_by, read, rules_i
 from tot_lab.domains.general import General
 
 COUNT = 120
-"""How many tasks there are: 60 of each kind."""
+"""Number of tasks, 60 of each kind."""
 
 ConstrainedKind: TypeAlias = Literal["writing", "design"]
 
@@ -30,10 +29,10 @@ _HEADING = re.compile(r"[\s>*_#]{0,9}draft[ \t]+\d{1,3}[ \t*_]{0,6}:?[ \t*_]{0,6
 
 
 class Constrained(General):
-    """Texts and designs under rules; `constrained` makes its tasks.
+    """Texts and designs under rules. `constrained` makes its tasks.
 
-    A path is a list of drafts, and the last draft is its answer. A draft's value is the share of the rules
-    that the evaluator believes it keeps.
+    A path is a list of drafts, and the last draft is its answer. The value of a draft is the share of rules
+    that the evaluator believes it satisfies.
     """
 
     kind = "constrained"
@@ -114,12 +113,12 @@ class Constrained(General):
     # Reading and grading.
 
     def read_sample(self, task: Task, path: Path, text: str) -> str | None:
-        """The draft, without a heading and what may stand around it."""
+        """The draft, without a heading, an `Answer:` line or a code fence."""
         drafts = self.read_proposals(task, path, text)
         return drafts[0] if drafts else None
 
     def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
-        """The drafts of a reply, each under its heading; a reply without one is one."""
+        """The drafts in a reply, one per heading. A reply without headings is one draft."""
         parts: list[list[str]] = [[]]
         for line in text.splitlines():
             heading = _HEADING.match(line)
@@ -130,73 +129,87 @@ class Constrained(General):
         return [draft for draft in drafts if draft]
 
     def read_value(self, text: str) -> float | None:
-        """The score of the last line that states one."""
+        """The score on the last line with a score."""
         scores = map(read_score, reversed(text.splitlines()))
         return next((score for score in scores if score is not None), None)
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """What follows the last line `Answer:`, or else the whole reply; of that, what a code fence holds."""
+        """The text after the last line `Answer:`, or else the whole reply. A code fence takes precedence."""
         return bare(text) or None
 
     def solvable(self, task: Task, path: Path) -> bool | None:
-        """True when the last draft keeps all rules; None of any other, which may still be made better."""
+        """True if the last draft satisfies all rules, else `None`, since a later draft may be better."""
         return True if path and self.grade(task, path[-1]) == 1.0 else None
 
     def same(self, task: Task, answer: str) -> Hashable:
-        """Designs that say the same are the same."""
+        """Designs are equal if they contain the same entries, whatever their form."""
         rules = rules_in(task.question)
         family = rules[0].family if rules else "writing"
-        said = None if family == "writing" else read(family, answer)
-        return super().same(task, bare(answer)) if said is None else json.dumps(said, sort_keys=True)
+        design = None if family == "writing" else read(family, answer)
+        return super().same(task, bare(answer)) if design is None else json.dumps(design, sort_keys=True)
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """The share of the rules that an answer keeps, 0–1. `None` without the task's reference."""
+        """The share of rules that an answer satisfies, 0–1. `None` without a reference."""
         rules = rules_in(task.question)
         return None if task.reference is None or not rules else sum(kept_by(rules, answer)) / len(rules)
 
 
 def rules_kept(task: Task, answer: str) -> list[tuple[str, bool]]:
-    """The rules of a task of `constrained`, in words and in their order, and whether `answer` keeps each.
-    Forgiving about form (Markdown, bullets, code fences); what cannot be read keeps none. A task of another
-    domain is a ValueError, an answer that is no text a TypeError (of a run it is `run.answer`)."""
+    """Check each rule of a task of `constrained`.
+
+    Markdown, bullets and code fences in the answer are ignored. An unreadable answer satisfies no rule.
+
+    Returns:
+        The text of each rule, in the order of the task, and whether `answer` satisfies it.
+
+    Raises:
+        TypeError: If `task` is not a task, or `answer` not a string.
+        ValueError: If the task belongs to another domain.
+    """
     if not isinstance(task, Task):
-        raise TypeError(
-            f"rules_kept takes a task and an answer; of a run, run.task and run.answer; not {task!r}"
-        )
+        raise TypeError(f"task must be a Task: got {task!r}. For a run, pass run.task and run.answer.")
     if not isinstance(answer, str):
-        raise TypeError(f"the answer must be a text such as run.answer, not {type(answer).__name__}")
+        raise TypeError(f"answer must be a string such as run.answer: got {type(answer).__name__}.")
     if not isinstance(task.domain, Constrained):
         raise ValueError(
-            f"a task of the domain {task.domain.kind!r} has no rules; make one by `tl.domains.constrained`"
+            f"task must belong to the domain 'constrained': got {task.domain.kind!r}. "
+            "Make one with tl.domains.constrained."
         )
     rules = rules_in(task.question)
     return [(rule.text, kept) for rule, kept in zip(rules, kept_by(rules, answer), strict=True)]
 
 
 def constrained(number: int) -> Task:
-    """Task `number`, from 1 to 120, writing and design in turn, of two rules (easy) to seven (hard), which
-    `rules_kept` checks; any other number is a ValueError."""
+    """Make task `number`, from 1 to 120.
+
+    Odd numbers are writing tasks, even numbers design tasks. A task has two rules (easy) to seven (hard),
+    which `rules_kept` checks.
+    """
     if number not in range(1, COUNT + 1):
-        raise ValueError(f"number is {number!r}; there are tasks 1 to {COUNT}")
-    kind, told = _KINDS[(number - 1) % 2], _tasks()[number - 1]
-    id = f"constrained-{kind}-{len(rules_in(told['question']))}-{number}"
-    return Task(domain=Constrained(), id=id, **told)
+        raise ValueError(f"Unknown task: got number={number!r}. Pass a number from 1 to {COUNT}.")
+    kind, fields = _KINDS[(number - 1) % 2], _tasks()[number - 1]
+    id = f"constrained-{kind}-{len(rules_in(fields['question']))}-{number}"
+    return Task(domain=Constrained(), id=id, **fields)
 
 
 def constrained_tasks(count: int, kind: ConstrainedKind | None = None) -> list[Task]:
-    """The first `count` of 120 tasks, writing and design in turn; `kind` takes those of one alone, of which
-    there are 60. Every six of a kind have two to seven rules. Any other count or kind is a ValueError."""
+    """Make the first `count` of 120 tasks, alternating writing and design.
+
+    Args:
+        count: Number of tasks. Six consecutive tasks of a kind have two to seven rules.
+        kind: Restricts the tasks to one kind, of which there are 60.
+    """
     if kind is not None and kind not in _KINDS:
-        raise ValueError(f"kind is {kind!r}; there are {' and '.join(map(repr, _KINDS))}")
+        raise ValueError(f"Unknown kind: got {kind!r}. Use {' or '.join(map(repr, _KINDS))}.")
     numbers = range(1, COUNT + 1) if kind is None else range(1 + _KINDS.index(kind), COUNT + 1, 2)
     if count not in range(1, len(numbers) + 1):
-        raise ValueError(f"count is {count!r}; there are 1 to {len(numbers)} such tasks")
+        raise ValueError(f"count must be from 1 to {len(numbers)}, the number of tasks: got {count!r}.")
     return [constrained(number) for number in numbers[:count]]
 
 
 @cache
 def _tasks() -> list[dict[str, str]]:
-    """Question and reference of each task; `tests/golden/constrained_tasks.py` made them."""
+    """Question and reference of each task, generated by `tests/golden/constrained_tasks.py`."""
     text = pathlib.Path(__file__).with_name("tasks.jsonl").read_text("utf-8")
     return [json.loads(line) for line in text.splitlines()]
 

@@ -1,8 +1,8 @@
-"""Answers that keep some rules and break others, made by search.
+"""Constructs answers that satisfy some rules and violate others, by local search.
 
-The rules are all that is known. What is made is tried, and kept while it comes closer to what is
-wanted of each rule; so an answer to a task's rules, all of them kept, proves that there is one, and a player
-that forgets a rule breaks that one and no other, where this can be had.
+The rules are the only input. A candidate is kept if it comes closer to the wanted outcome of each rule. An
+answer that satisfies all rules of a task proves that the task is solvable, and a simulated player that
+forgets a rule violates that rule alone, if possible.
 """
 
 from __future__ import annotations
@@ -16,61 +16,66 @@ from tot_lab.domains.constrained.constraints import DAYS, FORMS, SORTS, Given, R
 T = TypeVar("T")
 
 Plan = dict[str, tuple[str, ...]]
-"""A design as its lines: what stands before the colon, and the values after it."""
+"""A design as its lines: the name before the colon, and the values after it."""
 
-_TEXTS = 40  # that are tried for one
-_CHANGES = 2400  # of a design that are tried
-_ANEW = 300  # after which it begins anew
+_TEXTS = 40  # texts tried per answer
+_CHANGES = 2400  # changes of a design tried per answer
+_RESTART = 300  # changes after which the search restarts
 
 
 class Stream:
-    """Numbers that look like chance, and are the same everywhere for one `seed`."""
+    """Pseudo-random numbers that are equal on every machine for one `seed`."""
 
     def __init__(self, seed: str) -> None:
         self._seed = seed
         self._count = 0
 
     def below(self, most: int) -> int:
-        """One of 0 … most − 1."""
+        """A number from 0 to `most` − 1."""
         self._count += 1
         digest = hashlib.sha256(f"{self._seed} {self._count}".encode()).digest()
         return int.from_bytes(digest[:6], "big") % most
 
     def between(self, low: int, high: int) -> int:
-        """One of low … high."""
+        """A number from `low` to `high`, both included."""
         return low + self.below(high - low + 1)
 
     def pick(self, among: Sequence[T]) -> T:
-        """One of them."""
+        """One element."""
         return among[self.below(len(among))]
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """All of them in another order."""
+        """All elements in random order."""
         rest = list(items)
         return [rest.pop(self.below(len(rest))) for _ in items]
 
 
-def made_answer(rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> str:
-    """An answer that keeps those of `rules` that are `wanted` and breaks the others, or comes close.
-    rules: all of one family, at least one."""
+def make_answer(rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> str:
+    """Make an answer that satisfies the `wanted` rules and violates the others, or comes close.
+
+    Args:
+        rules: At least one rule, all of one family.
+        wanted: Whether to satisfy each rule.
+        stream: The source of randomness.
+    """
     if rules[0].family == "writing":
-        return _written(rules, wanted, stream)
+        return _write(rules, wanted, stream)
     design = _DESIGNS[rules[0].family](rules)
-    return design.shown(_searched(design, rules, wanted, stream))
+    return design.format(_search(design, rules, wanted, stream))
 
 
 def _matches(rules: Sequence[Rule], wanted: Sequence[bool], answer: str) -> int:
-    """Of how many rules what is wanted is so."""
-    made = read(rules[0].family, answer)
-    if made is None:
+    """Number of rules with the wanted outcome."""
+    parsed = read(rules[0].family, answer)
+    if parsed is None:
         return 0
     return sum(
-        FORMS[rule.family][rule.form].kept(made, rule.given) == want
+        FORMS[rule.family][rule.form].kept(parsed, rule.given) == want
         for rule, want in zip(rules, wanted, strict=True)
     )
 
 
-# Texts: imperatives, each with things and where and when, of as many words as it takes.
+# Texts: imperative sentences, filled up with phrases to the required number of words.
 
 VERBS = {
     letter: tuple(verbs.split())
@@ -83,7 +88,7 @@ VERBS = {
         "v": "visit", "w": "wait walk write",
     }.items()
 }  # fmt: skip
-"""How sentences may begin, by their first letters."""
+"""First words of sentences, by their first letter."""
 
 _PHRASES = tuple(
     phrase.split()
@@ -98,10 +103,10 @@ _PHRASES = tuple(
 )  # fmt: skip
 
 
-def _written(rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> str:
+def _write(rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> str:
     best, most = "", -1
     for _ in range(_TEXTS):
-        text = _composed(rules, wanted, stream)
+        text = _compose(rules, wanted, stream)
         matches = _matches(rules, wanted, text)
         if matches > most:
             best, most = text, matches
@@ -110,8 +115,8 @@ def _written(rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> s
     return best
 
 
-def _composed(rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> str:
-    """A text that sees to each rule as far as the rules before it leave room."""
+def _compose(rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> str:
+    """Compose a text that gives each rule its wanted outcome as far as the other rules allow it."""
     given = {rule.form: rule.given for rule in rules}
     keeps = {rule.form for rule, want in zip(rules, wanted, strict=True) if want}
     breaks = given.keys() - keeps
@@ -160,16 +165,16 @@ def _composed(rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> 
         for n, thing in enumerate(things[k::count]):
             words += [*(["and"] if n and allowed(["and"]) else []), *_article(thing, allowed), thing]
         last = [given["ending"]["word"]] if k == count - 1 and "ending" in keeps else []
-        words = _filled(words, length - len(last), phrases, stream) + last
+        words = _fill(words, length - len(last), phrases, stream) + last
         sentences.append(" ".join(words) + ("?" if k == count - 1 and "question" in keeps else "."))
     text = " ".join(sentences)
     if "comma" in breaks:
         text = text.replace(" ", ", ", 1)
-    return _wrapped(text, number("lines")) if "lines" in keeps else text
+    return _wrap(text, number("lines")) if "lines" in keeps else text
 
 
 def _things(given: Mapping[str, Given], keeps: set[str], breaks: set[str]) -> list[str]:
-    """Words that have to stand in the text, so that it keeps a rule or breaks one."""
+    """Words that the text must contain to satisfy or violate a rule."""
     things = [given["contains"]["word"]] if "contains" in keeps else []
     if "times" in given:
         n = int(given["times"]["n"])
@@ -187,7 +192,7 @@ def _things(given: Mapping[str, Given], keeps: set[str], breaks: set[str]) -> li
 def _firsts(
     given: Mapping[str, Given], keeps: set[str], breaks: set[str], count: int, stream: Stream
 ) -> list[str]:
-    """The letter that each sentence begins with."""
+    """The first letter of each sentence."""
     firsts = [stream.pick(list(VERBS)) for _ in range(count)]
     if "spells" in given:
         firsts = [*given["spells"]["letters"], *firsts][:count]
@@ -204,8 +209,8 @@ def _article(thing: str, allowed: Callable[[Sequence[str]], bool]) -> list[str]:
     return ["the"] if thing.isalpha() and len(thing) > 3 and allowed(["the"]) else []
 
 
-def _filled(words: list[str], length: int, phrases: Sequence[list[str]], stream: Stream) -> list[str]:
-    """`words` with phrases after them until there are `length`; fewer where none fits."""
+def _fill(words: list[str], length: int, phrases: Sequence[list[str]], stream: Stream) -> list[str]:
+    """Append phrases to `words` until there are `length` words, or fewer if no phrase fits."""
     left = list(phrases)
     while len(words) < length:
         fitting = [phrase for phrase in left if len(phrase) <= length - len(words)]
@@ -219,8 +224,8 @@ def _filled(words: list[str], length: int, phrases: Sequence[list[str]], stream:
     return words
 
 
-def _wrapped(text: str, most: int) -> str:
-    """`text` in at least two lines of at most `most` characters, as far as its words allow."""
+def _wrap(text: str, most: int) -> str:
+    """Wrap `text` into at least two lines of at most `most` characters, as far as its words allow."""
     lines = [""]
     for word in text.split(" "):
         if lines[-1] and len(lines[-1]) + 1 + len(word) > most:
@@ -236,55 +241,60 @@ def _wrapped(text: str, most: int) -> str:
 
 
 class Design:
-    """What a design can be made of. names: what lines can begin with; values: what can follow one of them."""
+    """The search space of a design.
+
+    Args:
+        names: Names that lines can begin with.
+        values: Draws the values of a line.
+    """
 
     def __init__(self, names: Sequence[str], values: Callable[[Stream], tuple[str, ...]]) -> None:
         self.names = list(names)
         self.values = values
 
-    def begun(self, stream: Stream) -> Plan:
-        """One by chance, with a line for each name."""
+    def initial(self, stream: Stream) -> Plan:
+        """A random plan with a line for each name."""
         return {name: self.values(stream) for name in self.names}
 
-    def changed(self, plan: Plan, stream: Stream) -> Plan:
-        """Another that differs in one line, or has two exchanged."""
-        what = stream.below(6)
-        if what < 3 and len(plan) > 1:
+    def mutate(self, plan: Plan, stream: Stream) -> Plan:
+        """A plan that differs in one line, or in which two lines are swapped."""
+        move = stream.below(6)
+        if move < 3 and len(plan) > 1:
             one, other = stream.shuffled(sorted(plan))[:2]
             return {**plan, one: plan[other], other: plan[one]}
         name = stream.pick(self.names)
-        if what == 3:
+        if move == 3:
             return {other: values for other, values in plan.items() if other != name}
         return {**plan, name: self.values(stream)}
 
-    def shown(self, plan: Plan) -> str:
-        """Its lines, in the order of the names."""
+    def format(self, plan: Plan) -> str:
+        """The lines of a plan, in the order of the names."""
         lines = [f"{name}: {', '.join(plan[name])}" for name in self.names if name in plan]
         return "\n".join(lines) or "(nothing)"
 
 
 class _Row(Design):
-    """A design that begins with each of the values once."""
+    """A seating plan. Its initial plan uses each seat once."""
 
-    def begun(self, stream: Stream) -> Plan:
+    def initial(self, stream: Stream) -> Plan:
         seats = stream.shuffled(range(1, len(self.names) + 1))
         return {name: (str(seat),) for name, seat in zip(self.names, seats, strict=True)}
 
 
-class _Choice(Design):
-    """A design that begins with some of the names."""
+class _Subset(Design):
+    """A packing list. Its initial plan contains a random subset of the names."""
 
-    def begun(self, stream: Stream) -> Plan:
-        return {name: values for name, values in super().begun(stream).items() if stream.below(2)}
+    def initial(self, stream: Stream) -> Plan:
+        return {name: values for name, values in super().initial(stream).items() if stream.below(2)}
 
 
 def _given(rules: Sequence[Rule], *slots: str) -> list[str]:
-    """What the rules fill `slots` with, each once."""
+    """The distinct values of `slots` in the rules."""
     return list(dict.fromkeys(r.given[slot] for r in rules for slot in slots if slot in r.given))
 
 
 def _named(rules: Sequence[Rule], others: Sequence[str] = ()) -> list[str]:
-    """The names that the rules list, or else those that they speak of, and `others`."""
+    """The names that the rules list, or else those that they mention, and `others`."""
     lists = [names for rule in rules for names in listed(rule.given.get("names", "")) if names]
     return lists or list(dict.fromkeys([*_given(rules, "x", "y"), *others]))
 
@@ -302,7 +312,7 @@ def _seating(rules: Sequence[Rule]) -> Design:
 
 def _packing(rules: Sequence[Rule]) -> Design:
     names = _named(rules, [thing for things in SORTS.values() for thing in things])
-    return _Choice([*names, "anchor"], lambda s: (str(s.pick((1, 1, 1, 2, 3))),))
+    return _Subset([*names, "anchor"], lambda s: (str(s.pick((1, 1, 1, 2, 3))),))
 
 
 _DESIGNS: Mapping[str, Callable[[Sequence[Rule]], Design]] = {
@@ -312,14 +322,14 @@ _DESIGNS: Mapping[str, Callable[[Sequence[Rule]], Design]] = {
 }
 
 
-def _searched(design: Design, rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> Plan:
-    """The best that small changes lead to which do no harm, begun anew now and then."""
+def _search(design: Design, rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> Plan:
+    """Find the best plan by hill climbing with restarts. Changes that are not worse are accepted."""
     best, most, here = Plan(), -1, 0
     plan = best
     for k in range(_CHANGES):
-        other = design.changed(plan, stream) if k % _ANEW else design.begun(stream)
-        matches = _matches(rules, wanted, design.shown(other))
-        if matches >= here or k % _ANEW == 0:
+        other = design.mutate(plan, stream) if k % _RESTART else design.initial(stream)
+        matches = _matches(rules, wanted, design.format(other))
+        if matches >= here or k % _RESTART == 0:
             plan, here = other, matches
         if matches > most:
             best, most = other, matches

@@ -1,9 +1,8 @@
-"""Rules that a program can check exactly: of a short text, a timetable, a seating plan and a packing list.
+"""Rules that a program checks exactly: of short texts, timetables, seating plans and packing lists.
 
-A rule is its sentence. There is one sentence for each form, with slots; whoever grades an answer and
-whoever plays a model read the rules out of the task's own words, so that none of them can know another rule
-than the one that is asked for. Forgiving about form (Markdown, bullets, code fences), strict about meaning;
-an answer that cannot be read keeps no rule. All costs are linear in the text.
+A rule is defined by its sentence: each form of rule has one sentence with slots, and the grader and the
+simulated player both parse the rules from the question. Markdown, bullets and code fences are ignored. An
+unreadable answer satisfies no rule. All operations are linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 LONGEST = 20_000
-"""Characters of an answer that is read; no task asks for a tenth of them."""
+"""Characters in the longest readable answer. No task requires a tenth of them."""
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday")
 
@@ -23,7 +22,7 @@ GRAMS = {
     "rope": 900, "lamp": 400, "stove": 800, "kettle": 500, "knife": 150, "map": 100, "blanket": 1200,
     "jacket": 700, "scarf": 200, "hat": 150, "bread": 500, "cheese": 400, "apple": 200, "soup": 600,
 }  # fmt: skip
-"""What one of each thing weighs that can be packed."""
+"""Weight of one piece of each thing that can be packed."""
 
 SORTS = {
     "tools": ("rope", "lamp", "stove", "kettle", "knife", "map"),
@@ -33,16 +32,20 @@ SORTS = {
 
 
 class Text(NamedTuple):
-    """A text as rules look at it. sentences: the words of each, in lower case; marks: what each ends in, ""
-    where it ends in nothing; lines: those with something in them, without Markdown."""
+    """A parsed text."""
 
     sentences: tuple[tuple[str, ...], ...]
+    """The words of each sentence, in lower case."""
+
     marks: tuple[str, ...]
+    """The closing punctuation of each sentence, or ""."""
+
     lines: tuple[str, ...]
+    """The lines that are not empty, without Markdown."""
 
     @property
     def words(self) -> list[str]:
-        """All of them."""
+        """The words of all sentences."""
         return [word for sentence in self.sentences for word in sentence]
 
     @property
@@ -53,25 +56,38 @@ class Text(NamedTuple):
 
 Timetable: TypeAlias = Mapping[str, tuple[int, str]]
 """The day (0–4) and the room of each course."""
+
 Counts: TypeAlias = Mapping[str, int]
-"""The seat of each person, or how many of each thing."""
+"""The seat of each person, or the number of each thing."""
+
 Given: TypeAlias = Mapping[str, str]
+"""The value of each slot of a rule, in lower case."""
 
 
 class Form(NamedTuple):
-    """A rule with slots. kept: whether what was read keeps it, with what the slots hold, in lower case."""
+    """A form of rule, with slots."""
 
-    told: str
+    template: str
+    """The sentence of the rule, with `{slots}`."""
+
     kept: Callable[[Any, Given], bool]
+    """Whether a parsed answer satisfies the rule with the given slots."""
 
 
 class Rule(NamedTuple):
-    """A rule of a task. family: what it is about; form: which of that family's; text: in words."""
+    """A rule of a task."""
 
     family: str
+    """The key of `FORMS`: writing, timetable, seating or packing."""
+
     form: str
+    """The key of the form in its family."""
+
     text: str
+    """The sentence of the rule."""
+
     given: Given
+    """The value of each slot."""
 
 
 # A short text.
@@ -197,7 +213,7 @@ def _each_person(seats: Counts, given: Given) -> bool:
 
 
 def _apart(seats: Counts, given: Given) -> int:
-    """How many seats it is from the one to the other, with the sign of the direction; 0 = unknown."""
+    """Seat of `y` minus seat of `x`. 0 if one is unknown."""
     one, other = seats.get(given["x"]), seats.get(given["y"])
     return 0 if one is None or other is None else other - one
 
@@ -260,7 +276,7 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
     "seating": _SEATING,
     "packing": _PACKING,
 }
-"""All forms of rules, by what they are about."""
+"""All forms of rules, by family."""
 
 
 def listed(names: str) -> list[str]:
@@ -270,8 +286,10 @@ def listed(names: str) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def rules_in(text: str) -> tuple[Rule, ...]:
-    """The first block of rules that `text` quotes, as `Rules:` and a line for each; () when there is none.
-    A line that is none of these rules ends it."""
+    """Parse the first block of rules in `text`: the line `Rules:`, then one line per rule.
+
+    Any other line ends the block. Empty if there is no block.
+    """
     lines = text.splitlines()
     rules: list[Rule] = []
     for line in lines[lines.index("Rules:") + 1 :] if "Rules:" in lines else []:
@@ -303,16 +321,16 @@ _SLOTS = {
 }
 
 
-def _pattern(told: str) -> re.Pattern[str]:
-    written = []
-    for k, part in enumerate(re.split(r"\{(\w+)\}", told)):
+def _pattern(template: str) -> re.Pattern[str]:
+    parts = []
+    for k, part in enumerate(re.split(r"\{(\w+)\}", template)):
         slot = _SLOTS.get(part, r"\w{1,40}")
-        written.append(f"(?P<{part}>{slot})" if k % 2 else re.escape(part))
-    return re.compile("".join(written))
+        parts.append(f"(?P<{part}>{slot})" if k % 2 else re.escape(part))
+    return re.compile("".join(parts))
 
 
 _PATTERNS = {
-    family: {form: _pattern(made.told) for form, made in forms.items()} for family, forms in FORMS.items()
+    family: {key: _pattern(form.template) for key, form in forms.items()} for family, forms in FORMS.items()
 }
 
 
@@ -327,8 +345,7 @@ _COUNT = re.compile(r"(?:seat|x|×)?\s*(\d{1,3})\s*(?:x|×|pieces?)?")
 
 
 def bare(answer: str) -> str:
-    """An answer without what may stand around it: all before the last line `Answer:`, and all but the last
-    code fence."""
+    """The text after the last line `Answer:` and, if it contains code fences, inside the last one."""
     lines = answer.splitlines()
     for k in range(len(lines) - 1, -1, -1):
         match = _HEADING.match(lines[k])
@@ -347,7 +364,7 @@ def bare(answer: str) -> str:
 
 
 def _plain(answer: str) -> list[str]:
-    """The lines with something in them, without bullets and Markdown's marks."""
+    """The lines that are not empty, without bullets and Markdown."""
     unmarked = str.maketrans("", "", "*_`")
     lines = [_BULLET.sub("", line, count=1).translate(unmarked).strip() for line in answer.splitlines()]
     return [line for line in lines if line]
@@ -359,7 +376,7 @@ def _unnumbered(lines: Iterable[str]) -> list[str]:
 
 def _text(answer: str) -> Text:
     lines = _plain(answer)
-    if all(map(_PLACE.match, lines)):  # a list; else a number belongs to its sentence
+    if all(map(_PLACE.match, lines)):  # a numbered list; otherwise a number belongs to its sentence
         lines = _unnumbered(lines)
     sentences: list[list[str]] = [[]]
     marks: list[str] = []
@@ -375,16 +392,18 @@ def _text(answer: str) -> Text:
 
 
 def _entries(lines: Iterable[str]) -> dict[str, list[str]]:
-    """What stands in lines `name: value, value`, or in the rows of a Markdown table below its head. What is
-    said twice and differently is not said."""
+    """The values in lines `name: value, value`, or in the rows of a Markdown table below its header.
+
+    A name with two different entries has no values.
+    """
     found: dict[str, list[str]] = {}
     for line in _unnumbered(lines):
         if line.startswith("|"):
             name, *cells = line.strip("|").split("|")
             values = ",".join(cells).split(",")
         else:
-            name, _, told = line.partition(":")
-            values = told.split(",")
+            name, _, rest = line.partition(":")
+            values = rest.split(",")
         name, values = name.strip(), [value.strip(" \t.;") for value in values]
         if line.startswith("|") and not name.strip("-: "):
             found.clear()
@@ -419,14 +438,14 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def read(family: str, answer: str) -> Any:
-    """What an answer of that family says; `None` if nothing can be read, or it is over 20,000 characters."""
+    """Parse an answer of `family`. `None` if it is unreadable or has over 20,000 characters."""
     if len(answer) > LONGEST:
         return None
-    made = _READERS[family](bare(answer))
-    return None if not made or (isinstance(made, Text) and not made.sentences) else made
+    parsed = _READERS[family](bare(answer))
+    return None if not parsed or (isinstance(parsed, Text) and not parsed.sentences) else parsed
 
 
 def kept_by(rules: tuple[Rule, ...], answer: str) -> list[bool]:
-    """Which of `rules`, all of one family, an answer keeps."""
-    made = read(rules[0].family, answer) if rules else None
-    return [made is not None and FORMS[rule.family][rule.form].kept(made, rule.given) for rule in rules]
+    """Whether an answer satisfies each of `rules`, which belong to one family."""
+    parsed = read(rules[0].family, answer) if rules else None
+    return [parsed is not None and FORMS[rule.family][rule.form].kept(parsed, rule.given) for rule in rules]

@@ -1,9 +1,8 @@
-"""A simulated player of the tasks under hard constraints, in any strategy, Deep Think's three stages too.
+"""A simulated player of the tasks under hard constraints, for any strategy, Deep Think included.
 
-It knows no more than a model would. It reads the rules and the drafts from the prompt's own words,
-keeps a rule as often as `skill` says, and sees that a draft breaks one as often as half of what is missing to
-1 allows. A rule that the prompt speaks of besides, as a critique or an approach does, gets two tries. A
-domain's prompt is told by its closing words, a strategy's by the call's kind.
+It reads the rules and the drafts from the text of the prompt alone, and satisfies a rule with probability
+`skill`. A rule that the prompt repeats, in a critique or an approach for example, gets two tries. A prompt of
+the domain is recognised by its closing words, a prompt of a strategy by the purpose of the call.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from random import Random
 from typing import Any
 
 from tot_lab.core.calls import Call, TokenLogprob
-from tot_lab.domains.constrained.answers import Stream, made_answer
+from tot_lab.domains.constrained.answers import Stream, make_answer
 from tot_lab.domains.constrained.constraints import Rule, bare, kept_by, rules_in
 from tot_lab.models.simulated import JUDGING, Share, Simulated, without_candidates
 
@@ -25,7 +24,7 @@ _KINDS = (
     "branch", "develop", "converge", "act", "critique", "review", "plan", "patch", "augment", "analysis",
     "reflect", "route", "synthesize",
 )  # fmt: skip
-_FORMS = (  # what a domain's prompt asks for, by its closing words
+_FORMS = (  # kinds of prompts of the domain, by their closing words
     *JUDGING,
     ("value", re.compile(r"score: K/N")),
     ("propose", re.compile(r"Write (\d{1,4}) different drafts")),
@@ -49,8 +48,8 @@ class SimConstrained(Simulated):
     kind = "sim/constrained"
 
     skill: Share = 0.8
-    """Probability that it keeps a rule, 0–1. It notices a broken rule with probability (1 + skill) / 2, and
-    mends what it noticed with another draft."""
+    """Probability that a draft satisfies a rule, 0–1. A violated rule is noticed with probability
+    (1 + skill) / 2, and repaired in the next draft."""
 
     noise: Share = 0.1
     """Probability that a judgement is random, 0–1."""
@@ -64,41 +63,41 @@ class SimConstrained(Simulated):
         form, count = _form_of(call, text)
         if not rules or form == "":
             return _UNKNOWN
-        mind = _Mind(self, rules, text, random)
+        responder = _Responder(self, rules, text, random)
         if form == "judge" and call.logprobs:
-            return [mind.verdict()]
+            return [responder.verdict()]
         if random.random() < self.garble:
             return random.choice(_GARBLED)
-        asked: Mapping[str, Callable[[], str]] = {
-            "sample": mind.draft,
-            "propose": lambda: "\n\n".join(f"Draft {k}:\n{mind.draft()}" for k in range(1, count + 1)),
-            "answer": mind.draft,
-            "analysis": mind.draft,
-            "aloud": lambda: f"I went through the {len(rules)} rules.\nAnswer:\n{mind.draft()}",
-            "value": mind.valued,
-            "judge": lambda: "yes" if all(mind.believed(mind.last)) else "no",
-            "vote": mind.voted,
-            "joint": lambda: json.dumps([round(mind.share(one), 2) for one in mind.candidates]),
-            "branch": mind.branched,
-            "develop": mind.developed,
-            "converge": mind.converged,
-            "act": mind.acted,
-            "critique": mind.criticised,
-            "review": mind.reviewed,
-            "plan": lambda: mind.planned([]),
-            "augment": lambda: mind.planned([]),
-            "patch": lambda: mind.planned(_OPEN.findall(text)),
-            "reflect": lambda: f"The rules have to be held together.\nNext: {mind.any_rule()}",
-            "route": mind.routed,
+        replies: Mapping[str, Callable[[], str]] = {
+            "sample": responder.draft,
+            "propose": lambda: "\n\n".join(f"Draft {k}:\n{responder.draft()}" for k in range(1, count + 1)),
+            "answer": responder.draft,
+            "analysis": responder.draft,
+            "aloud": lambda: f"I went through the {len(rules)} rules.\nAnswer:\n{responder.draft()}",
+            "value": responder.value,
+            "judge": lambda: "yes" if all(responder.believed(responder.last)) else "no",
+            "vote": responder.vote,
+            "joint": lambda: json.dumps([round(responder.share(one), 2) for one in responder.candidates]),
+            "branch": responder.branch,
+            "develop": responder.develop,
+            "converge": responder.converge,
+            "act": responder.act,
+            "critique": responder.critique,
+            "review": responder.review,
+            "plan": lambda: responder.plan([]),
+            "augment": lambda: responder.plan([]),
+            "patch": lambda: responder.plan(_OPEN.findall(text)),
+            "reflect": lambda: f"The rules have to be held together.\nNext: {responder.any_rule()}",
+            "route": responder.route,
             "synthesize": lambda: (
-                f"The last draft:\n{mind.last}" if mind.drafts else "There is no draft yet."
+                f"The last draft:\n{responder.last}" if responder.drafts else "There is no draft yet."
             ),
         }
-        return asked[form]()
+        return replies[form]()
 
 
-class _Mind:
-    """What the player makes of one prompt."""
+class _Responder:
+    """Composes the reply to one prompt."""
 
     def __init__(self, player: SimConstrained, rules: tuple[Rule, ...], text: str, random: Random) -> None:
         self.player = player
@@ -106,11 +105,11 @@ class _Mind:
         self.text = text
         self.random = random
         self.drafts = [bare(draft) for draft in _drafts(text)]
-        self.told = [text.count(rule.text) > 1 for rule in rules]  # besides the list of rules
+        self.repeated = [text.count(rule.text) > 1 for rule in rules]  # outside the list of rules too
 
     @property
     def last(self) -> str:
-        """The draft that the prompt ends with."""
+        """The last draft in the prompt."""
         return self.drafts[-1] if self.drafts else ""
 
     @cached_property
@@ -122,15 +121,18 @@ class _Mind:
     # Writing.
 
     def draft(self) -> str:
-        """An answer: a first one, or one that is better than the last draft."""
-        return self.mended(self.drafts[-1:])[0]
+        """A first draft, or an improvement of the last one."""
+        return self.improve(self.drafts[-1:])[0]
 
-    def mended(self, drafts: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
-        """One answer made of `drafts`, and what was taken: which rule, from which of the others. It goes on
-        from the one that it believes in most."""
-        tries = [self._tries(told) for told in self.told]
+    def improve(self, drafts: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
+        """Make one answer from `drafts`, based on the draft that it believes to be best.
+
+        Returns:
+            The answer, and pairs of a rule and the other draft that it was adopted from.
+        """
+        tries = [self._succeeds(repeated) for repeated in self.repeated]
         if not drafts:
-            return self._made(tries), []
+            return self._make(tries), []
         seen = [self.believed(draft) for draft in drafts]
         at = max(range(len(drafts)), key=lambda k: sum(seen[k]))
         kept = [kept_by(self.rules, draft) for draft in drafts]
@@ -142,46 +144,47 @@ class _Mind:
             if other is None:
                 wanted[k] = tries[k]
             else:
-                wanted[k] = kept[other][k]  # it may have looked better than it is
+                wanted[k] = kept[other][k]  # The belief about the other draft may be wrong.
                 taken.append((k, other))
         if wanted == kept[at]:
             return drafts[at], []
-        made = self._made(wanted)
+        made = self._make(wanted)
         now = kept_by(self.rules, made)
         worse = sum(map(bool.__eq__, now, wanted)) < sum(map(bool.__eq__, kept[at], wanted))
         return (drafts[at], []) if worse else (made, taken)
 
-    def _tries(self, told: bool) -> bool:
-        return self.random.random() >= (1 - self.player.skill) ** (2 if told else 1)
+    def _succeeds(self, repeated: bool) -> bool:
+        return self.random.random() >= (1 - self.player.skill) ** (2 if repeated else 1)
 
-    def _made(self, wanted: Sequence[bool]) -> str:
-        return made_answer(self.rules, wanted, Stream(str(self.random.random())))
+    def _make(self, wanted: Sequence[bool]) -> str:
+        return make_answer(self.rules, wanted, Stream(str(self.random.random())))
 
     # Judging.
 
     def believed(self, draft: str) -> list[bool]:
-        """Which rules it believes that a draft keeps."""
+        """Whether the player believes that a draft satisfies each rule."""
         if self.random.random() < self.player.noise:
             return [self.random.random() < 0.5 for _ in self.rules]
         sight = (1 + self.player.skill) / 2
         return [kept or self.random.random() >= sight for kept in kept_by(self.rules, draft)]
 
     def share(self, draft: str) -> float:
-        """How many of the rules, 0–1."""
+        """The share of rules that the player believes a draft satisfies, 0–1."""
         return sum(self.believed(draft)) / len(self.rules)
 
-    def valued(self) -> str:
-        """Rule by rule, and the score."""
+    def value(self) -> str:
+        """A verdict on each rule, and the score."""
         seen = self.believed(self.last)
         lines = [f"- {'kept' if one else 'broken'}: {rule.text}" for rule, one in self._with(seen)]
         return "\n".join([*lines, f"score: {sum(seen)}/{len(seen)}"])
 
-    def voted(self) -> str:
+    def vote(self) -> str:
+        """The best candidate."""
         shares = [self.share(one) for one in self.candidates] or [0.0]
         return f"best: {self.random.choice([k for k, s in enumerate(shares, 1) if s == max(shares)])}"
 
     def verdict(self) -> TokenLogprob:
-        """Yes or no, with the probabilities of both."""
+        """Yes or no as a token, with the log-probabilities of both."""
         likely = self.random.uniform(0.6, 0.95)
         yes = likely if all(self.believed(self.last)) else 1 - likely
         top = {"yes": math.log(yes), "no": math.log(1 - yes)}
@@ -196,10 +199,10 @@ class _Mind:
 
     # Deep Think.
 
-    def branched(self) -> str:
-        """Approaches, each of which begins with another rule; those first that the prompt speaks of."""
+    def branch(self) -> str:
+        """Approaches that each begin with another rule. Rules that the prompt repeats come first."""
         count = _COUNT.search(self.text)
-        order = sorted(range(len(self.rules)), key=lambda k: (not self.told[k], self.random.random()))
+        order = sorted(range(len(self.rules)), key=lambda k: (not self.repeated[k], self.random.random()))
         branches = [
             {
                 "name": f"Rule {k + 1} first" if n < len(order) else f"Rule {k + 1} first, again",
@@ -211,8 +214,8 @@ class _Mind:
         ]
         return json.dumps({"branches": branches})
 
-    def developed(self) -> str:
-        """A solution by one approach, and what a look at it shows."""
+    def develop(self) -> str:
+        """A solution by one approach, with a self-assessment."""
         solution = self.draft()
         seen = self.believed(solution)
         return json.dumps(
@@ -228,11 +231,11 @@ class _Mind:
             }
         )
 
-    def converged(self) -> str:
-        """Each solution judged, and one made out of all."""
+    def converge(self) -> str:
+        """A verdict on each solution, and a synthesis of all."""
         shown = [(name, self._solution(rest)) for name, rest in _APPROACH.findall(self.text)]
         judged = [(name, self.believed(solution)) for name, solution in shown]
-        made, taken = self.mended([solution for _, solution in shown])
+        made, taken = self.improve([solution for _, solution in shown])
         seen = self.believed(made)
         missed = [rule.text for k, rule in enumerate(self.rules) if not any(ones[k] for _, ones in judged)]
         return json.dumps(
@@ -256,8 +259,8 @@ class _Mind:
         )
 
     @staticmethod
-    def _solution(told: str) -> str:
-        return bare(next(_drafts(told), ""))
+    def _solution(text: str) -> str:
+        return bare(next(_drafts(text), ""))
 
     def _evaluation(self, name: str, seen: Sequence[bool]) -> dict[str, Any]:
         worth = round(10 * sum(seen) / len(seen), 1)
@@ -267,26 +270,26 @@ class _Mind:
 
     # The other strategies.
 
-    def acted(self) -> str:
-        """An answer at once, as nothing is to be looked up: by the tool that ends a loop, if there is one."""
+    def act(self) -> str:
+        """An immediate answer, through the tool `final-answer` if the prompt names it."""
         answer = self.draft()
         if "final-answer" not in self.text:
             return f"Answer:\n{answer}"
         return json.dumps({"name": "final-answer", "arguments": {"answer": answer}})
 
-    def criticised(self) -> str:
-        """SATISFIED or UNSATISFIED, with the rules that it sees broken."""
+    def critique(self) -> str:
+        """SATISFIED, or UNSATISFIED with the rules that it believes violated."""
         broken = self._broken(self.believed(self.last))
         if not broken:
             return "SATISFIED: I held it against each rule, and they are kept."
         return "\n".join(["UNSATISFIED: see to these rules:", *(f"- {text}" for text in broken)])
 
-    def reviewed(self) -> str:
-        """The same of a plan's result, and the answer after it."""
-        return f"{self.criticised()}\nAnswer:\n{self.last or self.draft()}"
+    def review(self) -> str:
+        """A critique of the result of a plan, and the answer."""
+        return f"{self.critique()}\nAnswer:\n{self.last or self.draft()}"
 
-    def planned(self, ids: Sequence[str]) -> str:
-        """A plan of one step, or of one for each of `ids`."""
+    def plan(self, ids: Sequence[str]) -> str:
+        """A plan with one step, or with one step for each of `ids`."""
         step = {
             "title": "write the answer",
             "type": "analysis",
@@ -294,18 +297,19 @@ class _Mind:
         }
         return json.dumps({"steps": [{"id": id, **step} for id in ids] or [step]})
 
-    def routed(self) -> str:
+    def route(self) -> str:
+        """The kind of the task."""
         right = "writing" if self.rules[0].family == "writing" else "steps"
         kinds = ("simple", "steps", "open", "writing")
-        return json.dumps({"kind": right if self._tries(False) else self.random.choice(kinds)})
+        return json.dumps({"kind": right if self._succeeds(False) else self.random.choice(kinds)})
 
     def any_rule(self) -> str:
-        """One of the rules, in words."""
+        """The text of a random rule."""
         return self.random.choice(self.rules).text
 
 
 def _drafts(text: str) -> Iterator[str]:
-    """The drafts that a prompt shows: between tags, or as the result of a step."""
+    """Yield the drafts in a prompt, between tags or as the result of a step."""
     at, unclosed = 0, set[str]()
     while found := _DRAFT.search(text, at):
         at, tag = found.end(), found[1]
@@ -319,15 +323,15 @@ def _drafts(text: str) -> Iterator[str]:
             yield text[at:end]
             at = end + len(closing)
         else:
-            unclosed.add(tag)  # nor is a later one
+            unclosed.add(tag)  # A later tag of this name is not closed either.
 
 
 def _form_of(call: Call, text: str) -> tuple[str, int]:
-    """What is asked for, and how many of it."""
+    """The requested form ("" if unknown) and the requested number."""
     if call.purpose in _KINDS:
         return call.purpose, 1
     asking = without_candidates(text)
-    for paragraph in reversed(asking.split("\n\n")):  # what stands above may quote another prompt
+    for paragraph in reversed(asking.split("\n\n")):  # Earlier paragraphs may quote another prompt.
         for form, words in _FORMS:
             match = words.search(paragraph)
             if match is not None:

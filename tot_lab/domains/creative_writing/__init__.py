@@ -1,9 +1,7 @@
-"""Creative writing: a passage of four paragraphs that end in four given sentences (Yao et al. 2023,
-section 4.2).
+"""Creative writing: passages of four paragraphs with given last sentences (Yao et al. 2023, section 4.2).
 
-The first step is a plan, the second the passage. Whether each paragraph ends in its sentence
-can be counted, and is the grade; how well the passage hangs together cannot, and is asked of a
-model, from 1 to 10.
+The first step is a plan, the second the passage. The grade is the share of paragraphs that end in their
+sentence. Coherence is not graded: a model scores it from 1 to 10.
 """
 
 from __future__ import annotations
@@ -42,10 +40,10 @@ _QUOTES = str.maketrans("‘’‚‛“”„‟", "''''\"\"\"\"")
 
 
 class CreativeWriting(Domain):
-    """The writing task. Make its tasks by `creative_writing`; their question is the list of sentences.
+    """Passages with given closing sentences. `creative_writing` makes its tasks.
 
-    A path is complete with its second step, the passage, which is its answer. A value is a
-    coherence of 1 to 10, out of 10.
+    The question of a task is the list of sentences. A path is complete with its second step, the passage,
+    which is its answer. A value is the coherence from 1 to 10, divided by 10.
     """
 
     kind = "creative_writing"
@@ -105,7 +103,7 @@ class CreativeWriting(Domain):
         before = [list(path[:-1]) for path in paths]
         shared = before[0] if all(steps == before[0] for steps in before) else []
         listed = "\n\n".join(
-            f"Candidate {k}\n{self._shown(path[len(shared) :], len(shared))}"
+            f"Candidate {k}\n{self._format_steps(path[len(shared) :], len(shared))}"
             for k, path in enumerate(paths, 1)
         )
         return (
@@ -134,19 +132,21 @@ class CreativeWriting(Domain):
         return f"{self._problem(task)}\n\n{ask}"
 
     def coherence_prompt(self, passage: str) -> str:
-        """Asks how coherent a finished passage is, from 1 to 10, and shows nothing else: the judge of the
-        paper's results. Read the reply with `read_coherence`; the paper takes the mean of five."""
+        """Asks how coherent a finished passage is, from 1 to 10, as the evaluation in the paper does.
+
+        `read_coherence` reads the reply. The paper takes the mean of five replies.
+        """
         return f"How coherent is this passage? {_SCALE}\n\nCandidate\nPassage:\n{passage}"
 
     def _problem(self, task: Task) -> str:
         return f"{_RULES}\n{self.statement(task)}"
 
     def _position(self, task: Task, path: Path) -> str:
-        shown = self._shown(path, 0)
+        shown = self._format_steps(path, 0)
         return f"{self._problem(task)}\n\n{shown}" if shown else self._problem(task)
 
-    def _shown(self, steps: Path, before: int) -> str:
-        """`steps` under their headings; `before` steps went before them."""
+    def _format_steps(self, steps: Path, before: int) -> str:
+        """`steps` under their headings, `before` being the number of earlier steps."""
         return "\n\n".join(f"{_NAMES[min(before + k, 1)]}:\n{step}" for k, step in enumerate(steps))
 
     def _titled(self, path: Path) -> str:
@@ -159,8 +159,10 @@ class CreativeWriting(Domain):
     # Reading.
 
     def read_sample(self, task: Task, path: Path, text: str) -> str | None:
-        """The plan, without a passage that the reply goes on with; or else the passage, without a plan
-        before it. Headings are left out."""
+        """The plan without a passage after it or, after a plan, the passage without a plan before it.
+
+        Headings are removed.
+        """
         if self.complete(task, path):
             return None
         parts = _parts(text)
@@ -171,7 +173,7 @@ class CreativeWriting(Domain):
         return None if other else text.strip() or None
 
     def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
-        """The plans, or the passages, of a reply, each under its heading; a reply without one is one."""
+        """The plans or passages in a reply, one per heading. A reply without headings is one."""
         if self.complete(task, path):
             return []
         parts = _parts(text)
@@ -180,33 +182,31 @@ class CreativeWriting(Domain):
         return [body for name, body in parts if name == ("passage" if path else "plan")]
 
     def read_value(self, text: str) -> float | None:
-        """A coherence of 1 to 10, out of 10."""
+        """The coherence from 1 to 10, divided by 10."""
         coherence = self.read_coherence(text)
         return None if coherence is None else coherence / 10
 
     def read_coherence(self, text: str) -> float | None:
-        """The coherence from 1 to 10 in the last `score: N/10` or `score: N` of a reply; `None` if there
-        is none in that range."""
+        """The coherence in the last `score: N/10` or `score: N`. `None` if it is not from 1 to 10."""
         stated = [float(match[1]) for match in _SCORE.finditer(text)]
         return stated[-1] if stated and 1 <= stated[-1] <= 10 else None
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """The passage: what follows `Passage:`, or `Answer:`, or else the whole reply."""
+        """The passage: the text after `Passage:` or `Answer:`, or else the whole reply."""
         passages = [body for name, body in _parts(text) if name == "passage"]
         return passages[-1] if passages else text.strip() or None
 
-    # Knowledge of states.
+    # Rules.
 
     def complete(self, task: Task, path: Path) -> bool:
-        """True when the passage is written."""
         return self._is_passage(path)
 
     def answer(self, task: Task, path: Path) -> str | None:
-        """The passage; a plan is none."""
+        """The passage. `None` for a plan."""
         return self.read_answer(task, path[-1]) if self._is_passage(path) else None
 
     def solvable(self, task: Task, path: Path) -> bool | None:
-        """Whether the passage keeps to its sentences; None of a plan, which may still lead to any."""
+        """Whether all paragraphs end in their sentences. `None` for a plan, whose passage is still open."""
         passage = self.answer(task, path)
         grade = None if passage is None else self.grade(task, passage)
         return None if grade is None else grade == 1.0
@@ -215,10 +215,12 @@ class CreativeWriting(Domain):
         return True
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """The share of paragraphs that end in their sentence: the first in the first, and so on; a
-        paragraph more than there are sentences counts as one that does not. Word for word: only
-        white space and the shape of quotation marks may differ. Empty lines part paragraphs, or
-        line ends where there is no empty line. Coherence is not graded."""
+        """The share of paragraphs that end in their sentence, 0–1.
+
+        Paragraphs and sentences are compared in order, and only whitespace and the shape of quotation marks
+        may differ. A surplus paragraph counts as wrong. Paragraphs are separated by empty lines, or by line
+        breaks if there are no empty lines.
+        """
         sentences = task.data.get("sentences")
         if not sentences:
             return None
@@ -232,26 +234,29 @@ class CreativeWriting(Domain):
 
 
 def creative_writing(sentences: int | Sequence[str]) -> Task:
-    """The task of writing a passage whose four paragraphs end in four sentences.
+    """Make the task of writing a passage whose four paragraphs end in four sentences.
 
-    sentences: 1 to 20, four of the package's own; or your own four. Anything else is a ValueError.
+    Args:
+        sentences: The number of a built-in task, from 1 to 20, or four sentences of your own.
     """
     if isinstance(sentences, int):
         known = closing_sentences()
         if not 1 <= sentences <= len(known) or isinstance(sentences, bool):
-            raise ValueError(f"sentences is {sentences}; the package has tasks 1 to {len(known)}")
+            raise ValueError(
+                f"Unknown task: got sentences={sentences}. Pass a number from 1 to {len(known)}."
+            )
         return _task(known[sentences - 1], f"sentences {sentences}")
     own = [sentences] if isinstance(sentences, str) else list(sentences)
     if len(own) != 4 or not all(isinstance(sentence, str) and sentence.strip() for sentence in own):
-        raise ValueError(f"a passage has four closing sentences, each with some text; found {len(own)}")
+        raise ValueError(f"sentences must be four texts that are not empty: got {own!r:.200}.")
     return _task(own, "")
 
 
 def creative_writing_tasks(count: int) -> list[Task]:
-    """The package's own tasks 1 to `count` (1 … 20)."""
+    """Make the built-in tasks 1 to `count`, at most 20."""
     known = len(closing_sentences())
     if count not in range(1, known + 1):
-        raise ValueError(f"count is {count!r}; there are 1 to {known} tasks")
+        raise ValueError(f"count must be from 1 to {known}, the number of tasks: got {count!r}.")
     return [creative_writing(number) for number in range(1, count + 1)]
 
 
@@ -267,8 +272,7 @@ def _ends_in(paragraph: str, sentence: str) -> bool:
 
 
 def _parts(text: str) -> list[tuple[str, str]]:
-    """The parts of a reply by their headings: (plan, passage or "", what stands under it). `Answer:`
-    heads a passage."""
+    """The parts of a reply, each with the name of its heading: `plan`, `passage` (also `Answer:`) or ""."""
     parts: list[tuple[str, list[str]]] = [("", [])]
     for line in text.split("\n"):
         heading = _HEADING.match(line)

@@ -1,7 +1,6 @@
-"""The closing sentences of the package's creative writing tasks, four to a task.
+"""The closing sentences of the built-in creative writing tasks, four per task.
 
-The sentences were written for this project, and those of one task have nothing to do with
-each other, so that a passage that ends its paragraphs in them needs a plan.
+They were written for this project. The sentences of one task are unrelated, so that a passage needs a plan.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from functools import lru_cache
 
 @lru_cache(maxsize=1)
 def closing_sentences() -> tuple[tuple[str, ...], ...]:
-    """The four sentences of each task, in the order of their numbers."""
+    """The four sentences of each task, in the order of the tasks."""
     return tuple(tuple(block.split("\n")) for block in _WRITTEN.strip().split("\n\n"))
 
 

@@ -1,9 +1,8 @@
-"""A simulated writer of passages that end their paragraphs in given sentences.
+"""A simulated writer of passages whose paragraphs end in given sentences.
 
-It reads the prompt's text and the sampling settings, never what the call is for or where it
-stands in a tree. What it writes is no literature: a passage is good when all paragraphs have the
-same hero and end in their sentences, which its judgements count. So voting has something to find,
-and a plan that keeps to one hero leads to a passage that does.
+It reads only the text of a prompt and the sampling settings, never the purpose of a call or its node. Its
+judgements count how many paragraphs have the same hero and end in their sentences. A plan with one hero leads
+to a passage with one hero, so that voting and planning have an effect.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tot_lab.core.calls import Call, TokenLogprob
 from tot_lab.domains.creative_writing import creative_writing
 from tot_lab.models.simulated import JUDGING, Share, Simulated, without_candidates
 
-_KINDS = (  # what tells the prompts apart, by their closing words
+_KINDS = (  # kinds of prompts, by their closing words
     ("none", re.compile(r"the passage is written", re.I)),
     *JUDGING,
     ("value", re.compile(r"score: N/10")),
@@ -59,20 +58,29 @@ _DEEDS = (
 )
 
 
-class _Seen(NamedTuple):
-    """What a prompt asks: its kind, how many texts, the sentences, and the texts that it is about."""
+class _Request(NamedTuple):
+    """A parsed prompt."""
 
     kind: str
-    many: int = 1
+    """One of `_KINDS`, or "" if the prompt is not understood."""
+
+    number: int = 1
+    """Number of texts requested."""
+
     sentences: tuple[str, ...] = ()
+    """The closing sentences."""
+
     plan: str = ""
+    """The plan to follow."""
+
     candidates: tuple[str, ...] = ()
+    """The texts to judge."""
 
 
 class SimCreativeWriting(Simulated):
     """A simulated writer of passages.
 
-    It answers a request for log-probabilities of a yes or no with its only token.
+    If a call requests log-probabilities of yes or no, the reply is that one token.
     """
 
     kind = "sim/creative_writing"
@@ -88,34 +96,38 @@ class SimCreativeWriting(Simulated):
     """Share of replies that are empty, 0–1."""
 
     def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
-        seen = _seen(call.prompt)
-        if seen.kind == "":
+        request = _parse_prompt(call.prompt)
+        if request.kind == "":
             return _UNKNOWN
-        if seen.kind == "judge" and call.logprobs:
-            return [self._verdict(seen, random)]
+        if request.kind == "judge" and call.logprobs:
+            return [self._verdict(request, random)]
         if random.random() < self.garble:
             return random.choice(_GARBLED)
         text = "none"
-        if seen.kind in ("plan", "plans"):
-            text = _listed("Plan", [self._plan(random) for _ in range(seen.many)])
-        elif seen.kind in ("passage", "passages"):
-            text = _listed("Passage", [self._passage(seen, seen.plan, random) for _ in range(seen.many)])
-        elif seen.kind == "both":
+        if request.kind in ("plan", "plans"):
+            text = _listed("Plan", [self._plan(random) for _ in range(request.number)])
+        elif request.kind in ("passage", "passages"):
+            text = _listed(
+                "Passage", [self._passage(request, request.plan, random) for _ in range(request.number)]
+            )
+        elif request.kind == "both":
             plan = self._plan(random)
-            text = f"Plan:\n{plan}\n\nPassage:\n{self._passage(seen, plan, random)}"
-        elif seen.kind == "value":
-            text = f"I counted heroes and endings.\nscore: {1 + round(9 * self._scores(seen, random)[0])}/10"
-        elif seen.kind == "judge":
-            text = "yes" if self._scores(seen, random)[0] > 0.99 else "no"
-        elif seen.kind == "joint":
-            text = json.dumps([round(score, 2) for score in self._scores(seen, random)])
-        elif seen.kind == "vote":
-            scores = self._scores(seen, random)
+            text = f"Plan:\n{plan}\n\nPassage:\n{self._passage(request, plan, random)}"
+        elif request.kind == "value":
+            text = (
+                f"I counted heroes and endings.\nscore: {1 + round(9 * self._scores(request, random)[0])}/10"
+            )
+        elif request.kind == "judge":
+            text = "yes" if self._scores(request, random)[0] > 0.99 else "no"
+        elif request.kind == "joint":
+            text = json.dumps([round(score, 2) for score in self._scores(request, random)])
+        elif request.kind == "vote":
+            scores = self._scores(request, random)
             text = f"best: {random.choice([k for k, s in enumerate(scores, 1) if s == max(scores)])}"
         return text
 
     def _heroes(self, random: Random) -> list[str]:
-        """The heroes of four paragraphs."""
+        """One hero for each of the four paragraphs."""
         heroes = [random.choice(_HEROES)]
         while len(heroes) < 4:
             heroes.append(heroes[-1] if random.random() < self.skill else random.choice(_HEROES))
@@ -125,25 +137,25 @@ class SimCreativeWriting(Simulated):
         lines = [f"{hero} {random.choice(_DEEDS)}." for hero in self._heroes(random)]
         return "\n".join(f"{k}. {line.capitalize()}" for k, line in enumerate(lines, 1))
 
-    def _passage(self, seen: _Seen, plan: str, random: Random) -> str:
+    def _passage(self, request: _Request, plan: str, random: Random) -> str:
         heroes = [hero for line in plan.split("\n") if (hero := _hero(line))]
         heroes = heroes if len(heroes) == 4 else self._heroes(random)
         paragraphs = []
-        for hero, sentence in zip(heroes, seen.sentences, strict=True):
+        for hero, sentence in zip(heroes, request.sentences, strict=True):
             last = sentence if random.random() < self.skill else f"{sentence[:-1]}, or so it is told."
             first, second = random.sample(_DEEDS, 2)
             paragraphs.append(f"That day {hero} {first}. Later on {hero} {second}. {last}")
         return "\n\n".join(paragraphs)
 
-    def _scores(self, seen: _Seen, random: Random) -> list[float]:
-        """How good it finds each text, 0–1."""
+    def _scores(self, request: _Request, random: Random) -> list[float]:
+        """The player's score of each text, 0–1."""
         if random.random() < self.noise:
-            return [random.random() for _ in seen.candidates]
-        return [_quality(text, seen.sentences) for text in seen.candidates]
+            return [random.random() for _ in request.candidates]
+        return [_quality(text, request.sentences) for text in request.candidates]
 
-    def _verdict(self, seen: _Seen, random: Random) -> TokenLogprob:
-        """Yes or no, with the probabilities of both."""
-        yes = 0.05 + 0.9 * self._scores(seen, random)[0]
+    def _verdict(self, request: _Request, random: Random) -> TokenLogprob:
+        """Yes or no as a token, with the log-probabilities of both."""
+        yes = 0.05 + 0.9 * self._scores(request, random)[0]
         top = {"yes": math.log(yes), "no": math.log(1 - yes)}
         word = max(top, key=lambda label: top[label])
         return TokenLogprob(word, top[word], top)
@@ -156,15 +168,17 @@ def _listed(name: str, texts: Sequence[str]) -> str:
 
 
 def _hero(text: str) -> str | None:
-    """The hero that a text names first."""
+    """The first hero named in a text, or `None`."""
     found = [(text.lower().find(hero), hero) for hero in _HEROES if hero in text.lower()]
     return min(found)[1] if found else None
 
 
 @lru_cache(maxsize=4096)
 def _quality(text: str, sentences: tuple[str, ...]) -> float:
-    """How coherent a plan or a passage is: the share of its lines with the commonest hero; of a passage
-    whose sentences are known, the mean of that and of the share of its endings."""
+    """The quality of a plan or passage, 0–1: the share of its lines with the most frequent hero.
+
+    For a passage with known sentences, it is the mean of this share and the grade.
+    """
     heroes = [hero for line in text.split("\n") if (hero := _hero(line))]
     coherent = Counter(heroes).most_common(1)[0][1] / len(heroes) if heroes else 0.0
     if not sentences or re.match(r"1\. ", text):
@@ -174,18 +188,20 @@ def _quality(text: str, sentences: tuple[str, ...]) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _seen(prompt: str) -> _Seen:
-    """What `prompt` asks; its kind is "" when that is not understood. The last paragraph before the
-    candidates decides, or else the whole text: a prompt may quote the words of another."""
+def _parse_prompt(prompt: str) -> _Request:
+    """Parse `prompt`.
+
+    The last paragraph before the candidates takes precedence over the whole prompt, which may quote another.
+    """
     for text in (without_candidates(prompt).rpartition("\n\n")[2], prompt):
         for kind, words in _KINDS:
             match = words.search(text)
             if match is not None:
-                return _read(kind, int(match[1]) if match.groups() else 1, prompt)
-    return _Seen("")
+                return _parse_kind(kind, int(match[1]) if match.groups() else 1, prompt)
+    return _Request("")
 
 
-def _read(kind: str, count: int, prompt: str) -> _Seen:
+def _parse_kind(kind: str, count: int, prompt: str) -> _Request:
     sentences = found.groups() if (found := _SENTENCES.search(prompt)) else ()
     asked = without_candidates(prompt)
     listed = prompt[len(asked) :]
@@ -194,14 +210,14 @@ def _read(kind: str, count: int, prompt: str) -> _Seen:
     )
     texts = tuple(_text(candidate) for candidate in candidates)
     if not sentences and kind != "value":
-        return _Seen("")
+        return _Request("")
     shown = asked.rpartition("\n\n")[0]
     plan = _PLAN.split(shown)[-1] if _PLAN.search(shown) else ""
-    return _Seen(kind, count, sentences, plan, texts)
+    return _Request(kind, count, sentences, plan, texts)
 
 
 def _text(shown: str) -> str:
-    """The passage in what a prompt shows, or else the plan, or else all of it."""
+    """The passage in a candidate, or else the plan, or else the whole candidate."""
     for heading in (_PASSAGE, _PLAN):
         if heading.search(shown):
             return heading.split(shown)[-1].strip()

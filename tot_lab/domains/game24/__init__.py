@@ -1,10 +1,9 @@
-"""The Game of 24: join four numbers with + - * / until 24 is left (Yao et al. 2023, section 4.1).
+"""The Game of 24: combine four numbers with + - * / until 24 is left (Yao et al. 2023, section 4.1).
 
-The domain does the arithmetic, the model does the choosing. A step counts when it joins two
-numbers that are there and states no wrong result; it is stored in one exact form,
-`4 * 5 = 20 (left: 6 10 20)`, whatever the model wrote around it. How promising a step is, and
-whether a finished path is right, is asked of the evaluator: the domain knows, and does not say
-before `grade`.
+The domain does the arithmetic, the model chooses. A step is valid if it combines two numbers that are left
+and states no wrong result. It is stored in one canonical form, `4 * 5 = 20 (left: 6 10 20)`, whatever the
+model wrote around it. Only `solvable` and `grade` reveal whether 24 can be reached; a search asks its
+evaluator.
 """
 
 from __future__ import annotations
@@ -44,19 +43,24 @@ _ATOM, _PRODUCT, _SUM = 3, 2, 1
 
 
 class Hand(NamedTuple):
-    """Four numbers that can make 24. difficulty: -log2 of the share of random play-outs that
-    reach it (`arithmetic.win_share`), so that one more means half the luck."""
+    """Four numbers that can make 24."""
 
     numbers: tuple[int, int, int, int]
+
     difficulty: float
+    """-log2 of the share of random play-outs that reach 24 (`arithmetic.win_share`)."""
 
 
 class Term(NamedTuple):
-    """A number left on a path: its value, and the expression over the hand that makes it."""
+    """A number left on a path."""
 
     value: Fraction
+
     expression: str
+    """The expression over the hand that makes the value."""
+
     strength: int
+    """How strongly the outermost operator binds: `_ATOM`, `_PRODUCT` or `_SUM`."""
 
 
 class Game24(Domain):
@@ -188,11 +192,11 @@ class Game24(Domain):
     @staticmethod
     def _left(task: Task, path: Path) -> str:
         terms = _walk(task, path)
-        left = "unclear from the steps" if terms is None else _shown([term.value for term in terms])
+        left = "unclear from the steps" if terms is None else _format([term.value for term in terms])
         return f"Numbers left: {left}"
 
     def _about_last(self, task: Task, path: Path, ask: str, claim: str = "") -> str:
-        """`ask` of the last step, which ends the prompt: all before it is the same for its siblings."""
+        """A prompt that asks `ask` about the last step. All text before it is equal for its siblings."""
         lines = ["Candidate for the next step:", *path[-1:], self._left(task, path), *filter(None, [claim])]
         return f"{self._position(task, path[:-1])}\n\n{ask}\n\n" + "\n".join(lines)
 
@@ -218,14 +222,18 @@ class Game24(Domain):
         return next(self._steps_in(task, path, text), None)
 
     def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
-        """The possible steps in a reply, each in its exact form. Bullets, numbering and all operator
-        signs are read; a `left:` list is computed anew; a step that uses a number that is not
-        there, or states a wrong result (1.67 for 5/3 too), is dropped."""
+        """The valid steps in a reply, each in its canonical form.
+
+        Bullets, numbering and all operator signs are accepted, and the `left:` list is recomputed. A step
+        that uses a number that is not left, or states a wrong result (also 1.67 for 5/3), is dropped.
+        """
         return list(self._steps_in(task, path, text))
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """The expression on the last line that begins with `Answer:`, or else the last line that is
-        an expression; without `= 24`."""
+        """The expression after the last `Answer:` that begins a line, or else the last line that is one.
+
+        `= 24` is removed.
+        """
         stated = final_answer(text)
         if stated is not None:
             return _expression(stated)
@@ -242,11 +250,10 @@ class Game24(Domain):
             if value is not None:
                 yield step_line(a, op, b, value, _without(left, a, b))
 
-    # Knowledge of states.
+    # Rules.
 
     def complete(self, task: Task, path: Path) -> bool | None:
-        """True when 24 alone is left, or the last step states an answer; `None` if the path cannot
-        be followed."""
+        """True if only 24 is left, or the last step is an answer. `None` if the path is not readable."""
         if _stated_answer(path) is not None:
             return True
         terms = _walk(task, path)
@@ -258,7 +265,7 @@ class Game24(Domain):
         return None if terms is None else tuple(sorted(term.value for term in terms))
 
     def answer(self, task: Task, path: Path) -> str | None:
-        """The expression that the path's last step states, or that its steps make up when they reach 24."""
+        """The expression that the last step states, or that the steps compose if they reach 24."""
         stated = _stated_answer(path)
         if stated is not None:
             return stated
@@ -267,7 +274,7 @@ class Game24(Domain):
         return terms[0].expression if terms is not None and done else None
 
     def solvable(self, task: Task, path: Path) -> bool | None:
-        """Whether the numbers left can make 24. Of a path that states an answer: whether it is right."""
+        """Whether the numbers left can make 24 or, if the path states an answer, whether it is right."""
         stated = _stated_answer(path)
         if stated is not None:
             return self.grade(task, stated) == 1.0
@@ -278,8 +285,10 @@ class Game24(Domain):
         return True
 
     def grade(self, task: Task, answer: str) -> float:
-        """1.0 when `answer`, with or without `= 24`, uses each number of the hand exactly once and
-        equals 24 exactly; else 0.0. It needs no reference."""
+        """1.0 if `answer`, with or without `= 24`, uses each number of the hand once and equals 24, else 0.0.
+
+        No reference is needed.
+        """
         text = plain(answer).strip(" \t\r\n`$.")
         expression, equals, result = text.partition("=")
         read = value_of(expression)
@@ -290,32 +299,36 @@ class Game24(Domain):
 
 
 def game24(numbers: str | Sequence[int], *, structured: bool = False) -> Task:
-    """The task of one hand: four whole numbers from 1 to 13, as `"4 5 6 10"` or `[4, 5, 6, 10]`.
-    Anything else is a ValueError; a hand that cannot make 24 is allowed."""
+    """Make the task of one hand: four integers from 1 to 13, as `"4 5 6 10"` or `[4, 5, 6, 10]`.
+
+    A hand that cannot make 24 is allowed.
+    """
     shown = numbers if isinstance(numbers, str) else " ".join(str(value) for value in numbers)
     hand = " ".join(str(value) for value in _hand(shown.replace(",", " ")))
     return Task(domain=Game24(structured=structured), question=hand, id=hand)
 
 
 def game24_tasks(count: int, *, structured: bool = False) -> list[Task]:
-    """`count` of the 1,362 solvable hands (1 … 1,362), spread evenly from the easiest to the hardest."""
+    """Make `count` tasks of the 1,362 solvable hands, evenly spaced from the easiest to the hardest."""
     known = _hands()
     if count not in range(1, len(known) + 1):
-        raise ValueError(f"count is {count!r}; there are 1 to {len(known)} solvable hands")
+        raise ValueError(
+            f"count must be from 1 to {len(known)}, the number of solvable hands: got {count!r}."
+        )
     last = max(count - 1, 1)
     picked = [known[k * (len(known) - 1) // last] for k in range(count)]
     return [game24(hand.numbers, structured=structured) for hand in picked]
 
 
 def hands() -> list[Hand]:
-    """All 1,362 hands of 1 to 13 that can make 24, from the easiest to the hardest."""
+    """All 1,362 hands of numbers from 1 to 13 that can make 24, from the easiest to the hardest."""
     return list(_hands())
 
 
 def step_line(a: Fraction, op: str, b: Fraction, value: Fraction, rest: Sequence[Fraction]) -> str:
-    """A step in its one exact form; `rest` are the numbers that it leaves alone."""
+    """A step in its canonical form. `rest` holds the numbers that it does not use."""
     divisor = f"({b})" if op == "/" and b.denominator > 1 else str(b)
-    return f"{a} {op} {divisor} = {value} (left: {_shown([*rest, value])})"
+    return f"{a} {op} {divisor} = {value} (left: {_format([*rest, value])})"
 
 
 @lru_cache(maxsize=1)
@@ -333,10 +346,10 @@ def _hand(question: str) -> tuple[Fraction, ...]:
     words = question.split()
     if len(words) == 4 and all(re.fullmatch(r"[0-9]{1,2}", word) and 1 <= int(word) <= 13 for word in words):
         return tuple(Fraction(int(word)) for word in words)
-    raise ValueError(f"a hand is four whole numbers from 1 to 13, such as '4 5 6 10', not {question[:80]!r}")
+    raise ValueError(f"A hand must be four integers from 1 to 13, such as '4 5 6 10': got {question[:80]!r}.")
 
 
-def _shown(values: Sequence[Fraction]) -> str:
+def _format(values: Sequence[Fraction]) -> str:
     return " ".join(str(value) for value in sorted(values))
 
 
@@ -347,29 +360,29 @@ def _without(left: Sequence[Fraction], a: Fraction, b: Fraction) -> list[Fractio
     return rest
 
 
-def _there(left: Sequence[Fraction], a: Fraction, b: Fraction) -> bool:
+def _has_both(left: Sequence[Fraction], a: Fraction, b: Fraction) -> bool:
     return a in left and b in left and (a != b or left.count(a) > 1)
 
 
 def _moves_in(text: str, left: Sequence[Fraction]) -> Iterator[tuple[Fraction, str, Fraction]]:
-    """The moves that `text` states and that are possible with the numbers `left`, in order."""
+    """Yield the moves in `text` that are possible with the numbers `left`, in order."""
     if "{" in text:
         picks = read_json(text)
         if isinstance(picks, dict) and "op" not in picks:
             picks = next((item for item in picks.values() if isinstance(item, list)), None)
-        found = [_picked(pick) for pick in (picks if isinstance(picks, list) else [picks])]
+        found = [_json_move(pick) for pick in (picks if isinstance(picks, list) else [picks])]
         if any(found):
-            yield from (move for move in found if move is not None and _there(left, move[0], move[2]))
+            yield from (move for move in found if move is not None and _has_both(left, move[0], move[2]))
             return
     for line in plain(text).splitlines():
         for match in _STEP.finditer(line):
-            move = _written(match, left)
+            move = _text_move(match, left)
             if move is not None:
                 yield move
 
 
-def _picked(pick: Any) -> tuple[Fraction, str, Fraction] | None:
-    """The move that a JSON object {a, op, b} states."""
+def _json_move(pick: Any) -> tuple[Fraction, str, Fraction] | None:
+    """The move in a JSON object {a, op, b}."""
     if not isinstance(pick, dict):
         return None
     a, op, b = (plain(str(pick.get(key, "")))[:40].strip(" ()") for key in ("a", "op", "b"))
@@ -380,20 +393,20 @@ def _picked(pick: Any) -> tuple[Fraction, str, Fraction] | None:
     return first, op, second
 
 
-def _written(match: re.Match[str], left: Sequence[Fraction]) -> tuple[Fraction, str, Fraction] | None:
-    """The move that one match of `_STEP` states, if it is possible and its result right."""
+def _text_move(match: re.Match[str], left: Sequence[Fraction]) -> tuple[Fraction, str, Fraction] | None:
+    """The move in a match of `_STEP`, if it is possible and its result is right."""
     a, op = number(match[1] or match[2]), match[3]
     b, stated = number(match[4] or match[5]), number(match[6])
     if a is None or b is None:
         return None
-    for first in (a, -a) if a < 0 else (a,):  # "-4 * 5" may be a bullet and a step
-        if _there(left, first, b) and joined(first, op, b) == stated:
+    for first in (a, -a) if a < 0 else (a,):  # "-4 * 5" may be a bullet and a step.
+        if _has_both(left, first, b) and joined(first, op, b) == stated:
             return first, op, b
     return None
 
 
 def _stated_answer(path: Path) -> str | None:
-    """The expression of a last step `Answer: …`."""
+    """The expression of a last step `Answer: …`, or `None`."""
     stated = final_answer(path[-1]) if path else None
     return None if stated is None else _expression(stated)
 
@@ -403,13 +416,15 @@ def _expression(text: str) -> str:
 
 
 def _walk(task: Task, path: Path) -> tuple[Term, ...] | None:
-    """What is left after `path`, a last `Answer:` line aside; `None` if a step cannot be followed."""
     return terms_after(task.question, tuple(path))
 
 
-@lru_cache(maxsize=4096)  # a search asks the same of a path about ten times
+@lru_cache(maxsize=4096)  # A search evaluates each path about ten times.
 def terms_after(question: str, path: tuple[str, ...]) -> tuple[Term, ...] | None:
-    """What is left of the hand `question` after the steps `path`, as `_walk` says."""
+    """The terms left of the hand `question` after the steps `path`, ignoring a last `Answer:` line.
+
+    `None` if a step is not a possible move.
+    """
     terms = [Term(value, str(value), _ATOM) for value in _hand(question)]
     for k, step in enumerate(path, 1):
         if k == len(path) and final_answer(step) is not None:
@@ -426,7 +441,7 @@ def terms_after(question: str, path: tuple[str, ...]) -> tuple[Term, ...] | None
 
 
 def _composed(first: Term, op: str, second: Term) -> tuple[str, int]:
-    """The expression `first op second` with the parentheses it needs, and how strongly it binds."""
+    """The expression `first op second` with the necessary parentheses, and how strongly it binds."""
     strength = _SUM if op in "+-" else _PRODUCT
     before, after = first.expression, second.expression
     if first.strength < strength:

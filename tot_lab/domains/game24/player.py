@@ -1,8 +1,7 @@
-"""A simulated player of the Game of 24: everything works with no key and no network.
+"""A simulated player of the Game of 24, which needs no key and no network.
 
-It knows no more than a model would. It reads the prompt's text and the sampling settings,
-never what the call is for or where it stands in a tree; only its knowledge of the game is perfect,
-and `skill` and `noise` say how much of it shows.
+It reads only the text of a prompt and the sampling settings, never the purpose of a call or its node. It
+knows the game perfectly; `skill` and `noise` set how often it errs.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tot_lab.core.calls import Call, TokenLogprob
 from tot_lab.domains.game24 import step_line, terms_after
 from tot_lab.models.simulated import JUDGING, Share, Simulated, without_candidates
 
-_KINDS = (  # what tells the prompts apart, by their closing words
+_KINDS = (  # kinds of prompts, by their closing words
     ("critique", re.compile(r"`SATISFIED:`")),
     ("none", re.compile(r"nothing is left to join", re.I)),
     *JUDGING,
@@ -47,20 +46,26 @@ class _Move(NamedTuple):
     left: _Numbers
 
 
-class _Seen(NamedTuple):
-    """What a prompt asks: its kind, how many steps, and the numbers it is about (for `vote` and
-    `joint`, those left after each candidate)."""
+class _Request(NamedTuple):
+    """A parsed prompt."""
 
     kind: str
+    """One of `_KINDS`, or "" if the prompt is not understood."""
+
     steps: int = 1
+    """Number of steps requested."""
+
     left: _Numbers = ()
+    """The numbers left."""
+
     candidates: tuple[_Numbers, ...] = ()
+    """The numbers left after each candidate, for `vote` and `joint`."""
 
 
 class SimGame24(Simulated):
     """A simulated player of the Game of 24.
 
-    It answers a request for log-probabilities of a yes or no with its only token.
+    If a call requests log-probabilities of yes or no, the reply is that one token.
     """
 
     kind = "sim/game24"
@@ -72,38 +77,38 @@ class SimGame24(Simulated):
     """Probability that a judgement is the opposite of the truth, 0–1."""
 
     garble: Share = 0.0
-    """Share of replies that cannot be read, 0–1."""
+    """Share of unreadable replies, 0–1."""
 
     def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
         prompt = call.prompt
-        seen = _seen(prompt)
-        if seen.kind == "judge" and call.logprobs:
-            return [self._verdict(seen.left, random)]
-        if seen.kind == "":
+        request = _parse_prompt(prompt)
+        if request.kind == "judge" and call.logprobs:
+            return [self._verdict(request.left, random)]
+        if request.kind == "":
             return _UNKNOWN
         if random.random() < self.garble:
             return random.choice(_GARBLED)
         text = "none"
-        if seen.kind in ("sample", "propose"):
-            text = _shown(self._moves(seen.left, seen.steps, random), call)
-        elif seen.kind == "value":
-            text = self._judgement(seen.left, random)
-        elif seen.kind == "judge":
-            text = "yes" if self._believes(seen.left, random) else "no"
-        elif seen.kind == "joint":
-            text = json.dumps([self._score(left, random) for left in seen.candidates])
-        elif seen.kind == "vote":
-            scores = [self._score(left, random) for left in seen.candidates]
+        if request.kind in ("sample", "propose"):
+            text = _format_moves(self._moves(request.left, request.steps, random), call)
+        elif request.kind == "value":
+            text = self._judgement(request.left, random)
+        elif request.kind == "judge":
+            text = "yes" if self._believes(request.left, random) else "no"
+        elif request.kind == "joint":
+            text = json.dumps([self._score(left, random) for left in request.candidates])
+        elif request.kind == "vote":
+            scores = [self._score(left, random) for left in request.candidates]
             text = f"best: {scores.index(max(scores)) + 1}"
-        elif seen.kind == "answer":
-            text = self._played(seen.left, "step by step" in prompt, random)
-        elif seen.kind == "critique":
+        elif request.kind == "answer":
+            text = self._play(request.left, "step by step" in prompt, random)
+        elif request.kind == "critique":
             _, found, rest = prompt.rpartition("<answer>\n")
-            text = self._critique(seen.left, rest.partition("\n</answer>")[0] if found else "", random)
+            text = self._critique(request.left, rest.partition("\n</answer>")[0] if found else "", random)
         return text
 
     def _critique(self, hand: _Numbers, given: str, random: Random) -> str:
-        """What it says of the last answer shown, which is right when it makes 24 of the hand."""
+        """A critique of the answer `given`, which is right if it makes 24 of the hand."""
         answer = given.partition("=")[0].strip()
         value, used = value_of(answer) or (None, [])
         right = value == TARGET and tuple(sorted(used)) == hand
@@ -113,7 +118,7 @@ class SimGame24(Simulated):
         return f"UNSATISFIED: {answer} {made}, or not of these numbers. Begin with another pair."
 
     def _moves(self, left: _Numbers, count: int, random: Random) -> list[_Move]:
-        """Up to `count` different moves from `left`, in no order of merit."""
+        """Up to `count` different moves from `left`, in random order."""
         pools = [list(pool) for pool in _possible(left)]
         chosen: list[_Move] = []
         while len(chosen) < count and any(pools):
@@ -124,7 +129,7 @@ class SimGame24(Simulated):
         return chosen
 
     def _believes(self, left: _Numbers, random: Random) -> bool:
-        """Whether it thinks that 24 can be reached from `left`."""
+        """Whether the player believes that 24 can be reached from `left`."""
         return (win_share(left) > 0) != (random.random() < self.noise)
 
     def _judgement(self, left: _Numbers, random: Random) -> str:
@@ -138,7 +143,7 @@ class SimGame24(Simulated):
         return f"I tried {tried} and others.\n{label}"
 
     def _verdict(self, left: _Numbers, random: Random) -> TokenLogprob:
-        """Yes or no, with the probabilities of both."""
+        """Yes or no as a token, with the log-probabilities of both."""
         likely = random.uniform(0.6, 0.95)
         yes = likely if self._believes(left, random) else 1 - likely
         top = {"yes": math.log(yes), "no": math.log(1 - yes)}
@@ -151,7 +156,7 @@ class SimGame24(Simulated):
             return float(believes)
         return round(random.uniform(0.7, 0.95) if believes else random.uniform(0.0, 0.3), 2)
 
-    def _played(self, hand: _Numbers, aloud: bool, random: Random) -> str:
+    def _play(self, hand: _Numbers, reasoning: bool, random: Random) -> str:
         """A whole game in one reply."""
         left, lines = hand, list[str]()
         while len(left) > 1:
@@ -160,11 +165,11 @@ class SimGame24(Simulated):
             left = move.left
         terms = terms_after(" ".join(map(str, hand)), tuple(lines)) or ()
         answer = f"Answer: {terms[0].expression}"
-        return "\n".join([*lines, answer]) if aloud else answer
+        return "\n".join([*lines, answer]) if reasoning else answer
 
 
-def _shown(moves: Sequence[_Move], call: Call) -> str:
-    """`moves` in plain text, or in JSON when the call has a schema: one alone, or a list of them."""
+def _format_moves(moves: Sequence[_Move], call: Call) -> str:
+    """`moves` as plain text, or as JSON if the call has a schema: one object, or a list of them."""
     if call.response_format is None or not moves:
         return "\n".join(move.line for move in moves) or "none"
     picks = [{"a": str(move.a), "op": move.op, "b": str(move.b)} for move in moves]
@@ -172,20 +177,22 @@ def _shown(moves: Sequence[_Move], call: Call) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _seen(prompt: str) -> _Seen:
-    """What `prompt` asks; its kind is "" when that is not understood. The last paragraph before the
-    candidates decides, or else the whole text: a prompt may quote the words of another."""
+def _parse_prompt(prompt: str) -> _Request:
+    """Parse `prompt`.
+
+    The last paragraph before the candidates takes precedence over the whole prompt, which may quote another.
+    """
     if str(TARGET) not in prompt:
-        return _Seen("")
+        return _Request("")
     for text in (without_candidates(prompt).rpartition("\n\n")[2], prompt):
         for kind, words in _KINDS:
             match = words.search(text)
             if match is not None:
-                return _read(kind, int(match[1]) if kind == "propose" else 1, prompt)
-    return _Seen("")
+                return _parse_kind(kind, int(match[1]) if kind == "propose" else 1, prompt)
+    return _Request("")
 
 
-def _read(kind: str, count: int, prompt: str) -> _Seen:
+def _parse_kind(kind: str, count: int, prompt: str) -> _Request:
     if kind in ("vote", "joint"):
         if kind == "joint":
             listed = prompt.rpartition("Candidates")[2]
@@ -193,25 +200,26 @@ def _read(kind: str, count: int, prompt: str) -> _Seen:
         else:
             rows = re.split(r"^Candidate \d+:", prompt, flags=re.M)[1:]
         candidates = tuple(_last_left(row) for row in rows)
-        return _Seen(kind, candidates=candidates) if candidates else _Seen("")
+        return _Request(kind, candidates=candidates) if candidates else _Request("")
     hand = _HAND.search(prompt)
     left = _numbers(hand[1].replace(",", " ")) if hand else ()
     if kind in ("answer", "critique"):
         playable = all(1 <= value <= 13 for value in left)
     else:
         left, playable = _last_left(prompt, left), True
-    return _Seen(kind, count, left) if left and playable else _Seen("")
+    return _Request(kind, count, left) if left and playable else _Request("")
 
 
 def _last_left(text: str, otherwise: _Numbers = ()) -> _Numbers:
-    """The numbers left that `text` states last; a line of its own goes before those in steps, which
-    may be an example's."""
+    """The last list of numbers left in `text`. A separate line takes precedence over steps, which may be an
+    example.
+    """
     found = _LEFT.findall(text) or _STEP_LEFT.findall(text)
     return _numbers(found[-1]) if found else otherwise
 
 
 def _numbers(text: str) -> _Numbers:
-    """One to four numbers, in ascending order; none when that is not what `text` holds."""
+    """Up to four numbers in ascending order. Empty if `text` is anything else."""
     read = [number(word.rstrip(".")) for word in text.split()]
     values = [value for value in read if value is not None]
     return tuple(sorted(values)) if len(values) == len(read) <= 4 else ()
@@ -219,7 +227,7 @@ def _numbers(text: str) -> _Numbers:
 
 @lru_cache(maxsize=4096)
 def _possible(left: _Numbers) -> tuple[tuple[_Move, ...], tuple[_Move, ...]]:
-    """All moves from `left`, each once: those after which 24 can be reached, and the others."""
+    """All distinct moves from `left`: those after which 24 can be reached, and the others."""
     moves: dict[str, _Move] = {}
     for i, a in enumerate(left):
         for j, b in enumerate(left):

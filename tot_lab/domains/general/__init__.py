@@ -1,9 +1,7 @@
 """Any question in words: the default prompts, and grading against a reference.
 
-The proposer sees the problem and the steps of the path; the evaluator sees the problem, the
-steps before the candidate, and the candidate, so that it judges one step and knows what it builds
-on. What counts as a right answer is said by the task's owner (`grading`); without it nothing is
-graded.
+The proposer sees the problem and the steps of the path. The evaluator sees the problem, the steps before the
+candidate, and the candidate. `grading` defines which answers are right; without it nothing is graded.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ _NUMBER = re.compile(
     rf"(?:\s{{0,2}}/\s{{0,2}}\$?(?P<below>{_DIGITS}))?",
     re.ASCII,
 )
-_LONGEST = 1000  # characters of a number that is compared; no answer needs more
+_LONGEST = 1000  # characters; a longer number is not compared
 _SCALE = (
     "1.0: it is correct and answers the problem finally; 0.7 to 0.9: strong; 0.4 to 0.6: uncertain; "
     "0 to 0.3: wrong, or it contradicts the problem."
@@ -56,7 +54,7 @@ class General(Domain):
 
     @classmethod
     def task_factory(cls) -> Callable[..., Task] | None:
-        return general if cls is General else None  # a domain made of this one has other settings
+        return general if cls is General else None  # A derived domain has other settings.
 
     def sample_prompt(self, task: Task, path: Path) -> str:
         return (
@@ -123,9 +121,11 @@ class General(Domain):
     # Reading and grading.
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """What follows the last `Answer:` that begins a line, or else the whole reply. Where nothing is
-        graded, the line must end the reply, as the prompt asks (one closing line may follow): a longer text
-        that only has such a line somewhere is not cut."""
+        """The text after the last `Answer:` that begins a line, or else the whole reply.
+
+        Without grading, the line must end the reply, as the prompt requests (one closing line may follow), so
+        that a longer text with such a line inside is not truncated.
+        """
         stated = final_answer(text)
         if stated is not None and self.grading is None and not _ends_with_answer(text):
             stated = None
@@ -164,34 +164,48 @@ def general(
     context: str = "",
     system_prompt: str = "",
 ) -> Task:
-    """One question with a short answer as a task; for a text, take `tl.open_ended`. answer: the ground
-    truth, if known. grade: how answers are held against it (see `General.grading`). context,
-    system_prompt: see `tl.Task`. An empty question, or an `answer` that `grade` cannot use, is a
-    ValueError."""
+    """Make a task of one question with a short answer. For a text use `tl.open_ended`.
+
+    Args:
+        question: The question.
+        answer: The reference answer, if known.
+        grade: How answers are compared with the reference (see `General.grading`).
+        context: See `tl.Task`.
+        system_prompt: See `tl.Task`.
+
+    Raises:
+        ValueError: If the question is empty, or `grade` cannot use `answer`.
+    """
     domain = General.model_validate({"grading": grade})
     return task_of(domain, question, answer, context=context, system_prompt=system_prompt)
 
 
 def task_of(domain: General, question: str, reference: Any, **others: str) -> Task:
-    """The task, once its question and its reference are found usable; else a ValueError."""
+    """Make a task after validating its question and its reference."""
     if not isinstance(question, str):
-        raise TypeError(f"the question must be a text, not {question!r}; `tl.tasks` makes tasks of a list")
+        raise TypeError(f"question must be a string: got {question!r}. Use tl.tasks for a list of questions.")
     if not question.strip():
-        raise ValueError("the question is empty")
+        raise ValueError("question must not be empty.")
     if reference is not None:
         if domain.grading == "number" and last_number(str(reference)) is None:
-            raise ValueError(f"grade is 'number', and there is none in the answer {str(reference)[:80]!r}")
+            raise ValueError(f"answer must contain a number for grade='number': got {str(reference)[:80]!r}.")
         if domain.grading == "regex":
             try:
                 re.compile(str(reference))
             except re.error as error:
-                raise ValueError(f"the answer {str(reference)[:80]!r} is no pattern: {error}") from None
+                shown = repr(str(reference)[:80])
+                raise ValueError(
+                    f"answer must be a pattern for grade='regex': got {shown}. {error}"
+                ) from None
     return Task(domain=domain, question=question, reference=reference, **others)
 
 
 def final_answer(text: str) -> str | None:
-    """What follows the last `Answer:` that begins a line: the rest of that line, or all that comes
-    after it when the line ends there. Case, bold, quotes and bullets around it do not matter."""
+    """The text after the last `Answer:` that begins a line.
+
+    It is the rest of that line or, if that is empty, all lines after it. Case and Markdown (bold, quotes,
+    bullets) are ignored.
+    """
     lines = text.splitlines()
     for k in range(len(lines) - 1, -1, -1):
         match = _FINAL.match(lines[k])
@@ -207,13 +221,12 @@ def _ends_with_answer(text: str) -> bool:
     if last is None:
         return False
     match = _FINAL.match(lines[last])
-    stands_alone = match is not None and not match[1].strip(" *`")  # what follows is the answer
+    stands_alone = match is not None and not match[1].strip(" *`")  # The answer is in the lines that follow.
     return stands_alone or len(lines) - last <= 2
 
 
 def last_number(text: str) -> Fraction | None:
-    """The last number that `text` states, exactly; `None` if it states none, or one of over 1,000
-    characters."""
+    """The exact last number in `text`. `None` if there is none, or it has over 1,000 characters."""
     found = deque(_NUMBER.finditer(text.replace("−", "-").replace("$-", "-$")), maxlen=1)
     if not found or len(found[0][0]) > _LONGEST:
         return None

@@ -1,8 +1,8 @@
-"""A simulated model for any prompt: replies of the form that was asked for, and of no worth.
+"""A simulated model that replies to any prompt in the requested form, at random.
 
-It reads the form, never the meaning. A JSON schema is filled in at random, a prompt's last
-paragraph says what else is wanted; where it writes words, they say that they are simulated. So an
-edited notebook goes on with no model, and nobody takes its numbers for results.
+It reads the form of a prompt, never its meaning: a JSON schema is filled in at random, and otherwise the last
+paragraph determines the form. Words that it writes say that they are simulated, so that nobody takes them for
+results.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tot_lab.core.calls import Call, TokenLogprob
 from tot_lab.domains.game24 import step_line
 from tot_lab.models.simulated import Simulated, without_candidates
 
-_FORMS = (  # what is asked for, by its words
+_FORMS = (  # requested forms, by the words of a prompt
     ("critique", re.compile(r"`SATISFIED: ?`")),
     ("none", re.compile(r"reply with the word none", re.I)),
     ("vote", re.compile(r"best: ?N\b")),
@@ -50,15 +50,15 @@ _IDEAS = (
     "Compare the two ways that are left.",
     "State a partial answer.",
 )
-_DEEPEST = 6  # levels of a schema to which more than the least is filled in
+_DEEPEST = 6  # Below this level of a schema only required fields and items are filled in.
 
 
 class SimGeneral(Simulated):
-    """A simulated model for any strategy and any task. Its choices are chance alone.
+    """A simulated model for any strategy and any task. It replies at random.
 
-    A call with a schema gets a random instance of it (`pattern`, `format` and conditions aside). One
-    that asks for log-probabilities gets those of the labels that its prompt offers (yes and no, or
-    sure, likely and impossible), as its only token.
+    A call with a schema returns a random instance of it; `pattern`, `format` and conditions are ignored. If a
+    call requests log-probabilities, the reply is one token, with those of the labels that the prompt offers
+    (yes and no, or sure, likely and impossible).
     """
 
     kind = "sim/general"
@@ -67,7 +67,7 @@ class SimGeneral(Simulated):
         if call.response_format is not None:
             return json.dumps(instance(call.response_format, random))
         prompt = call.prompt
-        form, count, text = _asked(prompt)
+        form, count, text = _parse_prompt(prompt)
         if form == "labels":
             labels = max((list(dict.fromkeys(words.findall(text))) for words in _LABELS), key=len)
             if call.logprobs:
@@ -76,10 +76,11 @@ class SimGeneral(Simulated):
         return _reply(form, count, prompt, random)
 
 
-def _asked(prompt: str) -> tuple[str, int, str]:
-    """The form that `prompt` asks for ("" when none is known), of how many, and the text that says
-    so. The last paragraph before the candidates decides, or else the whole: a prompt may quote the words of
-    another."""
+def _parse_prompt(prompt: str) -> tuple[str, int, str]:
+    """Find the requested form ("" if unknown), the requested number, and the text that requests them.
+
+    The last paragraph before the candidates takes precedence over the whole prompt, which may quote another.
+    """
     for text in (without_candidates(prompt).rpartition("\n\n")[2], prompt):
         for form, words in _FORMS:
             match = words.search(text)
@@ -121,14 +122,14 @@ def _thought(random: Random) -> str:
 
 
 def _numbers_left(prompt: str) -> list[Any]:
-    """The numbers that a Game of 24 has left."""
+    """The numbers left in a Game of 24."""
     stated = _LEFT.findall(prompt)
     values = [number(word) for word in stated[-1].split()] if stated else []
     return [] if None in values else values
 
 
 def _joining(left: Sequence[Any], random: Random) -> str:
-    """A step of a Game of 24, by chance."""
+    """A random step of a Game of 24."""
     a, b, *rest = random.sample(left, len(left))
     op = random.choice(list(OPERATORS))
     value = joined(a, op, b)
@@ -138,29 +139,29 @@ def _joining(left: Sequence[Any], random: Random) -> str:
 
 
 def _judged(labels: Sequence[str], call: Call, random: Random) -> TokenLogprob:
-    """One of `labels`, with the log-probabilities of all."""
+    """One of `labels` as a token, with the log-probabilities of all."""
     weights = [random.expovariate(1) + 0.01 for _ in labels]
-    whole = sum(weights) / 0.95  # a real model spends some on other words
+    whole = sum(weights) / 0.95  # A real model gives some probability to other words.
     top = {label: math.log(weight / whole) for label, weight in zip(labels, weights, strict=True)}
     ranked = sorted(top, key=lambda label: -top[label])
     chosen = ranked[0] if call.temperature == 0 else random.choices(labels, weights)[0]
     return TokenLogprob(chosen, top[chosen], {label: top[label] for label in ranked[: call.logprobs]})
 
 
-# JSON by a schema.
+# Random instances of a JSON schema.
 
 
 def instance(schema: Any, random: Random, root: Any = None, depth: int = 0) -> Any:
-    """A random value that fits `schema`, at `depth` inside `root`."""
+    """Return a random value that fits `schema`, which is nested `depth` levels inside `root`."""
     root = schema if root is None else root
-    schema = _settled(schema, random, root, depth)
+    schema = _resolve(schema, random, root, depth)
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:
         return random.choice(schema["enum"])
     kind = schema.get("type") or _implied(schema)
     if isinstance(kind, list):
-        kind = _one_of(kind, random, depth)
+        kind = _choose(kind, random, depth)
     if kind == "object":
         return _object(schema, random, root, depth)
     if kind == "array":
@@ -172,33 +173,33 @@ def instance(schema: Any, random: Random, root: Any = None, depth: int = 0) -> A
     return None if kind == "null" else _string(schema, random)
 
 
-def _settled(schema: Any, random: Random, root: Any, depth: int) -> dict[str, Any]:
-    """`schema` with its references followed, and one of its alternatives chosen."""
+def _resolve(schema: Any, random: Random, root: Any, depth: int) -> dict[str, Any]:
+    """Follow the references of `schema`, and choose one of its alternatives."""
     while isinstance(schema, dict) and (words := {"$ref", "allOf", "anyOf", "oneOf"} & schema.keys()):
         word = min(words)
         rest = {key: value for key, value in schema.items() if key != word}
         if word == "$ref":
-            chosen = [_referred(schema["$ref"], root)]
+            chosen = [_referenced(schema["$ref"], root)]
         elif word == "allOf":
             chosen = schema["allOf"]
         else:
-            chosen = [_one_of(schema[word], random, depth)]
+            chosen = [_choose(schema[word], random, depth)]
         for part in chosen:
-            rest = _both(rest, part if isinstance(part, dict) else {})
+            rest = _merge(rest, part if isinstance(part, dict) else {})
         schema = rest
     return schema if isinstance(schema, dict) else {}
 
 
-def _one_of(choices: Sequence[Any], random: Random, depth: int) -> Any:
-    """One at random; deep inside, one that leads no deeper, if there is such."""
+def _choose(choices: Sequence[Any], random: Random, depth: int) -> Any:
+    """Choose at random or, below `_DEEPEST`, the first alternative that is not nested."""
     if depth < _DEEPEST:
         return random.choice(choices)
     flat = [part for part in choices if not re.search(r'"\$ref"|"?(?:object|array)"', json.dumps(part))]
     return (flat or choices)[0]
 
 
-def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """What fits both schemas, as far as their properties, lists and bounds say."""
+def _merge(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Merge two schemas so that a value fits both, as far as properties, lists and bounds are concerned."""
     joint = {**one, **other}
     if "properties" in one and "properties" in other:
         joint["properties"] = {**one["properties"], **other["properties"]}
@@ -210,8 +211,8 @@ def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return joint
 
 
-def _referred(reference: str, root: Any) -> Any:
-    """The part of `root` that a reference such as `#/$defs/step` names."""
+def _referenced(reference: str, root: Any) -> Any:
+    """The part of `root` that a reference such as `#/$defs/step` points to."""
     part = root
     for name in reference.lstrip("#").split("/")[1:]:
         name = name.replace("~1", "/").replace("~0", "~")
@@ -220,7 +221,7 @@ def _referred(reference: str, root: Any) -> Any:
 
 
 def _implied(schema: dict[str, Any]) -> str:
-    """The type of a schema that names none."""
+    """The type of a schema without `type`."""
     if schema.keys() & {"properties", "required"}:
         return "object"
     if schema.keys() & {"items", "prefixItems", "minItems"}:
@@ -244,7 +245,7 @@ def _array(schema: dict[str, Any], random: Random, root: Any, depth: int) -> lis
     if schema.get("items") is False:
         count = min(count, len(first))
     items: list[Any] = []
-    for _ in range(20 * count):  # some may be there already
+    for _ in range(20 * count):  # `uniqueItems` rejects repeated items.
         if len(items) == count:
             break
         place = len(items)

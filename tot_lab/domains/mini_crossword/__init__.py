@@ -1,10 +1,9 @@
 """Mini crosswords: ten clues, five words across and five down (Yao et al. 2023, section 4.3).
 
-The domain keeps the grid, the model finds the words. A step fills one clue and changes no
-letter that is there; it is stored in one exact form, `h2. other (grid: _____ other _____ _____
-_____)`, whatever the model wrote around it. What a reply proposes against this rule is left out,
-and `MiniCrossword.dropped` tells of it. Whether a word answers its clue is asked of the evaluator:
-the domain knows the solution only where it grades.
+The domain keeps the grid, the model finds the words. A step fills one clue and changes no known letter. It is
+stored in one canonical form, `h2. other (grid: _____ other _____ _____ _____)`, whatever the model wrote
+around it. Proposals that violate this rule are dropped and listed by `MiniCrossword.dropped`. Only `solvable`
+and `grade` use the solution; whether a word answers its clue is for the evaluator to judge.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from tot_lab.domains.general import final_answer
 from tot_lab.domains.mini_crossword.puzzles import puzzles
 
 NAMES = tuple(f"{direction}{number}" for direction in "hv" for number in range(1, 6))
-"""The clues' names: h1 to h5 across, from the top, and v1 to v5 down, from the left."""
+"""Names of the clues: h1 to h5 across, from the top, and v1 to v5 down, from the left."""
 
 CONFIDENCE = {"certain": 1.0, "high": 0.5, "medium": 0.2, "low": 0.1}
-"""What a proposer's confidence is worth; that of a word proposed twice adds up (the published code)."""
+"""Weight of each level of confidence. Weights of a repeated word add up, as in the published code."""
 
 EMPTY = "_" * 25
-"""The cells of an empty grid, row by row; `_` is a letter that is missing."""
+"""The cells of an empty grid, row by row. `_` is an unknown letter."""
 
 _RULES = (
     "Mini crossword: a grid of 5 rows and 5 columns, with a letter in every cell. h1 to h5 are the words "
@@ -54,23 +53,30 @@ _ROW_NAME = re.compile(r"\A[^A-Za-z_]{0,20}h?[ \t]?[1-5][.:)][*_`]{0,2}(?=[ \t])
 
 
 class CrosswordScores(NamedTuple):
-    """How much of a crossword is right. words: the share of its ten words; letters: of its 25
-    letters; game: 1.0 when all are, else 0.0."""
+    """How much of a crossword is right."""
 
     words: float
+    """Share of the ten words, 0–1."""
+
     letters: float
+    """Share of the 25 letters, 0–1."""
+
     game: float
+    """1.0 if the whole grid is right, else 0.0."""
 
 
 class Dropped(NamedTuple):
-    """A proposal that is no step. line: as the model wrote it. reason: why, in words."""
+    """A proposal that is not a valid step."""
 
     line: str
+    """The proposal as the model wrote it."""
+
     reason: str
+    """Why it is not valid."""
 
 
 class _Fill(NamedTuple):
-    """A word that a text names for a clue."""
+    """A word proposed for a clue."""
 
     name: str
     word: str
@@ -81,10 +87,10 @@ class _Fill(NamedTuple):
 class MiniCrossword(Domain):
     """5x5 mini crosswords; `mini_crossword` makes its tasks, whose question is the list of clues.
 
-    A state is worth its worst clue, so a clue that is impossible to answer makes it 0. The clues are judged
-    in one reply (`value`), or each by itself (`parts`), as in the paper. `sure` and `maybe` are worth the
-    same: the paper's search only asks whether a clue is impossible, and follows the order of the proposer's
-    confidence. A path is complete when the grid is full; its answer is the five words across.
+    The value of a state is that of its worst clue, so that one impossible clue makes it 0. The clues are
+    judged in one reply (`value`), or each by itself (`parts`), as in the paper. `sure` and `maybe` have the
+    same value: the search of the paper only asks whether a clue is impossible, and follows the order of the
+    proposer's confidence. A path is complete when the grid is full. Its answer is the five words across.
 
     References:
         Yao et al. 2023, section 4.3.
@@ -143,8 +149,10 @@ class MiniCrossword(Domain):
         return self._about_last(task, path, ask, self._letters(path, judged))
 
     def part_prompts(self, task: Task, path: Path) -> list[str]:
-        """One for each clue of which two letters are known, as in the published code. It shows that clue
-        alone, so that equal letters ask the same call wherever they come up."""
+        """One prompt for each clue with at least two known letters, as in the published code.
+
+        A prompt shows only its clue, so that states with equal letters share a call.
+        """
         grid = _walk(path) or EMPTY
         clues = dict.fromkeys(NAMES, "") | dict(_CLUE.findall(task.question))
         known = f"What is known so far:\n{task.context}\n\n" if task.context else ""
@@ -217,7 +225,7 @@ class MiniCrossword(Domain):
         return f" {_UNCLEAR}" if grid is None else f"\n{_patterns(grid, names)}"
 
     def _about_last(self, task: Task, path: Path, ask: str, letters: str) -> str:
-        """`ask` of the last word, which ends the prompt: all before it is the same for its siblings."""
+        """A prompt that asks `ask` about the last word. All text before it is equal for its siblings."""
         last = "\n".join(["Candidate for the next word:", *path[-1:], f"Letters after it:{letters}"])
         return f"{self._position(task, path[:-1])}\n\n{ask}\n\n{last}"
 
@@ -235,12 +243,14 @@ class MiniCrossword(Domain):
         return next(iter(self.read_proposals(task, path, text)), None)
 
     def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
-        """The possible steps in a reply, each in its exact form and once, the most confident first; of
-        equals the one named first. A step without a confidence comes last."""
+        """The distinct valid steps in a reply, in canonical form, in descending order of confidence.
+
+        Ties keep the order of the reply. A step without a confidence comes last.
+        """
         return self.pool_proposals(task, path, [text])
 
     def pool_proposals(self, task: Task, path: Path, texts: Sequence[str]) -> list[str]:
-        """The same of several replies: a word is as sure as all that name it are together."""
+        """The valid steps in several replies, in descending order of the sum of their confidences."""
         grid = _walk(path)
         sure: dict[str, float] = {}
         for fill in (fill for text in texts for fill in _fills_in(text)):
@@ -250,60 +260,65 @@ class MiniCrossword(Domain):
         return sorted(sure, key=lambda step: -sure[step])
 
     def dropped(self, task: Task, path: Path, text: str) -> list[Dropped]:
-        """What a reply to `propose_prompt` or `sample_prompt` proposes and `read_proposals` leaves out,
-        with the reason: the word has not five letters, it contradicts letters that are there, or
-        nothing is left to fill in its clue. A path that cannot be followed leaves out all."""
+        """The proposals of a reply that `read_proposals` drops, with the reasons.
+
+        A word is dropped if it does not have five letters, contradicts known letters, or its clue is already
+        filled. If the path is not readable, all words are dropped.
+        """
         grid = _walk(path)
         found = [(fill.line, _UNCLEAR if grid is None else _fault(grid, fill)) for fill in _fills_in(text)]
         return [Dropped(line, reason) for line, reason in found if reason is not None]
 
     def read_value(self, text: str) -> float | None:
-        """What the worst clue is worth, by the last line about each. A reply that names none is read as
-        one verdict on the whole; one that calls a clue two things at once cannot be read, unless
-        another is impossible."""
+        """The value of the worst clue, from the last line about each clue.
+
+        A reply that names no clue is read as one verdict on the whole grid. A reply with two labels for one
+        clue is unreadable, unless another clue is impossible.
+        """
         verdicts: dict[str, float | None] = {}
         for line in text.splitlines():
             match = _LINE.match(line)
-            said = {word.lower() for word in _WORD.findall(match[3])} if match else set()
-            named = said & self.value_labels.keys()
-            if match and named:
-                worth = self.value_labels[named.pop()] if len(named) == 1 else None
-                verdicts[(match[1] + match[2]).lower()] = worth
-        read = [worth for worth in verdicts.values() if worth is not None]
+            words = {word.lower() for word in _WORD.findall(match[3])} if match else set()
+            labels = words & self.value_labels.keys()
+            if match and labels:
+                value = self.value_labels[labels.pop()] if len(labels) == 1 else None
+                verdicts[(match[1] + match[2]).lower()] = value
+        read = [value for value in verdicts.values() if value is not None]
         if not verdicts:
             return read_label(text, self.value_labels)
         return min(read) if len(read) == len(verdicts) or 0.0 in read else None
 
     def read_part(self, text: str) -> float | None:
-        """What a clue is worth, by the last line that names a verdict."""
+        """The value of a clue, from the last line with a label."""
         return read_label(text, self.value_labels)
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """The five words across, after the last `Answer:` that begins a line, or else of the last five
-        lines that are a word of five letters or five letters apart."""
+        """The five words across.
+
+        They are read after the last `Answer:` that begins a line, or else from the last five lines that
+        contain only a word of five letters or five separate letters.
+        """
         return rows_of(grid_in(_stated_answer(text) or text))
 
-    # Knowledge of states.
+    # Rules.
 
     def complete(self, task: Task, path: Path) -> bool | None:
-        """True when the grid is full, or the last step states an answer; `None` if the path cannot be
-        followed."""
+        """True if the grid is full, or the last step states an answer. `None` if the path is not readable."""
         if path and _stated_answer(path[-1]) is not None:
             return True
         grid = _walk(path)
         return None if grid is None else "_" not in grid
 
     def state(self, task: Task, path: Path) -> Hashable | None:
-        """The grid: its five rows, with `_` for each letter that is missing."""
+        """The grid: its five rows, with `_` for each unknown letter."""
         return rows_of(_walk(path))
 
     def answer(self, task: Task, path: Path) -> str | None:
-        """The five words across, when the grid is full or the last step states an answer."""
+        """The five words across, if the grid is full or the last step states an answer."""
         return rows_of(_walk(path)) if self.complete(task, path) else None
 
     def solvable(self, task: Task, path: Path) -> bool | None:
-        """Whether all letters so far are those of the solution; `None` if that is not known, or the
-        path cannot be followed."""
+        """Whether all letters so far are right. `None` without a solution, or if the path is not readable."""
         solution, grid = _solution(task), _walk(path)
         if solution is None or grid is None:
             return None
@@ -317,8 +332,10 @@ class MiniCrossword(Domain):
         return True
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """The share of the ten words that are right, so that 1.0 is a solved game; `None` without a
-        solution. For the letters and the game see `mini_crossword_scores`."""
+        """The share of the ten words that are right. `None` without a solution.
+
+        See `mini_crossword_scores` for the letters and the whole game.
+        """
         scores = mini_crossword_scores(task, answer)
         return None if scores is None else scores.words
 
@@ -326,45 +343,54 @@ class MiniCrossword(Domain):
 def mini_crossword(
     puzzle: int | Sequence[str], *, answer: str | None = None, structured: bool = False
 ) -> Task:
-    """The task of one crossword.
+    """Make the task of one crossword.
 
-    puzzle: 1 to 24, a puzzle of the package's own; or your own ten clues, those across from the top
-        and then those down from the left, with `answer`, the five words across ("" and None: not known).
-
-    A number that is not there, clues that are not ten, or an answer that is not five words of five
-    letters, is a ValueError.
+    Args:
+        puzzle: The number of a built-in puzzle, from 1 to 24, or ten clues of your own: across from the top,
+            then down from the left.
+        answer: The five words across, for clues of your own. "" and `None` mean that they are not known.
+        structured: See `MiniCrossword.structured`.
     """
     domain = MiniCrossword(structured=structured)
     if isinstance(puzzle, int):
         known = puzzles()
         if not 1 <= puzzle <= len(known) or isinstance(puzzle, bool):
-            raise ValueError(f"puzzle is {puzzle}; there are puzzles 1 to {len(known)}")
+            raise ValueError(f"Unknown puzzle: got puzzle={puzzle}. Pass a number from 1 to {len(known)}.")
         if answer is not None:
-            raise ValueError(
-                "`answer` goes with clues of your own; the package knows the answers to its puzzles"
-            )
+            raise ValueError("answer cannot be set for a built-in puzzle. Pass it with clues of your own.")
         chosen = known[puzzle - 1]
         return _task(domain, chosen.clues, " ".join(chosen.rows), f"puzzle {puzzle}")
     clues = [puzzle] if isinstance(puzzle, str) else list(puzzle)
     if len(clues) != 10 or not all(isinstance(clue, str) and clue.strip() for clue in clues):
-        raise ValueError(f"a mini crossword has ten clues, h1 to h5 and v1 to v5; found {len(clues)}")
+        raise ValueError(
+            "puzzle must contain ten clues that are not empty, h1 to h5 and v1 to v5: "
+            f"got {len(clues)} clues."
+        )
     grid = grid_in(answer) if answer else None
     if answer and (grid is None or "_" in grid):
-        raise ValueError(f"the answer is five words of five letters, not {answer[:80]!r}")
+        raise ValueError(f"answer must be five words of five letters: got {answer[:80]!r}.")
     return _task(domain, clues, rows_of(grid), "")
 
 
 def mini_crossword_tasks(count: int, *, structured: bool = False) -> list[Task]:
-    """The package's own puzzles 1 to `count` (1 … 24)."""
+    """Make the tasks of the built-in puzzles 1 to `count`, at most 24."""
     if count not in range(1, len(puzzles()) + 1):
-        raise ValueError(f"count is {count!r}; there are 1 to {len(puzzles())} puzzles")
+        raise ValueError(f"count must be from 1 to {len(puzzles())}, the number of puzzles: got {count!r}.")
     return [mini_crossword(number, structured=structured) for number in range(1, count + 1)]
 
 
 def mini_crossword_scores(task: Task, answer: str) -> CrosswordScores | None:
-    """How much of `answer` is right: the five words across, `_` for a letter that is missing, or the
-    text of a thought, which holds its grid. `None` if the task has no solution; what cannot be read
-    as a grid scores 0."""
+    """Compare an answer with the solution.
+
+    Args:
+        task: The task of a crossword.
+        answer: The five words across, with `_` for an unknown letter, or the text of a thought. A text
+        without
+            a readable grid scores 0.
+
+    Returns:
+        The shares that are right. `None` if the task has no solution.
+    """
     solution = _solution(task)
     if solution is None:
         return None
@@ -375,12 +401,12 @@ def mini_crossword_scores(task: Task, answer: str) -> CrosswordScores | None:
 
 
 def fill_line(grid: str, name: str, word: str) -> str:
-    """A step in its one exact form: `word` at the clue `name`, and what the 25 cells of `grid` are then."""
+    """A step in its canonical form: `word` at the clue `name` of `grid`, and the grid that results."""
     return f"{name}. {word} (grid: {rows_of(filled(grid, name, word))})"
 
 
 def letters_of(grid: str, name: str) -> str:
-    """The five letters of a clue, `_` for each that is missing, in the 25 cells of `grid`."""
+    """The five letters of the clue `name` in `grid`, with `_` for each unknown letter."""
     return "".join(grid[cell] for cell in _CELLS[name])
 
 
@@ -394,17 +420,17 @@ def _solution(task: Task) -> str | None:
 
 
 def rows_of(grid: str | None) -> str | None:
-    """The five rows of a grid as an answer shows them: with a space between."""
+    """The five rows of a grid, separated by spaces."""
     return None if grid is None else " ".join(grid[k : k + 5] for k in range(0, 25, 5))
 
 
 def _patterns(grid: str, names: Sequence[str]) -> str:
-    # Letters stand apart, so that a model's tokens do not hide them.
+    # Letters are separated by spaces so that each is a token of its own.
     return "\n".join(f"{name}: {' '.join(letters_of(grid, name))}" for name in names)
 
 
 def _judged(grid: str) -> list[str]:
-    """The clues that have letters enough to be judged by."""
+    """The clues with enough known letters to be judged."""
     return [name for name in NAMES if letters_of(grid, name).count("_") < 4]
 
 
@@ -413,7 +439,7 @@ def _open(grid: str) -> list[str]:
 
 
 def filled(grid: str, name: str, word: str) -> str:
-    """The 25 cells once `word` stands at the clue `name`."""
+    """The 25 cells after writing `word` at the clue `name`."""
     cells = list(grid)
     for cell, letter in zip(_CELLS[name], word, strict=True):
         cells[cell] = letter
@@ -421,7 +447,7 @@ def filled(grid: str, name: str, word: str) -> str:
 
 
 def _fault(grid: str, fill: _Fill) -> str | None:
-    """Why a word is no possible step, `None` if it is one."""
+    """Why a word is not a valid step. `None` if it is one."""
     there = letters_of(grid, fill.name)
     if len(fill.word) != 5:
         return f"{fill.word[:20]!r} has not five letters"
@@ -431,18 +457,20 @@ def _fault(grid: str, fill: _Fill) -> str | None:
 
 
 def fits(there: str, word: str) -> bool:
-    """Whether `word` has the letters that are there; `_` may be any."""
+    """Whether `word` agrees with the known letters `there`, in which `_` matches any letter."""
     return all(a in ("_", b) for a, b in zip(there, word, strict=True))
 
 
 def _walk(path: Path) -> str | None:
-    """The 25 cells after `path`; a last step that states an answer counts alone. `None` if a step
-    cannot be followed."""
     return _grid_after(tuple(path))
 
 
-@lru_cache(maxsize=4096)  # a search asks the same of a path about ten times
+@lru_cache(maxsize=4096)  # A search evaluates each path about ten times.
 def _grid_after(path: tuple[str, ...]) -> str | None:
+    """The 25 cells after `path` or, if its last step states an answer, those of the answer.
+
+    `None` if a step is not readable or not valid.
+    """
     stated = _stated_answer(path[-1]) if path else None
     if stated is not None:
         return grid_in(stated)
@@ -456,28 +484,28 @@ def _grid_after(path: tuple[str, ...]) -> str | None:
 
 
 def _stated_answer(text: str) -> str | None:
-    """What follows the last `Answer:`, with the missing letters: `final_answer` takes `_` for a mark."""
+    """The text after the last `Answer:`. Unlike `final_answer`, it keeps `_` for unknown letters."""
     return None if final_answer(text) is None else _ANSWER.split(text)[-1]
 
 
 def _fills_in(text: str) -> Iterator[_Fill]:
-    """The words that `text` names for clues, possible or not, in order."""
+    """Yield the words that `text` proposes for clues, valid or not, in order."""
     if "{" in text:
         picks = read_json(text)
         if isinstance(picks, dict) and "clue" not in picks:
             picks = next((item for item in picks.values() if isinstance(item, list)), None)
-        found = [_picked(pick) for pick in (picks if isinstance(picks, list) else [picks])]
+        found = [_json_fill(pick) for pick in (picks if isinstance(picks, list) else [picks])]
         if any(found):
             yield from (fill for fill in found if fill is not None)
             return
     for line in text.splitlines():
-        fill = _written(line)
+        fill = _text_fill(line)
         if fill is not None:
             yield fill
 
 
-def _picked(pick: Any) -> _Fill | None:
-    """The word that a JSON object {clue, word, confidence} names."""
+def _json_fill(pick: Any) -> _Fill | None:
+    """The word in a JSON object {clue, word, confidence}."""
     if not isinstance(pick, dict):
         return None
     name, word, sure = (str(pick.get(key, ""))[:40].strip() for key in ("clue", "word", "confidence"))
@@ -487,15 +515,17 @@ def _picked(pick: Any) -> _Fill | None:
     return _Fill(name.lower(), word.lower(), CONFIDENCE.get(sure.lower(), 0.0), line)
 
 
-def _written(line: str) -> _Fill | None:
-    """The word that a line such as `h1. apple (high)` names, if it names one clue and one word. The
-    clue may be repeated before it, with a colon."""
+def _text_fill(line: str) -> _Fill | None:
+    """The word in a line such as `h1. apple (high)`, if it contains one clue and one word.
+
+    The text of the clue and a colon may precede the word.
+    """
     match = _LINE.match(_GRID.sub("", line))
     if match is None:
         return None
-    said = match[3]
-    stated = _BRACKETED.search(said) or next(reversed(list(_BARE.finditer(said))), None)
-    before = said[: stated.start()] if stated else said
+    rest = match[3]
+    stated = _BRACKETED.search(rest) or next(reversed(list(_BARE.finditer(rest))), None)
+    before = rest[: stated.start()] if stated else rest
     for part in (before, _COLON.split(before)[-1]):
         part = part.strip(" \t*_`\"'.,;:|-–—([")
         spaced = _SPACED.fullmatch(part)
@@ -507,8 +537,10 @@ def _written(line: str) -> _Fill | None:
 
 
 def grid_in(text: str) -> str | None:
-    """The 25 cells that `text` shows: five words of five letters, 25 letters apart, or five lines of
-    either; a thought's grid. `_` is a letter that is missing."""
+    """The 25 cells in `text`, in which `_` is an unknown letter. `None` if there is no grid.
+
+    A grid is that of a thought, five words of five letters, 25 separate letters, or five lines of either.
+    """
     shown = _GRID.search(text)
     text = (shown[1] if shown else text).lower()
     cells = _cells(text, 25)
@@ -519,7 +551,7 @@ def grid_in(text: str) -> str | None:
 
 
 def _cells(text: str, count: int) -> str | None:
-    """The `count` cells in `text`, when it holds words of five or single letters and nothing else."""
+    """The `count` cells in `text`, if it contains only words of five letters or single letters."""
     parts = _LETTERS.findall(text)
     sizes = {len(part) for part in parts}
     cells = "".join(parts)

@@ -1,8 +1,7 @@
-"""A simulated solver of the package's own mini crosswords.
+"""A simulated solver of the built-in mini crosswords.
 
-It knows no more than a model would. It reads the prompt's text and the sampling settings,
-never what the call is for or where it stands in a tree; it has all the package's clues and words
-in its memory, and `skill`, `sight` and `noise` say how much of that shows.
+It reads only the text of a prompt and the sampling settings, never the purpose of a call or its node. It
+knows all built-in clues and words; `skill`, `sight` and `noise` set how often it errs.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from tot_lab.domains.mini_crossword import (
 from tot_lab.domains.mini_crossword.puzzles import puzzles
 from tot_lab.models.simulated import JUDGING, Share, Simulated, without_candidates
 
-_KINDS = (  # what tells the prompts apart, by their closing words
+_KINDS = (  # kinds of prompts, by their closing words
     ("none", re.compile(r"the grid is full", re.I)),
     *JUDGING,
     ("part", re.compile(r"whether this clue\b", re.I)),
@@ -46,7 +45,7 @@ _UNKNOWN = "I am a simulated solver of mini crosswords, and I do not understand 
 _SURE_WHEN_RIGHT = (0.35, 0.35, 0.2, 0.1)  # certain, high, medium, low
 _SURE_WHEN_WRONG = (0.15, 0.25, 0.3, 0.3)
 
-_Letters = Mapping[str, str]  # five letters a clue, _ for each that is missing
+_Letters = Mapping[str, str]  # five letters per clue, with _ for each unknown letter
 
 
 class _Word(NamedTuple):
@@ -55,20 +54,25 @@ class _Word(NamedTuple):
     confidence: str
 
 
-class _Seen(NamedTuple):
-    """What a prompt asks: its kind, and the letters of each clue it is about (for `vote` and `joint`,
-    those of each candidate)."""
+class _Request(NamedTuple):
+    """A parsed prompt."""
 
     kind: str
+    """One of `_KINDS`, or "" if the prompt is not understood."""
+
     letters: _Letters = {}
+    """The letters of each clue in question."""
+
     candidates: tuple[_Letters, ...] = ()
+    """The letters of each candidate, for `vote` and `joint`."""
 
 
 class SimMiniCrossword(Simulated):
-    """A simulated solver of the package's own mini crosswords. For other clues it guesses.
+    """A simulated solver of the built-in mini crosswords. For other clues it guesses.
 
-    Each reply errs independently, while a real model repeats its mistakes: several replies together know far
-    more than one. It answers a request for log-probabilities of a yes or no with its only token.
+    Replies err independently, while a real model repeats its mistakes, so that pooling replies helps more
+    than it would with a real model. If a call requests log-probabilities of yes or no, the reply is that one
+    token.
     """
 
     kind = "sim/mini_crossword"
@@ -84,54 +88,55 @@ class SimMiniCrossword(Simulated):
     """Probability that it finds a clue impossible if they do not, 0–1."""
 
     garble: Share = 0.0
-    """Share of replies that cannot be read, 0–1."""
+    """Share of unreadable replies, 0–1."""
 
     def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
         prompt = call.prompt
-        clues = dict(reversed(_CLUE.findall(prompt)))  # the first of each counts
-        seen = _seen(prompt)
-        if not clues.keys() >= (seen.letters.keys() if seen.kind == "part" else set(NAMES)):
-            seen = _Seen("")
-        if seen.kind == "judge" and call.logprobs:
-            return [self._verdict(clues, seen.letters, random)]
-        if seen.kind == "":
+        clues = dict(reversed(_CLUE.findall(prompt)))  # The first clue of each name takes precedence.
+        request = _parse_prompt(prompt)
+        if not clues.keys() >= (request.letters.keys() if request.kind == "part" else set(NAMES)):
+            request = _Request("")
+        if request.kind == "judge" and call.logprobs:
+            return [self._verdict(clues, request.letters, random)]
+        if request.kind == "":
             return _UNKNOWN
         if random.random() < self.garble:
             return random.choice(_GARBLED)
         text = "none"
-        if seen.kind in ("sample", "propose"):
-            words = self._words(clues, seen.letters, random)
-            text = _shown(words[:1] if seen.kind == "sample" else words, seen.kind, call)
-        elif seen.kind in ("value", "part"):
+        if request.kind in ("sample", "propose"):
+            words = self._words(clues, request.letters, random)
+            text = _format_words(words[:1] if request.kind == "sample" else words, request.kind, call)
+        elif request.kind in ("value", "part"):
             judged = [
-                f"{name}: {self._judged(clues[name], there, random)}" for name, there in seen.letters.items()
+                f"{name}: {self._judge(clues[name], there, random)}"
+                for name, there in request.letters.items()
             ]
             text = "\n".join(judged)
-        elif seen.kind == "judge":
-            text = "yes" if self._believes(clues, seen.letters, random) else "no"
-        elif seen.kind == "joint":
-            text = json.dumps([self._score(clues, letters, random) for letters in seen.candidates])
-        elif seen.kind == "vote":
-            scores = [self._score(clues, letters, random) for letters in seen.candidates]
+        elif request.kind == "judge":
+            text = "yes" if self._believes(clues, request.letters, random) else "no"
+        elif request.kind == "joint":
+            text = json.dumps([self._score(clues, letters, random) for letters in request.candidates])
+        elif request.kind == "vote":
+            scores = [self._score(clues, letters, random) for letters in request.candidates]
             text = f"best: {scores.index(max(scores)) + 1}"
-        elif seen.kind == "answer":
-            text = self._solved(clues, "step by step" in prompt, random)
+        elif request.kind == "answer":
+            text = self._solve(clues, "step by step" in prompt, random)
         return text
 
     def _words(self, clues: Mapping[str, str], letters: _Letters, random: Random) -> list[_Word]:
-        """A word for each open clue, the surest first."""
+        """A word for each open clue, in descending order of confidence."""
         words = []
         for name, there in letters.items():
             if "_" not in there:
                 continue
-            word, right = self._thought_of(clues[name], there, random)
+            word, right = self._recall(clues[name], there, random)
             chances = _SURE_WHEN_RIGHT if right else _SURE_WHEN_WRONG
             words.append(_Word(name, word, random.choices(list(CONFIDENCE), chances)[0]))
         random.shuffle(words)
         return sorted(words, key=lambda word: -CONFIDENCE[word.confidence])
 
-    def _thought_of(self, clue: str, there: str, random: Random) -> tuple[str, bool]:
-        """The word that it thinks of, and whether it is the right one."""
+    def _recall(self, clue: str, there: str, random: Random) -> tuple[str, bool]:
+        """A word for a clue, and whether it is the right one."""
         answer = _answers().get(clue, "")
         chance = self.skill + (1 - self.skill) * (5 - there.count("_")) / 5
         if answer and fits(there, answer) and random.random() < chance:
@@ -142,8 +147,8 @@ class SimMiniCrossword(Simulated):
         made_up = random.choice(_vocabulary())
         return "".join(b if a == "_" else a for a, b in zip(there, made_up, strict=True)), False
 
-    def _judged(self, clue: str, there: str, random: Random) -> str:
-        """What it says of one clue."""
+    def _judge(self, clue: str, there: str, random: Random) -> str:
+        """A label for one clue."""
         answer = _answers().get(clue)
         if answer is None:
             return "maybe"
@@ -154,14 +159,12 @@ class SimMiniCrossword(Simulated):
 
     def _believes(self, clues: Mapping[str, str], letters: _Letters, random: Random) -> bool:
         judged = [
-            self._judged(clues[name], there, random)
-            for name, there in letters.items()
-            if there.count("_") < 4
+            self._judge(clues[name], there, random) for name, there in letters.items() if there.count("_") < 4
         ]
         return "impossible" not in judged
 
     def _verdict(self, clues: Mapping[str, str], letters: _Letters, random: Random) -> TokenLogprob:
-        """Yes or no, with the probabilities of both."""
+        """Yes or no as a token, with the log-probabilities of both."""
         likely = random.uniform(0.6, 0.95)
         yes = likely if self._believes(clues, letters, random) else 1 - likely
         top = {"yes": math.log(yes), "no": math.log(1 - yes)}
@@ -172,24 +175,26 @@ class SimMiniCrossword(Simulated):
         believes = bool(letters) and self._believes(clues, letters, random)
         return round(random.uniform(0.7, 0.95) if believes else random.uniform(0.0, 0.3), 2)
 
-    def _solved(self, clues: Mapping[str, str], aloud: bool, random: Random) -> str:
-        """A whole game in one reply: the five rows, each by itself; or aloud, one word after another,
-        each with the letters that are there by then."""
+    def _solve(self, clues: Mapping[str, str], reasoning: bool, random: Random) -> str:
+        """A whole game in one reply.
+
+        Without reasoning, the rows are found from the top. With it, the most confident word is written first.
+        """
         grid, lines = EMPTY, list[str]()
         while "_" in grid:
             letters = _letters(grid)
-            if aloud:
+            if reasoning:
                 name, word, _ = self._words(clues, letters, random)[0]
                 lines.append(f"{name}. {word}")
             else:
                 name = next(name for name in NAMES if "_" in letters[name])
-                word, _ = self._thought_of(clues[name], letters[name], random)
+                word, _ = self._recall(clues[name], letters[name], random)
             grid = filled(grid, name, word)
         return "\n".join([*lines, f"Answer: {rows_of(grid)}"])
 
 
-def _shown(words: Sequence[_Word], kind: str, call: Call) -> str:
-    """`words` in plain text, or in JSON when the call has a schema."""
+def _format_words(words: Sequence[_Word], kind: str, call: Call) -> str:
+    """`words` as plain text, or as JSON if the call has a schema."""
     if call.response_format is None or not words:
         return "\n".join(f"{name}. {word} ({sure})" for name, word, sure in words) or "none"
     picks = [{"clue": name, "word": word, "confidence": sure} for name, word, sure in words]
@@ -197,32 +202,34 @@ def _shown(words: Sequence[_Word], kind: str, call: Call) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _seen(prompt: str) -> _Seen:
-    """What `prompt` asks; its kind is "" when that is not understood. The last paragraph before the
-    candidates decides, or else the whole text: a prompt may quote the words of another."""
+def _parse_prompt(prompt: str) -> _Request:
+    """Parse `prompt`.
+
+    The last paragraph before the candidates takes precedence over the whole prompt, which may quote another.
+    """
     for text in (without_candidates(prompt).rpartition("\n\n")[2], prompt):
         for kind, words in _KINDS:
             if words.search(text):
-                return _read(kind, prompt)
-    return _Seen("")
+                return _parse_kind(kind, prompt)
+    return _Request("")
 
 
-def _read(kind: str, prompt: str) -> _Seen:
+def _parse_kind(kind: str, prompt: str) -> _Request:
     if kind == "vote":
         parts = re.split(r"^Candidate \d+:", prompt, flags=re.M)[1:]
-        return _Seen(kind, candidates=tuple(_stated(part) for part in parts))
+        return _Request(kind, candidates=tuple(_stated(part) for part in parts))
     if kind == "joint":
         rows = re.findall(r"^\d+\. (.*)$", prompt.rpartition("Candidates for the next word")[2], re.M)
         grids = [grid_in(row) for row in rows]
-        return _Seen(kind, candidates=tuple({} if grid is None else _letters(grid) for grid in grids))
+        return _Request(kind, candidates=tuple({} if grid is None else _letters(grid) for grid in grids))
     if kind in ("none", "answer"):
-        return _Seen(kind)
+        return _Request(kind)
     letters = _stated(_LETTERS_HEAD.split(prompt)[-1])
-    return _Seen(kind, letters) if letters else _Seen("")
+    return _Request(kind, letters) if letters else _Request("")
 
 
 def _stated(text: str) -> _Letters:
-    """The letters of clues that `text` shows, apart."""
+    """The letters of each clue in `text`, joined."""
     return {name: letters.replace(" ", "") for name, letters in _LETTERS.findall(text)}
 
 
@@ -232,7 +239,7 @@ def _letters(grid: str) -> _Letters:
 
 @lru_cache(maxsize=1)
 def _answers() -> Mapping[str, str]:
-    """The right word by clue."""
+    """The right word of each clue."""
     return {clue: word for puzzle in puzzles() for clue, word in zip(puzzle.clues, puzzle.words, strict=True)}
 
 

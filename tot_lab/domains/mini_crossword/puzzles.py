@@ -1,8 +1,8 @@
-"""The mini crosswords that come with the package: word squares whose rows and columns are all words.
+"""The built-in mini crosswords: word squares whose rows and columns are all words.
 
-The clues were written for this project. None is from a published puzzle, so that a model
-cannot have read them there together with their answers, and they may be handed on freely. The
-squares were found by a search over English words that are common by wordfreq's count.
+The clues were written for this project. None is from a published puzzle, so that models have not seen them
+with their answers, and they may be redistributed freely. The squares were found by a search over English
+words that are frequent according to wordfreq.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from typing import NamedTuple
 
 
 class Puzzle(NamedTuple):
-    """A filled mini crossword. rows: its five words across. clues: ten, h1 to h5 and then v1 to v5."""
+    """A filled mini crossword."""
 
     rows: tuple[str, ...]
+    """The five words across."""
+
     clues: tuple[str, ...]
+    """Ten clues, h1 to h5 and then v1 to v5."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -25,7 +28,7 @@ class Puzzle(NamedTuple):
 
 @lru_cache(maxsize=1)
 def puzzles() -> tuple[Puzzle, ...]:
-    """All of them, in the order of their numbers."""
+    """All built-in puzzles, in the order of their numbers."""
     made = []
     for block in _WRITTEN.strip().split("\n\n"):
         across = [line.partition(": ") for line in block.split("\n")]

@@ -1,9 +1,9 @@
-"""Questions that take several documents to answer: one, two or three hops (after HotpotQA, Yang et al. 2018).
+"""Questions of one to three hops that take several documents to answer (after HotpotQA, Yang et al. 2018).
 
-Nobody can know the answers by heart. The documents tell of a small world that is made here, out
-of lists of words and a fixed stream of numbers, the same everywhere; each fact stands in one document, in
-other words than the question asks for it, among others that look like it. An answer is right when it is
-the one name, case, punctuation, articles and words such as `river` apart.
+The documents describe an invented world, so that no model can know the answers. It is generated from word
+lists and a fixed pseudo-random stream, equal on every machine. Each fact is in one document, in other words
+than those of the question, among similar facts. An answer is right if it is the name in question, ignoring
+case, punctuation, articles and words such as `river`.
 """
 
 from __future__ import annotations
@@ -24,48 +24,62 @@ from tot_lab.domains.stated import Stated
 T = TypeVar("T")
 
 COUNT = 120
-"""How many questions there are: 40 of each number of hops."""
+"""Number of questions, 40 for each number of hops."""
 
 
 class Thing(NamedTuple):
-    """What documents tell of. kind: ship, person, town, bridge, river or hills."""
+    """A thing in the world."""
 
     kind: str
+    """One of ship, person, town, bridge, river and hills."""
+
     name: str
 
     @property
-    def shown(self) -> str:
-        """As sentences and questions name it."""
-        return _SHOWN.get(self.kind, "{}").format(self.name)
+    def phrase(self) -> str:
+        """The thing as sentences and questions refer to it."""
+        return _PHRASES.get(self.kind, "{}").format(self.name)
 
 
 class Relation(NamedTuple):
-    """What one thing is to another. of, to: their kinds. asked: how a question names the other, `{x}` being
-    the first. told: how a document says so."""
+    """A relation between two things."""
 
     name: str
+
     of: str
+    """Kind of the first thing."""
+
     to: str
+    """Kind of the second thing."""
+
     asked: str
-    told: str
+    """The second thing as questions refer to it, with `{x}` for the first thing."""
+
+    sentence: str
+    """The fact as documents state it, with `{x}` and `{y}`."""
 
 
 class Hops(NamedTuple):
-    """A question: from `start` along `relations`, the first first."""
+    """A question that follows `relations`, in order, from `start`."""
 
     start: Thing
     relations: tuple[Relation, ...]
 
     @property
     def question(self) -> str:
-        """In words."""
-        phrase = self.start.shown
+        """The text of the question."""
+        phrase = self.start.phrase
         for relation in self.relations:
             phrase = relation.asked.format(x=phrase)
         return f"What is the name of {phrase}?"
 
 
-_SHOWN = {"ship": "the ship {}", "river": "the river {}", "bridge": "the {} Bridge", "hills": "the {} hills"}
+_PHRASES = {
+    "ship": "the ship {}",
+    "river": "the river {}",
+    "bridge": "the {} Bridge",
+    "hills": "the {} hills",
+}
 _TITLES = {"ship": "{} (ship)", "river": "{} (river)", "town": "{} (town)", "bridge": "{} Bridge"}
 
 RELATIONS = (
@@ -128,7 +142,7 @@ class MultiHop(Stated):
         return multi_hop_tools()
 
     def holds(self, step: str) -> bool | None:
-        """Whether the facts that `step` tells in the words of the documents are those of the world."""
+        """Whether the facts in `step` are true. Facts are recognised in the words of the documents."""
         found = facts_in(step)
         known = world().facts
         return all(known.get(of) == to for of, to in found.items()) if found else None
@@ -143,9 +157,9 @@ class MultiHop(Stated):
 
 
 def multi_hop(number: int) -> Task:
-    """Question `number`, from 1 to 120, of one, two and three hops in turn; any other is a ValueError."""
+    """Make the task of question `number`, from 1 to 120. The number of hops cycles through 1, 2 and 3."""
     if number not in range(1, COUNT + 1):
-        raise ValueError(f"number is {number!r}; there are questions 1 to {COUNT}")
+        raise ValueError(f"Unknown question: got number={number!r}. Pass a number from 1 to {COUNT}.")
     hops = _questions()[number - 1]
     return Task(
         domain=MultiHop(),
@@ -156,18 +170,22 @@ def multi_hop(number: int) -> Task:
 
 
 def multi_hop_tasks(count: int, *, hops: int | None = None) -> list[Task]:
-    """The first `count` of 120 questions, of one, two and three hops in turn; `hops` takes those of one
-    number alone, of which there are 40. Any other count or number is a ValueError."""
+    """Make the tasks of the first `count` of 120 questions.
+
+    Args:
+        count: Number of tasks.
+        hops: Restricts the questions to those of 1, 2 or 3 hops, of which there are 40 each.
+    """
     if hops not in (None, 1, 2, 3):
-        raise ValueError(f"hops is {hops}; there are questions of 1, 2 and 3 hops")
+        raise ValueError(f"hops must be 1, 2, 3 or None: got {hops}.")
     numbers = range(1, COUNT + 1) if hops is None else range(hops, COUNT + 1, 3)
     if count not in range(1, len(numbers) + 1):
-        raise ValueError(f"count is {count!r}; there are 1 to {len(numbers)} such questions")
+        raise ValueError(f"count must be from 1 to {len(numbers)}, the number of questions: got {count!r}.")
     return [multi_hop(number) for number in numbers[:count]]
 
 
 def multi_hop_documents() -> Mapping[str, str]:
-    """The documents that the questions are about, by title."""
+    """The documents that answer the questions, by title."""
     return world().documents
 
 
@@ -175,43 +193,46 @@ def multi_hop_documents() -> Mapping[str, str]:
 
 
 def multi_hop_tools() -> tuple[Tool, Tool]:
-    """`search` and `open` over the documents of `tl.domains.multi_hop_tasks`, for a lab's `tools`."""
+    """Make the tools `search` and `open` over the documents, for the `tools` of a lab."""
     return document_tools(multi_hop_documents())
 
 
 class World(NamedTuple):
-    """facts: what each relation of a thing leads to. documents: by title."""
+    """The world that the questions are about."""
 
     facts: Mapping[tuple[str, Thing], Thing]
+    """The second thing of each relation, by the name of the relation and the first thing."""
+
     documents: Mapping[str, str]
+    """The documents, by title."""
 
 
 @lru_cache(maxsize=1)
 def world() -> World:
-    """The one world, made at its first use."""
+    """Return the world. It is generated at the first use."""
     things = _things()
     facts: dict[tuple[str, Thing], Thing] = {}
     for relation in RELATIONS:
         for thing in things[relation.of]:
             others = [other for other in things[relation.to] if other != thing]
-            facts[relation.name, thing] = _picked(others, relation.name, thing.name)
+            facts[relation.name, thing] = _pick(others, relation.name, thing.name)
     documents = {
         title_of(thing): " ".join(_sentences(thing, facts, things))
         for kind in ("ship", "person", "town", "bridge", "river")
         for thing in things[kind]
     }
-    for ship in things["ship"][::2]:  # an inn of the same name, to be told from the ship
-        town = _picked(things["town"], "inn", ship.name)
-        keeper = _picked(things["person"], "keeper", ship.name)
+    for ship in things["ship"][::2]:  # An inn of the same name must be distinguished from the ship.
+        town = _pick(things["town"], "inn", ship.name)
+        keeper = _pick(things["person"], "keeper", ship.name)
         documents[f"{ship.name} (inn)"] = (
             f"The inn {ship.name} is in {town.name}. {keeper.name} keeps it. Sailors tell there of "
-            f"a captain from {_picked(things['town'], 'tale', ship.name).name}."
+            f"a captain from {_pick(things['town'], 'tale', ship.name).name}."
         )
     return World(MappingProxyType(facts), MappingProxyType(dict(sorted(documents.items()))))
 
 
 def title_of(thing: Thing) -> str:
-    """The title of the document about it."""
+    """The title of the document about a thing."""
     return _TITLES.get(thing.kind, "{}").format(thing.name)
 
 
@@ -227,17 +248,17 @@ def _things() -> dict[str, list[Thing]]:
 def _sentences(
     thing: Thing, facts: Mapping[tuple[str, Thing], Thing], things: Mapping[str, Sequence[Thing]]
 ) -> Iterator[str]:
-    """A document: what it is, its facts, and others' names beside them."""
+    """The sentences of a document: what the thing is, its facts, and distractors."""
 
-    def other(kind: str, why: str) -> str:
-        return _picked([one for one in things[kind] if one != thing], why, thing.name).shown
+    def other(kind: str, key: str) -> str:
+        return _pick([one for one in things[kind] if one != thing], key, thing.name).phrase
 
-    told = [
-        relation.told.format(x=thing.shown, y=facts[relation.name, thing].shown)
+    stated = [
+        relation.sentence.format(x=thing.phrase, y=facts[relation.name, thing].phrase)
         for relation in RELATIONS
         if relation.of == thing.kind
     ]
-    told = [sentence[0].upper() + sentence[1:] for sentence in told]
+    stated = [sentence[0].upper() + sentence[1:] for sentence in stated]
     opening, aside = {
         "ship": (
             f"{thing.name} is a ship of two masts.",
@@ -245,12 +266,12 @@ def _sentences(
             f"{other('town', 'call')}.",
         ),
         "person": (
-            f"{thing.name} is {_picked(_TRADES, 'trade', thing.name)}.",
+            f"{thing.name} is {_pick(_TRADES, 'trade', thing.name)}.",
             f"Friends are {other('person', 'friend')} and {other('person', 'guest')}; there is a house of "
             f"the family in {other('town', 'house')}.",
         ),
         "town": (
-            f"{thing.name} is a town known for its {_picked(_CRAFTS, 'craft', thing.name)}.",
+            f"{thing.name} is a town known for its {_pick(_CRAFTS, 'craft', thing.name)}.",
             f"Its last mayor but one was {other('person', 'mayor before')}; a road leads to "
             f"{other('town', 'road')}.",
         ),
@@ -264,12 +285,12 @@ def _sentences(
             f"Of old it was said to come from {other('hills', 'old')}, and {other('person', 'map')} drew it.",
         ),
     }[thing.kind]
-    return iter((opening, *told, aside))
+    return iter((opening, *stated, aside))
 
 
 @lru_cache(maxsize=1)
 def _questions() -> tuple[Hops, ...]:
-    """All questions, of one, two and three hops in turn."""
+    """All questions. The number of hops cycles through 1, 2 and 3."""
     found: list[list[Hops]] = [[], [], []]
     things = _things()
     for start in (thing for kind in ("ship", "bridge", "person", "town") for thing in things[kind]):
@@ -284,7 +305,7 @@ def _questions() -> tuple[Hops, ...]:
                 found[len(further.relations) - 1].append(further)
                 if len(further.relations) < 3:
                     waiting.append(further)
-    chosen = [sorted(level, key=lambda hops: _drawn(hops.question))[: COUNT // 3] for level in found]
+    chosen = [sorted(level, key=lambda hops: _hash(hops.question))[: COUNT // 3] for level in found]
     return tuple(hops for level in zip(*chosen, strict=True) for hops in level)
 
 
@@ -296,17 +317,17 @@ def _walk(hops: Hops) -> list[Thing]:
 
 
 def answer_of(hops: Hops) -> Thing:
-    """What the question asks for."""
+    """The answer to a question."""
     return _walk(hops)[-1]
 
 
-def _picked(among: Sequence[T], *why: str) -> T:
-    return among[_drawn(*why) % len(among)]
+def _pick(among: Sequence[T], *key: str) -> T:
+    return among[_hash(*key) % len(among)]
 
 
-def _drawn(*why: str) -> int:
-    """A number that looks like chance, and is the same everywhere."""
-    return int.from_bytes(hashlib.sha256(" ".join(why).encode()).digest()[:6], "big")
+def _hash(*key: str) -> int:
+    """A pseudo-random number, equal on every machine."""
+    return int.from_bytes(hashlib.sha256(" ".join(key).encode()).digest()[:6], "big")
 
 
 # Reading.
@@ -315,10 +336,13 @@ _NAMES = {"ship": r"[A-Z][a-z]+ [A-Z][a-z]+", "person": r"[A-Z][a-z]+ [A-Z][a-z]
 _BARE = re.compile(r"\b(?:the|a|an|river|hills?|town|of|ship|bridge)\b|[^\w\s]")
 
 
-@lru_cache(maxsize=4096)  # a conversation is asked for each fact of a question
+@lru_cache(maxsize=4096)  # A conversation is searched for each fact of a question.
 def facts_in(text: str) -> Mapping[tuple[str, Thing], Thing]:
-    """What `text` tells in the words of the documents, true or not; of two that disagree the last."""
-    found = [(match, relation) for relation in RELATIONS for match in _told(relation).finditer(text)]
+    """The facts that `text` states in the words of the documents, true or not.
+
+    If two facts contradict each other, the last one is returned.
+    """
+    found = [(match, relation) for relation in RELATIONS for match in _pattern(relation).finditer(text)]
     found.sort(key=lambda one: one[0].start())
     return MappingProxyType(
         {
@@ -329,7 +353,7 @@ def facts_in(text: str) -> Mapping[tuple[str, Thing], Thing]:
 
 
 def hops_in(text: str) -> Hops | None:
-    """The first question in `text` that is of the form of this domain's, `None` if there is none."""
+    """Parse the first question of this domain in `text`. `None` if there is none."""
     for question in _QUESTION.findall(text):
         hops = _parsed(question)
         if hops is not None:
@@ -361,17 +385,18 @@ def _parsed(phrase: str) -> Hops | None:
 
 def _thing(kind: str, group: str) -> str:
     name = f"(?P<{group}>{_NAMES.get(kind, '[A-Z][a-z]+')})"
-    return _SHOWN.get(kind, "{}").format(name).replace("the ", "[Tt]he ")
+    return _PHRASES.get(kind, "{}").format(name).replace("the ", "[Tt]he ")
 
 
 @lru_cache(maxsize=16)
-def _told(relation: Relation) -> re.Pattern[str]:
-    _, first, between, second, after = re.split(r"(\{[xy]\})", relation.told)
+def _pattern(relation: Relation) -> re.Pattern[str]:
+    """A pattern for the sentences that state a relation."""
+    _, first, between, second, after = re.split(r"(\{[xy]\})", relation.sentence)
     kinds = {"{x}": relation.of, "{y}": relation.to}
     parts = (_thing(kinds[slot], slot[1]) for slot in (first, second))
     return re.compile(rf"\b{next(parts)}{re.escape(between)}{next(parts)}{re.escape(after)}")
 
 
 def bare_name(answer: str) -> str:
-    """A name without what may stand around it: case, punctuation, articles, and what it is the name of."""
+    """Normalise a name: remove case, punctuation, articles, and words such as `river`."""
     return " ".join(_BARE.sub(" ", answer.casefold()).split())

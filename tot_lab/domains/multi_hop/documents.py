@@ -1,8 +1,7 @@
-"""Tools over documents that are at hand: `search` finds them, `open` reads one.
+"""Tools over given documents: `search` finds them, `open` reads one.
 
-Nothing is reached outside of the documents given, and the same question finds the same ones, so
-both are pure. What they hold is known to a record by its SHA-256 alone; it is not written to every run.
-Ranking is BM25, by SQLite's own full-text index.
+Both are pure: they access nothing but the documents, and equal queries give equal results. A record contains
+only the SHA-256 of the documents. Documents are ranked by BM25, with the full-text index of SQLite.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Title(Arguments):
 
 
 class _Documents(Tool):
-    """Base of the tools that read the documents of one world."""
+    """Base of the tools that read documents."""
 
     kind = ""
 
@@ -44,23 +43,27 @@ class _Documents(Tool):
     """Always `True`: the documents do not change."""
 
     retries: Annotated[int, Field(ge=0)] = 0
-    """Further tries after one that failed."""
+    """Retries after a failure."""
 
     sha256: str
-    """SHA-256 of the documents, titles and texts."""
+    """SHA-256 of the titles and texts of the documents."""
 
     _documents: dict[str, str] | None = PrivateAttr(default=None)
 
     @property
     def documents(self) -> dict[str, str]:
-        """By title. Raises LookupError for a tool that came from a file."""
+        """The documents, by title.
+
+        Raises:
+            LookupError: If the tool was loaded from a file, which does not contain the documents.
+        """
         if self._documents is None:
             raise LookupError("the documents are not stored in files; make the tools again to use them")
         return self._documents
 
 
 class SearchDocuments(_Documents):
-    """Finds documents by words."""
+    """Finds documents by keywords."""
 
     kind = "search_documents"
     name: Name = "search"
@@ -71,7 +74,7 @@ class SearchDocuments(_Documents):
     parameters: dict[str, Any] = schema_of(Query)
 
     most: Annotated[int, Field(ge=1)] = 5
-    """Documents in one result."""
+    """Number of documents in a result."""
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
         words = _WORD.findall(fitting(arguments, Query).query)
@@ -95,7 +98,7 @@ class SearchDocuments(_Documents):
 
 
 class OpenDocument(_Documents):
-    """Reads a document, by its exact title."""
+    """Reads a document by its exact title."""
 
     kind = "open_document"
     name: Name = "open"
@@ -112,13 +115,18 @@ class OpenDocument(_Documents):
 
 
 def document_tools(documents: Mapping[str, str]) -> tuple[Tool, Tool]:
-    """`search` and `open` over `documents`, texts by title, for a lab's `tools`. The index is made anew
-    at each search, which suits some thousands of them."""
+    """Make the tools `search` and `open`, for the `tools` of a lab.
+
+    Each search builds the index, which is fast enough for some thousands of documents.
+
+    Args:
+        documents: Texts by title.
+    """
     held = dict(documents)
     if not held:
-        raise ValueError("documents: there are none")
+        raise ValueError("documents must not be empty.")
     digest = hashlib.sha256(json.dumps(held, sort_keys=True).encode()).hexdigest()
-    made = SearchDocuments(sha256=digest), OpenDocument(sha256=digest)
-    for tool in made:
+    tools = SearchDocuments(sha256=digest), OpenDocument(sha256=digest)
+    for tool in tools:
         tool._documents = held
-    return made
+    return tools

@@ -329,7 +329,7 @@ class _Tasks:
         )
         self.typed = ipywidgets.Text(
             description="its numbers",
-            placeholder="four whole numbers from 1 to 13",
+            placeholder="four integers from 1 to 13",
             continuous_update=False,
             style=LABEL,
             layout={"width": "28em"},
