@@ -185,6 +185,14 @@ def test_a_field_that_only_code_can_set_is_named():
     assert "<dt>set in code only</dt><dd>table</dd>" in said(form.box)
 
 
+def test_a_form_keeps_what_it_has_no_control_for():
+    async def model(call):
+        return ""
+
+    for start in (tl.OneAnswer(model=model, seed=3), tl.ChainOfThought(model=tl.sim.SimGame24())):
+        assert Form(type(start), lambda: None, start).made() == start
+
+
 def test_mistakes_stand_beside_their_controls():
     form = Form(tl.TreeOfThoughts, lambda: None)
     open_all(form.box)

@@ -556,7 +556,7 @@ def test_each_role_has_its_own_model_and_settings():
 @pytest.mark.parametrize(
     ("roles", "why"),
     [
-        ({"judge": "sim/game24"}, "unknown role 'judge'; known are propose"),
+        ({"evaluator": "sim/game24"}, "unknown role .evaluator.; did you mean .evaluate."),
         ({"evaluate": {"temprature": 1}}, "temprature"),
         ({"evaluate": tl.domains.General()}, "expected a model: got General"),
         ({"evaluate": 3}, "role 'evaluate'"),

@@ -318,20 +318,22 @@ class UserFunction(Part):
 
 def needs_functions(part: Part) -> list[str]:
     """Names of the functions inside `part` that were loaded from a file and must be passed again."""
-    found: list[str] = []
+    functions = [one for one in parts_in(part) if isinstance(one, UserFunction) and not one.callable]
+    return [f"{one.module}.{one.name}" for one in functions]
+
+
+def parts_in(part: Part) -> Iterator[Part]:
+    """`part` and the parts in its settings, at any depth."""
     waiting: list[Any] = [part]
     while waiting:
         value = waiting.pop()
-        if isinstance(value, UserFunction):
-            if not value.callable:
-                found.append(f"{value.module}.{value.name}")
-        elif isinstance(value, Part):
+        if isinstance(value, Part):
+            yield value
             waiting.extend(getattr(value, name) for name in type(value).model_fields)
         elif isinstance(value, dict):
             waiting.extend(value.values())
         elif isinstance(value, list | tuple):
             waiting.extend(value)
-    return found
 
 
 def field_docs(kind: type[BaseModel]) -> dict[str, str]:

@@ -12,8 +12,8 @@ ROLES = {
     "synthesize": ("synthesize", "converge", "extract"),
     "route": ("route", "classify"),
 }
-"""Roles, and the call purposes that belong to each. Other purposes, such as those of a custom strategy,
-belong to no role."""
+"""The standard roles, and the call purposes that belong to each. Other purposes, such as those of a custom
+strategy, belong to none."""
 
 ROLE_OF = {purpose: role for role, purposes in ROLES.items() for purpose in purposes}
 """The role of each purpose."""

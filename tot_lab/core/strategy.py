@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from tot_lab.core.calls import Call, Message
+from tot_lab.core.model_setting import ModelSetting, model_name
 from tot_lab.core.parts import Part
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking
@@ -35,8 +36,9 @@ class Prompting(Strategy):
 
     kind: ClassVar[str] = ""
 
-    model: str | None = None
-    """Name of the model, or of one of the lab's roles. `None` means the lab's model."""
+    model: ModelSetting = None
+    """Name of a model or of one of the lab's roles, a model part, or a function `Call -> Reply | str`. `None`
+    means the model of the call's role, else the lab's model."""
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     """Sampling temperature. `None` means the model's default."""
@@ -63,7 +65,7 @@ class Prompting(Strategy):
             kind,
             (Message("user", prompt),),
             draw,
-            model=self.model,
+            model=model_name(self.model),
             temperature=self.temperature,
             max_tokens=self.max_tokens,
             seed=self.seed,

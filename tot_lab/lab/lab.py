@@ -30,7 +30,7 @@ from tot_lab.models import Cache, model_named
 from tot_lab.models.cache import Mode
 from tot_lab.models.checking import Check, check
 from tot_lab.models.keys import DrawScope
-from tot_lab.models.stack import Endpoint
+from tot_lab.models.stack import Endpoint, is_model
 from tot_lab.record.journal import Header
 from tot_lab.record.run import Run
 from tot_lab.runtime.branching import describe_change, doubts_of, source_of
@@ -52,8 +52,10 @@ class Lab:
         model: A name (`gpt-4.1-mini`, `ollama/qwen3:8b`, `local/qwen2.5-coder-1.5b`, `sim/game24`), a model
             part (`tl.LiteLLM(model="…", api_base="…")`), or any async callable `Call -> Reply | str`. An
             async generator of text pieces is a model that streams.
-        roles: Models and sampling settings by role, such as `propose`, `evaluate`, `answer`, `act`, `plan`,
-            `critique`, `synthesize` or `route`. Each is a name, a model part or a `tl.Role`.
+        roles: Models and sampling settings by role. Each is whatever `model` accepts, or a `tl.Role`. The
+            standard roles are `propose`, `evaluate`, `answer`, `act`, `plan`, `critique`, `synthesize` and
+            `route`. A call purpose such as `vote` is a role as well, and so is any other name that the
+            `model` setting of a strategy refers to.
         runs: Folder in which the journal of each run is written. `None` keeps runs in memory only.
         cache: Folder of cached replies, a file of exported ones, or a `tl.Cache`. `None` means the user's own
             cache folder for real models, and no cache for simulated models and functions.
@@ -83,7 +85,7 @@ class Lab:
         self,
         model: str | Model | Endpoint,
         *,
-        roles: Mapping[str, str | Endpoint | Role | dict[str, Any]] | None = None,
+        roles: Mapping[str, str | Model | Endpoint | Role | dict[str, Any]] | None = None,
         runs: str | os.PathLike[str] | None = "runs",
         cache: str | os.PathLike[str] | Cache | None = None,
         mode: Mode = "auto",
@@ -126,7 +128,7 @@ class Lab:
     def _resolve(model: str | Model | Endpoint) -> Model | Endpoint:
         if isinstance(model, str):
             return model_named(model)
-        if isinstance(model, type) or not (callable(model) or isinstance(model, Endpoint)):
+        if not is_model(model):
             shown = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
             raise TypeError(f"model must be a name, a model part or an async callable: got {shown}.")
         return model

@@ -11,7 +11,7 @@ from typing import Any
 from tot_lab.core.calls import Model
 from tot_lab.core.parts import Part, class_of, known_names
 from tot_lab.core.registry import find, names
-from tot_lab.models.stack import Endpoint
+from tot_lab.models.stack import Endpoint, is_model
 
 
 def simulated_models() -> list[type[Part]]:
@@ -43,7 +43,7 @@ def model_named(name: str) -> Model | Endpoint:
 
 
 def _checked(name: str, model: Any) -> Model | Endpoint:
-    if isinstance(model, Endpoint) or callable(model):
+    if is_model(model):
         named: Model | Endpoint = model
         return named
     raise ValueError(f"{name!r} must name a model: got {type(model).__name__}.")

@@ -178,3 +178,8 @@ def provider_seed(call: Call) -> int | None:
         place = f"{call.repeat} {call.attempt}".encode()
         start = int.from_bytes(hashlib.sha256(place).digest()[:4])
     return (call.seed + call.sample_index + start) % 2**31
+
+
+def is_model(value: object) -> bool:
+    """Whether `value` can answer calls: an endpoint, or a callable that is not a class."""
+    return isinstance(value, Endpoint) or (callable(value) and not isinstance(value, type))

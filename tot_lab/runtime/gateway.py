@@ -31,7 +31,7 @@ from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
 from tot_lab.models.samples import Samples
 from tot_lab.models.spending import Costed, Spending, SpendLimiter
-from tot_lab.models.stack import Backend, Endpoint
+from tot_lab.models.stack import Backend, Endpoint, is_model
 from tot_lab.runtime.roles import Role
 from tot_lab.tools import Carrying, Tool, Toolbox
 
@@ -76,6 +76,8 @@ class Gateway:
         """The context window that the server reported to `Lab.check`."""
         self._flights: dict[str, Flight] = {}
         self._routes: dict[str | None, Callable[[Call, CallObserver], Awaitable[Reply]]] = {}
+        self._named: dict[str, Model | Endpoint] = {}
+        self.enlist({f"@{name}": role.model for name, role in roles.items() if isinstance(role.model, Part)})
         self.use(model)
 
     def open(self) -> None:
@@ -96,6 +98,29 @@ class Gateway:
         self.checked_window = None
         self.settings = settings_of(model)
         self._routes.pop(None, None)
+
+    def enlist(self, models: Mapping[str, Part]) -> None:
+        """Answer calls that name one of `models` with it.
+
+        Raises:
+            LookupError: If one is a function that a file does not hold.
+            TypeError: If one is not a model.
+            ValueError: If replies of a function would be cached that its source does not identify.
+        """
+        for name, part in models.items():
+            if not is_model(part):
+                raise TypeError(f"model must be a name, a model part or an async callable: got {part!r}.")
+            model: Any = part
+            if isinstance(part, UserFunction):
+                if not part.callable and self.mode != "replay":
+                    raise LookupError(
+                        f"This run was made with the model {part.module}.{part.name}, which a file does not "
+                        f"hold. Pass strategy= with it."
+                    )
+                model = part.wrapped or part
+            if self.is_cached(model) and not isinstance(model, Part):
+                _check_function(model)
+            self._named[name] = model
 
     @property
     def window(self) -> int | None:
@@ -155,16 +180,14 @@ class Gateway:
         return self.toolbox.carrying(tool) if tool is not None and _computes(tool) else None
 
     def model_of(self, name: str | None) -> Model | Endpoint | Tool:
-        """Return the model or tool that a call names: `None` is the lab's own model, `@ROLE` that of a role,
-        `tool:NAME` a tool.
+        """Return the model or tool that a call names: `None` is the lab's own model, `@NAME` that of a role
+        or of a strategy, `tool:NAME` a tool.
         """
         if name is None:
             return self.model
         if name.startswith(f"{TOOL}:"):
             return self.toolbox.named(name.removeprefix(f"{TOOL}:"))
-        if name.startswith("@") and name[1:] in self.roles:
-            return self.roles[name[1:]].model  # type: ignore[return-value]  # `assigning` wrote the name
-        return model_named(name)
+        return self._named.get(name) or model_named(name)
 
     @property
     def cache(self) -> Cache:
@@ -231,7 +254,7 @@ class Gateway:
     def _end(self, model: Model | Tool) -> Costed | Carrying:
         if not isinstance(model, Tool):
             return Costed(Function(model), self.purse)
-        models = [self.model, *(role.model for role in self.roles.values())]
+        models = [self.model, *self._named.values()]
         keys = [key for one in models if isinstance(one, Part) for key in secrets_in(dict(one))]
         return self.toolbox.carrying(model, replaying=self.mode == "replay", keys=keys)
 

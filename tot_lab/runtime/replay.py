@@ -11,6 +11,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Call, CallObserver, Message, Reply
+from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import UserFunction, needs_functions, part_of
 from tot_lab.core.records import Ended, Line, Note, Position, canonical
 from tot_lab.core.strategy import Strategy
@@ -186,8 +187,8 @@ def _settings(header: Header, name: str | None) -> dict[str, Any]:
     if name.startswith(f"{TOOL}:"):
         return header.tools[name.removeprefix(f"{TOOL}:")]
     if name.startswith("@"):
-        settings: dict[str, Any] = header.roles[name[1:]]["model"]
-        return settings
+        settings: dict[str, Any] | None = header.roles.get(name[1:], {}).get("model")
+        return settings or models_of(part_of(header.strategy))[name].settings()
     return settings_of(model_named(name))
 
 
@@ -200,7 +201,7 @@ def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tu
     """Return the strategy and the task of a recorded run.
 
     Raises:
-        LookupError: If they need functions that a file does not hold.
+        LookupError: If they need functions that a file does not hold. Models are not called by a replay.
     """
     if strategy is None:
         recorded = header.strategy.get("kind") in (None, "recorded")
@@ -212,7 +213,9 @@ def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tu
         task = task_of(header.task)
     if not task.tools and "tools" in header.task:
         task = task.model_copy(update={"tools": task_of(header.task).tools})
-    missing = [*needs_functions(strategy), *needs_functions(task.domain)]
+    needed = {*needs_functions(strategy), *needs_functions(task.domain)}
+    models = [name for one in models_of(strategy).values() for name in needs_functions(one)]
+    missing = sorted(needed.difference(models))
     if missing:
         raise LookupError(
             f"This run was made with functions that a file does not hold: {', '.join(missing)}. Pass "

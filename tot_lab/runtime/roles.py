@@ -1,12 +1,13 @@
 """Roles and system prompts: settings that a run adds to every call.
 
 They are added before a call is recorded, so that the record shows the complete prompt and model. A role only
-fills in what the strategy leaves open.
+fills in what the strategy leaves open. A call has the role that its `model` names, else that of its purpose.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any
 
@@ -14,21 +15,24 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tot_lab.core.calls import Call, Message
+from tot_lab.core.model_setting import ModelSetting
 from tot_lab.core.parts import Part, known_names, part_of
 from tot_lab.core.purposes import ROLE_OF, ROLES
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, map_steps
 from tot_lab.core.tools import TOOL
-from tot_lab.models.stack import Endpoint
+from tot_lab.models.stack import is_model
+
+_STANDARD = {*ROLES, *ROLE_OF}
 
 
 class Role(BaseModel):
     """Model and sampling settings of a role. `None` leaves a setting to the strategy."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-    model: str | Part | None = None
-    """Name of a model or a model part. `None` means the lab's own model."""
+    model: ModelSetting = None
+    """Name of a model, a model part or a function. `None` means the lab's own model."""
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     """Sampling temperature, 0 to 2."""
@@ -48,7 +52,7 @@ class Role(BaseModel):
     @field_validator("model")
     @classmethod
     def _answers(cls, model: str | Part | None) -> str | Part | None:
-        if isinstance(model, Part) and not (callable(model) or isinstance(model, Endpoint)):
+        if isinstance(model, Part) and not is_model(model):
             raise ValueError(f"expected a model: got {type(model).__name__}")
         return model
 
@@ -62,14 +66,16 @@ class Role(BaseModel):
 def roles_of(roles: Mapping[str, Any] | None) -> dict[str, Role]:
     """Return the roles of a lab from a dict of models, dicts of settings and `Role`s.
 
+    A name is that of a standard role, of a call purpose, or any other that a strategy's `model` names.
+
     Raises:
-        ValueError: If a role or a setting is unknown or invalid.
+        ValueError: If a setting is unknown or invalid, or a name is nearly that of a standard role.
     """
     made: dict[str, Role] = {}
     if roles is not None and not isinstance(roles, Mapping):
         raise TypeError(f'roles must be a dict such as {{"evaluate": "gpt-4.1-mini"}}: got {roles!r}.')
     for name, given in (roles or {}).items():
-        if name not in ROLES:
+        if name not in _STANDARD and get_close_matches(name, ROLES, n=1, cutoff=0.8):
             raise ValueError(f"unknown role {name!r}; {known_names(name, ROLES)}")
         try:
             if isinstance(given, dict):
@@ -117,7 +123,7 @@ def _instructed(system_prompt: str, call: Call) -> Call:
 
 
 def _assigned(roles: Mapping[str, Role], thinking: Thinking[Answer]) -> Thinking[Answer]:
-    """Return `thinking` with the settings of `roles` in every call."""
+    """Return `thinking` with the settings of `roles` in every model call."""
     settings = {
         role: {
             "model": f"@{role}" if isinstance(given.model, Part) else given.model,
@@ -127,9 +133,12 @@ def _assigned(roles: Mapping[str, Role], thinking: Thinking[Answer]) -> Thinking
     }
 
     def fill(call: Call) -> Call:
-        role = ROLE_OF.get(call.purpose)
-        if role not in settings:
+        names = (call.model, call.purpose, ROLE_OF.get(call.purpose))
+        role = next((name for name in names if name in settings), None)
+        if role is None or call.purpose == TOOL:
             return call
+        if role == call.model:
+            call = msgspec.structs.replace(call, model=None)
         missing = {
             name: value
             for name, value in settings[role].items()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from tot_lab.core.calls import Call, CallObserver, Model, Reply, is_cost, is_made
+from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import Part, UserFunction, part_of
 from tot_lab.core.records import Ended, Line
 from tot_lab.core.strategy import Strategy
@@ -222,6 +223,7 @@ class Runner:
             budget: Limits of the run.
             parent: For a branch, the run whose record answers calls first.
         """
+        self.gateway.enlist(models_of(strategy))
         return Execution(self, Recorder(header=header, path=path), strategy, task, budget, parent=parent)
 
     def resume(
@@ -241,6 +243,7 @@ class Runner:
         from_file = task is None
         strategy, task = runnable(header, strategy, task)
         self.check_same(path, header)
+        self.gateway.enlist(models_of(strategy))
         self.count_payments(header, lines)
         parent = parent_of(path, header, parent)
         self.gateway.open()
@@ -259,6 +262,7 @@ class Runner:
 
         Tools without effects are carried out.
         """
+        self.gateway.enlist(models_of(strategy))
         known = Recorder(header=self.header(strategy, task, None, repeat))
         cached = unknown = 0
 

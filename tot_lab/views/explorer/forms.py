@@ -298,18 +298,22 @@ class Form:
     ) -> None:
         self.kind = kind
         self.controls: list[Control] = []
+        self._held: dict[str, Any] = {}
         only_code = []
         for name, meaning in meanings(kind).items():
             field = kind.model_fields[name]
             if names is not None and name not in names:
                 continue
             takes = accepted(field)
-            if takes is None:
-                only_code.append(name)
-                continue
             first = None if field.is_required() else field.get_default(call_default_factory=True)
+            value = getattr(start, name, first)
+            if takes is None or (takes.type is str and not isinstance(value, str | None)):
+                only_code.append(name)
+                if start is not None:
+                    self._held[name] = value
+                continue
             made = Choice if kinds_of(takes.type) else Control
-            self.controls.append(made(name, takes, meaning, getattr(start, name, first), changed))
+            self.controls.append(made(name, takes, meaning, value, changed))
         self._wrong = ipywidgets.HTML(layout={"display": "none"})
         parts = [self._wrong, *_laid_out(self.controls[:SHOWN])]
         said = "".join(
@@ -334,7 +338,7 @@ class Form:
     def made(self) -> BaseModel:
         """The value. Raises `Mistake` when the controls hold what it does not take; each mistake is
         said beside its control."""
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = {**self._held}
         inside: list[str] = []
         for control in self.controls:
             try:

@@ -1,0 +1,55 @@
+"""Models as settings of strategies and roles, and the names by which calls refer to them.
+
+A call holds a name, never a model: strings stand for themselves, and a model part or a function gets a name
+that begins with `@`. The record of a run holds the settings of the model with that name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from pydantic import BeforeValidator, Field
+
+from tot_lab.core.parts import Part, UserFunction, is_function, parts_in
+
+
+def _function_as_part(value: Any) -> Any:
+    is_new = is_function(value) and not isinstance(value, UserFunction | dict)
+    return UserFunction.of(value) if is_new else value
+
+
+ModelSetting: TypeAlias = Annotated[
+    str | Part | None, Field(union_mode="left_to_right"), BeforeValidator(_function_as_part)
+]
+"""A model's name, a model part or a function. Functions become `UserFunction`s."""
+
+
+def model_name(model: str | Part | None) -> str | None:
+    """Return the name by which calls refer to `model`: `@`, its name, and a digest of its settings."""
+    if model is None or isinstance(model, str):
+        return model
+    settings = msgspec.json.encode(model.settings(), order="deterministic")
+    return f"@{getattr(model, 'name', model.kind)}-{hashlib.sha256(settings).hexdigest()[:8]}"
+
+
+def models_of(strategy: Part) -> dict[str, Part]:
+    """Return the model parts and functions in the `model` settings of a strategy and its parts, by name.
+
+    Raises:
+        ValueError: If two functions have the same name and source.
+    """
+    models: dict[str, Part] = {}
+    for part in parts_in(strategy):
+        model: Any = getattr(part, "model", None)
+        if not isinstance(model, Part):
+            continue
+        name = model_name(model) or ""
+        known = models.setdefault(name, model)
+        if isinstance(model, UserFunction) and known.wrapped is not model.wrapped:  # type: ignore[attr-defined]
+            raise ValueError(
+                f"Two different functions {model.name!r} of {model.module!r} have the same source. Make them "
+                f"a tl.Part whose fields hold the difference, or give them names with Lab(roles={{…}})."
+            )
+    return models
