@@ -671,7 +671,7 @@ def test_what_one_process_began_the_workers_go_on_with(tmp_path, client):
 
 
 def test_a_cluster_that_lost_its_workers_is_told_of_and_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("tot_lab.lab.sweeps.distributed.LONG", 0.3)
+    monkeypatch.setattr("tot_lab.lab.sweeps.distributed.SILENCE", 0.3)
     end = Logged(log=str(tmp_path / "log"), seconds=0.2)
     lab = tl.Lab(end, runs=None, cache=tmp_path / "calls")
 

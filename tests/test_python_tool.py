@@ -147,4 +147,4 @@ def test_which_unix_sockets_an_isolated_snippet_reaches(tmp_path):
             told = python(connect.format(repr(address)))
         assert told.startswith("reached") == reached, told
     said = " ".join(tl.tools.Python.__doc__.split())
-    assert "connect to every Unix socket that is a file you may open" in said
+    assert "connect to the Unix sockets that you may open" in said

@@ -183,7 +183,7 @@ RUNS: list[int] = []
         (Inventive(), "survives_any_reply", "never gave"),
         (Forgetful(), "goes_on_with_a_changed_thought", "lacks its text|the old text"),
         (Own(), "goes_on_from_a_thought_of_another", "does not show the step"),
-        (Wordy(), "ends_with_a_stop_word", "stop is 'done'"),
+        (Wordy(), "ends_with_a_stop_word", "stop code: got 'done'"),
     ],
     ids=lambda value: value.kind if isinstance(value, tl.Strategy) else None,
 )

@@ -340,7 +340,7 @@ def test_the_reflection_prompt_has_the_last_three_results():
 
     _, calls, _ = reflected(Tools())
     prompt = calls[0].prompt
-    assert calls[0].kind == "reflect"
+    assert calls[0].purpose == "reflect"
     assert "- legs → 8\n- legs → 2\n- broken failed: " in prompt
     assert prompt.count("legs → ") == 2
     for question in ("What is done?", "Is the course right?", "What is missing?", "How many?"):

@@ -27,7 +27,7 @@ def test_s1_what_the_classifier_requires_comes_before_the_answer():
     model = Script(json.dumps(NEEDS), said(final("25")), asked("spider"), asked("duck"), said(final("26")))
     made = act(model)
     route, first = model.calls[0], model.calls[1]
-    assert route.kind == "route"
+    assert route.purpose == "route"
     assert TASK.question in route.prompt
     assert all(tool.name in route.prompt for tool in TOOLS)
     assert route.tools == ()  # nothing is called yet
@@ -110,7 +110,7 @@ def test_s1_a_plan_is_shown_what_is_required_and_gets_the_steps_that_it_lacks():
     strategy = tl.PlanExecute(classify_tools=True, step_retries=0, max_patches=0)
     made = act(model, strategy)
     route, first = model.calls[:2]
-    assert (route.kind, first.kind) == ("route", "plan")
+    assert (route.purpose, first.kind) == ("route", "plan")
     section = next(part for part in first.prompt.split("\n\n") if part.startswith("TOOL CALL REQUIREMENTS\n"))
     assert "- legs: 3 or more steps of the type tool_call" in section
     assert "read" not in section  # it is merely relevant
