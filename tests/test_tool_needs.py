@@ -110,7 +110,7 @@ def test_s1_a_plan_is_shown_what_is_required_and_gets_the_steps_that_it_lacks():
     strategy = tl.PlanExecute(classify_tools=True, step_retries=0, max_patches=0)
     made = act(model, strategy)
     route, first = model.calls[:2]
-    assert (route.purpose, first.kind) == ("route", "plan")
+    assert (route.purpose, first.purpose) == ("route", "plan")
     section = next(part for part in first.prompt.split("\n\n") if part.startswith("TOOL CALL REQUIREMENTS\n"))
     assert "- legs: 3 or more steps of the type tool_call" in section
     assert "read" not in section  # it is merely relevant
