@@ -64,7 +64,7 @@ def main() -> None:
         page.get_by_role("button", name="timeline").click()
         page.wait_for_timeout(400)
         page.screenshot(path=DATA / "timeline.png")
-        both = tl.Compare(run, other).save_html(folder / "both.html")
+        both = tl.CompareExplorer(run, other).save_html(folder / "both.html")
         page = opened(browser, both, 1400, 800)
         click(page, "0.1")
         page.screenshot(path=DATA / "compare.png")

@@ -705,7 +705,7 @@ def plans_in(store):
 
 
 def test_the_plans_of_workers_are_in_the_clients_database_as_they_run(tmp_path, client):
-    store = tl.Plans(tmp_path / "plans.db")
+    store = tl.PlanStore(tmp_path / "plans.db")
 
     @tl.tool(timeout=30, retries=0)
     def look(part: int) -> str:
@@ -737,7 +737,7 @@ def test_the_plans_of_workers_are_in_the_clients_database_as_they_run(tmp_path, 
 
 
 def test_a_plan_whose_worker_died_goes_on_from_its_journal(tmp_path, client):
-    store, done = tl.Plans(tmp_path / "plans.db"), tmp_path / "done"
+    store, done = tl.PlanStore(tmp_path / "plans.db"), tmp_path / "done"
 
     @tl.tool(retries=0)
     def look(part: int) -> str:

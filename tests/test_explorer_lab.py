@@ -318,7 +318,7 @@ def test_two_views_of_one_widget_follow_its_step(notebook):
 def test_two_runs_are_compared(notebook):
     other = """
 other = await lab.run(search.with_({"search.width": 1}), task)
-explorer = tl.Compare(run, other)
+explorer = tl.CompareExplorer(run, other)
 explorer"""
     book = notebook(RUN, other)
     book.run_all()
@@ -397,9 +397,7 @@ AXE = ROOT / "tot_lab" / "views" / "explorer" / "js" / "node_modules" / "axe-cor
 def test_axe_finds_nothing(notebook):
     if not AXE.exists():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("needs: npm ci in tot_lab/views/explorer/js")
-    compare = (
-        "other = await lab.run(search, tl.game24('1 2 3 4'))\nexplorer = tl.Compare(run, other)\nexplorer"
-    )
+    compare = "other = await lab.run(search, tl.game24('1 2 3 4'))\nexplorer = tl.CompareExplorer(run, other)\nexplorer"
     book = notebook(RUN, compare)
     book.run_all()
     drawn(book)

@@ -164,7 +164,7 @@ def test_selecting():
     with pytest.raises(ValueError, match="step is -1"):
         explorer.step = -1
     explorer.close()
-    both = tl.Compare(made, made)
+    both = tl.CompareExplorer(made, made)
     both.selected = ["b:0.1", "0.0"]
     assert list(both.selected.frame.id) == ["b:0.1", "0.0"]
     both.close()
@@ -209,7 +209,7 @@ def test_a_mark_given_to_the_run_is_told(tmp_path):
     path = made.save(tmp_path / "a.jsonl")
     other = tl.load(path)
     for shown, marked in ((made, made), (other, tl.load(path))):
-        explorer = tl.Compare(run(SEARCH), shown)
+        explorer = tl.CompareExplorer(run(SEARCH), shown)
         explorer.comm.said(kind="have", runs=[])
         soon(lambda explorer=explorer: explorer.comm.told("facts") and not explorer._telling)
         marked.mark("0.1", "wrong", "no")

@@ -401,7 +401,7 @@ def _domain_readers() -> Iterator[tuple[str, Callable[[str], object]]]:
 
 LABELS = {"sure": 1.0, "likely": 0.5, "impossible": 0.0}
 TOOL = tools.ToolSpec(name="deep-think", description="", parameters={})
-STEP = plans.Step(id="s1", seq=1, type="analysis", instruction="x")
+STEP = plans.PlanStep(id="s1", seq=1, type="analysis", instruction="x")
 TABLE: dict[str, Callable[[str], object]] = {
     "read_score": reading.read_score,
     "read_confidence": reading.read_confidence,

@@ -124,9 +124,9 @@ def test_wrong_lessons_and_plans(tmp_path):
     with pytest.raises(
         ValueError, match="status must be active, completed, failed, abandoned or None: got 'activ'"
     ):
-        tl.Plans(tmp_path / "plans.db").all("activ")
+        tl.PlanStore(tmp_path / "plans.db").all("activ")
     with pytest.raises(sqlite3.DatabaseError, match=r"test_mistakes.py: plans cannot be kept here: .*not a"):
-        tl.Plans(__file__)
+        tl.PlanStore(__file__)
 
 
 @pytest.mark.parametrize(

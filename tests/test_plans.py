@@ -22,7 +22,7 @@ import tot_lab as tl
 from tot_lab.core.tools import ToolSpec, read_quantities
 from tot_lab.strategies.plans import (
     PlanDraft,
-    Step,
+    PlanStep,
     filled_in,
     items_in,
     planned,
@@ -174,8 +174,8 @@ def test_r8_the_items_that_a_result_lists(result, items):
 
 
 def test_r8_an_item_that_is_not_there_fails_its_step():
-    one = Step(id="s1", seq=1, type="analysis", status="completed", result="AAPL, MSFT")
-    two = Step(id="s2", seq=2, type="tool_call")
+    one = PlanStep(id="s1", seq=1, type="analysis", status="completed", result="AAPL, MSFT")
+    two = PlanStep(id="s2", seq=2, type="tool_call")
     assert filled_in("{{from_step:s1:item:2}}", two, {"s1": one, "s2": two}) == "MSFT"
     with pytest.raises(ValueError, match="names item 3 of 2"):
         filled_in("{{from_step:s1:item:3}}", two, {"s1": one, "s2": two})
@@ -276,8 +276,8 @@ def test_a_patch_without_a_step_that_can_be_written_anew_is_refused():
 
 
 def test_references_are_filled_in_wherever_they_stand():
-    one = Step(id="s1", seq=1, type="analysis", status="completed", result="r" * 600)
-    two = Step(id="s2", seq=2, type="tool_call")
+    one = PlanStep(id="s1", seq=1, type="analysis", status="completed", result="r" * 600)
+    two = PlanStep(id="s2", seq=2, type="tool_call")
     value = {"a": ["{{from_step:s1}}", {"b": "<{{ from_step: s1 : summary }}>"}], "c": 7, "d": "plain {{x}}"}
     assert filled_in(value, two, {"s1": one, "s2": two}) == {
         "a": ["r" * 600, {"b": f"<{'r' * 500}>"}],
@@ -295,16 +295,16 @@ def test_references_are_filled_in_wherever_they_stand():
     ],
 )
 def test_a_reference_to_what_is_not_there_says_so(text, why):
-    failed = Step(id="s1", seq=1, type="analysis", status="failed")
-    own = Step(id="s2", seq=2, type="analysis")
+    failed = PlanStep(id="s1", seq=1, type="analysis", status="failed")
+    own = PlanStep(id="s2", seq=2, type="analysis")
     with pytest.raises(ValueError, match=why):
         filled_in([text], own, {"s1": failed, "s2": own})
 
 
 @given(st.text(alphabet="{}s1: xé") | st.text().map("{{{{from_step:s1}}}} {}".format))
 def test_any_text_can_be_looked_through_for_references(text):
-    one = Step(id="s1", seq=1, type="analysis", status="completed", result="8")
-    two = Step(id="s2", seq=2, type="analysis")
+    one = PlanStep(id="s1", seq=1, type="analysis", status="completed", result="8")
+    two = PlanStep(id="s2", seq=2, type="analysis")
     assert filled_in(text, two, {"s1": one, "s2": two}) == text.replace("{{from_step:s1}}", "8")
 
 
@@ -363,7 +363,7 @@ def note(part: int) -> str:
 def test_a_plan_is_the_same_from_the_record_and_from_the_database(tmp_path):
     lab = tl.Lab(model, runs=tmp_path, tools=[note], plans=tmp_path / "plans.db")
     run = wait(lab.run(tl.PlanExecute(plan_mode="dag"), TASK))
-    (plan,) = tl.Plans(tmp_path / "plans.db").all()
+    (plan,) = tl.PlanStore(tmp_path / "plans.db").all()
     assert plan == run.plans[0] == tl.load(run.path).plans[0]
     assert (plan.id, plan.goal, plan.mode, plan.status, plan.version) == (
         f"{run.id}:0",
@@ -387,13 +387,13 @@ def test_a_plan_is_the_same_from_the_record_and_from_the_database(tmp_path):
 
 
 def test_each_change_of_a_status_is_in_the_database_when_it_happens(tmp_path):
-    store = tl.Plans(tmp_path / "plans.db")
+    store = tl.PlanStore(tmp_path / "plans.db")
     seen = []
 
     @tl.tool
     def look(part: int) -> str:
         """Looks at the database from within a step."""
-        (plan,) = tl.Plans(store.path).all("active")
+        (plan,) = tl.PlanStore(store.path).all("active")
         seen.append([step.status for step in plan.steps])
         return "seen"
 
@@ -409,7 +409,7 @@ def test_each_change_of_a_status_is_in_the_database_when_it_happens(tmp_path):
 
 
 def test_a_database_that_cannot_be_written_costs_no_run(tmp_path):
-    store = tl.Plans(tmp_path / "plans.db")
+    store = tl.PlanStore(tmp_path / "plans.db")
     with sqlite3.connect(store.path) as database:
         database.execute("DROP TABLE steps")
     database.close()
@@ -419,7 +419,7 @@ def test_a_database_that_cannot_be_written_costs_no_run(tmp_path):
     assert run.answer == "6"
     (tmp_path / "other.db").write_text("no database, but long enough to be looked at " * 9)
     with pytest.raises(sqlite3.DatabaseError):
-        tl.Plans(tmp_path / "other.db")
+        tl.PlanStore(tmp_path / "other.db")
 
 
 def test_another_programs_database_and_a_newer_one_are_refused_and_left_as_they_are(tmp_path):
@@ -439,26 +439,26 @@ def test_another_programs_database_and_a_newer_one_are_refused_and_left_as_they_
         path = tmp_path / name
         before = path.read_bytes()
         with pytest.raises(sqlite3.DatabaseError, match=rf"{name}: .*this database does not hold plans"):
-            tl.Plans(path)
+            tl.PlanStore(path)
         assert path.read_bytes() == before
         assert not list(tmp_path.glob("*-wal"))
-    tl.Plans(tmp_path / "plans.db")
+    tl.PlanStore(tmp_path / "plans.db")
     with pytest.raises(tl.errors.LessonsError, match="does not hold lessons"):
         tl.Lessons(tmp_path / "plans.db")
     with sqlite3.connect(tmp_path / "plans.db") as database:
         database.execute("PRAGMA user_version = 9")
     database.close()
     with pytest.raises(sqlite3.DatabaseError, match="newer version"):
-        tl.Plans(tmp_path / "plans.db")
+        tl.PlanStore(tmp_path / "plans.db")
 
 
 def test_a_database_of_plans_of_an_earlier_version_is_taken_over(tmp_path):
-    store = tl.Plans(tmp_path / "plans.db")
+    store = tl.PlanStore(tmp_path / "plans.db")
     run = wait(tl.Lab(model, runs=None, tools=[note], plans=store).run(tl.PlanExecute(), TASK))
     with sqlite3.connect(store.path) as database:
         database.executescript("PRAGMA application_id = 0; PRAGMA user_version = 0; ANALYZE;")
     database.close()
-    assert tl.Plans(store.path).all() == run.plans
+    assert tl.PlanStore(store.path).all() == run.plans
     with sqlite3.connect(store.path) as database:
         assert database.execute("PRAGMA application_id").fetchone() != (0,)
     database.close()
@@ -521,12 +521,12 @@ def test_killed_in_a_wave_and_gone_on_with_no_completed_step_runs_again(tmp_path
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         until = time.monotonic() + 30
         while time.monotonic() < until:
-            plans = tl.Plans(store).all() if (tmp_path / "hanging").exists() else []
+            plans = tl.PlanStore(store).all() if (tmp_path / "hanging").exists() else []
             if plans and [step.status for step in plans[0].steps[:2]] == ["completed"] * 2:
                 break
             time.sleep(0.02)
         os.kill(process.pid, signal.SIGKILL)
-    (plan,) = tl.Plans(store).all("active")
+    (plan,) = tl.PlanStore(store).all("active")
     assert [step.status for step in plan.steps] == [
         "completed",
         "completed",
@@ -542,7 +542,7 @@ def test_killed_in_a_wave_and_gone_on_with_no_completed_step_runs_again(tmp_path
     assert sorted(effects) == ["1", "2", "3", "4", "5"]
     assert effects[-2:] == ["4", "5"]
     assert (tmp_path / "asked").read_text().split() == ["plan", "review"]
-    (done,) = tl.Plans(store).all()
+    (done,) = tl.PlanStore(store).all()
     assert (done.id, done.status) == (plan.id, "completed")
     assert [step.result for step in done.steps] == [f"part {k}" for k in (1, 2, 3, 4, 5)]
     assert done.steps[0] == plan.steps[0]

@@ -59,7 +59,7 @@ _NAMES = places(
         "tot_lab.lab.context": "SessionMemory",
         "tot_lab.lab.lab": "Lab",
         "tot_lab.lab.lessons": "Lessons",
-        "tot_lab.lab.plan_store": "Plans",
+        "tot_lab.lab.plan_store": "PlanStore",
         "tot_lab.lab.session": "Session",
         "tot_lab.lab.settings": "Settings",
         "tot_lab.lab.sweeps.axes": "grid",
@@ -86,7 +86,7 @@ _NAMES = places(
         "tot_lab.strategies.tool_loop": "ToolLoop",
         "tot_lab.strategies.tree_then_act": "TreeThenAct",
         "tot_lab.views.explorer.panel": "panel",
-        "tot_lab.views.explorer.widget": "Compare Explorer",
+        "tot_lab.views.explorer.widget": "CompareExplorer Explorer",
     }
 )
 _NAMES |= {
@@ -154,7 +154,7 @@ records = Namespace(
         "tot_lab.record.run": "Usage",
         "tot_lab.runtime.replay": "Replay",
         "tot_lab.strategies.deep_think_replies": "IterationResult ThoughtBranch",
-        "tot_lab.strategies.plans": "Plan Step",
+        "tot_lab.strategies.plans": "Plan PlanStep",
         "tot_lab.strategies.research": "ResearchDelegate",
         "tot_lab.strategies.thinking_level": "ThinkingManager",
     },

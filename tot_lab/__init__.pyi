@@ -79,7 +79,7 @@ from tot_lab.lab.lab import Lab as Lab
 from tot_lab.lab.lab import Stream as _Stream
 from tot_lab.lab.lessons import Lessons as Lessons
 from tot_lab.lab.lessons import LessonsError as _LessonsError
-from tot_lab.lab.plan_store import Plans as Plans
+from tot_lab.lab.plan_store import PlanStore as PlanStore
 from tot_lab.lab.session import Busy as _Busy
 from tot_lab.lab.session import Session as Session
 from tot_lab.lab.settings import Settings as Settings
@@ -115,7 +115,7 @@ from tot_lab.strategies.deep_think_replies import ThoughtBranch as _ThoughtBranc
 from tot_lab.strategies.gather_then_think import GatherThenThink as GatherThenThink
 from tot_lab.strategies.plan_execute import PlanExecute as PlanExecute
 from tot_lab.strategies.plans import Plan as _Plan
-from tot_lab.strategies.plans import Step as _Step
+from tot_lab.strategies.plans import PlanStep as _PlanStep
 from tot_lab.strategies.react import ReAct as ReAct
 from tot_lab.strategies.reflexion import Reflexion as Reflexion
 from tot_lab.strategies.research import ResearchDelegate as _ResearchDelegate
@@ -164,7 +164,7 @@ from tot_lab.strategies.thinking_level import WithThinking as WithThinking
 from tot_lab.strategies.tool_loop import ToolLoop as ToolLoop
 from tot_lab.strategies.tree_then_act import TreeThenAct as TreeThenAct
 from tot_lab.views.explorer.panel import panel as panel
-from tot_lab.views.explorer.widget import Compare as Compare
+from tot_lab.views.explorer.widget import CompareExplorer as CompareExplorer
 from tot_lab.views.explorer.widget import Explorer as Explorer
 from tot_lab.views.figures import graph_of as _graph_of
 from tot_lab.views.figures.calibration import plot_calibration as _plot_calibration
@@ -283,11 +283,11 @@ class records:
     Mark: TypeAlias = _Mark
     Message: TypeAlias = _Message
     Plan: TypeAlias = _Plan
+    PlanStep: TypeAlias = _PlanStep
     Replay: TypeAlias = _Replay
     ResearchDelegate: TypeAlias = _ResearchDelegate
     Routed: TypeAlias = _Routed
     Scored: TypeAlias = _Scored
-    Step: TypeAlias = _Step
     Stream: TypeAlias = _Stream
     ThinkingManager: TypeAlias = _ThinkingManager
     ThoughtBranch: TypeAlias = _ThoughtBranch

@@ -114,8 +114,8 @@ class BudgetLeft(NamedTuple):
     sample_index: int = 0
 
 
-Step: TypeAlias = Call | Gather | WithBudget | Effect | BudgetLeft | Event
-Thinking: TypeAlias = Generator[Step, Any, T]
+ThinkingStep: TypeAlias = Call | Gather | WithBudget | Effect | BudgetLeft | Event
+Thinking: TypeAlias = Generator[ThinkingStep, Any, T]
 
 
 def ask(call: Call) -> Thinking[Reply]:

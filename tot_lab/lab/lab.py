@@ -23,7 +23,7 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.lab.lessons import Lessons, LessonsError
-from tot_lab.lab.plan_store import Plans
+from tot_lab.lab.plan_store import PlanStore
 from tot_lab.lab.sweeps.axes import Strategies
 from tot_lab.lab.sweeps.sweep import ByWorkers, Sweep, SweepEstimate
 from tot_lab.models import Cache, model_named
@@ -74,7 +74,7 @@ class Lab:
             have.
         tool_context: Data that is passed to tools and never shown to a model. Values whose name contains key,
             token, secret or password are also removed from results.
-        plans: SQLite file, or a `tl.Plans`, in which each plan of `tl.PlanExecute` is kept while it runs.
+        plans: SQLite file, or a `tl.PlanStore`, in which each plan of `tl.PlanExecute` is kept while it runs.
             `None` keeps plans in the record of their run only (`run.plans`).
         memory: SQLite file, or a `tl.Lessons`, of answers and critiques from earlier runs. `run` and `stream`
             add what was kept for similar tasks to the task, and the header of the run records it. Branches
@@ -95,12 +95,12 @@ class Lab:
         tools: Iterable[Tool | str | Callable[..., Any]] = (),
         effect_policy: EffectPolicy | None = None,
         tool_context: Mapping[str, Any] | None = None,
-        plans: str | os.PathLike[str] | Plans | None = None,
+        plans: str | os.PathLike[str] | PlanStore | None = None,
         memory: str | os.PathLike[str] | Lessons | None = None,
     ) -> None:
         if timeout is not None and (isinstance(timeout, str) or not timeout > 0):
             raise ValueError(f"timeout must be a positive number of seconds or None: got {timeout!r}.")
-        self.plans = plans if plans is None or isinstance(plans, Plans) else Plans(plans)
+        self.plans = plans if plans is None or isinstance(plans, PlanStore) else PlanStore(plans)
         settings = RunnerSettings(
             self._resolve(model),
             roles=roles_of(roles),
@@ -134,7 +134,7 @@ class Lab:
         return model
 
     @classmethod
-    def of(cls, settings: RunnerSettings, *, runs: Path | None, plans: Plans | None) -> Lab:
+    def of(cls, settings: RunnerSettings, *, runs: Path | None, plans: PlanStore | None) -> Lab:
         """Return a lab with these settings."""
         given = {one.name: getattr(settings, one.name) for one in fields(settings)}
         return cls(**given, runs=runs, plans=plans)

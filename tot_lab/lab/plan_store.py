@@ -22,7 +22,7 @@ from tot_lab.core.calls import Call, Reply, is_made
 from tot_lab.core.records import Ended, Line, Note, Position, parent_of
 from tot_lab.record.journal import Header
 from tot_lab.record.run import Run
-from tot_lab.strategies.plans import DROPPED, Plan, Step, reopened
+from tot_lab.strategies.plans import DROPPED, Plan, PlanStep, reopened
 
 _CREATED = ("plan.created", "plan.patched", "plan.augmented")
 
@@ -91,7 +91,7 @@ class PlanFold:
         before = {step.id: step for step in old.steps} if old else {}
         steps = []
         for written in note.data["steps"]:
-            step = Step.model_validate(written)
+            step = PlanStep.model_validate(written)
             known = before.get(step.id)
             if known is not None and known.node == step.node:
                 dropped = step.id in note.data.get("dropped", ())
@@ -196,11 +196,11 @@ CREATE TABLE IF NOT EXISTS steps (
 """
 _PLAN_COLUMNS = [name for name in Plan.model_fields if name != "steps"]
 _STATUSES = get_args(Plan.model_fields["status"].annotation)
-_STEP_COLUMNS = ["plan_id", *Step.model_fields]
+_STEP_COLUMNS = ["plan_id", *PlanStep.model_fields]
 _JSON = ("tool_args", "tool_hints", "depends_on")
 
 
-class Plans:
+class PlanStore:
     """A SQLite database of plans, which a lab updates while they run (`tl.Lab(plans="plans.db")`).
 
     Each plan is written when it is created and whenever a status changes. Other processes may read the
@@ -229,7 +229,7 @@ class Plans:
             raise kind(f"{self.path}: plans cannot be kept here: {error}") from error
 
     def __repr__(self) -> str:
-        return f"Plans({str(self.path)!r})"
+        return f"PlanStore({str(self.path)!r})"
 
     def all(self, status: str | None = None) -> list[Plan]:
         """Return the plans, ordered by the start of their runs.
@@ -300,7 +300,7 @@ class Plans:
         for row in rows:
             step = dict(zip(names, row, strict=True))
             step.update({name: msgspec.json.decode(step[name]) for name in _JSON})
-            steps.append(Step.model_validate(step))
+            steps.append(PlanStep.model_validate(step))
         return Plan.model_validate({**plan, "steps": steps})
 
 
@@ -311,11 +311,11 @@ class Following:
     which takes longer than the writes.
     """
 
-    def __init__(self, store: Plans, fold: PlanFold) -> None:
+    def __init__(self, store: PlanStore, fold: PlanFold) -> None:
         self.store = store
         self.fold = fold
         self.database: sqlite3.Connection | None = None
-        self.written: dict[tuple[str, str], Step] = {}
+        self.written: dict[tuple[str, str], PlanStep] = {}
         self.broken = False
 
     def __call__(self, batch: Sequence[Line]) -> None:

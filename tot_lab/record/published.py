@@ -50,7 +50,7 @@ MOST_DRAWS = 1000
 """Evaluations of one thought, or votes on one level, that a log is believed: memory is kept for each."""
 
 
-class Step(msgspec.Struct):
+class PublishedStep(msgspec.Struct):
     """One round of a breadth-first search.
 
     Attributes:
@@ -71,7 +71,7 @@ class Step(msgspec.Struct):
 class Entry(msgspec.Struct):
     """One task of a breadth-first log. ys: the paths that it ended with, best first."""
 
-    steps: list[Step]
+    steps: list[PublishedStep]
     ys: list[str]
 
 
@@ -225,7 +225,7 @@ def _breadth_first(entry: Entry, raw: dict[str, Any], draws: int) -> _Converted:
     return _Converted(name, task, records, ("prompts", "times", "calls"))
 
 
-def _grown(step: Step, number: int, *, lines_only: bool) -> dict[str, list[tuple[str, str, float]]]:
+def _grown(step: PublishedStep, number: int, *, lines_only: bool) -> dict[str, list[tuple[str, str, float]]]:
     """By the path that was expanded, its children: their text, their whole path, and their value."""
     grown: dict[str, list[tuple[str, str, float]]] = {y: [] for y in step.ys}
     for whole, value in zip(step.new_ys, step.values, strict=True):

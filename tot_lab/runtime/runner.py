@@ -54,7 +54,7 @@ class Following(Protocol):
 
 
 class Follower(Protocol):
-    """Keeps data about running runs outside their journals, such as `tl.Plans`."""
+    """Keeps data about running runs outside their journals, such as `tl.PlanStore`."""
 
     def following(self, header: Header, lines: Sequence[Line], path: Path | None) -> Following:
         """Return a watcher of the run with this header. `lines` are the earlier lines of a resumed run."""

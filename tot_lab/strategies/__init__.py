@@ -10,7 +10,7 @@ from tot_lab.strategies.deep_think import DeepThink
 from tot_lab.strategies.deep_think_replies import IterationResult, ThoughtBranch
 from tot_lab.strategies.gather_then_think import GatherThenThink
 from tot_lab.strategies.plan_execute import PlanExecute
-from tot_lab.strategies.plans import Plan, Step
+from tot_lab.strategies.plans import Plan, PlanStep
 from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.reflexion import Reflexion
 from tot_lab.strategies.research import ResearchDelegate
@@ -77,6 +77,7 @@ __all__ = [
     "Pick",
     "Plan",
     "PlanExecute",
+    "PlanStep",
     "Propose",
     "Proposer",
     "ReAct",
@@ -86,7 +87,6 @@ __all__ = [
     "Search",
     "SearchState",
     "SelfConsistency",
-    "Step",
     "Stop",
     "ThinkingLevel",
     "ThinkingManager",

@@ -20,7 +20,7 @@ from tot_lab.core.calls import Call, halts
 from tot_lab.core.records import Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Step, Thinking, ask, emit, intercept, map_steps
+from tot_lab.core.thinking import Thinking, ThinkingStep, ask, emit, intercept, map_steps
 from tot_lab.core.tools import MODEL, TOOL, characters_within, tokens_in, tool_of
 from tot_lab.strategies.categories import (
     CATEGORIES,
@@ -233,7 +233,7 @@ class _Watch:
         self.uses: list[ToolUse] = []
         self.model: str | None = None
 
-    def carry_out(self, step: Step) -> Thinking[Any]:
+    def carry_out(self, step: ThinkingStep) -> Thinking[Any]:
         recorded = yield step
         if isinstance(step, Call) and step.purpose != TOOL:
             self.model = step.model

@@ -36,7 +36,7 @@ from tot_lab.strategies.plans import (
     DROPPED,
     Mode,
     PlanDraft,
-    Step,
+    PlanStep,
     as_said,
     filled_in,
     planned,
@@ -65,7 +65,7 @@ class Outcome(NamedTuple):
         halt: The refusal after which no further call will be made.
     """
 
-    step: Step
+    step: PlanStep
     node: str = ""
     halt: str = ""
 
@@ -188,7 +188,7 @@ class _Work:
         self.available: AvailableTools = strategy.available_tools(task, tuple(strategy.required_tools))
         self.required = strategy.required(task, self.available, strategy.required_tools)
         self.goal = task.domain.answer_prompt(task, True)
-        self.steps: list[Step] = []
+        self.steps: list[PlanStep] = []
         self.results: dict[str, str] = {}  # step id → the thought that holds its result
         self.patched: set[str] = set()
         self.dropped: set[str] = set()  # steps that a patch replaced
@@ -277,7 +277,7 @@ class _Work:
             yield Decided(step.node, "pruned", why)
             yield Note("plan.step_failed", step.node, _of(step, status="skipped", error=why, retries=0))
 
-    def _step(self, step: Step, known: Mapping[str, Step]) -> Thinking[Outcome]:
+    def _step(self, step: PlanStep, known: Mapping[str, PlanStep]) -> Thinking[Outcome]:
         """Try one step until it is completed or its retries are used up."""
         error = ""
         for number in range(self.by.step_retries + 1):
@@ -310,7 +310,7 @@ class _Work:
         yield Note("plan.step_failed", step.node, _of(step, status="failed", error=error, retries=number))
         return Outcome(step.changed(status="failed", error=error, retries=number))
 
-    def _tool(self, step: Step, arguments: Any, number: int) -> Thinking[tuple[str, str, str]]:
+    def _tool(self, step: PlanStep, arguments: Any, number: int) -> Thinking[tuple[str, str, str]]:
         name = step.tool_name or ""
         refusal = self.available.refusal(name)
         if refusal is not None:
@@ -326,7 +326,7 @@ class _Work:
         return thought.id, reply.text, reply.error or ""
 
     def _analysis(
-        self, step: Step, instruction: str, known: Mapping[str, Step], number: int, error: str
+        self, step: PlanStep, instruction: str, known: Mapping[str, PlanStep], number: int, error: str
     ) -> Thinking[tuple[str, str, str]]:
         parts = [self.goal, _now(step, instruction), self._results(step, known), _again(error)]
         reply = yield from ask(self.by.call(step.node, "analysis", "\n\n".join(filter(None, parts)), number))
@@ -337,7 +337,7 @@ class _Work:
         return thought.id, thought.text, "" if thought.text.strip() else "the reply was empty"
 
     def _composite(
-        self, step: Step, instruction: str, known: Mapping[str, Step], number: int, error: str
+        self, step: PlanStep, instruction: str, known: Mapping[str, PlanStep], number: int, error: str
     ) -> Thinking[tuple[str, str, str]]:
         """Solve the step as a task of its own. Its root is recorded here, because a person may edit its
         text.
@@ -358,13 +358,13 @@ class _Work:
             answer.stop_reason if halts(answer.stop_reason) else f"no answer ({answer.stop_reason})",
         )
 
-    def _task_of(self, step: Step, instruction: str, known: Mapping[str, Step], error: str) -> Task:
+    def _task_of(self, step: PlanStep, instruction: str, known: Mapping[str, PlanStep], error: str) -> Task:
         background = "\n\n".join(filter(None, [self._results(step, known), _again(error)]))
         hinted = tuple(self.available.tools[name] for name in step.tool_hints if name in self.available.tools)
         task = self.task.model_copy(update={"tools": hinted})
         return task.domain.part(task, instruction, background)
 
-    def _results(self, step: Step, known: Mapping[str, Step]) -> str:
+    def _results(self, step: PlanStep, known: Mapping[str, PlanStep]) -> str:
         """The results of the steps that `step` depends on."""
         most = self.by.most_result_characters
         told = [f"{known[id].label}:\n{shortened(known[id].result or '', most)}" for id in step.depends_on]
@@ -429,11 +429,11 @@ class _Work:
         yield from self._taken("plan.augmented", steps)
         return ""
 
-    def _planned(self, draft: PlanDraft) -> list[Step]:
+    def _planned(self, draft: PlanDraft) -> list[PlanStep]:
         by = self.by
         return planned(draft, self.steps, self.available.tools, by.plan_mode, by.max_steps)
 
-    def _patched(self, draft: PlanDraft) -> list[Step]:
+    def _patched(self, draft: PlanDraft) -> list[PlanStep]:
         by = self.by
         if by.patch_strategy == "in-place":
             return rewritten(draft, self.steps, self.available.tools, by.plan_mode, by.max_steps)
@@ -444,8 +444,8 @@ class _Work:
         return planned(draft, kept, self.available.tools, by.plan_mode, by.max_steps)
 
     def _asked(
-        self, kind: str, read: Callable[[PlanDraft], list[Step]], *parts: str
-    ) -> Thinking[tuple[list[Step] | None, str]]:
+        self, kind: str, read: Callable[[PlanDraft], list[PlanStep]], *parts: str
+    ) -> Thinking[tuple[list[PlanStep] | None, str]]:
         """The steps that the model writes, or the stop reason if no reply could be used."""
         prompt = "\n\n".join(filter(None, [self.goal, *parts, self._rules()]))
         sound: TypeAdapter[Any] = TypeAdapter(Annotated[PlanDraft, AfterValidator(read)])
@@ -455,7 +455,7 @@ class _Work:
         failed = result.replies[-1].error
         return result.value, "limit:retries" if failed is None else stop_of(failed)
 
-    def _taken(self, name: str, steps: Sequence[Step], **more: Any) -> Thinking[None]:
+    def _taken(self, name: str, steps: Sequence[PlanStep], **more: Any) -> Thinking[None]:
         """Continue with `steps`. New and rewritten steps become thoughts, whose texts a person may edit."""
         before = {step.id: step for step in self.steps}
         fresh = {step.id: step for step in steps if not step.node}
@@ -516,7 +516,7 @@ class _Work:
 
     # Helpers.
 
-    def _put(self, step: Step) -> None:
+    def _put(self, step: PlanStep) -> None:
         self.steps = [step if other.id == step.id else other for other in self.steps]
 
     def _thought(self, text: str, source: tuple[str, ...] = (), depends: tuple[str, ...] = ()) -> Thought:
@@ -540,11 +540,11 @@ class _Work:
         return "\n\n".join(filter(None, [tools, required, STEPS, order]))
 
 
-def _of(step: Step, **more: Any) -> dict[str, Any]:
+def _of(step: PlanStep, **more: Any) -> dict[str, Any]:
     return {"step": step.id, **more}
 
 
-def _now(step: Step, instruction: str) -> str:
+def _now(step: PlanStep, instruction: str) -> str:
     what = "\n".join(filter(None, [step.title, instruction]))
     return f"Do not answer yet. Carry out this step of a plan for it, and no other:\n{what}"
 

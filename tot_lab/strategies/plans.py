@@ -124,7 +124,7 @@ class PlanDraft(BaseModel):
         return {"steps": steps}
 
 
-class Step(StepDraft):
+class PlanStep(StepDraft):
     """A step of a plan.
 
     Attributes:
@@ -167,7 +167,7 @@ class Step(StepDraft):
             exclude={"status", "result", "error", "retries", "tokens_used", "started_at", "completed_at"},
         )
 
-    def changed(self, **fields: Any) -> Step:
+    def changed(self, **fields: Any) -> PlanStep:
         """A copy with other values."""
         return self.model_copy(update=fields)
 
@@ -197,7 +197,7 @@ class Plan(BaseModel):
     agent_id: str
     goal: str
     mode: Mode
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     status: Literal["active", "completed", "failed", "abandoned"] = "active"
     version: int = 1
     started: str = ""
@@ -208,7 +208,7 @@ class Plan(BaseModel):
     cost: float | None = 0.0
     journal: str = ""
 
-    def __getitem__(self, id: str) -> Step:
+    def __getitem__(self, id: str) -> PlanStep:
         """The step with that id. Raises KeyError."""
         return {step.id: step for step in self.steps}[id]
 
@@ -217,8 +217,8 @@ class Plan(BaseModel):
 
 
 def planned(
-    draft: PlanDraft, before: Sequence[Step], tools: Mapping[str, ToolSpec], mode: Mode, most: int
-) -> list[Step]:
+    draft: PlanDraft, before: Sequence[PlanStep], tools: Mapping[str, ToolSpec], mode: Mode, most: int
+) -> list[PlanStep]:
     """Append the steps of `draft` to `before`.
 
     Steps are numbered by position, and references to the ids that the model wrote are renamed. A step with an
@@ -247,8 +247,8 @@ def planned(
 
 
 def rewritten(
-    draft: PlanDraft, steps: Sequence[Step], tools: Mapping[str, ToolSpec], mode: Mode, most: int
-) -> list[Step]:
+    draft: PlanDraft, steps: Sequence[PlanStep], tools: Mapping[str, ToolSpec], mode: Mode, most: int
+) -> list[PlanStep]:
     """Replace open steps of a plan by those of `draft` with the same ids.
 
     A draft step with an unknown id replaces the first failed step that the draft does not name. One with the
@@ -305,7 +305,7 @@ _SINGLE = ("string", "integer", "number", "boolean")
 """JSON types of single values."""
 
 Named = Mapping[str, tuple[str, ...]]
-"""Step ids by name: several if a step was split, none if the name is ambiguous."""
+"""PlanStep ids by name: several if a step was split, none if the name is ambiguous."""
 
 
 def _names(before: Sequence[str], written: Sequence[str], numbers: Sequence[Sequence[int]]) -> Named:
@@ -324,19 +324,19 @@ def _names(before: Sequence[str], written: Sequence[str], numbers: Sequence[Sequ
     return names
 
 
-def reopened(step: Step) -> Step:
+def reopened(step: PlanStep) -> PlanStep:
     """The step as pending, if it was skipped and not dropped."""
     open_again = step.status == "skipped" and step.error != DROPPED
     return step.changed(status="pending", error=None) if open_again else step
 
 
 def with_required(
-    steps: Sequence[Step],
+    steps: Sequence[PlanStep],
     quantities: Mapping[str, int],
     tools: Sequence[ToolSpec],
     goal: str,
     context: str = "",
-) -> list[Step]:
+) -> list[PlanStep]:
     """Append the calls that `steps` lack of `quantities`, by tool name.
 
     If an analysis precedes all calls of the tool, added call k asks for item k of its result, in each
@@ -365,14 +365,14 @@ def with_required(
                 "depends_on": () if analysis is None else (analysis,),
             }
             made.append(
-                Step(
+                PlanStep(
                     **common,
                     type="tool_call",
                     tool_name=name,
                     tool_args={**dict.fromkeys(needed, asked), **given},
                 )
                 if texts
-                else Step(
+                else PlanStep(
                     **common,
                     type="composite",
                     instruction=f"Call the tool {name}, for this and nothing else: {asked}",
@@ -387,7 +387,7 @@ def _check_count(count: int, most: int) -> None:
         raise ValueError(f"there are {count} steps; there must be 1 to {most}")
 
 
-def _step(draft: StepDraft, seq: int, tools: Collection[str], names: Named) -> Step:
+def _step(draft: StepDraft, seq: int, tools: Collection[str], names: Named) -> PlanStep:
     """Convert a draft to a step, with normalised tool names and all references among its dependencies. An
     invalid reference or tool name becomes its `error`.
     """
@@ -439,7 +439,7 @@ def _step(draft: StepDraft, seq: int, tools: Collection[str], names: Named) -> S
     if draft.type == "composite" and "tool_hints" not in draft.model_fields_set:
         hints = tuple(tools)
     more = {"id": own, "tool_name": name or None, "tool_hints": hints, "depends_on": tuple(needs)}
-    return Step(**{**fields, **more}, seq=seq, error=problems[0] if problems else None)
+    return PlanStep(**{**fields, **more}, seq=seq, error=problems[0] if problems else None)
 
 
 def _with_texts(value: Any, change: Callable[[str], str]) -> Any:
@@ -462,7 +462,7 @@ def _no_tool(id: str, name: str, tools: Collection[str]) -> str:
     return f"{id}: there is no tool {name!r}; there are {', '.join(sorted(tools)) or 'none'}"
 
 
-def _check(steps: Sequence[Step]) -> None:
+def _check(steps: Sequence[PlanStep]) -> None:
     known = {step.id: step for step in steps}
     for step in steps:
         if step.status != "pending":
@@ -472,7 +472,7 @@ def _check(steps: Sequence[Step]) -> None:
                 raise ValueError(f"{step.id}: it depends on {id}, which is {known[id].status}")
 
 
-def _without_knots(steps: Sequence[Step], mode: Mode) -> list[Step]:
+def _without_knots(steps: Sequence[PlanStep], mode: Mode) -> list[PlanStep]:
     """Break circular dependencies and, in a linear plan, dependencies on later steps. The `error` of such a
     step says why.
     """
@@ -529,7 +529,7 @@ def items_in(result: str) -> list[str]:
     return [item.strip(" .\n") for item in items]
 
 
-def filled_in(value: Any, step: Step, steps: Mapping[str, Step]) -> Any:
+def filled_in(value: Any, step: PlanStep, steps: Mapping[str, PlanStep]) -> Any:
     """Replace each reference in a text or in nested arguments by the result it names.
 
     Raises:
@@ -562,13 +562,13 @@ def filled_in(value: Any, step: Step, steps: Mapping[str, Step]) -> Any:
 # Texts for thoughts and prompts.
 
 
-def text_of(step: Step) -> str:
+def text_of(step: PlanStep) -> str:
     """The text of a step's thought."""
     what = written(step) if step.type == "tool_call" else step.instruction
     return "\n".join(filter(None, [step.title, what]))
 
 
-def as_said(step: Step, text: str) -> Step:
+def as_said(step: PlanStep, text: str) -> PlanStep:
     """`step` after a person edited its thought: a tool call, or else an instruction."""
     match, end = _CALL_BEGINS.search(text), text.rfind("})") + 1
     try:
@@ -581,12 +581,12 @@ def as_said(step: Step, text: str) -> Step:
     return step.changed(type=kind, title="", instruction=text, error=None)
 
 
-def shown(steps: Iterable[Step], most: int) -> str:
+def shown(steps: Iterable[PlanStep], most: int) -> str:
     """Steps with statuses and results, each result up to `most` characters."""
     return "\n".join(_shown(step, most) for step in steps)
 
 
-def _shown(step: Step, most: int) -> str:
+def _shown(step: PlanStep, most: int) -> str:
     text = f"{step.label} [{step.status}]"
     if step.depends_on:
         text += f", after {', '.join(step.depends_on)}"
@@ -600,6 +600,6 @@ def _shown(step: Step, most: int) -> str:
     return text if step.error is None else f"{text}\n   error: {step.error[:most]}"
 
 
-def written(step: Step) -> str:
+def written(step: PlanStep) -> str:
     """The call of a tool_call step, in the form that its thought has."""
     return f"{step.tool_name}({json.dumps(step.tool_args, ensure_ascii=False)})"

@@ -24,7 +24,7 @@ from tot_lab.core.calls import halts
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Path, Task
-from tot_lab.core.thinking import Step, Thinking, ask, emit, intercept, resample
+from tot_lab.core.thinking import Thinking, ThinkingStep, ask, emit, intercept, resample
 from tot_lab.strategies.react import ReAct
 
 _SATISFIED = re.compile(r"\bsatisfied[\s*_`]*:", re.IGNORECASE)
@@ -167,7 +167,7 @@ class _Way:
     def __init__(self) -> None:
         self.thoughts: list[Thought] = []
 
-    def carry_out(self, step: Step) -> Thinking[Any]:
+    def carry_out(self, step: ThinkingStep) -> Thinking[Any]:
         recorded = yield step
         if isinstance(step, Thought):
             self.thoughts.append(recorded or step)

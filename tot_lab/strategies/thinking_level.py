@@ -25,7 +25,7 @@ from tot_lab.core.reading import read_confidence
 from tot_lab.core.records import Note, Thought
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Step, Thinking, ask, intercept
+from tot_lab.core.thinking import Thinking, ThinkingStep, ask, intercept
 from tot_lab.core.tools import tool_of
 
 Level = Literal["off", "low", "medium", "high"]
@@ -247,7 +247,7 @@ class ThinkingManager:
         self.state = self.state._replace(errors=(), unsure=False, reflections=self.state.reflections + 1)
         return self.last_reflection
 
-    def carry_out(self, step: Step) -> Thinking[Any]:
+    def carry_out(self, step: ThinkingStep) -> Thinking[Any]:
         """Perform `step`, with the instruction and, if one is due, after a reflection."""
         if not isinstance(step, Call):
             recorded = yield step

@@ -18,7 +18,7 @@ from tot_lab.core.parts import Part, UserFunction, is_function
 from tot_lab.core.records import Decided
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Step
+from tot_lab.core.thinking import ThinkingStep
 from tot_lab.core.tree import Tree
 from tot_lab.strategies.search.expansion import Place
 from tot_lab.strategies.search.proposers import Proposer
@@ -45,7 +45,7 @@ class Pick:
     why: Mapping[str, Mapping[str, Any]] | None = None
 
 
-Searching: TypeAlias = Generator[Pick | Step, Any, None]
+Searching: TypeAlias = Generator[Pick | ThinkingStep, Any, None]
 """A search under way."""
 
 
@@ -81,7 +81,7 @@ class SearchState:
         """Those of `ids` that can be expanded."""
         return [id for id in ids if id not in self.closed]
 
-    def keep_best(self, ids: Iterable[str], width: int | None) -> Generator[Step, Any, list[str]]:
+    def keep_best(self, ids: Iterable[str], width: int | None) -> Generator[ThinkingStep, Any, list[str]]:
         """Prune all but the `width` best of `ids`. Returns those kept, best first."""
         ranked = self.ranked(ids)
         if width is None:
@@ -89,7 +89,7 @@ class SearchState:
         yield from self.prune(ranked[width:], "beam")
         return ranked[:width]
 
-    def prune(self, ids: Iterable[str], rule: str) -> Generator[Step, Any, None]:
+    def prune(self, ids: Iterable[str], rule: str) -> Generator[ThinkingStep, Any, None]:
         """Remove `ids` from the search. `rule` is the recorded reason."""
         for id in ids:
             yield Decided(id, "pruned", rule)

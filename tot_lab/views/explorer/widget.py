@@ -599,13 +599,13 @@ def _weakly(explorer: Explorer) -> Callable[[Any], None]:
     return handle
 
 
-class Compare(Explorer):
+class CompareExplorer(Explorer):
     """Two runs side by side, aligned by path, their differences marked. Ids of the second begin with `b:`.
 
     a: a run. b: another, or a live one, as for `Explorer`."""
 
     def __init__(self, a: Run, b: Run | Stream | Recorder, *, lab: Lab | None = None) -> None:
-        expect_run(a, "Compare")
+        expect_run(a, "CompareExplorer")
         self._second = b
         super().__init__(a, lab=lab)
 
