@@ -397,7 +397,10 @@ AXE = ROOT / "tot_lab" / "views" / "explorer" / "js" / "node_modules" / "axe-cor
 def test_axe_finds_nothing(notebook):
     if not AXE.exists():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("needs: npm ci in tot_lab/views/explorer/js")
-    compare = "other = await lab.run(search, tl.game24('1 2 3 4'))\nexplorer = tl.CompareExplorer(run, other)\nexplorer"
+    other = "other = await lab.run(search, tl.game24('1 2 3 4'))"
+    compare = f"{other}
+explorer = tl.CompareExplorer(run, other)
+explorer"
     book = notebook(RUN, compare)
     book.run_all()
     drawn(book)

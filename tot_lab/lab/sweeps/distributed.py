@@ -3,8 +3,8 @@
 Workers only make runs; the sweep stays with the client. A dask task is a chunk of runs on one event loop. Its
 journals and rows are sent back while it runs, and a run counts when its journal is on the client's disk, so
 no file system needs to be shared. The client holds the lock of each journal that is handed out, so that no
-other process makes the same run, and it alone writes plans (`tl.PlanStore`). A chunk whose worker died is handed
-out again without the finished runs, and with the known part of the other journals.
+other process makes the same run, and it alone writes plans (`tl.PlanStore`). A chunk whose worker died is
+handed out again without the finished runs, and with the known part of the other journals.
 
 The scheduler keeps the limits of an endpoint, see `coordinator`. Workers share replies only through the
 cache: its folder on the client's machine, and its `shared` Redis, with a folder on each machine in front,
