@@ -398,9 +398,7 @@ def test_axe_finds_nothing(notebook):
     if not AXE.exists():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("needs: npm ci in tot_lab/views/explorer/js")
     other = "other = await lab.run(search, tl.game24('1 2 3 4'))"
-    compare = f"{other}
-explorer = tl.CompareExplorer(run, other)
-explorer"
+    compare = f"{other}\nexplorer = tl.CompareExplorer(run, other)\nexplorer"
     book = notebook(RUN, compare)
     book.run_all()
     drawn(book)
