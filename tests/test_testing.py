@@ -12,7 +12,8 @@ import tot_lab as tl
 from tot_lab import testing
 from tot_lab.core.calls import halts
 from tot_lab.core.records import Note, Scored, Thought, parent_of
-from tot_lab.testing import HOSTILE, PROMISES, Scripted, Trial, check_strategy, legs
+from tot_lab.core.registry import built_in
+from tot_lab.testing import HOSTILE, PROMISES, Scripted, Trial, check_domain, check_strategy, legs
 
 ROOT = Path(__file__).parent.parent
 
@@ -262,3 +263,137 @@ def test_it_needs_no_test_library():
         "assert not {'pytest', 'hypothesis', '_pytest'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, timeout=120)
+
+
+# Domains.
+
+
+class Sums(tl.domains.General):
+    """A sound domain, of which the others below break one rule each."""
+
+    kind = "tests/sums"
+
+
+class Blind(Sums):
+    kind = "tests/blind"
+
+    def value_prompt(self, task, path):
+        return f"{task.question}\nHow good is step {len(path)}?"
+
+
+class OnlyItsOwnSteps(Sums):
+    kind = "tests/only_its_own_steps"
+
+    def complete(self, task, path):
+        return int(path[-1].split("=")[1]) == 4 if path else False
+
+
+class Generous(Sums):
+    kind = "tests/generous"
+
+    def read_value(self, text):
+        return 7.0
+
+
+class OffByOne(Sums):
+    kind = "tests/off_by_one"
+
+    def read_vote(self, text, count):
+        return count
+
+
+class Unhashable(Sums):
+    kind = "tests/unhashable"
+
+    def state(self, task, path):
+        return list(path)
+
+
+class Counting(Sums):
+    kind = "tests/counting"
+
+    def steps(self, path):
+        _COUNT.append(1)
+        return str(len(_COUNT))
+
+
+_COUNT = []
+
+
+class Writing(Sums):
+    kind = "tests/writing"
+
+    def answer(self, task, path):
+        task.data["last"] = path[-1:]
+        return None
+
+
+class Stingy(Sums):
+    kind = "tests/stingy"
+
+    def grade(self, task, answer):
+        return 0.5
+
+
+class TooManyParts(Sums):
+    kind = "tests/too_many_parts"
+
+    def most_parts(self, task):
+        return 1
+
+    def part_prompts(self, task, path):
+        return [f"Is this right? {step}" for step in [*path, "and the rest"]]
+
+
+def sum_of(domain):
+    return tl.Task(domain=domain, question="2 + 2 = ?", reference="4")
+
+
+def test_a_domain_that_hides_the_step_from_its_judge_is_seen():
+    assert all(seen.shows_step for seen in check_domain(sum_of(Sums(grading="number"))))
+    blind = [seen for seen in check_domain(sum_of(Blind(grading="number"))) if not seen.shows_step]
+    assert {seen.prompt for seen in blind} == {"value_prompt"}
+    assert {"a whole reply", "a merged text", "an answer alone"} <= {seen.path for seen in blind}
+
+
+@pytest.mark.parametrize(
+    ("domain", "why"),
+    [
+        (OnlyItsOwnSteps, "complete on a whole reply raised IndexError"),
+        (Generous, "read_value on the text '' gives 7.0, which is not a number from 0 to 1 or None"),
+        (OffByOne, "read_vote .* gives 3, which is not a number below 3"),
+        (Unhashable, "state on no step gives .*, which is not hashable"),
+        (Counting, "steps on no step gives '1' and then '2'"),
+        (Writing, "answer on no step changes the task"),
+        (Stingy, "grade gives the reference '4' 0.5 instead of 1"),
+        (TooManyParts, "part_prompts on a whole reply gives 2 prompts, at most 1"),
+    ],
+)
+def test_a_domain_that_breaks_a_rule_is_named_with_the_path(domain, why):
+    with pytest.raises(AssertionError, match=why):
+        check_domain(sum_of(domain(grading="number")))
+
+
+def test_every_domain_passes():
+    wrong = []
+    for name, domain in built_in("domains").items():
+        examples = domain.example_tasks() or (lambda _: [tl.general("2 + 2 = ?", answer="4")])
+        for task in examples(3):
+            try:
+                hidden = {seen.prompt for seen in check_domain(task) if not seen.shows_step}
+            except AssertionError as broken:
+                wrong.append(f"{name}: {broken}")
+            else:
+                wrong += [f"{name}: {prompt} hides a step" for prompt in hidden]
+    assert not wrong
+
+
+def test_the_steps_of_a_task_are_tried_from_the_first_on():
+    steps = ["10 - 4 = 6 (left: 5 6 6)", "5 * 6 = 30 (left: 6 30)", "30 - 6 = 24 (left: 24)"]
+    paths = [seen.path for seen in check_domain(tl.game24("4 5 6 10"), steps)]
+    assert {"the first 1 of 3 steps", "the first 2 of 3 steps", "all steps"} <= set(paths)
+    for wrong in ("4 5 6 10", tl.OneAnswer()):
+        with pytest.raises(TypeError, match="task must be a Task"):
+            check_domain(wrong)
+    with pytest.raises(TypeError, match="steps must be a list"):
+        check_domain(tl.game24("4 5 6 10"), "10 - 4 = 6")
