@@ -416,7 +416,7 @@ TABLE: dict[str, Callable[[str], object]] = {
     "repaired": lambda text: repair.repaired("{" + text, repair.Work(text)),
     "text_tool_calls": lambda text: text_tool_calls(f"name {text}", ("calculator",), "0"),
     "next_action": next_action,
-    "as_said": lambda text: plans.as_said(STEP, text),
+    "with_edited_text": lambda text: plans.with_edited_text(STEP, text),
     "filled_in": lambda text: plans.filled_in(text.replace("from_step", "from"), STEP, {}),
     "read_category": categories.read_category,
     "categorise": categories.categorise,

@@ -176,7 +176,7 @@ def test_a_tool_that_was_defined_in_a_notebook_has_its_types():
         "class Mine: pass\n"
         "@tl.tool\n"
         "def double(x: int, how: Literal['a', 'b'] = 'a') -> int:\n    'Twice.'\n    return 2 * x\n"
-        "print(double.parameters['properties']['how']['enum'], double.function.told_by_source)"
+        "print(double.parameters['properties']['how']['enum'], double.function.identified_by_source)"
     )
     shell = (
         f"from IPython.core.interactiveshell import InteractiveShell as S; S.instance().run_cell({code!r})"

@@ -108,8 +108,8 @@ def answer_to(call: Call) -> str | Reply:
         return f"Half is done.\nNext: go on with {roll.randrange(10_000)}"
     answer = roll.choice([24, 26, 26])
     if call.purpose == "act" and roll.random() < 0.5:
-        asked = ToolCall("a", "legs", json.dumps({"animal": roll.choice(["spider", "duck"])}))
-        return Reply("Let me look.", tool_calls=(asked,) * roll.randint(1, 2))
+        request = ToolCall("a", "legs", json.dumps({"animal": roll.choice(["spider", "duck"])}))
+        return Reply("Let me look.", tool_calls=(request,) * roll.randint(1, 2))
     if "final-answer" in {tool["name"] for tool in call.tools}:
         return Reply(tool_calls=(ToolCall("b", "final-answer", json.dumps({"answer": f"{answer}"})),))
     return f"Let me think.\nAnswer: {answer}"
@@ -118,13 +118,13 @@ def answer_to(call: Call) -> str | Reply:
 def _deep(call: Call, roll: random.Random) -> str:
     """What a stage of Deep Think asks for: now and then in words. Solutions quote what they were made of, so
     that what a person changed does not get lost."""
-    told = "\n".join(re.findall(r"<(?:solution|approach)>\n(.*?)\n</", call.prompt, re.DOTALL))
+    texts = "\n".join(re.findall(r"<(?:solution|approach)>\n(.*?)\n</", call.prompt, re.DOTALL))
     if roll.random() < 0.2:
-        return f"{told}\nThree times eight and two: {roll.choice([24, 26])}"
+        return f"{texts}\nThree times eight and two: {roll.choice([24, 26])}"
     if call.purpose == "branch":
         names = roll.sample(["by animal", "by leg", "by pairs", "by guess"], 3)
         return json.dumps({"branches": [{"name": name, "strategy": f"Count {name}."} for name in names]})
-    answer = f"{told}\nAnswer: {roll.choice([24, 26, 26])}"
+    answer = f"{texts}\nAnswer: {roll.choice([24, 26, 26])}"
     confidence = roll.randrange(0, 101) / 10
     if call.purpose == "develop":
         return json.dumps({"solution": answer, "confidence": confidence, "weaknesses": ["It is short."]})
@@ -191,7 +191,7 @@ def wait(thing: Awaitable[T]) -> T:
     return asyncio.run(soon())
 
 
-def _asked(*calls: tuple[str, str]) -> Reply:
+def _calling(*calls: tuple[str, str]) -> Reply:
     return Reply(tool_calls=tuple(ToolCall("a", name, arguments) for name, arguments in calls))
 
 
@@ -224,11 +224,11 @@ HOSTILE: tuple[str | Reply, ...] = (
     '{"name": "no-such-tool", "arguments": {"x": [}}',
     '{"name": "legs", "arguments": "duck"}',
     '{"tool": "legs", "parameters": {"animal": 7, "more": true}}',
-    _asked(("no-such-tool", "{}")),
-    _asked(("legs", "not json"), ("legs", '["duck"]'), ("legs", '{"animal": "duck"}')),
-    _asked(("final-answer", "{")),
-    _asked(("final-answer", '{"answer": ""}'), ("legs", '{"animal": "duck"}')),
-    _asked(("", ""), ("\ud800", "\ud800")),
+    _calling(("no-such-tool", "{}")),
+    _calling(("legs", "not json"), ("legs", '["duck"]'), ("legs", '{"animal": "duck"}')),
+    _calling(("final-answer", "{")),
+    _calling(("final-answer", '{"answer": ""}'), ("legs", '{"animal": "duck"}')),
+    _calling(("", ""), ("\ud800", "\ud800")),
     Reply("cut o", finish_reason="length"),
 )
 """Replies that no strategy may fall over."""
@@ -275,7 +275,7 @@ def _thoughts_of(run: Run) -> list[str]:
     return [node.id for node in run.tree if node.text != run.question]
 
 
-def _asked_by(run: Run) -> list[Call]:
+def _calls_of(run: Run) -> list[Call]:
     """Its model calls."""
     return [event for event in run.events if isinstance(event, Call) and not asks_no_model(event)]
 
@@ -350,7 +350,7 @@ def keeps_a_budget_to_the_call(trial: Trial) -> None:
     """A cap on calls is never overshot, refuses the same calls each time, and ends it with what it has."""
     whole = trial.run()
     calls = whole.usage.calls
-    asks_for_budget = any(
+    reads_budget = any(
         isinstance(e, Call) and is_of_function(e) and e.purpose == "budget" for e in whole.events
     )
     for cap in {cap for cap in (0, 1, 2, calls // 2, calls - 1) if 0 <= cap < calls}:
@@ -361,10 +361,10 @@ def keeps_a_budget_to_the_call(trial: Trial) -> None:
             expect(len(model.calls) <= cap, f"it made {len(model.calls)} calls under a cap of {cap}")
             expect_same(runs[0].events, runs[-1].events, f"with another latency, under a cap of {cap} calls")
         expect(
-            asks_for_budget or runs[0].stop_reason in ("budget:calls", "solved"),
+            reads_budget or runs[0].stop_reason in ("budget:calls", "solved"),
             f"refused its call {cap + 1} it stopped with {runs[0].stop_reason!r}, not with 'budget:calls'",
         )
-    if asks_for_budget:
+    if reads_budget:
         return  # it does something else under every cap
     enough = trial.run(budget=Budget(calls=calls))
     expect(enough.usage.calls == calls, f"a cap of {calls}, which it needs, left {enough.usage.calls}")
@@ -425,8 +425,8 @@ def replays_and_resumes_from_any_line(trial: Trial) -> None:
             resumed = wait(trial.lab(model).resume(torn, strategy=trial.strategy, task=trial.task))
             expect_same(whole.events, resumed.events, f"when it goes on from line {cut}")
             left = whole.usage.calls - paid
-            asked = len(model.calls)
-            expect(asked == left, f"going on from line {cut} it made {asked} calls, not {left}")
+            made = len(model.calls)
+            expect(made == left, f"going on from line {cut} it made {made} calls, not {left}")
             expect_same(whole.events, load(torn).events, f"in the file that it went on with from line {cut}")
 
 
@@ -438,20 +438,20 @@ def survives_any_reply(trial: Trial, replies: Sequence[Sequence[str | Reply]] = 
 
 
 def _survives(trial: Trial, texts: Sequence[str | Reply]) -> None:
-    told = f"a model that says {str(texts[0])[:60]!r}" + (" and other things" if len(texts) > 1 else "")
+    model = f"a model that says {str(texts[0])[:60]!r}" + (" and other things" if len(texts) > 1 else "")
     try:
         run = trial.run(Scripted(lambda call: texts[(len(call.prompt) + call.sample_index) % len(texts)]))
     except Exception as error:
-        raise AssertionError(f"it fell over {told}: {type(error).__name__}: {error}") from error
+        raise AssertionError(f"it fell over {model}: {type(error).__name__}: {error}") from error
     most, calls = trial.strategy.max_calls(trial.task), run.usage.calls
-    expect(most is None or calls <= most, f"it asked {told} {calls} times; max_calls says {most}")
+    expect(most is None or calls <= most, f"it asked {model} {calls} times; max_calls says {most}")
     for node in run.tree:
         score = node.score
-        expect(score is None or 0 <= score <= 1, f"{node.id} has the score {score} of {told}")
+        expect(score is None or 0 <= score <= 1, f"{node.id} has the score {score} of {model}")
         unread = bool(node.draws) and all(draw is None for draw in node.draws)
-        expect(not unread or score is None, f"{node.id} has the score {score}, which {told} never gave")
+        expect(not unread or score is None, f"{node.id} has the score {score}, which {model} never gave")
     divergence = wait(run.replay(trial.strategy, trial.task)).divergence
-    expect(divergence is None, f"with {told} it does not replay: {divergence}")
+    expect(divergence is None, f"with {model} it does not replay: {divergence}")
 
 
 def survives_a_model_that_fails(trial: Trial) -> None:
@@ -541,7 +541,7 @@ def goes_on_with_a_changed_thought(trial: Trial) -> None:
             expect(apart or "4711" in call.prompt, f"{where} lacks its text")
             shown = call.prompt.partition("Candidate")[0]
             expect(elsewhere or old not in shown, f"{where} has the old text")
-        fresh = {*map(repr, _asked_by(made))} - {*map(repr, whole.events)}
+        fresh = {*map(repr, _calls_of(made))} - {*map(repr, whole.events)}
         expect(fresh == {*map(repr, model.calls)}, "a call that was answered before was asked again")
         if made.best is not None and made.best.id == node:
             expect(made.answer == "4711", f"the answer is {made.answer!r}, not that of the changed thought")
@@ -556,8 +556,8 @@ def goes_on_with_a_given_score(trial: Trial) -> None:
         if not by:
             continue
         made = wait(trial.lab().branch(whole, node, score=score))
-        told = (made.tree[node].score, made.tree[node].by)
-        expect(told == (score, "person"), f"given {score}, the thought {node} has {told}")
+        actual = (made.tree[node].score, made.tree[node].by)
+        expect(actual == (score, "person"), f"given {score}, the thought {node} has {actual}")
         if made.best is None:
             continue
         expect(made.score == made.tree[made.best.id].score, "the answer's score is not that of its thought")
@@ -611,7 +611,7 @@ def another_goes_on_from_it(trial: Trial) -> None:
         made = wait(trial.lab().branch(begun, node.id, strategy=OneAnswer()))
         path = [above.id for above in made.tree.path(f"{node.id}.0")[:-1]]
         expect(path == [above.id for above in begun.tree.path(node.id)], f"the path to {node.id} is another")
-        (call,) = _asked_by(made)
+        (call,) = _calls_of(made)
         lacking = [step for step in begun.steps(node.id) if step not in call.prompt]
         expect(not lacking, f"another, going on from {node.id}, is not shown the step {lacking[:1]}")
 
@@ -636,8 +636,8 @@ def is_drawn(trial: Trial) -> None:
     ids = {*run.tree.nodes}
     expect({*run.nodes_df()["id"]} == ids, "nodes_df lacks thoughts")
     expect({*run.graph()} == ids, "the graph lacks thoughts")
-    happened = [event for event in run.events if isinstance(event, Event)]
-    expect(len(run.events_df()) >= len(happened), "events_df lacks events")
+    events = [event for event in run.events if isinstance(event, Event)]
+    expect(len(run.events_df()) >= len(events), "events_df lacks events")
 
 
 PROMISES: tuple[Callable[[Trial], None], ...] = (
@@ -689,8 +689,10 @@ def check_strategy(
         except AssertionError as broken:
             raise AssertionError(f"{type(strategy).__name__} {promise.__name__}: {broken}") from None
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"
-            raise AssertionError(f"{type(strategy).__name__} {promise.__name__}: it raised {told}") from error
+            shown = f"{type(error).__name__}: {error}"
+            raise AssertionError(
+                f"{type(strategy).__name__} {promise.__name__}: it raised {shown}"
+            ) from error
 
 
 # Domains.

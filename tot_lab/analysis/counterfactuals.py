@@ -236,7 +236,7 @@ class _Book:
         self.known: dict[Any, tuple[Reply, str]] = {}
         self.who: dict[str | None, dict[str, Any]] = {}
         for run in runs:
-            answers = _asked(run) if run.header.model else _recorded(run, task, strategy)
+            answers = _answers_of_calls(run) if run.header.model else _recorded(run, task, strategy)
             for what, at, reply in answers:
                 # One prompt, asked at two thoughts with no cache between, may have two answers.
                 self.known.setdefault((what, at), (reply, run.id))
@@ -260,7 +260,7 @@ class _Book:
         return reply
 
 
-def _asked(run: Run) -> Iterator[tuple[str, str, Reply]]:
+def _answers_of_calls(run: Run) -> Iterator[tuple[str, str, Reply]]:
     """The calls of a run that were answered: what was asked, at which thought, and the reply."""
     replies, calls = replies_of(run.lines), {line.p: line.e for line in run.lines if isinstance(line.e, Call)}
     for position, request, _ in requests_of(run):

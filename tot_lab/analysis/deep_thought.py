@@ -129,9 +129,9 @@ def deep_thought(run: Run) -> DeepThought:
     answer = None if run.best is None else run.best.id
     place = next((k for k, one in enumerate(searches) if one.node == answer and answer is not None), 0)
     found = searches[place]
-    gone_on = run.parent is not None and "strategy" in run.parent and run.parent["node"] == found.at
+    is_continuation = run.parent is not None and "strategy" in run.parent and run.parent["node"] == found.at
     return DeepThought(
-        run.question if gone_on else run.tree[found.at].text,
+        run.question if is_continuation else run.tree[found.at].text,
         tuple(found.iterations),
         found.answered,
         "" if found.node is None else run.tree[found.node].text,
@@ -191,7 +191,7 @@ class _Fold:
         self.searches: list[_Search] = []
         self.homes: dict[str, _Search] = {}
         self.texts: dict[str, str] = {}
-        self.asked: Call | None = None
+        self.last_call: Call | None = None
 
     def take_in(self, event: Record) -> None:
         """One more record, in canonical order."""
@@ -201,7 +201,7 @@ class _Fold:
                 home = self.homes[event.id] = self.homes[event.parent]
                 home.say(event.parent, solution=event.text, solution_node=event.id)
         elif isinstance(event, Call):
-            self.asked = event
+            self.last_call = event
             if event.purpose == "branch":
                 self._begun_at(event.node)
             elif event.purpose == "develop":
@@ -231,39 +231,39 @@ class _Fold:
             self.homes[node] = home
 
     def _reply(self, reply: Reply) -> None:
-        call, self.asked = self.asked, None
+        call, self.last_call = self.last_call, None
         if call is not None and call.purpose in ("branch", "converge") and call.node in self.homes:
             empty = "" if split_thinking(reply.text)[1].strip() else "the reply was empty"
             why = reply.error or empty
             self.homes[call.node].failed = f"{call.purpose}: {why}" if why else ""
 
     def _note(self, note: Note) -> None:
-        told = note.data
+        data = note.data
         if note.name == "deep_think.clamped":
-            self._begun_at(note.at).clamped.append(Clamped(told["field"], told["given"], told["used"]))
+            self._begun_at(note.at).clamped.append(Clamped(data["field"], data["given"], data["used"]))
         elif note.name == "deep_think.assumed" and note.at in self.homes:
             home = self.homes[note.at]
             home.fallbacks.append(
-                Fallback(told["what"], len(home.iterations) + 1, note.at, told["error"] or "")
+                Fallback(data["what"], len(home.iterations) + 1, note.at, data["error"] or "")
             )
             home.say(note.at, assumed=True)
         elif note.name == "deep_think.left_out" and note.at in self.homes:
             home = self.homes[note.at]
-            home.left_out.append(LeftOut(len(home.iterations) + 1, told["given"], told["used"]))
+            home.left_out.append(LeftOut(len(home.iterations) + 1, data["given"], data["used"]))
         elif note.name == "deep_think.truncated" and note.at in self.homes:
             home = self.homes[note.at]
-            home.cut_off.append(CutOff(told["what"], len(home.iterations) + 1, note.at))
-            if told["what"] == "develop":
+            home.cut_off.append(CutOff(data["what"], len(home.iterations) + 1, note.at))
+            if data["what"] == "develop":
                 home.say(parent_of(note.at) or "", truncated=True, assumed=True)
         elif note.name == "deep_think.matched" and note.at in self.homes:
             home = self.homes[note.at]
-            home.unsure.append(Unsure(len(home.iterations) + 1, told["why"]))
+            home.unsure.append(Unsure(len(home.iterations) + 1, data["why"]))
         elif note.name == "deep_think.iteration":
-            result = msgspec.convert(told, IterationResult)
+            result = msgspec.convert(data, IterationResult)
             home = self.homes[result.branches[0].node]
             home.iterations.append(result)
             home.branches, home.failed = {}, ""
             self.homes[note.at] = home
         elif note.name == "deep_think.ended" and note.at in self.homes:
             home = self.homes[note.at]
-            home.answered, home.stop = told["iteration"], told["stop"]
+            home.answered, home.stop = data["iteration"], data["stop"]

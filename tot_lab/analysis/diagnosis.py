@@ -270,10 +270,10 @@ def _blind_scores(facts: _Facts) -> Iterator[Finding]:
 
 
 def _marks(facts: _Facts) -> Iterator[Finding]:
-    said = [node for node in facts.nodes if node.id in facts.marks and facts.marks[node.id].verdict]
-    if not said:
+    judged = [node for node in facts.nodes if node.id in facts.marks and facts.marks[node.id].verdict]
+    if not judged:
         return
-    right, wrong = (_marked(facts, said, verdict) for verdict in ("right", "wrong"))
+    right, wrong = (_marked(facts, judged, verdict) for verdict in ("right", "wrong"))
     parts = [
         f"{len(nodes)} marked {verdict}" + (f" (mean score {_mean(nodes)})" if _scores(nodes) else "")
         for verdict, nodes in (("right", right), ("wrong", wrong))
@@ -282,9 +282,9 @@ def _marks(facts: _Facts) -> Iterator[Finding]:
     if _scores(right) and _scores(wrong):
         share = _above(_scores(right), _scores(wrong))
         text += f"; a right one scores above a wrong one in {share:.0%} of pairs (equal scores count half)"
-    unscored = sum(node.score is None for node in said)
+    unscored = sum(node.score is None for node in judged)
     text += f"; {unscored} of them have no score" if unscored else ""
-    yield Finding("marks", f"{text}.", _of(said))
+    yield Finding("marks", f"{text}.", _of(judged))
 
 
 def _score_collapse(facts: _Facts) -> Iterator[Finding]:
@@ -343,32 +343,32 @@ def _equal_draws(facts: _Facts) -> Iterator[Finding]:
 
 
 def _lost_calls(facts: _Facts) -> Iterator[Finding]:
-    answered = [(asked, asked.reply) for asked in facts.calls if asked.reply is not None]
-    made = [(asked, reply) for asked, reply in answered if not refused(reply.error)]
-    failed = [(asked, reply) for asked, reply in made if reply.error is not None]
+    answered = [(row, row.reply) for row in facts.calls if row.reply is not None]
+    made = [(row, reply) for row, reply in answered if not refused(reply.error)]
+    failed = [(row, reply) for row, reply in made if reply.error is not None]
     if failed:
         why = _tally(_beginning(reply) for _, reply in failed)
         text = f"{len(failed)} of {_count(made, 'call')} failed: {why}."
-        yield Finding("failed_calls", text, _asked_for(facts, (asked for asked, _ in failed)))
-    unmade = [(asked, reply) for asked, reply in answered if refused(reply.error)]
+        yield Finding("failed_calls", text, _nodes_of(facts, (row for row, _ in failed)))
+    unmade = [(row, reply) for row, reply in answered if refused(reply.error)]
     if unmade:
         why = _tally((reply.error or "")[:40] for _, reply in unmade)
         text = f"{_count(unmade, 'call')} {'was' if len(unmade) == 1 else 'were'} refused: {why}."
-        yield Finding("refused_calls", text, _asked_for(facts, (asked for asked, _ in unmade)))
-    cut = [asked for asked, reply in made if is_truncated(asked.call, reply)]
+        yield Finding("refused_calls", text, _nodes_of(facts, (row for row, _ in unmade)))
+    cut = [row for row, reply in made if is_truncated(row.call, reply)]
     if cut:
-        kinds = _tally(asked.call.purpose for asked in cut)
+        kinds = _tally(row.call.purpose for row in cut)
         text = f"{len(cut)} of {_count(made, 'reply')} ended at max_tokens: {kinds}."
-        yield Finding("cut_off", text, _asked_for(facts, cut))
+        yield Finding("cut_off", text, _nodes_of(facts, cut))
 
 
 def _tools(facts: _Facts) -> Iterator[Finding]:
-    calls = [asked for asked in tools_of(facts.run) if asked.reply and not refused(asked.reply.error)]
-    failed = [asked for asked in calls if asked.reply and asked.reply.error is not None]
+    calls = [row for row in tools_of(facts.run) if row.reply and not refused(row.reply.error)]
+    failed = [row for row in calls if row.reply and row.reply.error is not None]
     if failed:
-        why = _tally(f"{tool_of(asked.call)}, {_beginning(asked.reply)}" for asked in failed)
+        why = _tally(f"{tool_of(row.call)}, {_beginning(row.reply)}" for row in failed)
         text = f"{len(failed)} of {_count(calls, 'tool call')} failed: {why}."
-        yield Finding("failed_tools", text, _asked_for(facts, failed))
+        yield Finding("failed_tools", text, _nodes_of(facts, failed))
     notes = [event for event in facts.run.events if isinstance(event, Note)]
     denied = [note for note in notes if note.name.endswith((".unknown_tool", ".denied_tool"))]
     if denied:
@@ -378,41 +378,41 @@ def _tools(facts: _Facts) -> Iterator[Finding]:
         yield Finding("unavailable_tools", text, tuple(nodes))
     repeats = _repeats(facts, calls)
     if repeats:
-        which = _tally(str(tool_of(asked.call)) for asked in repeats)
+        which = _tally(str(tool_of(row.call)) for row in repeats)
         text = (
             f"{len(repeats)} of {_count(calls, 'tool call')} had been made before on the same path, with the "
             f"same result: {which}."
         )
-        yield Finding("repeated_calls", text, _asked_for(facts, repeats))
+        yield Finding("repeated_calls", text, _nodes_of(facts, repeats))
     if not calls and facts.missed:
-        turns = [asked for asked in facts.calls if _offered(facts, asked)]
-        names = dict.fromkeys(name for asked in turns for name in _offered(facts, asked))
+        turns = [row for row in facts.calls if _offered(facts, row)]
+        names = dict.fromkeys(name for row in turns for name in _offered(facts, row))
         if turns:
             text = f"No tool was called in {_count(turns, 'turn')} that offered {', '.join(names)}."
-            yield Finding("unused_tools", text, _asked_for(facts, turns))
+            yield Finding("unused_tools", text, _nodes_of(facts, turns))
 
 
-def _offered(facts: _Facts, asked: CallRow) -> list[str]:
+def _offered(facts: _Facts, row: CallRow) -> list[str]:
     """The lab's tools that a call's model was offered."""
-    return [name for tool in asked.call.tools if (name := str(tool.get("name"))) in facts.run.header.tools]
+    return [name for tool in row.call.tools if (name := str(tool.get("name"))) in facts.run.header.tools]
 
 
 def _repeats(facts: _Facts, calls: Iterable[CallRow]) -> list[CallRow]:
     """Of `calls` those that were made before at the same thought or above it, and gave the same."""
     at: dict[str, list[tuple[CallRow, Hashable]]] = defaultdict(list)
-    for asked in calls:
-        if asked.reply is not None:
-            same = tool_of(asked.call), _arguments(asked), asked.reply.text, asked.reply.error
-            at[asked.call.node].append((asked, same))
+    for row in calls:
+        if row.reply is not None:
+            same = tool_of(row.call), _arguments(row), row.reply.text, row.reply.error
+            at[row.call.node].append((row, same))
     tree = facts.run.tree
     before: Counter[Hashable] = Counter()
     repeats = []
     waiting = [(id, True) for id in reversed(tree.roots)] if at else []
     while waiting:
         id, enters = waiting.pop()
-        for asked, key in at.get(id, ()):
+        for row, key in at.get(id, ()):
             if enters and before[key]:
-                repeats.append(asked)
+                repeats.append(row)
             before[key] += 1 if enters else -1
         if enters:
             waiting.append((id, False))
@@ -420,12 +420,12 @@ def _repeats(facts: _Facts, calls: Iterable[CallRow]) -> list[CallRow]:
     return repeats
 
 
-def _arguments(asked: CallRow) -> str:
+def _arguments(row: CallRow) -> str:
     """Of a tool's call, whatever their order and spaces."""
     try:
-        return json.dumps(json_of(asked.call.prompt), sort_keys=True)
+        return json.dumps(json_of(row.call.prompt), sort_keys=True)
     except ValueError:
-        return asked.call.prompt
+        return row.call.prompt
 
 
 def _unread(facts: _Facts) -> Iterator[Finding]:
@@ -516,8 +516,8 @@ def _marked(facts: _Facts, nodes: Iterable[Node], verdict: str) -> list[Node]:
     return [node for node in nodes if node.id in facts.marks and facts.marks[node.id].verdict == verdict]
 
 
-def _asked_for(facts: _Facts, calls: Iterable[CallRow]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(asked.call.node for asked in calls if asked.call.node in facts.run.tree))
+def _nodes_of(facts: _Facts, calls: Iterable[CallRow]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(row.call.node for row in calls if row.call.node in facts.run.tree))
 
 
 def _beginning(reply: Reply | None) -> str:

@@ -40,15 +40,15 @@ class CallRow(NamedTuple):
 
 def calls_of(run: Run) -> list[CallRow]:
     """Every model call with its reply, in live order."""
-    return [asked for asked in asked_in(run) if not asks_no_model(asked.call)]
+    return [row for row in call_rows(run) if not asks_no_model(row.call)]
 
 
 def tools_of(run: Run) -> list[CallRow]:
     """Every call of a tool or a function with what it gave, in live order."""
-    return [asked for asked in asked_in(run) if asks_no_model(asked.call)]
+    return [row for row in call_rows(run) if asks_no_model(row.call)]
 
 
-def asked_in(run: Run) -> list[CallRow]:
+def call_rows(run: Run) -> list[CallRow]:
     """Both, in live order."""
     replies = {line.p: (line, line.e) for line in run.lines if isinstance(line.e, Reply) and line.p}
     none = (None, None)
@@ -63,9 +63,9 @@ def usage_by_node(run: Run) -> dict[str, Usage]:
     """What the calls asked for each thought used; a thought without calls used nothing. Calls asked
     for an id that no thought has are left out."""
     answered: dict[str, list[Line]] = {id: [] for id in run.tree.nodes}
-    for asked in calls_of(run):
-        if asked.answered is not None and asked.call.node in answered:
-            answered[asked.call.node].append(asked.answered)
+    for row in calls_of(run):
+        if row.answered is not None and row.call.node in answered:
+            answered[row.call.node].append(row.answered)
     nothing = Usage(0, 0, *[None] * 4) if "calls" in run.header.unknown else usage_of([])
     return {id: usage_of(lines) if lines else nothing for id, lines in answered.items()}
 
@@ -74,7 +74,7 @@ def thinking_by_node(run: Run) -> dict[str, str | None]:
     """What a model thought before it wrote each thought: the thinking of the replies to calls for its parent
     since the last thought that such replies led to. Evaluations and reflections lead to none."""
     replies = {line.p: line.e for line in run.lines if isinstance(line.e, Reply) and line.p}
-    heard: dict[str, list[str]] = {}
+    thoughts: dict[str, list[str]] = {}
     used: set[str] = set()
     thinking: dict[str, str | None] = {}
     for line in sorted((line for line in run.lines if line.p), key=lambda line: line.p):
@@ -85,11 +85,11 @@ def thinking_by_node(run: Run) -> dict[str, str | None]:
                 continue
             if event.node in used:
                 used.remove(event.node)
-                heard[event.node] = []
-            heard.setdefault(event.node, []).append(reply.thinking or "")
-        elif isinstance(event, Thought) and event.parent in heard:
+                thoughts[event.node] = []
+            thoughts.setdefault(event.node, []).append(reply.thinking or "")
+        elif isinstance(event, Thought) and event.parent in thoughts:
             used.add(event.parent)
-            thinking[event.id] = "\n\n".join(filter(None, heard[event.parent])) or None
+            thinking[event.id] = "\n\n".join(filter(None, thoughts[event.parent])) or None
     return thinking
 
 
@@ -144,8 +144,8 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     path = set(run.solution_path)
     thinking = thinking_by_node(run)
     lossy = "calls" in run.header.unknown
-    said, nothing = run.marks, Mark()
-    marks = [said.get(node.id, nothing) for node in nodes]
+    known, nothing = run.marks, Mark()
+    marks = [known.get(node.id, nothing) for node in nodes]
     return typed_frame(
         {
             **each(nodes, id="string", parent="string", depth="Int64", text="string"),
@@ -198,21 +198,21 @@ def calls_df(run: Run) -> pandas.DataFrame:
     - simulated: boolean, whether a simulated model replied, NA while open
     """
     calls = calls_of(run)
-    replies = [asked.reply for asked in calls]
+    replies = [row.reply for row in calls]
     by_place = ways_of(run)
-    ways = [by_place[asked.line.p] for asked in calls]
-    made = [None if asked.answered is None else bool(usage_of([asked.answered]).calls) for asked in calls]
+    ways = [by_place[row.line.p] for row in calls]
+    made = [None if row.answered is None else bool(usage_of([row.answered]).calls) for row in calls]
     unknown = run.header.unknown
-    came = [bool(known) and "calls" not in unknown for known in made]
+    replied = [bool(known) and "calls" not in unknown for known in made]
     return typed_frame(
         {
-            "position": ("string", [_dotted(asked.line.p) for asked in calls]),
-            "node": ("string", [asked.call.node for asked in calls]),
-            "kind": ("string", [asked.call.purpose for asked in calls]),
-            "draw": ("Int64", [asked.call.sample_index for asked in calls]),
-            "attempt": ("string", [_dotted(asked.call.attempt) or None for asked in calls]),
-            "repeat": ("Int64", [asked.call.repeat for asked in calls]),
-            "prompt": ("string", [asked.call.prompt if asked.call.messages else None for asked in calls]),
+            "position": ("string", [_dotted(row.line.p) for row in calls]),
+            "node": ("string", [row.call.node for row in calls]),
+            "kind": ("string", [row.call.purpose for row in calls]),
+            "draw": ("Int64", [row.call.sample_index for row in calls]),
+            "attempt": ("string", [_dotted(row.call.attempt) or None for row in calls]),
+            "repeat": ("Int64", [row.call.repeat for row in calls]),
+            "prompt": ("string", [row.call.prompt if row.call.messages else None for row in calls]),
             "reply": (
                 "string",
                 [r.text if r and r.error is None and "replies" not in unknown else None for r in replies],
@@ -221,13 +221,16 @@ def calls_df(run: Run) -> pandas.DataFrame:
             **each(replies, error="string"),
             "finish": ("string", [reply and reply.finish_reason for reply in replies]),
             "made": ("boolean", made),
-            "model": ("string", [(asked.reply and asked.reply.model) or asked.call.model for asked in calls]),
-            "temperature": ("Float64", [asked.call.temperature for asked in calls]),
+            "model": ("string", [(row.reply and row.reply.model) or row.call.model for row in calls]),
+            "temperature": ("Float64", [row.call.temperature for row in calls]),
             **each(replies, input_tokens="Int64", output_tokens="Int64", cost="Float64"),
-            **each([asked.answered for asked in calls], paid="Float64"),
-            "asked": ("float64", [None if "times" in unknown else asked.line.t for asked in calls]),
+            **each([row.answered for row in calls], paid="Float64"),
+            "asked": ("float64", [None if "times" in unknown else row.line.t for row in calls]),
             "seconds": ("Float64", _seconds(run, calls)),
-            "source": (SOURCES, [w.source if told else None for w, told in zip(ways, came, strict=True)]),
+            "source": (
+                SOURCES,
+                [w.source if has_reply else None for w, has_reply in zip(ways, replied, strict=True)],
+            ),
             **each(ways, sent="Float64", tries="Int64"),
             **each(replies, simulated="boolean"),
         }
@@ -246,20 +249,20 @@ def tools_df(run: Run) -> pandas.DataFrame:
     - tries: Int64, how often it was tried
     """
     calls = tools_of(run)
-    replies = [asked.reply for asked in calls]
+    replies = [row.reply for row in calls]
     ways = ways_of(run)
     return typed_frame(
         {
-            "position": ("string", [_dotted(asked.line.p) for asked in calls]),
-            "node": ("string", [asked.call.node for asked in calls]),
-            "tool": ("string", [tool_of(asked.call) for asked in calls]),
-            "arguments": ("string", [asked.call.prompt for asked in calls]),
+            "position": ("string", [_dotted(row.line.p) for row in calls]),
+            "node": ("string", [row.call.node for row in calls]),
+            "tool": ("string", [tool_of(row.call) for row in calls]),
+            "arguments": ("string", [row.call.prompt for row in calls]),
             "result": ("string", [r.text if r and r.error is None else None for r in replies]),
             "error": ("string", [r.error if r else None for r in replies]),
-            "asked": ("float64", [asked.line.t for asked in calls]),
+            "asked": ("float64", [row.line.t for row in calls]),
             "seconds": ("Float64", [a.answered.t - a.line.t if a.answered else None for a in calls]),
-            "source": (SOURCES, [ways[asked.line.p].source if asked.answered else None for asked in calls]),
-            "tries": ("Int64", [ways[asked.line.p].tries for asked in calls]),
+            "source": (SOURCES, [ways[row.line.p].source if row.answered else None for row in calls]),
+            "tries": ("Int64", [ways[row.line.p].tries for row in calls]),
         }
     )
 
@@ -286,11 +289,11 @@ def steps_df(run: Run) -> pandas.DataFrame:
     - tool_seconds: Float64, that the tool took, NA where none was called
     - strategy, selected_strategy: as in `nodes_df`
     """
-    asked = {asked.line.p: asked for asked in asked_in(run)}
+    row = {row.line.p: row for row in call_rows(run)}
     steps = list(steps_of(run))
-    calls = [asked.get(step.call or ()) for step in steps]
+    calls = [row.get(step.call or ()) for step in steps]
     replies = [call.reply if call else None for call in calls]
-    tools = [asked.get(step.tool or ()) for step in steps]
+    tools = [row.get(step.tool or ()) for step in steps]
     return typed_frame(
         {
             **each(steps, turn="Int64"),
@@ -398,7 +401,7 @@ def _events(run: Run) -> Iterator[_Event]:
     """The records of a run in the words of `events_df`."""
     started = ((line.e.at, line.e.name) for line in run.lines if isinstance(line.e, Note))
     prefixes = {at: name.removesuffix(".started") for at, name in started if name.endswith(".started")}
-    asked_for = {line.p: line.e.node for line in run.lines if isinstance(line.e, Call)}
+    node_of_call = {line.p: line.e.node for line in run.lines if isinstance(line.e, Call)}
     nodes = run.tree.nodes
     # Of each thought: which strategy announced it, and the depth of that strategy's root.
     scopes: dict[str | None, tuple[str, int]] = {}
@@ -420,7 +423,7 @@ def _events(run: Run) -> Iterator[_Event]:
             name = held.pop("type")
             if isinstance(event, Reply):
                 held["paid"] = line.paid
-                yield _Event(name, asked_for.get(line.p), held)
+                yield _Event(name, node_of_call.get(line.p), held)
             else:
                 yield _Event(name, event.node, held)
 

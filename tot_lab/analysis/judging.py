@@ -193,7 +193,7 @@ class EvaluatorDiagnosis:
     def _lines(self) -> list[tuple[str, str]]:
         m, total = self.measures, dict(self.blame.iloc[-1])
         ends = self.intervals
-        told = {name: with_interval(m[name], *ends.loc[name]) for name in ends.index}
+        shown = {name: with_interval(m[name], *ends.loc[name]) for name in ends.index}
         evaluators = Counter(self.thoughts["by"])
         unlabelled = int(m["read"] - m["labelled"])
         return [
@@ -204,11 +204,11 @@ class EvaluatorDiagnosis:
                 f"{int(m['labelled']):,}, {_percent(m['solvable'])} of them solvable"
                 + (f"; {unlabelled:,} that nobody can label are left out" if unlabelled else ""),
             ),
-            ("AUC", f"{told['auc']}; chance 0.50"),
-            ("within run, depth", told["auc_within"]),
-            ("rank correlation", f"{told['spearman']}, Spearman"),
-            ("calibration error", told["calibration_error"]),
-            ("Brier score", told["brier"]),
+            ("AUC", f"{shown['auc']}; chance 0.50"),
+            ("within run, depth", shown["auc_within"]),
+            ("rank correlation", f"{shown['spearman']}, Spearman"),
+            ("calibration error", shown["calibration_error"]),
+            ("Brier score", shown["brier"]),
             (
                 "intervals",
                 f"95%, from whole tasks drawn anew; {len(self.runs['task'].unique()):,} tasks"
@@ -438,7 +438,7 @@ class _Facts(Known):
         pruned = tuple(dict.fromkeys(child.id for child in children if self.good(child.id)))
         if pruned:
             return _Blamed("evaluator", depth, pruned)
-        waiting = tuple(end.id for end in ends if not end.children and end.id not in self._asked)
+        waiting = tuple(end.id for end in ends if not end.children and end.id not in self._judged)
         if waiting:
             best = self.run.best
             deceived = self.run.stop_reason == "solved" and best is not None and judged(best)
@@ -450,12 +450,12 @@ class _Facts(Known):
         return _Blamed("proposer", depth, tuple(end.id for end in ends))
 
     @cached_property
-    def _asked(self) -> set[str]:
+    def _judged(self) -> set[str]:
         """The thoughts that were expanded, if only in vain: a call for their children was answered."""
         return {
-            asked.call.node
-            for asked in calls_of(self.run)
-            if asked.call.purpose in _PROPOSES and asked.reply is not None and asked.reply.error is None
+            row.call.node
+            for row in calls_of(self.run)
+            if row.call.purpose in _PROPOSES and row.reply is not None and row.reply.error is None
         }
 
 
@@ -573,10 +573,10 @@ class _Sums(NamedTuple):
         ]
         for name in _SHARES:
             drawn = np.concatenate([part[name] for part in parts])
-            telling = int((self.by_task[_RATIOS[name][1] if name in _RATIOS else "labelled"] > 0).sum())
-            if telling < FEWEST or np.isnan(drawn).mean() > 0.01 or np.nanstd(drawn) < 1e-12:
+            informative = int((self.by_task[_RATIOS[name][1] if name in _RATIOS else "labelled"] > 0).sum())
+            if informative < FEWEST or np.isnan(drawn).mean() > 0.01 or np.nanstd(drawn) < 1e-12:
                 continue
-            outside = norm.cdf(t.ppf(0.025, telling - 1) * math.sqrt(telling / (telling - 1)))
+            outside = norm.cdf(t.ppf(0.025, informative - 1) * math.sqrt(informative / (informative - 1)))
             low, high = np.nanquantile(drawn, [outside, 1 - outside])
             if name == "calibration_error":
                 low, high = self._mirrored(low, high)

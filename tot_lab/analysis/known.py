@@ -60,8 +60,8 @@ class Known:
             return {}
         if self.run.loaded and task.domain.answer_pattern(task) is not None:
             return {}
-        told = {node.id: self._of_domain(task.domain.solvable, task, node) for node in self.run.tree}
-        return {id: can for id, can in told.items() if can is not None}
+        by_domain = {node.id: self._of_domain(task.domain.solvable, task, node) for node in self.run.tree}
+        return {id: can for id, can in by_domain.items() if can is not None}
 
     def state(self, node: Node) -> Hashable | None:
         """What two paths share that reach the same state; `None` if the domain cannot tell."""

@@ -249,7 +249,7 @@ def _amounts(at: Sequence[float], unit: Unit) -> list[float]:
 
 def _spent(lines: Sequence[Line], unit: Unit) -> list[float]:
     """What each call that was made used, in canonical order."""
-    asked = {line.p: line.e for line in lines if isinstance(line.e, Call)}
+    calls = {line.p: line.e for line in lines if isinstance(line.e, Call)}
     made = [(line.p, line.e) for line in lines if isinstance(line.e, Reply) and is_made(line.e)]
     made.sort(key=lambda pair: pair[0])
     if unit == "calls":
@@ -257,7 +257,7 @@ def _spent(lines: Sequence[Line], unit: Unit) -> list[float]:
     if unit == "cost" and any(reply.cost is None and reply.error is None for _, reply in made):
         raise ValueError("the price of some calls is not known; take unit='tokens' or 'calls'")
     amount = "usd" if unit == "cost" else unit
-    return [used_by(asked[position], believed(reply))[amount] for position, reply in made]
+    return [used_by(calls[position], believed(reply))[amount] for position, reply in made]
 
 
 # One run.

@@ -214,17 +214,17 @@ def warned(sweep: Sweep) -> str:
 
 def headline(sweep: Sweep) -> str:
     """What stands above the table."""
-    said = [f"{len(sweep.rows):,} of {len(sweep.cells):,} runs"]
+    parts = [f"{len(sweep.rows):,} of {len(sweep.cells):,} runs"]
     if sweep.found:
-        said.append(f"{sweep.found:,} of them found on the disk, with the calls that they made then")
+        parts.append(f"{sweep.found:,} of them found on the disk, with the calls that they made then")
     if any(row.simulated for row in sweep.rows.values()):
-        said.append("a simulated model took part")
+        parts.append("a simulated model took part")
     counts = sweep.counts
-    said.append(
+    parts.append(
         f"{counts.asked:,} calls asked, {counts.distinct:,} distinct, {counts.paid:,} sent to the model, "
         f"{counts.saved:,} saved"
     )
-    return "Sweep: " + " · ".join(said)
+    return "Sweep: " + " · ".join(parts)
 
 
 def text(sweep: Sweep) -> str:
@@ -313,18 +313,18 @@ def write(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
     CSV has no comments. A text that a spreadsheet would carry out as a formula has a `'` in front, and
     so has one that begins with it: `text.str.removeprefix("'")` is what it was. .tex: one line
     a setting, as a table in the manner of booktabs, and where it comes from in comments above."""
-    target, told = Path(path), provenance(sweep)
+    target, record = Path(path), provenance(sweep)
     if target.suffix == ".parquet":
         frame = df(sweep)
-        frame.attrs.update(told)
+        frame.attrs.update(record)
         file = io.BytesIO()
         frame.to_parquet(file, engine="pyarrow", index=False)
         return write_whole(target, file.getvalue())
     if target.suffix == ".csv":
-        write_whole(target.with_name(f"{target.name}.json"), json.dumps(told, indent=1).encode())
+        write_whole(target.with_name(f"{target.name}.json"), json.dumps(record, indent=1).encode())
         return write_whole(target, csv(df(sweep)).encode())
     if target.suffix == ".tex":
-        above = "".join(f"% {line}\n" for line in json.dumps(told, indent=1).splitlines())
+        above = "".join(f"% {line}\n" for line in json.dumps(record, indent=1).splitlines())
         return write_whole(target, (above + latex(sweep)).encode())
     raise ValueError(f"{target}: a sweep is saved as .parquet, .csv or .tex")
 

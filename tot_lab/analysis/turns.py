@@ -65,19 +65,19 @@ def steps_of(run: Run) -> Iterator[Action]:
                 yield Action(number, None, error=reply.error if reply else None, call=line.p)
                 continue
             turn = recorded_turn(thought, reply, _names(run, thought, call), most_calls)
-            step = Action(number, turn.id, turn.said, call=line.p)
+            step = Action(number, turn.id, turn.words, call=line.p)
             if not turn.calls:
                 yield step
-            for asked, told in _actions(run, turn):
-                tool, made = called.get(told or "", (None, None))
-                if tool is not None and made is not None and tool_of(made) == asked.name:
+            for request, shown in _actions(run, turn):
+                tool, made = called.get(shown or "", (None, None))
+                if tool is not None and made is not None and tool_of(made) == request.name:
                     of_turns.add(tool)
                 else:
                     tool = None
-                observation, error = _came_to(run, asked, told)
+                observation, error = _outcome_of(run, request, shown)
                 yield step._replace(
-                    action=asked.name,
-                    arguments=asked.arguments,
+                    action=request.name,
+                    arguments=request.arguments,
                     observation=observation,
                     error=error,
                     tool=tool,
@@ -100,8 +100,8 @@ def _thought_with(lines: Sequence[Line], place: int, call: Call) -> tuple[Though
 
 def _names(run: Run, thought: Thought, call: Call) -> set[str]:
     """The tools that the loop knew: those offered, and those that are told of below the turn."""
-    told = (run.tree[id].text.partition(" ")[0] for id in run.tree[thought.id].children)
-    return {*(tool["name"] for tool in call.tools), *told}
+    labels = (run.tree[id].text.partition(" ")[0] for id in run.tree[thought.id].children)
+    return {*(tool["name"] for tool in call.tools), *labels}
 
 
 def _actions(run: Run, turn: Turn) -> Iterator[tuple[ToolCall, str | None]]:
@@ -118,11 +118,11 @@ def _actions(run: Run, turn: Turn) -> Iterator[tuple[ToolCall, str | None]]:
             counted += 1
 
 
-def _came_to(run: Run, call: ToolCall, told: str | None) -> tuple[str | None, str | None]:
+def _outcome_of(run: Run, call: ToolCall, result: str | None) -> tuple[str | None, str | None]:
     """What a model was shown of a call's result, and why there was none."""
-    if told is None or told not in run.tree:
+    if result is None or result not in run.tree:
         return None, None
-    text = _text(run, told).removeprefix(f"{call.name[:80]} ")
+    text = _text(run, result).removeprefix(f"{call.name[:80]} ")
     if text.startswith("failed: "):
         return None, text.removeprefix("failed: ")
     return text.removeprefix("→ "), None

@@ -299,7 +299,7 @@ class UserFunction(Part):
         return inspect.signature(self._known(), eval_str=True)
 
     @property
-    def told_by_source(self) -> bool:
+    def identified_by_source(self) -> bool:
         """Whether the source determines the behaviour: it is available, and the function is not a closure."""
         plain = inspect.isfunction(self._function) and self._function.__closure__ is None
         return plain and bool(self.source_sha256)

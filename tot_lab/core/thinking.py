@@ -222,13 +222,13 @@ class _Editor(NamedTuple):
         """Do nothing: this interceptor has no state."""
 
 
-def intercept(companion: Interceptor, thinking: Thinking[T], calls: int) -> Thinking[T]:
-    """Run `thinking` with each call, event and `WithBudget` performed by `companion`.
+def intercept(interceptor: Interceptor, thinking: Thinking[T], calls: int) -> Thinking[T]:
+    """Run `thinking` with each call, event and `WithBudget` performed by `interceptor`.
 
     Args:
-        companion: Performs the steps.
+        interceptor: Performs the steps.
         thinking: The strategy under way.
-        calls: The most calls that `companion` makes for one call of the strategy.
+        calls: The most calls that `interceptor` makes for one call of the strategy.
     """
     value: Any = None
     with closing(thinking):
@@ -239,17 +239,17 @@ def intercept(companion: Interceptor, thinking: Thinking[T], calls: int) -> Thin
                 result: T = end.value
                 return result
             if isinstance(step, Gather):
-                parts = [companion.fork() for _ in step.branches]
+                parts = [interceptor.fork() for _ in step.branches]
                 pairs = zip(parts, step.branches, strict=True)
                 branches = [intercept(part, branch, calls) for part, branch in pairs]
                 at_most = None if step.at_most is None else calls * step.at_most
                 value = yield step._replace(branches=branches, at_most=at_most)
-                companion.join(parts)
+                interceptor.join(parts)
             elif isinstance(step, WithBudget):
-                step = step._replace(thinking=intercept(companion, step.thinking, calls))
-                value = yield from companion.carry_out(step)
+                step = step._replace(thinking=intercept(interceptor, step.thinking, calls))
+                value = yield from interceptor.carry_out(step)
             else:
-                value = yield from companion.carry_out(step)
+                value = yield from interceptor.carry_out(step)
 
 
 def resample(number: int, thinking: Thinking[T]) -> Thinking[T]:

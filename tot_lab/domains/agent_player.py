@@ -373,7 +373,7 @@ class _Lookups(_Chain):
         if k <= len(known):
             phrase = self._phrase(k, known)
         else:
-            phrase = relation.asked.format(x=Thing(relation.of, f"{{{{from_step:s{k}}}}}").phrase)
+            phrase = relation.question.format(x=Thing(relation.of, f"{{{{from_step:s{k}}}}}").phrase)
         step: dict[str, Any] = {
             "title": f"find {relation.name}",
             "instruction": f"What is the name of {phrase}?",
@@ -391,8 +391,8 @@ class _Lookups(_Chain):
     def _phrase(self, k: int, known: Sequence[str]) -> str:
         relation = self.hops.relations[k]
         if k == 0:
-            return relation.asked.format(x=self.hops.start.phrase)
-        return relation.asked.format(x=self._at(k, known).phrase if len(known) >= k else f"s{k}")
+            return relation.question.format(x=self.hops.start.phrase)
+        return relation.question.format(x=self._at(k, known).phrase if len(known) >= k else f"s{k}")
 
 
 class _Responder:

@@ -34,16 +34,16 @@ class PlanFold:
         self.header = header
         self.journal = journal
         self.plans: dict[str, Plan] = {}  # by node
-        self._asked: dict[Position, Call] = {}
+        self._calls: dict[Position, Call] = {}
         self._planning: dict[str, list[Reply]] = {}  # calls for plans that do not exist yet
 
     def add(self, line: Line) -> list[str]:
         """Add a line. Returns the nodes of the plans that it changed."""
         record = line.e
         if isinstance(record, Call):
-            self._asked[line.p] = record
+            self._calls[line.p] = record
         elif isinstance(record, Reply):
-            call = self._asked.pop(line.p, None)
+            call = self._calls.pop(line.p, None)
             return [] if call is None else self._count_usage(call, record)
         elif isinstance(record, Ended):
             return self._run_ended(line)

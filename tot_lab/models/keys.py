@@ -125,12 +125,12 @@ def _plain(name: str, value: Any) -> Any:
     return [_plain(name, item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def differences(asked: Request, stored: Request) -> list[str]:
+def differences(request: Request, stored: Request) -> list[str]:
     """Describe the fields in which two requests differ, with both values."""
     return [
-        f"{name}: {_short(getattr(asked, name))} here, {_short(getattr(stored, name))} there"
-        for name in asked.__struct_fields__
-        if name != "messages" and getattr(asked, name) != getattr(stored, name)
+        f"{name}: {_short(getattr(request, name))} here, {_short(getattr(stored, name))} there"
+        for name in request.__struct_fields__
+        if name != "messages" and getattr(request, name) != getattr(stored, name)
     ]
 
 

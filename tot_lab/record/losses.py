@@ -240,9 +240,11 @@ def _sorted(losses: ByRole) -> list[_Loss]:
         for kind, share in lost.shares.items():
             if share:
                 number, of = getattr(lost, kind), lost.calls - (lost.failed if kind != "failed" else 0)
-                said = f"{role} {'<0.1%' if share < 0.001 else f'{share:.1%}'} {kind}"
+                shown = f"{role} {'<0.1%' if share < 0.001 else f'{share:.1%}'} {kind}"
                 things = "calls" if kind == "failed" else "replies"
-                found.append(_Loss(share, said, f"{number:,} of {of:,} {role} {things} {kind} ({share:.1%})"))
+                found.append(
+                    _Loss(share, shown, f"{number:,} of {of:,} {role} {things} {kind} ({share:.1%})")
+                )
     return sorted(found, key=lambda loss: -loss.share)
 
 

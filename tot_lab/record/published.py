@@ -136,14 +136,18 @@ def published(path: str | os.PathLike[str]) -> list[Run]:
     runs = []
     for number, raw, entry in read:
         try:
-            told = _crossword(entry, number) if isinstance(entry, list) else _breadth_first(entry, raw, draws)
+            records = (
+                _crossword(entry, number) if isinstance(entry, list) else _breadth_first(entry, raw, draws)
+            )
         except ValueError as error:
             raise JournalError(f"{path}, entry {number}: {error}") from None
         # The same entry is the same run, wherever its file lies.
         id = hashlib.sha256(msgspec.json.encode(raw)).hexdigest()[:8]
-        strategy = {"kind": "recorded", "name": told.name}
-        header = Header(SCHEMA, __version__, id, "", told.task.settings(), strategy, unknown=told.unknown)
-        runs.append(Run(header, _lines(told.records)))
+        strategy = {"kind": "recorded", "name": records.name}
+        header = Header(
+            SCHEMA, __version__, id, "", records.task.settings(), strategy, unknown=records.unknown
+        )
+        runs.append(Run(header, _lines(records.records)))
     return runs
 
 
@@ -173,9 +177,9 @@ def _breadth_first(entry: Entry, raw: dict[str, Any], draws: int) -> _Converted:
         raise ValueError("it has no steps: a log of single answers, which holds no search")
     task = _published_task(entry.steps[0].x)
     arithmetic = task.domain.kind == GAME24
-    said = {name: value for name, value in raw.items() if name not in ("steps", "ys")}
+    settings = {name: value for name, value in raw.items() if name not in ("steps", "ys")}
     records: list[Record] = [Thought("0", None, task.question), Note("tot.started", "0")]
-    records.append(Note("published.entry", "0", said))
+    records.append(Note("published.entry", "0", settings))
     ids = {"": "0"}
     paths: dict[str, list[str]] = {"0": []}
     scores: dict[str, float | None] = {}

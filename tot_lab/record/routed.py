@@ -33,9 +33,9 @@ def routed_in(events: Iterable[Record]) -> Routed | None:
     if chosen is None:
         return None
     used = [note.data["strategyUsed"] for note in choices if note.at == chosen.at][-1]
-    told = chosen.data
-    selected, by, why = (str(told.get(name, "")) for name in ("selectedStrategy", "by", "why"))
-    return Routed(selected, used, told.get("kind"), by, why)
+    data = chosen.data
+    selected, by, why = (str(data.get(name, "")) for name in ("selectedStrategy", "by", "why"))
+    return Routed(selected, used, data.get("kind"), by, why)
 
 
 def selected_in(events: Iterable[Record]) -> dict[str, str]:

@@ -440,11 +440,11 @@ def load(path: str | os.PathLike[str]) -> Run:
                 run.tree[id]
     except (KeyError, ValueError) as error:
         raise JournalError(f"{path}, {_line_of(lines)}: {error.args[0]}") from None
-    asked = set()
+    called = set()
     for number, line in enumerate(lines, 2):
         if isinstance(line.e, Call):
-            asked.add(line.p)
-        elif isinstance(line.e, Reply) and line.p not in asked:
+            called.add(line.p)
+        elif isinstance(line.e, Reply) and line.p not in called:
             raise JournalError(f"{path}, line {number}: a reply to a call that is not there")
         elif isinstance(line.e, Note) and not line.p:
             try:

@@ -198,7 +198,7 @@ class Driver:
         self.ready: deque[tuple[Branch, Any]] = deque()
         self.paused: list[tuple[Branch, Any]] = []
         self.open: dict[Branch, None] = {}
-        self.asked: dict[Branch, PendingCall] = {}
+        self.pending: dict[Branch, PendingCall] = {}
         self.untaken: deque[PendingCall] = deque()
         self.hiring = False
         # The event loop itself holds only weak references to tasks.
@@ -311,11 +311,11 @@ class Driver:
                 value = self._budget_left(branch, position, step)
             else:
                 value = step if self.edits is None else self.edits.applied(step)
-                self._happened(position, value)
+                self._record_event(position, value)
         self.paused.append((branch, value))
         self._wake()
 
-    def _happened(self, position: Position, event: Any) -> None:
+    def _record_event(self, position: Position, event: Any) -> None:
         kind = type(event)
         if kind is Thought:
             if event.id in self.thoughts:
@@ -435,8 +435,8 @@ class Driver:
         self.recorder.record(position, call)
         known = self.replies.get(position)
         if known is not None:
-            told_all = known.cost is not None and not known.reported_usage
-            need = self._need(call) if branch.scope.counts_amounts and not told_all else None
+            has_usage = known.cost is not None and not known.reported_usage
+            need = self._need(call) if branch.scope.counts_amounts and not has_usage else None
             branch.scope.replayed(call, known, need)
             self.cancelled = self.cancelled or known.error == "cancelled"
             if refused(known.error):
@@ -467,11 +467,11 @@ class Driver:
                 self._refuse(branch, position, verdict)
                 return None
             self._warn(scope, call.node)
-        asked = self.asked[branch] = PendingCall(self, branch, position, call, claims)
-        self._count_time(asked)
+        pending = self.pending[branch] = PendingCall(self, branch, position, call, claims)
+        self._count_time(pending)
         ends = None if scope.group is None else scope.group.ends(branch)
         if ends is None or ends > self.loop.time():  # otherwise its timer ends the call
-            self.untaken.append(asked)
+            self.untaken.append(pending)
             if not self.hiring:
                 self._hire()
         return None
@@ -500,17 +500,17 @@ class Driver:
         self._let_go()
         self._wake()
 
-    def on_its_way(self, asked: PendingCall, name: str, data: dict[str, Any]) -> None:
+    def on_its_way(self, pending: PendingCall, name: str, data: dict[str, Any]) -> None:
         """Record a note about a call from the layers between the driver and the model."""
-        if self.asked.get(asked.branch) is not asked:
+        if self.pending.get(pending.branch) is not pending:
             return  # the branch no longer waits for it
-        self._beside(name, asked.call.node, call=list(asked.position), **data)
+        self._beside(name, pending.call.node, call=list(pending.position), **data)
         if name in ("call.queued", "call.retried", "call.answered"):
-            asked.ends = None
+            pending.ends = None
             if name == "call.queued":
-                self._hold_group(asked, by_lab=not data.get("strategy"))
+                self._hold_group(pending, by_lab=not data.get("strategy"))
         elif name == "call.sent":
-            self._count_time(asked)
+            self._count_time(pending)
         if self.recorder.watchers:
             self._wake()  # otherwise it is written with the next reply or pulse
 
@@ -528,21 +528,21 @@ class Driver:
         self.hiring = False
         worker = asyncio.current_task()
         while self.untaken:
-            asked = self.untaken.popleft()
-            if self.asked.get(asked.branch) is not asked:
+            pending = self.untaken.popleft()
+            if self.pending.get(pending.branch) is not pending:
                 continue  # its time was up before a worker took it
-            asked.worker = worker
+            pending.worker = worker
             if self.untaken and not self.hiring:
                 self._hire()
             try:
-                effect = self.effects.pop(asked.position, None) if self.effects else None
-                reply = await (self.ask(asked.call, asked) if effect is None else _carried_out(effect))
+                effect = self.effects.pop(pending.position, None) if self.effects else None
+                reply = await (self.ask(pending.call, pending) if effect is None else _carried_out(effect))
             except Halt as error:
                 self._fail(error)
                 return
             # An error of a model is recorded as its reply.
             except (Exception, asyncio.CancelledError) as error:
-                if self.asked.get(asked.branch) is not asked:
+                if self.pending.get(pending.branch) is not pending:
                     return  # cancelled by the driver
                 reply = Reply(error=format_error(error))
             except (SystemExit, KeyboardInterrupt, GeneratorExit):
@@ -550,61 +550,63 @@ class Driver:
             except BaseException as error:
                 self._fail(error)  # such as a failed test inside a model, which would otherwise be lost
                 return
-            self._receive(asked, reply)
+            self._receive(pending, reply)
 
-    def _receive(self, asked: PendingCall, reply: Reply) -> None:
-        branch = asked.branch
-        if asks_no_model(asked.call):
-            reply = msgspec.structs.replace(reply, tool=tool_of(asked.call))
-        if self.asked.get(branch) is not asked or (self.done.done() and not self.done.cancelled()):
+    def _receive(self, pending: PendingCall, reply: Reply) -> None:
+        branch = pending.branch
+        if asks_no_model(pending.call):
+            reply = msgspec.structs.replace(reply, tool=tool_of(pending.call))
+        if self.pending.get(branch) is not pending or (self.done.done() and not self.done.cancelled()):
             return  # its time was up, or the run has ended
-        del self.asked[branch]
+        del self.pending[branch]
         if branch.scope.group is not None:
             branch.scope.group.answered = True
         if branch.scope.chain:
-            branch.scope.settle(asked.call, reply, asked.claims)
-            self._warn(branch.scope, asked.call.node)
+            branch.scope.settle(pending.call, reply, pending.claims)
+            self._warn(branch.scope, pending.call.node)
         if reply.error is not None and refused(reply.error):
-            self._refuse(branch, asked.position, reply)
+            self._refuse(branch, pending.position, reply)
         else:
-            paid = reply.cost if asked.paid is None else asked.paid
-            self._answer(branch, asked.position, reply, paid)
+            paid = reply.cost if pending.paid is None else pending.paid
+            self._answer(branch, pending.position, reply, paid)
         if self.held:
             self._let_go()
         if not self.woken:
             self._wake()
 
-    def _count_time(self, asked: PendingCall) -> None:
+    def _count_time(self, pending: PendingCall) -> None:
         """Start the time limit of a call when it is made, or sent after waiting. A strategy's own limit
         replaces the lab's.
         """
-        if asked.branch.scope.group is not None:
-            self._count_group(asked)
-        seconds = asked.branch.scope.call_seconds
-        if asked.call.purpose == TOOL and seconds is None:
+        if pending.branch.scope.group is not None:
+            self._count_group(pending)
+        seconds = pending.branch.scope.call_seconds
+        if pending.call.purpose == TOOL and seconds is None:
             return  # a tool has its own time limit
         if seconds is not None:
-            asked.ends = self.loop.time() + seconds
-            self.timers.append(self.loop.call_at(asked.ends, self._end_late, asked, asked.ends, seconds))
+            pending.ends = self.loop.time() + seconds
+            self.timers.append(
+                self.loop.call_at(pending.ends, self._end_late, pending, pending.ends, seconds)
+            )
         elif self.timeout is not None:
-            asked.ends = self.loop.time() + self.timeout
-            self.overdue.append((asked.ends, asked))
+            pending.ends = self.loop.time() + self.timeout
+            self.overdue.append((pending.ends, pending))
             if self.overdue_timer is None:
                 self._watch_overdue()
 
-    def _end_late(self, asked: PendingCall, end: float, seconds: float) -> None:
+    def _end_late(self, pending: PendingCall, end: float, seconds: float) -> None:
         """Time out a call that has its own limit, unless it was answered or started again."""
-        if self.asked.get(asked.branch) is asked and asked.ends == end and not self.done.done():
-            asked.cancel()
+        if self.pending.get(pending.branch) is pending and pending.ends == end and not self.done.done():
+            pending.cancel()
             limit = "the strategy's limit for one call"
-            self._receive(asked, Reply(error=f"{TIMEOUT} {seconds:g} s, {limit}"))
+            self._receive(pending, Reply(error=f"{TIMEOUT} {seconds:g} s, {limit}"))
 
-    def _count_group(self, asked: PendingCall) -> None:
+    def _count_group(self, pending: PendingCall) -> None:
         """Start the time of a group with its first call. A call that is made after its end times out at
         once.
         """
-        asked.queued = False
-        branch, group = asked.branch, asked.branch.scope.group
+        pending.queued = False
+        branch, group = pending.branch, pending.branch.scope.group
         if group is None:
             return
         now = self.loop.time()
@@ -614,36 +616,36 @@ class Driver:
             branch.held += now - max(branch.held_since, group.began)
             branch.held_since = None
         self.timers.append(
-            self.loop.call_at(group.ends(branch), self._end_in_group, asked, group.ends(branch))
+            self.loop.call_at(group.ends(branch), self._end_in_group, pending, group.ends(branch))
         )
 
-    def _hold_group(self, asked: PendingCall, *, by_lab: bool) -> None:
+    def _hold_group(self, pending: PendingCall, *, by_lab: bool) -> None:
         """Note that a call waits for its turn. The time of a group does not begin while all of its calls
         wait.
 
         Args:
-            asked: The call.
+            pending: The call.
             by_lab: Whether a limit of the lab holds it back rather than one of the strategy.
         """
-        asked.queued = True
-        branch, group = asked.branch, asked.branch.scope.group
+        pending.queued = True
+        branch, group = pending.branch, pending.branch.scope.group
         if group is None:
             return
         if by_lab and branch.held_since is None:
             branch.held_since = self.loop.time()
         if not group.answered and all(
-            one.queued for one in self.asked.values() if one.branch.scope.group is group
+            one.queued for one in self.pending.values() if one.branch.scope.group is group
         ):
             group.began = None
 
-    def _end_in_group(self, asked: PendingCall, end: float) -> None:
+    def _end_in_group(self, pending: PendingCall, end: float) -> None:
         """Time out a call whose group's time is up, unless it was answered or has had to wait since."""
-        branch, group = asked.branch, asked.branch.scope.group
-        if self.asked.get(branch) is not asked or self.done.done() or group.ends(branch) != end:
+        branch, group = pending.branch, pending.branch.scope.group
+        if self.pending.get(branch) is not pending or self.done.done() or group.ends(branch) != end:
             return
-        asked.cancel()
+        pending.cancel()
         limit = "the strategy's limit for the group of calls"
-        self._receive(asked, Reply(error=f"{TIMEOUT} {group.seconds:g} s, {limit}"))
+        self._receive(pending, Reply(error=f"{TIMEOUT} {group.seconds:g} s, {limit}"))
 
     def _watch_overdue(self) -> None:
         """Set the one timer of all calls. They share one limit, so they time out in the order in which they
@@ -655,12 +657,12 @@ class Driver:
     def _end_overdue(self) -> None:
         self.overdue_timer = None
         while self.overdue and not self.done.done():
-            end, asked = self.overdue[0]
-            if self.asked.get(asked.branch) is asked and asked.ends == end:
+            end, pending = self.overdue[0]
+            if self.pending.get(pending.branch) is pending and pending.ends == end:
                 if end > self.loop.time():
                     break
-                asked.cancel()
-                self._receive(asked, Reply(error=f"{TIMEOUT} {self.timeout:g} s"))
+                pending.cancel()
+                self._receive(pending, Reply(error=f"{TIMEOUT} {self.timeout:g} s"))
             self.overdue.popleft()
         self._watch_overdue()
 
@@ -735,13 +737,13 @@ class Driver:
         """Refuse all calls of `scope` that are in flight or held back."""
         if self.done.done():
             return
-        for asked in [asked for asked in self.asked.values() if scope in asked.branch.scope.chain]:
-            del self.asked[asked.branch]
-            asked.cancel()
+        for pending in [pending for pending in self.pending.values() if scope in pending.branch.scope.chain]:
+            del self.pending[pending.branch]
+            pending.cancel()
             refusal = scope.refusal("seconds")
-            asked.branch.scope.settle(asked.call, refusal, asked.claims)
-            self._beside("budget.exceeded", asked.call.node, cap="seconds")
-            self._refuse(asked.branch, asked.position, refusal)
+            pending.branch.scope.settle(pending.call, refusal, pending.claims)
+            self._beside("budget.exceeded", pending.call.node, cap="seconds")
+            self._refuse(pending.branch, pending.position, refusal)
         self._let_go(all=True)
         self._wake()
 
@@ -754,7 +756,7 @@ class Driver:
         if self.done.done():
             return self._reached()
         self.cancelled = True
-        waiting = [(asked.position, asked.branch) for asked in self.asked.values()]
+        waiting = [(pending.position, pending.branch) for pending in self.pending.values()]
         waiting += [(position, branch) for branch, position, _ in self.held]
         self._stop_working()
         self.held.clear()
@@ -770,11 +772,11 @@ class Driver:
         return Answer("", "cancelled")
 
     def _stop_working(self) -> None:
-        working = list(self.asked.values())
-        self.asked.clear()
+        working = list(self.pending.values())
+        self.pending.clear()
         self.untaken.clear()
-        for asked in working:
-            asked.cancel()
+        for pending in working:
+            pending.cancel()
 
     def _end(self, answer: Answer) -> None:
         stop = answer.stop_reason

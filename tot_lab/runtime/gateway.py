@@ -286,7 +286,7 @@ def _check_function(model: Any) -> None:
     """Raise `ValueError` for a function that its source does not identify: it could get the cached replies of
     another one.
     """
-    if not UserFunction.of(model).told_by_source:
+    if not UserFunction.of(model).identified_by_source:
         raise ValueError(
             f"{model!r} cannot be cached, since its replies may depend on more than its source. Leave out "
             f"cache=, or make it a tl.Part whose fields hold everything that it depends on."

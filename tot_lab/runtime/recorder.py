@@ -340,14 +340,14 @@ class Recorder:
             elif issubclass(kind, KeyboardInterrupt):
                 self.end(stop="cancelled")
             else:
-                self._happened(Ended("error", error=f"{kind.__name__}: {error}"))
+                self._record(Ended("error", error=f"{kind.__name__}: {error}"))
         self.close()
 
     @property
     def _ended(self) -> bool:
         return any(isinstance(line.e, Ended) for line in self.lines[-1:])
 
-    def _happened(self, record: Record, *more: Record) -> None:
+    def _record(self, record: Record, *more: Record) -> None:
         if self._ended:
             raise ValueError("This run has ended. No records can be added.")
         position = (len(self.lines),)
@@ -368,7 +368,7 @@ class Recorder:
         else:
             self._known(parent, *source, *depends)
             id = f"{parent}.{self._children[parent]}"
-        self._happened(Thought(id, parent, text, tuple(source), tuple(depends)))
+        self._record(Thought(id, parent, text, tuple(source), tuple(depends)))
         if parent is not None:
             self._children[parent] += 1
         self._children[id] = 0
@@ -381,23 +381,23 @@ class Recorder:
         self._known(id)
         if score is not None and not 0 <= score <= 1:
             raise ValueError(f"The score of thought {id!r} must be between 0 and 1: got {score}.")
-        self._happened(Scored(id, score, score, tuple(draws), by))
+        self._record(Scored(id, score, score, tuple(draws), by))
 
     def decide(self, id: str, what: Decision, reason: str = "", other: str | None = None) -> None:
         """Record a decision about a thought; see `Decided` for the kinds."""
         self._known(id, *([] if other is None else [other]))
-        self._happened(Decided(id, what, reason, other))
+        self._record(Decided(id, what, reason, other))
 
     def note(self, name: str, at: str = "0", **data: Any) -> None:
         """Record a custom event."""
-        self._happened(Note(name, at, data))
+        self._record(Note(name, at, data))
 
     def call(self, at: str, prompt: str, reply: Reply | str, *, kind: str = "ask", draw: int = 0) -> None:
         """Record a model call of your own code and its reply."""
         self._known(at)
         text = readable(prompt) if isinstance(prompt, str) else prompt
         got = Reply(reply) if isinstance(reply, str) else reply
-        self._happened(Call(at, kind, (Message("user", text),), draw), got)
+        self._record(Call(at, kind, (Message("user", text),), draw), got)
 
     def end(self, answer: str = "", *, node: str | None = None, stop: str = "answered") -> None:
         """Record the end of the run. `stop` is one of the stop codes."""
@@ -409,7 +409,7 @@ class Recorder:
             scores = [e.score for line in self.lines if isinstance(e := line.e, Scored) and e.id == node]
             score = scores[-1] if scores else None
             self.decide(node, "solution", stop)
-        self._happened(Ended(stop, answer, node, score))
+        self._record(Ended(stop, answer, node, score))
 
     def _known(self, *ids: str) -> None:
         for id in ids:

@@ -260,8 +260,8 @@ class Acting(Prompting):
         if not available.tools:
             return (yield from ask(call))
         *before, last = call.messages
-        told = Message(last.role, f"{last.content}\n\n{describe_tools(available)}")
-        talk = [*_guided(available.tools.values()), *before, told]
+        message = Message(last.role, f"{last.content}\n\n{describe_tools(available)}")
+        talk = [*_guided(available.tools.values()), *before, message]
         offered = tuple(tool.offered() for tool in available.tools.values())
         draw = call.sample_index * most_round_trips * MOST_CALLS  # distinct for all samples of a thought
         left = most_round_trips
@@ -277,7 +277,8 @@ class Acting(Prompting):
             if reply.error is not None or not left or not (turn.calls or unused):
                 return reply
             branches = [
-                self._given(available, call.node, k, asked, draw + k) for k, asked in enumerate(turn.calls)
+                self._given(available, call.node, k, request, draw + k)
+                for k, request in enumerate(turn.calls)
             ]
             observations = yield from self._all_of(available, branches)
             halt = halt_in(observations)
@@ -287,15 +288,15 @@ class Acting(Prompting):
             draw += MOST_CALLS
             left -= 1
             used = {
-                asked.name for asked, seen in zip(turn.calls, observations, strict=True) if not seen.error
+                request.name for request, seen in zip(turn.calls, observations, strict=True) if not seen.error
             }
             unused = [name for name in unused if name not in used]
             known += successful_results(turn.calls, observations)
             if unused and (not turn.calls or not left):
                 calls = yield from self._calls_for_model(task, available, call.node, unused, known)
                 branches = [
-                    self._given(available, call.node, k, asked, last_draw - k)
-                    for k, asked in enumerate(calls)
+                    self._given(available, call.node, k, request, last_draw - k)
+                    for k, request in enumerate(calls)
                 ]
                 given = yield from self._all_of(available, branches)
                 if (halt := halt_in(given)) is not None:
@@ -335,11 +336,11 @@ class Acting(Prompting):
 
     def _more(self, available: AvailableTools, at: str, call: ToolCall) -> Thinking[Observation]:
         """The requested part of an earlier result, or an error text."""
-        asked = _asked_part(available.results, arguments_of(call) or {})
-        if isinstance(asked, str):
-            yield Note(f"{self.notes}.no_more", at, {"why": asked})
-            return Observation(at, f"failed: {asked}", asked, f"failed: {asked}")
-        number, start = asked
+        part = _requested_part(available.results, arguments_of(call) or {})
+        if isinstance(part, str):
+            yield Note(f"{self.notes}.no_more", at, {"why": part})
+            return Observation(at, f"failed: {part}", part, f"failed: {part}")
+        number, start = part
         yield Note(f"{self.notes}.more", at, {"result": number, "from": start})
         text = self._part(available.results[number - 1], number, start)
         return Observation(at, text, None, text)
@@ -360,8 +361,8 @@ class Acting(Prompting):
     def _cut(self, turn: Turn) -> Thinking[Turn]:
         most = MOST_CALLS if self.parallel else 1
         if len(turn.calls) > most:
-            told = {"calls": len(turn.calls), "carried_out": most}
-            yield Note(f"{self.notes}.too_many_calls", parent_of(turn.id) or turn.id, told)
+            data = {"calls": len(turn.calls), "carried_out": most}
+            yield Note(f"{self.notes}.too_many_calls", parent_of(turn.id) or turn.id, data)
         return turn._replace(calls=turn.calls[:most])
 
     def _all_of(
@@ -383,8 +384,8 @@ def describe_named_results(names: Sequence[str], observations: Sequence[Observat
     if not names:
         return []
     pairs = zip(names, observations, strict=True)
-    said = f"The task asks for {', '.join(names)}, so it was called. Go on with what it gave."
-    return [*(f"{name} gave:\n{seen.text}" for name, seen in pairs), said]
+    notice = f"The task asks for {', '.join(names)}, so it was called. Go on with what it gave."
+    return [*(f"{name} gave:\n{seen.text}" for name, seen in pairs), notice]
 
 
 def successful_results(calls: Sequence[ToolCall], observations: Sequence[Observation]) -> list[str]:
@@ -422,7 +423,7 @@ def _line(tool: ToolSpec) -> str:
     return f"- {tool.name}: {about} Arguments: {json.dumps(named)}"
 
 
-def _asked_part(results: Sequence[str], given: Mapping[str, Any]) -> tuple[int, int] | str:
+def _requested_part(results: Sequence[str], given: Mapping[str, Any]) -> tuple[int, int] | str:
     """The number of the result and the first character, or an error text."""
     number, start = given.get("result"), given.get("from")
     if type(number) is not int or type(start) is not int:  # JSON's true is an int here too

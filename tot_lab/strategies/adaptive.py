@@ -210,11 +210,11 @@ class Adaptive(Prompting):
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
-        choice = self._settled(task) or (yield from self._asked(task, at))
+        choice = self._settled(task) or (yield from self._ask_model(task, at))
         if isinstance(choice, str):  # no further call is made
             return Answer("", choice)
-        told = {"selectedStrategy": choice.strategy, "kind": choice.kind, "by": choice.by, "why": choice.why}
-        yield Note("adaptive.chosen", at, {**told, **self._used(choice.strategy)})
+        data = {"selectedStrategy": choice.strategy, "kind": choice.kind, "by": choice.by, "why": choice.why}
+        yield Note("adaptive.chosen", at, {**data, **self._used(choice.strategy)})
         answer = yield from self.strategies[choice.strategy].think(task, f"{at}.0")
         if choice.strategy == self.default or not _is_partial(answer):
             return answer
@@ -260,7 +260,7 @@ class Adaptive(Prompting):
         found = kind_of(task)
         return None if found is None else Choice(self._of(found.kind), found.kind, "rule", found.why)
 
-    def _asked(self, task: Task, at: str) -> Thinking[Choice | str]:
+    def _ask_model(self, task: Task, at: str) -> Thinking[Choice | str]:
         """The choice made by the model, or the refusal of its call."""
         listed = "\n".join(f"{kind}: {what}" for kind, what in KINDS.items())
         prompt = (
@@ -304,5 +304,5 @@ def _with_attempt(task: Task, answer: Answer) -> Task:
     """The task with the result of the first attempt in its context."""
     if not answer.text:
         return task
-    told = f"An earlier attempt was not finished ({answer.stop_reason}). It came to: {answer.text}"
-    return task.model_copy(update={"context": "\n\n".join(filter(None, [task.context, told]))})
+    attempt = f"An earlier attempt was not finished ({answer.stop_reason}). It came to: {answer.text}"
+    return task.model_copy(update={"context": "\n\n".join(filter(None, [task.context, attempt]))})

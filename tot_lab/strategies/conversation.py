@@ -35,7 +35,7 @@ class Turn(NamedTuple):
     Attributes:
         id: Its thought.
         text: The text as written.
-        said: The text without tool calls written in it.
+        words: The text without tool calls written in it.
         calls: The requested tool calls.
         native: Whether they are the provider's native tool calls.
         unknown: Names in the text of tools that do not exist.
@@ -45,7 +45,7 @@ class Turn(NamedTuple):
 
     id: str
     text: str = ""
-    said: str = ""
+    words: str = ""
     calls: tuple[ToolCall, ...] = ()
     native: bool = True
     unknown: tuple[str, ...] = ()
@@ -77,10 +77,10 @@ def exchange(turn: Turn, observations: Sequence[Observation]) -> list[Message]:
     if not turn.calls:
         return [Message("assistant", turn.text.strip() or "(an empty reply)")]
     if not turn.native:
-        told = [
+        parts = [
             f"{call.name} gave:\n{seen.text}" for call, seen in zip(turn.calls, observations, strict=True)
         ]
-        return [Message("assistant", turn.text), Message("user", "\n\n".join(told))]
+        return [Message("assistant", turn.text), Message("user", "\n\n".join(parts))]
     calls = _sendable(turn.calls)
     return [
         Message("assistant", turn.text, calls, provider_state=turn.provider_state),

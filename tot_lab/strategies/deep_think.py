@@ -125,8 +125,8 @@ class DeepThink(Prompting):
     def _clamped(self, at: str) -> Thinking[Sizes]:
         sizes, clamped = self._sizes()
         for field, used in clamped.items():
-            told = {"field": field, "given": getattr(self, field), "used": used}
-            yield Note("deep_think.clamped", at, told)
+            data = {"field": field, "given": getattr(self, field), "used": used}
+            yield Note("deep_think.clamped", at, data)
         return sizes
 
     def _sizes(self) -> tuple[Sizes, dict[str, int]]:
@@ -190,9 +190,9 @@ class _Iterations:
 
     def _branch(self, base: str, number: int) -> Thinking[tuple[list[ThoughtBranch], str]]:
         """The approaches of an iteration. Empty, with the stop reason, if the call failed."""
-        asked = BRANCH.format(count=self.sizes.num_branches)
-        prompt = _joined(self.goal, self._lessons(number), asked, ANEW if self.past else "")
-        result, failed = yield from self._asked(base, "branch", prompt, Approaches, number - 1)
+        request = BRANCH.format(count=self.sizes.num_branches)
+        prompt = _joined(self.goal, self._lessons(number), request, ANEW if self.past else "")
+        result, failed = yield from self._ask_phase(base, "branch", prompt, Approaches, number - 1)
         if failed:
             return [], failed
         self.direct = result.value is None
@@ -242,7 +242,9 @@ class _Iterations:
         failed.
         """
         prompt, approach = _joined(self.goal, self._found(), DEVELOP), _approach(branch)
-        result, failed = yield from self._asked(branch.node, "develop", prompt, Development, closing=approach)
+        result, failed = yield from self._ask_phase(
+            branch.node, "develop", prompt, Development, closing=approach
+        )
         made, raw = result.value, _raw(result)
         if failed or (made is None and not raw):
             empty = "the reply was cut off before its answer" if result.truncated else "the reply was empty"
@@ -276,9 +278,9 @@ class _Iterations:
     ) -> Thinking[tuple[IterationResult | None, str]]:
         """Judge the branches and synthesise a solution. `None`, with the stop reason, if the call failed."""
         solved = [branch for branch in branches if branch.solution_node is not None]
-        told = "\n\n".join(map(_solution, solved))
-        prompt = _joined(self.goal, CONVERGE.format(count=len(solved), solutions=told))
-        result, failed = yield from self._asked(base, "converge", prompt, Convergence, number - 1)
+        solutions = "\n\n".join(map(_solution, solved))
+        prompt = _joined(self.goal, CONVERGE.format(count=len(solved), solutions=solutions))
+        result, failed = yield from self._ask_phase(base, "converge", prompt, Convergence, number - 1)
         if failed:
             return None, failed
         made: Judgement | None = result.value
@@ -337,8 +339,8 @@ class _Iterations:
         best = min(ranked, key=lambda branch: branch.assumed)
         why = "the reply was cut off" if reply.truncated else reply.error
         why = why if _raw(reply) else "the reply was empty"
-        told = {"what": "converge", "error": why, "confidence": ASSUMED, "branch": best.id}
-        yield Note("deep_think.assumed", base, told)
+        data = {"what": "converge", "error": why, "confidence": ASSUMED, "branch": best.id}
+        yield Note("deep_think.assumed", base, data)
         return IterationResult(
             iteration=number,
             branches=(),
@@ -419,7 +421,7 @@ class _Iterations:
         """The iteration that is the answer so far."""
         return max(self.past, key=_trust)
 
-    def _asked(
+    def _ask_phase(
         self, at: str, kind: str, prompt: str, form: type[M], draw: int = 0, closing: str = ""
     ) -> Thinking[tuple[Structured[M], str]]:
         """Make a call for JSON of type `form`. The second value is a stop reason if it failed.
@@ -445,8 +447,8 @@ class _Iterations:
 
     def _assume(self, at: str, what: str, error: str | None) -> Thinking[None]:
         """Note that a reply is used as plain text."""
-        told = {"what": what, "error": error}
-        yield Note("deep_think.assumed", at, told if what == "branch" else {**told, "confidence": ASSUMED})
+        data = {"what": what, "error": error}
+        yield Note("deep_think.assumed", at, data if what == "branch" else {**data, "confidence": ASSUMED})
 
 
 def _score(node: str, value: float | None) -> Thinking[float | None]:
@@ -496,15 +498,15 @@ def _trusted(result: IterationResult) -> str:
 
 
 def _approach(branch: ThoughtBranch) -> str:
-    told = [("Strategy", branch.strategy), ("Rationale", branch.rationale), ("Risks", branch.risks)]
-    lines = [branch.name, *(f"{what}: {shortened(text, SHOWN)}" for what, text in told if text)]
+    fields = [("Strategy", branch.strategy), ("Rationale", branch.rationale), ("Risks", branch.risks)]
+    lines = [branch.name, *(f"{what}: {shortened(text, SHOWN)}" for what, text in fields if text)]
     return "\n".join(["<approach>", *lines, "</approach>"])
 
 
 def _solution(branch: ThoughtBranch) -> str:
     """A branch with its solution, strengths and weaknesses."""
     own = branch.confidence
-    told = [
+    fields = [
         ("Strategy", branch.strategy),
         ("Checked", branch.observation),
         ("Strengths", "; ".join(branch.strengths)),
@@ -514,6 +516,6 @@ def _solution(branch: ThoughtBranch) -> str:
         ("Verdict", branch.verdict),
         ("Score", "" if branch.score is None else f"{branch.score:g} of 10"),
     ]
-    about = "\n".join(f"{what}: {shortened(text, SHOWN)}" for what, text in told if text)
+    about = "\n".join(f"{what}: {shortened(text, SHOWN)}" for what, text in fields if text)
     solution = f"<solution>\n{shortened(branch.solution, SHOWN)}\n</solution>"
     return f"<approach>\nName: {branch.name}\n{about}\n{solution}\n</approach>"

@@ -120,11 +120,11 @@ class _Matching:
         bare = {k for k in found if not core(self.written[k])}
         numbers = {k: place for k, place in numbers.items() if k in bare}
         ids = {k: id for k, id in ids.items() if k in bare}
-        as_told = {k: self.ids.index(id) for k, id in ids.items() if id in self.ids}
+        from_zero = {k: self.ids.index(id) for k, id in ids.items() if id in self.ids}
         from_one = {k: int(id[1:]) - 1 for k, id in ids.items()}
-        told, counted = (len(one) == len(ids) and self._fits(one) for one in (as_told, from_one))
-        if ids and told:
-            self._place(as_told)
+        fits, counted = (len(one) == len(ids) and self._fits(one) for one in (from_zero, from_one))
+        if ids and fits:
+            self._place(from_zero)
             if counted:
                 self.warnings.append("Scores were matched by ids, which may have been counted from 1.")
         elif ids and counted:

@@ -215,11 +215,11 @@ class Approaches(Written):
         return {"branches": value} if isinstance(value, list) else value
 
     @model_validator(mode="after")
-    def _say_something(self) -> Self:
-        said = [approach for approach in self.branches if approach.strategy or approach.name]
-        if not said:
+    def _require_text(self) -> Self:
+        described = [approach for approach in self.branches if approach.strategy or approach.name]
+        if not described:
             raise ValueError("there is no approach with a name or a strategy")
-        self.branches = said
+        self.branches = described
         return self
 
 
@@ -283,8 +283,8 @@ class Reflection(Written):
     @property
     def summary(self) -> str:
         """All but the insights, in lines."""
-        told = [("Pattern", self.patterns), ("Mistake", self.mistakes), ("Missed by all", self.missed)]
-        return "\n".join(f"{what}: {text}" for what, texts in told for text in texts)
+        fields = [("Pattern", self.patterns), ("Mistake", self.mistakes), ("Missed by all", self.missed)]
+        return "\n".join(f"{what}: {text}" for what, texts in fields for text in texts)
 
 
 class Idea(Written):

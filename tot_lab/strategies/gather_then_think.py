@@ -95,7 +95,7 @@ class GatherThenThink(Prompting):
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
-        classified = self._settled(task) or (yield from self._asked(task, at))
+        classified = self._settled(task) or (yield from self._ask_model(task, at))
         if isinstance(classified, str):  # no further call is made
             return Answer("", classified)
         yield Note("think.classified", at, classified._asdict())
@@ -135,7 +135,7 @@ class GatherThenThink(Prompting):
             return Classified(GENERAL, "default", "nothing is gathered, so no call is spent on it")
         return found
 
-    def _asked(self, task: Task, at: str) -> Thinking[Classified | str]:
+    def _ask_model(self, task: Task, at: str) -> Thinking[Classified | str]:
         """The category named by the model, or the refusal of its call."""
         listed = "\n".join(f"{name}: {category.about}" for name, category in CATEGORIES.items())
         prompt = (
@@ -170,8 +170,8 @@ class GatherThenThink(Prompting):
         for.
         """
         above = parent_of(at) or at
-        asked = yield from emit(Thought(at, above, _instruction(category)))
-        part = task.domain.part(task, asked.text, "")
+        thought = yield from emit(Thought(at, above, _instruction(category)))
+        part = task.domain.part(task, thought.text, "")
         looking = tuple(tool for tool in task.tools if MODEL not in tool.effects)  # reasoning comes later
         part = part.model_copy(update={"tools": looking})
         answer = yield from intercept(
@@ -180,7 +180,7 @@ class GatherThenThink(Prompting):
             calls=1,
         )
         given = sum(use.error is None for use in watch.uses)
-        told = {
+        data = {
             "category": category,
             "tools_first": category_of(category).tools_first,
             "tool_calls": len(watch.uses),
@@ -188,7 +188,7 @@ class GatherThenThink(Prompting):
             "notes": len(answer.text),
             "stop": answer.stop_reason,
         }
-        yield Note("think.gathered" if given or answer.text else "think.nothing_gathered", above, told)
+        yield Note("think.gathered" if given or answer.text else "think.nothing_gathered", above, data)
         return answer
 
     def _with_findings(self, task: Task, research: str, notes: str, uses: Sequence[ToolUse]) -> Task:
@@ -204,8 +204,8 @@ class GatherThenThink(Prompting):
         parts = []
         for name, text in (("research_context", research), ("notes", notes), ("tool_output", raw)):
             if text:
-                told = shortened(text, characters_within(text, room))
-                parts.append(f"<{name}>\n{told}\n</{name}>")
+                findings = shortened(text, characters_within(text, room))
+                parts.append(f"<{name}>\n{findings}\n</{name}>")
                 room = max(0, room - tokens_in(text))
         if not parts:
             return task

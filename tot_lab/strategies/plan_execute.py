@@ -37,12 +37,12 @@ from tot_lab.strategies.plans import (
     Mode,
     PlanDraft,
     PlanStep,
-    as_said,
     filled_in,
     planned,
     rewritten,
     shown,
     text_of,
+    with_edited_text,
     with_required,
 )
 from tot_lab.strategies.react import ReAct
@@ -207,7 +207,7 @@ class _Work:
                 return (yield from self._ended(needs.refused))
             stated = {**needs.required, **self.by.required_tools}
             self.required = self.by.required(self.task, self.available, stated)
-        steps, stop = yield from self._asked("plan", self._planned, PLAN)
+        steps, stop = yield from self._ask_planner("plan", self._planned, PLAN)
         required = self.required
         if steps is None:
             named = self.by.named(self.task, self.available) if stop == "limit:retries" else []
@@ -319,9 +319,9 @@ class _Work:
         if reply.error is not None and halts(reply.error):
             return "", "", reply.error
         result = f"→ {reply.text or '(nothing)'}" if reply.error is None else f"failed: {reply.error}"
-        said = f"{name} {result}"
-        thought = yield from emit(Thought(f"{step.node}.{number}", step.node, said))
-        if thought.text != said:
+        text = f"{name} {result}"
+        thought = yield from emit(Thought(f"{step.node}.{number}", step.node, text))
+        if thought.text != text:
             return thought.id, thought.text.removeprefix(f"{name} → "), ""
         return thought.id, reply.text, reply.error or ""
 
@@ -367,8 +367,8 @@ class _Work:
     def _results(self, step: PlanStep, known: Mapping[str, PlanStep]) -> str:
         """The results of the steps that `step` depends on."""
         most = self.by.most_result_characters
-        told = [f"{known[id].label}:\n{shortened(known[id].result or '', most)}" for id in step.depends_on]
-        return "\n\n".join(["Results of steps before:", *told]) if told else ""
+        results = [f"{known[id].label}:\n{shortened(known[id].result or '', most)}" for id in step.depends_on]
+        return "\n\n".join(["Results of steps before:", *results]) if results else ""
 
     # Reflect and refine.
 
@@ -395,8 +395,8 @@ class _Work:
         if verdict is None:
             yield Note("parse.unreadable", thought.id, {"kind": "review", "draw": self._rewrites})
         satisfied = verdict is True
-        said = "\n".join(line for line in thought.text.splitlines() if not _VERDICT.fullmatch(line))
-        text = self.task.domain.read_answer(self.task, said) if said.strip() else None
+        reflection = "\n".join(line for line in thought.text.splitlines() if not _VERDICT.fullmatch(line))
+        text = self.task.domain.read_answer(self.task, reflection) if reflection.strip() else None
         if text is not None:
             self.held = Answer(text, "", thought.id)
         data = {"satisfied": satisfied, "node": thought.id, "version": self.version, "answer": text}
@@ -410,7 +410,7 @@ class _Work:
         failed = [step.id for step in self.steps if step.status == "failed"]
         self.patched.update(failed)
         what = PATCH[self.by.patch_strategy]
-        steps, stop = yield from self._asked("patch", self._patched, self._shown(), review, what)
+        steps, stop = yield from self._ask_planner("patch", self._patched, self._shown(), review, what)
         if steps is None:
             self.halt = self.halt or (stop if halts(stop) else "")
             return stop
@@ -423,7 +423,7 @@ class _Work:
 
     def _augment(self, review: str) -> Thinking[str]:
         """Have steps appended. Returns the stop reason if that failed."""
-        steps, stop = yield from self._asked("augment", self._planned, self._shown(), review, AUGMENT)
+        steps, stop = yield from self._ask_planner("augment", self._planned, self._shown(), review, AUGMENT)
         if steps is None:
             return stop
         yield from self._taken("plan.augmented", steps)
@@ -443,7 +443,7 @@ class _Work:
         ]
         return planned(draft, kept, self.available.tools, by.plan_mode, by.max_steps)
 
-    def _asked(
+    def _ask_planner(
         self, kind: str, read: Callable[[PlanDraft], list[PlanStep]], *parts: str
     ) -> Thinking[tuple[list[PlanStep] | None, str]]:
         """The steps that the model writes, or the stop reason if no reply could be used."""
@@ -478,8 +478,8 @@ class _Work:
             depends = tuple(nodes[id] for id in step.depends_on)
             thought = yield from emit(self._thought(text, source, depends))
             nodes[step.id] = thought.id
-            said = step if thought.text == text else as_said(step, thought.text)
-            fresh[step.id] = said.changed(node=thought.id)
+            result = step if thought.text == text else with_edited_text(step, thought.text)
+            fresh[step.id] = result.changed(node=thought.id)
         self.steps = [fresh.get(step.id, step) for step in steps]
         self.version += 1
         data = {"version": self.version, "steps": [step.content() for step in self.steps], **more}

@@ -355,9 +355,9 @@ def with_required(
         texts = all(properties.get(field, {}).get("type") == "string" for field in needed)
         for number in range(there + 1, count + 1):
             seq = len(made) + 1
-            asked = f"{goal} (part {number} of {count})" if count > 1 else goal
+            instruction = f"{goal} (part {number} of {count})" if count > 1 else goal
             if analysis is not None:
-                asked = f"{{{{from_step:{analysis}:item:{number}}}}}"
+                instruction = f"{{{{from_step:{analysis}:item:{number}}}}}"
             common = {
                 "id": f"s{seq}",
                 "seq": seq,
@@ -369,13 +369,13 @@ def with_required(
                     **common,
                     type="tool_call",
                     tool_name=name,
-                    tool_args={**dict.fromkeys(needed, asked), **given},
+                    tool_args={**dict.fromkeys(needed, instruction), **given},
                 )
                 if texts
                 else PlanStep(
                     **common,
                     type="composite",
-                    instruction=f"Call the tool {name}, for this and nothing else: {asked}",
+                    instruction=f"Call the tool {name}, for this and nothing else: {instruction}",
                     tool_hints=(name,),
                 )
             )
@@ -394,29 +394,29 @@ def _step(draft: StepDraft, seq: int, tools: Collection[str], names: Named) -> P
     own = f"s{seq}"
     problems: list[str] = []
 
-    def found(said: str) -> tuple[str, ...]:
-        ids = names.get(said)
+    def found(text: str) -> tuple[str, ...]:
+        ids = names.get(text)
         if ids is not None and ids and own not in ids:
             return ids
         if ids is None:
-            problems.append(f"{own}: it depends on {said!r}, and the plan has no such step")
+            problems.append(f"{own}: it depends on {text!r}, and the plan has no such step")
         else:
-            several = f"{said!r}, the name of several steps"
+            several = f"{text!r}, the name of several steps"
             problems.append(f"{own}: it depends on {'itself' if ids else several}")
         return ()
 
     def renamed(match: re.Match[str]) -> str:
         try:
-            said, form = _reference(match, own)
+            reference, form = _reference(match, own)
         except ValueError as unreadable:
             problems.append(str(unreadable))
             return match[0]
-        ids = found(said)
+        ids = found(reference)
         needs.update(dict.fromkeys(ids))
         suffix = f":{form}" if form else ""
         return "\n".join(f"{{{{from_step:{id}{suffix}}}}}" for id in ids) if ids else match[0]
 
-    needs = dict.fromkeys(id for said in draft.depends_on for id in found(said))
+    needs = dict.fromkeys(id for reference in draft.depends_on for id in found(reference))
     fields = draft.model_dump()
     try:
         fields["instruction"] = _REFERENCE.sub(renamed, draft.instruction)
@@ -568,7 +568,7 @@ def text_of(step: PlanStep) -> str:
     return "\n".join(filter(None, [step.title, what]))
 
 
-def as_said(step: PlanStep, text: str) -> PlanStep:
+def with_edited_text(step: PlanStep, text: str) -> PlanStep:
     """`step` after a person edited its thought: a tool call, or else an instruction."""
     match, end = _CALL_BEGINS.search(text), text.rfind("})") + 1
     try:

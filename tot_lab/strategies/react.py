@@ -146,8 +146,8 @@ class ReAct(Acting):
             text, refusal = _final(task, turn, progress.missing())
             if text is not None and refusal is None:
                 return (yield from self._answered(task, available, progress, turn, text))
-            said = text or ("" if turn.calls or turn.unknown else turn.said)
-            if said and (held := task.domain.read_answer(task, said)) is not None:
+            answer = text or ("" if turn.calls or turn.unknown else turn.words)
+            if answer and (held := task.domain.read_answer(task, answer)) is not None:
                 last = Answer(held, "", turn.id)
             refused = progress.take(turn.calls, refusal)
             observations = yield from self.carry_out(available, turn, refused)
@@ -272,7 +272,7 @@ class _Progress:
         self.caps = caps
         self.made: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
-        self.asked: Counter[tuple[str, str]] = Counter()
+        self.call_counts: Counter[tuple[str, str]] = Counter()
         self.words: set[str] = set()
         self.observations = 0
 
@@ -335,8 +335,8 @@ class _Progress:
                 name = "react.refused_answer" if call.name == FINAL.name else "react.blocked"
                 yield Note(name, seen.id, {"tool": call.name, "why": refused[k]})
                 continue
-            self.asked[same_call(call)] += 1
-            times = self.asked[same_call(call)]
+            self.call_counts[same_call(call)] += 1
+            times = self.call_counts[same_call(call)]
             if times > 1:
                 yield Note("react.repeated", turn.id, {"tool": call.name, "times": times})
                 hints.append(f"You have called {call.name} with these arguments before. Do something else.")

@@ -96,12 +96,12 @@ class Reflexion(Prompting):
 
     def _taught(self, task: Task, lessons: Sequence[str]) -> Task:
         """`task` with the lessons in its context."""
-        told = [task.context]
+        parts = [task.context]
         if self.prior_critiques:
-            told.append(earlier_critiques(self.prior_critiques))
+            parts.append(earlier_critiques(self.prior_critiques))
         if lessons:
-            told.append(f"Earlier attempts at this very task, and what was wrong:\n{_listed(lessons)}")
-        context = "\n\n".join(filter(None, told))
+            parts.append(f"Earlier attempts at this very task, and what was wrong:\n{_listed(lessons)}")
+        context = "\n\n".join(filter(None, parts))
         return task.model_copy(update={"context": context})
 
     def _criticised(
@@ -124,8 +124,8 @@ class Reflexion(Prompting):
         if answer.node is not None:
             scored = yield from emit(Scored(answer.node, score, score, (score,), "critique"))
             score = scored.score
-        told = {"attempt": number, "satisfied": None if score is None else score == 1.0}
-        yield Note("reflexion.critiqued", at=root, data={**told, "critique": thought.id})
+        data = {"attempt": number, "satisfied": None if score is None else score == 1.0}
+        yield Note("reflexion.critiqued", at=root, data={**data, "critique": thought.id})
         return _Critique(thought.text, score, satisfied=score == 1.0)
 
     def _prompt(self, task: Task, path: Path, answer: str) -> str:
@@ -220,8 +220,8 @@ def earlier_critiques(critiques: Sequence[str]) -> str:
 
 
 def _lesson(answer: Answer, critique: str) -> str:
-    said = f"It answered: {answer.text}" if answer.text else f"It gave no answer ({answer.stop_reason})."
-    return f"{said}\nThe critique: {critique}" if critique else said
+    outcome = f"It answered: {answer.text}" if answer.text else f"It gave no answer ({answer.stop_reason})."
+    return f"{outcome}\nThe critique: {critique}" if critique else outcome
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -143,16 +143,16 @@ class ResearchDelegate(BaseModel):
         pages = yield from gather([reading.of(url, f"{at}.{k}") for k, url in enumerate(chosen)], at_most=1)
         read = [page for page in pages if page.error is None]
         yield Note("research.done", at, {"pages": len(pages), "read": len(read)})
-        told = [page.told for page in pages]
+        summaries = [page.summary for page in pages]
         if left:
-            told.append(f"Not read, because there were more than {self.most_pages}: {', '.join(left)}")
-        return "\n\n".join(told)
+            summaries.append(f"Not read, because there were more than {self.most_pages}: {', '.join(left)}")
+        return "\n\n".join(summaries)
 
 
 class Page(NamedTuple):
     """The prompt text for one page, and the error if it could not be read."""
 
-    told: str
+    summary: str
     error: str | None
 
 

@@ -102,10 +102,10 @@ def ask_json(
         where = {"kind": call.purpose, "draw": draw}
         if replies:
             yield Note("json.retried", call.node, {**where, "error": problem})
-        asked = msgspec.structs.replace(
+        sent = msgspec.structs.replace(
             call, messages=tuple(messages), sample_index=draw, response_format=native
         )
-        reply = yield from ask(asked)
+        reply = yield from ask(sent)
         replies.append(reply)
         if reply.error is not None:
             problem = reply.error
@@ -166,10 +166,10 @@ class _Form:
         """The prompt text about the form."""
         if tier == "local" and self._example:
             return f"Reply with JSON and nothing else, in the form of this example:\n{self._example}"
-        asked = f"Reply with one JSON object that fits this schema, and nothing else:\n{self._schema}"
+        request = f"Reply with one JSON object that fits this schema, and nothing else:\n{self._schema}"
         if tier == "mid" and self._example:
-            asked += f"\n\nAn example of its form:\n{self._example}"
-        return asked
+            request += f"\n\nAn example of its form:\n{self._example}"
+        return request
 
     def read(self, text: str) -> _Value | str:
         """The first value in a reply that validates, or an error text about the longest candidate."""

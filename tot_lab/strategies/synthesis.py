@@ -100,15 +100,15 @@ class _Condenser:
     def _tightened(self, call: Call) -> Thinking[Call]:
         opening, turns = _parts(call.messages)
         past, last = turns[: -self.settings.keep], turns[-self.settings.keep :]
-        told, since = "", past
+        summary, since = "", past
         for count in range(len(past), 0, -1):
             known = self.known.get(_joined(opening, past[:count]))
             if known is not None:
-                told, since = known, past[count:]
+                summary, since = known, past[count:]
                 break
-        if estimated_tokens(told) + _size(since) > self.settings.above and since:
-            made = yield from self._condensed(call, told, since)
-            before, after = estimated_tokens(told) + _size(since), estimated_tokens(made)
+        if estimated_tokens(summary) + _size(since) > self.settings.above and since:
+            made = yield from self._condensed(call, summary, since)
+            before, after = estimated_tokens(summary) + _size(since), estimated_tokens(made)
             if after < before:
                 yield Note(
                     "context.synthesized",
@@ -120,20 +120,20 @@ class _Condenser:
                         "tokens_after": after,
                     },
                 )
-                told, since = made, []
+                summary, since = made, []
                 self.known[_joined(opening, past)] = made
-        if not told:
+        if not summary:
             return call
-        messages = (*_with(opening, told), *_joined((), [*since, *last]))
+        messages = (*_with(opening, summary), *_joined((), [*since, *last]))
         return msgspec.structs.replace(call, messages=messages)
 
-    def _condensed(self, call: Call, told: str, turns: Sequence[Turn]) -> Thinking[str]:
+    def _condensed(self, call: Call, summary: str, turns: Sequence[Turn]) -> Thinking[str]:
         """Notes of `turns`, continuing the notes `told` of earlier ones."""
-        fast = "\n".join(filter(None, [told, *map(_in_short, turns)]))
+        fast = "\n".join(filter(None, [summary, *map(_in_short, turns)]))
         if self.settings.synthesis == "fast":
             return fast
-        asked = self.settings.call(call.node, _SYNTHESIZE, _prompt(call, told, turns), call.sample_index)
-        reply = yield from ask(msgspec.structs.replace(asked, attempt=call.attempt))
+        sent = self.settings.call(call.node, _SYNTHESIZE, _prompt(call, summary, turns), call.sample_index)
+        reply = yield from ask(msgspec.structs.replace(sent, attempt=call.attempt))
         if reply.error is not None or not reply.text.strip():
             why = reply.error or "an empty reply"
             yield Note("call.failed", call.node, {"kind": _SYNTHESIZE, "error": why, "instead": "fast"})
@@ -149,8 +149,8 @@ class _Condenser:
             self.others |= branch.others
 
 
-def _prompt(call: Call, told: str, turns: Sequence[Turn]) -> str:
-    earlier = f"What was noted of the turns before:\n<notes>\n{told}\n</notes>\n\n" if told else ""
+def _prompt(call: Call, summary: str, turns: Sequence[Turn]) -> str:
+    earlier = f"What was noted of the turns before:\n<notes>\n{summary}\n</notes>\n\n" if summary else ""
     work, whole = _parts(call.messages)[0][-1].content, "\n\n".join(map(_whole, turns))
     return (
         f"You are in the midst of a piece of work:\n<work>\n{work}\n</work>\n\n"
@@ -177,10 +177,10 @@ def _joined(opening: Turn, turns: Sequence[Turn]) -> Turn:
     return (*opening, *(message for turn in turns for message in turn))
 
 
-def _with(opening: Turn, told: str) -> Turn:
+def _with(opening: Turn, summary: str) -> Turn:
     """The opening with the notes of the past turns at its end."""
     *first, last = opening
-    content = f"{last.content}\n\nWhat was done so far, in short:\n{told}"
+    content = f"{last.content}\n\nWhat was done so far, in short:\n{summary}"
     return (*first, msgspec.structs.replace(last, content=content))
 
 
@@ -190,22 +190,22 @@ def _size(turns: Sequence[Turn]) -> int:
 
 def _whole(turn: Turn) -> str:
     """A turn as text."""
-    asked = {call.id: f"{call.name}({call.arguments})" for call in turn[0].tool_calls}
+    requests = {call.id: f"{call.name}({call.arguments})" for call in turn[0].tool_calls}
     lines = [turn[0].content]
     for message in turn[1:]:
-        call = asked.pop(message.tool_call_id or "", "")
+        call = requests.pop(message.tool_call_id or "", "")
         lines.append(f"{call} → {message.content}" if call else message.content)
-    return "\n".join(filter(None, [*lines, *asked.values()]))
+    return "\n".join(filter(None, [*lines, *requests.values()]))
 
 
 def _in_short(turn: Turn) -> str:
     """A turn by the template."""
-    asked = {call.id: f"{call.name}({_cut(call.arguments)})" for call in turn[0].tool_calls}
+    requests = {call.id: f"{call.name}({_cut(call.arguments)})" for call in turn[0].tool_calls}
     lines = [_cut(turn[0].content)]
     for message in turn[1:]:
-        call = asked.pop(message.tool_call_id or "", "")
+        call = requests.pop(message.tool_call_id or "", "")
         lines.append(f"{call} → {_cut(message.content)}" if call else _cut(message.content))
-    return "- " + "; ".join(filter(None, [*lines, *asked.values()]))
+    return "- " + "; ".join(filter(None, [*lines, *requests.values()]))
 
 
 def _cut(text: str) -> str:

@@ -59,19 +59,19 @@ def text_tool_calls(text: str, names: Iterable[str], at: str) -> TextToolCalls:
     found: list[tuple[int, int, list[tuple[str, str]]]] = []
     for place in find_json(text):
         cut_off = place.repaired and _cut_off(text[place.start : place.end])
-        asked = [] if cut_off else _asked(place.value)
+        requests = [] if cut_off else _requests_in(place.value)
         k = bisect(found, place.start, key=itemgetter(0))
         apart = (k == 0 or found[k - 1][1] <= place.start) and (k == len(found) or place.end <= found[k][0])
-        if asked and apart:
-            found.insert(k, (place.start, place.end, asked))
+        if requests and apart:
+            found.insert(k, (place.start, place.end, requests))
     calls: list[ToolCall] = []
     unknown: list[str] = []
     around, last = [], 0
-    for start, end, asked in found:
-        if any(tool_name(name) in known for name, _ in asked):
+    for start, end, requests in found:
+        if any(tool_name(name) in known for name, _ in requests):
             around.append(text[last:start])
             last = end
-        for name, arguments in asked:
+        for name, arguments in requests:
             if tool_name(name) in known:
                 id = f"text-{at.replace('.', '-')}-{len(calls)}"
                 calls.append(ToolCall(id, known[tool_name(name)], arguments))
@@ -89,12 +89,12 @@ def _cut_off(text: str) -> bool:
     return bool(_BEGUN.search(text)) or any("" in match.groups() for match in _STRING.finditer(text))
 
 
-def _asked(value: Any) -> list[tuple[str, str]]:
+def _requests_in(value: Any) -> list[tuple[str, str]]:
     """The calls in a JSON value, as names and JSON arguments. Empty unless all items of a list are calls."""
     if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
         value = value["tool_calls"]
-    asked = [_call(item) for item in (value if isinstance(value, list) else [value])]
-    return [call for call in asked if call is not None] if None not in asked else []
+    requests = [_call(item) for item in (value if isinstance(value, list) else [value])]
+    return [call for call in requests if call is not None] if None not in requests else []
 
 
 def _call(value: Any) -> tuple[str, str] | None:

@@ -284,7 +284,7 @@ class ThinkingManager:
 
     def _reflected(self, call: Call, why: str) -> Thinking[str]:
         """Reflect before `call`. Returns the text, empty if the call failed."""
-        asked = msgspec.structs.replace(
+        sent = msgspec.structs.replace(
             call,
             purpose="reflect",
             messages=(Message("user", self._question(call)),),
@@ -295,7 +295,7 @@ class ThinkingManager:
             tools=(),
             tool_choice=None,
         )
-        reply = yield from ask(asked)
+        reply = yield from ask(sent)
         if reply.error is not None:
             yield Note("call.failed", call.node, {"kind": "reflect", "error": reply.error})
             return ""
@@ -316,11 +316,11 @@ class ThinkingManager:
             "in a few sentences, and end with a line `Next: ` and what to do next."
         )
 
-    def _saw_changed(self, text: str, said: str) -> None:
+    def _saw_changed(self, text: str, before: str) -> None:
         """Follow a person's edit of the thought that records a result."""
-        if text != said:
+        if text != before:
             results, errors = (
-                tuple(_cut(said) if known == _cut(text) else known for known in all_known)
+                tuple(_cut(before) if known == _cut(text) else known for known in all_known)
                 for all_known in (self.state.results, self.state.errors)
             )
             self.state = self.state._replace(results=results, errors=errors)
@@ -366,7 +366,7 @@ def _with_section(call: Call, section: str) -> Call:
     """`call` with `section` at the end of its system prompt."""
     first, *rest = call.messages
     if first.role == "system":
-        told = msgspec.structs.replace(first, content=f"{first.content}\n\n{section}")
+        message = msgspec.structs.replace(first, content=f"{first.content}\n\n{section}")
     else:
-        told, rest = Message("system", section), list(call.messages)
-    return msgspec.structs.replace(call, messages=(told, *rest))
+        message, rest = Message("system", section), list(call.messages)
+    return msgspec.structs.replace(call, messages=(message, *rest))

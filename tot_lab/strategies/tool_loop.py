@@ -57,7 +57,7 @@ class ToolLoop(Acting):
                 break
             if closing or not (turn.calls or unused):
                 break
-            words = "" if turn.calls or turn.unknown else turn.said
+            words = "" if turn.calls or turn.unknown else turn.words
             if words and (held := task.domain.read_answer(task, words)) is not None:
                 last = Answer(held, "", turn.id)
             observations = yield from self.carry_out(available, turn)
@@ -79,7 +79,7 @@ class ToolLoop(Acting):
             if last.node is not None:
                 yield Decided(last.node, "solution", stop)
             return Answer(last.text, stop, last.node)
-        text = task.domain.read_answer(task, turn.said)
+        text = task.domain.read_answer(task, turn.words)
         if text is None:
             yield Note("parse.unreadable", turn.id, {"kind": "act", "draw": 0})
         stop = "limit:round_trips" if turn.calls else "answered"

@@ -53,8 +53,8 @@ def classify_tools(strategy: Acting, task: Task, available: AvailableTools, at: 
     if needs is None:
         yield Note("parse.unreadable", at, {"kind": "route", "draw": 0})
         return ToolNeeds()
-    told = {"required": dict(needs.required), "relevant": list(needs.relevant)}
-    yield Note("tools.classified", at, told)
+    data = {"required": dict(needs.required), "relevant": list(needs.relevant)}
+    yield Note("tools.classified", at, data)
     return needs
 
 

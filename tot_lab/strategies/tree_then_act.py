@@ -230,8 +230,8 @@ def _reaching(floor: float, tree: Tree, ids: Sequence[str]) -> list[str]:
 def _grounded(task: Task) -> Task:
     """The task of the first phase, whose context lists the tools."""
     listed = "\n".join(f"- {tool.name}: {tool.description}" for tool in task.tools)
-    told = f"Tools that can be used once there is a plan, and not yet:\n{listed}" if listed else ""
-    return _with(task, told)
+    section = f"Tools that can be used once there is a plan, and not yet:\n{listed}" if listed else ""
+    return _with(task, section)
 
 
 def _guided(task: Task, plan: Path) -> Task:
@@ -239,5 +239,5 @@ def _guided(task: Task, plan: Path) -> Task:
     return _with(task, f"A plan, found by comparing several:\n{task.domain.steps(plan)}" if plan else "")
 
 
-def _with(task: Task, told: str) -> Task:
-    return task.model_copy(update={"context": "\n\n".join(filter(None, [task.context, told]))})
+def _with(task: Task, section: str) -> Task:
+    return task.model_copy(update={"context": "\n\n".join(filter(None, [task.context, section]))})

@@ -36,14 +36,14 @@ def tools_named(name: str, settings: Mapping[str, Any] | None = None) -> tuple[T
         ValueError: If the name is unknown, or settings are missing or not accepted.
     """
     given = dict(settings or {})
-    asked = tool_name(name)
+    wanted = tool_name(name)
     for known, kind in built_in("tools").items():
-        if asked in map(tool_name, (known, *kind.aliases)):
+        if wanted in map(tool_name, (known, *kind.aliases)):
             return (_made(kind, given),)
     if name in offered("domains") and (tools := class_of(name, Domain).tools()):
         return _as_they_are(name, tools, given)
     for domain, tools in domain_tools().items():
-        if asked == tool_name(domain):
+        if wanted == tool_name(domain):
             return _as_they_are(name, tools, given)
     found = bring(name)
     if found is None:

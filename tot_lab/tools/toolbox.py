@@ -109,7 +109,7 @@ def _expect_distinguishable(tool: Tool) -> None:
     """Raise ValueError for a pure tool whose cached results could be those of another one."""
     for name in type(tool).model_fields:
         function = getattr(tool, name)
-        if tool.pure and isinstance(function, UserFunction) and not function.told_by_source:
+        if tool.pure and isinstance(function, UserFunction) and not function.identified_by_source:
             raise ValueError(
                 f"The tool {tool.name!r} cannot be pure: results of {function.name!r} may depend on more "
                 f"than its source, which the cache cannot detect. Define it with `def` at module level, or "

@@ -54,11 +54,11 @@ class Constrained(General):
         return "\n".join(f"<draft>\n{draft}\n</draft>" for draft in path) or "(no drafts yet)"
 
     def sample_prompt(self, task: Task, path: Path) -> str:
-        return f"{self._position(task, path)}\n\n{self._asked(path, 'one draft')} {_ALONE}"
+        return f"{self._position(task, path)}\n\n{self._request(path, 'one draft')} {_ALONE}"
 
     def propose_prompt(self, task: Task, path: Path, count: int) -> str:
         return (
-            f"{self._position(task, path)}\n\n{self._asked(path, f'{count} different drafts')} Begin each "
+            f"{self._position(task, path)}\n\n{self._request(path, f'{count} different drafts')} Begin each "
             "with its number on a line of its own, as in `Draft 1:`, and write nothing else."
         )
 
@@ -105,7 +105,7 @@ class Constrained(General):
         return f"Candidate\n{self.steps(path[-1:])}"
 
     @staticmethod
-    def _asked(path: Path, drafts: str) -> str:
+    def _request(path: Path, drafts: str) -> str:
         if not path:
             return f"Write {drafts} of the whole answer."
         return f"Hold the last draft against each rule. Write {drafts} of the whole answer that keep more."

@@ -52,7 +52,7 @@ class Relation(NamedTuple):
     to: str
     """Kind of the second thing."""
 
-    asked: str
+    question: str
     """The second thing as questions refer to it, with `{x}` for the first thing."""
 
     sentence: str
@@ -70,7 +70,7 @@ class Hops(NamedTuple):
         """The text of the question."""
         phrase = self.start.phrase
         for relation in self.relations:
-            phrase = relation.asked.format(x=phrase)
+            phrase = relation.question.format(x=phrase)
         return f"What is the name of {phrase}?"
 
 
@@ -368,7 +368,7 @@ def _parsed(phrase: str) -> Hops | None:
     relations: list[Relation] = []
     while True:
         for relation in RELATIONS:
-            before, _, after = relation.asked.partition("{x}")
+            before, _, after = relation.question.partition("{x}")
             if phrase.startswith(before) and phrase.endswith(after):
                 inner = phrase[len(before) : len(phrase) - len(after)]
                 if not relations or relations[-1].of == relation.to:

@@ -257,7 +257,7 @@ class _Client:
             self.held.append(cell)
             return False
         except OSError as error:
-            self._say_unwritable(error)
+            self._warn_unwritable(error)
             return True
         self.files[cell.run_id] = file
         if os.fstat(file).st_size and await _is_known(self.sweep, cell, self.update):
@@ -446,12 +446,12 @@ class _Client:
             while data:
                 data = data[os.write(file, data) :]
         except OSError as error:
-            self._say_unwritable(error)
+            self._warn_unwritable(error)
             with suppress(OSError):
                 os.ftruncate(file, start)
             self._let_go(run_id)
 
-    def _say_unwritable(self, error: OSError) -> None:
+    def _warn_unwritable(self, error: OSError) -> None:
         self._warn(
             f"{self.sweep.folder}: {error.strerror}. The sweep continues with some runs in memory only."
         )

@@ -96,51 +96,51 @@ def settings_of(
 ) -> dict[str, Any]:
     """Return all arguments except the messages, and note what would not reach the model. Raises `Failure`."""
     call = calls[0]
-    asked = _setting_arguments(litellm, call, provider)
+    settings = _setting_arguments(litellm, call, provider)
     if len(calls) > 1:
-        asked["n"] = {"n": len(calls)}
-    dropped = list(_dropped(litellm, model, provider, asked))
+        settings["n"] = {"n": len(calls)}
+    dropped = list(_dropped(litellm, model, provider, settings))
     if call.tool_choice == "none" and "tool_choice" in dropped:
         dropped.remove("tool_choice")
-        del asked["tool_choice"], asked["tools"]  # without tools the model cannot call any
+        del settings["tool_choice"], settings["tools"]  # without tools the model cannot call any
     if any(_is_too_long(tool, provider) for tool in call.tools):
         dropped.append("tools.description")
     if dropped:
         wire.note("call.dropped", settings=list(dropped))
-    return _arguments(provider, {name: values for name, values in asked.items() if name not in dropped})
+    return _arguments(provider, {name: values for name, values in settings.items() if name not in dropped})
 
 
 def _setting_arguments(litellm: ModuleType, call: Call, provider: str) -> SettingArguments:
-    asked: SettingArguments = {}
+    settings: SettingArguments = {}
     for field in ("temperature", "max_tokens"):
         value = getattr(call, field)
         if value is not None:
-            asked[field] = {field: value}
+            settings[field] = {field: value}
     if call.stop:
-        asked["stop"] = {"stop": list(call.stop)}
+        settings["stop"] = {"stop": list(call.stop)}
     if call.seed is not None:
-        asked["seed"] = {"seed": provider_seed(call)}
+        settings["seed"] = {"seed": provider_seed(call)}
     if call.response_format is not None:
         schema = call.response_format
         name = re.sub(r"[^\w-]", "_", str(schema.get("title") or "reply"))[:64]
         form = {"name": name, "schema": schema, "strict": _is_strict(schema)}
-        asked["response_format"] = {"response_format": {"type": "json_schema", "json_schema": form}}
+        settings["response_format"] = {"response_format": {"type": "json_schema", "json_schema": form}}
     if call.logprobs:
-        asked["logprobs"] = {"logprobs": True, "top_logprobs": call.logprobs}
+        settings["logprobs"] = {"logprobs": True, "top_logprobs": call.logprobs}
     if call.tools:
-        asked["tools"] = {"tools": tools_of(call, provider)}
+        settings["tools"] = {"tools": tools_of(call, provider)}
     if call.tool_choice is not None:
         choice: Any = call.tool_choice
         if choice not in ("auto", "none", "required"):
             choice = {"type": "function", "function": {"name": choice}}
-        asked["tool_choice"] = {"tool_choice": choice}
+        settings["tool_choice"] = {"tool_choice": choice}
     if call.effort is not None:
-        asked["effort"] = {"reasoning_effort": call.effort}
+        settings["effort"] = {"reasoning_effort": call.effort}
     for name, value in call.options.items():
         if name in _OURS or name in litellm.types.utils.all_litellm_params:
             raise Failure(f"options must hold sampling settings: got {name!r}")
-        asked[name] = {name: value}
-    return asked
+        settings[name] = {name: value}
+    return settings
 
 
 def _is_strict(schema: Any) -> bool:
@@ -173,9 +173,9 @@ def _open_objects(value: Any) -> int:
     return is_open + sum(map(_open_objects, value.values()))
 
 
-def _arguments(provider: str, asked: SettingArguments) -> dict[str, Any]:
+def _arguments(provider: str, settings: SettingArguments) -> dict[str, Any]:
     """Return all arguments as one copy, since litellm modifies its input."""
-    arguments = {name: value for values in asked.values() for name, value in values.items()}
+    arguments = {name: value for values in settings.values() for name, value in values.items()}
     if provider in _UNLISTED:
         arguments["allowed_openai_params"] = _UNLISTED[provider]
     return copy.deepcopy(arguments)
@@ -186,56 +186,59 @@ def _arguments(provider: str, asked: SettingArguments) -> dict[str, Any]:
 _known_drops: dict[str, tuple[str, ...]] = {}
 
 
-def _dropped(litellm: ModuleType, model: str, provider: str, asked: SettingArguments) -> tuple[str, ...]:
+def _dropped(litellm: ModuleType, model: str, provider: str, settings: SettingArguments) -> tuple[str, ...]:
     """Return the names of the settings that litellm would not send to the model.
 
     The result is cached, since seeds, tools and other values that change with every call have no influence on
     it.
     """
-    schema_words = [*sorted(_keys(asked.get("response_format"))), _open_objects(asked.get("response_format"))]
+    schema_words = [
+        *sorted(_keys(settings.get("response_format"))),
+        _open_objects(settings.get("response_format")),
+    ]
     deciding = {
         field: None if field in ("seed", "tools", "response_format", "n") else values
-        for field, values in asked.items()
+        for field, values in settings.items()
     }
     key = json.dumps([model, provider, deciding, schema_words], sort_keys=True, default=str)
     known = _known_drops.get(key)
     if known is None:
-        known = _known_drops[key] = tuple(_find_dropped(litellm, model, provider, asked))
+        known = _known_drops[key] = tuple(_find_dropped(litellm, model, provider, settings))
     return known
 
 
-def _find_dropped(litellm: ModuleType, model: str, provider: str, asked: SettingArguments) -> list[str]:
+def _find_dropped(litellm: ModuleType, model: str, provider: str, settings: SettingArguments) -> list[str]:
     """Return the settings without which litellm makes the same request. Dropped schema keywords are named
     like `response_format.minItems`.
     """
 
-    def made(asked: SettingArguments) -> Any:
+    def made(settings: SettingArguments) -> Any:
         return litellm.utils.get_optional_params(
-            model=model, custom_llm_provider=provider, drop_params=True, **_arguments(provider, asked)
+            model=model, custom_llm_provider=provider, drop_params=True, **_arguments(provider, settings)
         )
 
-    whole = made(asked)
+    whole = made(settings)
     dropped = [
         field
-        for field in asked
-        if made({name: values for name, values in asked.items() if name != field}) == whole
+        for field in settings
+        if made({name: values for name, values in settings.items() if name != field}) == whole
     ]
-    if "effort" in asked and "effort" not in dropped:
-        other = "low" if asked["effort"]["reasoning_effort"] != "low" else "high"
-        if made({**asked, "effort": {"reasoning_effort": other}}) == whole:
+    if "effort" in settings and "effort" not in dropped:
+        other = "low" if settings["effort"]["reasoning_effort"] != "low" else "high"
+        if made({**settings, "effort": {"reasoning_effort": other}}) == whole:
             dropped.append("effort.level")  # only on or off can be set
-    if "response_format" in asked and "response_format" not in dropped:
-        sent = made({"response_format": asked["response_format"]})
-        if _open_objects(sent) < _open_objects(asked["response_format"]):
+    if "response_format" in settings and "response_format" not in dropped:
+        sent = made({"response_format": settings["response_format"]})
+        if _open_objects(sent) < _open_objects(settings["response_format"]):
             # litellm turns an open object into an empty one for Anthropic, which is worse than no schema.
             return [*dropped, "response_format"]
-        words = _keys(asked["response_format"]["response_format"]["json_schema"]["schema"])
+        words = _keys(settings["response_format"]["response_format"]["json_schema"]["schema"])
         dropped += sorted(f"response_format.{word}" for word in (words & _CONSTRAINTS) - _keys(whole))
     if provider == "gemini":  # litellm only forwards known fields
         taken = import_module("litellm.types.llms.vertex_ai").GenerationConfig.__annotations__
         passed = {*taken, *litellm.get_supported_openai_params(model, provider)}
         fields = {*_CALL_FIELDS, *passed, *map(_camel, passed)}
-        dropped += [field for field in asked if field not in fields and field not in dropped]
+        dropped += [field for field in settings if field not in fields and field not in dropped]
     return dropped
 
 

@@ -119,7 +119,7 @@ class _Run:
         self.best: list[float] = []  # the best score after each pick
         self.errors: list[str] = []
         self.halt = ""  # the refusal that ends the search
-        self.asked_for_budget = 0
+        self.budget_readings = 0
         self.dead = False  # whether the calls of the last pick all failed
 
     def run(self) -> Thinking[Answer]:
@@ -174,8 +174,8 @@ class _Run:
             if isinstance(step, Pick):
                 return self._checked(step) if step.parents else None
             if isinstance(step, BudgetLeft):
-                step = BudgetLeft(self.at, self.asked_for_budget)
-                self.asked_for_budget += 1
+                step = BudgetLeft(self.at, self.budget_readings)
+                self.budget_readings += 1
             value = yield step
             if isinstance(step, EVENTS):
                 self.tree.add(step if value is None else value)

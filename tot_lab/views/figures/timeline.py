@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tot_lab.analysis.frames import asked_in, ways_of
+from tot_lab.analysis.frames import call_rows, ways_of
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply, refused
 from tot_lab.core.tools import named
@@ -82,7 +82,7 @@ class TimelineInfo(NamedTuple):
 def timeline_info(run: Run) -> TimelineInfo:
     """What `plot_timeline` draws."""
     expect_run(run, "plot_timeline")
-    calls = asked_in(run)
+    calls = call_rows(run)
     ways = ways_of(run)
     line_of: dict[tuple[Any, type], int] = {
         (line.p, type(line.e)): number
