@@ -1,7 +1,7 @@
-"""What Deep Think came to in a run (Cogtrix, "Deep Think").
+"""The result of Deep Think in a run (Cogtrix, "Deep Think").
 
-All of it is a fold over the records, so that a run that was cut off, or that another strategy made a
-part of its own, is told of in the same way.
+It is folded from the records, so it is also available for a run that was interrupted, or in which Deep Think
+is part of another strategy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tot_lab.strategies.deep_think_replies import IterationResult, ThoughtBranch
 
 
 class Clamped(NamedTuple):
-    """A setting that lay outside of its range, and what was taken instead."""
+    """A setting outside its range, and the value that replaced it."""
 
     field: str
     given: int
@@ -29,9 +29,14 @@ class Clamped(NamedTuple):
 
 
 class Fallback(NamedTuple):
-    """A reply that could not be read: its text stands for itself, of CONVERGE the solution of a branch in its
-    place. what: `branch`, `develop` or `converge`.
-    iteration: its number. node: the thought that it was asked for. error: what was wrong with it."""
+    """A reply that could not be read. Its raw text is used instead; for CONVERGE, the solution of a branch.
+
+    Attributes:
+        what: `branch`, `develop` or `converge`.
+        iteration: Number of the iteration.
+        node: The thought that the call was made for.
+        error: What was wrong with the reply.
+    """
 
     what: str
     iteration: int
@@ -40,8 +45,13 @@ class Fallback(NamedTuple):
 
 
 class CutOff(NamedTuple):
-    """A reply that was cut off. what: `branch`, `develop` or `converge`. iteration: its number. node: the
-    thought that it was asked for; of `develop` the thought that holds it."""
+    """A reply that was cut off.
+
+    Attributes:
+        what: `branch`, `develop` or `converge`.
+        iteration: Number of the iteration.
+        node: The thought that the call was made for; for `develop`, the thought with the text.
+    """
 
     what: str
     iteration: int
@@ -49,16 +59,25 @@ class CutOff(NamedTuple):
 
 
 class Unsure(NamedTuple):
-    """Scores that were not matched to the approaches by name alone, or whose scale is unclear. iteration: its
-    number. why: in sentences."""
+    """Scores that were not matched to the approaches by name alone, or whose scale is unclear.
+
+    Attributes:
+        iteration: Number of the iteration.
+        why: The reasons, as sentences.
+    """
 
     iteration: int
     why: str
 
 
 class LeftOut(NamedTuple):
-    """More approaches than were asked for. iteration: its number. given: how many came. used: how many of
-    them, the first, were taken."""
+    """More approaches than requested.
+
+    Attributes:
+        iteration: Number of the iteration.
+        given: Number of approaches in the reply.
+        used: Number of approaches that were used, from the first on.
+    """
 
     iteration: int
     given: int
@@ -69,16 +88,23 @@ class LeftOut(NamedTuple):
 class DeepThought(DeepThoughtMethods):
     """A search of `tl.DeepThink`, finished or not.
 
-    task: the question. iterations: those that came to a synthesis. answer_iteration: the number of the one
-    that answered, `None` if none did. answer: the final solution, whole, "" without one; it is a branch's
-    where no iteration was finished. node: the thought that holds it. stop: why the search ended, a stop
-    word; `None` if it has not. branches_explored: approaches that were worked on. seconds: wall time of the
-    run, NaN when unknown. unfinished: the branches of an iteration that came to no synthesis. failed: what
-    its call of BRANCH or CONVERGE failed with. clamped, fallbacks, left_out, cut_off, unsure: what is not as
-    it was asked for. number, total: which of the run's Deep Thinks it is, and how many there are. model,
-    simulated: who thought, and whether a simulated model took part. gathering: what was gathered for it,
-    `None` where it was not a part of `tl.GatherThenThink`. assumed_window: the context window that was
-    assumed for what was gathered, `None` where the model's is known.
+    Attributes:
+        task: The question.
+        iterations: Iterations with a synthesis.
+        answer_iteration: Number of the iteration with the answer. `None` if there is no answer.
+        answer: The final solution. Empty if there is none; that of a branch if no iteration was finished.
+        node: The thought with the answer.
+        stop: The stop code. `None` if the search has not ended.
+        branches_explored: Number of approaches that were developed.
+        seconds: Wall time of the run, NaN if unknown.
+        unfinished: Branches of an iteration without a synthesis.
+        failed: The error of its BRANCH or CONVERGE call.
+        clamped, fallbacks, left_out, cut_off, unsure: Deviations from what was requested.
+        number, total: Number of this Deep Think in the run, and how many there are.
+        model: The model.
+        simulated: Whether a simulated model took part.
+        gathering: What was gathered before. `None` if it is not part of `tl.GatherThenThink`.
+        assumed_window: The context window that was assumed for the gathered text. `None` if it is known.
     """
 
     task: str
@@ -115,10 +141,14 @@ class DeepThought(DeepThoughtMethods):
 
 
 def deep_thought(run: Run) -> DeepThought:
-    """What Deep Think did in `run`, finished or not; `.report()` tells it in Markdown.
+    """Return the result of Deep Think in `run`, finished or not. `.report()` shows it as Markdown.
 
-    Of several in one run (attempts of Reflexion, steps of a plan) it is the one that holds the run's answer,
-    or else the first. Raises ValueError when there is none, or none as yet."""
+    If there are several (attempts of Reflexion, steps of a plan), it is the one with the run's answer, else
+    the first.
+
+    Raises:
+        ValueError: If there is none.
+    """
     expect_run(run, "deep_thought")
     fold = _Fold()
     for event in run.events:
@@ -163,7 +193,8 @@ def deep_thought(run: Run) -> DeepThought:
 
 @dataclass
 class _Search:
-    """A Deep Think that began at the thought `at`. branches: of the iteration under way, by their thought."""
+    """A Deep Think that begins at the thought `at`. `branches` holds those of the current iteration by
+    thought."""
 
     at: str
     iterations: list[IterationResult] = field(default_factory=list)
@@ -185,7 +216,7 @@ class _Search:
 
 
 class _Fold:
-    """All Deep Thinks of a run, in the order in which they began. homes: to which a thought belongs."""
+    """All Deep Thinks of a run in order. `homes` maps each thought to the one it belongs to."""
 
     def __init__(self) -> None:
         self.searches: list[_Search] = []

@@ -1,8 +1,8 @@
-"""A run as tables.
+"""A run as DataFrames.
 
-One row per thing that happened, one column per fact, built column by column in time linear
-in the records. What is not known is NA, never 0. Calls belong to the thought they were asked for
-(`Call.node`); a call and its reply share a position in the program.
+Each table has one row per event and one column per fact, and is built in time linear in the number of
+records. Unknown values are NA, never 0. A call belongs to the thought that it was made for (`Call.node`). A
+call and its reply have the same position.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STATES = ("proposed", "unread", *get_args(Decision))
 
 
 class CallRow(NamedTuple):
-    """A call's line and its reply's, None while it is open."""
+    """A call's line and that of its reply, which is `None` while the call is open."""
 
     line: Line
     call: Call
@@ -39,17 +39,17 @@ class CallRow(NamedTuple):
 
 
 def calls_of(run: Run) -> list[CallRow]:
-    """Every model call with its reply, in live order."""
+    """Return every model call with its reply, in the order in which they were recorded."""
     return [row for row in call_rows(run) if not asks_no_model(row.call)]
 
 
 def tools_of(run: Run) -> list[CallRow]:
-    """Every call of a tool or a function with what it gave, in live order."""
+    """Return every call of a tool or a function with its result, in the order in which they were recorded."""
     return [row for row in call_rows(run) if asks_no_model(row.call)]
 
 
 def call_rows(run: Run) -> list[CallRow]:
-    """Both, in live order."""
+    """Return model calls and tool calls, in the order in which they were recorded."""
     replies = {line.p: (line, line.e) for line in run.lines if isinstance(line.e, Reply) and line.p}
     none = (None, None)
     return [
@@ -60,8 +60,7 @@ def call_rows(run: Run) -> list[CallRow]:
 
 
 def usage_by_node(run: Run) -> dict[str, Usage]:
-    """What the calls asked for each thought used; a thought without calls used nothing. Calls asked
-    for an id that no thought has are left out."""
+    """Return the usage of the calls of each thought. Calls for an id that no thought has are omitted."""
     answered: dict[str, list[Line]] = {id: [] for id in run.tree.nodes}
     for row in calls_of(run):
         if row.answered is not None and row.call.node in answered:
@@ -71,8 +70,8 @@ def usage_by_node(run: Run) -> dict[str, Usage]:
 
 
 def thinking_by_node(run: Run) -> dict[str, str | None]:
-    """What a model thought before it wrote each thought: the thinking of the replies to calls for its parent
-    since the last thought that such replies led to. Evaluations and reflections lead to none."""
+    """Return the model's thinking before each thought: that of the replies to calls for its parent, since the
+    previous thought that such replies led to. Evaluations and reflections lead to no thought."""
     replies = {line.p: line.e for line in run.lines if isinstance(line.e, Reply) and line.p}
     thoughts: dict[str, list[str]] = {}
     used: set[str] = set()
@@ -113,30 +112,33 @@ _JUDGING = frozenset(
 
 @gc_paused()
 def nodes_df(run: Run) -> pandas.DataFrame:
-    """One row per thought, in the order in which they were proposed; the run need not be finished.
+    """Return one row per thought, in the order in which they were proposed. The run need not be finished.
 
     - id, parent (NA for a root), text: string
-    - thinking: string, what the model thought before it wrote this thought, apart from the text; NA for none.
-      Of several calls that led to a thought (draws of one proposal), the thinking of all
+    - thinking: string, the model's thinking before this thought. NA if there is none. If several calls led to
+    the
+      thought (samples of one proposal), the thinking of all
     - depth: Int64, steps below the root
-    - score: Float64, 0–1, NA when unread or not evaluated; raw: Float64, in the evaluator's units
-    - unread: boolean, whether it was evaluated and no draw could be read; also of thoughts that were kept or
-      pruned since, whose `state` no longer tells
-    - draws, unread_draws: Int64, evaluations drawn, and those of them that could not be read
-    - by: string, what evaluated it, NA for nothing
-    - state: category, the last decision (`STATES`); reason: string, the rule behind it
-    - merged: string, id of the thought whose state it reached, NA for most
+    - score: Float64, 0 to 1, NA if unreadable or not evaluated; raw: Float64, in the evaluator's units
+    - unreadable: boolean, whether it was evaluated and no sample could be read. It stays true for thoughts
+    that were
+      kept or pruned afterwards
+    - samples, unreadable_samples: Int64, samples of its evaluation, and those that could not be read
+    - by: string, the evaluator, NA if there is none
+    - state: category, the last decision (`STATES`); reason: string, the rule that made it
+    - merged: string, id of the thought whose state it reached, NA if there is none
     - children: Int64
     - on_solution_path: boolean, whether it leads to the answer
-    - calls: Int64, calls answered for it, refused ones not counted, NA when the record lacks some
-    - input_tokens, output_tokens: Int64, of those calls, NA when one of them is not known
-    - cost: Float64, USD if every call were paid; paid: Float64, USD really paid; NA when not known
-    - mark: category, what a person said of it (`MARKS`), NA for nothing; note: string, in their words
-    - strategy: string, what the run was asked to use; selected_strategy: string, what `tl.Adaptive` selected
-      for this part of the tree, NA where nothing was selected
+    - calls: Int64, answered calls for it without refused ones, NA if the record lacks some
+    - input_tokens, output_tokens: Int64, of those calls, NA if one is unknown
+    - cost: Float64, USD without a cache; paid: Float64, USD really paid; NA if unknown
+    - mark: category, a person's verdict (`MARKS`); note: string, a person's note; NA if there is none
+    - strategy: string, the strategy of the run; selected_strategy: string, the one that `tl.Adaptive`
+    selected for
+      this part of the tree, NA if none was selected
     - simulated: boolean, whether a simulated model took part in the run
 
-    The sums of calls, tokens, cost and paid are those of `run.usage`.
+    The sums of calls, tokens, cost and paid equal those of `run.usage`.
     """
     nodes = list(run.tree)
     by_node = usage_by_node(run)
@@ -172,29 +174,37 @@ def nodes_df(run: Run) -> pandas.DataFrame:
 
 @gc_paused()
 def calls_df(run: Run) -> pandas.DataFrame:
-    """One row per model call, in live order; refused and open ones included.
+    """Return one row per model call, in the order in which they were made. Refused and open calls are
+    included.
 
-    - position: string, place in the program (`0.1.2`), which its reply shares
-    - node: string, id of the thought it was asked for; kind: string (propose, value, …)
-    - draw: Int64; attempt: string, of the strategies around it, outermost first, NA for none;
-      repeat: Int64
-    - prompt: string, all messages, NA when it is not known; reply: string, NA when there is none
-    - thinking: string, what the model thought before its reply, reported by the provider or written in
-      `<think>` tags; NA for none
-    - error: string, why there is no reply, NA when there is one
-    - finish: string, why the model stopped (`length`: the reply was cut off at `max_tokens`), NA when
-      it does not say
-    - made: boolean, False when it was refused, NA while it is open; `made.sum()` is `run.usage.calls`
-    - model: string, that which replied, or was asked for; temperature: Float64, NA = the model's own
-    - input_tokens, output_tokens: Int64; cost: Float64, USD if it were paid; paid: Float64, USD
-      really paid; NA when not known
-    - asked: float64, seconds since the run began; seconds: Float64, until its reply, NA while open; both
-      NA when the record has no times
-    - source: category, where the reply came from: `model`, `cache` (or the record of the run that this
-      one was branched from), or `joined` (an equal call that was under way); NA while open or refused, or
-      when the record does not say
-    - sent: Float64, seconds since the run began when it was sent (the last time); tries: Int64, how
-      often; both NA for what is not sent (a function, a simulated model, a known answer)
+    - position: string, place in the program (`0.1.2`), the same as that of its reply
+    - node: string, id of the thought it was made for; purpose: string (`propose`, `value`, …)
+    - sample_index: Int64; attempt: string, attempts of the strategies around it, outermost first, NA if there
+    is
+      none; repeat: Int64
+    - prompt: string, all messages, NA if unknown; reply: string, NA if there is none
+    - thinking: string, the model's thinking before its reply, as reported by the provider or written in
+    `<think>`
+      tags; NA if there is none
+    - error: string, why there is no reply, NA if there is one
+    - finish_reason: string, why the model stopped (`length`: the reply was cut off at `max_tokens`), NA if
+    unknown
+    - made: boolean, false if refused, NA while open; `made.sum()` is `run.usage.calls`
+    - model: string, the model that replied, or the requested one; temperature: Float64, NA for the model's
+    default
+    - input_tokens, output_tokens: Int64; cost: Float64, USD without a cache; paid: Float64, USD really paid;
+    NA if
+      unknown
+    - asked: float64, seconds since the start of the run; seconds: Float64, until its reply, NA while open.
+    Both are
+      NA if the record has no times
+    - source: category, where the reply came from: `model`, `cache` (or the record of the run that this one
+    was
+      branched from), or `joined` (an equal call that was under way). NA while open, if refused or if
+      unknown
+    - sent: Float64, seconds since the start of the run when it was last sent; tries: Int64, how often it was
+    sent.
+      Both are NA for calls that are not sent (a function, a simulated model, a cached reply)
     - simulated: boolean, whether a simulated model replied, NA while open
     """
     calls = calls_of(run)
@@ -239,13 +249,14 @@ def calls_df(run: Run) -> pandas.DataFrame:
 
 @gc_paused()
 def tools_df(run: Run) -> pandas.DataFrame:
-    """One row per call of a tool, in live order; refused and open ones included.
+    """Return one row per tool call, in the order in which they were made. Refused and open calls are
+    included.
 
-    - position: string, place in the program; node: string, id of the thought it was called for
-    - tool: string, its name; arguments: string, JSON as the model or the strategy wrote it
-    - result: string, what it gave, NA when it failed; error: string, why, NA when it did not
-    - asked: float64, seconds since the run began; seconds: Float64, until its result, NA while open
-    - source: category, `model` for one that was really carried out, `cache` or `joined` as in `calls_df`
+    - position: string, place in the program; node: string, id of the thought it was made for
+    - tool: string, its name; arguments: string, JSON as written by the model or the strategy
+    - result: string, NA if the call failed; error: string, why it failed, NA if it did not
+    - asked: float64, seconds since the start of the run; seconds: Float64, until its result, NA while open
+    - source: category, `model` if it was really carried out, `cache` or `joined` as in `calls_df`
     - tries: Int64, how often it was tried
     """
     calls = tools_of(run)
@@ -269,24 +280,27 @@ def tools_df(run: Run) -> pandas.DataFrame:
 
 @gc_paused()
 def steps_df(run: Run) -> pandas.DataFrame:
-    """What a run that acts thought, did and saw: one row per action, in program order; a turn that asked for
-    no tool has a row too. Of a run that does not act, such as a plain tree search, the table is empty:
-    `nodes_df` has its thoughts.
+    """Return thoughts, actions and observations of an agent: one row per action, in program order. A turn
+    without an action has a row too. The table is empty for runs without actions, such as a plain tree
+    search.
 
     - turn: Int64, number of the turn, from 1. A turn is one reply of a loop's model, or of an analysis step
-      of a plan. NA for a tool that the strategy called itself (a step of a plan, a proposer's look-up)
-    - node: string, id of the turn's thought, NA while there is none or when its call failed; for a tool that
-      the strategy called itself, the thought it was called for
-    - thought: string, what was said besides the calls
-    - action: string, the name of the tool, NA for none; arguments: string, JSON as it was written
-    - observation: string, what the model was shown of the result; error: string, why there was none, or why
-      the turn's own call failed. Both are NA where an action came to nothing: it was the answer, which was
-      taken, or the run ended
-    - thinking: string, what the model thought before it said this, apart from it; NA for none
-    - seconds: Float64, that the turn's call took; input_tokens, output_tokens: Int64 and cost: Float64, USD
-      if it were paid, of that call. These and `thinking` stand in the first row of a turn and are NA in its
-      others, so that sums are right; NA when not known
-    - tool_seconds: Float64, that the tool took, NA where none was called
+    of a
+      plan. NA for a tool that the strategy called itself (a step of a plan, a proposer's lookup)
+    - node: string, id of the turn's thought, NA if there is none or its call failed. For a tool that the
+    strategy
+      called itself, the thought that the call was made for
+    - thought: string, the text of the reply without the tool calls
+    - action: string, the name of the tool, NA if there is none; arguments: string, JSON as written
+    - observation: string, the result as shown to the model; error: string, why there is no result, or why the
+      turn's own call failed. Both are NA for an action without effect: the accepted answer, or the end of
+      the run
+    - thinking: string, the model's thinking before the reply; NA if there is none
+    - seconds: Float64, duration of the turn's call; input_tokens, output_tokens: Int64 and cost: Float64, USD
+      without a cache, of that call. These and `thinking` are given in the first row of a turn and NA in its
+      others,
+      so that sums are correct. NA if unknown
+    - tool_seconds: Float64, duration of the tool call, NA if there is none
     - strategy, selected_strategy: as in `nodes_df`
     """
     row = {row.line.p: row for row in call_rows(run)}
@@ -310,13 +324,13 @@ def steps_df(run: Run) -> pandas.DataFrame:
 
 
 def _seconds(run: Run, calls: Sequence[CallRow | None]) -> list[float | None]:
-    """How long each call took until its reply; `None` where that is not known."""
+    """Return how long each call took until its reply. `None` if that is unknown."""
     timed = "times" not in run.header.unknown
     return [call.answered.t - call.line.t if call and call.answered and timed else None for call in calls]
 
 
 def _selected(run: Run, ids: Sequence[str | None]) -> list[str | None]:
-    """What `tl.Adaptive` selected for the part of the tree that each of these thoughts is in."""
+    """Return what `tl.Adaptive` selected for the part of the tree of each of these thoughts."""
     selected = selected_strategies(run)
     if not selected:
         return [None] * len(ids)
@@ -330,7 +344,7 @@ def _selected(run: Run, ids: Sequence[str | None]) -> list[str | None]:
 
 
 class _Way(NamedTuple):
-    """What the notes beside the record tell of a call's way."""
+    """How a call was answered, from the notes beside the record."""
 
     source: str = "model"
     sent: float | None = None
@@ -338,7 +352,7 @@ class _Way(NamedTuple):
 
 
 def ways_of(run: Run) -> defaultdict[Position, _Way]:
-    """The way of each call, by its position."""
+    """Return how each call was answered, by position."""
     ways: defaultdict[Position, _Way] = defaultdict(_Way)
     for line in run.lines:
         if line.p or not isinstance(note := line.e, Note) or "call" not in note.data:
@@ -355,26 +369,31 @@ def ways_of(run: Run) -> defaultdict[Position, _Way]:
 
 @gc_paused()
 def events_df(run: Run) -> pandas.DataFrame:
-    """One row per record, in the order in which they happened.
+    """Return one row per record, in the order in which they were recorded.
 
-    - position: string, place in the program, NA for what stands beside the canonical list
-    - seconds: float64, since the run began
-    - name: string. A note has its own (`tot.pruned`). Thoughts, scores and decisions are named
-      after the innermost strategy that announced itself (`tot.started`) at their id or above:
-      `tot.proposed`, `tot.evaluated`, `tot.decided`; without one `thought`, `scored`, `decided`.
-      The others are `call`, `reply` and `ended`, and what happened to a call on its way to a real
-      model, beside the canonical list and with the call's place as `data["call"]`: `call.cached`
-      (run: the one whose record answered it, where that was not the cache; see `lab.branch`),
-      `call.joined` (an equal one was under way), `call.queued` (strategy: whether by a limit of the
-      strategy itself), `call.sent` (tries, n),
-      `call.retried` (error, status, wait in seconds), `call.dropped` (settings that the provider does
-      not take), `call.refused` (by `spend`: the most it could have cost, and what was left, in USD),
-      `call.answered`, `call.damaged` and `call.unstored` (the cache's troubles)
-    - node: string, id of the thought it is about, NA for none
-    - data: object, the whole record as a dict: `pandas.json_normalize(df.data)` makes columns of
-      it, `df.data.str["depth"]` takes one out; depth counts from the strategy's own
-      root. A proposal has depth, node_id, parent_id, content (and source, depends), an evaluation
-      depth, node_id, score (and raw, draws, by)
+    - position: string, place in the program, NA for records outside the canonical list
+    - seconds: float64, since the start of the run
+    - name: string. A note has its own name (`tot.pruned`). Thoughts, scores and decisions are named after the
+      innermost strategy that announced itself (`tot.started`) at their id or above: `tot.proposed`,
+      `tot.evaluated`,
+      `tot.decided`; otherwise `thought`, `scored`, `decided`. The others are `call`, `reply` and `ended`,
+      and the
+      states of a call to a real model, outside the canonical list, with the call's position as
+      `data["call"]`:
+      `call.cached` (run: the run whose record answered it, if it was not the cache; see `lab.branch`),
+      `call.joined`
+      (an equal call was under way), `call.queued` (strategy: whether by a limit of the strategy itself),
+      `call.sent`
+      (tries, n), `call.retried` (error, status, wait in seconds), `call.dropped` (settings that the
+      provider does
+      not accept), `call.refused` (by `spend`: the most it could cost, and what was left, in USD),
+      `call.answered`,
+      `call.damaged` and `call.unstored` (errors of the cache)
+    - node: string, id of the thought it is about, NA if there is none
+    - data: object, the record as a dict. `pandas.json_normalize(df.data)` makes columns of it, and
+      `df.data.str["depth"]` extracts one. `depth` counts from the strategy's own root. A proposal has
+      depth, node_id,
+      parent_id, content (and source, depends); an evaluation has depth, node_id, score (and raw, draws, by)
     - simulated: boolean, whether a simulated model took part in the run
     """
     rows = list(_events(run))
@@ -390,7 +409,7 @@ def events_df(run: Run) -> pandas.DataFrame:
 
 
 class _Event(NamedTuple):
-    """A record by name, the thought it is about, and what it holds."""
+    """A record by name, the thought it is about, and its content."""
 
     name: str
     node: str | None
@@ -398,7 +417,7 @@ class _Event(NamedTuple):
 
 
 def _events(run: Run) -> Iterator[_Event]:
-    """The records of a run in the words of `events_df`."""
+    """Yield the records of a run as `events_df` names them."""
     started = ((line.e.at, line.e.name) for line in run.lines if isinstance(line.e, Note))
     prefixes = {at: name.removesuffix(".started") for at, name in started if name.endswith(".started")}
     node_of_call = {line.p: line.e.node for line in run.lines if isinstance(line.e, Call)}
@@ -429,7 +448,7 @@ def _events(run: Run) -> Iterator[_Event]:
 
 
 def _of_thought(event: Thought | Scored | Decided) -> tuple[str, str, dict[str, Any]]:
-    """What a record about a thought is called inside a strategy and alone, and what it holds besides."""
+    """Return the name of a record about a thought, inside a strategy and alone, and its further content."""
     if isinstance(event, Thought):
         links = {"source": list(event.source), "depends": list(event.depends)}
         known = {name: ids for name, ids in links.items() if ids}
@@ -445,7 +464,8 @@ def _dotted(position: Position) -> str:
 
 
 def each(things: Sequence[Any], **dtypes: str) -> dict[str, tuple[str, list[Any]]]:
-    """A column of `typed_frame` for each named attribute of some things, `None` where there is no thing."""
+    """Return a column of `typed_frame` for each named attribute. The value is `None` where the object is
+    `None`."""
     return {
         name: (dtype, [None if thing is None else getattr(thing, name) for thing in things])
         for name, dtype in dtypes.items()
@@ -453,8 +473,8 @@ def each(things: Sequence[Any], **dtypes: str) -> dict[str, tuple[str, list[Any]
 
 
 def typed_frame(columns: dict[str, tuple[str | tuple[str, ...], list[Any]]]) -> pandas.DataFrame:
-    """The columns as a frame. A tuple of words for a dtype is a category of these, whichever occur:
-    frames of several runs then concatenate as one category."""
+    """Return the columns as a DataFrame. A tuple of words as dtype is a category with these words, whichever
+    occur, so that concatenated frames of several runs keep the category."""
     import pandas as pd  # noqa: PLC0415  pictures use this file without it
 
     made = {

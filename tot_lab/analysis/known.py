@@ -1,7 +1,7 @@
-"""What is known of a run, and what several runs are called.
+"""Facts about a run that need its domain, and labels of several runs.
 
-What nobody knows is None, never False. A domain is asked only when it is whole: a loaded run may lack
-a person's functions. Runs are called as a sweep calls them: by what differs in their strategies, and by their
+Unknown facts are `None`, never `False`. A domain is only used if it is complete: a loaded run may lack a
+user's functions. Runs are labelled as in a sweep: by what differs in their strategies, and by their
 questions.
 """
 
@@ -24,7 +24,7 @@ NO_EVALUATOR = ("", "root", "domain", "person", "self_consistency")
 
 
 class Known:
-    """One run; each thing is reckoned when it is asked for. asking: whether the task may be asked."""
+    """One run. Each fact is computed when it is first used. `asking` states whether the task may be used."""
 
     def __init__(self, run: Run, *, asking: bool = True) -> None:
         self.run = run
@@ -34,13 +34,13 @@ class Known:
 
     @cached_property
     def task(self) -> Task | None:
-        """The task, if its domain can be asked."""
+        """The task, if its domain can be used."""
         task = self.run.task if self.asking else None
         return None if task is None or needs_functions(task.domain) else task
 
     @cached_property
     def right_leaves(self) -> list[str]:
-        """The leaves that hold a right answer, as far as there is ground truth."""
+        """The leaves with a correct answer, as far as there is ground truth."""
         task = self.task
         if task is None or self.run.grade is None:
             return []
@@ -54,7 +54,7 @@ class Known:
 
     @cached_property
     def solvable(self) -> dict[str, bool]:
-        """Whether a right answer can still be reached from a thought, in its domain's own reckoning."""
+        """Whether a correct answer can still be reached from each thought, according to the domain."""
         task = self.task
         if task is None or type(task.domain).solvable is Domain.solvable:
             return {}
@@ -64,14 +64,14 @@ class Known:
         return {id: can for id, can in by_domain.items() if can is not None}
 
     def state(self, node: Node) -> Hashable | None:
-        """What two paths share that reach the same state; `None` if the domain cannot tell."""
+        """A key that is equal for paths that reach the same state. `None` if the domain cannot tell."""
         task = self.task
         if task is None or type(task.domain).state is Domain.state:
             return None
         return self._of_domain(task.domain.state, task, node)
 
     def _of_domain(self, question: Callable[[Task, list[str]], T], task: Task, node: Node) -> T:
-        """What the domain says of a thought; an error of it names the thought."""
+        """Return the domain's result for a thought. An error names the thought."""
         try:
             return question(task, self.run.steps(node.id))
         except Exception as error:
@@ -80,12 +80,16 @@ class Known:
 
 
 def judged(node: Node) -> bool:
-    """Whether an evaluator judged a thought, if only in words that could not be read."""
+    """Return whether an evaluator judged a thought, even if its reply could not be read."""
     return node.by not in NO_EVALUATOR
 
 
 def wins(ones: Iterable[float], others: Iterable[float]) -> float:
-    """In how many pairs one of `ones` is above one of `others`, equal ones counted half; as a share of all
-    pairs it is the area under the ROC curve (Hanley & McNeil 1982)."""
+    """Return the number of pairs in which one of `ones` is greater than one of `others`. Ties count one half.
+    As a share of all pairs it is the area under the ROC curve.
+
+    References:
+        Hanley and McNeil 1982.
+    """
     ordered = sorted(others)
     return sum(bisect_left(ordered, one) + bisect_right(ordered, one) for one in ones) / 2

@@ -1,8 +1,7 @@
-"""What is seen of a sweep: its tables, its files, and how far it has come.
+"""Tables, files and progress of a sweep.
 
-A table follows from the finished rows alone, in the order in which the sweep was asked for,
-whatever finished first; times, and what was really paid, are all that may differ between two honest
-sweeps. A file says where it comes from.
+A table depends on the finished rows only, in the order of the sweep and not of completion. Between two
+correct executions of a sweep only times and real payments differ. Each file contains its provenance.
 """
 
 from __future__ import annotations
@@ -33,29 +32,32 @@ if TYPE_CHECKING:
 
 
 def df(sweep: Sweep) -> pandas.DataFrame:
-    """One row per finished run, by setting, task and repeat, in the order in which these were given.
+    """Return one row per finished run, ordered by setting, task and repeat as given.
 
-    - setting: category, the setting's label, all of the sweep in their order
-    - strategy: category, its kind
-    - a column for each setting that differs between the strategies, by its name (`search.width`,
-      `search.exploration`; one that has a name of this list is called `answer_setting`): Int64,
-      Float64, boolean, or category. NA where a strategy has no such setting, or None there
+    - setting: category, the setting's label, with all labels of the sweep in order
+    - strategy: category, the strategy's kind
+    - a column for each setting that differs between the strategies, by its path (`search.width`,
+      `search.exploration`; `answer_setting` if the name is one of this list): Int64, Float64, boolean or
+      category. NA
+      if a strategy has no such setting or it is `None`
     - domain: category; task: category, the question, shortened; task_number: Int64, from 0; repeat: Int64
-    - correct: boolean, NA without ground truth; score: Float64, the answer's grade, 0–1
-    - answer: string, NA for none; stop: category, a stop word, NA when the run could not even begin
-    - error: string, what went wrong with the strategy, the model's set-up or the grading, NA for nothing
-    - calls: Int64, calls made; failed_calls: Int64, those of them without a reply
-    - ROLE_calls, ROLE_failed, ROLE_unreadable, ROLE_truncated: Int64, for each role of which the sweep made
-      calls (`propose`, `evaluate`, `answer`, …): the calls made, and what was lost of them, as
-      `tot_lab.record.losses` defines it
-    - input_tokens, output_tokens: Int64, NA when one of them is not known
-    - cost: Float64, USD if each call were paid; paid: Float64, USD really paid; NA when not known. Of
-      equal calls of several runs, the first that is sent is paid
-    - seconds: Float64, from the run's start to its end; other runs of the sweep went on meanwhile
-    - selected_strategy: string, what `tl.Adaptive` selected, NA where nothing was selected; strategy_used:
-      string, what did the work
+    - correct: boolean, NA without ground truth; score: Float64, the grade of the answer, 0 to 1
+    - answer: string, NA if there is none; stop_reason: category, NA if the run could not start
+    - error: string, the error of the strategy, the model's setup or the grading, NA if there is none
+    - calls: Int64, calls made; failed_calls: Int64, calls without a reply
+    - ROLE_calls, ROLE_failed, ROLE_unreadable, ROLE_truncated: Int64, for each role that made calls in the
+    sweep
+      (`propose`, `evaluate`, `answer`, …): calls made and lost, as defined in `tot_lab.record.losses`
+    - input_tokens, output_tokens: Int64, NA if one is unknown
+    - cost: Float64, USD without a cache; paid: Float64, USD really paid; NA if unknown. Of equal calls of
+    several
+      runs, the first one sent is paid
+    - seconds: Float64, from start to end of the run, while other runs of the sweep were under way
+    - selected_strategy: string, the one that `tl.Adaptive` selected, NA if none; strategy_used: string, the
+    one that
+      did the work
     - simulated: boolean, whether a simulated model took part
-    - run_id: string, follows from what the run asks
+    - run_id: string, determined by the settings of the run
     """
     cells = [cell for cell in sweep.cells if cell.run_id in sweep.rows]
     rows = [sweep.rows[cell.run_id] for cell in cells]
@@ -90,7 +92,7 @@ def df(sweep: Sweep) -> pandas.DataFrame:
 
 
 def _setting(values: list[Any], places: list[int]) -> tuple[str | tuple[str, ...], list[Any]]:
-    """The column of a setting: `values` has it by setting, `places` the setting of each row."""
+    """The column of a setting, from its `values` by strategy and the strategy of each row (`places`)."""
     kinds = {type(value) for value in values if value is not None}
     if any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in values):
         kinds.add(str)  # a seed may be longer than a column of numbers holds
@@ -106,8 +108,8 @@ def _once(words: Iterator[str]) -> tuple[str, ...]:
 
 
 def joined_df(sweep: Sweep, frame: Callable[[Run], pandas.DataFrame]) -> pandas.DataFrame:
-    """A frame of each finished run, one below the other: run_id (string), setting and task (category)
-    and repeat (Int64) in front of its own columns."""
+    """Concatenate a frame of each finished run, preceded by the columns run_id (string), setting and task
+    (category), and repeat (Int64)."""
     import pandas as pd  # noqa: PLC0415
 
     settings, tasks = list(sweep.settings), list(sweep.tasks)
@@ -126,9 +128,16 @@ def joined_df(sweep: Sweep, frame: Callable[[Run], pandas.DataFrame]) -> pandas.
 
 
 class Summary(NamedTuple):
-    """One setting of a sweep. runs: finished ones. success: share of correct answers, score: mean grade,
-    both of the graded runs. calls, tokens, cost: mean of a run, cost in USD if each call were paid.
-    errors: runs that went wrong. losses: of their calls, by role. `None` means not known."""
+    """One setting of a sweep. `None` means unknown.
+
+    Attributes:
+        runs: Number of finished runs.
+        success: Share of correct answers among the graded runs.
+        score: Mean grade of the graded runs.
+        calls, tokens, cost: Means per run; cost in USD without a cache.
+        errors: Number of runs with an error.
+        losses: Lost calls by role.
+    """
 
     setting: str
     runs: int
@@ -142,7 +151,7 @@ class Summary(NamedTuple):
 
 
 def summary(sweep: Sweep) -> list[Summary]:
-    """The settings of a sweep, so far."""
+    """Return the settings of a sweep, so far."""
     by_setting: list[list[Row]] = [[] for _ in sweep.settings]
     for cell in sweep.cells:
         if cell.run_id in sweep.rows:
@@ -172,7 +181,7 @@ def _summed(label: str, rows: list[Row]) -> Summary:
 
 
 def losses_in(sweep: Sweep) -> dict[str, ByRole | None]:
-    """The losses of each setting, so far."""
+    """Return the losses of each setting, so far."""
     return {line.setting: line.losses for line in summary(sweep)}
 
 
@@ -185,7 +194,7 @@ _LOSSES = 3
 
 
 def _described(sweep: Sweep) -> list[tuple[str, ...]]:
-    """The summary as text."""
+    """Return the summary as text."""
 
     def shown(amount: float | None, form: str) -> str:
         return "–" if amount is None else format(amount, form)
@@ -207,13 +216,13 @@ def _described(sweep: Sweep) -> list[tuple[str, ...]]:
 
 
 def warned(sweep: Sweep) -> str:
-    """What stands below the table where many calls were lost; "" else."""
+    """Return the warning below the table if many calls were lost, else an empty string."""
     text = warning_of(losses_in(sweep))
     return f"! {text}" if text else ""
 
 
 def headline(sweep: Sweep) -> str:
-    """What stands above the table."""
+    """Return the line above the table."""
     parts = [f"{len(sweep.rows):,} of {len(sweep.cells):,} runs"]
     if sweep.found:
         parts.append(f"{sweep.found:,} of them found on the disk, with the calls that they made then")
@@ -228,7 +237,7 @@ def headline(sweep: Sweep) -> str:
 
 
 def text(sweep: Sweep) -> str:
-    """The sweep as plain text."""
+    """Return the sweep as plain text."""
     lines = [_HEADS, *_described(sweep)]
     widths = [max(len(line[k]) for line in lines) for k in range(len(_HEADS))]
     table = [
@@ -239,7 +248,7 @@ def text(sweep: Sweep) -> str:
 
 
 def html(sweep: Sweep, under_way: str = "") -> str:
-    """The sweep as an HTML table."""
+    """Return the sweep as an HTML table."""
     head = "".join(f"<th>{word}</th>" for word in (*_HEADS, ""))
     rows = "".join(
         f'<tr><th style="text-align:left">{escape(label)}</th>'
@@ -257,7 +266,7 @@ def html(sweep: Sweep, under_way: str = "") -> str:
 
 
 def provenance(sweep: Sweep) -> dict[str, Any]:
-    """Where the numbers of a sweep come from, as JSON-ready data."""
+    """Return where the numbers of a sweep come from, as JSON-ready data."""
     header = sweep.runner.header(*sweep.part(sweep.cells[0]), sweep.budget)
     gateway = sweep.runner.gateway
     cache = gateway.opened
@@ -286,33 +295,36 @@ def provenance(sweep: Sweep) -> dict[str, Any]:
 
 
 def nodes_df(sweep: Sweep) -> pandas.DataFrame:
-    """One row per thought of each finished run: run_id, setting, task, repeat, and the columns of
+    """Return one row per thought of each finished run: run_id, setting, task, repeat, and the columns of
     `run.nodes_df()`."""
     return joined_df(sweep, frames.nodes_df)
 
 
 def calls_df(sweep: Sweep) -> pandas.DataFrame:
-    """One row per model call of each finished run: run_id, setting, task, repeat, and the columns
-    of `run.calls_df()`."""
+    """Return one row per model call of each finished run: run_id, setting, task, repeat, and the columns of
+    `run.calls_df()`."""
     return joined_df(sweep, frames.calls_df)
 
 
 def save(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
-    """Write a table, with where it comes from; see `write`. Warns when more than 5% of a role's calls were
-    lost."""
+    """Write a table with its provenance; see `write`. Warns if more than 5% of a role's calls were lost."""
     saved = write(sweep, path)
     warn_of(losses_in(sweep))
     return saved
 
 
 def write(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
-    """Write a sweep in the form that the ending names; a file that is there is replaced.
+    """Write a sweep in the format of the file's suffix. An existing file is replaced.
 
-    .parquet: `df()`, and where it comes from in the schema's metadata (`pandas.read_parquet(path).attrs`);
-    needs pyarrow. .csv: `df()`, and where it comes from in a file beside it (`NAME.csv.json`), since
-    CSV has no comments. A text that a spreadsheet would carry out as a formula has a `'` in front, and
-    so has one that begins with it: `text.str.removeprefix("'")` is what it was. .tex: one line
-    a setting, as a table in the manner of booktabs, and where it comes from in comments above."""
+    - `.parquet`: `df()`, with the provenance in the metadata of the schema
+    (`pandas.read_parquet(path).attrs`). It
+      requires pyarrow.
+    - `.csv`: `df()`, with the provenance in a second file (`NAME.csv.json`). A text that a spreadsheet would
+    execute
+      as a formula is preceded by `'`, as is one that begins with it: `text.str.removeprefix("'")` restores
+      it.
+    - `.tex`: one line per setting, as a table for booktabs, with the provenance in comments above it.
+    """
     target, record = Path(path), provenance(sweep)
     if target.suffix == ".parquet":
         frame = df(sweep)
@@ -330,7 +342,7 @@ def write(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
 
 
 def csv(frame: pandas.DataFrame) -> str:
-    """A frame as CSV in which no text is carried out as a formula: texts are a model's, so anyone's."""
+    """Return a frame as CSV in which no text is executed as a formula. Texts may come from a model."""
     texts = frame.select_dtypes(["string", "category", "object"])
     safe = frame.assign(
         **{
@@ -347,14 +359,14 @@ _NUMBER = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?", re.AS
 
 
 def _no_formula(value: Any) -> Any:
-    """A text as a spreadsheet may have it; a number stays one, in words too."""
+    """Return a text that is safe in a spreadsheet. Numbers remain numbers, also as text."""
     if not isinstance(value, str) or not _FORMULA.match(value) or _NUMBER.fullmatch(value):
         return value
     return f"'{value}"
 
 
 def latex(sweep: Sweep) -> str:
-    """One line a setting, for a paper that uses booktabs."""
+    """Return one line per setting, for booktabs."""
     lines = [" & ".join(map(_in_latex, words)) + r" \\" for words in _described(sweep)]
     head = " & ".join(_HEADS) + r" \\"
     return "\n".join(

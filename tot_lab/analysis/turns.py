@@ -1,8 +1,8 @@
-"""The steps of a run: what a model thought, which tools it asked for, what it was shown of them.
+"""The steps of an agent: what the model thought, which tools it called, and which results it was shown.
 
-A fold over the records, and nothing is kept for it. A turn is a call of the kind `act` or `analysis`
-and the thought that was recorded with its reply; its actions are read from that thought as the loop read
-them, and what action k came to is the thought's child k.
+A fold over the records. A turn is a call of purpose `act` or `analysis` and the thought that was recorded
+with its reply. Its actions are read from that thought in the way the loop reads them, and the outcome of
+action k is the thought's child k.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ TURNS = ("act", "analysis")
 
 
 class Action(NamedTuple):
-    """An action, or a turn without one; turn, node, thought, action, arguments, observation and error are as
-    in `tot_lab.analysis.frames.steps_df`.
+    """An action, or a turn without one. The fields turn, node, thought, action, arguments, observation and
+    error are those of `tot_lab.analysis.frames.steps_df`.
 
-    call: place of the turn's call, None from its second action on. tool: place of the tool's call, None
-    where none was made."""
+    Attributes:
+        call: Position of the turn's call. `None` from its second action on.
+        tool: Position of the tool call. `None` if none was made.
+    """
 
     turn: int | None
     node: str | None
@@ -41,7 +43,7 @@ class Action(NamedTuple):
 
 
 def steps_of(run: Run) -> Iterator[Action]:
-    """The steps of `run`, in program order."""
+    """Return the steps of `run` in program order."""
     lines = sorted((line for line in run.lines if line.p), key=lambda line: line.p)
     replies = replies_of(lines)
     called: dict[str, tuple[Position, Call]] = {}  # by the thought that tells what it came to
@@ -86,8 +88,8 @@ def steps_of(run: Run) -> Iterator[Action]:
 
 
 def _thought_with(lines: Sequence[Line], place: int, call: Call) -> tuple[Thought | None, int]:
-    """The thought that was recorded with the reply to the call at `place`, and how many of the calls that
-    this asked for were taken."""
+    """Return the thought that was recorded with the reply to the call at `place`, and how many of its actions
+    were carried out."""
     most = MOST_CALLS
     for line in islice(lines, place + 1, None):
         if isinstance(line.e, Note) and line.e.name.endswith(".too_many_calls"):
@@ -99,14 +101,14 @@ def _thought_with(lines: Sequence[Line], place: int, call: Call) -> tuple[Though
 
 
 def _names(run: Run, thought: Thought, call: Call) -> set[str]:
-    """The tools that the loop knew: those offered, and those that are told of below the turn."""
+    """Return the tools that the loop knew: those offered, and those described in the prompt."""
     labels = (run.tree[id].text.partition(" ")[0] for id in run.tree[thought.id].children)
     return {*(tool["name"] for tool in call.tools), *labels}
 
 
 def _actions(run: Run, turn: Turn) -> Iterator[tuple[ToolCall, str | None]]:
-    """The calls of a turn, each with the thought that tells what it came to: an answer that was taken has
-    none, and is not counted."""
+    """Yield the actions of a turn, each with the label of the thought that holds its outcome. An accepted
+    answer has no such thought and is omitted."""
     first = next((k for k, call in enumerate(turn.calls) if call.name == FINAL.name), None)
     taken = first is not None and not _text(run, f"{turn.id}.{first}").startswith(f"{FINAL.name} ")
     counted = 0
@@ -119,7 +121,7 @@ def _actions(run: Run, turn: Turn) -> Iterator[tuple[ToolCall, str | None]]:
 
 
 def _outcome_of(run: Run, call: ToolCall, result: str | None) -> tuple[str | None, str | None]:
-    """What a model was shown of a call's result, and why there was none."""
+    """Return the result of a call as shown to the model, and the error if there is none."""
     if result is None or result not in run.tree:
         return None, None
     text = _text(run, result).removeprefix(f"{call.name[:80]} ")
