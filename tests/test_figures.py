@@ -21,9 +21,9 @@ from tot_lab.views.explorer.recording import Recording
 from tot_lab.views.figures import FIGURES
 from tot_lab.views.figures.cost import cost_info, plot_cost
 from tot_lab.views.figures.icicle import icicle_info, plot_icicle
-from tot_lab.views.figures.scores import FATES, plot_scores, scores_info
-from tot_lab.views.figures.theme import colour, ending, label, plain, printable, wrapped
-from tot_lab.views.figures.timeline import order_of, plot_timeline, timeline_info
+from tot_lab.views.figures.scores import OUTCOMES, plot_scores, scores_info
+from tot_lab.views.figures.theme import colour, label, plain, printable, short_id, wrapped
+from tot_lab.views.figures.timeline import arrange_calls, plot_timeline, timeline_info
 from tot_lab.views.figures.tree import SHAPES, tree_info
 
 HOSTILE = "</script><script>alert(1)</script> <b>&amp; $x$ %{x} \x00\x0b\ud800 \u2028"
@@ -352,18 +352,18 @@ def test_scores_are_those_of_the_run():
     assert info.ids == [node.id for node in below if node.score is not None]
     assert info.score.tolist() == [search.tree[id].score for id in info.ids]
     assert info.depth.tolist() == [search.tree[id].depth for id in info.ids]
-    for id, fate in zip(info.ids, info.fate, strict=True):
+    for id, fate in zip(info.ids, info.outcome, strict=True):
         state = search.tree[id].state
         assert fate == ("pruned" if state == "pruned" else "kept" if state != "proposed" else "undecided")
     assert sum(info.unread.values()) == sum(node.unread for node in below) > 0
     said = plot_scores(search).layout.title.subtitle.text
-    assert f"{info.fate.count('pruned')} pruned" in said
+    assert f"{info.outcome.count('pruned')} pruned" in said
     assert f"{sum(info.unread.values())} unread" in said
 
 
 def test_scores_by_hand(recorded):
     info = scores_info(recorded)
-    found = dict(zip(info.ids, zip(info.depth, info.score, info.fate, strict=True), strict=True))
+    found = dict(zip(info.ids, zip(info.depth, info.score, info.outcome, strict=True), strict=True))
     assert found == {
         "0.0": (1, 0.8, "undecided"),
         "0.1": (1, 0.0, "pruned"),
@@ -373,7 +373,7 @@ def test_scores_by_hand(recorded):
     assert info.not_evaluated == {1: 1, 2: 1}
     figure = plot_scores(recorded)
     assert sum(len(trace.y) for trace in figure.data) == 3
-    assert {trace.name for trace in figure.data} == set(FATES)
+    assert {trace.name for trace in figure.data} == set(OUTCOMES)
     notes = {note.x: note.text for note in figure.layout.annotations}
     assert notes == {0: "1 unread<br>1 not evaluated", 1: "1 not evaluated"}
 
@@ -442,7 +442,7 @@ def test_lanes_and_critical_path_are_what_they_say(rows):
     asked = [line[k, 0] for k in order]
     answered = [line.get((k, 1), -1) for k in order]
     made = [rows[k][3] for k in order]
-    lane, critical, under_way = order_of(asked, answered, made)
+    lane, critical, under_way = arrange_calls(asked, answered, made)
 
     def open_at(call, moment):
         return asked[call] <= moment and (answered[call] == -1 or answered[call] > moment)
@@ -616,8 +616,8 @@ def test_the_icicle_is_the_tree(search, recorded):
 
 
 def test_the_end_of_a_long_id():
-    assert ending("0.1.2") == "0.1.2"
-    assert ending("0." * 100 + "7") == "…" + ("0." * 100 + "7")[-59:]
+    assert short_id("0.1.2") == "0.1.2"
+    assert short_id("0." * 100 + "7") == "…" + ("0." * 100 + "7")[-59:]
 
 
 def test_colours():

@@ -20,8 +20,8 @@ from tot_lab.views.figures.frontier import frontier_info, name_sides, plot_paret
 from tot_lab.views.figures.heatmap import heatmap_info, plot_heatmap
 from tot_lab.views.figures.importance import importance_info, plot_importance
 from tot_lab.views.figures.parallel import parallel_info, plot_parallel
-from tot_lab.views.figures.points import IDS, named_ticks, names_on_axis, points
-from tot_lab.views.figures.sweep import CURVES, PLACES, is_multiplied, plot_sweep, sweep_info
+from tot_lab.views.figures.points import MAX_RUN_IDS, named_axis, points, tick_labels
+from tot_lab.views.figures.sweep import MAX_CURVES, MAX_VALUES, is_multiplied, plot_sweep, sweep_info
 
 HOSTILE = "</script><script>alert(1)</script> <b>&amp; $x$ %{x}"
 KINDS = {
@@ -200,15 +200,15 @@ def test_amounts_that_are_multiplied_get_a_logarithmic_axis():
 
 def test_many_names_are_cut_in_the_middle_and_stay_apart():
     long = [f"TreeOfThoughts evaluation_draws=3 generate=propose beam_width={k}" for k in range(40)]
-    ticks = named_ticks(long)
+    ticks = named_axis(long)
     assert ticks["tickangle"] == -90
     assert len(set(ticks["ticktext"])) == 40
     assert max(map(len, ticks["ticktext"])) == 20
     assert ticks["ticktext"][7].endswith("width=7")
-    assert named_ticks(["IO", "CoT"])["tickangle"] == 0
-    assert names_on_axis([None, "x", 0.5], 20) == ["–", "x", "0.5"]
+    assert named_axis(["IO", "CoT"])["tickangle"] == 0
+    assert tick_labels([None, "x", 0.5], 20) == ["–", "x", "0.5"]
     alike = [f"{'a' * 20}{k}{'b' * 20}" for k in range(3)]  # they differ only where it would be cut
-    assert names_on_axis(alike, 20) == alike
+    assert tick_labels(alike, 20) == alike
 
 
 def test_points_lead_to_their_runs():
@@ -224,8 +224,8 @@ def test_points_lead_to_their_runs():
     assert (
         plot_heatmap(CROSSED, "beam_width", "generate").data[-1].customdata[0][1][0] == "b=5 sample/task 0/0"
     )
-    many = table([row("a", f"{k}", True) for k in range(2 * IDS)])
-    assert len(plot_sweep(many).data[0].customdata[0]) == IDS
+    many = table([row("a", f"{k}", True) for k in range(2 * MAX_RUN_IDS)])
+    assert len(plot_sweep(many).data[0].customdata[0]) == MAX_RUN_IDS
 
 
 # The frontier.
@@ -608,7 +608,11 @@ def test_large_tables_are_reduced_and_it_is_said(plot, options):
 def test_how_much_is_reduced():
     rows = [row(f"{k}", "t", True, beam=k % 90, generate=f"{k // 90}", calls=k + 1) for k in range(90 * 20)]
     info = sweep_info(table(rows), "beam_width", color="generate")
-    assert (len(info.curves), len(info.curves[0].x), info.left_out) == (CURVES, PLACES, (30, 20 - CURVES))
+    assert (len(info.curves), len(info.curves[0].x), info.left_out) == (
+        MAX_CURVES,
+        MAX_VALUES,
+        (30, 20 - MAX_CURVES),
+    )
 
 
 @every_figure

@@ -1,6 +1,6 @@
 """What Deep Think came to, as Markdown, as a panel and in a few lines.
 
-The panel is the Markdown, rendered, so that both say the same. What was clamped, assumed or failed is
+The panel is the Markdown, to_html, so that both say the same. What was clamped, assumed or failed is
 said where it happened. It is one document: what a model wrote stays within its place in it.
 """
 
@@ -15,7 +15,7 @@ from tot_lab.analysis.gathering import Gathering
 from tot_lab.record.run import Run
 from tot_lab.strategies.deep_think_replies import IterationResult, ThoughtBranch
 from tot_lab.views.figures.theme import FONT, PATH, short
-from tot_lab.views.markdown import literal, one_line, rendered, tamed
+from tot_lab.views.markdown import escape_line, excerpt, sanitize, to_html
 
 _CHOSEN = {"keywords": "the words of the task", "model": "the model", "default": "default"}
 """What chose a category, in words."""
@@ -32,22 +32,22 @@ def markdown_of(of: DeepThought, *, answer_first: bool = False) -> str:
     if answer_first:
         rest.sort(key=lambda section: section.folds)
     parts = [f"# {head.title}", head.body, *(f"{one.head} {one.title}\n\n{one.body}" for one in rest)]
-    return _joined(*parts, f"---\n\n*{literal(_closing(of), LINE)}*\n")
+    return _joined(*parts, f"---\n\n*{escape_line(_closing(of), LINE)}*\n")
 
 
 def html_of(of: DeepThought) -> str:
     """The report as a panel."""
     head, *rest = _sections(of)
-    parts = [f'<div class="title">{_in_line(head.title)}</div>{rendered(head.body)}']
+    parts = [f'<div class="title">{_in_line(head.title)}</div>{to_html(head.body)}']
     for one in rest:
-        title, body = _in_line(one.title), rendered(one.body)
+        title, body = _in_line(one.title), to_html(one.body)
         if one.folds:
             shown = " open" if one.shown else ""
             parts.append(f"<details{shown}><summary>{title}</summary>{body}</details>")
         else:
             kind = "part" if one.head == "##" else "sub"
             parts.append(f'<div class="{kind}">{title}</div>{body}')
-    parts.append(f'<div class="closing">{_in_line(literal(_closing(of), LINE))}</div>')
+    parts.append(f'<div class="closing">{_in_line(escape_line(_closing(of), LINE))}</div>')
     style = _STYLE.replace("FONT", FONT).replace("PATH", PATH)
     return f'<div class="tot-lab-deep-thought"><style>{style}</style>{"".join(parts)}</div>'
 
@@ -83,7 +83,7 @@ class _Section(NamedTuple):
 
 def _sections(of: DeepThought) -> list[_Section]:
     """The head, each iteration, and the final solution."""
-    told = tamed(of.task.expandtabs(4))  # a tab is narrower behind the sign of a quotation
+    told = sanitize(of.task.expandtabs(4))  # a tab is narrower behind the sign of a quotation
     task = "\n".join(f"> {line}".rstrip() for line in told.split("\n"))
     clamped = ", ".join(f"`{one.field}` {one.given} → {one.used}" for one in of.clamped)
     label = " *simulated model*" if of.simulated else ""
@@ -98,7 +98,7 @@ def _sections(of: DeepThought) -> list[_Section]:
         sections.append(_Section(title, _iteration(of, result), folds=True, shown=shown))
     if of.unfinished or of.failed:
         number = len(of.iterations) + 1
-        failed = f"*Failed:* {literal(of.failed, LINE)}" if of.failed else ""
+        failed = f"*Failed:* {escape_line(of.failed, LINE)}" if of.failed else ""
         body = _joined(_fell_back(of, number), _approaches(of.unfinished), failed)
         sections.append(_Section(f"Iteration {number} · not finished", body, folds=True, shown=True))
     return [*sections, *_final(of)]
@@ -108,12 +108,12 @@ def _gathered(of: Gathering) -> str:
     """Of which category the task is and what chose it, the tool calls, and what they read."""
     calls = []
     for use in of.uses:
-        sign, failed = ("✗ ", f": failed, {literal(use.error, LINE)}") if use.error else ("", "")
-        calls.append(f"{sign}`{use.tool}` {literal(short(use.arguments, 200), LINE)}{failed}")
+        sign, failed = ("✗ ", f": failed, {escape_line(use.error, LINE)}") if use.error else ("", "")
+        calls.append(f"{sign}`{use.tool}` {escape_line(short(use.arguments, 200), LINE)}{failed}")
     nothing = of.nothing and f"*Nothing was gathered: {of.nothing}.*"
     unaided = "" if of.uses or nothing else "*No tool was called: the notes are the model's own.*"
     return _joined(
-        f"*Category:* {of.category}, chosen by {_CHOSEN[of.by]} ({literal(of.why, LINE)})",
+        f"*Category:* {of.category}, chosen by {_CHOSEN[of.by]} ({escape_line(of.why, LINE)})",
         nothing or unaided,
         "\n".join(f"{k}. {line}" for k, line in enumerate(calls, 1)),
         f"**Sources**\n\n{_bullets(of.sources)}" if of.sources else "",
@@ -122,7 +122,7 @@ def _gathered(of: Gathering) -> str:
 
 def _iteration(of: DeepThought, result: IterationResult) -> str:
     reflection = _bullets(result.reflection_summary.splitlines())
-    focus = one_line(result.next_focus, LINE)
+    focus = excerpt(result.next_focus, LINE)
     return _joined(
         _fell_back(of, result.iteration, result),
         _approaches(result.branches, result.beam),
@@ -142,10 +142,10 @@ def _fell_back(of: DeepThought, number: int, result: IterationResult | None = No
         for one in of.left_out
         if one.iteration == number
     ]
-    said += [literal(one.why, LINE) for one in of.unsure if one.iteration == number]
+    said += [escape_line(one.why, LINE) for one in of.unsure if one.iteration == number]
     if result is not None and result.from_branch:
-        name = next(literal(one.name, NAME) for one in result.branches if one.id == result.from_branch)
-        why = literal(what["converge"].error, LINE) if "converge" in what else ""
+        name = next(escape_line(one.name, NAME) for one in result.branches if one.id == result.from_branch)
+        why = escape_line(what["converge"].error, LINE) if "converge" in what else ""
         said.append(f"There is no synthesis: the solution of “{name}” stands in its place. {why}".strip())
     elif "converge" in what:  # as runs of earlier versions have it
         said.append("The synthesis could not be read: its text is the solution, and no approach was judged.")
@@ -158,14 +158,14 @@ def _approaches(branches: Sequence[ThoughtBranch], beam: Sequence[str] = ()) -> 
     """A line for each: the best with a star, those that the next iteration builds on in bold."""
     lines = []
     for place, branch in enumerate(branches):
-        name = literal(branch.name, NAME) or "(without a name)"
+        name = escape_line(branch.name, NAME) or "(without a name)"
         if branch.error is not None:
-            lines.append(f"✗ {name}: failed, {literal(branch.error, LINE)}")
+            lines.append(f"✗ {name}: failed, {escape_line(branch.error, LINE)}")
             continue
         star = "★ " if place == 0 and branch.score is not None else ""
         shown = f"**{name}**" if branch.id in beam else name
         score = "" if not beam else " `[no score]`" if branch.score is None else f" `[{branch.score:.1f}/10]`"
-        said = one_line(branch.verdict or branch.solution or branch.strategy, LINE if branch.verdict else 200)
+        said = excerpt(branch.verdict or branch.solution or branch.strategy, LINE if branch.verdict else 200)
         raw = " *(not in the form that was asked for: taken as it is)*" if branch.assumed else ""
         raw = " *(truncated: its confidence is assumed)*" if branch.truncated else raw
         lines.append(f"{star}{shown}{score}{f' {said}' if said else ''}{raw}")
@@ -182,23 +182,23 @@ def _final(of: DeepThought) -> list[_Section]:
         why = "No iteration was finished: this is the solution of which its own approach was surest."
         if any(one.solution_node == of.node and one.truncated for one in of.unfinished):
             why += " It is truncated."
-        return [_Section(title, f"*{why}*\n\n{tamed(of.answer)}")]
+        return [_Section(title, f"*{why}*\n\n{sanitize(of.answer)}")]
     why = f"From iteration {result.iteration} of {len(of.iterations)}, the most confident."
     if result.assumed:
         why = f"From iteration {result.iteration}, the last one: no confidence could be read."
     elif len(of.iterations) == 1:
         why = "From iteration 1, the only one."
-    names = {branch.id: literal(branch.name, NAME) for branch in result.branches}
+    names = {branch.id: escape_line(branch.name, NAME) for branch in result.branches}
     if result.from_branch:
         cut = any(one.id == result.from_branch and one.truncated for one in result.branches)
         why += f" It is the solution of “{names[result.from_branch]}”{', truncated' if cut else ''}."
     taken = _bullets(f"From **{names[one.branch]}**: {one.idea}" for one in result.taken)
     insights = dict.fromkeys(text for one in of.iterations for text in one.insights)
     parts = [
-        ("Reasoning", _joined(tamed(result.synthesis_reasoning), taken)),
+        ("Reasoning", _joined(sanitize(result.synthesis_reasoning), taken)),
         ("Key insights", _bullets(insights)),
     ]
-    solution = _Section(f"{title} · {_confidence(result)}", f"*{why}*\n\n{tamed(of.answer)}")
+    solution = _Section(f"{title} · {_confidence(result)}", f"*{why}*\n\n{sanitize(of.answer)}")
     return [solution, *(_Section(name, body, head="###") for name, body in parts if body)]
 
 
@@ -232,7 +232,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _in_line(markdown: str) -> str:
-    return rendered(markdown).removeprefix("<p>").removesuffix("</p>\n")
+    return to_html(markdown).removeprefix("<p>").removesuffix("</p>\n")
 
 
 def _joined(*parts: str) -> str:
@@ -240,7 +240,7 @@ def _joined(*parts: str) -> str:
 
 
 def _bullets(texts: Iterable[str]) -> str:
-    return "\n".join(f"- {one_line(text, LINE)}" for text in texts)
+    return "\n".join(f"- {excerpt(text, LINE)}" for text in texts)
 
 
 _STYLE = """

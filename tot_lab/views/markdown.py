@@ -30,12 +30,12 @@ _FIRST = re.compile(r"^(\d*)([#>+=~.)-])")
 _SIGNS = re.compile(r"[\\`*\[\]<]|(?<![^\W_])_|_(?![^\W_])|~(?=~)|&(?=#?\w+;)")
 
 
-def rendered(markdown: str) -> str:
+def to_html(markdown: str) -> str:
     """`markdown` as HTML, in which HTML is text and an image a link."""
     return str(_parser(False).render(markdown))
 
 
-def tamed(text: str) -> str:
+def sanitize(text: str) -> str:
     """`text`, to be put between blank lines. One of more than 40,000 characters becomes a block of code."""
     text = printable(text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n").rstrip()
     if len(text) > LONG:
@@ -55,7 +55,7 @@ def tamed(text: str) -> str:
     return _harmless(parts).strip("\n")
 
 
-def one_line(text: str, most: int) -> str:
+def excerpt(text: str, most: int) -> str:
     """The beginning of what `text` says, on one line of at most `most` characters; of code only where there
     is nothing else. It may stand in a list."""
     tokens = _parser(False).parse(printable(text[: 4 * most]))
@@ -65,11 +65,11 @@ def one_line(text: str, most: int) -> str:
     return (
         line
         if kinds[2:-2] == ["paragraph_open", "inline", "paragraph_close"]
-        else literal(said or text, most)
+        else escape_line(said or text, most)
     )
 
 
-def literal(text: str, most: int) -> str:
+def escape_line(text: str, most: int) -> str:
     """`text` on one line of at most `most` characters, none of them a sign of Markdown."""
     line = _SIGNS.sub(r"\\\g<0>", short(text, most))
     return _FIRST.sub(r"\1\\\2", line)

@@ -94,7 +94,7 @@ class Progress:
         now = ", ".join(f"{name} × {count}" if count > 1 else name for name, count in under_way.items())
         ended = {None: f"{now or 'starting'} …", "cancelled": "interrupted", "error": "failed"}
         state = ended.get(self.stop, "done")
-        used = [counted(self._calls, "call"), *([f"{self._tokens:,} tokens"] if self._tokens else [])]
+        used = [pluralize(self._calls, "call"), *([f"{self._tokens:,} tokens"] if self._tokens else [])]
         route = f" ({self._route})" if self._route else ""
         return f"{state} · {' · '.join(used)} · {self._seconds:.0f} s{route} · {self.about}"
 
@@ -113,7 +113,7 @@ class Progress:
         return {"text/plain": str(self), "text/html": html}
 
 
-def counted(number: int, name: str) -> str:
+def pluralize(number: int, name: str) -> str:
     """Return a count with its noun, such as `1 call` or `2 calls`."""
     return f"{number:,} {name}" + "s" * (number != 1)
 
@@ -140,7 +140,7 @@ def _note_texts(note: Note) -> Iterator[str]:
         confidence = "unknown" if data.get("assumed") else f"{data['confidence']:g} of 10"
         yield f"iteration {data['iteration']}: confidence {confidence}"
     elif note.name == "think.gathered":
-        yield f"gathered: {data['results']} of {counted(data['tool_calls'], 'tool call')} gave something"
+        yield f"gathered: {data['results']} of {pluralize(data['tool_calls'], 'tool call')} gave something"
     elif note.name == "think.nothing_gathered":
         yield "nothing was gathered"
     elif note.name == "research.window":
@@ -148,6 +148,6 @@ def _note_texts(note: Note) -> Iterator[str]:
     elif note.name == "research.cut":
         yield f"{data['url']} is cut: its first {data['characters']:,} characters are read"
     elif note.name == "research.left_out":
-        yield f"{counted(len(data['urls']), 'page')} not read: {data['most_pages']} are the most"
+        yield f"{pluralize(len(data['urls']), 'page')} not read: {data['most_pages']} are the most"
     elif note.name == "research.failed":
         yield f"{data['url']} could not be read: {short(data['error'], _WIDTH)}"

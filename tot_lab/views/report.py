@@ -1,6 +1,6 @@
 """A run in words and in one page.
 
-All faces of a run say the same facts, and what a model or a person wrote is escaped in each.
+All faces of a run say the same summary, and what a model or a person wrote is escaped in each.
 What differs between two equal runs (id, seconds, paid) stands in the last line alone. A page needs
 nothing but itself: no network, no file beside it.
 """
@@ -38,16 +38,16 @@ from tot_lab.views.figures.theme import (
     printable,
     short,
 )
-from tot_lab.views.figures.tree import MOST, SHAPES, TreeInfo, arc, label_width, plot_tree, tree_info
+from tot_lab.views.figures.tree import MAX_THOUGHTS, SHAPES, TreeInfo, arc, label_width, plot_tree, tree_info
 
-DRAWN = 150
+MAX_DRAWN = 150
 """Thoughts up to which a notebook card draws the tree: beyond it, `plot_tree` does better."""
 
-ROWS = 12
+MAX_ROWS = 12
 """Lines of the tree in a run's text."""
 
 
-class Facts(NamedTuple):
+class RunSummary(NamedTuple):
     """What every face of a run says, as text. verdict: "" when it is not known. tools: "" when none was
     called."""
 
@@ -68,14 +68,14 @@ class Facts(NamedTuple):
     simulated: bool
 
 
-def facts_of(run: Run) -> Facts:
-    """The facts of a run, finished or not."""
-    usage, counted = run.usage, counted_in(run)
+def summarize(run: Run) -> RunSummary:
+    """The summary of a run, finished or not."""
+    usage, counts = run.usage, count_records(run)
     errors = f" ({usage.errors:,} failed)" if usage.errors else ""
-    known = f" · {counted.cached:,} calls known from the cache" if counted.cached else ""
+    known = f" · {counts.cached:,} calls known from the cache" if counts.cached else ""
     adaptive = run.header.strategy.get("kind") == "adaptive" and run.selected_strategy is not None
     routed = f"→{run.strategy_used}" if adaptive else ""
-    return Facts(
+    return RunSummary(
         printable(run.name + routed),
         printable(run.question),
         printable(run.answer),
@@ -84,20 +84,20 @@ def facts_of(run: Run) -> Facts:
         (run.stop_reason or "unfinished") + (f": {printable(run.error)}" if run.error else ""),
         f"{len(run.tree):,}",
         f"{'at least ' if 'calls' in run.header.unknown else ''}{usage.calls:,}{errors}",
-        counted.failed,
-        counted.tools,
+        counts.failed,
+        counts.tools,
         f"{number(usage.input_tokens)} in, {number(usage.output_tokens)} out",
         money(usage.cost),
-        f"run {run.id} · {_seconds(run, ' s')}{counted.in_tools} · paid {money(usage.paid)}{known}"
+        f"run {run.id} · {_seconds(run, ' s')}{counts.in_tools} · paid {money(usage.paid)}{known}"
         + ("" if run.verified else " · unverified: no checksums"),
         printable(run.model),
         run.simulated,
     )
 
 
-class Counted(NamedTuple):
+class RecordCounts(NamedTuple):
     """What takes a look at every record of a run. failed: why calls failed, in most cases. cached: calls
-    known from the cache. tools: as in `Facts`; carried_out: how often they were called, and in_tools, the
+    known from the cache. tools: as in `RunSummary`; carried_out: how often they were called, and in_tools, the
     seconds that took."""
 
     failed: str
@@ -107,62 +107,63 @@ class Counted(NamedTuple):
     in_tools: str
 
 
-def counted_in(run: Run) -> Counted:
-    """What is counted in a run, once: its records do not change."""
+def count_records(run: Run) -> RecordCounts:
+    """What is counts in a run, once: its records do not change."""
     known = run.__dict__.get("_counted")
-    if isinstance(known, Counted):
+    if isinstance(known, RecordCounts):
         return known
     replies = [line.e for line in run.lines if isinstance(line.e, Reply) and is_made(line.e)]
     reasons = Counter(reply.error for reply in replies if reply.error)
     carried_out = _carried_out(run)
-    counted = Counted(
+    counts = RecordCounts(
         printable(reasons.most_common(1)[0][0]) if reasons else "",
         sum(isinstance(line.e, Note) and line.e.name == "call.cached" for line in run.lines),
         _tools(carried_out),
         len(carried_out),
         _in_tools(run, carried_out),
     )
-    run.__dict__["_counted"] = counted
-    return counted
+    run.__dict__["_counted"] = counts
+    return counts
 
 
-LONG = 5_000
+LONG_RUN = 5_000
 """Records of a run up to which going through them takes some milliseconds."""
 
 
 @gc_paused()
-def _look_through(run: Run) -> None:
-    counted_in(run)
+def _fold(run: Run) -> None:
+    count_records(run)
     _ = run.tree, run.usage, run.simulated, run.solution_path
 
 
 def prepare(run: Run) -> Run:
     """Go through the records of a long run now, so that showing it takes no longer than showing a short
     one. A short one is left alone: many of them are never shown."""
-    if len(run.lines) > LONG:
-        _look_through(run)
+    if len(run.lines) > LONG_RUN:
+        _fold(run)
     return run
 
 
 def run_text(run: Run) -> str:
-    """A run's repr: the facts, and a small tree."""
-    facts = facts_of(run)
+    """A run's repr: the summary, and a small tree."""
+    summary = summarize(run)
     rows = [
-        f"{facts.strategy} · {facts.model}" + (" · simulated model" if facts.simulated else ""),
-        f"  question  {short(facts.question, 90)}",
-        f"  answer    {short(facts.answer, 90) or 'none'}" + (f"  {facts.verdict}" if facts.verdict else ""),
-        f"  score     {facts.score} · stopped: {short(facts.stopped, 90)}",
-        f"  calls     {facts.calls} · tokens {facts.tokens} · cost {facts.cost}",
-        *([f"  failed    {short(facts.failed, 400)}"] if facts.failed else []),
-        *([f"  tools     {short(facts.tools, 90)}"] if facts.tools else []),
-        f"  thoughts  {facts.thoughts}",
+        f"{summary.strategy} · {summary.model}" + (" · simulated model" if summary.simulated else ""),
+        f"  question  {short(summary.question, 90)}",
+        f"  answer    {short(summary.answer, 90) or 'none'}"
+        + (f"  {summary.verdict}" if summary.verdict else ""),
+        f"  score     {summary.score} · stopped: {short(summary.stopped, 90)}",
+        f"  calls     {summary.calls} · tokens {summary.tokens} · cost {summary.cost}",
+        *([f"  failed    {short(summary.failed, 400)}"] if summary.failed else []),
+        *([f"  tools     {short(summary.tools, 90)}"] if summary.tools else []),
+        f"  thoughts  {summary.thoughts}",
         *(f"    {row}" for row in tree_rows(run.tree, run.solution_path)),
-        f"  {facts.apart}",
+        f"  {summary.apart}",
     ]
     return "\n".join(row.rstrip() for row in rows)
 
 
-def tree_rows(tree: Tree, path: Sequence[str], most: int = ROWS) -> list[str]:
+def tree_rows(tree: Tree, path: Sequence[str], most: int = MAX_ROWS) -> list[str]:
     """A tree in at most `most` lines: the way to the answer (in thick lines), then what stands
     highest; the last line says how many thoughts are not shown."""
     if not tree.roots:
@@ -223,17 +224,19 @@ def _following(tree: Tree, ids: Sequence[str]) -> Iterator[tuple[int, int, Node]
 
 def run_html(run: Run) -> str:
     """A run's card in a notebook. Its colours follow the page, light or dark."""
-    facts = facts_of(run)
-    good = "#1a9850" if facts.verdict.startswith("✓") else PATH
-    verdict = f'<b style="color:{good};margin-left:.7em">{escape(facts.verdict)}</b>' if facts.verdict else ""
+    summary = summarize(run)
+    good = "#1a9850" if summary.verdict.startswith("✓") else PATH
+    verdict = (
+        f'<b style="color:{good};margin-left:.7em">{escape(summary.verdict)}</b>' if summary.verdict else ""
+    )
     cells = [
-        ("score", facts.score),
-        ("stopped", facts.stopped),
-        ("thoughts", facts.thoughts),
-        ("calls", facts.calls),
-        *([("tools", facts.tools)] if facts.tools else []),
-        ("tokens", facts.tokens),
-        ("cost", facts.cost),
+        ("score", summary.score),
+        ("stopped", summary.stopped),
+        ("thoughts", summary.thoughts),
+        ("calls", summary.calls),
+        *([("tools", summary.tools)] if summary.tools else []),
+        ("tokens", summary.tokens),
+        ("cost", summary.cost),
     ]
     table = "".join(
         f'<div style="min-width:4em"><div style="font-size:11px;opacity:.65">{name}</div>'
@@ -243,14 +246,14 @@ def run_html(run: Run) -> str:
     return (
         f'<div style="font-family:{FONT};font-size:13px;line-height:1.45;color:inherit;background:none;'
         f'border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:12px 16px;max-width:880px">'
-        f'<div style="opacity:.75">{escape(facts.strategy)} · {escape(facts.model)}'
-        f"{_badge(facts.simulated)}</div>"
-        f'<div style="font-size:15px;margin:2px 0 6px">{escape(short(facts.question, 300))}</div>'
+        f'<div style="opacity:.75">{escape(summary.strategy)} · {escape(summary.model)}'
+        f"{_badge(summary.simulated)}</div>"
+        f'<div style="font-size:15px;margin:2px 0 6px">{escape(short(summary.question, 300))}</div>'
         f'<div style="margin-bottom:8px"><span style="opacity:.65">answer</span> '
-        f"<b>{escape(short(facts.answer, 300)) or 'none'}</b>{verdict}</div>"
+        f"<b>{escape(short(summary.answer, 300)) or 'none'}</b>{verdict}</div>"
         f'<div style="display:flex;flex-wrap:wrap;gap:6px 26px;margin-bottom:8px">{table}</div>'
-        f"{_failed(facts)}{_small_tree(run)}"
-        f'<div style="font-size:11px;opacity:.65;margin-top:6px">{escape(facts.apart)}</div></div>'
+        f"{_failed(summary)}{_small_tree(run)}"
+        f'<div style="font-size:11px;opacity:.65;margin-top:6px">{escape(summary.apart)}</div></div>'
     )
 
 
@@ -324,11 +327,9 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
     """
     from plotly.offline import get_plotlyjs  # noqa: PLC0415  a run's repr uses this file without it
 
-    facts = [facts_of(run) for run in runs]
-    rows = "".join(_table_row(k, run, fact) for k, (run, fact) in enumerate(zip(runs, facts, strict=True), 1))
-    sections = "".join(
-        _section(k, run, fact) for k, (run, fact) in enumerate(zip(runs, facts, strict=True), 1)
-    )
+    pairs = [(run, summarize(run)) for run in runs]
+    rows = "".join(_table_row(k, run, one) for k, (run, one) in enumerate(pairs, 1))
+    sections = "".join(_section(k, run, one) for k, (run, one) in enumerate(pairs, 1))
     tiles = "".join(f"<div><b>{escape(value)}</b>{escape(name)}</div>" for name, value in _sums(runs))
     heads = "".join(
         f"<th{' class=n' if name in _NUMBERS else ''}>{name}</th>"
@@ -349,7 +350,7 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(printable(title))}</title><style>{_STYLE}</style>"
         f"<script>{get_plotlyjs()}</script></head><body>"
-        f"<h1>{escape(printable(title))}{_badge(any(fact.simulated for fact in facts))}</h1>"
+        f"<h1>{escape(printable(title))}{_badge(any(one.simulated for _, one in pairs))}</h1>"
         f"<div class=tiles>{tiles}</div>{_lost(runs)}"
         f"<div class=wide><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
         f"<h2>Trees</h2>{sections}<script>{_SCRIPT}</script></body></html>\n"
@@ -420,8 +421,10 @@ def _small_tree(run: Run) -> str:
     count = len(run.tree)
     if count == 0:
         return '<div style="opacity:.65">no thought yet</div>'
-    if count > DRAWN:
-        hint = "tl.figures.plot_tree(run) draws them" if count <= MOST else "run.nodes_df() lists them"
+    if count > MAX_DRAWN:
+        hint = (
+            "tl.figures.plot_tree(run) draws them" if count <= MAX_THOUGHTS else "run.nodes_df() lists them"
+        )
         return f'<div style="opacity:.65">{count:,} thoughts: {hint}</div>'
     return tree_svg(run)
 
@@ -477,7 +480,7 @@ def _sums(runs: Sequence[Run]) -> list[tuple[str, str]]:
     graded = [fact for run in runs if (fact := _verdict(run)).startswith(("✓", "✗"))]
     right = sum(fact.startswith("✓") for fact in graded)
     usage = [run.usage for run in runs]
-    tools = sum(counted_in(run).carried_out for run in runs)
+    tools = sum(count_records(run).carried_out for run in runs)
 
     def total(name: str) -> float | None:
         amounts = [getattr(used, name) for used in usage]
@@ -504,38 +507,38 @@ def _lost(runs: Sequence[Run]) -> str:
     return f"<p>lost calls: {escape(describe(losses) or 'unknown')}</p>"
 
 
-def _failed(facts: Facts) -> str:
+def _failed(summary: RunSummary) -> str:
     """Why calls failed, in the model's own words."""
-    if not facts.failed:
+    if not summary.failed:
         return ""
-    return f'<div style="margin-bottom:8px">failed: {escape(short(facts.failed, 400))}</div>'
+    return f'<div style="margin-bottom:8px">failed: {escape(short(summary.failed, 400))}</div>'
 
 
-def _table_row(place: int, run: Run, facts: Facts) -> str:
+def _table_row(place: int, run: Run, summary: RunSummary) -> str:
     usage = run.usage
     texts = [
         f"<a href=#run-{place}>{place}</a>",
-        escape(short(facts.question, 120)),
-        escape(facts.strategy),
-        escape(facts.model),
-        escape(short(facts.answer, 120)) or "none",
-        escape(facts.verdict) or "unknown",
+        escape(short(summary.question, 120)),
+        escape(summary.strategy),
+        escape(summary.model),
+        escape(short(summary.answer, 120)) or "none",
+        escape(summary.verdict) or "unknown",
     ]
-    numbers = [facts.calls, number(usage.input_tokens), number(usage.output_tokens), facts.cost]
+    numbers = [summary.calls, number(usage.input_tokens), number(usage.output_tokens), summary.cost]
     return (
         "<tr>"
         + "".join(
             f"<td class=t>{text}</td>" if k in (1, 4) else f"<td>{text}</td>" for k, text in enumerate(texts)
         )
-        + f"<td class=n>{facts.score}</td><td>{escape(short(facts.stopped, 80))}</td>"
+        + f"<td class=n>{summary.score}</td><td>{escape(short(summary.stopped, 80))}</td>"
         + "".join(f"<td class=n>{escape(text)}</td>" for text in [*numbers, _seconds(run)])
         + "</tr>"
     )
 
 
-def _section(place: int, run: Run, facts: Facts) -> str:
+def _section(place: int, run: Run, summary: RunSummary) -> str:
     count = len(run.tree)
-    if 0 < count <= MOST:
+    if 0 < count <= MAX_THOUGHTS:
         # JSON in a script element: with these escapes no text in it can end the element or begin a comment.
         data = plot_tree(run).to_json()
         for sign in "<>&\u2028\u2029":
@@ -546,10 +549,10 @@ def _section(place: int, run: Run, facts: Facts) -> str:
         body = f"<p>{many if count else 'no thought to draw'}</p>"
     return (
         f"<details id=run-{place}{' open' if place == 1 else ''}><summary>{place} · "
-        f"{escape(short(facts.question, 100))} <span>{escape(facts.strategy)} · {escape(facts.stopped)} · "
-        f"{facts.thoughts} thoughts {escape(facts.verdict)}</span>{_badge(facts.simulated)}</summary>"
-        f"{_failed(facts)}{f'<p>tools: {escape(facts.tools)}</p>' if facts.tools else ''}{body}"
-        f"<p class=apart>{escape(facts.apart)}</p></details>"
+        f"{escape(short(summary.question, 100))} <span>{escape(summary.strategy)} · {escape(summary.stopped)} · "
+        f"{summary.thoughts} thoughts {escape(summary.verdict)}</span>{_badge(summary.simulated)}</summary>"
+        f"{_failed(summary)}{f'<p>tools: {escape(summary.tools)}</p>' if summary.tools else ''}{body}"
+        f"<p class=apart>{escape(summary.apart)}</p></details>"
     )
 
 

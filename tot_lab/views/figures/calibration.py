@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tot_lab.analysis.judging import BINS, EvaluatorDiagnosis, bins_of, judge_evaluator, with_interval
-from tot_lab.views.figures.points import IDS, note_losses, runs_named
-from tot_lab.views.figures.theme import KINDS, dress, empty, error_bars, ground, legend_at
+from tot_lab.views.figures.points import MAX_RUN_IDS, format_run_ids, note_losses
+from tot_lab.views.figures.theme import KINDS, empty, error_bars, legend_at, palette, style_figure
 
 if TYPE_CHECKING:
     import pandas
@@ -64,8 +64,8 @@ def calibration_info(runs: Any, bins: int = BINS) -> CalibrationInfo:
         numbers["share"],
         numbers["lower"],
         numbers["upper"],
-        [list(some["run_id"].drop_duplicates().iloc[:IDS]) for some in inside],
-        [[f"{row.run_id} {row.node}" for row in some.iloc[:IDS].itertuples()] for some in inside],
+        [list(some["run_id"].drop_duplicates().iloc[:MAX_RUN_IDS]) for some in inside],
+        [[f"{row.run_id} {row.node}" for row in some.iloc[:MAX_RUN_IDS].itertuples()] for some in inside],
         {str(name): float(value) for name, value in found.measures.items()},
         {str(name): (float(low), float(high)) for name, low, high in found.intervals.itertuples()},
         int(found.thoughts["score"].notna().sum()) - len(known),
@@ -87,12 +87,12 @@ def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool = False) -> go.F
 
     info = calibration_info(runs, bins)
     figure = make_subplots(rows=2, shared_xaxes=True, row_heights=[0.72, 0.28], vertical_spacing=0.06)
-    _draw_curve(figure, info, ground(dark).faint)
+    _draw_curve(figure, info, palette(dark).faint)
     _draw_counts(figure, info)
     if not info.thoughts.any():
         empty(figure, "no judged thought has a label: nothing knows what is solvable")
     lost = note_losses(info.runs)
-    dress(
+    style_figure(
         figure,
         ["Calibration of the evaluator"],
         [*_notes(info), lost.line],
@@ -181,4 +181,4 @@ def _hover(info: CalibrationInfo, k: int) -> str:
     lines.append(f"{info.solvable[k]:,} of {info.thoughts[k]:,} thoughts solvable")
     if info.thoughts[k]:
         lines.append(f"{info.share[k]:.1%}, 95% interval {info.lower[k]:.1%} to {info.upper[k]:.1%}")
-    return "<br>".join([*lines, *runs_named(info.nodes[k], int(info.thoughts[k]))])
+    return "<br>".join([*lines, *format_run_ids(info.nodes[k], int(info.thoughts[k]))])

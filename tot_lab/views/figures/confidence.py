@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from tot_lab.analysis.deep_thought import deep_thought
 from tot_lab.record.run import Run, expect_run
-from tot_lab.views.figures.theme import KINDS, Ground, dress_run, empty, ground, legend_at, plain, short
+from tot_lab.views.figures.theme import (
+    KINDS,
+    Palette,
+    empty,
+    legend_at,
+    palette,
+    plain,
+    short,
+    style_run_figure,
+)
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -69,7 +78,7 @@ def plot_confidence(run: Run, *, dark: bool = False) -> go.Figure:
     import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses the theme without it
 
     info = confidence_info(run)
-    shades = ground(dark)
+    shades = palette(dark)
     figure = go.Figure()
     _draw_branches(figure, info, shades.paper)
     _draw_confidence(figure, info, shades)
@@ -77,7 +86,9 @@ def plot_confidence(run: Run, *, dark: bool = False) -> go.Figure:
         empty(figure, "no iteration came to a synthesis")
     unscored = f"{info.unscored} of {info.unscored + len(info.names)} branches have no score"
     layout = {"height": 380, "legend": legend_at(-0.18), "showlegend": bool(info.iteration.size)}
-    dress_run(figure, run, "Confidence by iteration", [unscored] if info.unscored else [], dark, **layout)
+    style_run_figure(
+        figure, run, "Confidence by iteration", [unscored] if info.unscored else [], dark, **layout
+    )
     last = max(int(info.iteration.max(initial=1)), 1)
     figure.update_xaxes(
         title="iteration (number)", tickvals=list(range(1, last + 1)), range=[0.4, last + 0.4], showgrid=False
@@ -98,7 +109,7 @@ def _draw_branches(figure: go.Figure, info: ConfidenceInfo, paper: str) -> None:
         figure.add_scatter(x=info.place[some], y=info.score[some], marker=marker, **_marks(name, hover))
 
 
-def _draw_confidence(figure: go.Figure, info: ConfidenceInfo, shades: Ground) -> None:
+def _draw_confidence(figure: go.Figure, info: ConfidenceInfo, shades: Palette) -> None:
     """A line through the measured ones, and a mark for each iteration."""
     figure.add_scatter(
         x=info.iteration,

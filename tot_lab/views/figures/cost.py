@@ -18,18 +18,27 @@ from tot_lab.analysis.frames import CallRow, calls_of
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.records import Line
 from tot_lab.record.run import Run, Usage, expect_run, money, usage_of
-from tot_lab.views.figures.theme import KINDS, dress_run, empty, ground, legend_at, number, plain, short
+from tot_lab.views.figures.theme import (
+    KINDS,
+    empty,
+    legend_at,
+    number,
+    palette,
+    plain,
+    short,
+    style_run_figure,
+)
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-MOST = 2000
+MAX_POINTS = 2000
 """Points of a curve; of more calls, every so many is one."""
 
-GROUPS = 30
+MAX_BARS = 30
 """Kinds or depths of which each has a bar."""
 
-AMOUNTS = {
+USAGE_CURVES = {
     "input_tokens": ("tokens in", KINDS[4]),
     "output_tokens": ("tokens out", KINDS[0]),
     "cost": ("cost if each call were paid", KINDS[1]),
@@ -82,7 +91,7 @@ def cost_info(run: Run, by: Literal["kind", "depth"] = "kind") -> CostInfo:
         sorted(lines, key=lambda name: int(name) if name.isdigit() else math.inf) if by == "depth" else lines
     )
     # numpy makes nan of None.
-    columns = {name: np.array([getattr(u, name) for _, u in used], dtype=float) for name in AMOUNTS}
+    columns = {name: np.array([getattr(u, name) for _, u in used], dtype=float) for name in USAGE_CURVES}
     return CostInfo(
         np.array([moment for moment, _ in used], dtype=np.float64),
         **columns,
@@ -106,9 +115,9 @@ def plot_cost(run: Run, *, by: Literal["kind", "depth"] = "kind", dark: bool = F
     info = cost_info(run, by)
     spacing = {"vertical_spacing": 0.09, "horizontal_spacing": 0.11}
     figure = make_subplots(2, 2, column_widths=[0.62, 0.38], shared_xaxes="columns", **spacing)
-    curves = {name: _curve(info, name) for name in AMOUNTS}
+    curves = {name: _curve(info, name) for name in USAGE_CURVES}
     labels, groups = _bars_of(info.groups)
-    for name, (words, shade) in AMOUNTS.items():
+    for name, (words, shade) in USAGE_CURVES.items():
         both = {"name": words, "legendgroup": name, "row": 1 if "tokens" in name else 2}
         figure.add_scatter(
             x=curves[name].x,
@@ -128,11 +137,11 @@ def plot_cost(run: Run, *, by: Literal["kind", "depth"] = "kind", dark: bool = F
             col=2,
             **both,
         )
-    _unknown(figure, info, labels, groups, ground(dark).faint)
+    _unknown(figure, info, labels, groups, palette(dark).faint)
     if not info.groups:
         empty(figure, "no call was answered")
     layout = {"height": 500, "barmode": "group", "bargap": 0.3, "legend": legend_at(-0.16)}
-    dress_run(figure, run, "Tokens and cost", _notes(info, curves), dark, **layout)
+    style_run_figure(figure, run, "Tokens and cost", _notes(info, curves), dark, **layout)
     figure.update_xaxes(title="time since the run began (s)", rangemode="tozero", row=2, col=1)
     figure.update_xaxes(type="category", showgrid=False, col=2)
     what = "depth of the thought asked for (steps)" if by == "depth" else "kind of call"
@@ -157,7 +166,7 @@ def _curve(info: CostInfo, name: str) -> _Curve:
     known = np.flatnonzero(~np.isnan(amounts))
     if not len(known):
         return _Curve([0.0], [None], 0, 1)
-    every = -(-len(known) // MOST)
+    every = -(-len(known) // MAX_POINTS)
     points = np.unique([*range(0, len(known), every), len(known) - 1])
     summed = np.cumsum(amounts[known])[points]
     return _Curve(np.append(0.0, info.answered[known][points]), np.append(0.0, summed), len(known), every)
@@ -166,13 +175,13 @@ def _curve(info: CostInfo, name: str) -> _Curve:
 def _notes(info: CostInfo, curves: dict[str, _Curve]) -> list[str]:
     total, count = info.total, len(info.answered)
     notes = [
-        f"{AMOUNTS[name][0]}: known for {f'{known:,} of {count:,}' if known else 'none of the'} calls"
+        f"{USAGE_CURVES[name][0]}: known for {f'{known:,} of {count:,}' if known else 'none of the'} calls"
         for name, (*_, known, _) in curves.items()
         if known < count
     ]
     if (coarsest := max(curve.every for curve in curves.values())) > 1:
         notes.append(f"curves: one point for {coarsest:,} calls")
-    others = len(info.groups) - GROUPS + 1
+    others = len(info.groups) - MAX_BARS + 1
     return [
         f"{total.calls:,} calls  ·  {number(total.input_tokens)} tokens in, {number(total.output_tokens)} out"
         f"  ·  cost {money(total.cost)}, paid {money(total.paid)}",
@@ -182,17 +191,17 @@ def _notes(info: CostInfo, curves: dict[str, _Curve]) -> list[str]:
 
 
 def _bars_of(groups: dict[str, Usage]) -> tuple[list[str], list[Usage]]:
-    """The labels and amounts of the bars; what is beyond `GROUPS` is one."""
+    """The labels and amounts of the bars; what is beyond `MAX_BARS` is one."""
     labels = [plain(short(name, 24)) for name in groups]
     usage = list(groups.values())
-    if len(usage) <= GROUPS:
+    if len(usage) <= MAX_BARS:
         return labels, usage
-    rest = usage[GROUPS - 1 :]
+    rest = usage[MAX_BARS - 1 :]
     summed: list[Any] = [
         None if None in (column := [getattr(used, name) for used in rest]) else sum(column)
         for name in Usage._fields
     ]
-    return [*labels[: GROUPS - 1], "others"], [*usage[: GROUPS - 1], Usage(*summed)]
+    return [*labels[: MAX_BARS - 1], "others"], [*usage[: MAX_BARS - 1], Usage(*summed)]
 
 
 def _unknown(figure: go.Figure, info: CostInfo, labels: list[str], groups: list[Usage], faint: str) -> None:

@@ -13,40 +13,40 @@ from tot_lab.analysis.matched_cost import pareto_frontier
 from tot_lab.analysis.tables import table
 from tot_lab.record.losses import without_losses
 from tot_lab.views.figures.points import (
-    MEASURED,
+    MEASURES,
     Point,
-    amount,
-    axis_of,
-    dress_table,
-    expect_figure,
+    axis_title,
+    expect_numeric,
+    first_names,
+    format_amount,
+    format_run_count,
+    format_value,
     hover_lines,
+    interval_bars,
     is_rate,
-    named,
-    names_on_axis,
     points,
-    runs_in,
-    some_of,
-    whisker,
+    style_table_figure,
+    tick_labels,
 )
-from tot_lab.views.figures.theme import KINDS, ground, legend_at
+from tot_lab.views.figures.theme import KINDS, legend_at, palette
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-MOST = 500
+MAX_SETTINGS = 500
 """Settings that are drawn; of more, the first, and all that are not dominated."""
 
-LABELLED = 16
+MAX_LABELS = 16
 """Settings that are not dominated and bear their names; of more, none does."""
 
-NAME = 40
+LABEL_LENGTH = 40
 """Characters of a name beside its point."""
 
 _WIDTH, _HEIGHT, _LETTER, _LINE = 700, 360, 5.8, 14
 """Of the picture, a letter and a line, in pixels: narrower than on a page, to be safe."""
 
-WIDE = 20
+LOG_FACTOR = 20
 """Times the least cost from which on the axis is logarithmic."""
 
 
@@ -70,7 +70,7 @@ def frontier_info(df: Any, cost: str = "calls") -> FrontierInfo:
     import pandas as pd  # noqa: PLC0415
 
     frame = _with_tokens(df) if cost == "tokens" else table(df, ["setting", cost, "correct"])
-    expect_figure(frame, cost, "cost")
+    expect_numeric(frame, cost, "cost")
     rows = pareto_frontier(without_losses(frame), unit=cost).to_dict("records")
     spent, solved = (points(frame, ["setting"], column) for column in (cost, "correct"))
     unknown = [str(row["setting"]) for row in rows if pd.isna(row[cost]) or pd.isna(row["rate"])]
@@ -107,10 +107,10 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figur
     figure = go.Figure()
     front = [k for k, on in enumerate(info.on_frontier) if on]
     rest = [k for k, on in enumerate(info.on_frontier) if not on]
-    hidden = max(len(info.names) - MOST, 0)
-    rest = rest[: max(MOST - len(front), 0)]
+    hidden = max(len(info.names) - MAX_SETTINGS, 0)
+    rest = rest[: max(MAX_SETTINGS - len(front), 0)]
     wide, span = _span(info)
-    shades = ground(dark)
+    shades = palette(dark)
     if len(front) > 1:
         figure.add_scatter(
             x=[info.cost[k].value for k in front],
@@ -133,16 +133,18 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figur
                 **look, **{**_points(info, held, shade), **texts}, textfont=font, hovertext=hover
             )
     lines = [
-        f"{runs_in(frame)}  ·  {len(front):,} of {len(info.names):,} settings are not dominated",
+        f"{format_run_count(frame)}  ·  {len(front):,} of {len(info.names):,} settings are not dominated",
         "mean and 95% interval of both",
-        f"not known, left out: {some_of(info.unknown)}" if info.unknown else "",
+        f"not known, left out: {first_names(info.unknown)}" if info.unknown else "",
         f"{hidden:,} more settings are dominated and not drawn" if hidden else "",
     ]
     layout = {"height": 420, "margin": {"r": 24}, "legend": legend_at(-0.16), "hovermode": "closest"}
-    dress_table(figure, frame, "Success against cost", lines, dark, **layout)
-    figure.update_xaxes(title=axis_of(cost) if cost in MEASURED else f"{named(cost)} (a run)", range=span)
+    style_table_figure(figure, frame, "Success against cost", lines, dark, **layout)
+    figure.update_xaxes(
+        title=axis_title(cost) if cost in MEASURES else f"{format_value(cost)} (a run)", range=span
+    )
     figure.update_xaxes(**({"type": "log", "dtick": 1} if wide else {}))
-    figure.update_yaxes(title=axis_of("correct"), range=_RANGE, tickformat=".0%", dtick=0.2)
+    figure.update_yaxes(title=axis_title("correct"), range=_RANGE, tickformat=".0%", dtick=0.2)
     return figure
 
 
@@ -155,15 +157,15 @@ def _points(info: FrontierInfo, held: list[int], shade: str) -> dict[str, Any]:
         "cliponaxis": False,
         "customdata": [info.success[k].run_ids for k in held],
         "hoverinfo": "text",
-        **whisker([info.success[k] for k in held], shade),
-        **whisker([info.cost[k] for k in held], shade, "x"),
+        **interval_bars([info.success[k] for k in held], shade),
+        **interval_bars([info.cost[k] for k in held], shade, "x"),
     }
 
 
 def _names(info: FrontierInfo, front: list[int], wide: bool, span: tuple[float, float]) -> dict[str, Any]:
     """The names beside the points of the frontier, where there is room for any."""
-    labels = dict(zip(front, names_on_axis([info.names[k] for k in front], NAME), strict=True))
-    sides = name_sides(info, labels, wide, span) if len(front) <= LABELLED else {}
+    labels = dict(zip(front, tick_labels([info.names[k] for k in front], LABEL_LENGTH), strict=True))
+    sides = name_sides(info, labels, wide, span) if len(front) <= MAX_LABELS else {}
     if not sides:
         return {}
     return {
@@ -183,7 +185,7 @@ def _span(info: FrontierInfo) -> tuple[bool, tuple[float, float]]:
             values + [point.high for point in info.cost],
         )
     )
-    wide = min(values) > 0 and max(values) > WIDE * min(values)
+    wide = min(values) > 0 and max(values) > LOG_FACTOR * min(values)
     if wide:
         low, high = (math.log10(end) for end in (min(end for end in lows if end > 0), max(highs)))
         return True, (low - 0.04 * (high - low), high + 0.04 * (high - low))
@@ -228,9 +230,9 @@ def _with_tokens(df: Any) -> pandas.DataFrame:
 
 def _hover(info: FrontierInfo, k: int, cost: str, rate: bool) -> str:
     point = info.cost[k]
-    said = f"{named(cost)} {amount(point.value, cost, rate)} a run"
+    said = f"{format_value(cost)} {format_amount(point.value, cost, rate)} a run"
     if not math.isnan(point.low):
-        said += f", 95% interval {amount(point.low, cost, rate)} to {amount(point.high, cost, rate)}"
+        said += f", 95% interval {format_amount(point.low, cost, rate)} to {format_amount(point.high, cost, rate)}"
     return "<br>".join(
-        [f"<b>{named(info.names[k])}</b>", said, *hover_lines(info.success[k], "correct", True)]
+        [f"<b>{format_value(info.names[k])}</b>", said, *hover_lines(info.success[k], "correct", True)]
     )

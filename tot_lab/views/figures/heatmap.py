@@ -12,34 +12,34 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.tables import table
 from tot_lab.views.figures.points import (
-    CAPPED,
-    MEASURED,
+    BUDGET_TITLES,
+    MEASURES,
     Point,
-    amount,
-    axis_of,
-    dress_table,
-    expect_figure,
-    heading_of,
+    axis_title,
+    budget_unit,
+    expect_numeric,
+    figure_title,
+    format_amount,
+    format_run_count,
+    format_value,
     hover_lines,
     is_rate,
-    named,
-    named_ticks,
-    names_on_axis,
+    named_axis,
     ordered,
     points,
-    runs_in,
-    unit_of,
+    style_table_figure,
+    tick_labels,
 )
-from tot_lab.views.figures.theme import SCORES, colour_bar, ground, scale_of
+from tot_lab.views.figures.theme import SCORES, colour_bar, palette, scale_of
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-PLACES = 60
+MAX_VALUES = 60
 """Values of an axis; of more, the first."""
 
-WRITTEN = 150
+MAX_LABELS = 150
 """Cells that bear their number; of more, only the hover tells it."""
 
 
@@ -57,15 +57,15 @@ class HeatmapInfo(NamedTuple):
 def heatmap_info(df: Any, x: str, y: str, z: str = "correct") -> HeatmapInfo:
     """What `plot_heatmap` draws."""
     frame = table(df, [x, y, z])
-    expect_figure(frame, z, "z")
+    expect_numeric(frame, z, "z")
     if x == y:
         raise ValueError(f"x and y are both {x!r}")
     across, up = (_values(frame, column) for column in (x, y))
-    shown = frame[_is_one_of(frame[x], across[:PLACES]) & _is_one_of(frame[y], up[:PLACES])]
+    shown = frame[_is_one_of(frame[x], across[:MAX_VALUES]) & _is_one_of(frame[y], up[:MAX_VALUES])]
     made = points(shown, [x, y], z)
-    cells = [[made.get((column, row)) for column in across[:PLACES]] for row in up[:PLACES]]
-    left_out = max(len(across) - PLACES, 0), max(len(up) - PLACES, 0)
-    return HeatmapInfo(across[:PLACES], up[:PLACES], cells, left_out)
+    cells = [[made.get((column, row)) for column in across[:MAX_VALUES]] for row in up[:MAX_VALUES]]
+    left_out = max(len(across) - MAX_VALUES, 0), max(len(up) - MAX_VALUES, 0)
+    return HeatmapInfo(across[:MAX_VALUES], up[:MAX_VALUES], cells, left_out)
 
 
 def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool = False) -> go.Figure:
@@ -88,7 +88,7 @@ def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool = Fa
         figure.add_heatmap(**cells)
     holes = sum(cell is None for row in info.cells for cell in row)
     lines = [
-        f"{runs_in(frame)}  ·  {len(info.x)} × {len(info.y)} pairs"
+        f"{format_run_count(frame)}  ·  {len(info.x)} × {len(info.y)} pairs"
         + (f", {holes:,} of them never run" if holes else ""),
         *(
             f"{more:,} more values of {column} are not drawn"
@@ -97,20 +97,22 @@ def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool = Fa
         ),
     ]
     height = 90 + min(max(46 * len(info.y), 200), 800)
-    dress_table(figure, frame, heading_of(frame, z, x, y), lines, dark, height=height, margin={"b": 24})
+    style_table_figure(
+        figure, frame, figure_title(frame, z, x, y), lines, dark, height=height, margin={"b": 24}
+    )
     # Plotly puts a title over the labels unless it is told how far from them it stands.
     for axis, column in ((figure.update_xaxes, x), (figure.update_yaxes, y)):
-        unit = unit_of(frame, column)
-        said = CAPPED[unit][1] if unit else axis_of(column)
+        unit = budget_unit(frame, column)
+        said = BUDGET_TITLES[unit][1] if unit else axis_title(column)
         axis(title={"text": said, "standoff": 14}, showgrid=False)
-    figure.update_xaxes(**named_ticks(info.x))
-    figure.update_yaxes(tickvals=list(range(len(info.y))), ticktext=names_on_axis(info.y, 32))
+    figure.update_xaxes(**named_axis(info.x))
+    figure.update_yaxes(tickvals=list(range(len(info.y))), ticktext=tick_labels(info.y, 32))
     return figure
 
 
 def _traces(info: HeatmapInfo, x: str, y: str, z: str, rate: bool, dark: bool) -> Iterator[dict[str, Any]]:
     """The grey cells, and over them those with a colour."""
-    cells, unscored = info.cells, ground(dark).unscored
+    cells, unscored = info.cells, palette(dark).unscored
     known = [
         [None if cell is None or math.isnan(cell.value) else cell.value for cell in row] for row in cells
     ]
@@ -130,13 +132,15 @@ def _traces(info: HeatmapInfo, x: str, y: str, z: str, rate: bool, dark: bool) -
         "colorscale": [(0, unscored), (1, unscored)],
         "showscale": False,
     }
-    title = axis_of(z) if z in MEASURED else named(z)
+    title = axis_title(z) if z in MEASURES else format_value(z)
     yield {
         **both,
         **({"zmin": 0, "zmax": 1} if rate or z == "score" else {}),
         "z": known,
-        "text": [["" if cell is None else amount(cell.value, z, rate) for cell in row] for row in cells],
-        "texttemplate": "%{text}" if len(info.x) * len(info.y) <= WRITTEN else None,
+        "text": [
+            ["" if cell is None else format_amount(cell.value, z, rate) for cell in row] for row in cells
+        ],
+        "texttemplate": "%{text}" if len(info.x) * len(info.y) <= MAX_LABELS else None,
         "customdata": [[[] if cell is None else cell.run_ids for cell in row] for row in cells],
         "colorscale": scale_of(SCORES),
         "colorbar": colour_bar(title, len=0.8, tickformat=".0%" if rate else None),
@@ -153,5 +157,5 @@ def _is_one_of(column: pandas.Series[Any], values: list[Any]) -> pandas.Series[b
 
 
 def _hover(cell: Point | None, x: str, y: str, z: str, rate: bool, column: Any, row: Any) -> str:
-    head = f"<b>{named(x)} {named(column)} · {named(y)} {named(row)}</b>"
+    head = f"<b>{format_value(x)} {format_value(column)} · {format_value(y)} {format_value(row)}</b>"
     return "<br>".join([head, *(["never run"] if cell is None else hover_lines(cell, z, rate))])

@@ -16,21 +16,21 @@ from tot_lab.record.run import Run
 from tot_lab.views.figures.theme import (
     INK,
     LIGHT,
-    Ground,
+    Palette,
     colour,
-    dress,
-    ground,
+    palette,
     plain,
     score_axis,
     short,
+    style_figure,
 )
-from tot_lab.views.figures.tree import TreeInfo, heading_of, tree_info
+from tot_lab.views.figures.tree import TreeInfo, tree_heading, tree_info
 
 if TYPE_CHECKING:
     import networkx
     import plotly.graph_objects as go
 
-LEVELS = 10
+VISIBLE_LEVELS = 10
 """Depths that are seen at once; a click on a block goes deeper."""
 
 PATTERNS = {"pruned": "/", "unread": ".", "failed": "x", "duplicate or merged": "-"}
@@ -82,7 +82,7 @@ def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) 
         values=leaves,
         branchvalues="total",
         sort=False,
-        maxdepth=LEVELS,
+        maxdepth=VISIBLE_LEVELS,
         tiling={"orientation": "v"},
         leaf={"opacity": 1},
         pathbar={"visible": False},
@@ -94,9 +94,9 @@ def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) 
     )
     scale = {"color": [0], "coloraxis": "coloraxis"}
     figure.add_scatter(x=[None], y=[None], mode="markers", showlegend=False, marker=scale)
-    title, lines = heading_of(tree)
-    rows = min(int(tree.depth.max()) + 1, LEVELS)
-    dress(
+    title, lines = tree_heading(tree)
+    rows = min(int(tree.depth.max()) + 1, VISIBLE_LEVELS)
+    style_figure(
         figure,
         title,
         [*lines, _explained(info)],
@@ -115,7 +115,7 @@ def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) 
 def _blocks(info: IcicleInfo, dark: bool) -> Iterator[tuple[Any, ...]]:
     """Of each block its id, its parent's, label, hover, leaves, colour, that of its text, pattern, and the
     colour and width of its line. One stands above all roots if there are several: an icicle has one."""
-    tree, shades = info.tree, ground(dark)
+    tree, shades = info.tree, palette(dark)
     roots = tree.parents == -1
     top = "top" if roots.sum() > 1 else ""
     lines = (shades.paper, 1.0 if len(tree.ids) < 500 else 0.4), (shades.path, 3.0)
@@ -134,7 +134,7 @@ def _blocks(info: IcicleInfo, dark: bool) -> Iterator[tuple[Any, ...]]:
         yield top, "", "", "", int(info.leaves[roots].sum()), shades.paper, shades.ink, "", shades.paper, 0.0
 
 
-def _colours(shape: str, score: float, shades: Ground) -> tuple[str, str]:
+def _colours(shape: str, score: float, shades: Palette) -> tuple[str, str]:
     """Of a block and of the text on it."""
     if shape == "question":
         return shades.paper, shades.ink
@@ -146,7 +146,7 @@ def _colours(shape: str, score: float, shades: Ground) -> tuple[str, str]:
 def _explained(info: IcicleInfo) -> str:
     deepest = int(info.tree.depth.max())
     said = "one row per depth (steps), a block as wide as the leaves below it (thoughts)"
-    if deepest >= LEVELS:
-        said += f"; {LEVELS} of {deepest + 1:,} rows at a time, a click on a block goes deeper"
+    if deepest >= VISIBLE_LEVELS:
+        said += f"; {VISIBLE_LEVELS} of {deepest + 1:,} rows at a time, a click on a block goes deeper"
     hatched = [f"{sign} {what}" for what, sign in PATTERNS.items() if sign in info.pattern]
     return said + ("; hatched: " + ", ".join(hatched) if hatched else "")

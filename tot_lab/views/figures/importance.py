@@ -17,14 +17,21 @@ from numpy.typing import NDArray
 
 from tot_lab.analysis.statistics import SEED
 from tot_lab.analysis.tables import expect_runs_once, table
-from tot_lab.views.figures.points import dress_table, expect_figure, named, numbers, settings_in, some_of
-from tot_lab.views.figures.theme import KINDS, empty, error_bars, ground, legend_at
+from tot_lab.views.figures.points import (
+    expect_numeric,
+    first_names,
+    format_value,
+    numbers,
+    setting_columns,
+    style_table_figure,
+)
+from tot_lab.views.figures.theme import KINDS, empty, error_bars, legend_at, palette
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-MOST = 30
+MAX_BARS = 30
 """Bars; of more settings, those that explain most."""
 
 RESAMPLES = 500
@@ -63,13 +70,13 @@ class ImportanceInfo(NamedTuple):
 def importance_info(df: Any, of: str = "correct") -> ImportanceInfo:
     """What `plot_importance` draws."""
     frame = table(df, [of])
-    expect_figure(frame, of, "of")
-    columns = [column for column in settings_in(frame) if column != of]
+    expect_numeric(frame, of, "of")
+    columns = [column for column in setting_columns(frame) if column != of]
     if not columns:
         raise ValueError("no setting has two values in this table: there is nothing to explain")
     expect_runs_once(frame, columns)
     whole, frame = frame, _with_the_same_settings(frame, columns)
-    columns = [column for column in settings_in(frame) if column in columns]
+    columns = [column for column in setting_columns(frame) if column in columns]
     out = whole.loc[whole.index.difference(frame.index)]
     label = "setting" if "setting" in whole else "strategy" if "strategy" in whole else None
     values = numbers(frame, of)
@@ -137,12 +144,12 @@ def plot_importance(df: Any, of: str = "correct", *, dark: bool = False) -> go.F
     frame = table(df)
     info = importance_info(frame, of)
     figure = go.Figure()
-    places = list(range(min(len(info.names), MOST)))
+    places = list(range(min(len(info.names), MAX_BARS)))
     if not len(info.names) or math.isnan(info.rest):
         empty(figure, "the settings do not differ" if info.names else "no value occurs twice")
     else:
-        _draw_shares(figure, info, places, ground(dark).ink)
-    dress_table(
+        _draw_shares(figure, info, places, palette(dark).ink)
+    style_table_figure(
         figure,
         frame,
         f"What {of} depends on",
@@ -160,7 +167,7 @@ def plot_importance(df: Any, of: str = "correct", *, dark: bool = False) -> go.F
     figure.update_yaxes(
         title={"text": "setting (its column)", "standoff": 14},
         tickvals=places,
-        ticktext=[named(info.names[k]) for k in places],
+        ticktext=[format_value(info.names[k]) for k in places],
         autorange="reversed",
         showgrid=False,
     )
@@ -196,12 +203,12 @@ def _notes(info: ImportanceInfo) -> list[str]:
     return [
         f"{info.combinations:,} combinations over {info.tasks:,} tasks"
         + ("" if math.isnan(info.rest) else f"  ·  {info.rest:.0%} left to interactions and noise"),
-        f"{info.lacking[0]:,} runs lack some of these settings, left out: {some_of(info.lacking[1])}"
+        f"{info.lacking[0]:,} runs lack some of these settings, left out: {first_names(info.lacking[1])}"
         if info.lacking[0]
         else "",
         unpaired if info.unpaired != 0 else "",
         f"no value occurs twice, left out: {', '.join(info.once)}" if info.once else "",
-        f"{len(info.names) - MOST} more settings explain less" if len(info.names) > MOST else "",
+        f"{len(info.names) - MAX_BARS} more settings explain less" if len(info.names) > MAX_BARS else "",
     ]
 
 
@@ -276,7 +283,7 @@ def _between(drawn: _Numbers) -> tuple[_Numbers, _Numbers]:
 def _hover(info: ImportanceInfo, k: int) -> str:
     between = f", 95% interval {info.low[k]:.1%} to {info.high[k]:.1%}" if info.low[k] == info.low[k] else ""
     lines = [
-        f"<b>{named(info.names[k])}</b>",
+        f"<b>{format_value(info.names[k])}</b>",
         f"alone {info.alone[k]:.1%}{between}",
         f"beyond all others {info.beyond[k]:.1%}",
         f"by chance {info.chance[k]:.1%}",

@@ -12,35 +12,35 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.tables import expect_runs_once, table
 from tot_lab.views.figures.points import (
-    axis_of,
-    dress_table,
-    expect_figure,
+    axis_title,
+    expect_numeric,
+    first_names,
+    format_run_count,
     ids_of,
-    is_amount,
+    is_numeric,
     is_rate,
-    names_on_axis,
     numbers,
-    runs_in,
-    settings_in,
-    some_of,
+    setting_columns,
+    style_table_figure,
+    tick_labels,
     varies,
 )
-from tot_lab.views.figures.theme import SCORES, colour_bar, empty, ground, plain, scale_of, short
+from tot_lab.views.figures.theme import SCORES, colour_bar, empty, palette, plain, scale_of, short
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-MOST = 2000
+MAX_LINES = 2000
 """Lines; of more, the first."""
 
-NAMES = 24
+MAX_NAMES = 24
 """Values that an axis can name; a setting with more names is left out, one with more numbers a scale."""
 
-SETTING = 30
+LABEL_LENGTH = 30
 """Characters of a setting's label."""
 
-HEADER = 12
+HEADER_LENGTH = 12
 """Characters in a line of a header: more would run into the next axis."""
 
 OUTCOMES = {
@@ -64,7 +64,7 @@ class Dimension(NamedTuple):
 
 class ParallelInfo(NamedTuple):
     """dimensions: settings first, then figures. settings: the settings' labels, a line each; success:
-    their rates, 0–1; run_ids: the first `IDS` runs of each. unknown: settings left out because a figure
+    their rates, 0–1; run_ids: the first `MAX_RUN_IDS` runs of each. unknown: settings left out because a figure
     is not known. left_out: lines that are not drawn, and columns that differ inside a setting or have too
     many values to name. same: figures that are the same for all, and so have no axis."""
 
@@ -88,7 +88,7 @@ def parallel_info(df: Any) -> ParallelInfo:
     ]
     outcomes = list(dict.fromkeys(["correct", *outcomes]))
     for column in outcomes:
-        expect_figure(frame, column, "column")
+        expect_numeric(frame, column, "column")
     figures = frame[["setting"]].assign(**{column: numbers(frame, column) for column in outcomes})
     figures["task"] = frame["task"] if "task" in frame else range(len(frame))
     means = (
@@ -98,15 +98,15 @@ def parallel_info(df: Any) -> ParallelInfo:
         .mean()
     )
     whole = means[means.notna().all(axis=1)]
-    drawn = whole[:MOST]
+    drawn = whole[:MAX_LINES]
     labels = list(drawn.index)
     ids: Any = frame.groupby("setting", observed=True)
     runs = {label: ids_of(group) for label, group in ids}
     first = frame.drop_duplicates("setting").set_index("setting")
     dimensions, unnamed = [], []
-    for column in ["setting", *settings_in(frame)]:
+    for column in ["setting", *setting_columns(frame)]:
         values = labels if column == "setting" else [first[column][label] for label in labels]
-        made = _dimension(column, values, column != "setting" and is_amount(frame, column))
+        made = _dimension(column, values, column != "setting" and is_numeric(frame, column))
         if made is None or varies(frame, ["setting"], column):
             unnamed.append(column)
         else:
@@ -139,7 +139,7 @@ def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
 
     frame = table(df)
     info = parallel_info(frame)
-    shades = ground(dark)
+    shades = palette(dark)
     shown = SCORES[3:] if dark else SCORES[:-1]  # a thin line drowns in a ground of its own lightness
     figure = go.Figure()
     if info.dimensions:
@@ -152,7 +152,7 @@ def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
                 "cmin": 0,
                 "cmax": 1,
                 "showscale": True,
-                "colorbar": colour_bar(axis_of("correct"), tickformat=".0%"),
+                "colorbar": colour_bar(axis_title("correct"), tickformat=".0%"),
             },
             unselected={"line": {"color": shades.edge, "opacity": 0.15}},
             labelfont={"size": 12 if len(info.dimensions) <= 8 else 10, "color": shades.ink},
@@ -162,12 +162,15 @@ def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
     else:
         empty(figure, "of no setting all figures are known")
     first = info.dimensions[0].names if info.dimensions and info.dimensions[0].column == "setting" else []
-    beside = max(map(len, names_on_axis(first, SETTING)), default=0)
-    dress_table(
+    beside = max(map(len, tick_labels(first, LABEL_LENGTH)), default=0)
+    style_table_figure(
         figure,
         frame,
         "Settings and outcomes",
-        [f"{runs_in(frame)}  ·  {len(info.settings):,} settings, each the mean of its runs", *_notes(info)],
+        [
+            f"{format_run_count(frame)}  ·  {len(info.settings):,} settings, each the mean of its runs",
+            *_notes(info),
+        ],
         dark,
         height=460,
         margin={"t": 70, "l": 40 + 6 * beside, "r": 40, "b": 36},
@@ -180,7 +183,7 @@ def _notes(info: ParallelInfo) -> list[str]:
     """What the heading says is left out."""
     more, unnamed = info.left_out
     return [
-        f"not known, left out: {some_of(info.unknown)}" if info.unknown else "",
+        f"not known, left out: {first_names(info.unknown)}" if info.unknown else "",
         f"{more:,} more settings are not drawn" if more else "",
         f"left out, too many values or not the same in a setting: {', '.join(unnamed)}" if unnamed else "",
         f"the same in all settings, left out: {', '.join(info.same)}" if info.same else "",
@@ -208,7 +211,7 @@ def _dimension(column: str, values: list[Any], numbers: bool) -> Dimension | Non
     known = list(dict.fromkeys(value for value in values if not pd.isna(value)))
     known = sorted(known) if numbers else known
     held = [*known, None] if any(pd.isna(value) for value in values) else known
-    if len(held) > NAMES:
+    if len(held) > MAX_NAMES:
         scale = numbers and None not in held
         return Dimension(column, [float(value) for value in values], []) if scale else None
     place = {value: float(k) for k, value in enumerate(held)}
@@ -223,7 +226,7 @@ def _drawn(dimension: Dimension, rate: bool) -> dict[str, Any]:
     column, values = dimension.column, dimension.values
     made: dict[str, Any] = {"label": OUTCOMES.get(column) or _header(column), "values": values}
     if dimension.names:
-        names = names_on_axis(dimension.names, SETTING if column == "setting" else 12)
+        names = tick_labels(dimension.names, LABEL_LENGTH if column == "setting" else 12)
         made |= {"tickvals": list(range(len(names))), "ticktext": names}
         made |= {"range": [-0.3, len(dimension.names) - 0.7]}
     elif rate or column == "score":
@@ -235,7 +238,7 @@ def _header(column: str) -> str:
     """A column's name over its axis, broken at its underscores."""
     lines = [""]
     for part in re.findall(r"[^_ .]*[_ .]*", short(column, 60)):
-        if lines[-1] and len(lines[-1] + part) > HEADER:
+        if lines[-1] and len(lines[-1] + part) > HEADER_LENGTH:
             lines.append("")
         lines[-1] += part
-    return "<br>".join(plain(short(line, HEADER + 2)) for line in lines)
+    return "<br>".join(plain(short(line, HEADER_LENGTH + 2)) for line in lines)

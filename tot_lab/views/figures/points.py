@@ -17,19 +17,19 @@ import numpy as np
 from tot_lab.analysis.statistics import SEED, success_rates
 from tot_lab.analysis.tables import expect_runs_once, solved
 from tot_lab.record.losses import LARGE, describe, is_loss_column, large, losses_by, total, warn_of
-from tot_lab.views.figures.theme import dress, error_bars, plain, short
+from tot_lab.views.figures.theme import error_bars, plain, short, style_figure
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-IDS = 100
+MAX_RUN_IDS = 100
 """Ids of runs that a point carries; of more, the first."""
 
-NAMED = 3
+HOVER_IDS = 3
 """Ids that its hover names."""
 
-MEASURED = {
+MEASURES = {
     "correct": "success rate (% of runs)",
     "score": "grade of the answer (0–1)",
     "calls": "model calls (a run)",
@@ -43,7 +43,7 @@ MEASURED = {
 }
 """The columns of `sweep.df()` that a run comes out with, and their axes."""
 
-CAPPED = {
+BUDGET_TITLES = {
     "calls": ("with at most so many model calls", "model calls that a run may make (at most)"),
     "tokens": ("with at most so many tokens", "tokens in and out that a run may use (at most)"),
     "cost": ("with at most so many USD", "what a run may cost if each call were paid (USD, at most)"),
@@ -61,12 +61,12 @@ _GROUPS = {
     "at": "what a run may use (calls, tokens or USD)",
 }
 
-_NO_SETTINGS = {*MEASURED, *_GROUPS, "answer", "error", "run_id", "simulated", "changed", "unit"}
+_NO_SETTINGS = {*MEASURES, *_GROUPS, "answer", "error", "run_id", "simulated", "changed", "unit"}
 
 
 class Point(NamedTuple):
     """An amount over a group of runs. value, low, high: the mean and its 95% interval, nan when not
-    known. runs: how many there are; known: of how many the amount is. run_ids: the first `IDS`."""
+    known. runs: how many there are; known: of how many the amount is. run_ids: the first `MAX_RUN_IDS`."""
 
     value: float
     low: float
@@ -76,7 +76,7 @@ class Point(NamedTuple):
     run_ids: list[str]
 
 
-def settings_in(frame: pandas.DataFrame) -> list[str]:
+def setting_columns(frame: pandas.DataFrame) -> list[str]:
     """The columns that hold a setting of which there are several values; no value is one too. Columns of
     one's own count as settings."""
     own = [name for name in frame.columns if name not in _NO_SETTINGS and not is_loss_column(name)]
@@ -96,7 +96,7 @@ def is_rate(frame: pandas.DataFrame, column: str) -> bool:
     return column == "correct" or is_bool_dtype(frame[column])
 
 
-def is_amount(frame: pandas.DataFrame, column: str) -> bool:
+def is_numeric(frame: pandas.DataFrame, column: str) -> bool:
     """Whether a column holds numbers."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype  # noqa: PLC0415
 
@@ -106,31 +106,31 @@ def is_amount(frame: pandas.DataFrame, column: str) -> bool:
 def ordered(frame: pandas.DataFrame, column: str) -> list[Any]:
     """The values of a column: numbers by size, others in the order of the table."""
     values = list(frame[column].dropna().unique())
-    return sorted(values) if is_amount(frame, column) else values
+    return sorted(values) if is_numeric(frame, column) else values
 
 
-def word_of(column: str) -> str:
+def column_title(column: str) -> str:
     """What a column is called in a heading."""
-    return MEASURED[column].partition(" (")[0] if column in MEASURED else column
+    return MEASURES[column].partition(" (")[0] if column in MEASURES else column
 
 
-def unit_of(frame: pandas.DataFrame, column: str) -> str | None:
+def budget_unit(frame: pandas.DataFrame, column: str) -> str | None:
     """What the amounts of `tl.stats.anytime_performance` are of; `None` for any other column, and for several
     units in one."""
     units = set(frame["unit"].dropna()) if column == "at" and "unit" in frame else set()
-    return str(*units) if len(units) == 1 and units <= set(CAPPED) else None
+    return str(*units) if len(units) == 1 and units <= set(BUDGET_TITLES) else None
 
 
-def heading_of(frame: pandas.DataFrame, figure: str, *groups: str) -> str:
+def figure_title(frame: pandas.DataFrame, figure: str, *groups: str) -> str:
     """What a figure shows, by what."""
-    units = {column: unit_of(frame, column) for column in groups}
-    by = " and ".join(word_of(column) for column in groups if not units[column])
-    capped = [CAPPED[unit][0] for unit in units.values() if unit]
-    said = " ".join([word_of(figure), *([f"by {by}"] if by else []), *capped])
+    units = {column: budget_unit(frame, column) for column in groups}
+    by = " and ".join(column_title(column) for column in groups if not units[column])
+    capped = [BUDGET_TITLES[unit][0] for unit in units.values() if unit]
+    said = " ".join([column_title(figure), *([f"by {by}"] if by else []), *capped])
     return said[0].upper() + said[1:]
 
 
-def runs_in(frame: pandas.DataFrame) -> str:
+def format_run_count(frame: pandas.DataFrame) -> str:
     """How many runs a table is of; of one there can be several rows, as in that of
     `tl.stats.anytime_performance`."""
     runs = len(frame)
@@ -139,14 +139,14 @@ def runs_in(frame: pandas.DataFrame) -> str:
     return f"{runs:,} run" + ("s" if runs != 1 else "")
 
 
-def axis_of(column: str) -> str:
+def axis_title(column: str) -> str:
     """What an axis says: the amount and its unit."""
-    return plain(MEASURED.get(column) or _GROUPS.get(column) or f"{short(column, 60)} (setting)")
+    return plain(MEASURES.get(column) or _GROUPS.get(column) or f"{short(column, 60)} (setting)")
 
 
-def expect_figure(frame: pandas.DataFrame, column: str, argument: str) -> None:
+def expect_numeric(frame: pandas.DataFrame, column: str, argument: str) -> None:
     """A ValueError unless `column` holds what a mean can be taken of."""
-    if not is_rate(frame, column) and not is_amount(frame, column):
+    if not is_rate(frame, column) and not is_numeric(frame, column):
         raise ValueError(f"{argument}={column!r} holds neither numbers nor true and false")
 
 
@@ -216,20 +216,20 @@ def _mean(group: pandas.DataFrame, column: str) -> tuple[float, float, float, in
 
 def ids_of(group: pandas.DataFrame) -> list[str]:
     """The runs that a point leads to."""
-    return [str(id) for id in group["run_id"].iloc[:IDS]] if "run_id" in group else []
+    return [str(id) for id in group["run_id"].iloc[:MAX_RUN_IDS]] if "run_id" in group else []
 
 
 # Words.
 
 
-def named(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value of a setting on an axis or in a legend; none is a dash."""
     return (
         "–" if value is None else plain(short(f"{value:g}" if isinstance(value, float) else str(value), 60))
     )
 
 
-def names_on_axis(values: Sequence[Any], most: int) -> list[str]:
+def tick_labels(values: Sequence[Any], most: int) -> list[str]:
     """The values beside their ticks, in at most `most` characters, or 60 where two would read alike. The
     middle is what is cut: labels of settings begin alike and end in what differs."""
     words = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
@@ -245,11 +245,11 @@ def _middle_cut(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[:head].rstrip()}…{line[head + 1 - most :].lstrip()}"
 
 
-def named_ticks(values: Sequence[Any]) -> dict[str, Any]:
+def named_axis(values: Sequence[Any]) -> dict[str, Any]:
     """Plotly's ticks of a horizontal axis of names, at 0, 1, …: upright or aslant where they would lie on
     each other in a page of 900 px."""
     many = len(values) > 24
-    names = names_on_axis(values, 20 if many else 32)
+    names = tick_labels(values, 20 if many else 32)
     crowded = sum(len(name) + 2 for name in names) > 90
     return {
         "tickvals": list(range(len(values))),
@@ -259,7 +259,7 @@ def named_ticks(values: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def amount(value: float, column: str, rate: bool) -> str:
+def format_amount(value: float, column: str, rate: bool) -> str:
     """A value in words."""
     if math.isnan(value):
         return "unknown"
@@ -276,21 +276,21 @@ def amount(value: float, column: str, rate: bool) -> str:
 
 def hover_lines(point: Point, column: str, rate: bool) -> list[str]:
     """The lines of a hover: the value, its interval, how many runs, and some of their ids."""
-    said = f"{plain(short(column, 40))} {amount(point.value, column, rate)}"
+    said = f"{plain(short(column, 40))} {format_amount(point.value, column, rate)}"
     if not math.isnan(point.low):
-        said += f", 95% interval {amount(point.low, column, rate)} to {amount(point.high, column, rate)}"
+        said += f", 95% interval {format_amount(point.low, column, rate)} to {format_amount(point.high, column, rate)}"
     unknown = point.runs - point.known
     counted = f"{point.runs:,} run" + ("s" if point.runs != 1 else "")
     counted += f", of {unknown:,} not known" if unknown else ""
-    return [said, counted, *runs_named(point.run_ids, point.runs)]
+    return [said, counted, *format_run_ids(point.run_ids, point.runs)]
 
 
-def runs_named(run_ids: Sequence[str], runs: int) -> list[str]:
+def format_run_ids(run_ids: Sequence[str], runs: int) -> list[str]:
     """The line of a hover that leads to the runs; none where the table has no `run_id`."""
     if not run_ids:
         return []
-    more = runs - NAMED
-    return [plain(", ".join(run_ids[:NAMED])) + (f" and {more:,} more" if more > 0 else "")]
+    more = runs - HOVER_IDS
+    return [plain(", ".join(run_ids[:HOVER_IDS])) + (f" and {more:,} more" if more > 0 else "")]
 
 
 class LossNote(NamedTuple):
@@ -317,7 +317,7 @@ def note_losses(frame: pandas.DataFrame) -> LossNote:
     return LossNote("", f"lost calls above {LARGE:.0%}: {share}{where}{more}")
 
 
-def some_of(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
     """The first five of several names."""
     return ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
 
@@ -327,18 +327,18 @@ def is_simulated(frame: pandas.DataFrame) -> bool:
     return "simulated" in frame and bool(frame["simulated"].fillna(False).astype(bool).any())
 
 
-def whisker(values: Sequence[Point], shade: str, along: str = "y") -> dict[str, Any]:
+def interval_bars(values: Sequence[Point], shade: str, along: str = "y") -> dict[str, Any]:
     """Plotly's error bars of the intervals; where one is not known there is none."""
     above = [None if math.isnan(p.high) else p.high - p.value for p in values]
     below = [None if math.isnan(p.low) else p.value - p.low for p in values]
     return {f"error_{along}": error_bars(above, below, shade)}
 
 
-def dress_table(
+def style_table_figure(
     figure: go.Figure, frame: pandas.DataFrame, title: str, lines: list[str], dark: bool, **layout: Any
 ) -> None:
-    """`theme.dress` for a figure of a table: the heading also says which calls were lost, and whether a model
+    """`theme.style_figure` for a figure of a table: the heading also says which calls were lost, and whether a model
     was simulated."""
     lost = note_losses(frame)
     said = [*lines, lost.line]
-    dress(figure, [title], said, is_simulated(frame), dark, warning=lost.warning, **layout)
+    style_figure(figure, [title], said, is_simulated(frame), dark, warning=lost.warning, **layout)

@@ -14,25 +14,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tot_lab.record.run import Run, expect_run
-from tot_lab.views.figures.theme import KINDS, dress_run, empty, ending, ground, legend_at, plain, short
+from tot_lab.views.figures.theme import (
+    KINDS,
+    empty,
+    legend_at,
+    palette,
+    plain,
+    short,
+    short_id,
+    style_run_figure,
+)
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-MOST = 2000
+MAX_POINTS = 2000
 """Thoughts of which each is a point; of more, only their quartiles are drawn."""
 
-COLUMNS = 24
+MAX_COLUMNS = 24
 """Depths that stand beside each other; of more, several share a column."""
 
-FATES = {"kept": ("circle", KINDS[2]), "pruned": ("x", KINDS[1]), "undecided": ("hexagon", KINDS[3])}
+OUTCOMES = {"kept": ("circle", KINDS[2]), "pruned": ("x", KINDS[1]), "undecided": ("hexagon", KINDS[3])}
 """What became of a thought, its mark and its colour. kept: kept, complete or the solution. undecided:
 no decision was made about it, or it is a duplicate, merged or failed."""
 
 
 class ScoresInfo(NamedTuple):
     """Over the thoughts below the root that have a score, in the order of the record: ids, texts,
-    depth (steps), score (0–1), fate (of `FATES`) and column. unread: by depth, how many evaluations could
+    depth (steps), score (0–1), outcome (of `OUTCOMES`) and column. unread: by depth, how many evaluations could
     not be read; not_evaluated: by depth, how many thoughts nobody evaluated. columns: how many there are;
     each: depths that share one."""
 
@@ -40,7 +49,7 @@ class ScoresInfo(NamedTuple):
     texts: list[str]
     depth: NDArray[np.intp]
     score: NDArray[np.float64]
-    fate: list[str]
+    outcome: list[str]
     column: NDArray[np.intp]
     unread: dict[int, int]
     not_evaluated: dict[int, int]
@@ -54,14 +63,14 @@ def scores_info(run: Run) -> ScoresInfo:
     below = [node for node in run.tree if node.parent is not None]
     scored = [node for node in below if node.score is not None]
     deepest = max((node.depth for node in below), default=1)
-    each = -(-deepest // COLUMNS)
+    each = -(-deepest // MAX_COLUMNS)
     depth = np.array([node.depth for node in scored], dtype=np.intp)
     return ScoresInfo(
         [node.id for node in scored],
         [node.text for node in scored],
         depth,
         np.array([node.score for node in scored], dtype=np.float64),
-        [_fate(node.state) for node in scored],
+        [_outcome(node.state) for node in scored],
         (depth - 1) // each,
         dict(Counter(node.depth for node in below if node.unread)),
         dict(Counter(node.depth for node in below if node.score is None and not node.unread)),
@@ -83,14 +92,14 @@ def plot_scores(run: Run, *, dark: bool = False) -> go.Figure:
 
     info = scores_info(run)
     figure = go.Figure()
-    _draw_scores(figure, info, ground(dark).paper)
+    _draw_scores(figure, info, palette(dark).paper)
     for column, missing in _missing(info):
-        font = {"size": 11, "color": ground(dark).faint}
+        font = {"size": 11, "color": palette(dark).faint}
         figure.add_annotation(x=column, y=1.06, yanchor="bottom", showarrow=False, text=missing, font=font)
     if not info.ids:
         empty(figure, "no thought below the root has a score")
     layout = {"height": 400, "legend": legend_at(-0.16), "showlegend": bool(info.ids)}
-    dress_run(figure, run, "Scores by depth", _notes(info), dark, **layout)
+    style_run_figure(figure, run, "Scores by depth", _notes(info), dark, **layout)
     named = range(0, info.columns, -(-info.columns // 12))
     starts = [1 + column * info.each for column in named]
     figure.update_xaxes(
@@ -109,17 +118,17 @@ def plot_scores(run: Run, *, dark: bool = False) -> go.Figure:
 
 
 def _draw_scores(figure: go.Figure, info: ScoresInfo, paper: str) -> None:
-    """In each column the thoughts of one fate beside those of the others."""
-    here = np.array(info.fate)
-    fates = [fate for fate in FATES if fate in info.fate]
-    step = 0.8 / max(len(fates), 1)
-    for place, fate in enumerate(fates):
-        shade = FATES[fate][1]
-        for first, column in enumerate(np.unique(info.column[here == fate]).tolist()):
-            some = np.flatnonzero((here == fate) & (info.column == column))
-            middle = column + (place - (len(fates) - 1) / 2) * step
-            legend = {"legendgroup": fate, "showlegend": first == 0, "name": fate}
-            if len(info.ids) > MOST:
+    """In each column the thoughts of one outcome beside those of the others."""
+    here = np.array(info.outcome)
+    outcomes = [outcome for outcome in OUTCOMES if outcome in info.outcome]
+    step = 0.8 / max(len(outcomes), 1)
+    for place, outcome in enumerate(outcomes):
+        shade = OUTCOMES[outcome][1]
+        for first, column in enumerate(np.unique(info.column[here == outcome]).tolist()):
+            some = np.flatnonzero((here == outcome) & (info.column == column))
+            middle = column + (place - (len(outcomes) - 1) / 2) * step
+            legend = {"legendgroup": outcome, "showlegend": first == 0, "name": outcome}
+            if len(info.ids) > MAX_POINTS:
                 figure.add_box(
                     x=[middle], width=step * 0.8, line_color=shade, **_quartiles(info.score[some]), **legend
                 )
@@ -137,8 +146,8 @@ def _quartiles(score: NDArray[np.float64]) -> dict[str, list[float]]:
 
 
 def _points(info: ScoresInfo, some: NDArray[np.intp]) -> dict[str, Any]:
-    fate = info.fate[some[0]]
-    symbol, shade = FATES[fate]
+    outcome = info.outcome[some[0]]
+    symbol, shade = OUTCOMES[outcome]
     size = 9 if len(info.ids) <= 300 else 6
     return {
         "y": info.score[some],
@@ -146,7 +155,7 @@ def _points(info: ScoresInfo, some: NDArray[np.intp]) -> dict[str, Any]:
         "marker": {"symbol": symbol, "color": shade, "size": size, "line": {"width": 0.7}},
         "hoverinfo": "text",
         "hovertext": [
-            f"<b>{plain(ending(info.ids[k]))} · {fate}</b><br>{plain(short(info.texts[k], 90))}<br>"
+            f"<b>{plain(short_id(info.ids[k]))} · {outcome}</b><br>{plain(short(info.texts[k], 90))}<br>"
             f"score {info.score[k]:.3g}"
             for k in some
         ],
@@ -164,7 +173,7 @@ def _missing(info: ScoresInfo) -> Iterator[tuple[int, str]]:
             yield column, "<br>".join(said)
 
 
-def _fate(state: str) -> str:
+def _outcome(state: str) -> str:
     if state in ("kept", "complete", "solution"):
         return "kept"
     return "pruned" if state == "pruned" else "undecided"
@@ -184,8 +193,8 @@ def _spread(score: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _notes(info: ScoresInfo) -> list[str]:
-    fates = Counter(info.fate)
-    said = [f"{fates[fate]:,} {fate}" for fate in FATES if fates[fate]]
+    outcomes = Counter(info.outcome)
+    said = [f"{outcomes[outcome]:,} {outcome}" for outcome in OUTCOMES if outcomes[outcome]]
     unread, not_evaluated = sum(info.unread.values()), sum(info.not_evaluated.values())
     if unread:
         said.append(f"{unread:,} unread")
@@ -194,7 +203,7 @@ def _notes(info: ScoresInfo) -> list[str]:
     notes = ["  ·  ".join(said)]
     if (unread or not_evaluated) and info.columns > 12:
         notes.append("above a depth: u = unread, n = not evaluated")
-    if len(info.ids) > MOST:
+    if len(info.ids) > MAX_POINTS:
         notes.append(f"{len(info.ids):,} thoughts: boxes show quartiles and range; run.nodes_df() lists all")
     if info.each > 1:
         notes.append(f"{info.each} depths share a column")

@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.tables import table
 from tot_lab.views.figures.points import (
-    CAPPED,
-    MEASURED,
+    BUDGET_TITLES,
+    MEASURES,
     Point,
-    amount,
-    axis_of,
-    dress_table,
-    expect_figure,
-    heading_of,
+    axis_title,
+    budget_unit,
+    expect_numeric,
+    figure_title,
+    format_amount,
+    format_run_count,
+    format_value,
     hover_lines,
-    is_amount,
+    interval_bars,
+    is_numeric,
     is_rate,
-    named,
-    named_ticks,
+    named_axis,
     ordered,
     points,
-    runs_in,
-    settings_in,
-    unit_of,
+    setting_columns,
+    style_table_figure,
     varies,
-    whisker,
 )
 from tot_lab.views.figures.theme import COLOURS, plain
 
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-CURVES = 14
+MAX_CURVES = 14
 """Colours of a figure; of more, the first."""
 
-PLACES = 60
+MAX_VALUES = 60
 """Values on the x axis; of more, the first."""
 
-SETTINGS = 500
+MAX_SETTINGS = 500
 """Points of a figure against a figure; of more settings, the first."""
 
 _SYMBOLS = ("circle", "diamond")  # after the seven colours, the same ones with another mark
@@ -81,16 +81,16 @@ class SweepInfo(NamedTuple):
 def sweep_info(df: Any, x: str = "setting", y: str = "correct", color: str | None = None) -> SweepInfo:
     """What `plot_sweep` draws."""
     frame = table(df, [name for name in (x, y, color) if name is not None])
-    expect_figure(frame, y, "y")
-    if x in MEASURED:
-        expect_figure(frame, x, "x")
+    expect_numeric(frame, y, "y")
+    if x in MEASURES:
+        expect_numeric(frame, x, "x")
         return _of_settings(table(frame, ["setting"]), x, y, color)
     by = list(dict.fromkeys([x] if color is None else [x, color]))
     known = frame[frame[x].notna()]
     values = ordered(known, x)
-    shown = values[:PLACES]
+    shown = values[:MAX_VALUES]
     place = {value: k for k, value in enumerate(shown)}
-    numeric = is_amount(frame, x)
+    numeric = is_numeric(frame, x)
     made: dict[Any, list[tuple[Any, Point]]] = {}
     for names, point in points(known[known[x].isin(shown)], by, y).items() if shown else ():
         made.setdefault(None if color is None else names[-1], []).append((names[0], point))
@@ -103,24 +103,26 @@ def sweep_info(df: Any, x: str = "setting", y: str = "correct", color: str | Non
                 name,
                 [float(value) if numeric else place[value] for value, _ in held],
                 [point for _, point in held],
-                [f"{named(x)} {named(value)}" for value, _ in held],
+                [f"{format_value(x)} {format_value(value)}" for value, _ in held],
                 [],
             )
         )
     without = frame[frame[x].isna()]
     label = "setting" if "setting" in frame else color
     baselines = (
-        {named(names[0]): point for names, point in points(without, [label], y).items()}
+        {format_value(names[0]): point for names, point in points(without, [label], y).items()}
         if label is not None and len(without)
         else {}
     )
-    inside = [name for name in settings_in(known) or ["setting"] if name in known and varies(known, by, name)]
+    inside = [
+        name for name in setting_columns(known) or ["setting"] if name in known and varies(known, by, name)
+    ]
     return SweepInfo(
-        curves[:CURVES],
+        curves[:MAX_CURVES],
         [] if numeric else shown,
-        dict(list(baselines.items())[:CURVES]),
+        dict(list(baselines.items())[:MAX_CURVES]),
         inside,
-        (len(values) - len(shown), max(len(curves) - CURVES, 0) + max(len(baselines) - CURVES, 0)),
+        (len(values) - len(shown), max(len(curves) - MAX_CURVES, 0) + max(len(baselines) - MAX_CURVES, 0)),
     )
 
 
@@ -154,8 +156,8 @@ def plot_sweep(
     figure = go.Figure()
     for k, curve in enumerate(info.curves):
         figure.add_scatter(
-            mode="lines+markers" if not info.places and x not in MEASURED else "markers",
-            name="" if color is None else named(curve.name),
+            mode="lines+markers" if not info.places and x not in MEASURES else "markers",
+            name="" if color is None else format_value(curve.name),
             showlegend=color is not None,
             hovertext=[_hover(curve, n, x, y, color, rate, rate_x) for n in range(len(curve.x))],
             **_drawn(info, k),
@@ -164,21 +166,21 @@ def plot_sweep(
         _across(figure, name, point, y, rate, COLOURS[k % len(COLOURS)])
     notes = [
         f"points pool {', '.join(info.pooled)}" if info.pooled else "",
-        f"{info.left_out[0]:,} more {'settings' if x in MEASURED else f'values of {x}'} are not drawn"
+        f"{info.left_out[0]:,} more {'settings' if x in MEASURES else f'values of {x}'} are not drawn"
         if info.left_out[0]
         else "",
         f"{info.left_out[1]:,} more curves are not drawn" if info.left_out[1] else "",
     ]
-    counted = f"{runs_in(frame)}  ·  mean and 95% interval"
-    dress_table(
+    counted = f"{format_run_count(frame)}  ·  mean and 95% interval"
+    style_table_figure(
         figure,
         frame,
-        heading_of(frame, y, x),
+        figure_title(frame, y, x),
         [counted, "  ·  ".join(filter(None, notes))],
         dark,
         height=420,
         margin={"r": 24, "b": 24},
-        legend={"title": {"text": "" if color is None else axis_of(color)}},
+        legend={"title": {"text": "" if color is None else axis_title(color)}},
         hovermode="closest",
     )
     _axes(figure, info, frame, x, y)
@@ -202,15 +204,15 @@ def _drawn(info: SweepInfo, k: int) -> dict[str, Any]:
         "line": {"color": shade, "width": 2},
         "customdata": [point.run_ids for point in curve.points],
         "hoverinfo": "text",
-        **whisker(curve.points, shade),
-        **(whisker(curve.across, shade, "x") if curve.across else {}),
+        **interval_bars(curve.points, shade),
+        **(interval_bars(curve.across, shade, "x") if curve.across else {}),
     }
 
 
 def _of_settings(frame: pandas.DataFrame, x: str, y: str, color: str | None) -> SweepInfo:
     """Where x is a figure: a point for each setting, and of each colour inside it."""
     settings = list(frame["setting"].unique())
-    frame = frame[frame["setting"].isin(settings[:SETTINGS])]
+    frame = frame[frame["setting"].isin(settings[:MAX_SETTINGS])]
     by = ["setting"] if color in (None, "setting") else ["setting", str(color)]
     across, up = points(frame, by, x), points(frame, by, y)
     known = {names: point for names, point in up.items() if not math.isnan(across[names].value)}
@@ -222,20 +224,20 @@ def _of_settings(frame: pandas.DataFrame, x: str, y: str, color: str | None) -> 
             name,
             [across[names].value for names in held],
             [up[names] for names in held],
-            [named(names[0]) for names in held],
+            [format_value(names[0]) for names in held],
             [across[names] for names in held],
         )
         for name, held in made.items()
     ]
-    left_out = max(len(settings) - SETTINGS, 0), max(len(curves) - CURVES, 0)
-    return SweepInfo(curves[:CURVES], [], {}, [], left_out)
+    left_out = max(len(settings) - MAX_SETTINGS, 0), max(len(curves) - MAX_CURVES, 0)
+    return SweepInfo(curves[:MAX_CURVES], [], {}, [], left_out)
 
 
 def _hover(curve: Curve, n: int, x: str, y: str, color: str | None, rate: bool, rate_x: bool) -> str:
-    head = curve.labels[n] + ("" if color is None else f" · {named(color)} {named(curve.name)}")
+    head = curve.labels[n] + ("" if color is None else f" · {format_value(color)} {format_value(curve.name)}")
     lines = hover_lines(curve.points[n], y, rate)
     if curve.across:
-        lines.insert(1, f"{named(x)} {amount(curve.across[n].value, x, rate_x)}")
+        lines.insert(1, f"{format_value(x)} {format_amount(curve.across[n].value, x, rate_x)}")
     return "<br>".join([f"<b>{head}</b>", *lines])
 
 
@@ -251,31 +253,31 @@ def _across(figure: go.Figure, name: str, point: Point, y: str, rate: bool, shad
         y=[point.value],
         mode="lines",
         line={"color": shade, "dash": "dash"},
-        name=f"{name} {amount(point.value, y, rate)}",
+        name=f"{name} {format_amount(point.value, y, rate)}",
         customdata=[point.run_ids],
         hoverinfo="skip",
     )
 
 
 def _axes(figure: go.Figure, info: SweepInfo, frame: pandas.DataFrame, x: str, y: str) -> None:
-    unit = unit_of(frame, x)
-    figure.update_xaxes(title={"text": CAPPED[unit][1] if unit else axis_of(x), "standoff": 12})
+    unit = budget_unit(frame, x)
+    figure.update_xaxes(title={"text": BUDGET_TITLES[unit][1] if unit else axis_title(x), "standoff": 12})
     values = sorted({value for curve in info.curves for value in curve.x})
     if info.places:
-        figure.update_xaxes(**named_ticks(info.places), range=[-0.6, len(info.places) - 0.4], showgrid=False)
-    elif x not in MEASURED and is_multiplied(values):
+        figure.update_xaxes(**named_axis(info.places), range=[-0.6, len(info.places) - 0.4], showgrid=False)
+    elif x not in MEASURES and is_multiplied(values):
         ticks = _spread(values)
         column = "cost" if unit == "cost" else x
-        words = [amount(value, column, False) if unit else named(value) for value in ticks]
+        words = [format_amount(value, column, False) if unit else format_value(value) for value in ticks]
         figure.update_xaxes(type="log", tickvals=ticks, ticktext=[plain(word) for word in words])
     else:
         gaps = [b - a for a, b in pairwise(values)]
-        if x not in MEASURED and 0 < len(values) <= 12 and (not gaps or min(gaps) > 0.06 * sum(gaps)):
+        if x not in MEASURES and 0 < len(values) <= 12 and (not gaps or min(gaps) > 0.06 * sum(gaps)):
             figure.update_xaxes(tickvals=values)
-        if x in MEASURED:
+        if x in MEASURES:
             figure.update_xaxes(rangemode="tozero", tickformat=".0%" if is_rate(frame, x) else None)
     figure.update_yaxes(
-        title=axis_of(y) if y in MEASURED or not is_rate(frame, y) else f"{named(y)} (% of runs)"
+        title=axis_title(y) if y in MEASURES or not is_rate(frame, y) else f"{format_value(y)} (% of runs)"
     )
     if is_rate(frame, y):
         figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")

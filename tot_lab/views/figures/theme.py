@@ -35,7 +35,7 @@ COLOURS = (*KINDS, PATH, "#f0e442")
 """Of curves, in their order."""
 
 
-class Ground(NamedTuple):
+class Palette(NamedTuple):
     """What differs between light and dark; the names are those above. paper: the ground itself."""
 
     paper: str
@@ -47,8 +47,8 @@ class Ground(NamedTuple):
     unscored: str
 
 
-LIGHT = Ground("white", INK, FAINT, EDGE, GRID, PATH, UNSCORED)
-DARK = Ground("#111418", "#e6eaee", "#9aa5b1", "#4a5460", "#262c33", "#f0742a", "#5b6570")
+LIGHT = Palette("white", INK, FAINT, EDGE, GRID, PATH, UNSCORED)
+DARK = Palette("#111418", "#e6eaee", "#9aa5b1", "#4a5460", "#262c33", "#f0742a", "#5b6570")
 
 SCORES = (
     "#440154", "#482878", "#3e4989", "#31688e", "#26828e",
@@ -71,7 +71,7 @@ def short(text: str, most: int) -> str:
     return line if len(line) <= most else line[: max(most - 1, 0)].rstrip() + "…"
 
 
-def ending(id: Any) -> str:
+def short_id(id: Any) -> str:
     """An id in at most 60 characters: of one deep in a tree, the end."""
     text = printable(str(id))
     return text if len(text) <= 60 else "…" + text[-59:]
@@ -132,22 +132,22 @@ def number(amount: float | None) -> str:
     return "unknown" if amount is None else f"{amount:,}"
 
 
-def ground(dark: bool) -> Ground:
+def palette(dark: bool) -> Palette:
     """The colours of a dark or a light figure."""
     return DARK if dark else LIGHT
 
 
-def headed(
+def heading_layout(
     title: list[str], lines: list[str], simulated: bool, dark: bool, warning: str = ""
 ) -> tuple[dict[str, Any], int]:
     """The layout of a figure's title and of the lines below it, and how many pixels they take; a warning, and
     that a model was simulated, come first. All text is a person's or a model's: none of it is markup."""
     first = [*(["simulated model"] if simulated else []), *([warning] if warning else [])]
-    below = [f'<b><span style="color:{ground(dark).path}">{plain(line)}</span></b>' for line in first]
+    below = [f'<b><span style="color:{palette(dark).path}">{plain(line)}</span></b>' for line in first]
     below += [plain(line) for line in lines if line]
     said = {
         "text": "<br>".join(map(plain, title)),
-        "subtitle": {"text": "<br>".join(below), "font": {"size": 13, "color": ground(dark).faint}},
+        "subtitle": {"text": "<br>".join(below), "font": {"size": 13, "color": palette(dark).faint}},
         "y": 1,
         "yref": "container",
         "yanchor": "top",
@@ -156,7 +156,7 @@ def headed(
     return said, 34 + 21 * len(title) + 17 * len(below)
 
 
-def dress(
+def style_figure(
     figure: Any,
     title: list[str],
     lines: list[str],
@@ -171,25 +171,25 @@ def dress(
 
     Args:
         figure: A Plotly figure, whose traces are drawn already.
-        title: See `headed`.
-        lines: See `headed`.
-        simulated: See `headed`.
+        title: See `heading_layout`.
+        lines: See `heading_layout`.
+        simulated: See `heading_layout`.
         dark: Whether the page is dark.
         height: Pixels that the figure takes below its heading.
-        warning: See `headed`.
+        warning: See `heading_layout`.
         layout: Further properties of the layout. `margin` needs only the sides that differ from the usual
             ones; its `t` is the distance from the heading.
     """
-    heading, top = headed(title, lines, simulated, dark, warning)
+    heading, top = heading_layout(title, lines, simulated, dark, warning)
     margin = {"t": 4, "l": 10, "r": 10, "b": 56, **layout.pop("margin", {})}
     margin["t"] += top
     figure.update_layout(template=template(dark), title=heading, height=top + height, margin=margin, **layout)
 
 
-def dress_run(figure: Any, run: Run, title: str, notes: list[str], dark: bool, **layout: Any) -> None:
-    """`dress` for a figure of one run: the heading names its strategy and its question."""
+def style_run_figure(figure: Any, run: Run, title: str, notes: list[str], dark: bool, **layout: Any) -> None:
+    """`style_figure` for a figure of one run: the heading names its strategy and its question."""
     named = short(f"{run.name}  ·  {run.question}", 120)
-    dress(figure, [title], [named, *notes], run.simulated, dark, hovermode="closest", **layout)
+    style_figure(figure, [title], [named, *notes], run.simulated, dark, hovermode="closest", **layout)
 
 
 def empty(figure: Any, why: str) -> None:
@@ -242,7 +242,7 @@ def template(dark: bool = False) -> Any:
     """The Plotly template of every figure."""
     import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it
 
-    paper, ink, _, edge, grid, *_ = ground(dark)
+    paper, ink, _, edge, grid, *_ = palette(dark)
     axis = {"gridcolor": grid, "zeroline": False, "linecolor": grid, "tickcolor": grid, "automargin": True}
     return go.layout.Template(
         layout={

@@ -22,20 +22,20 @@ from tot_lab.core.tools import named
 from tot_lab.record.run import Run, expect_run
 from tot_lab.views.figures.theme import (
     KINDS,
-    Ground,
-    dress_run,
+    Palette,
     empty,
-    ending,
-    ground,
     legend_at,
+    palette,
     plain,
     short,
+    short_id,
+    style_run_figure,
 )
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-MOST = 4000
+MAX_CALLS = 4000
 """Calls of which each is a bar; of more, it is drawn how many are under way, by kind."""
 
 READABLE = 0.01
@@ -104,7 +104,7 @@ def timeline_info(run: Run) -> TimelineInfo:
 
     sent = [None if by_order else ways[call.line.p].sent for call in calls]
     made = [word != "refused" for word in source]
-    lane, critical, moments = order_of(asked, answered, made)
+    lane, critical, moments = arrange_calls(asked, answered, made)
     return TimelineInfo(
         [call.call.node for call in calls],
         [named(call.call) for call in calls],
@@ -123,7 +123,7 @@ def timeline_info(run: Run) -> TimelineInfo:
     )
 
 
-def order_of(
+def arrange_calls(
     asked: Sequence[int], answered: Sequence[int], made: Sequence[bool]
 ) -> tuple[list[int], list[int], list[tuple[int, int]]]:
     """Lanes, critical path and concurrency (line, calls under way from there on) of calls, by the
@@ -168,8 +168,8 @@ def plot_timeline(run: Run, *, dark: bool = False) -> go.Figure:
     from plotly.subplots import make_subplots  # noqa: PLC0415  a run's repr uses this file without it
 
     info = timeline_info(run)
-    shades = ground(dark)
-    binned = len(info.kind) > MOST
+    shades = palette(dark)
+    binned = len(info.kind) > MAX_CALLS
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.04, row_heights=[0.22, 0.78])
     if not info.kind:
         empty(figure, "no call was made")
@@ -185,7 +185,7 @@ def plot_timeline(run: Run, *, dark: bool = False) -> go.Figure:
     lanes = int(info.lane.max(initial=0)) + 1
     tall = 170 + (380 if binned else min(max(26 * lanes, 130), 560))
     layout = {"height": tall + 70, "barmode": "overlay", "bargap": 0.18, "legend": legend_at(-56 / tall)}
-    dress_run(figure, run, "Calls over time", _notes(info) if info.kind else [""], dark, **layout)
+    style_run_figure(figure, run, "Calls over time", _notes(info) if info.kind else [""], dark, **layout)
     figure.update_yaxes(title="at once<br>(calls)", rangemode="tozero", row=1, col=1)
     axis = "order (line of the record)" if info.by_order else "time since the run began (s)"
     figure.update_xaxes(title=axis, row=2, col=1)
@@ -202,8 +202,8 @@ def plot_timeline(run: Run, *, dark: bool = False) -> go.Figure:
 
 def _notes(info: TimelineInfo) -> list[str]:
     """The lines of the heading."""
-    notes = [in_words(info)]
-    if len(info.kind) > MOST:
+    notes = [summarize(info)]
+    if len(info.kind) > MAX_CALLS:
         width = (info.end.max() - info.start.min()) / BINS
         unit = "lines" if info.by_order else "s"
         notes.append(
@@ -215,7 +215,7 @@ def _notes(info: TimelineInfo) -> list[str]:
     return notes
 
 
-def in_words(info: TimelineInfo) -> str:
+def summarize(info: TimelineInfo) -> str:
     """The numbers of a timeline in one line."""
     counts = {word: info.source.count(word) for word in ("refused", "cache", "joined", "open")}
     failed = sum(
@@ -245,9 +245,9 @@ def _in_order(asked: Sequence[int], answered: Sequence[int]) -> Iterator[tuple[i
         yield call, asks
 
 
-def _concurrency(figure: go.Figure, info: TimelineInfo, shades: Ground) -> None:
+def _concurrency(figure: go.Figure, info: TimelineInfo, shades: Palette) -> None:
     x, y = info.changes, info.under_way
-    if len(x) > 2 * MOST:  # of each span the most
+    if len(x) > 2 * MAX_CALLS:  # of each span the most
         edges = np.linspace(x[0], x[-1], BINS + 1)
         place = np.clip(np.searchsorted(edges, x, "right") - 1, 0, BINS - 1)
         high = np.zeros(BINS, dtype=np.intp)
@@ -268,7 +268,7 @@ def _concurrency(figure: go.Figure, info: TimelineInfo, shades: Ground) -> None:
     )
 
 
-def _bars(figure: go.Figure, info: TimelineInfo, colours: dict[str, str], shades: Ground) -> None:
+def _bars(figure: go.Figure, info: TimelineInfo, colours: dict[str, str], shades: Palette) -> None:
     """A bar for each call that was made, and a mark for each whose answer was known or that was refused."""
     kinds = np.array(info.kind, dtype=object)
     source = np.array(info.source, dtype=object)
@@ -327,7 +327,7 @@ def _swatch(figure: go.Figure, name: str, **look: Any) -> None:
     figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker=marker, row=2, col=1)
 
 
-def _critical(figure: go.Figure, info: TimelineInfo, shades: Ground) -> None:
+def _critical(figure: go.Figure, info: TimelineInfo, shades: Palette) -> None:
     """Along the foot of its bars, and from each to the next."""
     path = info.critical
     figure.add_scatter(
@@ -381,7 +381,7 @@ def _hover(info: TimelineInfo, calls: NDArray[np.intp]) -> list[str]:
 
 def _hover_text(info: TimelineInfo, call: int) -> str:
     rows = [
-        f"<b>{plain(short(info.kind[call], 40))} for {plain(ending(info.node[call]))}, "
+        f"<b>{plain(short(info.kind[call], 40))} for {plain(short_id(info.node[call]))}, "
         f"draw {info.draw[call]}</b>"
     ]
     start, sent, end = info.start[call], info.sent[call], info.end[call]

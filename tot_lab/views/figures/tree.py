@@ -19,15 +19,15 @@ from tot_lab.views.figures.graph import LINKS, Parts, parts_of
 from tot_lab.views.figures.layout import tidy
 from tot_lab.views.figures.theme import (
     FAINT,
-    Ground,
-    dress,
-    ending,
-    ground,
+    Palette,
     label,
     legend_at,
     number,
+    palette,
     plain,
     score_axis,
+    short_id,
+    style_figure,
     wrapped,
 )
 from tot_lab.views.figures.theme import LINKS as LINK_COLOURS
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     import networkx
     import plotly.graph_objects as go
 
-MOST = 2000
+MAX_THOUGHTS = 2000
 """Thoughts that one figure draws, those that tell most: neither eye nor browser follows more."""
 
-LABELLED = 40
+MAX_LABELS = 40
 """Thoughts up to which a picture writes each one's text beside it."""
 
 SHAPES = {
@@ -94,7 +94,7 @@ def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
     whole = parts_of(run) if isinstance(run, Run | Tree) else _parts_of_graph(run)
     if not whole.nodes:
         raise ValueError("there is no thought to draw: this run or tree is empty")
-    parts = telling(whole)
+    parts = most_relevant(whole)
     ids = list(parts.nodes)
     ids.sort(key=lambda id: parts.nodes[id].get("order", 0))  # stable: without `order`, as they came
     index = {id: place for place, id in enumerate(ids)}
@@ -131,11 +131,11 @@ def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
     )
 
 
-def telling(parts: Parts) -> Parts:
-    """The `MOST` thoughts that tell most, each with all that lead to it: first those on the way to the
+def most_relevant(parts: Parts) -> Parts:
+    """The `MAX_THOUGHTS` thoughts that tell most, each with all that lead to it: first those on the way to the
     answer, then what stayed in the search, then the highest scores, then the first proposed. A way that
     does not fit is cut off at its end."""
-    if len(parts.nodes) <= MOST:
+    if len(parts.nodes) <= MAX_THOUGHTS:
         return parts
     above: dict[Any, Any] = {}
     for start, end, kind in parts.edges:
@@ -154,8 +154,8 @@ def telling(parts: Parts) -> Parts:
         while id is not None and id not in chosen and id not in way:
             way[id] = None
             id = above.get(id)
-        chosen.update(list(way)[::-1][: MOST - len(chosen)])
-        if len(chosen) == MOST:
+        chosen.update(list(way)[::-1][: MAX_THOUGHTS - len(chosen)])
+        if len(chosen) == MAX_THOUGHTS:
             break
     return Parts(
         {id: node for id, node in parts.nodes.items() if id in chosen},
@@ -178,7 +178,7 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) ->
     import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it
 
     info = tree_info(run)
-    shades = ground(dark)
+    shades = palette(dark)
     count = len(info.ids)
     figure = go.Figure()
     figure.add_trace(
@@ -190,16 +190,16 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) ->
         figure.add_trace(_lines(info, below_root, shades.path, width, "way to the answer"))
     for kind in dict.fromkeys(kind for *_, kind in info.links):
         figure.add_trace(_arcs(info, kind))
-    size = 18 if count <= LABELLED else 13 if count <= 150 else 9 if count <= 500 else 6
+    size = 18 if count <= MAX_LABELS else 13 if count <= 150 else 9 if count <= 500 else 6
     for what in SHAPES:
         figure.add_traces(_of_shape(info, what, size, shades))
     labels = label_width(info, 840)
     if labels:
         _write_labels(figure, info, labels, size, dark)
     levels = int(info.depth.max()) + 1
-    dress(
+    style_figure(
         figure,
-        *heading_of(info),
+        *tree_heading(info),
         info.simulated,
         dark,
         height=90 + min(max((118 if labels else 84) * levels, 240), 1000),
@@ -220,7 +220,7 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) ->
 
 def label_width(info: TreeInfo, pixels: float) -> int:
     """How many characters a label has room for, 0 for none, when the picture is that wide."""
-    if len(info.ids) > LABELLED or info.depth.max() > 7:  # deeper, one level's labels reach the next
+    if len(info.ids) > MAX_LABELS or info.depth.max() > 7:  # deeper, one level's labels reach the next
         return 0
     room = int(pixels / (float(info.x.max()) + 1.5) / 6.4)
     return min(room, 24) if room >= 7 else 0
@@ -265,7 +265,7 @@ def _arcs(info: TreeInfo, kind: str) -> go.Scatter:
     )
 
 
-def _of_shape(info: TreeInfo, what: str, size: float, shades: Ground) -> list[go.Scatter]:
+def _of_shape(info: TreeInfo, what: str, size: float, shades: Palette) -> list[go.Scatter]:
     """The thoughts of one shape with a score, those without, and the shape's entry in the legend."""
     import plotly.graph_objects as go  # noqa: PLC0415
 
@@ -290,13 +290,15 @@ def _write_labels(figure: go.Figure, info: TreeInfo, width: int, size: float, da
             showarrow=False,
             yanchor="top",
             yshift=-size * (0.8 if info.shape[place] == "solution" else 0.5) - 3,
-            font={"size": 11, "color": ground(dark).ink},
+            font={"size": 11, "color": palette(dark).ink},
             bgcolor="rgba(17,20,24,0.82)" if dark else "rgba(255,255,255,0.82)",
             borderpad=1,
         )
 
 
-def _thoughts(info: TreeInfo, what: str, places: NDArray[np.intp], size: float, shades: Ground) -> go.Scatter:
+def _thoughts(
+    info: TreeInfo, what: str, places: NDArray[np.intp], size: float, shades: Palette
+) -> go.Scatter:
     import plotly.graph_objects as go  # noqa: PLC0415
 
     scored = not np.isnan(info.score[places[0]])
@@ -324,7 +326,7 @@ def _thoughts(info: TreeInfo, what: str, places: NDArray[np.intp], size: float, 
     )
 
 
-def _fill(what: str, shades: Ground) -> str | None:
+def _fill(what: str, shades: Palette) -> str | None:
     """The root is where the search stands, not what it found: its score says nothing."""
     return shades.paper if what == "question" else None
 
@@ -334,7 +336,7 @@ def _hover(details: list[str]) -> str:
     return "<br>".join([f"<b>{plain(first)}</b>", *map(plain, others)])
 
 
-def heading_of(info: TreeInfo) -> tuple[list[str], list[str]]:
+def tree_heading(info: TreeInfo) -> tuple[list[str], list[str]]:
     """The lines of title and subtitle."""
     title = wrapped(info.question, 88, 2) or [info.strategy or "a tree of thoughts"]
     said = [info.strategy] if info.strategy and info.question else []
@@ -354,7 +356,7 @@ def heading_of(info: TreeInfo) -> tuple[list[str], list[str]]:
 
 
 def _details(id: Any, node: Any, depth: int, most: int) -> list[str]:
-    rows = [f"{ending(id)} · depth {depth}", *wrapped(str(node.get("text", "")), 70, most)]
+    rows = [f"{short_id(id)} · depth {depth}", *wrapped(str(node.get("text", "")), 70, most)]
     read = ""
     if "draws" in node:
         read = f", {node['draws'] - node.get('unread_draws', 0)} of {node['draws']} draws read"
