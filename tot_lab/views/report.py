@@ -325,7 +325,7 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
 
     Runs of more than 2,000 thoughts are told of without a figure. Returns the path.
     """
-    from plotly.offline import get_plotlyjs  # noqa: PLC0415  a run's repr uses this file without it
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415  the repr of a run must not import it
 
     pairs = [(run, summarize(run)) for run in runs]
     rows = "".join(_table_row(k, run, one) for k, (run, one) in enumerate(pairs, 1))

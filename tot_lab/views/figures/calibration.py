@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tot_lab.analysis.judging import BINS, EvaluatorDiagnosis, bins_of, judge_evaluator, with_interval
 from tot_lab.views.figures.points import MAX_RUN_IDS, format_run_ids, note_losses
-from tot_lab.views.figures.theme import KINDS, empty, error_bars, legend_at, palette, style_figure
+from tot_lab.views.figures.theme import KINDS, show_message, error_bars, legend_at, palette, style_figure
 
 if TYPE_CHECKING:
     import pandas
@@ -90,7 +90,7 @@ def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool = False) -> go.F
     _draw_curve(figure, info, palette(dark).faint)
     _draw_counts(figure, info)
     if not info.thoughts.any():
-        empty(figure, "no judged thought has a label: nothing knows what is solvable")
+        show_message(figure, "no judged thought has a label: nothing knows what is solvable")
     lost = note_losses(info.runs)
     style_figure(
         figure,

@@ -15,7 +15,7 @@ from tot_lab.record.run import Run, expect_run
 from tot_lab.views.figures.theme import (
     KINDS,
     Palette,
-    empty,
+    show_message,
     legend_at,
     palette,
     plain,
@@ -75,7 +75,7 @@ def plot_confidence(run: Run, *, dark: bool = False) -> go.Figure:
     run: of `tl.DeepThink`, or of a strategy that holds one; finished or not. Of several it is the one that
         `tl.deep_thought` tells of. dark: for a dark page. Raises ValueError when there is none.
     """
-    import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses the theme without it
+    import plotly.graph_objects as go  # noqa: PLC0415  the repr of a run must not import it
 
     info = confidence_info(run)
     shades = palette(dark)
@@ -83,7 +83,7 @@ def plot_confidence(run: Run, *, dark: bool = False) -> go.Figure:
     _draw_branches(figure, info, shades.paper)
     _draw_confidence(figure, info, shades)
     if not info.iteration.size:
-        empty(figure, "no iteration came to a synthesis")
+        show_message(figure, "no iteration came to a synthesis")
     unscored = f"{info.unscored} of {info.unscored + len(info.names)} branches have no score"
     layout = {"height": 380, "legend": legend_at(-0.18), "showlegend": bool(info.iteration.size)}
     style_run_figure(

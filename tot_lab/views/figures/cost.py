@@ -20,7 +20,7 @@ from tot_lab.core.records import Line
 from tot_lab.record.run import Run, Usage, expect_run, money, usage_of
 from tot_lab.views.figures.theme import (
     KINDS,
-    empty,
+    show_message,
     legend_at,
     number,
     palette,
@@ -110,7 +110,7 @@ def plot_cost(run: Run, *, by: Literal["kind", "depth"] = "kind", dark: bool = F
     by: `kind` (propose, value, …) or `depth` (steps below the root).
     dark: for a dark page.
     """
-    from plotly.subplots import make_subplots  # noqa: PLC0415  a run's repr uses this file without it
+    from plotly.subplots import make_subplots  # noqa: PLC0415  the repr of a run must not import it
 
     info = cost_info(run, by)
     spacing = {"vertical_spacing": 0.09, "horizontal_spacing": 0.11}
@@ -139,7 +139,7 @@ def plot_cost(run: Run, *, by: Literal["kind", "depth"] = "kind", dark: bool = F
         )
     _unknown(figure, info, labels, groups, palette(dark).faint)
     if not info.groups:
-        empty(figure, "no call was answered")
+        show_message(figure, "no call was answered")
     layout = {"height": 500, "barmode": "group", "bargap": 0.3, "legend": legend_at(-0.16)}
     style_run_figure(figure, run, "Tokens and cost", _notes(info, curves), dark, **layout)
     figure.update_xaxes(title="time since the run began (s)", rangemode="tozero", row=2, col=1)

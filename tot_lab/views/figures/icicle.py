@@ -68,7 +68,7 @@ def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) 
     dark: for a dark page.
     Raises ValueError when there is no thought, or a graph is no tree.
     """
-    import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it
+    import plotly.graph_objects as go  # noqa: PLC0415  the repr of a run must not import it
 
     info = icicle_info(run)
     tree = info.tree

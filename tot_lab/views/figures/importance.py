@@ -25,7 +25,7 @@ from tot_lab.views.figures.points import (
     setting_columns,
     style_table_figure,
 )
-from tot_lab.views.figures.theme import KINDS, empty, error_bars, legend_at, palette
+from tot_lab.views.figures.theme import KINDS, show_message, error_bars, legend_at, palette
 
 if TYPE_CHECKING:
     import pandas
@@ -146,7 +146,7 @@ def plot_importance(df: Any, of: str = "correct", *, dark: bool = False) -> go.F
     figure = go.Figure()
     places = list(range(min(len(info.names), MAX_BARS)))
     if not len(info.names) or math.isnan(info.rest):
-        empty(figure, "the settings do not differ" if info.names else "no value occurs twice")
+        show_message(figure, "the settings do not differ" if info.names else "no value occurs twice")
     else:
         _draw_shares(figure, info, places, palette(dark).ink)
     style_table_figure(

@@ -25,7 +25,7 @@ from tot_lab.views.figures.points import (
     tick_labels,
     varies,
 )
-from tot_lab.views.figures.theme import SCORES, colour_bar, empty, palette, plain, scale_of, short
+from tot_lab.views.figures.theme import SCORES, colour_bar, show_message, palette, plain, scale_of, short
 
 if TYPE_CHECKING:
     import pandas
@@ -160,7 +160,7 @@ def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
             rangefont={"size": 1, "color": shades.paper},  # it would lie under the names
         )
     else:
-        empty(figure, "of no setting all figures are known")
+        show_message(figure, "of no setting all figures are known")
     first = info.dimensions[0].names if info.dimensions and info.dimensions[0].column == "setting" else []
     beside = max(map(len, tick_labels(first, LABEL_LENGTH)), default=0)
     style_table_figure(

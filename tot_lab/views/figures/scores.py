@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tot_lab.record.run import Run, expect_run
 from tot_lab.views.figures.theme import (
     KINDS,
-    empty,
+    show_message,
     legend_at,
     palette,
     plain,
@@ -88,7 +88,7 @@ def plot_scores(run: Run, *, dark: bool = False) -> go.Figure:
         of more than 24 depths several share a column.
     dark: for a dark page.
     """
-    import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it
+    import plotly.graph_objects as go  # noqa: PLC0415  the repr of a run must not import it
 
     info = scores_info(run)
     figure = go.Figure()
@@ -97,7 +97,7 @@ def plot_scores(run: Run, *, dark: bool = False) -> go.Figure:
         font = {"size": 11, "color": palette(dark).faint}
         figure.add_annotation(x=column, y=1.06, yanchor="bottom", showarrow=False, text=missing, font=font)
     if not info.ids:
-        empty(figure, "no thought below the root has a score")
+        show_message(figure, "no thought below the root has a score")
     layout = {"height": 400, "legend": legend_at(-0.16), "showlegend": bool(info.ids)}
     style_run_figure(figure, run, "Scores by depth", _notes(info), dark, **layout)
     named = range(0, info.columns, -(-info.columns // 12))

@@ -23,7 +23,7 @@ from tot_lab.record.run import Run, expect_run
 from tot_lab.views.figures.theme import (
     KINDS,
     Palette,
-    empty,
+    show_message,
     legend_at,
     palette,
     plain,
@@ -165,14 +165,14 @@ def plot_timeline(run: Run, *, dark: bool = False) -> go.Figure:
         instead of time.
     dark: for a dark page.
     """
-    from plotly.subplots import make_subplots  # noqa: PLC0415  a run's repr uses this file without it
+    from plotly.subplots import make_subplots  # noqa: PLC0415  the repr of a run must not import it
 
     info = timeline_info(run)
     shades = palette(dark)
     binned = len(info.kind) > MAX_CALLS
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.04, row_heights=[0.22, 0.78])
     if not info.kind:
-        empty(figure, "no call was made")
+        show_message(figure, "no call was made")
     colours = {
         kind: KINDS[k] if k < len(KINDS) else shades.faint for k, kind in enumerate(dict.fromkeys(info.kind))
     }
