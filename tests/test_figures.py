@@ -158,12 +158,12 @@ def test_hover_says_what_is_known(recorded):
     assert details["0.0"] == [
         "0.0 · depth 1",
         "a first step",
-        "score 0.8 by value, 1 of 2 draws read",
+        "score 0.8 by value, 1 of 2 samples read",
         "proposed",
-        "1 calls, 4 tokens in, 2 out, cost unknown",
+        "1 call, 4 tokens in, 2 out, cost unknown",
     ]
     assert "pruned: beam_width" in details["0.1"]
-    assert "score unread by value, 0 of 1 draws read" in details["0.3"]
+    assert "score unreadable by value, 0 of 1 samples read" in details["0.3"]
     assert "not evaluated" in details["0.1.0"]
 
 
@@ -210,7 +210,7 @@ def test_hand_made_graphs():
 
 @pytest.mark.parametrize("empty", [tl.Recorder().run, tl.Tree(), nx.DiGraph()])
 def test_nothing_to_draw(empty):
-    with pytest.raises(ValueError, match="no thought"):
+    with pytest.raises(ValueError, match="has no thoughts"):
         tl.figures.plot_tree(empty)
 
 

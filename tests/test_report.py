@@ -197,7 +197,7 @@ def test_picture_shows_every_thought():
     titles = [title.text.split(" ")[0] for title in root.iter("{http://www.w3.org/2000/svg}title")]
     assert titles == list(made.tree.nodes)
     assert root.find("{http://www.w3.org/2000/svg}rect") is None
-    with pytest.raises(ValueError, match="no thought"):
+    with pytest.raises(ValueError, match="has no thoughts"):
         tree_svg(tl.Recorder().run)
 
 

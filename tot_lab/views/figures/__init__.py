@@ -1,7 +1,7 @@
 """Plotly figures of one run and of many runs.
 
-Each figure has two functions: `NAME_info` computes a NamedTuple from the data, and `plot_NAME` draws it. Tests
-check the NamedTuple. A `plot_*` function takes a run (`FIGURES`), a table with one row per run
+Each figure has two functions: `NAME_info` computes a NamedTuple from the data, and `plot_NAME` draws it.
+Tests check the NamedTuple. A `plot_*` function takes a run (`FIGURES`), a table with one row per run
 (`TABLE_FIGURES`), several runs (`plot_calibration`), or a run of Deep Think (`plot_confidence`). It returns a
 Plotly figure in the template of `theme.py`, light or dark. A figure that cannot show all data reduces it and
 states so in its heading.
