@@ -1,7 +1,6 @@
-"""Success against cost: what is worth its price.
+"""Figure of success rate against cost, with the Pareto frontier of the settings.
 
-Which settings are not dominated is the word of `tl.stats.pareto_frontier`, of the means; the intervals
-show how sure that is.
+`tl.stats.pareto_frontier` determines the frontier from the means. The intervals show how certain it is.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tot_lab.views.figures.points import (
     axis_title,
     expect_numeric,
     first_names,
-    format_amount,
+    format_mean,
     format_run_count,
     format_value,
     hover_lines,
@@ -35,28 +34,35 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MAX_SETTINGS = 500
-"""Settings that are drawn; of more, the first, and all that are not dominated."""
+"""Maximum number of settings that are drawn. The frontier is always drawn whole."""
 
 MAX_LABELS = 16
-"""Settings that are not dominated and bear their names; of more, none does."""
+"""Maximum number of settings on a frontier with labels. Larger frontiers have none."""
 
 LABEL_LENGTH = 40
-"""Characters of a name beside its point."""
+"""Maximum number of characters in a label."""
 
 _WIDTH, _HEIGHT, _LETTER, _LINE = 700, 360, 5.8, 14
-"""Of the picture, a letter and a line, in pixels: narrower than on a page, to be safe."""
+"""Size of the plot, a letter and a line in pixels, to place labels. The plot is usually wider than this."""
 
 LOG_FACTOR = 20
-"""Times the least cost from which on the axis is logarithmic."""
+"""Ratio of the highest to the lowest cost above which the axis is logarithmic."""
 
 
 _RANGE = (-0.08, 1.08)
-"""Of the success rate: a name has room above 1 and below 0."""
+"""Range of the success rate axis, with room for labels above 1 and below 0."""
 
 
 class FrontierInfo(NamedTuple):
-    """Over the settings of which cost and success are known, cheapest first: names, cost (mean of a run),
-    success, and whether each is not dominated. unknown: settings left out for want of either."""
+    """Data of `plot_pareto`, with one entry per setting in ascending order of cost.
+
+    Attributes:
+        names: Labels of the settings.
+        cost: Mean cost of a run.
+        success: Success rate.
+        on_frontier: Whether no other setting dominates this one.
+        unknown: Settings that are left out because their cost or success rate is unknown.
+    """
 
     names: list[str]
     cost: list[Point]
@@ -66,7 +72,7 @@ class FrontierInfo(NamedTuple):
 
 
 def frontier_info(df: Any, cost: str = "calls") -> FrontierInfo:
-    """What `plot_pareto` draws."""
+    """Compute the data of `plot_pareto`."""
     import pandas as pd  # noqa: PLC0415
 
     frame = _with_tokens(df) if cost == "tokens" else table(df, ["setting", cost, "correct"])
@@ -86,18 +92,23 @@ def frontier_info(df: Any, cost: str = "calls") -> FrontierInfo:
 
 
 def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figure:
-    """Success rate against cost, a point for each setting with the 95% intervals of both; a line joins
-    the settings that no other dominates. These bear their names where there is room, the others tell them
-    on hover. Success at equal cost is another question: see `tl.stats.anytime_performance`.
+    """Plot success rate against cost, with one point per setting and 95% intervals of both.
 
-    df: a sweep, or any table with a row per run and the columns `setting`, `task`, `correct` and that of
-        `cost`. Settings of which cost or success is not known are named, not drawn; of more than 500,
-        the first and the frontier are drawn, and it is said.
-    cost: `calls`, `tokens` (in and out), `cost`, `paid`, `seconds` or another column of numbers. The axis
-        is logarithmic when the costs lie more than a factor of 20 apart.
-    dark: for a dark page.
+    A line joins the Pareto frontier, the settings that no other setting dominates. They have labels if there
+    is room; all settings have hover texts. To compare success at equal cost, see
+    `tl.stats.anytime_performance`.
 
-    The points of a trace lead to their runs: `sweep.run(figure.data[k].customdata[n][0])`.
+    Args:
+        df: A sweep, or any table with one row per run and the columns `setting`, `task`, `correct` and `cost`.
+            Settings with unknown cost or success are not drawn, and the heading lists them. With more than
+            500 settings, only the frontier and the first other ones are drawn.
+        cost: `calls`, `tokens` (in and out), `cost`, `paid`, `seconds` or another numeric column. The axis is
+            logarithmic if the costs differ by more than a factor of 20.
+        dark: Use the colours for a dark page.
+
+    Returns:
+        A figure whose points hold run ids: `sweep.run(figure.data[k].customdata[n][0])` is a run of point `n`
+        of trace `k`.
     """
     import plotly.graph_objects as go  # noqa: PLC0415
 
@@ -135,13 +146,13 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figur
     lines = [
         f"{format_run_count(frame)}  ·  {len(front):,} of {len(info.names):,} settings are not dominated",
         "mean and 95% interval of both",
-        f"not known, left out: {first_names(info.unknown)}" if info.unknown else "",
-        f"{hidden:,} more settings are dominated and not drawn" if hidden else "",
+        f"unknown, not shown: {first_names(info.unknown)}" if info.unknown else "",
+        f"{hidden:,} dominated settings not shown" if hidden else "",
     ]
     layout = {"height": 420, "margin": {"r": 24}, "legend": legend_at(-0.16), "hovermode": "closest"}
     style_table_figure(figure, frame, "Success against cost", lines, dark, **layout)
     figure.update_xaxes(
-        title=axis_title(cost) if cost in MEASURES else f"{format_value(cost)} (a run)", range=span
+        title=axis_title(cost) if cost in MEASURES else f"{format_value(cost)} (per run)", range=span
     )
     figure.update_xaxes(**({"type": "log", "dtick": 1} if wide else {}))
     figure.update_yaxes(title=axis_title("correct"), range=_RANGE, tickformat=".0%", dtick=0.2)
@@ -149,7 +160,7 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figur
 
 
 def _points(info: FrontierInfo, held: list[int], shade: str) -> dict[str, Any]:
-    """Where some settings stand, with their intervals and their runs."""
+    """Return the positions, intervals and run ids of some settings."""
     return {
         "x": [info.cost[k].value for k in held],
         "y": [info.success[k].value for k in held],
@@ -163,7 +174,7 @@ def _points(info: FrontierInfo, held: list[int], shade: str) -> dict[str, Any]:
 
 
 def _names(info: FrontierInfo, front: list[int], wide: bool, span: tuple[float, float]) -> dict[str, Any]:
-    """The names beside the points of the frontier, where there is room for any."""
+    """Return the labels of the frontier, or nothing if there is no room for any."""
     labels = dict(zip(front, tick_labels([info.names[k] for k in front], LABEL_LENGTH), strict=True))
     sides = name_sides(info, labels, wide, span) if len(front) <= MAX_LABELS else {}
     if not sides:
@@ -176,7 +187,7 @@ def _names(info: FrontierInfo, front: list[int], wide: bool, span: tuple[float, 
 
 
 def _span(info: FrontierInfo) -> tuple[bool, tuple[float, float]]:
-    """Whether the axis of the cost is logarithmic, and from where to where it goes, in its own units."""
+    """Return whether the cost axis is logarithmic, and its range in the units of the axis."""
     values = [point.value for point in info.cost] or [0.0]
     lows, highs = (
         [end for end in ends if not math.isnan(end)]
@@ -196,9 +207,12 @@ def _span(info: FrontierInfo) -> tuple[bool, tuple[float, float]]:
 def name_sides(
     info: FrontierInfo, labels: dict[int, str], wide: bool, span: tuple[float, float]
 ) -> dict[int, str]:
-    """Beside which corner of its point each name lies: left above, where the frontier leaves room, or
-    another one where that would leave the picture or cover a name or a point of the frontier. A name
-    without any room is not drawn; the best setting is named first."""
+    """Choose a corner of its point for each label.
+
+    The first choice is the top left, which the frontier leaves free. Another corner is used if the label would
+    leave the plot, or cover another label or a point of the frontier. Settings with higher success are placed
+    first. Labels without room are left out.
+    """
     spots = {}
     for k in labels:
         value = math.log10(info.cost[k].value) if wide else info.cost[k].value
@@ -229,10 +243,9 @@ def _with_tokens(df: Any) -> pandas.DataFrame:
 
 
 def _hover(info: FrontierInfo, k: int, cost: str, rate: bool) -> str:
-    point = info.cost[k]
-    said = f"{format_value(cost)} {format_amount(point.value, cost, rate)} a run"
-    if not math.isnan(point.low):
-        said += f", 95% interval {format_amount(point.low, cost, rate)} to {format_amount(point.high, cost, rate)}"
-    return "<br>".join(
-        [f"<b>{format_value(info.names[k])}</b>", said, *hover_lines(info.success[k], "correct", True)]
-    )
+    lines = [
+        f"<b>{format_value(info.names[k])}</b>",
+        f"{format_value(cost)} per run {format_mean(info.cost[k], cost, rate)}",
+        *hover_lines(info.success[k], "correct", True),
+    ]
+    return "<br>".join(lines)
