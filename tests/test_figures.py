@@ -222,7 +222,7 @@ def test_size():
     whole = tl.figures.plot_tree(recorder.run)
     assert len(whole.data) < 30
     assert not whole.layout.annotations
-    assert "are drawn" not in whole.layout.title.subtitle.text
+    assert "thoughts shown" not in whole.layout.title.subtitle.text
     recorder.score(recorder.thought("one more", root), 0.5)
     last = recorder.thought("the answer", recorder.thought("leads to it", root))
     recorder.decide(recorder.thought("stayed", root), "kept")
@@ -231,9 +231,7 @@ def test_size():
     assert (len(info.ids), info.left_out) == (2000, 4)
     assert {"0", "0.1999", "0.2000", last, "0.2001"} <= set(info.ids)
     assert "0.1998" not in info.ids  # of the others the first proposed
-    assert (
-        "2,000 of 2,004 thoughts are drawn" in tl.figures.plot_tree(recorder.run).layout.title.subtitle.text
-    )
+    assert "2,000 of 2,004 thoughts shown" in tl.figures.plot_tree(recorder.run).layout.title.subtitle.text
     part = recorder.run.graph().subgraph(["0", "0.1", "0.2"])
     assert len(tree_info(part).ids) == 3
 
@@ -271,7 +269,7 @@ def test_every_axis_says_what_it_is_and_its_unit(search, plot):
     for axis in below:
         text = axis.title.text
         assert text
-        assert any(unit in text for unit in ("(", "tokens", "USD", "kind")), text
+        assert any(unit in text for unit in ("(", "tokens", "USD", "purpose")), text
 
 
 @pytest.mark.parametrize("plot", FIGURES, ids=lambda plot: plot.__name__)
@@ -375,7 +373,7 @@ def test_scores_by_hand(recorded):
     assert sum(len(trace.y) for trace in figure.data) == 3
     assert {trace.name for trace in figure.data} == set(OUTCOMES)
     notes = {note.x: note.text for note in figure.layout.annotations}
-    assert notes == {0: "1 unread<br>1 not evaluated", 1: "1 not evaluated"}
+    assert notes == {0: "1 unreadable<br>1 not evaluated", 1: "1 not evaluated"}
 
 
 # The timeline.
@@ -422,7 +420,7 @@ def test_timeline_by_hand():
     assert (info.most, info.by_order) == (2, False)
     figure = plot_timeline(a_run_of_calls())
     said = figure.layout.title.subtitle.text
-    assert "5 calls, at most 2 at once  ·  1 from the cache  ·  1 joined an equal one" in said
+    assert "5 calls, at most 2 at once  ·  1 from the cache  ·  1 joined an identical call" in said
     assert "1 failed  ·  1 open  ·  1 refused  ·  critical path: 2 calls, 5 s" in said
     names = {trace.name for trace in figure.data if trace.showlegend is not False}
     assert names == {
@@ -592,7 +590,7 @@ def test_cost_by_hand():
     assert "tokens out: known for 1 of 2 calls" in said
     unknown = [note.x for note in figure.layout.annotations if note.text == "unknown"]
     assert unknown == ["value", "value"]
-    curve = next(trace for trace in figure.data if trace.name == "cost if each call were paid" and trace.mode)
+    curve = next(trace for trace in figure.data if trace.name == "cost without cache hits" and trace.mode)
     assert list(curve.y) == [0.0, 0.5]  # only what is known
     with pytest.raises(ValueError, match="kind"):
         plot_cost(made, by="colour")

@@ -20,12 +20,12 @@ from tot_lab.core.records import Line
 from tot_lab.record.run import Run, Usage, expect_run, money, usage_of
 from tot_lab.views.figures.theme import (
     KINDS,
-    show_message,
     legend_at,
     number,
     palette,
     plain,
     short,
+    show_message,
     style_run_figure,
 )
 
@@ -57,7 +57,8 @@ class CostInfo(NamedTuple):
         answered: Time of the reply, in seconds since the start of the run.
         cost: Cost of the call if it had not been cached, in USD.
         paid: Amount paid, in USD.
-        groups: Usage by purpose in the order of the first call, or by depth. `None` in a `Usage` means unknown.
+        groups: Usage by purpose in the order of the first call, or by depth. `None` in a `Usage` means
+            unknown.
         total: `run.usage`.
     """
 

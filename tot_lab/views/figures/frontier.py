@@ -99,9 +99,9 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figur
     `tl.stats.anytime_performance`.
 
     Args:
-        df: A sweep, or any table with one row per run and the columns `setting`, `task`, `correct` and `cost`.
-            Settings with unknown cost or success are not drawn, and the heading lists them. With more than
-            500 settings, only the frontier and the first other ones are drawn.
+        df: A sweep, or any table with one row per run and the columns `setting`, `task`, `correct` and
+            `cost`. Settings with unknown cost or success are not drawn, and the heading lists them. With more
+            than 500 settings, only the frontier and the first other ones are drawn.
         cost: `calls`, `tokens` (in and out), `cost`, `paid`, `seconds` or another numeric column. The axis is
             logarithmic if the costs differ by more than a factor of 20.
         dark: Use the colours for a dark page.
@@ -209,9 +209,9 @@ def name_sides(
 ) -> dict[int, str]:
     """Choose a corner of its point for each label.
 
-    The first choice is the top left, which the frontier leaves free. Another corner is used if the label would
-    leave the plot, or cover another label or a point of the frontier. Settings with higher success are placed
-    first. Labels without room are left out.
+    The first choice is the top left, which the frontier leaves free. Another corner is used if the label
+    would leave the plot, or cover another label or a point of the frontier. Settings with higher success are
+    placed first. Labels without room are left out.
     """
     spots = {}
     for k in labels:

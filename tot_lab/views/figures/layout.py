@@ -1,8 +1,8 @@
 """Positions of the nodes of a drawn tree.
 
-Siblings keep their order, nodes of one level are at least 1 apart, and edges do not cross. The time is linear,
-and there is no recursion, so that the depth of a tree is not limited. The explorer has the same function in
-`explorer/js/layout.js`, and a golden file tests that both agree.
+Siblings keep their order, nodes of one level are at least 1 apart, and edges do not cross. The time is
+linear, and there is no recursion, so that the depth of a tree is not limited. The explorer has the same
+function in `explorer/js/layout.js`, and a golden file tests that both agree.
 
 The algorithm centres parents over their first and last child, and draws equal subtrees equally. As published,
 it packs nodes to the left. `tidy` averages the drawing with that of the mirrored tree, so that mirrored trees

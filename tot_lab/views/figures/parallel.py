@@ -1,8 +1,8 @@
-"""Settings and what came of them, side by side: a line for each setting, to be brushed.
+"""Parallel coordinates of the settings of a sweep and their results.
 
-A line is the mean over the runs of one setting, since single answers are only right or wrong and
-would hide each other. Plotly cannot draw a line through what is not known: a setting with a figure that
-nobody knows is left out, and said.
+Each line is one setting with the means over its runs, because lines of single runs, which are only right or
+wrong, would cover each other. Plotly cannot draw lines with missing values. Settings with an unknown mean are
+therefore left out, and the heading lists them.
 """
 
 from __future__ import annotations
@@ -25,37 +25,39 @@ from tot_lab.views.figures.points import (
     tick_labels,
     varies,
 )
-from tot_lab.views.figures.theme import SCORES, colour_bar, show_message, palette, plain, scale_of, short
+from tot_lab.views.figures.theme import SCORES, colour_bar, palette, plain, scale_of, short, show_message
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
 MAX_LINES = 2000
-"""Lines; of more, the first."""
+"""Maximum number of lines. Further ones are left out."""
 
 MAX_NAMES = 24
-"""Values that an axis can name; a setting with more names is left out, one with more numbers a scale."""
+"""Maximum number of values that an axis can name. Columns with more numbers become a scale, and columns with
+more names are left out."""
 
 LABEL_LENGTH = 30
-"""Characters of a setting's label."""
+"""Maximum number of characters in the label of a setting."""
 
 HEADER_LENGTH = 12
-"""Characters in a line of a header: more would run into the next axis."""
+"""Maximum number of characters in a line of a header, so that it does not overlap that of the next axis."""
 
 OUTCOMES = {
     "correct": "success<br>(% of runs)",
     "score": "grade<br>(0–1)",
-    "calls": "calls<br>(a run)",
-    "output_tokens": "tokens out<br>(a run)",
-    "cost": "cost if paid<br>(USD a run)",
-    "seconds": "time<br>(s a run)",
+    "calls": "calls<br>(per run)",
+    "output_tokens": "tokens out<br>(per run)",
+    "cost": "cost, uncached<br>(USD per run)",
+    "seconds": "time<br>(s per run)",
 }
-"""The figures that have an axis, and what it says in little room."""
+"""Results that get an axis, with their headers."""
 
 
 class Dimension(NamedTuple):
-    """One axis. values: of each line. names: what the values 0, 1, … stand for; [] on a scale."""
+    """One axis. `values` has one position per line. `names` labels the positions 0, 1, …, and is empty on a
+    numeric scale."""
 
     column: str
     values: list[float]
@@ -63,10 +65,18 @@ class Dimension(NamedTuple):
 
 
 class ParallelInfo(NamedTuple):
-    """dimensions: settings first, then figures. settings: the settings' labels, a line each; success:
-    their rates, 0–1; run_ids: the first `MAX_RUN_IDS` runs of each. unknown: settings left out because a figure
-    is not known. left_out: lines that are not drawn, and columns that differ inside a setting or have too
-    many values to name. same: figures that are the same for all, and so have no axis."""
+    """Data of `plot_parallel`.
+
+    Attributes:
+        dimensions: Axes: first the settings, then the results.
+        settings: Labels of the settings, one per line.
+        success: Success rate of each setting, from 0 to 1.
+        run_ids: Ids of the first `MAX_RUN_IDS` runs of each setting.
+        unknown: Settings that are left out because a mean is unknown.
+        left_out: Number of lines that are not drawn, and the columns that vary within a setting or have too
+            many values to name.
+        same: Results that are equal in all settings and so have no axis.
+    """
 
     dimensions: list[Dimension]
     settings: list[str]
@@ -78,7 +88,7 @@ class ParallelInfo(NamedTuple):
 
 
 def parallel_info(df: Any) -> ParallelInfo:
-    """What `plot_parallel` draws."""
+    """Compute the data of `plot_parallel`."""
     frame = table(df, ["setting", "correct"])
     expect_runs_once(frame, ["setting"])
     outcomes = [
@@ -125,22 +135,25 @@ def parallel_info(df: Any) -> ParallelInfo:
 
 
 def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
-    """Settings and what came of them as parallel coordinates: a line for each setting, with the mean of
-    each figure. Draw along an axis to keep the lines that pass there; drag an axis by its name to move it.
+    """Plot the settings of a sweep and their mean results as parallel coordinates.
 
-    df: a sweep, or any table with a row per run and the columns `setting` and `correct`. Settings with a
-        figure that is not known are named, not drawn; of more than 2,000 the first are, and it is said.
-    dark: for a dark page.
+    Drag along an axis to select the lines that cross there. Drag the name of an axis to move it.
 
-    Plotly has no hover for these lines. `figure.data[0].customdata[n]` holds the runs of the n-th setting
-    of the table: `sweep.run(figure.data[0].customdata[n][0])`.
+    Args:
+        df: A sweep, or any table with one row per run and the columns `setting` and `correct`. Settings with
+            an unknown mean are not drawn, and the heading lists them. At most 2,000 settings are drawn.
+        dark: Use the colours for a dark page.
+
+    Returns:
+        A figure that holds run ids: `sweep.run(figure.data[0].customdata[n][0])` is a run of the n-th drawn
+        setting. Plotly shows no hover texts for these lines.
     """
     import plotly.graph_objects as go  # noqa: PLC0415
 
     frame = table(df)
     info = parallel_info(frame)
     shades = palette(dark)
-    shown = SCORES[3:] if dark else SCORES[:-1]  # a thin line drowns in a ground of its own lightness
+    shown = SCORES[3:] if dark else SCORES[:-1]  # without the colours closest to the background
     figure = go.Figure()
     if info.dimensions:
         figure.add_parcoords(
@@ -157,10 +170,10 @@ def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
             unselected={"line": {"color": shades.edge, "opacity": 0.15}},
             labelfont={"size": 12 if len(info.dimensions) <= 8 else 10, "color": shades.ink},
             tickfont={"size": 11, "color": shades.ink},
-            rangefont={"size": 1, "color": shades.paper},  # it would lie under the names
+            rangefont={"size": 1, "color": shades.paper},  # hidden: the range would overlap the names
         )
     else:
-        show_message(figure, "of no setting all figures are known")
+        show_message(figure, "no setting has a known mean of every result")
     first = info.dimensions[0].names if info.dimensions and info.dimensions[0].column == "setting" else []
     beside = max(map(len, tick_labels(first, LABEL_LENGTH)), default=0)
     style_table_figure(
@@ -180,18 +193,20 @@ def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
 
 
 def _notes(info: ParallelInfo) -> list[str]:
-    """What the heading says is left out."""
+    """Return the lines of the heading that list what is left out."""
     more, unnamed = info.left_out
     return [
-        f"not known, left out: {first_names(info.unknown)}" if info.unknown else "",
-        f"{more:,} more settings are not drawn" if more else "",
-        f"left out, too many values or not the same in a setting: {', '.join(unnamed)}" if unnamed else "",
-        f"the same in all settings, left out: {', '.join(info.same)}" if info.same else "",
+        f"unknown, not shown: {first_names(info.unknown)}" if info.unknown else "",
+        f"{more:,} more settings not shown" if more else "",
+        f"too many values, or not constant within a setting, not shown: {', '.join(unnamed)}"
+        if unnamed
+        else "",
+        f"equal in all settings, not shown: {', '.join(info.same)}" if info.same else "",
     ]
 
 
 def _axes(count: int, edge: str) -> list[dict[str, Any]]:
-    """Lines over the axes, which Plotly draws in black, whatever the ground."""
+    """Return lines to draw over the axes, which Plotly always draws in black."""
     line = {"type": "line", "xref": "paper", "yref": "paper", "y0": 0, "y1": 1}
     last = max(count - 1, 1)
     return [
@@ -200,12 +215,12 @@ def _axes(count: int, edge: str) -> list[dict[str, Any]]:
 
 
 def _repeats_success(frame: pandas.DataFrame, column: str) -> bool:
-    """Whether the grade is no more than right or wrong."""
+    """Return whether the grade is only 0 or 1, and so equal to the success rate."""
     return column == "score" and bool(frame["score"].dropna().isin([0, 1]).all())
 
 
 def _dimension(column: str, values: list[Any], numbers: bool) -> Dimension | None:
-    """The axis of a setting; `None` if it has too many values to name."""
+    """Return the axis of a setting, or `None` if it has too many values to name."""
     import pandas as pd  # noqa: PLC0415
 
     known = list(dict.fromkeys(value for value in values if not pd.isna(value)))
@@ -235,7 +250,7 @@ def _drawn(dimension: Dimension, rate: bool) -> dict[str, Any]:
 
 
 def _header(column: str) -> str:
-    """A column's name over its axis, broken at its underscores."""
+    """Wrap the name of a column into a header, breaking at underscores, spaces and dots."""
     lines = [""]
     for part in re.findall(r"[^_ .]*[_ .]*", short(column, 60)):
         if lines[-1] and len(lines[-1] + part) > HEADER_LENGTH:

@@ -212,7 +212,7 @@ def _rates(
 
 
 def numbers(frame: pandas.DataFrame, column: str) -> pandas.Series[float]:
-    """Return a column as floats, with 1 for true. In `correct`, a run that ended with an error counts as 0."""
+    """Return a column as floats, with 1 for true. A run that ended with an error is not correct."""
     if column == "correct":
         return solved(frame).astype("Float64").astype(float)
     return frame[column].astype("boolean" if is_rate(frame, column) else "Float64").astype(float)

@@ -1,7 +1,7 @@
 """Figure of scores by depth, for kept and for pruned thoughts.
 
-Thoughts without a score have no position on the axis. The figure shows their number above each depth. The root
-is left out, because it is the starting point of the search and not a result.
+Thoughts without a score have no position on the axis. The figure shows their number above each depth. The
+root is left out, because it is the starting point of the search and not a result.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from tot_lab.record.run import Run, expect_run
 from tot_lab.views.figures.theme import (
     KINDS,
-    show_message,
     legend_at,
     palette,
     plain,
     short,
     short_id,
+    show_message,
     style_run_figure,
 )
 

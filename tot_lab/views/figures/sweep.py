@@ -1,7 +1,8 @@
 """Figure of any result of a sweep against any setting, with 95% intervals.
 
-Strategies without the setting on the x axis (a baseline has no beam width) are drawn as horizontal lines, so that
-each curve can be compared with the baselines. If the x axis is a result (calls, cost), each setting is one point.
+Strategies without the setting on the x axis (a baseline has no beam width) are drawn as horizontal lines, so
+that each curve can be compared with the baselines. If the x axis is a result (calls, cost), each setting is
+one point.
 """
 
 from __future__ import annotations

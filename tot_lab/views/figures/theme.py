@@ -202,7 +202,8 @@ def style_figure(
 
 
 def style_run_figure(figure: Any, run: Run, title: str, notes: list[str], dark: bool, **layout: Any) -> None:
-    """Like `style_figure`, for a figure of one run. The subtitle starts with the strategy and the question."""
+    """Like `style_figure`, for a figure of one run. The subtitle starts with the strategy and the
+    question."""
     named = short(f"{run.name}  ·  {run.question}", 120)
     style_figure(figure, [title], [named, *notes], run.simulated, dark, hovermode="closest", **layout)
 

@@ -1,8 +1,8 @@
 """Figure of the model and tool calls of a run over time: concurrency, waiting times and the critical path.
 
-Lanes, concurrency and the critical path are computed from the order of the journal's lines, which is exact even
-if two times are equal. The explorer uses the same rules (`explorer/js/timeline.js`). A refused call was never
-made. It gets a marker and is not counted.
+Lanes, concurrency and the critical path are computed from the order of the journal's lines, which is exact
+even if two times are equal. The explorer uses the same rules (`explorer/js/timeline.js`). A refused call was
+never made. It gets a marker and is not counted.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tot_lab.record.run import Run, expect_run
 from tot_lab.views.figures.theme import (
     KINDS,
     Palette,
-    show_message,
     legend_at,
     palette,
     plain,
     short,
     short_id,
+    show_message,
     style_run_figure,
 )
 

@@ -98,7 +98,8 @@ def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
     """
     if not isinstance(run, Run | Tree) and not hasattr(run, "edges"):
         raise TypeError(
-            f"plot_tree takes a run, a Tree or a networkx graph, not {type(run).__name__}; was `await` forgotten?"
+            f"plot_tree takes a run, a Tree or a networkx graph, not {type(run).__name__}; "
+            f"was `await` forgotten?"
         )
     whole = parts_of(run) if isinstance(run, Run | Tree) else _parts_of_graph(run)
     if not whole.nodes:
@@ -183,9 +184,9 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) ->
     its text, its score, state, calls, tokens and cost.
 
     Args:
-        run: A run, finished or not, a `Tree`, or a DiGraph with the attributes of `graph_of`, all of which are
-            optional. If there are more than 2,000 thoughts, the figure draws the most relevant ones (the path
-            to the answer, kept thoughts, the highest scores) and states how many are left out.
+        run: A run, finished or not, a `Tree`, or a DiGraph with the attributes of `graph_of`, all of which
+            are optional. If there are more than 2,000 thoughts, the figure draws the most relevant ones (the
+            path to the answer, kept thoughts, the highest scores) and states how many are left out.
         dark: Use the colours for a dark page.
 
     Raises:
