@@ -1,8 +1,8 @@
-"""A run in words and in one page.
+"""A run as text, as a notebook card and as an HTML report.
 
-All faces of a run say the same summary, and what a model or a person wrote is escaped in each.
-What differs between two equal runs (id, seconds, paid) stands in the last line alone. A page needs
-nothing but itself: no network, no file beside it.
+All views show the same facts, and escape text written by a model or a person. Facts that differ between two
+identical runs (id, seconds, amount paid) are only in the last line. A report is one self-contained file that
+needs no network.
 """
 
 from __future__ import annotations
@@ -41,15 +41,21 @@ from tot_lab.views.figures.theme import (
 from tot_lab.views.figures.tree import MAX_THOUGHTS, SHAPES, TreeInfo, arc, label_width, plot_tree, tree_info
 
 MAX_DRAWN = 150
-"""Thoughts up to which a notebook card draws the tree: beyond it, `plot_tree` does better."""
+"""Maximum number of thoughts for which a notebook card draws the tree."""
 
 MAX_ROWS = 12
-"""Lines of the tree in a run's text."""
+"""Maximum number of lines of the tree in the text of a run."""
 
 
 class RunSummary(NamedTuple):
-    """What every face of a run says, as text. verdict: "" when it is not known. tools: "" when none was
-    called."""
+    """The facts about a run that every view shows, formatted as text.
+
+    Attributes:
+        verdict: Whether the answer is correct, or "" if unknown.
+        failed: The most common error of the calls, or "".
+        tools: Number of calls of each tool, or "" if there were none.
+        run_facts: Id, time, amount paid and cached calls, which differ between identical runs.
+    """
 
     strategy: str
     question: str
@@ -63,16 +69,16 @@ class RunSummary(NamedTuple):
     tools: str
     tokens: str
     cost: str
-    apart: str
+    run_facts: str
     model: str
     simulated: bool
 
 
 def summarize(run: Run) -> RunSummary:
-    """The summary of a run, finished or not."""
+    """Return the facts about a run, finished or not."""
     usage, counts = run.usage, count_records(run)
     errors = f" ({usage.errors:,} failed)" if usage.errors else ""
-    known = f" · {counts.cached:,} calls known from the cache" if counts.cached else ""
+    cached = f" · {counts.cached:,} calls from the cache" if counts.cached else ""
     adaptive = run.header.strategy.get("kind") == "adaptive" and run.selected_strategy is not None
     routed = f"→{run.strategy_used}" if adaptive else ""
     return RunSummary(
@@ -88,7 +94,7 @@ def summarize(run: Run) -> RunSummary:
         counts.tools,
         f"{number(usage.input_tokens)} in, {number(usage.output_tokens)} out",
         money(usage.cost),
-        f"run {run.id} · {_seconds(run, ' s')}{counts.in_tools} · paid {money(usage.paid)}{known}"
+        f"run {run.id} · {_seconds(run, ' s')}{counts.in_tools} · paid {money(usage.paid)}{cached}"
         + ("" if run.verified else " · unverified: no checksums"),
         printable(run.model),
         run.simulated,
@@ -96,9 +102,15 @@ def summarize(run: Run) -> RunSummary:
 
 
 class RecordCounts(NamedTuple):
-    """What takes a look at every record of a run. failed: why calls failed, in most cases. cached: calls
-    known from the cache. tools: as in `RunSummary`; carried_out: how often they were called, and in_tools, the
-    seconds that took."""
+    """Counts over all records of a run.
+
+    Attributes:
+        failed: The most common error of the calls, or "".
+        cached: Number of calls answered from the cache.
+        tools: Number of calls of each tool, as text.
+        carried_out: Number of tool calls that were carried out.
+        in_tools: Total time of these calls, as text.
+    """
 
     failed: str
     cached: int
@@ -108,10 +120,10 @@ class RecordCounts(NamedTuple):
 
 
 def count_records(run: Run) -> RecordCounts:
-    """What is counts in a run, once: its records do not change."""
-    known = run.__dict__.get("_counted")
-    if isinstance(known, RecordCounts):
-        return known
+    """Count the records of a run. The result is kept on the run, because its records do not change."""
+    kept = run.__dict__.get("_counted")
+    if isinstance(kept, RecordCounts):
+        return kept
     replies = [line.e for line in run.lines if isinstance(line.e, Reply) and is_made(line.e)]
     reasons = Counter(reply.error for reply in replies if reply.error)
     carried_out = _carried_out(run)
@@ -127,7 +139,7 @@ def count_records(run: Run) -> RecordCounts:
 
 
 LONG_RUN = 5_000
-"""Records of a run up to which going through them takes some milliseconds."""
+"""Number of records above which `prepare` computes the summary of a run in advance."""
 
 
 @gc_paused()
@@ -137,15 +149,17 @@ def _fold(run: Run) -> None:
 
 
 def prepare(run: Run) -> Run:
-    """Go through the records of a long run now, so that showing it takes no longer than showing a short
-    one. A short one is left alone: many of them are never shown."""
+    """Compute the summary of a long run in advance, so that it is shown without delay.
+
+    Short runs are skipped, because many of them are never shown.
+    """
     if len(run.lines) > LONG_RUN:
         _fold(run)
     return run
 
 
 def run_text(run: Run) -> str:
-    """A run's repr: the summary, and a small tree."""
+    """Return the repr of a run: its facts and a small tree."""
     summary = summarize(run)
     rows = [
         f"{summary.strategy} · {summary.model}" + (" · simulated model" if summary.simulated else ""),
@@ -158,25 +172,28 @@ def run_text(run: Run) -> str:
         *([f"  tools     {short(summary.tools, 90)}"] if summary.tools else []),
         f"  thoughts  {summary.thoughts}",
         *(f"    {row}" for row in tree_rows(run.tree, run.solution_path)),
-        f"  {summary.apart}",
+        f"  {summary.run_facts}",
     ]
     return "\n".join(row.rstrip() for row in rows)
 
 
 def tree_rows(tree: Tree, path: Sequence[str], most: int = MAX_ROWS) -> list[str]:
-    """A tree in at most `most` lines: the way to the answer (in thick lines), then what stands
-    highest; the last line says how many thoughts are not shown."""
+    """Return a tree as at most `most` lines of text.
+
+    The path to the answer comes first, in bold lines, then the thoughts closest to the root. The last line
+    states how many thoughts are not shown.
+    """
     if not tree.roots:
         return []
-    way = path or [tree.root.id]
-    skipped, gap = 0, ""  # thoughts in the middle of a long way, and the first of them
-    if len(way) > most - 4:
+    path = path or [tree.root.id]
+    skipped, gap = 0, ""  # number of thoughts left out in the middle of a long path, and the first of them
+    if len(path) > most - 4:
         head, tail = most // 2 - 1, most // 2 - 3
-        skipped, gap = len(way) - head - tail, way[head]
-        way = [*way[:head], *way[-tail:]]
-    shown = {id: tree[id] for id in way}
+        skipped, gap = len(path) - head - tail, path[head]
+        path = [*path[:head], *path[-tail:]]
+    shown = {id: tree[id] for id in path}
     room = most - 1 - len(shown) - bool(skipped)
-    # The thoughts below those that are shown, the highest and then the first proposed ones first.
+    # A heap of the children of shown thoughts, by depth and then by order.
     below = [_following(tree, tree.roots), *(_following(tree, node.children) for node in shown.values())]
     waiting = [(*first, rest) for rest in below if (first := next(rest, None)) is not None]
     heapq.heapify(waiting)
@@ -196,7 +213,7 @@ def tree_rows(tree: Tree, path: Sequence[str], most: int = MAX_ROWS) -> list[str
     drawn: dict[str | None, list[Node]] = {}
     for node in sorted([*shown.values(), *([tree[gap]] if gap else [])], key=lambda node: node.order):
         drawn.setdefault(node.parent, []).append(node)
-    on_way = {*way, gap}
+    on_path = {*path, gap}
     rows: list[str] = []
     stack = [(node, "", "", "") for node in reversed(drawn[None])]
     while stack:
@@ -205,11 +222,11 @@ def tree_rows(tree: Tree, path: Sequence[str], most: int = MAX_ROWS) -> list[str
         under = drawn.get(node.id, [])
         for place, child in reversed(list(enumerate(under))):
             last = place == len(under) - 1
-            thick = child.id in on_way
+            thick = child.id in on_path
             bar = "   " if last else "│  "
             turn = ("┗━ " if last else "┣━ ") if thick else ("└─ " if last else "├─ ")
             if child.id == gap:
-                deeper = next(id for id in way if tree[id].depth == child.depth + skipped)
+                deeper = next(id for id in path if tree[id].depth == child.depth + skipped)
                 stack.append((tree[deeper], lead + after, f"{turn}⋮ {skipped:,} steps ⋮ ", bar))
             else:
                 stack.append((child, lead + after, turn, bar))
@@ -218,12 +235,12 @@ def tree_rows(tree: Tree, path: Sequence[str], most: int = MAX_ROWS) -> list[str
 
 
 def _following(tree: Tree, ids: Sequence[str]) -> Iterator[tuple[int, int, Node]]:
-    """Thoughts that are next to each other, each behind what it is sorted by."""
+    """Yield siblings, each after its sort keys."""
     return ((node.depth, node.order, node) for node in map(tree.__getitem__, ids))
 
 
 def run_html(run: Run) -> str:
-    """A run's card in a notebook. Its colours follow the page, light or dark."""
+    """Return the card of a run in a notebook. Its colours follow those of the page, light or dark."""
     summary = summarize(run)
     good = "#1a9850" if summary.verdict.startswith("✓") else PATH
     verdict = (
@@ -253,16 +270,20 @@ def run_html(run: Run) -> str:
         f"<b>{escape(short(summary.answer, 300)) or 'none'}</b>{verdict}</div>"
         f'<div style="display:flex;flex-wrap:wrap;gap:6px 26px;margin-bottom:8px">{table}</div>'
         f"{_failed(summary)}{_small_tree(run)}"
-        f'<div style="font-size:11px;opacity:.65;margin-top:6px">{escape(summary.apart)}</div></div>'
+        f'<div style="font-size:11px;opacity:.65;margin-top:6px">{escape(summary.run_facts)}</div></div>'
     )
 
 
 def tree_svg(run: Run, *, background: str | None = None) -> str:
-    """The tree as a standalone SVG image, with labels where they have room.
+    """Return the tree of a run as a standalone SVG image, with labels if there is room.
 
-    background: a CSS colour behind it, for a picture in a page; `None` means see-through, in the colours
-        of the text around it.
-    Raises ValueError when there is no thought.
+    Args:
+        run: The run.
+        background: CSS colour of the background. `None` makes it transparent, with lines in the text colour
+            of the surrounding page.
+
+    Raises:
+        ValueError: If there are no thoughts.
     """
     info = tree_info(run)
     widest = float(info.x.max())
@@ -290,8 +311,8 @@ def tree_svg(run: Run, *, background: str | None = None) -> str:
         drawn.append(f'<rect width="100%" height="100%" fill="{escape(background)}"/>')
     joined = [(int(parent), child) for child, parent in enumerate(info.parents) if parent >= 0]
     for chosen, shade, thick in ((False, line, 1.2), (True, PATH, 3.2)):
-        ways = "".join(
-            # From below the label: on a page whose colour is not known, nothing can be put behind it.
+        lines = "".join(
+            # Edges start below the label. A background for the label would need the colour of the page.
             "M{:.1f} {:.1f}L{:.1f} {:.1f}".format(
                 places[parent][0],
                 places[parent][1] + (radius + 7 + 13 * len(texts[parent]) if labels else 0),
@@ -300,8 +321,8 @@ def tree_svg(run: Run, *, background: str | None = None) -> str:
             for parent, child in joined
             if bool(info.on_path[child]) is chosen
         )
-        if ways:
-            drawn.append(f'<path d="{ways}" fill="none" stroke="{shade}" stroke-width="{thick}"/>')
+        if lines:
+            drawn.append(f'<path d="{lines}" fill="none" stroke="{shade}" stroke-width="{thick}"/>')
     for start, end, kind in info.links:
         points = " ".join(
             "{:.1f},{:.1f}".format(*at(x, y)) for x, y in zip(*arc(info, start, end), strict=True)
@@ -318,12 +339,20 @@ def tree_svg(run: Run, *, background: str | None = None) -> str:
     return "".join(drawn)
 
 
-def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = "Runs of tot_lab") -> Path:
-    """One HTML file that tells of all `runs` and opens anywhere, offline: a table, the sums, the shares of
-    lost calls by role (see `tot_lab.record.losses`), and each run's tree to explore. An existing file is
-    replaced at once or not at all.
+def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = "tot_lab runs") -> Path:
+    """Write a report about several runs as one HTML file that needs no network.
 
-    Runs of more than 2,000 thoughts are told of without a figure. Returns the path.
+    It contains a table of the runs, totals, the shares of lost calls by role (see `tot_lab.record.losses`)
+    and an interactive tree of each run. Runs of more than 2,000 thoughts have no tree. An existing file is
+    replaced atomically.
+
+    Args:
+        runs: The runs.
+        path: File to write.
+        title: Title of the page.
+
+    Returns:
+        The path of the file.
     """
     from plotly.offline import get_plotlyjs  # noqa: PLC0415  the repr of a run must not import it
 
@@ -359,10 +388,10 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
 
 
 def _verdict(run: Run) -> str:
-    """Right, wrong or neither; a run whose task cannot be graded here is still shown."""
+    """Return the verdict on the answer, or "". A grading error becomes part of the text."""
     try:
         if run.waits_for_grading:
-            return "not graded yet: run.grade does it"
+            return "not graded yet: access run.grade to grade it"
         if run.grade is None:
             return f"not graded: {printable(run.ungraded)}" if run.ungraded else ""
         if run.correct:
@@ -373,18 +402,18 @@ def _verdict(run: Run) -> str:
 
 
 def _carried_out(run: Run) -> list[CallRow]:
-    """The calls of tools that were answered; a refused one was not."""
-    return [asked for asked in tools_of(run) if asked.reply is not None and not refused(asked.reply.error)]
+    """Return the tool calls that have a reply and were not refused."""
+    return [row for row in tools_of(run) if row.reply is not None and not refused(row.reply.error)]
 
 
 def _tools(carried_out: Sequence[CallRow]) -> str:
-    """Which tools were called, how often, and how many of these calls failed."""
+    """Format the number of calls of each tool, and how many of them failed."""
     called: Counter[str] = Counter()
     failed: Counter[str] = Counter()
-    for asked in carried_out:
-        name = printable(tool_of(asked.call) or "")
+    for row in carried_out:
+        name = printable(tool_of(row.call) or "")
         called[name] += 1
-        failed[name] += bool(asked.reply and asked.reply.error)
+        failed[name] += bool(row.reply and row.reply.error)
     return ", ".join(
         f"{count:,} × {name}" + (f" ({failed[name]:,} failed)" if failed[name] else "")
         for name, count in sorted(called.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -392,8 +421,8 @@ def _tools(carried_out: Sequence[CallRow]) -> str:
 
 
 def _in_tools(run: Run, carried_out: Sequence[CallRow]) -> str:
-    """The seconds that these took, one after another."""
-    took = [asked.answered.t - asked.line.t for asked in carried_out if asked.answered]
+    """Format the total time of these calls."""
+    took = [row.answered.t - row.line.t for row in carried_out if row.answered]
     return f", {sum(took):.2f} s in tools" if took and "times" not in run.header.unknown else ""
 
 
@@ -420,7 +449,7 @@ def _badge(simulated: bool) -> str:
 def _small_tree(run: Run) -> str:
     count = len(run.tree)
     if count == 0:
-        return '<div style="opacity:.65">no thought yet</div>'
+        return '<div style="opacity:.65">no thoughts yet</div>'
     if count > MAX_DRAWN:
         hint = (
             "tl.figures.plot_tree(run) draws them" if count <= MAX_THOUGHTS else "run.nodes_df() lists them"
@@ -450,8 +479,8 @@ def _label(rows: list[str], x: float, y: float, ink: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{ink}">{spans}</text>' if rows else ""
 
 
-def _turning(points: int, first: float, inner: float = 1.0) -> list[tuple[float, float]]:
-    """Corners on a circle from the angle `first` on, every other one at the radius `inner`."""
+def _polygon(points: int, first: float, inner: float = 1.0) -> list[tuple[float, float]]:
+    """Return corners on a unit circle from the angle `first` on, with every other one at radius `inner`."""
     angles = [first + 2 * pi * k / points for k in range(points)]
     return [
         (cos(angle) * (inner if k % 2 else 1), sin(angle) * (inner if k % 2 else 1))
@@ -460,12 +489,12 @@ def _turning(points: int, first: float, inner: float = 1.0) -> list[tuple[float,
 
 
 _OUTLINES = {
-    "star": _turning(10, -pi / 2, 0.42),
-    "diamond": _turning(4, -pi / 2),
-    "square": _turning(4, -pi / 4),
-    "triangle-up": _turning(3, -pi / 2),
-    "triangle-down": _turning(3, pi / 2),
-    "hexagon": _turning(6, -pi / 2),
+    "star": _polygon(10, -pi / 2, 0.42),
+    "diamond": _polygon(4, -pi / 2),
+    "square": _polygon(4, -pi / 4),
+    "triangle-up": _polygon(3, -pi / 2),
+    "triangle-down": _polygon(3, pi / 2),
+    "hexagon": _polygon(6, -pi / 2),
     "x": [
         (0, -0.35), (0.5, -0.85), (0.85, -0.5), (0.35, 0), (0.85, 0.5), (0.5, 0.85),
         (0, 0.35), (-0.5, 0.85), (-0.85, 0.5), (-0.35, 0), (-0.85, -0.5), (-0.5, -0.85),
@@ -476,9 +505,9 @@ _NUMBERS = ("score", "calls", "tokens in", "tokens out", "cost", "seconds")
 
 
 def _sums(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """What all runs together come to; a sum with an unknown part is unknown."""
-    graded = [fact for run in runs if (fact := _verdict(run)).startswith(("✓", "✗"))]
-    right = sum(fact.startswith("✓") for fact in graded)
+    """Return the names and values of the totals of all runs. A sum with an unknown part is unknown."""
+    graded = [verdict for run in runs if (verdict := _verdict(run)).startswith(("✓", "✗"))]
+    right = sum(verdict.startswith("✓") for verdict in graded)
     usage = [run.usage for run in runs]
     tools = sum(count_records(run).carried_out for run in runs)
 
@@ -500,7 +529,7 @@ def _sums(runs: Sequence[Run]) -> list[tuple[str, str]]:
 
 
 def _lost(runs: Sequence[Run]) -> str:
-    """The shares of calls that all runs together lost; where they are large, in the colour of a warning."""
+    """Return a line about the lost calls of all runs, emphasised if their share is large."""
     losses = total(map(losses_of, runs))
     if warning := warning_of({"": losses}):
         return f'<p><b style="color:{PATH}">{escape(warning[0].upper() + warning[1:])}</b></p>'
@@ -508,7 +537,7 @@ def _lost(runs: Sequence[Run]) -> str:
 
 
 def _failed(summary: RunSummary) -> str:
-    """Why calls failed, in the model's own words."""
+    """Return a line with the most common error of the calls, or ""."""
     if not summary.failed:
         return ""
     return f'<div style="margin-bottom:8px">failed: {escape(short(summary.failed, 400))}</div>'
@@ -539,20 +568,20 @@ def _table_row(place: int, run: Run, summary: RunSummary) -> str:
 def _section(place: int, run: Run, summary: RunSummary) -> str:
     count = len(run.tree)
     if 0 < count <= MAX_THOUGHTS:
-        # JSON in a script element: with these escapes no text in it can end the element or begin a comment.
+        # With these escapes, no text in the JSON can end the script element or start a comment.
         data = plot_tree(run).to_json()
         for sign in "<>&\u2028\u2029":
             data = data.replace(sign, f"\\u{ord(sign):04x}")
         body = f'<div class=figure><script type="application/json">{data}</script></div>'
     else:
-        many = f"{count:,} thoughts: too many for a figure, run.nodes_df() lists them"
-        body = f"<p>{many if count else 'no thought to draw'}</p>"
+        many = f"{count:,} thoughts: too many for a figure; run.nodes_df() lists them"
+        body = f"<p>{many if count else 'no thoughts'}</p>"
     return (
         f"<details id=run-{place}{' open' if place == 1 else ''}><summary>{place} · "
-        f"{escape(short(summary.question, 100))} <span>{escape(summary.strategy)} · {escape(summary.stopped)} · "
-        f"{summary.thoughts} thoughts {escape(summary.verdict)}</span>{_badge(summary.simulated)}</summary>"
+        f"{escape(short(summary.question, 100))} "
+        f"<span>{escape(summary.strategy)} · {escape(summary.stopped)} · {summary.thoughts} thoughts {escape(summary.verdict)}</span>{_badge(summary.simulated)}</summary>"
         f"{_failed(summary)}{f'<p>tools: {escape(summary.tools)}</p>' if summary.tools else ''}{body}"
-        f"<p class=apart>{escape(summary.apart)}</p></details>"
+        f"<p class=facts>{escape(summary.run_facts)}</p></details>"
     )
 
 
@@ -570,10 +599,10 @@ _STYLE = (
     ".n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}a{color:#0072b2}"
     "details{border:1px solid #dfe4e9;border-radius:8px;margin:10px 0;padding:0 16px}"
     "summary{cursor:pointer;padding:10px 0;font-weight:600;overflow-wrap:anywhere}"
-    "summary span{font-weight:400;color:#5b6672}p.apart{color:#5b6672;font-size:12px}"
+    "summary span{font-weight:400;color:#5b6672}p.facts{color:#5b6672;font-size:12px}"
 )
 
-# A figure is drawn when it is first seen: a page of hundreds of runs opens at once.
+# A figure is drawn when its section is first opened, so that a page with hundreds of runs opens quickly.
 _SCRIPT = """
 const draw = (details) => {
   const box = details.querySelector('.figure'), held = box && box.querySelector('script');
