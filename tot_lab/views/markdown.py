@@ -1,8 +1,8 @@
 """Embedding of Markdown from a model or a person in a document.
 
-The embedded text cannot change the rest of the document. Headings become bold text, HTML is escaped, open fences
-are closed, and images become links, so that nothing is fetched. A Markdown parser, not pattern matching,
-determines what is a heading, code or HTML.
+The embedded text cannot change the rest of the document. Headings become bold text, HTML is escaped, open
+fences are closed, and images become links, so that nothing is fetched. A Markdown parser, not pattern
+matching, determines what is a heading, code or HTML.
 """
 
 from __future__ import annotations

@@ -579,7 +579,8 @@ def _section(place: int, run: Run, summary: RunSummary) -> str:
     return (
         f"<details id=run-{place}{' open' if place == 1 else ''}><summary>{place} · "
         f"{escape(short(summary.question, 100))} "
-        f"<span>{escape(summary.strategy)} · {escape(summary.stopped)} · {summary.thoughts} thoughts {escape(summary.verdict)}</span>{_badge(summary.simulated)}</summary>"
+        f"<span>{escape(summary.strategy)} · {escape(summary.stopped)} · "
+        f"{summary.thoughts} thoughts {escape(summary.verdict)}</span>{_badge(summary.simulated)}</summary>"
         f"{_failed(summary)}{f'<p>tools: {escape(summary.tools)}</p>' if summary.tools else ''}{body}"
         f"<p class=facts>{escape(summary.run_facts)}</p></details>"
     )
