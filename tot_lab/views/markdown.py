@@ -100,7 +100,7 @@ def _close_fence(text: str) -> str:
 
 
 def _replace_heading(lines: list[str], first: int, last: int, heading: Token) -> None:
-    """Replace a heading in `lines` by bold text. The number of lines does not change."""
+    """Replace a heading in `lines` by bold text. The length of the list does not change."""
     if heading.markup in ("=", "-"):  # a setext heading, underlined by the last line
         lines[last] = lines[last].rstrip(f"{heading.markup} \t")
         if heading.level == 0 and last == first + 1:

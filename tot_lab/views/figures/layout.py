@@ -60,7 +60,7 @@ def _family(parents: Sequence[int] | NDArray[Any]) -> tuple[list[list[int]], lis
             raise ValueError(f"Invalid parent of node {node}: got {parent}. There are {count} nodes.")
         children[count if parent == -1 else parent].append(node)
     order = [count]
-    for node in order:  # grows as it goes
+    for node in order:  # the loop extends the list
         order.extend(children[node])
     if len(order) <= count:
         stray = min(set(range(count)) - set(order))
