@@ -747,7 +747,7 @@ def test_think_prints_what_comes_of_it_and_tells_its_way_apart(tmp_path, own_set
     assert (run.question, run.task.context) == ("Why <is> it wet?", "--- notes.md ---\nIt rained.")
     assert run.answer in done.stdout
     assert "simulated" in done.stdout
-    assert done.stderr.startswith("asking sim/general\n")
+    assert done.stderr.startswith("calling sim/general\n")
     assert "\n\n" not in done.stderr
     assert "num_branches=7 is out of range: 5 is used" in done.stderr
     assert re.search(r"\d s  converge: ", done.stderr)
@@ -774,7 +774,7 @@ def test_think_asks_whom_the_settings_name(tmp_path, own_settings):
         )
         done = tot_lab("think", "Why?", "--preset", "quick", "--model", "work", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert f"asking openai/gpt-4.1-mini at {server.base('openai')} (settings: {tmp_path}" in done.stderr
+    assert f"calling openai/gpt-4.1-mini at {server.base('openai')} (settings: {tmp_path}" in done.stderr
     assert "A whole text." in done.stdout
     assert "simulated" not in done.stdout
 

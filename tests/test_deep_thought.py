@@ -415,7 +415,7 @@ def test_the_figure_in_the_dark_and_with_any_text(made):
     del figure["layout"]["template"]
     assert "<script" not in json.dumps(figure)
     nothing = tl.figures.plot_confidence(deep(without("converge", Reply(error="down"))))
-    assert nothing.layout.annotations[0].text == "no iteration came to a synthesis"
+    assert nothing.layout.annotations[0].text == "no iteration has a synthesis"
     assert (
         "simulated model"
         in tl.figures.plot_confidence(run(tl.DeepThink(), model="sim/general")).layout.title.subtitle.text

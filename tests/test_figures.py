@@ -21,9 +21,9 @@ from tot_lab.views.explorer.recording import Recording
 from tot_lab.views.figures import FIGURES
 from tot_lab.views.figures.cost import cost_info, plot_cost
 from tot_lab.views.figures.icicle import icicle_info, plot_icicle
-from tot_lab.views.figures.scores import FATES, plot_scores, scores_info
-from tot_lab.views.figures.theme import colour, ending, label, plain, printable, wrapped
-from tot_lab.views.figures.timeline import order_of, plot_timeline, timeline_info
+from tot_lab.views.figures.scores import OUTCOMES, plot_scores, scores_info
+from tot_lab.views.figures.theme import colour, label, plain, printable, short_id, wrapped
+from tot_lab.views.figures.timeline import arrange_calls, plot_timeline, timeline_info
 from tot_lab.views.figures.tree import SHAPES, tree_info
 
 HOSTILE = "</script><script>alert(1)</script> <b>&amp; $x$ %{x} \x00\x0b\ud800 \u2028"
@@ -158,12 +158,12 @@ def test_hover_says_what_is_known(recorded):
     assert details["0.0"] == [
         "0.0 · depth 1",
         "a first step",
-        "score 0.8 by value, 1 of 2 draws read",
+        "score 0.8 by value, 1 of 2 samples read",
         "proposed",
-        "1 calls, 4 tokens in, 2 out, cost unknown",
+        "1 call, 4 tokens in, 2 out, cost unknown",
     ]
     assert "pruned: beam_width" in details["0.1"]
-    assert "score unread by value, 0 of 1 draws read" in details["0.3"]
+    assert "score unreadable by value, 0 of 1 samples read" in details["0.3"]
     assert "not evaluated" in details["0.1.0"]
 
 
@@ -210,7 +210,7 @@ def test_hand_made_graphs():
 
 @pytest.mark.parametrize("empty", [tl.Recorder().run, tl.Tree(), nx.DiGraph()])
 def test_nothing_to_draw(empty):
-    with pytest.raises(ValueError, match="no thought"):
+    with pytest.raises(ValueError, match="has no thoughts"):
         tl.figures.plot_tree(empty)
 
 
@@ -222,7 +222,7 @@ def test_size():
     whole = tl.figures.plot_tree(recorder.run)
     assert len(whole.data) < 30
     assert not whole.layout.annotations
-    assert "are drawn" not in whole.layout.title.subtitle.text
+    assert "thoughts shown" not in whole.layout.title.subtitle.text
     recorder.score(recorder.thought("one more", root), 0.5)
     last = recorder.thought("the answer", recorder.thought("leads to it", root))
     recorder.decide(recorder.thought("stayed", root), "kept")
@@ -231,9 +231,7 @@ def test_size():
     assert (len(info.ids), info.left_out) == (2000, 4)
     assert {"0", "0.1999", "0.2000", last, "0.2001"} <= set(info.ids)
     assert "0.1998" not in info.ids  # of the others the first proposed
-    assert (
-        "2,000 of 2,004 thoughts are drawn" in tl.figures.plot_tree(recorder.run).layout.title.subtitle.text
-    )
+    assert "2,000 of 2,004 thoughts shown" in tl.figures.plot_tree(recorder.run).layout.title.subtitle.text
     part = recorder.run.graph().subgraph(["0", "0.1", "0.2"])
     assert len(tree_info(part).ids) == 3
 
@@ -271,7 +269,7 @@ def test_every_axis_says_what_it_is_and_its_unit(search, plot):
     for axis in below:
         text = axis.title.text
         assert text
-        assert any(unit in text for unit in ("(", "tokens", "USD", "kind")), text
+        assert any(unit in text for unit in ("(", "tokens", "USD", "purpose")), text
 
 
 @pytest.mark.parametrize("plot", FIGURES, ids=lambda plot: plot.__name__)
@@ -352,18 +350,18 @@ def test_scores_are_those_of_the_run():
     assert info.ids == [node.id for node in below if node.score is not None]
     assert info.score.tolist() == [search.tree[id].score for id in info.ids]
     assert info.depth.tolist() == [search.tree[id].depth for id in info.ids]
-    for id, fate in zip(info.ids, info.fate, strict=True):
+    for id, fate in zip(info.ids, info.outcome, strict=True):
         state = search.tree[id].state
         assert fate == ("pruned" if state == "pruned" else "kept" if state != "proposed" else "undecided")
     assert sum(info.unread.values()) == sum(node.unread for node in below) > 0
     said = plot_scores(search).layout.title.subtitle.text
-    assert f"{info.fate.count('pruned')} pruned" in said
+    assert f"{info.outcome.count('pruned')} pruned" in said
     assert f"{sum(info.unread.values())} unread" in said
 
 
 def test_scores_by_hand(recorded):
     info = scores_info(recorded)
-    found = dict(zip(info.ids, zip(info.depth, info.score, info.fate, strict=True), strict=True))
+    found = dict(zip(info.ids, zip(info.depth, info.score, info.outcome, strict=True), strict=True))
     assert found == {
         "0.0": (1, 0.8, "undecided"),
         "0.1": (1, 0.0, "pruned"),
@@ -373,9 +371,9 @@ def test_scores_by_hand(recorded):
     assert info.not_evaluated == {1: 1, 2: 1}
     figure = plot_scores(recorded)
     assert sum(len(trace.y) for trace in figure.data) == 3
-    assert {trace.name for trace in figure.data} == set(FATES)
+    assert {trace.name for trace in figure.data} == set(OUTCOMES)
     notes = {note.x: note.text for note in figure.layout.annotations}
-    assert notes == {0: "1 unread<br>1 not evaluated", 1: "1 not evaluated"}
+    assert notes == {0: "1 unreadable<br>1 not evaluated", 1: "1 not evaluated"}
 
 
 # The timeline.
@@ -422,7 +420,7 @@ def test_timeline_by_hand():
     assert (info.most, info.by_order) == (2, False)
     figure = plot_timeline(a_run_of_calls())
     said = figure.layout.title.subtitle.text
-    assert "5 calls, at most 2 at once  ·  1 from the cache  ·  1 joined an equal one" in said
+    assert "5 calls, at most 2 at once  ·  1 from the cache  ·  1 joined an identical call" in said
     assert "1 failed  ·  1 open  ·  1 refused  ·  critical path: 2 calls, 5 s" in said
     names = {trace.name for trace in figure.data if trace.showlegend is not False}
     assert names == {
@@ -442,7 +440,7 @@ def test_lanes_and_critical_path_are_what_they_say(rows):
     asked = [line[k, 0] for k in order]
     answered = [line.get((k, 1), -1) for k in order]
     made = [rows[k][3] for k in order]
-    lane, critical, under_way = order_of(asked, answered, made)
+    lane, critical, under_way = arrange_calls(asked, answered, made)
 
     def open_at(call, moment):
         return asked[call] <= moment and (answered[call] == -1 or answered[call] > moment)
@@ -592,7 +590,7 @@ def test_cost_by_hand():
     assert "tokens out: known for 1 of 2 calls" in said
     unknown = [note.x for note in figure.layout.annotations if note.text == "unknown"]
     assert unknown == ["value", "value"]
-    curve = next(trace for trace in figure.data if trace.name == "cost if each call were paid" and trace.mode)
+    curve = next(trace for trace in figure.data if trace.name == "cost without cache hits" and trace.mode)
     assert list(curve.y) == [0.0, 0.5]  # only what is known
     with pytest.raises(ValueError, match="kind"):
         plot_cost(made, by="colour")
@@ -616,8 +614,8 @@ def test_the_icicle_is_the_tree(search, recorded):
 
 
 def test_the_end_of_a_long_id():
-    assert ending("0.1.2") == "0.1.2"
-    assert ending("0." * 100 + "7") == "…" + ("0." * 100 + "7")[-59:]
+    assert short_id("0.1.2") == "0.1.2"
+    assert short_id("0." * 100 + "7") == "…" + ("0." * 100 + "7")[-59:]
 
 
 def test_colours():

@@ -439,7 +439,7 @@ TABLE: dict[str, Callable[[str], object]] = {
 def _markdown_readers() -> Iterator[tuple[str, Callable[[str], object]]]:
     for name, function in vars(markdown).items():
         own = callable(function) and getattr(function, "__module__", "") == markdown.__name__
-        own = own and name != "rendered"  # markdown-it's own parser is quadratic; `tamed` bounds its texts
+        own = own and name != "to_html"  # markdown-it's own parser is quadratic; `sanitize` bounds its texts
         if own and not name.startswith("_") and len(inspect.signature(function).parameters) == 1:
             yield f"markdown.{name}", function
 

@@ -356,7 +356,7 @@ def test_in_a_terminal_it_tells_its_way_and_ctrl_c_stops_it(tmp_path):
         until("In [2]: ")
         enter("%think --preset quick Why?")
         said = until("In [3]: ")
-        assert "asking sim/general" in said
+        assert "calling sim/general" in said
         assert re.search(r"\d s  converge: ", said)
         assert "Deep Think, simulated model" in said
         enter("%run begin.py")

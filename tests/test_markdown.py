@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from tot_lab.views.figures.theme import short
-from tot_lab.views.markdown import LONG, literal, one_line, rendered, tamed
+from tot_lab.views.markdown import LONG, escape_line, excerpt, sanitize, to_html
 
 SIGNS = "#=-`~<>![]()*_\\|:.1a \t\n&"
 TEXTS = st.one_of(
@@ -38,7 +38,7 @@ def tokens_of(document):
 @example("- a\n\n  <b>\n  ```\n  <i>")
 @example("> ```\n<b>")
 def test_a_text_stays_in_its_place(text):
-    for inner in (tamed(text), one_line(text, 40), literal(text, 40)):
+    for inner in (sanitize(text), excerpt(text, 40), escape_line(text, 40)):
         tokens = tokens_of(OUTER.format(inner))
         kinds = [token.type for token in tokens]
         assert not {"html_block", "html_inline", "image"} & set(kinds)
@@ -53,7 +53,7 @@ def test_a_text_stays_in_its_place(text):
 @example("--")
 @example("1. # a")
 def test_a_line_is_a_line(text):
-    for line in (one_line(text, 40), literal(text, 40)):
+    for line in (excerpt(text, 40), escape_line(text, 40)):
         assert "\n" not in line
         listed = [token.type for token in tokens_of(f"- {line}")]
         assert set(listed) & {"paragraph_open", "list_item_close"}
@@ -63,7 +63,7 @@ def test_a_line_is_a_line(text):
 
 @given(TEXTS)
 def test_what_is_literal_is_shown_as_it_is(text):
-    tokens = tokens_of(f"a {literal(text, 1000)}")
+    tokens = tokens_of(f"a {escape_line(text, 1000)}")
     shown = "".join(token.content for token in tokens if token.type in ("text", "text_special"))
     assert shown.split() == ["a", *short(text, 1000).split()]
 
@@ -83,20 +83,20 @@ def test_what_is_literal_is_shown_as_it_is(text):
     ],
 )
 def test_how_a_text_is_tamed(text, told):
-    assert tamed(text) == told
+    assert sanitize(text) == told
 
 
 def test_a_line_of_a_text():
-    assert one_line("# Title\n```\ncode\n```\nSome **bold** words\n\n- one\n- two", 40) == (
+    assert excerpt("# Title\n```\ncode\n```\nSome **bold** words\n\n- one\n- two", 40) == (
         "Title Some **bold** words one two"
     )
-    assert one_line("```\ncode\n```", 40) == "\\`\\`\\` code \\`\\`\\`"
-    assert one_line("a" * 50, 10) == "a" * 9 + "…"
-    assert literal("1. *a* snake_case", 40) == "1\\. \\*a\\* snake_case"
+    assert excerpt("```\ncode\n```", 40) == "\\`\\`\\` code \\`\\`\\`"
+    assert excerpt("a" * 50, 10) == "a" * 9 + "…"
+    assert escape_line("1. *a* snake_case", 40) == "1\\. \\*a\\* snake_case"
 
 
 def test_html_and_images_are_never_rendered():
-    html = rendered(
+    html = to_html(
         "<b>x</b> ![a](http://x/y.png) [b](javascript:alert(1)) [c](http://c)\n\n<script>1</script>"
     )
     assert re.findall("<(\\w+)", html) == ["p", "a", "a", "p"]
@@ -106,9 +106,9 @@ def test_html_and_images_are_never_rendered():
 def test_a_long_text_is_shown_as_it_is_at_once():
     started = time.process_time()
     text = "# ```` [" * 125_000
-    told = tamed(text)
+    told = sanitize(text)
     assert len(text) > LONG
     assert told == f"`````\n{text.rstrip()}\n`````"
     for part in ("[", "`", "*a ", "![[", "<b>", "](", "> ", "|a"):
-        rendered(tamed(part * (LONG // len(part))))
+        to_html(sanitize(part * (LONG // len(part))))
     assert time.process_time() - started < 60

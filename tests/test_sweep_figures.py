@@ -20,8 +20,8 @@ from tot_lab.views.figures.frontier import frontier_info, name_sides, plot_paret
 from tot_lab.views.figures.heatmap import heatmap_info, plot_heatmap
 from tot_lab.views.figures.importance import importance_info, plot_importance
 from tot_lab.views.figures.parallel import parallel_info, plot_parallel
-from tot_lab.views.figures.points import IDS, named_ticks, names_on_axis, points
-from tot_lab.views.figures.sweep import CURVES, PLACES, is_multiplied, plot_sweep, sweep_info
+from tot_lab.views.figures.points import MAX_RUN_IDS, named_axis, points, tick_labels
+from tot_lab.views.figures.sweep import MAX_CURVES, MAX_VALUES, is_multiplied, plot_sweep, sweep_info
 
 HOSTILE = "</script><script>alert(1)</script> <b>&amp; $x$ %{x}"
 KINDS = {
@@ -104,7 +104,7 @@ def test_what_is_not_known_is_counted_and_no_zero():
     cost = points(table(rows), ["setting"], "cost")["a",]
     assert (cost.value, cost.known) == (pytest.approx(0.3), 6)
     figure = plot_sweep(table(rows))
-    assert "of 6 not known" in figure.data[0].hovertext[0]
+    assert ", 6 unknown" in figure.data[0].hovertext[0]
     failed = [row("a", "0", True), row("a", "1", None, error="ValueError: no", stop=None)]
     assert points(table(failed), ["setting"], "correct")["a",].value == 0.5  # it did not solve its task
 
@@ -126,7 +126,7 @@ def test_sweep_says_what_it_pools():
     (curve,) = info.curves
     assert [point.value for point in curve.points] == pytest.approx([0.3, 0.6])
     assert info.pooled == ["generate"]
-    assert "points pool generate" in plot_sweep(CROSSED, "beam_width").layout.title.subtitle.text
+    assert "averaged over generate" in plot_sweep(CROSSED, "beam_width").layout.title.subtitle.text
     assert sweep_info(CROSSED, "generate").pooled == ["beam_width"]
     assert sweep_info(CROSSED).pooled == []
 
@@ -147,7 +147,7 @@ def test_a_figure_on_the_x_axis_has_a_point_for_each_setting():
     assert [point.value for point in info.curves[1].points] == [0.2, 0.4, 0.3, 0.9]
     figure = plot_sweep(CROSSED, "calls", "score", color="strategy")
     assert figure.data[1].error_x.array[0] > 0
-    assert figure.layout.xaxis.title.text == "model calls (a run)"
+    assert figure.layout.xaxis.title.text == "model calls (per run)"
 
 
 def test_the_points_of_anytime_make_curves():
@@ -157,11 +157,11 @@ def test_the_points_of_anytime_make_curves():
 
 
 SAID = {
-    "calls": ("Success rate with at most so many model calls", "model calls that a run may make (at most)"),
-    "tokens": ("Success rate with at most so many tokens", "tokens in and out that a run may use (at most)"),
+    "calls": ("Success rate by limit of model calls", "limit of model calls (per run)"),
+    "tokens": ("Success rate by limit of tokens", "limit of tokens in and out (per run)"),
     "cost": (
-        "Success rate with at most so many USD",
-        "what a run may cost if each call were paid (USD, at most)",
+        "Success rate by limit of cost",
+        "limit of cost without cache hits (USD per run)",
     ),
 }
 
@@ -200,15 +200,15 @@ def test_amounts_that_are_multiplied_get_a_logarithmic_axis():
 
 def test_many_names_are_cut_in_the_middle_and_stay_apart():
     long = [f"TreeOfThoughts evaluation_draws=3 generate=propose beam_width={k}" for k in range(40)]
-    ticks = named_ticks(long)
+    ticks = named_axis(long)
     assert ticks["tickangle"] == -90
     assert len(set(ticks["ticktext"])) == 40
     assert max(map(len, ticks["ticktext"])) == 20
     assert ticks["ticktext"][7].endswith("width=7")
-    assert named_ticks(["IO", "CoT"])["tickangle"] == 0
-    assert names_on_axis([None, "x", 0.5], 20) == ["–", "x", "0.5"]
+    assert named_axis(["IO", "CoT"])["tickangle"] == 0
+    assert tick_labels([None, "x", 0.5], 20) == ["–", "x", "0.5"]
     alike = [f"{'a' * 20}{k}{'b' * 20}" for k in range(3)]  # they differ only where it would be cut
-    assert names_on_axis(alike, 20) == alike
+    assert tick_labels(alike, 20) == alike
 
 
 def test_points_lead_to_their_runs():
@@ -224,8 +224,8 @@ def test_points_lead_to_their_runs():
     assert (
         plot_heatmap(CROSSED, "beam_width", "generate").data[-1].customdata[0][1][0] == "b=5 sample/task 0/0"
     )
-    many = table([row("a", f"{k}", True) for k in range(2 * IDS)])
-    assert len(plot_sweep(many).data[0].customdata[0]) == IDS
+    many = table([row("a", f"{k}", True) for k in range(2 * MAX_RUN_IDS)])
+    assert len(plot_sweep(many).data[0].customdata[0]) == MAX_RUN_IDS
 
 
 # The frontier.
@@ -258,7 +258,7 @@ def test_settings_of_unknown_cost_are_named():
     rows = [row("a", "0", True, cost=None), row("b", "0", True)]
     info = frontier_info(table(rows), "cost")
     assert (info.names, info.unknown) == (["b"], ["a"])
-    assert "left out: a" in plot_pareto(table(rows), "cost").layout.title.subtitle.text
+    assert "unknown, not shown: a" in plot_pareto(table(rows), "cost").layout.title.subtitle.text
 
 
 def test_costs_far_apart_get_a_logarithmic_axis():
@@ -344,7 +344,7 @@ def test_a_figure_that_is_the_same_in_all_settings_has_no_axis():
     info = parallel_info(frame)
     assert "cost" not in [dimension.column for dimension in info.dimensions]
     assert info.same == ["cost"]
-    assert "the same in all settings, left out: cost" in plot_parallel(frame).layout.title.subtitle.text
+    assert "equal in all settings, not shown: cost" in plot_parallel(frame).layout.title.subtitle.text
     same = parallel_info(CROSSED.assign(correct=True))
     assert "correct" in [dimension.column for dimension in same.dimensions]
 
@@ -372,9 +372,9 @@ def test_holes_and_unknown_cells_are_no_low_ones():
     assert [list(line) for line in coloured.z] == [[None, None], [None, 0.0]]
     assert [list(line) for line in grey.text] == [["?", ""], ["", "?"]]
     assert [list(line) for line in grey.z] == [[0, 0], [0, None]]
-    assert "never run" in grey.hovertext[0][1]
-    assert "1 run, of 1 not known" in grey.hovertext[0][0]
-    assert "2 of them never run" in figure.layout.title.subtitle.text
+    assert "no runs" in grey.hovertext[0][1]
+    assert "1 run, 1 unknown" in grey.hovertext[0][0]
+    assert "2 of them without runs" in figure.layout.title.subtitle.text
 
 
 # Importance.
@@ -467,7 +467,7 @@ def test_a_setting_of_which_no_value_occurs_twice_is_left_out():
     assert (info.names, info.once) == (["generate"], ["beam_width"])
     alone = grid([("a", 1, "x", 1, 2), ("b", 2, "x", 1, 4)])
     assert "no value occurs twice" in plot_importance(alone).to_json()
-    with pytest.raises(ValueError, match="no setting has two values"):
+    with pytest.raises(ValueError, match="no setting in this table has two values"):
         importance_info(grid([("a", 1, "x", 1, 2)]))
 
 
@@ -495,7 +495,7 @@ def test_calibration_is_that_of_the_diagnosis(searches):
     assert any(f"{known.run_id} {known.node}" in nodes for nodes in info.nodes)
     assert f"AUC {info.measures['auc']:.2f}" in figure.layout.title.subtitle.text
     assert "simulated model" in figure.layout.title.subtitle.text
-    with pytest.raises(ValueError, match="bins is a whole number, 1 or more, not 0"):
+    with pytest.raises(ValueError, match="Invalid `bins`: got 0"):
         calibration_info(found, 0)
 
 
@@ -507,7 +507,7 @@ def doubtful(call):
 def test_calibration_without_labels_says_so():
     with pytest.warns(UserWarning, match="evaluate replies unreadable"):
         figure = plot_calibration(run(tl.TreeOfThoughts(), model=Scripted(doubtful)))
-    assert "no judged thought has a label" in figure.to_json()
+    assert "no scored thought has a label" in figure.to_json()
 
 
 # What every figure keeps.
@@ -583,7 +583,7 @@ def test_a_table_that_is_none_is_an_error(plot, options):
 def test_one_row_is_enough_or_it_is_said(plot, options):
     one = table([row("a", "t", True, beam=1, generate="sample")])
     if plot is plot_importance:
-        with pytest.raises(ValueError, match="no setting has two values"):
+        with pytest.raises(ValueError, match="no setting in this table has two values"):
             plot(one, **options)
     else:
         assert json.loads(plot(one, **options).to_json())["data"]
@@ -602,13 +602,17 @@ def test_large_tables_are_reduced_and_it_is_said(plot, options):
     assert len(figure.to_json()) < 3e6
     said = figure.layout.title.subtitle.text
     if plot is not plot_importance and options != {"x": "task"}:
-        assert any(words in said for words in ("not drawn", "too many values")), said
+        assert any(words in said for words in ("not shown", "too many values")), said
 
 
 def test_how_much_is_reduced():
     rows = [row(f"{k}", "t", True, beam=k % 90, generate=f"{k // 90}", calls=k + 1) for k in range(90 * 20)]
     info = sweep_info(table(rows), "beam_width", color="generate")
-    assert (len(info.curves), len(info.curves[0].x), info.left_out) == (CURVES, PLACES, (30, 20 - CURVES))
+    assert (len(info.curves), len(info.curves[0].x), info.left_out) == (
+        MAX_CURVES,
+        MAX_VALUES,
+        (30, 20 - MAX_CURVES),
+    )
 
 
 @every_figure
@@ -630,7 +634,9 @@ def test_what_nobody_graded_is_no_failure_and_no_crash(plot, options):
     frame = CROSSED.assign(correct=pd.array([None] * len(CROSSED), dtype="boolean"), score=pd.NA)
     frame = frame.astype({"score": "Float64"})
     if plot in (plot_importance, plot_pareto) and options != {"of": "calls"}:
-        with pytest.raises(ValueError, match=r"no run of the table has a known 'correct'|both a grade and"):
+        with pytest.raises(
+            ValueError, match=r"the column 'correct' contains no known value|both a grade and"
+        ):
             plot(frame, **options)
     else:
         assert json.loads(plot(frame, **options).to_json())["data"]
@@ -639,14 +645,14 @@ def test_what_nobody_graded_is_no_failure_and_no_crash(plot, options):
 @pytest.mark.parametrize("plot", [plot_sweep, plot_heatmap])
 def test_a_column_of_words_is_no_figure(plot):
     options = {"y": "generate"} if plot is plot_sweep else {"x": "setting", "y": "task", "z": "generate"}
-    with pytest.raises(ValueError, match="holds neither numbers nor true and false"):
+    with pytest.raises(ValueError, match="must contain numbers or booleans"):
         plot(CROSSED, **options)
-    for name, words in (("calls", "'calls' holds neither numbers"), ("correct", "must hold true, false")):
+    for name, words in (("calls", "'calls': got values of type"), ("correct", "must hold true, false")):
         with pytest.raises(ValueError, match=words):
             plot_parallel(CROSSED.assign(**{name: "many"}))
     with pytest.raises(ValueError, match="must hold true, false or nothing"):
         plot_importance(CROSSED.assign(correct="yes"))
-    with pytest.raises(ValueError, match="x and y are both"):
+    with pytest.raises(ValueError, match="must be different columns"):
         plot_heatmap(CROSSED, "task", "task")
 
 

@@ -294,7 +294,7 @@ def test_progress_tells_what_is_under_way_and_what_was_noted():
     assert "num_branches=9 is out of range: 5 is used" in str(progress)
     assert "<b>" not in progress._repr_mimebundle_()["text/html"]
     said = progress.new_lines()
-    assert said[0] == "asking a model"
+    assert said[0] == "calling a model"
     assert sum(" develop: " in line for line in said) == 3
     assert progress.new_lines() == []
 
@@ -311,11 +311,11 @@ def test_progress_tells_what_was_gathered_and_what_was_left_out():
     }.items():
         progress.take([Line((0,), 0.0, tl.Note(name, "0", data))])
     assert [said.partition(" s  ")[2] for said in progress.new_lines()[1:]] == [
-        "of 5 approaches the first 3 are taken",
-        "gathered: 1 of 2 tool calls gave something",
+        "only the first 3 of 5 approaches are used",
+        "gathered: 1 of 2 tool calls returned results",
         "nothing was gathered",
-        "http://x/a is cut: its first 6,963 characters are read",
-        "1 page not read: 5 are the most",
+        "http://x/a is truncated to its first 6,963 characters",
+        "1 page not read: the limit is 5",
         "http://x/c could not be read: it is gone",
     ]
 

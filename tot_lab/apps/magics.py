@@ -43,7 +43,7 @@ from tot_lab.models import simulated_models
 from tot_lab.models.reachable import NoModel
 from tot_lab.record.run import Run
 from tot_lab.tools.named import domain_tools
-from tot_lab.views.progress import Progress, counted
+from tot_lab.views.progress import Progress, pluralize
 
 PERIOD = 0.2
 """Minimum number of seconds between two updates of the progress display."""
@@ -146,7 +146,7 @@ class ThinkMagics(Magics):
             if lab.last is None or lab.last is last:
                 raise Interrupted("Interrupted before the first model call.") from None
             self.shell.user_ns[args.out] = lab.last
-            calls = counted(lab.last.usage.calls, "call")
+            calls = pluralize(lab.last.usage.calls, "call")
             raise Interrupted(f"Interrupted after {calls}; the run so far is in `{args.out}`.") from None
         self.shell.user_ns[args.out] = run
         _show(_panel(run))

@@ -24,7 +24,7 @@ from tot_lab.core.attach import imported
 
 _FIGURES = (
     *("tree", "icicle", "scores", "timeline", "cost", "confidence"),
-    *("sweep", "frontier", "parallel", "heatmap", "importance", "calibration"),
+    *("sweep", "parallel", "heatmap", "importance", "calibration"),
 )
 
 BUILT_IN: Mapping[str, Mapping[str, str]] = {
@@ -102,7 +102,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "list_files": "tot_lab.tools.files:ListFiles",
     },
     "figures": {name: f"tot_lab.views.figures.{name}:plot_{name}" for name in _FIGURES}
-    | {"frontier": "tot_lab.views.figures.frontier:plot_pareto"},
+    | {"pareto_frontier": "tot_lab.views.figures.frontier:plot_pareto"},
     "importers": {
         "journal": "tot_lab.record.importers:Journal",
         "princeton_tot": "tot_lab.record.published:PublishedLog",

@@ -1,4 +1,4 @@
-"""What shows runs: explorer, figures, reports."""
+"""Views of runs: the explorer, figures and reports."""
 
 from tot_lab.analysis.methods import DeepThoughtMethods
 from tot_lab.core.attach import attach

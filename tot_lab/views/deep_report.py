@@ -1,7 +1,11 @@
-"""What Deep Think came to, as Markdown, as a panel and in a few lines.
+"""The report on a run of Deep Think as Markdown, as an HTML panel and as a short text.
 
-The panel is the Markdown, rendered, so that both say the same. What was clamped, assumed or failed is
-said where it happened. It is one document: what a model wrote stays within its place in it.
+The panel is rendered from the Markdown, so that both have the same content. Clamped settings, assumed values
+and failures are reported where they occurred. Text written by a model cannot change the structure of the
+report.
+
+The `deep_think` tool returns the Markdown to a model. A change of its wording therefore changes prompts and
+cache keys.
 """
 
 from __future__ import annotations
@@ -15,45 +19,51 @@ from tot_lab.analysis.gathering import Gathering
 from tot_lab.record.run import Run
 from tot_lab.strategies.deep_think_replies import IterationResult, ThoughtBranch
 from tot_lab.views.figures.theme import FONT, PATH, short
-from tot_lab.views.markdown import literal, one_line, rendered, tamed
+from tot_lab.views.markdown import escape_line, excerpt, sanitize, to_html
 
 _CHOSEN = {"keywords": "the words of the task", "model": "the model", "default": "default"}
-"""What chose a category, in words."""
+"""Descriptions of what chose a category."""
 
 NAME = 80
+"""Maximum number of characters shown of a name."""
+
 LINE = 500
-"""Characters of a name, and of a verdict, lesson or insight, that are shown; the solution is shown whole."""
+"""Maximum number of characters shown of a verdict, lesson or insight. The solution is never truncated."""
 
 
 def markdown_of(of: DeepThought, *, answer_first: bool = False) -> str:
-    """The report. answer_first: the iterations stand behind the final solution, for a reader who is shown the
-    beginning alone."""
+    """Return the report as Markdown.
+
+    Args:
+        of: The data of the report.
+        answer_first: Put the final solution before the iterations, for readers who see only the beginning.
+    """
     head, *rest = _sections(of)
     if answer_first:
-        rest.sort(key=lambda section: section.folds)
-    parts = [f"# {head.title}", head.body, *(f"{one.head} {one.title}\n\n{one.body}" for one in rest)]
-    return _joined(*parts, f"---\n\n*{literal(_closing(of), LINE)}*\n")
+        rest.sort(key=lambda section: section.foldable)
+    parts = [f"# {head.title}", head.body, *(f"{one.prefix} {one.title}\n\n{one.body}" for one in rest)]
+    return _joined(*parts, f"---\n\n*{escape_line(_closing(of), LINE)}*\n")
 
 
 def html_of(of: DeepThought) -> str:
-    """The report as a panel."""
+    """Return the report as an HTML panel."""
     head, *rest = _sections(of)
-    parts = [f'<div class="title">{_in_line(head.title)}</div>{rendered(head.body)}']
+    parts = [f'<div class="title">{_in_line(head.title)}</div>{to_html(head.body)}']
     for one in rest:
-        title, body = _in_line(one.title), rendered(one.body)
-        if one.folds:
-            shown = " open" if one.shown else ""
-            parts.append(f"<details{shown}><summary>{title}</summary>{body}</details>")
+        title, body = _in_line(one.title), to_html(one.body)
+        if one.foldable:
+            is_open = " open" if one.is_open else ""
+            parts.append(f"<details{is_open}><summary>{title}</summary>{body}</details>")
         else:
-            kind = "part" if one.head == "##" else "sub"
+            kind = "part" if one.prefix == "##" else "sub"
             parts.append(f'<div class="{kind}">{title}</div>{body}')
-    parts.append(f'<div class="closing">{_in_line(literal(_closing(of), LINE))}</div>')
+    parts.append(f'<div class="closing">{_in_line(escape_line(_closing(of), LINE))}</div>')
     style = _STYLE.replace("FONT", FONT).replace("PATH", PATH)
     return f'<div class="tot-lab-deep-thought"><style>{style}</style>{"".join(parts)}</div>'
 
 
 def text_of(of: DeepThought) -> str:
-    """A few lines."""
+    """Return a summary of a few lines."""
     label = ", simulated model" if of.simulated else ""
     rows = [_title(of) + label, f"  task      {short(of.task, 90)}"]
     if of.gathering is not None:
@@ -71,49 +81,54 @@ def text_of(of: DeepThought) -> str:
 
 
 class _Section(NamedTuple):
-    """A part of the report, in Markdown. head: the sign of its heading. folds: in a panel; shown: unfolded at
-    first."""
+    """A section of the report in Markdown.
+
+    Attributes:
+        prefix: Markdown prefix of the heading.
+        foldable: Whether the panel can fold the section.
+        is_open: Whether a foldable section is initially open.
+    """
 
     title: str
     body: str
-    head: str = "##"
-    folds: bool = False
-    shown: bool = False
+    prefix: str = "##"
+    foldable: bool = False
+    is_open: bool = False
 
 
 def _sections(of: DeepThought) -> list[_Section]:
-    """The head, each iteration, and the final solution."""
-    told = tamed(of.task.expandtabs(4))  # a tab is narrower behind the sign of a quotation
-    task = "\n".join(f"> {line}".rstrip() for line in told.split("\n"))
+    """Return the sections: the head, the gathering, each iteration and the final solution."""
+    text = sanitize(of.task.expandtabs(4))  # "> " would change the width of a tab
+    task = "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
     clamped = ", ".join(f"`{one.field}` {one.given} → {one.used}" for one in of.clamped)
     label = " *simulated model*" if of.simulated else ""
     sections = [_Section(_title(of) + label, _joined(task, f"*Clamped:* {clamped}" if clamped else ""))]
     if of.gathering is not None:
         nothing = " · nothing" if of.gathering.nothing else ""
         title = f"Gathered · {of.gathering.category}{nothing}"
-        sections.append(_Section(title, _gathered(of.gathering), folds=True))
+        sections.append(_Section(title, _gathered(of.gathering), foldable=True))
     for result in of.iterations:
         title = f"Iteration {result.iteration} · {_confidence(result)}"
-        shown = result.iteration == of.answer_iteration
-        sections.append(_Section(title, _iteration(of, result), folds=True, shown=shown))
+        is_open = result.iteration == of.answer_iteration
+        sections.append(_Section(title, _iteration(of, result), foldable=True, is_open=is_open))
     if of.unfinished or of.failed:
         number = len(of.iterations) + 1
-        failed = f"*Failed:* {literal(of.failed, LINE)}" if of.failed else ""
+        failed = f"*Failed:* {escape_line(of.failed, LINE)}" if of.failed else ""
         body = _joined(_fell_back(of, number), _approaches(of.unfinished), failed)
-        sections.append(_Section(f"Iteration {number} · not finished", body, folds=True, shown=True))
+        sections.append(_Section(f"Iteration {number} · not finished", body, foldable=True, is_open=True))
     return [*sections, *_final(of)]
 
 
 def _gathered(of: Gathering) -> str:
-    """Of which category the task is and what chose it, the tool calls, and what they read."""
+    """Return the category of the task, the tool calls and their sources."""
     calls = []
     for use in of.uses:
-        sign, failed = ("✗ ", f": failed, {literal(use.error, LINE)}") if use.error else ("", "")
-        calls.append(f"{sign}`{use.tool}` {literal(short(use.arguments, 200), LINE)}{failed}")
+        sign, failed = ("✗ ", f": failed, {escape_line(use.error, LINE)}") if use.error else ("", "")
+        calls.append(f"{sign}`{use.tool}` {escape_line(short(use.arguments, 200), LINE)}{failed}")
     nothing = of.nothing and f"*Nothing was gathered: {of.nothing}.*"
     unaided = "" if of.uses or nothing else "*No tool was called: the notes are the model's own.*"
     return _joined(
-        f"*Category:* {of.category}, chosen by {_CHOSEN[of.by]} ({literal(of.why, LINE)})",
+        f"*Category:* {of.category}, chosen by {_CHOSEN[of.by]} ({escape_line(of.why, LINE)})",
         nothing or unaided,
         "\n".join(f"{k}. {line}" for k, line in enumerate(calls, 1)),
         f"**Sources**\n\n{_bullets(of.sources)}" if of.sources else "",
@@ -122,7 +137,7 @@ def _gathered(of: Gathering) -> str:
 
 def _iteration(of: DeepThought, result: IterationResult) -> str:
     reflection = _bullets(result.reflection_summary.splitlines())
-    focus = one_line(result.next_focus, LINE)
+    focus = excerpt(result.next_focus, LINE)
     return _joined(
         _fell_back(of, result.iteration, result),
         _approaches(result.branches, result.beam),
@@ -132,48 +147,48 @@ def _iteration(of: DeepThought, result: IterationResult) -> str:
 
 
 def _fell_back(of: DeepThought, number: int, result: IterationResult | None = None) -> str:
-    """What of an iteration is not what was asked for. result: what it came to, if it was finished."""
+    """Return the fallbacks and truncations of an iteration. `result` is `None` if it did not finish."""
     what = {one.what: one for one in of.fallbacks if one.iteration == number}
-    said = ["The approaches could not be read; their text became one."] if "branch" in what else []
+    notes = ["The approaches could not be read; their text became one."] if "branch" in what else []
     if any(one.what == "branch" and one.iteration == number for one in of.cut_off):
-        said.append("The reply that names the approaches is truncated.")
-    said += [
+        notes.append("The reply that names the approaches is truncated.")
+    notes += [
         f"Of {one.given} approaches the first {one.used} were taken."
         for one in of.left_out
         if one.iteration == number
     ]
-    said += [literal(one.why, LINE) for one in of.unsure if one.iteration == number]
+    notes += [escape_line(one.why, LINE) for one in of.unsure if one.iteration == number]
     if result is not None and result.from_branch:
-        name = next(literal(one.name, NAME) for one in result.branches if one.id == result.from_branch)
-        why = literal(what["converge"].error, LINE) if "converge" in what else ""
-        said.append(f"There is no synthesis: the solution of “{name}” stands in its place. {why}".strip())
-    elif "converge" in what:  # as runs of earlier versions have it
-        said.append("The synthesis could not be read: its text is the solution, and no approach was judged.")
+        name = next(escape_line(one.name, NAME) for one in result.branches if one.id == result.from_branch)
+        why = escape_line(what["converge"].error, LINE) if "converge" in what else ""
+        notes.append(f"There is no synthesis: the solution of “{name}” stands in its place. {why}".strip())
+    elif "converge" in what:  # runs recorded by earlier versions
+        notes.append("The synthesis could not be read: its text is the solution, and no approach was judged.")
     if result is not None and result.assumed:
-        said.append("Its confidence is assumed and decides nothing.")
-    return f"*{' '.join(said)}*" if said else ""
+        notes.append("Its confidence is assumed and decides nothing.")
+    return f"*{' '.join(notes)}*" if notes else ""
 
 
 def _approaches(branches: Sequence[ThoughtBranch], beam: Sequence[str] = ()) -> str:
-    """A line for each: the best with a star, those that the next iteration builds on in bold."""
+    """Return one line per approach. The best has a star; those that the next iteration builds on are bold."""
     lines = []
     for place, branch in enumerate(branches):
-        name = literal(branch.name, NAME) or "(without a name)"
+        name = escape_line(branch.name, NAME) or "(without a name)"
         if branch.error is not None:
-            lines.append(f"✗ {name}: failed, {literal(branch.error, LINE)}")
+            lines.append(f"✗ {name}: failed, {escape_line(branch.error, LINE)}")
             continue
         star = "★ " if place == 0 and branch.score is not None else ""
-        shown = f"**{name}**" if branch.id in beam else name
+        label = f"**{name}**" if branch.id in beam else name
         score = "" if not beam else " `[no score]`" if branch.score is None else f" `[{branch.score:.1f}/10]`"
-        said = one_line(branch.verdict or branch.solution or branch.strategy, LINE if branch.verdict else 200)
+        text = excerpt(branch.verdict or branch.solution or branch.strategy, LINE if branch.verdict else 200)
         raw = " *(not in the form that was asked for: taken as it is)*" if branch.assumed else ""
         raw = " *(truncated: its confidence is assumed)*" if branch.truncated else raw
-        lines.append(f"{star}{shown}{score}{f' {said}' if said else ''}{raw}")
+        lines.append(f"{star}{label}{score}{f' {text}' if text else ''}{raw}")
     return "\n".join(f"{k}. {line}" for k, line in enumerate(lines, 1))
 
 
 def _final(of: DeepThought) -> list[_Section]:
-    """The solution, and what it rests on."""
+    """Return the sections of the solution, its reasoning and the insights."""
     title = "Final solution"
     if of.node is None:
         return [_Section(title, "*None as yet.*" if of.stop is None else "*There is none.*")]
@@ -182,24 +197,24 @@ def _final(of: DeepThought) -> list[_Section]:
         why = "No iteration was finished: this is the solution of which its own approach was surest."
         if any(one.solution_node == of.node and one.truncated for one in of.unfinished):
             why += " It is truncated."
-        return [_Section(title, f"*{why}*\n\n{tamed(of.answer)}")]
+        return [_Section(title, f"*{why}*\n\n{sanitize(of.answer)}")]
     why = f"From iteration {result.iteration} of {len(of.iterations)}, the most confident."
     if result.assumed:
         why = f"From iteration {result.iteration}, the last one: no confidence could be read."
     elif len(of.iterations) == 1:
         why = "From iteration 1, the only one."
-    names = {branch.id: literal(branch.name, NAME) for branch in result.branches}
+    names = {branch.id: escape_line(branch.name, NAME) for branch in result.branches}
     if result.from_branch:
         cut = any(one.id == result.from_branch and one.truncated for one in result.branches)
         why += f" It is the solution of “{names[result.from_branch]}”{', truncated' if cut else ''}."
     taken = _bullets(f"From **{names[one.branch]}**: {one.idea}" for one in result.taken)
     insights = dict.fromkeys(text for one in of.iterations for text in one.insights)
     parts = [
-        ("Reasoning", _joined(tamed(result.synthesis_reasoning), taken)),
+        ("Reasoning", _joined(sanitize(result.synthesis_reasoning), taken)),
         ("Key insights", _bullets(insights)),
     ]
-    solution = _Section(f"{title} · {_confidence(result)}", f"*{why}*\n\n{tamed(of.answer)}")
-    return [solution, *(_Section(name, body, head="###") for name, body in parts if body)]
+    solution = _Section(f"{title} · {_confidence(result)}", f"*{why}*\n\n{sanitize(of.answer)}")
+    return [solution, *(_Section(name, body, prefix="###") for name, body in parts if body)]
 
 
 def _title(of: DeepThought) -> str:
@@ -212,10 +227,10 @@ def _confidence(result: IterationResult) -> str:
 
 
 def _closing(of: DeepThought) -> str:
-    """How much it was, and how it ended."""
+    """Return the last line: counts, time, stop reason and model."""
     branches = [*(branch for result in of.iterations for branch in result.branches), *of.unfinished]
     failed = sum(branch.error is not None for branch in branches)
-    said = [
+    facts = [
         _count(len(of.iterations), "iteration"),
         _count(of.branches_explored, "branch") + " explored" + (f" ({failed} failed)" if failed else ""),
         "time unknown" if isnan(of.seconds) else f"{of.seconds:.1f} seconds",
@@ -223,7 +238,7 @@ def _closing(of: DeepThought) -> str:
         of.model,
         f"context window unknown: {of.assumed_window:,} tokens assumed" if of.assumed_window else "",
     ]
-    return " · ".join(filter(None, said))
+    return " · ".join(filter(None, facts))
 
 
 def _count(number: int, noun: str) -> str:
@@ -232,7 +247,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _in_line(markdown: str) -> str:
-    return rendered(markdown).removeprefix("<p>").removesuffix("</p>\n")
+    return to_html(markdown).removeprefix("<p>").removesuffix("</p>\n")
 
 
 def _joined(*parts: str) -> str:
@@ -240,7 +255,7 @@ def _joined(*parts: str) -> str:
 
 
 def _bullets(texts: Iterable[str]) -> str:
-    return "\n".join(f"- {one_line(text, LINE)}" for text in texts)
+    return "\n".join(f"- {excerpt(text, LINE)}" for text in texts)
 
 
 _STYLE = """
@@ -270,5 +285,5 @@ _STYLE = """
 
 
 def deep_report(run: Run, *, answer_first: bool = False) -> str:
-    """What Deep Think came to in `run`, in Markdown; see `DeepThought.report`."""
+    """Return the report on the Deep Think of a run as Markdown; see `DeepThought.report`."""
     return markdown_of(deep_thought(run), answer_first=answer_first)

@@ -41,7 +41,7 @@ class Progress:
         self._tokens: int | None = 0
         self._route = ""
         self._seconds = 0.0
-        self._new_lines = [f"asking {about}"]
+        self._new_lines = [f"calling {about}"]
         self._notes: list[str] = []
 
     def take(self, lines: Sequence[Line]) -> None:
@@ -94,7 +94,7 @@ class Progress:
         now = ", ".join(f"{name} × {count}" if count > 1 else name for name, count in under_way.items())
         ended = {None: f"{now or 'starting'} …", "cancelled": "interrupted", "error": "failed"}
         state = ended.get(self.stop, "done")
-        used = [counted(self._calls, "call"), *([f"{self._tokens:,} tokens"] if self._tokens else [])]
+        used = [pluralize(self._calls, "call"), *([f"{self._tokens:,} tokens"] if self._tokens else [])]
         route = f" ({self._route})" if self._route else ""
         return f"{state} · {' · '.join(used)} · {self._seconds:.0f} s{route} · {self.about}"
 
@@ -113,7 +113,7 @@ class Progress:
         return {"text/plain": str(self), "text/html": html}
 
 
-def counted(number: int, name: str) -> str:
+def pluralize(number: int, name: str) -> str:
     """Return a count with its noun, such as `1 call` or `2 calls`."""
     return f"{number:,} {name}" + "s" * (number != 1)
 
@@ -123,31 +123,31 @@ def _note_texts(note: Note) -> Iterator[str]:
     if note.name == "adaptive.chosen":
         yield f"{data['progress']} ({data['by']}: {data['why']})"
     elif note.name == "adaptive.fell_back":
-        yield f"{data['progress']} (the first choice came to {data['stop']})"
+        yield f"{data['progress']} (the first choice stopped: {data['stop']})"
     elif note.name == "deep_think.clamped":
         yield f"{data['field']}={data['given']} is out of range: {data['used']} is used"
     elif note.name == "deep_think.left_out":
-        yield f"of {data['given']} approaches the first {data['used']} are taken"
+        yield f"only the first {data['used']} of {data['given']} approaches are used"
     elif note.name == "deep_think.assumed" and "branch" in data:
-        yield "there is no synthesis: the best solution stands in its place"
+        yield "no synthesis: the best solution is used instead"
     elif note.name == "deep_think.truncated":
         yield f"the reply of {data['what']} is truncated"
     elif note.name == "deep_think.matched":
         yield data["why"]
     elif note.name == "deep_think.assumed":
-        yield f"the reply of {data['what']} could not be read, and stands as it is"
+        yield f"the reply of {data['what']} could not be parsed: its text is used as it is"
     elif note.name == "deep_think.iteration":
         confidence = "unknown" if data.get("assumed") else f"{data['confidence']:g} of 10"
         yield f"iteration {data['iteration']}: confidence {confidence}"
     elif note.name == "think.gathered":
-        yield f"gathered: {data['results']} of {counted(data['tool_calls'], 'tool call')} gave something"
+        yield f"gathered: {data['results']} of {pluralize(data['tool_calls'], 'tool call')} returned results"
     elif note.name == "think.nothing_gathered":
         yield "nothing was gathered"
     elif note.name == "research.window":
         yield f"context window unknown: {data['assumed']:,} tokens assumed (context_window sets it)"
     elif note.name == "research.cut":
-        yield f"{data['url']} is cut: its first {data['characters']:,} characters are read"
+        yield f"{data['url']} is truncated to its first {data['characters']:,} characters"
     elif note.name == "research.left_out":
-        yield f"{counted(len(data['urls']), 'page')} not read: {data['most_pages']} are the most"
+        yield f"{pluralize(len(data['urls']), 'page')} not read: the limit is {data['most_pages']}"
     elif note.name == "research.failed":
         yield f"{data['url']} could not be read: {short(data['error'], _WIDTH)}"

@@ -1,8 +1,8 @@
-"""A run in words and in one page.
+"""A run as text, as a notebook card and as an HTML report.
 
-All faces of a run say the same facts, and what a model or a person wrote is escaped in each.
-What differs between two equal runs (id, seconds, paid) stands in the last line alone. A page needs
-nothing but itself: no network, no file beside it.
+All views show the same facts, and escape text written by a model or a person. Facts that differ between two
+identical runs (id, seconds, amount paid) are only in the last line. A report is one self-contained file that
+needs no network.
 """
 
 from __future__ import annotations
@@ -38,18 +38,24 @@ from tot_lab.views.figures.theme import (
     printable,
     short,
 )
-from tot_lab.views.figures.tree import MOST, SHAPES, TreeInfo, arc, label_width, plot_tree, tree_info
+from tot_lab.views.figures.tree import MAX_THOUGHTS, SHAPES, TreeInfo, arc, label_width, plot_tree, tree_info
 
-DRAWN = 150
-"""Thoughts up to which a notebook card draws the tree: beyond it, `plot_tree` does better."""
+MAX_DRAWN = 150
+"""Maximum number of thoughts for which a notebook card draws the tree."""
 
-ROWS = 12
-"""Lines of the tree in a run's text."""
+MAX_ROWS = 12
+"""Maximum number of lines of the tree in the text of a run."""
 
 
-class Facts(NamedTuple):
-    """What every face of a run says, as text. verdict: "" when it is not known. tools: "" when none was
-    called."""
+class RunSummary(NamedTuple):
+    """The facts about a run that every view shows, formatted as text.
+
+    Attributes:
+        verdict: Whether the answer is correct, or "" if unknown.
+        failed: The most common error of the calls, or "".
+        tools: Number of calls of each tool, or "" if there were none.
+        run_facts: Id, time, amount paid and cached calls, which differ between identical runs.
+    """
 
     strategy: str
     question: str
@@ -63,19 +69,19 @@ class Facts(NamedTuple):
     tools: str
     tokens: str
     cost: str
-    apart: str
+    run_facts: str
     model: str
     simulated: bool
 
 
-def facts_of(run: Run) -> Facts:
-    """The facts of a run, finished or not."""
-    usage, counted = run.usage, counted_in(run)
+def summarize(run: Run) -> RunSummary:
+    """Return the facts about a run, finished or not."""
+    usage, counts = run.usage, count_records(run)
     errors = f" ({usage.errors:,} failed)" if usage.errors else ""
-    known = f" · {counted.cached:,} calls known from the cache" if counted.cached else ""
+    cached = f" · {counts.cached:,} calls from the cache" if counts.cached else ""
     adaptive = run.header.strategy.get("kind") == "adaptive" and run.selected_strategy is not None
     routed = f"→{run.strategy_used}" if adaptive else ""
-    return Facts(
+    return RunSummary(
         printable(run.name + routed),
         printable(run.question),
         printable(run.answer),
@@ -84,21 +90,27 @@ def facts_of(run: Run) -> Facts:
         (run.stop_reason or "unfinished") + (f": {printable(run.error)}" if run.error else ""),
         f"{len(run.tree):,}",
         f"{'at least ' if 'calls' in run.header.unknown else ''}{usage.calls:,}{errors}",
-        counted.failed,
-        counted.tools,
+        counts.failed,
+        counts.tools,
         f"{number(usage.input_tokens)} in, {number(usage.output_tokens)} out",
         money(usage.cost),
-        f"run {run.id} · {_seconds(run, ' s')}{counted.in_tools} · paid {money(usage.paid)}{known}"
+        f"run {run.id} · {_seconds(run, ' s')}{counts.in_tools} · paid {money(usage.paid)}{cached}"
         + ("" if run.verified else " · unverified: no checksums"),
         printable(run.model),
         run.simulated,
     )
 
 
-class Counted(NamedTuple):
-    """What takes a look at every record of a run. failed: why calls failed, in most cases. cached: calls
-    known from the cache. tools: as in `Facts`; carried_out: how often they were called, and in_tools, the
-    seconds that took."""
+class RecordCounts(NamedTuple):
+    """Counts over all records of a run.
+
+    Attributes:
+        failed: The most common error of the calls, or "".
+        cached: Number of calls answered from the cache.
+        tools: Number of calls of each tool, as text.
+        carried_out: Number of tool calls that were carried out.
+        in_tools: Total time of these calls, as text.
+    """
 
     failed: str
     cached: int
@@ -107,75 +119,81 @@ class Counted(NamedTuple):
     in_tools: str
 
 
-def counted_in(run: Run) -> Counted:
-    """What is counted in a run, once: its records do not change."""
-    known = run.__dict__.get("_counted")
-    if isinstance(known, Counted):
-        return known
+def count_records(run: Run) -> RecordCounts:
+    """Count the records of a run. The result is kept on the run, because its records do not change."""
+    kept = run.__dict__.get("_counted")
+    if isinstance(kept, RecordCounts):
+        return kept
     replies = [line.e for line in run.lines if isinstance(line.e, Reply) and is_made(line.e)]
     reasons = Counter(reply.error for reply in replies if reply.error)
     carried_out = _carried_out(run)
-    counted = Counted(
+    counts = RecordCounts(
         printable(reasons.most_common(1)[0][0]) if reasons else "",
         sum(isinstance(line.e, Note) and line.e.name == "call.cached" for line in run.lines),
         _tools(carried_out),
         len(carried_out),
         _in_tools(run, carried_out),
     )
-    run.__dict__["_counted"] = counted
-    return counted
+    run.__dict__["_counted"] = counts
+    return counts
 
 
-LONG = 5_000
-"""Records of a run up to which going through them takes some milliseconds."""
+LONG_RUN = 5_000
+"""Number of records above which `prepare` computes the summary of a run in advance."""
 
 
 @gc_paused()
-def _look_through(run: Run) -> None:
-    counted_in(run)
+def _fold(run: Run) -> None:
+    count_records(run)
     _ = run.tree, run.usage, run.simulated, run.solution_path
 
 
 def prepare(run: Run) -> Run:
-    """Go through the records of a long run now, so that showing it takes no longer than showing a short
-    one. A short one is left alone: many of them are never shown."""
-    if len(run.lines) > LONG:
-        _look_through(run)
+    """Compute the summary of a long run in advance, so that it is shown without delay.
+
+    Short runs are skipped, because many of them are never shown.
+    """
+    if len(run.lines) > LONG_RUN:
+        _fold(run)
     return run
 
 
 def run_text(run: Run) -> str:
-    """A run's repr: the facts, and a small tree."""
-    facts = facts_of(run)
+    """Return the repr of a run: its facts and a small tree."""
+    summary = summarize(run)
     rows = [
-        f"{facts.strategy} · {facts.model}" + (" · simulated model" if facts.simulated else ""),
-        f"  question  {short(facts.question, 90)}",
-        f"  answer    {short(facts.answer, 90) or 'none'}" + (f"  {facts.verdict}" if facts.verdict else ""),
-        f"  score     {facts.score} · stopped: {short(facts.stopped, 90)}",
-        f"  calls     {facts.calls} · tokens {facts.tokens} · cost {facts.cost}",
-        *([f"  failed    {short(facts.failed, 400)}"] if facts.failed else []),
-        *([f"  tools     {short(facts.tools, 90)}"] if facts.tools else []),
-        f"  thoughts  {facts.thoughts}",
+        f"{summary.strategy} · {summary.model}" + (" · simulated model" if summary.simulated else ""),
+        f"  question  {short(summary.question, 90)}",
+        f"  answer    {short(summary.answer, 90) or 'none'}"
+        + (f"  {summary.verdict}" if summary.verdict else ""),
+        f"  score     {summary.score} · stopped: {short(summary.stopped, 90)}",
+        f"  calls     {summary.calls} · tokens {summary.tokens} · cost {summary.cost}",
+        *([f"  failed    {short(summary.failed, 400)}"] if summary.failed else []),
+        *([f"  tools     {short(summary.tools, 90)}"] if summary.tools else []),
+        f"  thoughts  {summary.thoughts}",
         *(f"    {row}" for row in tree_rows(run.tree, run.solution_path)),
-        f"  {facts.apart}",
+        f"  {summary.run_facts}",
     ]
     return "\n".join(row.rstrip() for row in rows)
 
 
-def tree_rows(tree: Tree, path: Sequence[str], most: int = ROWS) -> list[str]:
-    """A tree in at most `most` lines: the way to the answer (in thick lines), then what stands
-    highest; the last line says how many thoughts are not shown."""
+def tree_rows(tree: Tree, path: Sequence[str], most: int = MAX_ROWS) -> list[str]:
+    """Return a tree as at most `most` lines of text.
+
+    The path to the answer comes first, in bold lines, then the thoughts closest to the root. The last line
+    states how many thoughts are not shown.
+    """
     if not tree.roots:
         return []
-    way = path or [tree.root.id]
-    skipped, gap = 0, ""  # thoughts in the middle of a long way, and the first of them
-    if len(way) > most - 4:
+    path = path or [tree.root.id]
+    skipped, gap = 0, ""  # number of thoughts left out in the middle of a long path, and the first of them
+    if len(path) > most - 4:
         head, tail = most // 2 - 1, most // 2 - 3
-        skipped, gap = len(way) - head - tail, way[head]
-        way = [*way[:head], *way[-tail:]]
-    shown = {id: tree[id] for id in way}
+        skipped, gap = len(path) - head - tail, path[head]
+        path = [*path[:head], *path[-tail:]]
+    shown = {id: tree[id] for id in path}
     room = most - 1 - len(shown) - bool(skipped)
-    # The thoughts below those that are shown, the highest and then the first proposed ones first.
+    # A heap of the children of shown thoughts, by depth and then by order.
     below = [_following(tree, tree.roots), *(_following(tree, node.children) for node in shown.values())]
     waiting = [(*first, rest) for rest in below if (first := next(rest, None)) is not None]
     heapq.heapify(waiting)
@@ -195,7 +213,7 @@ def tree_rows(tree: Tree, path: Sequence[str], most: int = ROWS) -> list[str]:
     drawn: dict[str | None, list[Node]] = {}
     for node in sorted([*shown.values(), *([tree[gap]] if gap else [])], key=lambda node: node.order):
         drawn.setdefault(node.parent, []).append(node)
-    on_way = {*way, gap}
+    on_path = {*path, gap}
     rows: list[str] = []
     stack = [(node, "", "", "") for node in reversed(drawn[None])]
     while stack:
@@ -204,11 +222,11 @@ def tree_rows(tree: Tree, path: Sequence[str], most: int = ROWS) -> list[str]:
         under = drawn.get(node.id, [])
         for place, child in reversed(list(enumerate(under))):
             last = place == len(under) - 1
-            thick = child.id in on_way
+            thick = child.id in on_path
             bar = "   " if last else "│  "
             turn = ("┗━ " if last else "┣━ ") if thick else ("└─ " if last else "├─ ")
             if child.id == gap:
-                deeper = next(id for id in way if tree[id].depth == child.depth + skipped)
+                deeper = next(id for id in path if tree[id].depth == child.depth + skipped)
                 stack.append((tree[deeper], lead + after, f"{turn}⋮ {skipped:,} steps ⋮ ", bar))
             else:
                 stack.append((child, lead + after, turn, bar))
@@ -217,23 +235,25 @@ def tree_rows(tree: Tree, path: Sequence[str], most: int = ROWS) -> list[str]:
 
 
 def _following(tree: Tree, ids: Sequence[str]) -> Iterator[tuple[int, int, Node]]:
-    """Thoughts that are next to each other, each behind what it is sorted by."""
+    """Yield siblings, each after its sort keys."""
     return ((node.depth, node.order, node) for node in map(tree.__getitem__, ids))
 
 
 def run_html(run: Run) -> str:
-    """A run's card in a notebook. Its colours follow the page, light or dark."""
-    facts = facts_of(run)
-    good = "#1a9850" if facts.verdict.startswith("✓") else PATH
-    verdict = f'<b style="color:{good};margin-left:.7em">{escape(facts.verdict)}</b>' if facts.verdict else ""
+    """Return the card of a run in a notebook. Its colours follow those of the page, light or dark."""
+    summary = summarize(run)
+    good = "#1a9850" if summary.verdict.startswith("✓") else PATH
+    verdict = (
+        f'<b style="color:{good};margin-left:.7em">{escape(summary.verdict)}</b>' if summary.verdict else ""
+    )
     cells = [
-        ("score", facts.score),
-        ("stopped", facts.stopped),
-        ("thoughts", facts.thoughts),
-        ("calls", facts.calls),
-        *([("tools", facts.tools)] if facts.tools else []),
-        ("tokens", facts.tokens),
-        ("cost", facts.cost),
+        ("score", summary.score),
+        ("stopped", summary.stopped),
+        ("thoughts", summary.thoughts),
+        ("calls", summary.calls),
+        *([("tools", summary.tools)] if summary.tools else []),
+        ("tokens", summary.tokens),
+        ("cost", summary.cost),
     ]
     table = "".join(
         f'<div style="min-width:4em"><div style="font-size:11px;opacity:.65">{name}</div>'
@@ -243,23 +263,27 @@ def run_html(run: Run) -> str:
     return (
         f'<div style="font-family:{FONT};font-size:13px;line-height:1.45;color:inherit;background:none;'
         f'border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:12px 16px;max-width:880px">'
-        f'<div style="opacity:.75">{escape(facts.strategy)} · {escape(facts.model)}'
-        f"{_badge(facts.simulated)}</div>"
-        f'<div style="font-size:15px;margin:2px 0 6px">{escape(short(facts.question, 300))}</div>'
+        f'<div style="opacity:.75">{escape(summary.strategy)} · {escape(summary.model)}'
+        f"{_badge(summary.simulated)}</div>"
+        f'<div style="font-size:15px;margin:2px 0 6px">{escape(short(summary.question, 300))}</div>'
         f'<div style="margin-bottom:8px"><span style="opacity:.65">answer</span> '
-        f"<b>{escape(short(facts.answer, 300)) or 'none'}</b>{verdict}</div>"
+        f"<b>{escape(short(summary.answer, 300)) or 'none'}</b>{verdict}</div>"
         f'<div style="display:flex;flex-wrap:wrap;gap:6px 26px;margin-bottom:8px">{table}</div>'
-        f"{_failed(facts)}{_small_tree(run)}"
-        f'<div style="font-size:11px;opacity:.65;margin-top:6px">{escape(facts.apart)}</div></div>'
+        f"{_failed(summary)}{_small_tree(run)}"
+        f'<div style="font-size:11px;opacity:.65;margin-top:6px">{escape(summary.run_facts)}</div></div>'
     )
 
 
 def tree_svg(run: Run, *, background: str | None = None) -> str:
-    """The tree as a standalone SVG image, with labels where they have room.
+    """Return the tree of a run as a standalone SVG image, with labels if there is room.
 
-    background: a CSS colour behind it, for a picture in a page; `None` means see-through, in the colours
-        of the text around it.
-    Raises ValueError when there is no thought.
+    Args:
+        run: The run.
+        background: CSS colour of the background. `None` makes it transparent, with lines in the text colour
+            of the surrounding page.
+
+    Raises:
+        ValueError: If there are no thoughts.
     """
     info = tree_info(run)
     widest = float(info.x.max())
@@ -287,8 +311,8 @@ def tree_svg(run: Run, *, background: str | None = None) -> str:
         drawn.append(f'<rect width="100%" height="100%" fill="{escape(background)}"/>')
     joined = [(int(parent), child) for child, parent in enumerate(info.parents) if parent >= 0]
     for chosen, shade, thick in ((False, line, 1.2), (True, PATH, 3.2)):
-        ways = "".join(
-            # From below the label: on a page whose colour is not known, nothing can be put behind it.
+        lines = "".join(
+            # Edges start below the label. A background for the label would need the colour of the page.
             "M{:.1f} {:.1f}L{:.1f} {:.1f}".format(
                 places[parent][0],
                 places[parent][1] + (radius + 7 + 13 * len(texts[parent]) if labels else 0),
@@ -297,8 +321,8 @@ def tree_svg(run: Run, *, background: str | None = None) -> str:
             for parent, child in joined
             if bool(info.on_path[child]) is chosen
         )
-        if ways:
-            drawn.append(f'<path d="{ways}" fill="none" stroke="{shade}" stroke-width="{thick}"/>')
+        if lines:
+            drawn.append(f'<path d="{lines}" fill="none" stroke="{shade}" stroke-width="{thick}"/>')
     for start, end, kind in info.links:
         points = " ".join(
             "{:.1f},{:.1f}".format(*at(x, y)) for x, y in zip(*arc(info, start, end), strict=True)
@@ -315,20 +339,26 @@ def tree_svg(run: Run, *, background: str | None = None) -> str:
     return "".join(drawn)
 
 
-def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = "Runs of tot_lab") -> Path:
-    """One HTML file that tells of all `runs` and opens anywhere, offline: a table, the sums, the shares of
-    lost calls by role (see `tot_lab.record.losses`), and each run's tree to explore. An existing file is
-    replaced at once or not at all.
+def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = "tot_lab runs") -> Path:
+    """Write a report about several runs as one HTML file that needs no network.
 
-    Runs of more than 2,000 thoughts are told of without a figure. Returns the path.
+    It contains a table of the runs, totals, the shares of lost calls by role (see `tot_lab.record.losses`)
+    and an interactive tree of each run. Runs of more than 2,000 thoughts have no tree. An existing file is
+    replaced atomically.
+
+    Args:
+        runs: The runs.
+        path: File to write.
+        title: Title of the page.
+
+    Returns:
+        The path of the file.
     """
-    from plotly.offline import get_plotlyjs  # noqa: PLC0415  a run's repr uses this file without it
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415  the repr of a run must not import it
 
-    facts = [facts_of(run) for run in runs]
-    rows = "".join(_table_row(k, run, fact) for k, (run, fact) in enumerate(zip(runs, facts, strict=True), 1))
-    sections = "".join(
-        _section(k, run, fact) for k, (run, fact) in enumerate(zip(runs, facts, strict=True), 1)
-    )
+    pairs = [(run, summarize(run)) for run in runs]
+    rows = "".join(_table_row(k, run, one) for k, (run, one) in enumerate(pairs, 1))
+    sections = "".join(_section(k, run, one) for k, (run, one) in enumerate(pairs, 1))
     tiles = "".join(f"<div><b>{escape(value)}</b>{escape(name)}</div>" for name, value in _sums(runs))
     heads = "".join(
         f"<th{' class=n' if name in _NUMBERS else ''}>{name}</th>"
@@ -349,7 +379,7 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(printable(title))}</title><style>{_STYLE}</style>"
         f"<script>{get_plotlyjs()}</script></head><body>"
-        f"<h1>{escape(printable(title))}{_badge(any(fact.simulated for fact in facts))}</h1>"
+        f"<h1>{escape(printable(title))}{_badge(any(one.simulated for _, one in pairs))}</h1>"
         f"<div class=tiles>{tiles}</div>{_lost(runs)}"
         f"<div class=wide><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
         f"<h2>Trees</h2>{sections}<script>{_SCRIPT}</script></body></html>\n"
@@ -358,10 +388,10 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
 
 
 def _verdict(run: Run) -> str:
-    """Right, wrong or neither; a run whose task cannot be graded here is still shown."""
+    """Return the verdict on the answer, or "". A grading error becomes part of the text."""
     try:
         if run.waits_for_grading:
-            return "not graded yet: run.grade does it"
+            return "not graded yet: access run.grade to grade it"
         if run.grade is None:
             return f"not graded: {printable(run.ungraded)}" if run.ungraded else ""
         if run.correct:
@@ -372,18 +402,18 @@ def _verdict(run: Run) -> str:
 
 
 def _carried_out(run: Run) -> list[CallRow]:
-    """The calls of tools that were answered; a refused one was not."""
-    return [asked for asked in tools_of(run) if asked.reply is not None and not refused(asked.reply.error)]
+    """Return the tool calls that have a reply and were not refused."""
+    return [row for row in tools_of(run) if row.reply is not None and not refused(row.reply.error)]
 
 
 def _tools(carried_out: Sequence[CallRow]) -> str:
-    """Which tools were called, how often, and how many of these calls failed."""
+    """Format the number of calls of each tool, and how many of them failed."""
     called: Counter[str] = Counter()
     failed: Counter[str] = Counter()
-    for asked in carried_out:
-        name = printable(tool_of(asked.call) or "")
+    for row in carried_out:
+        name = printable(tool_of(row.call) or "")
         called[name] += 1
-        failed[name] += bool(asked.reply and asked.reply.error)
+        failed[name] += bool(row.reply and row.reply.error)
     return ", ".join(
         f"{count:,} × {name}" + (f" ({failed[name]:,} failed)" if failed[name] else "")
         for name, count in sorted(called.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -391,8 +421,8 @@ def _tools(carried_out: Sequence[CallRow]) -> str:
 
 
 def _in_tools(run: Run, carried_out: Sequence[CallRow]) -> str:
-    """The seconds that these took, one after another."""
-    took = [asked.answered.t - asked.line.t for asked in carried_out if asked.answered]
+    """Format the total time of these calls."""
+    took = [row.answered.t - row.line.t for row in carried_out if row.answered]
     return f", {sum(took):.2f} s in tools" if took and "times" not in run.header.unknown else ""
 
 
@@ -419,9 +449,11 @@ def _badge(simulated: bool) -> str:
 def _small_tree(run: Run) -> str:
     count = len(run.tree)
     if count == 0:
-        return '<div style="opacity:.65">no thought yet</div>'
-    if count > DRAWN:
-        hint = "tl.figures.plot_tree(run) draws them" if count <= MOST else "run.nodes_df() lists them"
+        return '<div style="opacity:.65">no thoughts yet</div>'
+    if count > MAX_DRAWN:
+        hint = (
+            "tl.figures.plot_tree(run) draws them" if count <= MAX_THOUGHTS else "run.nodes_df() lists them"
+        )
         return f'<div style="opacity:.65">{count:,} thoughts: {hint}</div>'
     return tree_svg(run)
 
@@ -447,8 +479,8 @@ def _label(rows: list[str], x: float, y: float, ink: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{ink}">{spans}</text>' if rows else ""
 
 
-def _turning(points: int, first: float, inner: float = 1.0) -> list[tuple[float, float]]:
-    """Corners on a circle from the angle `first` on, every other one at the radius `inner`."""
+def _polygon(points: int, first: float, inner: float = 1.0) -> list[tuple[float, float]]:
+    """Return corners on a unit circle from the angle `first` on, with every other one at radius `inner`."""
     angles = [first + 2 * pi * k / points for k in range(points)]
     return [
         (cos(angle) * (inner if k % 2 else 1), sin(angle) * (inner if k % 2 else 1))
@@ -457,12 +489,12 @@ def _turning(points: int, first: float, inner: float = 1.0) -> list[tuple[float,
 
 
 _OUTLINES = {
-    "star": _turning(10, -pi / 2, 0.42),
-    "diamond": _turning(4, -pi / 2),
-    "square": _turning(4, -pi / 4),
-    "triangle-up": _turning(3, -pi / 2),
-    "triangle-down": _turning(3, pi / 2),
-    "hexagon": _turning(6, -pi / 2),
+    "star": _polygon(10, -pi / 2, 0.42),
+    "diamond": _polygon(4, -pi / 2),
+    "square": _polygon(4, -pi / 4),
+    "triangle-up": _polygon(3, -pi / 2),
+    "triangle-down": _polygon(3, pi / 2),
+    "hexagon": _polygon(6, -pi / 2),
     "x": [
         (0, -0.35), (0.5, -0.85), (0.85, -0.5), (0.35, 0), (0.85, 0.5), (0.5, 0.85),
         (0, 0.35), (-0.5, 0.85), (-0.85, 0.5), (-0.35, 0), (-0.85, -0.5), (-0.5, -0.85),
@@ -473,11 +505,11 @@ _NUMBERS = ("score", "calls", "tokens in", "tokens out", "cost", "seconds")
 
 
 def _sums(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """What all runs together come to; a sum with an unknown part is unknown."""
-    graded = [fact for run in runs if (fact := _verdict(run)).startswith(("✓", "✗"))]
-    right = sum(fact.startswith("✓") for fact in graded)
+    """Return the names and values of the totals of all runs. A sum with an unknown part is unknown."""
+    graded = [verdict for run in runs if (verdict := _verdict(run)).startswith(("✓", "✗"))]
+    right = sum(verdict.startswith("✓") for verdict in graded)
     usage = [run.usage for run in runs]
-    tools = sum(counted_in(run).carried_out for run in runs)
+    tools = sum(count_records(run).carried_out for run in runs)
 
     def total(name: str) -> float | None:
         amounts = [getattr(used, name) for used in usage]
@@ -497,59 +529,60 @@ def _sums(runs: Sequence[Run]) -> list[tuple[str, str]]:
 
 
 def _lost(runs: Sequence[Run]) -> str:
-    """The shares of calls that all runs together lost; where they are large, in the colour of a warning."""
+    """Return a line about the lost calls of all runs, emphasised if their share is large."""
     losses = total(map(losses_of, runs))
     if warning := warning_of({"": losses}):
         return f'<p><b style="color:{PATH}">{escape(warning[0].upper() + warning[1:])}</b></p>'
     return f"<p>lost calls: {escape(describe(losses) or 'unknown')}</p>"
 
 
-def _failed(facts: Facts) -> str:
-    """Why calls failed, in the model's own words."""
-    if not facts.failed:
+def _failed(summary: RunSummary) -> str:
+    """Return a line with the most common error of the calls, or ""."""
+    if not summary.failed:
         return ""
-    return f'<div style="margin-bottom:8px">failed: {escape(short(facts.failed, 400))}</div>'
+    return f'<div style="margin-bottom:8px">failed: {escape(short(summary.failed, 400))}</div>'
 
 
-def _table_row(place: int, run: Run, facts: Facts) -> str:
+def _table_row(place: int, run: Run, summary: RunSummary) -> str:
     usage = run.usage
     texts = [
         f"<a href=#run-{place}>{place}</a>",
-        escape(short(facts.question, 120)),
-        escape(facts.strategy),
-        escape(facts.model),
-        escape(short(facts.answer, 120)) or "none",
-        escape(facts.verdict) or "unknown",
+        escape(short(summary.question, 120)),
+        escape(summary.strategy),
+        escape(summary.model),
+        escape(short(summary.answer, 120)) or "none",
+        escape(summary.verdict) or "unknown",
     ]
-    numbers = [facts.calls, number(usage.input_tokens), number(usage.output_tokens), facts.cost]
+    numbers = [summary.calls, number(usage.input_tokens), number(usage.output_tokens), summary.cost]
     return (
         "<tr>"
         + "".join(
             f"<td class=t>{text}</td>" if k in (1, 4) else f"<td>{text}</td>" for k, text in enumerate(texts)
         )
-        + f"<td class=n>{facts.score}</td><td>{escape(short(facts.stopped, 80))}</td>"
+        + f"<td class=n>{summary.score}</td><td>{escape(short(summary.stopped, 80))}</td>"
         + "".join(f"<td class=n>{escape(text)}</td>" for text in [*numbers, _seconds(run)])
         + "</tr>"
     )
 
 
-def _section(place: int, run: Run, facts: Facts) -> str:
+def _section(place: int, run: Run, summary: RunSummary) -> str:
     count = len(run.tree)
-    if 0 < count <= MOST:
-        # JSON in a script element: with these escapes no text in it can end the element or begin a comment.
+    if 0 < count <= MAX_THOUGHTS:
+        # With these escapes, no text in the JSON can end the script element or start a comment.
         data = plot_tree(run).to_json()
         for sign in "<>&\u2028\u2029":
             data = data.replace(sign, f"\\u{ord(sign):04x}")
         body = f'<div class=figure><script type="application/json">{data}</script></div>'
     else:
-        many = f"{count:,} thoughts: too many for a figure, run.nodes_df() lists them"
-        body = f"<p>{many if count else 'no thought to draw'}</p>"
+        many = f"{count:,} thoughts: too many for a figure; run.nodes_df() lists them"
+        body = f"<p>{many if count else 'no thoughts'}</p>"
     return (
         f"<details id=run-{place}{' open' if place == 1 else ''}><summary>{place} · "
-        f"{escape(short(facts.question, 100))} <span>{escape(facts.strategy)} · {escape(facts.stopped)} · "
-        f"{facts.thoughts} thoughts {escape(facts.verdict)}</span>{_badge(facts.simulated)}</summary>"
-        f"{_failed(facts)}{f'<p>tools: {escape(facts.tools)}</p>' if facts.tools else ''}{body}"
-        f"<p class=apart>{escape(facts.apart)}</p></details>"
+        f"{escape(short(summary.question, 100))} "
+        f"<span>{escape(summary.strategy)} · {escape(summary.stopped)} · "
+        f"{summary.thoughts} thoughts {escape(summary.verdict)}</span>{_badge(summary.simulated)}</summary>"
+        f"{_failed(summary)}{f'<p>tools: {escape(summary.tools)}</p>' if summary.tools else ''}{body}"
+        f"<p class=facts>{escape(summary.run_facts)}</p></details>"
     )
 
 
@@ -567,10 +600,10 @@ _STYLE = (
     ".n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}a{color:#0072b2}"
     "details{border:1px solid #dfe4e9;border-radius:8px;margin:10px 0;padding:0 16px}"
     "summary{cursor:pointer;padding:10px 0;font-weight:600;overflow-wrap:anywhere}"
-    "summary span{font-weight:400;color:#5b6672}p.apart{color:#5b6672;font-size:12px}"
+    "summary span{font-weight:400;color:#5b6672}p.facts{color:#5b6672;font-size:12px}"
 )
 
-# A figure is drawn when it is first seen: a page of hundreds of runs opens at once.
+# A figure is drawn when its section is first opened, so that a page with hundreds of runs opens quickly.
 _SCRIPT = """
 const draw = (details) => {
   const box = details.querySelector('.figure'), held = box && box.querySelector('script');

@@ -1,11 +1,13 @@
-"""Pictures of runs, and of many runs. Every figure is info → NamedTuple → figure; the info is what is
-tested.
+"""Plotly figures of one run and of many runs.
 
-Add a figure as one file, and a line here. A `plot_*` function takes a run (`FIGURES`), a table with
-a row per run (`TABLE_FIGURES`), runs (`plot_calibration`), or a run of one strategy (`plot_confidence`). It
-returns a Plotly figure in the template of `theme.py`, light or dark; what is too much for it is reduced, and
-the figure says so. Plotly and networkx are imported when they are used, so that a run's repr, which draws
-from the same info, needs neither.
+Each figure has two functions: `NAME_info` computes a NamedTuple from the data, and `plot_NAME` draws it.
+Tests check the NamedTuple. A `plot_*` function takes a run (`FIGURES`), a table with one row per run
+(`TABLE_FIGURES`), several runs (`plot_calibration`), or a run of Deep Think (`plot_confidence`). It returns a
+Plotly figure in the template of `theme.py`, light or dark. A figure that cannot show all data reduces it and
+states so in its heading.
+
+A new figure takes one file, one line here and one line in `tot_lab.core.registry`. Plotly and networkx are
+imported inside functions, so that the repr of a run, which uses the same NamedTuples, needs neither.
 """
 
 from typing import Any
@@ -29,12 +31,18 @@ from tot_lab.views.figures.tree import plot_tree
 
 
 def plot(run: Run, figure: str = "tree", **options: Any) -> Any:
-    """A figure of a run by its name: `run.plot("timeline")`.
+    """Draw a figure of a run by its name, for example `run.plot("timeline")`.
 
     Args:
         run: The run.
-        figure: A component of the group `figures`, such as `tree`, or one that an installed package brings.
-        options: Those of the figure, see `plot_tree` and its like.
+        figure: Name of a figure in the registry, such as `tree`. Installed packages can add figures.
+        options: Options of the figure, such as `dark` of `plot_tree`.
+
+    Returns:
+        A Plotly figure.
+
+    Raises:
+        ValueError: If no figure has this name.
     """
     found = find(figure, "figures")
     if found is None:

@@ -1,6 +1,7 @@
-"""Whether an evaluator's scores can be taken at their word.
+"""Figure of the calibration of an evaluator.
 
-Only thoughts of which somebody knows whether they were solvable are drawn; how many are not is said.
+It shows only labelled thoughts, which are known to be solvable or not. The heading states the number of
+others.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tot_lab.analysis.judging import BINS, EvaluatorDiagnosis, bins_of, judge_evaluator, with_interval
-from tot_lab.views.figures.points import IDS, note_losses, runs_named
-from tot_lab.views.figures.theme import KINDS, dress, empty, error_bars, ground, legend_at
+from tot_lab.views.figures.points import MAX_RUN_IDS, format_run_ids, note_losses
+from tot_lab.views.figures.theme import KINDS, error_bars, legend_at, palette, show_message, style_figure
 
 if TYPE_CHECKING:
     import pandas
@@ -23,10 +24,25 @@ _Numbers = NDArray[np.float64]
 
 
 class CalibrationInfo(NamedTuple):
-    """Per bin of the score, equally wide: its ends, how many labelled thoughts it holds and how many of
-    them were solvable, their mean score, the share solvable with its 95% interval (nan in an empty bin), and
-    the runs they are of, as `run_id node`, the first 100. The rest as in `EvaluatorDiagnosis`; intervals: low
-    and high of a measure; unlabelled: thoughts with a score that nobody can label."""
+    """Data of `plot_calibration`. The fields up to `nodes` have one entry per bin of the score.
+
+    Attributes:
+        low: Lower end of the bin.
+        high: Upper end of the bin.
+        thoughts: Number of labelled thoughts in the bin.
+        solvable: Number of solvable ones among them.
+        score: Mean score.
+        share: Share of solvable thoughts, or nan if the bin is empty.
+        lower: Lower end of its 95% interval.
+        upper: Upper end of its 95% interval.
+        run_ids: Ids of the first 100 runs.
+        nodes: The first 100 thoughts, as `run_id node`.
+        measures: Measures of the `EvaluatorDiagnosis`.
+        intervals: Both ends of the interval of each measure.
+        unlabelled: Number of thoughts with a score and without a label.
+        runs: Table of the runs.
+        simulated: Whether a simulated model took part.
+    """
 
     low: _Numbers
     high: _Numbers
@@ -46,9 +62,9 @@ class CalibrationInfo(NamedTuple):
 
 
 def calibration_info(runs: Any, bins: int = BINS) -> CalibrationInfo:
-    """What `plot_calibration` draws."""
+    """Compute the data of `plot_calibration`."""
     if not isinstance(bins, int) or bins < 1:
-        raise ValueError(f"bins is a whole number, 1 or more, not {bins!r}")
+        raise ValueError(f"Invalid `bins`: got {bins!r}. Use an integer of at least 1.")
     found = runs if isinstance(runs, EvaluatorDiagnosis) else judge_evaluator(runs)
     curve = found.calibration(bins)
     known = found.thoughts[found.thoughts["score"].notna() & found.thoughts["solvable"].notna()]
@@ -64,8 +80,8 @@ def calibration_info(runs: Any, bins: int = BINS) -> CalibrationInfo:
         numbers["share"],
         numbers["lower"],
         numbers["upper"],
-        [list(some["run_id"].drop_duplicates().iloc[:IDS]) for some in inside],
-        [[f"{row.run_id} {row.node}" for row in some.iloc[:IDS].itertuples()] for some in inside],
+        [list(some["run_id"].drop_duplicates().iloc[:MAX_RUN_IDS]) for some in inside],
+        [[f"{row.run_id} {row.node}" for row in some.iloc[:MAX_RUN_IDS].itertuples()] for some in inside],
         {str(name): float(value) for name, value in found.measures.items()},
         {str(name): (float(low), float(high)) for name, low, high in found.intervals.itertuples()},
         int(found.thoughts["score"].notna().sum()) - len(known),
@@ -75,31 +91,40 @@ def calibration_info(runs: Any, bins: int = BINS) -> CalibrationInfo:
 
 
 def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool = False) -> go.Figure:
-    """The share of thoughts that could lead to a right answer against the score they got, with 95%
-    intervals over tasks; on the diagonal a score is what it says. Below, how many thoughts got such a score.
+    """Plot the share of solvable thoughts against their score, with 95% intervals over tasks.
 
-    runs: what `tl.stats.judge_evaluator` gives or takes. bins: of the score, equally wide. However many the
-        thoughts, a bin is one point. dark: for a dark page.
+    A solvable thought can still lead to a correct answer. A calibrated evaluator lies on the diagonal. The
+    lower plot shows the number of thoughts in each bin.
 
-    The hover names runs and thoughts; `sweep.run(figure.data[1].customdata[n][0])` is a run of a point.
+    Args:
+        runs: The result of `tl.stats.judge_evaluator`, or its argument.
+        bins: Number of equally wide bins of the score.
+        dark: Use the colours for a dark page.
+
+    Returns:
+        A figure whose points hold run ids: `sweep.run(figure.data[1].customdata[n][0])` is a run of point
+        `n`.
+
+    Raises:
+        ValueError: If `bins` is not a positive integer.
     """
     from plotly.subplots import make_subplots  # noqa: PLC0415
 
     info = calibration_info(runs, bins)
     figure = make_subplots(rows=2, shared_xaxes=True, row_heights=[0.72, 0.28], vertical_spacing=0.06)
-    _draw_curve(figure, info, ground(dark).faint)
+    _draw_curve(figure, info, palette(dark).faint)
     _draw_counts(figure, info)
     if not info.thoughts.any():
-        empty(figure, "no judged thought has a label: nothing knows what is solvable")
-    lost = note_losses(info.runs)
-    dress(
+        show_message(figure, "no scored thought has a label: it is not known which ones are solvable")
+    losses = note_losses(info.runs)
+    style_figure(
         figure,
         ["Calibration of the evaluator"],
-        [*_notes(info), lost.line],
+        [*_notes(info), losses.line],
         info.simulated,
         dark,
         height=520,
-        warning=lost.warning,
+        warning=losses.warning,
         barmode="stack",
         legend=legend_at(-0.12),
         hovermode="closest",
@@ -112,7 +137,7 @@ def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool = False) -> go.F
 
 
 def _draw_curve(figure: go.Figure, info: CalibrationInfo, faint: str) -> None:
-    """The diagonal, and the share of solvable thoughts in each bin."""
+    """Draw the diagonal, and the share of solvable thoughts in each bin."""
     figure.add_scatter(
         x=[0, 1],
         y=[0, 1],
@@ -143,7 +168,7 @@ def _draw_curve(figure: go.Figure, info: CalibrationInfo, faint: str) -> None:
 
 
 def _draw_counts(figure: go.Figure, info: CalibrationInfo) -> None:
-    """How many thoughts each bin holds."""
+    """Draw the number of thoughts in each bin."""
     middle, width = (info.low + info.high) / 2, 0.92 / len(info.low)
     for counts, words, shade in (
         (info.solvable, "solvable", KINDS[2]),
@@ -164,15 +189,15 @@ def _draw_counts(figure: go.Figure, info: CalibrationInfo) -> None:
 
 
 def _notes(info: CalibrationInfo) -> list[str]:
-    """The lines of the heading."""
+    """Return the lines of the subtitle."""
     m = info.measures
-    said = {name: with_interval(m[name], *ends) for name, ends in info.intervals.items()}
+    values = {name: with_interval(m[name], *ends) for name, ends in info.intervals.items()}
     return [
         f"{len(info.runs):,} runs  ·  {info.thoughts.sum():,} labelled thoughts"
-        + (f", {info.unlabelled:,} more that nobody can label" if info.unlabelled else "")
-        + (f"  ·  {m['unread']:.0%} unread" if m["unread"] > 0 else ""),
-        f"AUC {said['auc']}  ·  calibration error {said['calibration_error']}"
-        f"  ·  Brier score {said['brier']}",
+        + (f", {info.unlabelled:,} without a label" if info.unlabelled else "")
+        + (f"  ·  {m['unread']:.0%} unreadable" if m["unread"] > 0 else ""),
+        f"AUC {values['auc']}  ·  calibration error {values['calibration_error']}"
+        f"  ·  Brier score {values['brier']}",
     ]
 
 
@@ -181,4 +206,4 @@ def _hover(info: CalibrationInfo, k: int) -> str:
     lines.append(f"{info.solvable[k]:,} of {info.thoughts[k]:,} thoughts solvable")
     if info.thoughts[k]:
         lines.append(f"{info.share[k]:.1%}, 95% interval {info.lower[k]:.1%} to {info.upper[k]:.1%}")
-    return "<br>".join([*lines, *runs_named(info.nodes[k], int(info.thoughts[k]))])
+    return "<br>".join([*lines, *format_run_ids(info.nodes[k], int(info.thoughts[k]))])

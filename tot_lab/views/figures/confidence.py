@@ -1,6 +1,6 @@
-"""How the confidence of Deep Think went, iteration by iteration, over the scores of its branches.
+"""Figure of the confidence of Deep Think by iteration, with the scores of the branches.
 
-An assumed confidence is no measurement. It is drawn hollow, and no line leads through it.
+An assumed confidence is not a measurement. It is a hollow marker and is left out of the line.
 """
 
 from __future__ import annotations
@@ -12,18 +12,38 @@ from numpy.typing import NDArray
 
 from tot_lab.analysis.deep_thought import deep_thought
 from tot_lab.record.run import Run, expect_run
-from tot_lab.views.figures.theme import KINDS, Ground, dress_run, empty, ground, legend_at, plain, short
+from tot_lab.views.figures.theme import (
+    KINDS,
+    Palette,
+    legend_at,
+    palette,
+    plain,
+    short,
+    show_message,
+    style_run_figure,
+)
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-_APART = 0.08  # of an iteration, between two branches
+_BRANCH_STEP = 0.08  # horizontal distance between two branches, in iterations
 
 
 class ConfidenceInfo(NamedTuple):
-    """Per iteration: its number, the confidence in its synthesis (0–10), whether that is assumed, and whether
-    it answered. Per branch with a score: place (to the left of its iteration's number), score (0–10), name,
-    and whether the next iteration builds on it (kept). unscored: branches without a score."""
+    """Data of `plot_confidence`. The first four fields have one entry per iteration, the next four one per
+    branch with a score.
+
+    Attributes:
+        iteration: Number of the iteration.
+        confidence: Confidence in its synthesis, from 0 to 10.
+        assumed: Whether that confidence is assumed.
+        answered: Whether the answer is from this iteration.
+        place: Horizontal position of the branch, to the left of its iteration.
+        score: From 0 to 10.
+        names: Name of the branch.
+        kept: Whether the next iteration builds on the branch.
+        unscored: Number of branches without a score.
+    """
 
     iteration: NDArray[np.intp]
     confidence: NDArray[np.float64]
@@ -37,20 +57,22 @@ class ConfidenceInfo(NamedTuple):
 
 
 def confidence_info(run: Run) -> ConfidenceInfo:
-    """What `plot_confidence` draws."""
+    """Compute the data of `plot_confidence`."""
     expect_run(run, "plot_confidence")
-    told = deep_thought(run)
+    thought = deep_thought(run)
     branches = [
-        (result.iteration - (len(result.branches) - k) * _APART, branch, branch.id in result.beam)
-        for result in told.iterations
+        (result.iteration - (len(result.branches) - k) * _BRANCH_STEP, branch, branch.id in result.beam)
+        for result in thought.iterations
         for k, branch in enumerate(result.branches)
     ]
     scored = [(place, branch, kept) for place, branch, kept in branches if branch.score is not None]
     return ConfidenceInfo(
-        np.array([result.iteration for result in told.iterations], dtype=np.intp),
-        np.array([result.confidence for result in told.iterations], dtype=np.float64),
-        np.array([result.assumed for result in told.iterations], dtype=np.bool_),
-        np.array([result.iteration == told.answer_iteration for result in told.iterations], dtype=np.bool_),
+        np.array([result.iteration for result in thought.iterations], dtype=np.intp),
+        np.array([result.confidence for result in thought.iterations], dtype=np.float64),
+        np.array([result.assumed for result in thought.iterations], dtype=np.bool_),
+        np.array(
+            [result.iteration == thought.answer_iteration for result in thought.iterations], dtype=np.bool_
+        ),
         np.array([place for place, _, _ in scored], dtype=np.float64),
         np.array([branch.score for _, branch, _ in scored], dtype=np.float64),
         [branch.name for _, branch, _ in scored],
@@ -60,24 +82,33 @@ def confidence_info(run: Run) -> ConfidenceInfo:
 
 
 def plot_confidence(run: Run, *, dark: bool = False) -> go.Figure:
-    """The confidence in each iteration's synthesis, and to its left the scores of the branches that it was
-    made from, best first. A star marks the iteration that answered, a hollow mark an assumed confidence.
+    """Plot the confidence in the synthesis of each iteration, and the scores of its branches.
 
-    run: of `tl.DeepThink`, or of a strategy that holds one; finished or not. Of several it is the one that
-        `tl.deep_thought` tells of. dark: for a dark page. Raises ValueError when there is none.
+    The branches are to the left of their iteration, best first. A star marks the iteration with the answer,
+    and a hollow marker an assumed confidence.
+
+    Args:
+        run: A run of `tl.DeepThink`, or of a strategy that contains it, finished or not. If it contains
+            several, the figure shows the one that `tl.deep_thought` returns.
+        dark: Use the colours for a dark page.
+
+    Raises:
+        ValueError: If the run contains no Deep Think.
     """
-    import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses the theme without it
+    import plotly.graph_objects as go  # noqa: PLC0415  the repr of a run must not import it
 
     info = confidence_info(run)
-    shades = ground(dark)
+    shades = palette(dark)
     figure = go.Figure()
     _draw_branches(figure, info, shades.paper)
     _draw_confidence(figure, info, shades)
     if not info.iteration.size:
-        empty(figure, "no iteration came to a synthesis")
+        show_message(figure, "no iteration has a synthesis")
     unscored = f"{info.unscored} of {info.unscored + len(info.names)} branches have no score"
     layout = {"height": 380, "legend": legend_at(-0.18), "showlegend": bool(info.iteration.size)}
-    dress_run(figure, run, "Confidence by iteration", [unscored] if info.unscored else [], dark, **layout)
+    style_run_figure(
+        figure, run, "Confidence by iteration", [unscored] if info.unscored else [], dark, **layout
+    )
     last = max(int(info.iteration.max(initial=1)), 1)
     figure.update_xaxes(
         title="iteration (number)", tickvals=list(range(1, last + 1)), range=[0.4, last + 0.4], showgrid=False
@@ -87,7 +118,7 @@ def plot_confidence(run: Run, *, dark: bool = False) -> go.Figure:
 
 
 def _draw_branches(figure: go.Figure, info: ConfidenceInfo, paper: str) -> None:
-    """The scores of the branches, those that were kept and those that were not."""
+    """Draw the scores of the kept and of the pruned branches."""
     for kept, name, symbol, shade in (
         (True, "branch, kept", "circle", KINDS[2]),
         (False, "branch, pruned", "x", KINDS[1]),
@@ -98,8 +129,8 @@ def _draw_branches(figure: go.Figure, info: ConfidenceInfo, paper: str) -> None:
         figure.add_scatter(x=info.place[some], y=info.score[some], marker=marker, **_marks(name, hover))
 
 
-def _draw_confidence(figure: go.Figure, info: ConfidenceInfo, shades: Ground) -> None:
-    """A line through the measured ones, and a mark for each iteration."""
+def _draw_confidence(figure: go.Figure, info: ConfidenceInfo, shades: Palette) -> None:
+    """Draw a line through the measured confidences, and a marker for each iteration."""
     figure.add_scatter(
         x=info.iteration,
         y=np.where(info.assumed, np.nan, info.confidence),

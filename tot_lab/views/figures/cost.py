@@ -1,8 +1,8 @@
-"""What a run used: tokens and money over its course, and for what.
+"""Figure of the tokens and the cost of a run, over time and by group of calls.
 
-What each call would have cost and what was really paid are two numbers, and what is not known is
-neither 0 nor guessed: a curve is of the calls whose amount is known, and says how many these are. What
-counts as a call, and what it used, is decided where `run.usage` is.
+The cost without cache hits and the amount paid are two curves. Unknown amounts are never shown as 0: a curve
+covers the calls whose amount is known, and the heading states their number. `tot_lab.record.run.usage_of`
+defines which calls count and what they used.
 """
 
 from __future__ import annotations
@@ -18,32 +18,48 @@ from tot_lab.analysis.frames import CallRow, calls_of
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.records import Line
 from tot_lab.record.run import Run, Usage, expect_run, money, usage_of
-from tot_lab.views.figures.theme import KINDS, dress_run, empty, ground, legend_at, number, plain, short
+from tot_lab.views.figures.theme import (
+    KINDS,
+    legend_at,
+    number,
+    palette,
+    plain,
+    short,
+    show_message,
+    style_run_figure,
+)
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-MOST = 2000
-"""Points of a curve; of more calls, every so many is one."""
+MAX_POINTS = 2000
+"""Maximum number of points of a curve. With more calls, one point stands for several calls."""
 
-GROUPS = 30
-"""Kinds or depths of which each has a bar."""
+MAX_BARS = 30
+"""Maximum number of bars. Further groups share the last one."""
 
-AMOUNTS = {
+USAGE_CURVES = {
     "input_tokens": ("tokens in", KINDS[4]),
     "output_tokens": ("tokens out", KINDS[0]),
-    "cost": ("cost if each call were paid", KINDS[1]),
-    "paid": ("really paid", KINDS[2]),
+    "cost": ("cost without cache hits", KINDS[1]),
+    "paid": ("paid", KINDS[2]),
 }
-"""What is drawn of `Usage`, in words, and its colour."""
+"""Name and colour of each drawn field of `Usage`."""
 
 
 class CostInfo(NamedTuple):
-    """Over the calls that used something, in the order of their answers: when they were answered (seconds
-    since the run began), tokens, cost if paid and really paid (USD), nan where not known.
+    """Data of `plot_cost`.
 
-    groups: what all calls of each kind, or asked for thoughts of each depth, used, in the order of the
-    first call, or of depth; None in a `Usage` is not known. total: `run.usage`.
+    The arrays have one entry per call that used something, in the order of the replies. Unknown amounts are
+    nan.
+
+    Attributes:
+        answered: Time of the reply, in seconds since the start of the run.
+        cost: Cost of the call if it had not been cached, in USD.
+        paid: Amount paid, in USD.
+        groups: Usage by purpose in the order of the first call, or by depth. `None` in a `Usage` means
+            unknown.
+        total: `run.usage`.
     """
 
     answered: NDArray[np.float64]
@@ -57,32 +73,32 @@ class CostInfo(NamedTuple):
 
 @gc_paused()
 def cost_info(run: Run, by: Literal["kind", "depth"] = "kind") -> CostInfo:
-    """What `plot_cost` draws."""
+    """Compute the data of `plot_cost`."""
     expect_run(run, "plot_cost")
     if by not in ("kind", "depth"):
-        raise ValueError(f'by is "kind" or "depth", not {by!r}')
+        raise ValueError(f'Invalid `by`: got {by!r}. Use "kind" or "depth".')
     nodes = run.tree.nodes
 
-    def depth(asked: CallRow) -> str:
-        return str(nodes[asked.call.node].depth) if asked.call.node in nodes else "none"
+    def depth(row: CallRow) -> str:
+        return str(nodes[row.call.node].depth) if row.call.node in nodes else "none"
 
-    group: Callable[[CallRow], str] = depth if by == "depth" else lambda asked: asked.call.purpose
+    group: Callable[[CallRow], str] = depth if by == "depth" else lambda row: row.call.purpose
     lines: dict[str, list[Line]] = {}
     used: list[tuple[float, Usage]] = []
-    for asked in calls_of(run):
-        if asked.answered is None:
+    for row in calls_of(run):
+        if row.answered is None:
             continue
-        usage = usage_of([asked.answered])
+        usage = usage_of([row.answered])
         if usage.calls:
-            lines.setdefault(group(asked), []).append(asked.answered)
+            lines.setdefault(group(row), []).append(row.answered)
             if not usage.errors or usage.input_tokens:
-                used.append((asked.answered.t, usage))
+                used.append((row.answered.t, usage))
     used.sort(key=lambda pair: pair[0])
     names = (
         sorted(lines, key=lambda name: int(name) if name.isdigit() else math.inf) if by == "depth" else lines
     )
-    # numpy makes nan of None.
-    columns = {name: np.array([getattr(u, name) for _, u in used], dtype=float) for name in AMOUNTS}
+    # numpy converts `None` to nan.
+    columns = {name: np.array([getattr(u, name) for _, u in used], dtype=float) for name in USAGE_CURVES}
     return CostInfo(
         np.array([moment for moment, _ in used], dtype=np.float64),
         **columns,
@@ -92,23 +108,26 @@ def cost_info(run: Run, by: Literal["kind", "depth"] = "kind") -> CostInfo:
 
 
 def plot_cost(run: Run, *, by: Literal["kind", "depth"] = "kind", dark: bool = False) -> go.Figure:
-    """What a run used: on the left over its course, on the right by kind of call or by the depth of the
-    thoughts that were asked for. Above tokens; below USD, what it would cost if each call were paid, and
-    what was really paid, which is less where answers came from the cache.
+    """Plot the tokens and the cost of a run, over time on the left and by group of calls on the right.
 
-    run: finished or not. What is not known is not drawn, and said. Of more than 2,000 calls every so
-        many is a point of a curve, and beyond 30 groups the rest share a bar: both are said.
-    by: `kind` (propose, value, …) or `depth` (steps below the root).
-    dark: for a dark page.
+    The upper row shows tokens. The lower row shows USD: the cost if no reply had come from the cache, and the
+    amount paid.
+
+    Args:
+        run: A run, finished or not. Unknown amounts are not drawn, and the figure states their number. With
+            more than 2,000 calls, one point of a curve stands for several calls. At most 30 bars are drawn;
+            the last one sums up the remaining groups.
+        by: Group calls by `kind` (their purpose: propose, value, …) or by `depth` (steps below the root).
+        dark: Use the colours for a dark page.
     """
-    from plotly.subplots import make_subplots  # noqa: PLC0415  a run's repr uses this file without it
+    from plotly.subplots import make_subplots  # noqa: PLC0415  the repr of a run must not import it
 
     info = cost_info(run, by)
     spacing = {"vertical_spacing": 0.09, "horizontal_spacing": 0.11}
     figure = make_subplots(2, 2, column_widths=[0.62, 0.38], shared_xaxes="columns", **spacing)
-    curves = {name: _curve(info, name) for name in AMOUNTS}
+    curves = {name: _curve(info, name) for name in USAGE_CURVES}
     labels, groups = _bars_of(info.groups)
-    for name, (words, shade) in AMOUNTS.items():
+    for name, (words, shade) in USAGE_CURVES.items():
         both = {"name": words, "legendgroup": name, "row": 1 if "tokens" in name else 2}
         figure.add_scatter(
             x=curves[name].x,
@@ -128,23 +147,24 @@ def plot_cost(run: Run, *, by: Literal["kind", "depth"] = "kind", dark: bool = F
             col=2,
             **both,
         )
-    _unknown(figure, info, labels, groups, ground(dark).faint)
+    _unknown(figure, info, labels, groups, palette(dark).faint)
     if not info.groups:
-        empty(figure, "no call was answered")
+        show_message(figure, "no call has a reply")
     layout = {"height": 500, "barmode": "group", "bargap": 0.3, "legend": legend_at(-0.16)}
-    dress_run(figure, run, "Tokens and cost", _notes(info, curves), dark, **layout)
-    figure.update_xaxes(title="time since the run began (s)", rangemode="tozero", row=2, col=1)
+    style_run_figure(figure, run, "Tokens and cost", _notes(info, curves), dark, **layout)
+    figure.update_xaxes(title="time since the start of the run (s)", rangemode="tozero", row=2, col=1)
     figure.update_xaxes(type="category", showgrid=False, col=2)
-    what = "depth of the thought asked for (steps)" if by == "depth" else "kind of call"
+    what = "depth of the node (steps)" if by == "depth" else "purpose of the call"
     figure.update_xaxes(title=what, row=2, col=2)
-    for col, summed in ((1, ", summed"), (2, "")):
+    for col, summed in ((1, ", cumulative"), (2, "")):
         figure.update_yaxes(title=f"tokens{summed}", rangemode="tozero", row=1, col=col)
         figure.update_yaxes(title=f"USD{summed}", rangemode="tozero", tickprefix="$", row=2, col=col)
     return figure
 
 
 class _Curve(NamedTuple):
-    """When, and what had been used by then. known: calls of which it is known; every: calls of a point."""
+    """Times and cumulative amounts. `known` is the number of calls with a known amount, `every` the number of
+    calls per point."""
 
     x: Any
     y: Any
@@ -157,7 +177,7 @@ def _curve(info: CostInfo, name: str) -> _Curve:
     known = np.flatnonzero(~np.isnan(amounts))
     if not len(known):
         return _Curve([0.0], [None], 0, 1)
-    every = -(-len(known) // MOST)
+    every = -(-len(known) // MAX_POINTS)
     points = np.unique([*range(0, len(known), every), len(known) - 1])
     summed = np.cumsum(amounts[known])[points]
     return _Curve(np.append(0.0, info.answered[known][points]), np.append(0.0, summed), len(known), every)
@@ -166,40 +186,40 @@ def _curve(info: CostInfo, name: str) -> _Curve:
 def _notes(info: CostInfo, curves: dict[str, _Curve]) -> list[str]:
     total, count = info.total, len(info.answered)
     notes = [
-        f"{AMOUNTS[name][0]}: known for {f'{known:,} of {count:,}' if known else 'none of the'} calls"
+        f"{USAGE_CURVES[name][0]}: known for {f'{known:,} of {count:,}' if known else 'none of the'} calls"
         for name, (*_, known, _) in curves.items()
         if known < count
     ]
     if (coarsest := max(curve.every for curve in curves.values())) > 1:
-        notes.append(f"curves: one point for {coarsest:,} calls")
-    others = len(info.groups) - GROUPS + 1
+        notes.append(f"curves: one point per {coarsest:,} calls")
+    others = len(info.groups) - MAX_BARS + 1
     return [
         f"{total.calls:,} calls  ·  {number(total.input_tokens)} tokens in, {number(total.output_tokens)} out"
         f"  ·  cost {money(total.cost)}, paid {money(total.paid)}",
         "  ·  ".join(notes),
-        f"the last bar holds all of the other {others:,}" if others > 1 else "",
+        f"the last bar sums up the other {others:,} groups" if others > 1 else "",
     ]
 
 
 def _bars_of(groups: dict[str, Usage]) -> tuple[list[str], list[Usage]]:
-    """The labels and amounts of the bars; what is beyond `GROUPS` is one."""
+    """Return the labels and amounts of the bars. The last bar sums up the groups beyond `MAX_BARS`."""
     labels = [plain(short(name, 24)) for name in groups]
     usage = list(groups.values())
-    if len(usage) <= GROUPS:
+    if len(usage) <= MAX_BARS:
         return labels, usage
-    rest = usage[GROUPS - 1 :]
+    rest = usage[MAX_BARS - 1 :]
     summed: list[Any] = [
         None if None in (column := [getattr(used, name) for used in rest]) else sum(column)
         for name in Usage._fields
     ]
-    return [*labels[: GROUPS - 1], "others"], [*usage[: GROUPS - 1], Usage(*summed)]
+    return [*labels[: MAX_BARS - 1], "others"], [*usage[: MAX_BARS - 1], Usage(*summed)]
 
 
 def _unknown(figure: go.Figure, info: CostInfo, labels: list[str], groups: list[Usage], faint: str) -> None:
-    """Where a bar or a curve would be, had its amount been known."""
+    """Write a note in place of each bar or curve whose amount is unknown or 0."""
     kinds = (
         (1, ("input_tokens", "output_tokens"), "tokens", "no tokens"),
-        (2, ("cost", "paid"), "price", "all of it costs nothing"),
+        (2, ("cost", "paid"), "price", "all calls are free"),
     )
     font = {"size": 11, "color": faint}
     upright = {"textangle": -90, "yanchor": "bottom", "showarrow": False, "font": font}
@@ -209,7 +229,7 @@ def _unknown(figure: go.Figure, info: CostInfo, labels: list[str], groups: list[
                 figure.add_annotation(x=label, y=0, text="unknown", **upright, row=row, col=2)
         amounts = np.concatenate([getattr(info, name) for name in names])
         if amounts.size and not np.nansum(amounts):
-            none = f"{what} unknown: the model does not say" if np.isnan(amounts).any() else nothing
+            none = f"{what} unknown: not reported by the model" if np.isnan(amounts).any() else nothing
             axis = "" if row == 1 else "3"
             figure.add_annotation(
                 **{"x": 0.5, "xref": f"x{axis} domain", "y": 0.5, "yref": f"y{axis} domain"},

@@ -1,7 +1,6 @@
-"""Success against cost: what is worth its price.
+"""Figure of success rate against cost, with the Pareto frontier of the settings.
 
-Which settings are not dominated is the word of `tl.stats.pareto_frontier`, of the means; the intervals
-show how sure that is.
+`tl.stats.pareto_frontier` determines the frontier from the means. The intervals show how certain it is.
 """
 
 from __future__ import annotations
@@ -13,50 +12,57 @@ from tot_lab.analysis.matched_cost import pareto_frontier
 from tot_lab.analysis.tables import table
 from tot_lab.record.losses import without_losses
 from tot_lab.views.figures.points import (
-    MEASURED,
+    MEASURES,
     Point,
-    amount,
-    axis_of,
-    dress_table,
-    expect_figure,
+    axis_title,
+    expect_numeric,
+    first_names,
+    format_mean,
+    format_run_count,
+    format_value,
     hover_lines,
+    interval_bars,
     is_rate,
-    named,
-    names_on_axis,
     points,
-    runs_in,
-    some_of,
-    whisker,
+    style_table_figure,
+    tick_labels,
 )
-from tot_lab.views.figures.theme import KINDS, ground, legend_at
+from tot_lab.views.figures.theme import KINDS, legend_at, palette
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-MOST = 500
-"""Settings that are drawn; of more, the first, and all that are not dominated."""
+MAX_SETTINGS = 500
+"""Maximum number of settings that are drawn. The frontier is always drawn whole."""
 
-LABELLED = 16
-"""Settings that are not dominated and bear their names; of more, none does."""
+MAX_LABELS = 16
+"""Maximum number of settings on a frontier with labels. Larger frontiers have none."""
 
-NAME = 40
-"""Characters of a name beside its point."""
+LABEL_LENGTH = 40
+"""Maximum number of characters in a label."""
 
 _WIDTH, _HEIGHT, _LETTER, _LINE = 700, 360, 5.8, 14
-"""Of the picture, a letter and a line, in pixels: narrower than on a page, to be safe."""
+"""Size of the plot, a letter and a line in pixels, to place labels. The plot is usually wider than this."""
 
-WIDE = 20
-"""Times the least cost from which on the axis is logarithmic."""
+LOG_FACTOR = 20
+"""Ratio of the highest to the lowest cost above which the axis is logarithmic."""
 
 
 _RANGE = (-0.08, 1.08)
-"""Of the success rate: a name has room above 1 and below 0."""
+"""Range of the success rate axis, with room for labels above 1 and below 0."""
 
 
 class FrontierInfo(NamedTuple):
-    """Over the settings of which cost and success are known, cheapest first: names, cost (mean of a run),
-    success, and whether each is not dominated. unknown: settings left out for want of either."""
+    """Data of `plot_pareto`, with one entry per setting in ascending order of cost.
+
+    Attributes:
+        names: Labels of the settings.
+        cost: Mean cost of a run.
+        success: Success rate.
+        on_frontier: Whether no other setting dominates this one.
+        unknown: Settings that are left out because their cost or success rate is unknown.
+    """
 
     names: list[str]
     cost: list[Point]
@@ -66,11 +72,11 @@ class FrontierInfo(NamedTuple):
 
 
 def frontier_info(df: Any, cost: str = "calls") -> FrontierInfo:
-    """What `plot_pareto` draws."""
+    """Compute the data of `plot_pareto`."""
     import pandas as pd  # noqa: PLC0415
 
     frame = _with_tokens(df) if cost == "tokens" else table(df, ["setting", cost, "correct"])
-    expect_figure(frame, cost, "cost")
+    expect_numeric(frame, cost, "cost")
     rows = pareto_frontier(without_losses(frame), unit=cost).to_dict("records")
     spent, solved = (points(frame, ["setting"], column) for column in (cost, "correct"))
     unknown = [str(row["setting"]) for row in rows if pd.isna(row[cost]) or pd.isna(row["rate"])]
@@ -86,18 +92,23 @@ def frontier_info(df: Any, cost: str = "calls") -> FrontierInfo:
 
 
 def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figure:
-    """Success rate against cost, a point for each setting with the 95% intervals of both; a line joins
-    the settings that no other dominates. These bear their names where there is room, the others tell them
-    on hover. Success at equal cost is another question: see `tl.stats.anytime_performance`.
+    """Plot success rate against cost, with one point per setting and 95% intervals of both.
 
-    df: a sweep, or any table with a row per run and the columns `setting`, `task`, `correct` and that of
-        `cost`. Settings of which cost or success is not known are named, not drawn; of more than 500,
-        the first and the frontier are drawn, and it is said.
-    cost: `calls`, `tokens` (in and out), `cost`, `paid`, `seconds` or another column of numbers. The axis
-        is logarithmic when the costs lie more than a factor of 20 apart.
-    dark: for a dark page.
+    A line joins the Pareto frontier, the settings that no other setting dominates. They have labels if there
+    is room; all settings have hover texts. To compare success at equal cost, see
+    `tl.stats.anytime_performance`.
 
-    The points of a trace lead to their runs: `sweep.run(figure.data[k].customdata[n][0])`.
+    Args:
+        df: A sweep, or any table with one row per run and the columns `setting`, `task`, `correct` and
+            `cost`. Settings with unknown cost or success are not drawn, and the heading lists them. With more
+            than 500 settings, only the frontier and the first other ones are drawn.
+        cost: `calls`, `tokens` (in and out), `cost`, `paid`, `seconds` or another numeric column. The axis is
+            logarithmic if the costs differ by more than a factor of 20.
+        dark: Use the colours for a dark page.
+
+    Returns:
+        A figure whose points hold run ids: `sweep.run(figure.data[k].customdata[n][0])` is a run of point `n`
+        of trace `k`.
     """
     import plotly.graph_objects as go  # noqa: PLC0415
 
@@ -107,10 +118,10 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figur
     figure = go.Figure()
     front = [k for k, on in enumerate(info.on_frontier) if on]
     rest = [k for k, on in enumerate(info.on_frontier) if not on]
-    hidden = max(len(info.names) - MOST, 0)
-    rest = rest[: max(MOST - len(front), 0)]
+    hidden = max(len(info.names) - MAX_SETTINGS, 0)
+    rest = rest[: max(MAX_SETTINGS - len(front), 0)]
     wide, span = _span(info)
-    shades = ground(dark)
+    shades = palette(dark)
     if len(front) > 1:
         figure.add_scatter(
             x=[info.cost[k].value for k in front],
@@ -133,21 +144,23 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figur
                 **look, **{**_points(info, held, shade), **texts}, textfont=font, hovertext=hover
             )
     lines = [
-        f"{runs_in(frame)}  ·  {len(front):,} of {len(info.names):,} settings are not dominated",
+        f"{format_run_count(frame)}  ·  {len(front):,} of {len(info.names):,} settings are not dominated",
         "mean and 95% interval of both",
-        f"not known, left out: {some_of(info.unknown)}" if info.unknown else "",
-        f"{hidden:,} more settings are dominated and not drawn" if hidden else "",
+        f"unknown, not shown: {first_names(info.unknown)}" if info.unknown else "",
+        f"{hidden:,} dominated settings not shown" if hidden else "",
     ]
     layout = {"height": 420, "margin": {"r": 24}, "legend": legend_at(-0.16), "hovermode": "closest"}
-    dress_table(figure, frame, "Success against cost", lines, dark, **layout)
-    figure.update_xaxes(title=axis_of(cost) if cost in MEASURED else f"{named(cost)} (a run)", range=span)
+    style_table_figure(figure, frame, "Success against cost", lines, dark, **layout)
+    figure.update_xaxes(
+        title=axis_title(cost) if cost in MEASURES else f"{format_value(cost)} (per run)", range=span
+    )
     figure.update_xaxes(**({"type": "log", "dtick": 1} if wide else {}))
-    figure.update_yaxes(title=axis_of("correct"), range=_RANGE, tickformat=".0%", dtick=0.2)
+    figure.update_yaxes(title=axis_title("correct"), range=_RANGE, tickformat=".0%", dtick=0.2)
     return figure
 
 
 def _points(info: FrontierInfo, held: list[int], shade: str) -> dict[str, Any]:
-    """Where some settings stand, with their intervals and their runs."""
+    """Return the positions, intervals and run ids of some settings."""
     return {
         "x": [info.cost[k].value for k in held],
         "y": [info.success[k].value for k in held],
@@ -155,15 +168,15 @@ def _points(info: FrontierInfo, held: list[int], shade: str) -> dict[str, Any]:
         "cliponaxis": False,
         "customdata": [info.success[k].run_ids for k in held],
         "hoverinfo": "text",
-        **whisker([info.success[k] for k in held], shade),
-        **whisker([info.cost[k] for k in held], shade, "x"),
+        **interval_bars([info.success[k] for k in held], shade),
+        **interval_bars([info.cost[k] for k in held], shade, "x"),
     }
 
 
 def _names(info: FrontierInfo, front: list[int], wide: bool, span: tuple[float, float]) -> dict[str, Any]:
-    """The names beside the points of the frontier, where there is room for any."""
-    labels = dict(zip(front, names_on_axis([info.names[k] for k in front], NAME), strict=True))
-    sides = name_sides(info, labels, wide, span) if len(front) <= LABELLED else {}
+    """Return the labels of the frontier, or nothing if there is no room for any."""
+    labels = dict(zip(front, tick_labels([info.names[k] for k in front], LABEL_LENGTH), strict=True))
+    sides = name_sides(info, labels, wide, span) if len(front) <= MAX_LABELS else {}
     if not sides:
         return {}
     return {
@@ -174,7 +187,7 @@ def _names(info: FrontierInfo, front: list[int], wide: bool, span: tuple[float, 
 
 
 def _span(info: FrontierInfo) -> tuple[bool, tuple[float, float]]:
-    """Whether the axis of the cost is logarithmic, and from where to where it goes, in its own units."""
+    """Return whether the cost axis is logarithmic, and its range in the units of the axis."""
     values = [point.value for point in info.cost] or [0.0]
     lows, highs = (
         [end for end in ends if not math.isnan(end)]
@@ -183,7 +196,7 @@ def _span(info: FrontierInfo) -> tuple[bool, tuple[float, float]]:
             values + [point.high for point in info.cost],
         )
     )
-    wide = min(values) > 0 and max(values) > WIDE * min(values)
+    wide = min(values) > 0 and max(values) > LOG_FACTOR * min(values)
     if wide:
         low, high = (math.log10(end) for end in (min(end for end in lows if end > 0), max(highs)))
         return True, (low - 0.04 * (high - low), high + 0.04 * (high - low))
@@ -194,9 +207,12 @@ def _span(info: FrontierInfo) -> tuple[bool, tuple[float, float]]:
 def name_sides(
     info: FrontierInfo, labels: dict[int, str], wide: bool, span: tuple[float, float]
 ) -> dict[int, str]:
-    """Beside which corner of its point each name lies: left above, where the frontier leaves room, or
-    another one where that would leave the picture or cover a name or a point of the frontier. A name
-    without any room is not drawn; the best setting is named first."""
+    """Choose a corner of its point for each label.
+
+    The first choice is the top left, which the frontier leaves free. Another corner is used if the label
+    would leave the plot, or cover another label or a point of the frontier. Settings with higher success are
+    placed first. Labels without room are left out.
+    """
     spots = {}
     for k in labels:
         value = math.log10(info.cost[k].value) if wide else info.cost[k].value
@@ -227,10 +243,9 @@ def _with_tokens(df: Any) -> pandas.DataFrame:
 
 
 def _hover(info: FrontierInfo, k: int, cost: str, rate: bool) -> str:
-    point = info.cost[k]
-    said = f"{named(cost)} {amount(point.value, cost, rate)} a run"
-    if not math.isnan(point.low):
-        said += f", 95% interval {amount(point.low, cost, rate)} to {amount(point.high, cost, rate)}"
-    return "<br>".join(
-        [f"<b>{named(info.names[k])}</b>", said, *hover_lines(info.success[k], "correct", True)]
-    )
+    lines = [
+        f"<b>{format_value(info.names[k])}</b>",
+        f"{format_value(cost)} per run {format_mean(info.cost[k], cost, rate)}",
+        *hover_lines(info.success[k], "correct", True),
+    ]
+    return "<br>".join(lines)

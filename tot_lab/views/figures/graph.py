@@ -1,7 +1,7 @@
-"""A run as a graph: what networkx, GraphML and every tree picture are made from.
+"""A run as a graph, for networkx, GraphML and the tree figures.
 
-A thought is a node, whatever is known of it is an attribute, and what is not known has
-none: no attribute is None or a list, so that the graph can be written as GraphML as it is.
+Each thought is a node, and its known properties are attributes. Unknown properties have no attribute. No
+attribute is `None` or a list, so that the graph can be written as GraphML.
 """
 
 from __future__ import annotations
@@ -18,11 +18,17 @@ if TYPE_CHECKING:
     import networkx
 
 LINKS = ("merged", "source", "depends")
-"""The kinds of links besides child; drawn dashed."""
+"""Kinds of edges besides `child`. Figures draw them dashed."""
 
 
 class Parts(NamedTuple):
-    """What a graph is made of: attributes by node, (from, to, kind) per edge, its own attributes."""
+    """The parts of a graph, without networkx.
+
+    Attributes:
+        nodes: Attributes of each node.
+        edges: One tuple (from, to, kind) per edge.
+        about: Attributes of the graph.
+    """
 
     nodes: dict[Any, Mapping[str, Any]]
     edges: list[tuple[Any, Any, str]]
@@ -30,24 +36,32 @@ class Parts(NamedTuple):
 
 
 def graph_of(run: Run | Tree) -> networkx.DiGraph[str]:
-    """The thoughts of a run or tree and the links between them; `networkx.write_graphml` takes it.
+    """Return the thoughts of a run or a tree, and the links between them, as a networkx graph.
 
-    Nodes are ids (`0.1`). Their attributes, each left out where it is not known:
+    `networkx.write_graphml` accepts the graph. Nodes are ids such as `0.1`. They have these attributes, each
+    left out where it is unknown:
 
-    - text, state, reason, by: as in `tot_lab.core.tree.Node` (str)
-    - score (0–1), raw (float, in the evaluator's units); draws, unread_draws: how many (int)
-    - depth: steps below the root; order: place in the record, from 0 (int)
-    - on_solution_path: whether it leads to the answer (bool)
-    - calls, input_tokens, output_tokens, tokens (both together) (int), cost, paid (USD, float): of
-      the calls asked for this thought; a tree that stands alone has none
+    - `text`, `state`, `reason`, `by` (str): as in `tot_lab.core.tree.Node`
+    - `score` (float, 0–1) and `raw` (float, in the units of the evaluator)
+    - `draws` and `unread_draws` (int): number of evaluation samples, and of those that could not be read
+    - `depth` (int): steps below the root
+    - `order` (int): position in the record, starting at 0
+    - `on_solution_path` (bool): whether the thought is on the path to the answer
+    - `calls`, `input_tokens`, `output_tokens`, `tokens` (int) and `cost`, `paid` (float, USD): totals of the
+      calls made at this node. A `Tree` without a run has none of them.
 
-    Edges have `kind`: `child` (parent → thought), `source` (a thought it was made from → thought),
-    `depends` (what must be done before → thought), `merged` (thought → the thought whose state it
-    reached). Two thoughts have one edge in a direction: of several kinds the first of these.
-    The graph has question, strategy, answer, stopped, score, simulated, as far as they are known.
-    Characters that XML cannot hold are taken out of every text.
+    The attribute `kind` of an edge is one of:
+
+    - `child`: from a parent to its child
+    - `source`: from a thought to another one that was made from it
+    - `depends`: from a thought to another one that requires it
+    - `merged`: from a thought to the one whose state it reached
+
+    There is at most one edge from one thought to another. If several kinds apply, the edge has the first of
+    this list. The graph has the attributes `question`, `strategy`, `answer`, `stopped`, `score` and
+    `simulated`, each left out where it is unknown. Characters that XML does not allow are removed from texts.
     """
-    import networkx as nx  # noqa: PLC0415  a run's repr uses this file without it
+    import networkx as nx  # noqa: PLC0415  the repr of a run must not import it
 
     parts = parts_of(run)
     graph: networkx.DiGraph[str] = nx.DiGraph(**parts.about)
@@ -59,7 +73,7 @@ def graph_of(run: Run | Tree) -> networkx.DiGraph[str]:
 
 
 def parts_of(run: Run | Tree) -> Parts:
-    """What the graph of a run or tree is made of."""
+    """Return the nodes, edges and attributes of the graph of a run or a tree."""
     tree = run if isinstance(run, Tree) else run.tree
     usage = {} if isinstance(run, Tree) else usage_by_node(run)
     path = set(solution_path(run))
@@ -84,8 +98,11 @@ def parts_of(run: Run | Tree) -> Parts:
 
 
 def solution_path(run: Run | Tree) -> list[str]:
-    """Ids from the root to the answer's thought; [] without one. A tree that stands alone does not
-    know its answer: there it is the best of the thoughts decided to be a solution."""
+    """Return the ids from the root to the thought with the answer, or an empty list if there is none.
+
+    A `Tree` without a run does not record its answer. The path then leads to the best of the thoughts that
+    the search marked as answers.
+    """
     if isinstance(run, Run):
         return run.solution_path
     solutions = [node for node in run if node.state == "solution"]

@@ -1,7 +1,7 @@
-"""Two settings against each other: a cell is the mean of what ran with both values.
+"""Heatmap of two settings: each cell is the mean over the runs with both values.
 
-A pair of values that was never run is a hole, not a low number, and a cell whose runs nobody could
-grade is unknown: both are grey, which the scale of colours does not hold.
+Pairs of values without runs, and cells whose runs have no known value, are grey. The colour scale contains no
+grey, so that they differ from low values.
 """
 
 from __future__ import annotations
@@ -12,41 +12,47 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.tables import table
 from tot_lab.views.figures.points import (
-    CAPPED,
-    MEASURED,
+    BUDGET_TITLES,
+    MEASURES,
     Point,
-    amount,
-    axis_of,
-    dress_table,
-    expect_figure,
-    heading_of,
+    axis_title,
+    budget_unit,
+    expect_numeric,
+    figure_title,
+    format_amount,
+    format_run_count,
+    format_value,
     hover_lines,
     is_rate,
-    named,
-    named_ticks,
-    names_on_axis,
+    named_axis,
     ordered,
     points,
-    runs_in,
-    unit_of,
+    style_table_figure,
+    tick_labels,
 )
-from tot_lab.views.figures.theme import SCORES, colour_bar, ground, scale_of
+from tot_lab.views.figures.theme import SCORES, colour_bar, palette, scale_of
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-PLACES = 60
-"""Values of an axis; of more, the first."""
+MAX_VALUES = 60
+"""Maximum number of values on an axis. Further ones are left out."""
 
-WRITTEN = 150
-"""Cells that bear their number; of more, only the hover tells it."""
+MAX_LABELS = 150
+"""Maximum number of cells of a heatmap that shows its numbers. The hover text always does."""
 
 
 class HeatmapInfo(NamedTuple):
-    """x, y: the values, numbers by size, others in the order of the table, no value (None) last. cells: by
-    row (a value of y) and column, `None` if nothing was run. left_out: values of x and of y that are
-    not drawn."""
+    """Data of `plot_heatmap`.
+
+    Attributes:
+        x: Values of the horizontal axis: numbers in ascending order, others in the order of the table. A
+            missing value (`None`) is last.
+        y: Values of the vertical axis, in the same order.
+        cells: Rows of cells, one row per value of y. `None` means that no run has these values.
+        left_out: Number of values of x and of y that are not drawn.
+    """
 
     x: list[Any]
     y: list[Any]
@@ -55,29 +61,35 @@ class HeatmapInfo(NamedTuple):
 
 
 def heatmap_info(df: Any, x: str, y: str, z: str = "correct") -> HeatmapInfo:
-    """What `plot_heatmap` draws."""
+    """Compute the data of `plot_heatmap`."""
     frame = table(df, [x, y, z])
-    expect_figure(frame, z, "z")
+    expect_numeric(frame, z, "z")
     if x == y:
-        raise ValueError(f"x and y are both {x!r}")
+        raise ValueError(f"`x` and `y` must be different columns: got {x!r} for both.")
     across, up = (_values(frame, column) for column in (x, y))
-    shown = frame[_is_one_of(frame[x], across[:PLACES]) & _is_one_of(frame[y], up[:PLACES])]
+    shown = frame[_is_one_of(frame[x], across[:MAX_VALUES]) & _is_one_of(frame[y], up[:MAX_VALUES])]
     made = points(shown, [x, y], z)
-    cells = [[made.get((column, row)) for column in across[:PLACES]] for row in up[:PLACES]]
-    left_out = max(len(across) - PLACES, 0), max(len(up) - PLACES, 0)
-    return HeatmapInfo(across[:PLACES], up[:PLACES], cells, left_out)
+    cells = [[made.get((column, row)) for column in across[:MAX_VALUES]] for row in up[:MAX_VALUES]]
+    left_out = max(len(across) - MAX_VALUES, 0), max(len(up) - MAX_VALUES, 0)
+    return HeatmapInfo(across[:MAX_VALUES], up[:MAX_VALUES], cells, left_out)
 
 
 def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool = False) -> go.Figure:
-    """The mean of a figure for every pair of values of two columns. Pairs that were never run are grey
-    and empty, those of which nothing is known grey with a question mark.
+    """Plot the mean of a column for every pair of values of two other columns.
 
-    df: a sweep, or any table with a row per run. Of more than 60 values of x or y the first are drawn,
-        and it is said; beyond 150 cells the numbers stand in the hover only.
-    x, y: settings, or `setting`, `strategy`, `domain`, `task`. z: `correct`, `score`, `calls` or any
-        other column of numbers, or of true and false. dark: for a dark page.
+    Pairs without runs are grey. Pairs whose values are all unknown are grey with a question mark.
 
-    The hover counts and names the runs; `sweep.run(figure.data[-1].customdata[row][column][0])` is one.
+    Args:
+        df: A sweep, or any table with one row per run. Only the first 60 values of `x` and of `y` are drawn.
+            With more than 150 cells, the numbers are only in the hover text.
+        x: Column of the horizontal axis: a setting, or `setting`, `strategy`, `domain` or `task`.
+        y: Column of the vertical axis.
+        z: Column to average: `correct`, `score`, `calls` or any other column of numbers or booleans.
+        dark: Use the colours for a dark page.
+
+    Returns:
+        A figure whose cells hold run ids: `sweep.run(figure.data[-1].customdata[row][column][0])` is a run of
+        a cell.
     """
     import plotly.graph_objects as go  # noqa: PLC0415
 
@@ -88,29 +100,31 @@ def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool = Fa
         figure.add_heatmap(**cells)
     holes = sum(cell is None for row in info.cells for cell in row)
     lines = [
-        f"{runs_in(frame)}  ·  {len(info.x)} × {len(info.y)} pairs"
-        + (f", {holes:,} of them never run" if holes else ""),
+        f"{format_run_count(frame)}  ·  {len(info.x)} × {len(info.y)} pairs"
+        + (f", {holes:,} of them without runs" if holes else ""),
         *(
-            f"{more:,} more values of {column} are not drawn"
+            f"{more:,} more values of {column} not shown"
             for more, column in zip(info.left_out, (x, y), strict=True)
             if more
         ),
     ]
     height = 90 + min(max(46 * len(info.y), 200), 800)
-    dress_table(figure, frame, heading_of(frame, z, x, y), lines, dark, height=height, margin={"b": 24})
-    # Plotly puts a title over the labels unless it is told how far from them it stands.
+    style_table_figure(
+        figure, frame, figure_title(frame, z, x, y), lines, dark, height=height, margin={"b": 24}
+    )
+    # Without `standoff`, Plotly draws the title of an axis over its labels.
     for axis, column in ((figure.update_xaxes, x), (figure.update_yaxes, y)):
-        unit = unit_of(frame, column)
-        said = CAPPED[unit][1] if unit else axis_of(column)
-        axis(title={"text": said, "standoff": 14}, showgrid=False)
-    figure.update_xaxes(**named_ticks(info.x))
-    figure.update_yaxes(tickvals=list(range(len(info.y))), ticktext=names_on_axis(info.y, 32))
+        unit = budget_unit(frame, column)
+        title = BUDGET_TITLES[unit][1] if unit else axis_title(column)
+        axis(title={"text": title, "standoff": 14}, showgrid=False)
+    figure.update_xaxes(**named_axis(info.x))
+    figure.update_yaxes(tickvals=list(range(len(info.y))), ticktext=tick_labels(info.y, 32))
     return figure
 
 
 def _traces(info: HeatmapInfo, x: str, y: str, z: str, rate: bool, dark: bool) -> Iterator[dict[str, Any]]:
-    """The grey cells, and over them those with a colour."""
-    cells, unscored = info.cells, ground(dark).unscored
+    """Yield the trace of the grey cells, then that of the coloured cells above them."""
+    cells, unscored = info.cells, palette(dark).unscored
     known = [
         [None if cell is None or math.isnan(cell.value) else cell.value for cell in row] for row in cells
     ]
@@ -130,13 +144,15 @@ def _traces(info: HeatmapInfo, x: str, y: str, z: str, rate: bool, dark: bool) -
         "colorscale": [(0, unscored), (1, unscored)],
         "showscale": False,
     }
-    title = axis_of(z) if z in MEASURED else named(z)
+    title = axis_title(z) if z in MEASURES else format_value(z)
     yield {
         **both,
         **({"zmin": 0, "zmax": 1} if rate or z == "score" else {}),
         "z": known,
-        "text": [["" if cell is None else amount(cell.value, z, rate) for cell in row] for row in cells],
-        "texttemplate": "%{text}" if len(info.x) * len(info.y) <= WRITTEN else None,
+        "text": [
+            ["" if cell is None else format_amount(cell.value, z, rate) for cell in row] for row in cells
+        ],
+        "texttemplate": "%{text}" if len(info.x) * len(info.y) <= MAX_LABELS else None,
         "customdata": [[[] if cell is None else cell.run_ids for cell in row] for row in cells],
         "colorscale": scale_of(SCORES),
         "colorbar": colour_bar(title, len=0.8, tickformat=".0%" if rate else None),
@@ -153,5 +169,5 @@ def _is_one_of(column: pandas.Series[Any], values: list[Any]) -> pandas.Series[b
 
 
 def _hover(cell: Point | None, x: str, y: str, z: str, rate: bool, column: Any, row: Any) -> str:
-    head = f"<b>{named(x)} {named(column)} · {named(y)} {named(row)}</b>"
-    return "<br>".join([head, *(["never run"] if cell is None else hover_lines(cell, z, rate))])
+    head = f"<b>{format_value(x)} {format_value(column)} · {format_value(y)} {format_value(row)}</b>"
+    return "<br>".join([head, *(["no runs"] if cell is None else hover_lines(cell, z, rate))])

@@ -1,6 +1,6 @@
-"""The tree of thoughts as an icicle: each thought a block below its parent's, as wide as what is below it.
+"""Icicle figure of a tree of thoughts: each thought is a block below that of its parent.
 
-Of the same tree, part and colours as `plot_tree`: what does not fit is left out there and here alike.
+It draws the same thoughts in the same colours as `plot_tree`.
 """
 
 from __future__ import annotations
@@ -16,31 +16,35 @@ from tot_lab.record.run import Run
 from tot_lab.views.figures.theme import (
     INK,
     LIGHT,
-    Ground,
+    Palette,
     colour,
-    dress,
-    ground,
+    palette,
     plain,
     score_axis,
     short,
+    style_figure,
 )
-from tot_lab.views.figures.tree import TreeInfo, heading_of, tree_info
+from tot_lab.views.figures.tree import TreeInfo, tree_heading, tree_info
 
 if TYPE_CHECKING:
     import networkx
     import plotly.graph_objects as go
 
-LEVELS = 10
-"""Depths that are seen at once; a click on a block goes deeper."""
+VISIBLE_LEVELS = 10
+"""Number of levels that are visible at once. A click on a block shows deeper ones."""
 
 PATTERNS = {"pruned": "/", "unread": ".", "failed": "x", "duplicate or merged": "-"}
-"""How the blocks of thoughts that left the search are hatched."""
+"""Hatching of thoughts that left the search, by shape of `TreeInfo`."""
 
 
 class IcicleInfo(NamedTuple):
-    """tree: what `plot_tree` draws of the same run; arrays run over its thoughts. leaves: how many of
-    the drawn thoughts at or below each have no child: the width of its block. pattern: of `PATTERNS`,
-    "" for none."""
+    """Data of `plot_icicle`.
+
+    Attributes:
+        tree: Data of `plot_tree` for the same run. The other fields have one entry per thought in it.
+        leaves: Number of drawn leaves of the subtree, which is the width of the block.
+        pattern: Hatching from `PATTERNS`, or "".
+    """
 
     tree: TreeInfo
     leaves: NDArray[np.intp]
@@ -48,7 +52,11 @@ class IcicleInfo(NamedTuple):
 
 
 def icicle_info(run: Run | Tree | networkx.DiGraph[Any]) -> IcicleInfo:
-    """What `plot_icicle` draws. Raises ValueError for no thought at all, and for a graph that is no tree."""
+    """Compute the data of `plot_icicle`.
+
+    Raises:
+        ValueError: If there are no thoughts, or the graph is not a tree.
+    """
     tree = tree_info(run)
     leaves = np.ones(len(tree.ids), dtype=np.intp)
     leaves[tree.parents[tree.parents >= 0]] = 0
@@ -59,16 +67,20 @@ def icicle_info(run: Run | Tree | networkx.DiGraph[Any]) -> IcicleInfo:
 
 
 def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) -> go.Figure:
-    """A tree of thoughts as blocks, the root on top: each depth is a row, each thought as wide as the
-    leaves below it, its colour the score, hatched when it left the search (lines: pruned, dots: unread), and
-    outlined on the way to the answer. A click on a block makes it the whole width, one on the top row
-    goes back; ten rows are seen at once.
+    """Plot a tree of thoughts as nested blocks with the root at the top.
 
-    run: what `plot_tree` takes; of more than 2,000 thoughts the same part is drawn, and it is said.
-    dark: for a dark page.
-    Raises ValueError when there is no thought, or a graph is no tree.
+    Each depth is a row, and the width of a block is the number of leaves below it. The colour is the score.
+    Thoughts that left the search are hatched, and the path to the answer is outlined. Ten rows are visible at
+    once. A click on a block zooms in on it, and a click on the top row zooms out.
+
+    Args:
+        run: See `plot_tree`. At most 2,000 thoughts are drawn, the same ones as by `plot_tree`.
+        dark: Use the colours for a dark page.
+
+    Raises:
+        ValueError: If there are no thoughts, or the graph is not a tree.
     """
-    import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it
+    import plotly.graph_objects as go  # noqa: PLC0415  the repr of a run must not import it
 
     info = icicle_info(run)
     tree = info.tree
@@ -82,7 +94,7 @@ def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) 
         values=leaves,
         branchvalues="total",
         sort=False,
-        maxdepth=LEVELS,
+        maxdepth=VISIBLE_LEVELS,
         tiling={"orientation": "v"},
         leaf={"opacity": 1},
         pathbar={"visible": False},
@@ -94,12 +106,12 @@ def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) 
     )
     scale = {"color": [0], "coloraxis": "coloraxis"}
     figure.add_scatter(x=[None], y=[None], mode="markers", showlegend=False, marker=scale)
-    title, lines = heading_of(tree)
-    rows = min(int(tree.depth.max()) + 1, LEVELS)
-    dress(
+    title, lines = tree_heading(tree)
+    rows = min(int(tree.depth.max()) + 1, VISIBLE_LEVELS)
+    style_figure(
         figure,
         title,
-        [*lines, _explained(info)],
+        [*lines, _legend_text(info)],
         tree.simulated,
         dark,
         height=24 + max(62 * rows, 180),
@@ -113,9 +125,12 @@ def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) 
 
 
 def _blocks(info: IcicleInfo, dark: bool) -> Iterator[tuple[Any, ...]]:
-    """Of each block its id, its parent's, label, hover, leaves, colour, that of its text, pattern, and the
-    colour and width of its line. One stands above all roots if there are several: an icicle has one."""
-    tree, shades = info.tree, ground(dark)
+    """Yield for each block its id, parent, label, hover text, leaves, fill colour, text colour, pattern, line
+    colour and line width.
+
+    If there are several roots, an additional block is their parent, because an icicle has only one root.
+    """
+    tree, shades = info.tree, palette(dark)
     roots = tree.parents == -1
     top = "top" if roots.sum() > 1 else ""
     lines = (shades.paper, 1.0 if len(tree.ids) < 500 else 0.4), (shades.path, 3.0)
@@ -134,8 +149,8 @@ def _blocks(info: IcicleInfo, dark: bool) -> Iterator[tuple[Any, ...]]:
         yield top, "", "", "", int(info.leaves[roots].sum()), shades.paper, shades.ink, "", shades.paper, 0.0
 
 
-def _colours(shape: str, score: float, shades: Ground) -> tuple[str, str]:
-    """Of a block and of the text on it."""
+def _colours(shape: str, score: float, shades: Palette) -> tuple[str, str]:
+    """Return the fill colour and the text colour of a block."""
     if shape == "question":
         return shades.paper, shades.ink
     if np.isnan(score):
@@ -143,10 +158,10 @@ def _colours(shape: str, score: float, shades: Ground) -> tuple[str, str]:
     return colour(score), "white" if score < 0.6 else INK
 
 
-def _explained(info: IcicleInfo) -> str:
+def _legend_text(info: IcicleInfo) -> str:
     deepest = int(info.tree.depth.max())
-    said = "one row per depth (steps), a block as wide as the leaves below it (thoughts)"
-    if deepest >= LEVELS:
-        said += f"; {LEVELS} of {deepest + 1:,} rows at a time, a click on a block goes deeper"
+    text = "one row per depth (steps); the width of a block is its number of leaves (thoughts)"
+    if deepest >= VISIBLE_LEVELS:
+        text += f"; {VISIBLE_LEVELS} of {deepest + 1:,} rows at a time, click a block to go deeper"
     hatched = [f"{sign} {what}" for what, sign in PATTERNS.items() if sign in info.pattern]
-    return said + ("; hatched: " + ", ".join(hatched) if hatched else "")
+    return text + ("; hatched: " + ", ".join(hatched) if hatched else "")

@@ -1,10 +1,13 @@
-"""Which setting matters most.
+"""Figure of the importance of each setting of a sweep.
 
-What is divided up is the variance between settings: of the mean over tasks that each combination of
-values got. It is a functional ANOVA of main effects (Hutter, Hoos and Leyton-Brown 2014), by least squares
-on the values as names, not on a model of the surface. A design that is not crossed cannot be divided up
-in one way; therefore two shares are shown of each setting: what it explains alone, and what it explains
-beyond all others. Where they differ, settings were changed together.
+A setting's importance is the share it explains of the variance between combinations of values, measured by
+their mean over tasks. It is a functional ANOVA of main effects, fitted by least squares on the values as
+categories. The variance of a design that is not crossed has no unique decomposition. The figure therefore
+shows two shares: what a setting explains alone, and what it explains beyond all others. They differ if
+settings were changed together.
+
+References:
+    Hutter, Hoos and Leyton-Brown 2014, "An Efficient Approach for Assessing Hyperparameter Importance".
 """
 
 from __future__ import annotations
@@ -17,33 +20,49 @@ from numpy.typing import NDArray
 
 from tot_lab.analysis.statistics import SEED
 from tot_lab.analysis.tables import expect_runs_once, table
-from tot_lab.views.figures.points import dress_table, expect_figure, named, numbers, settings_in, some_of
-from tot_lab.views.figures.theme import KINDS, empty, error_bars, ground, legend_at
+from tot_lab.views.figures.points import (
+    expect_numeric,
+    first_names,
+    format_value,
+    numbers,
+    setting_columns,
+    style_table_figure,
+)
+from tot_lab.views.figures.theme import KINDS, error_bars, legend_at, palette, show_message
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-MOST = 30
-"""Bars; of more settings, those that explain most."""
+MAX_BARS = 30
+"""Maximum number of settings that are drawn, the most important first."""
 
 RESAMPLES = 500
-"""Bootstrap samples of the tasks."""
+"""Number of bootstrap samples of the tasks."""
 
 _Numbers = NDArray[np.float64]
 
 
 class ImportanceInfo(NamedTuple):
-    """Over the settings that differ, that which explains most first. Shares are of the variance between
-    combinations, 0–1, nan when these do not differ.
+    """Data of `plot_importance`.
 
-    alone: what the setting explains by itself; low, high: its 95% bootstrap interval over tasks, nan of
-    one task. beyond: what it explains beyond all others. chance: what one with as many values would
-    explain, on average, if its values were dealt out at random. rest: what all of them together leave,
-    which is interactions and noise. once: settings of which no value occurs twice; nothing can be said of
-    them. combinations, tasks: how many of each. unpaired: tasks that some combination lacks and that were
-    left out; `None` if no task is common to all, and each mean is of its own tasks. lacking: runs whose
-    strategy lacks some of the settings, which are left out, and which these are, by setting.
+    The first five fields have one entry per setting, the most important first. Shares are fractions of the
+    variance between combinations, from 0 to 1, or nan if all combinations have the same mean.
+
+    Attributes:
+        alone: Share that the setting explains by itself.
+        low: Lower end of its 95% bootstrap interval over tasks, or nan if there is only one task.
+        high: Upper end of the interval.
+        beyond: Share that the setting explains beyond all others.
+        chance: Mean share that a setting with as many values, assigned at random, would explain.
+        rest: Share that all settings together do not explain: interactions and noise.
+        once: Settings of which no value occurs twice. Their importance cannot be estimated.
+        combinations: Number of combinations of values.
+        tasks: Number of tasks.
+        unpaired: Number of tasks that are left out because some combination lacks them. `None` if the
+            combinations share no task. Each mean then covers the tasks of its combination.
+        lacking: Number of runs that are left out because their strategy lacks some settings, and their
+            labels.
     """
 
     names: list[str]
@@ -61,20 +80,20 @@ class ImportanceInfo(NamedTuple):
 
 
 def importance_info(df: Any, of: str = "correct") -> ImportanceInfo:
-    """What `plot_importance` draws."""
+    """Compute the data of `plot_importance`."""
     frame = table(df, [of])
-    expect_figure(frame, of, "of")
-    columns = [column for column in settings_in(frame) if column != of]
+    expect_numeric(frame, of, "of")
+    columns = [column for column in setting_columns(frame) if column != of]
     if not columns:
-        raise ValueError("no setting has two values in this table: there is nothing to explain")
+        raise ValueError("Cannot compute importances: no setting in this table has two values.")
     expect_runs_once(frame, columns)
     whole, frame = frame, _with_the_same_settings(frame, columns)
-    columns = [column for column in settings_in(frame) if column in columns]
+    columns = [column for column in setting_columns(frame) if column in columns]
     out = whole.loc[whole.index.difference(frame.index)]
     label = "setting" if "setting" in whole else "strategy" if "strategy" in whole else None
     values = numbers(frame, of)
     if values.isna().all():
-        raise ValueError(f"no run of the table has a known {of!r}")
+        raise ValueError(f"Cannot compute importances: the column {of!r} contains no known value.")
     grouped = values.groupby(
         [*(frame[column] for column in columns)], observed=True, dropna=False, sort=False
     )
@@ -91,17 +110,17 @@ def importance_info(df: Any, of: str = "correct") -> ImportanceInfo:
         unpaired = None
     levels = {column: _levels(held[column]) for column in columns}
     once = [column for column in columns if levels[column].shape[1] == len(by_task) > 1]
-    told = [column for column in columns if column not in once]
-    # The first column holds the means over all tasks, the others those over tasks drawn again.
+    explained = [column for column in columns if column not in once]
+    # The first column holds the means over all tasks, the others those of the bootstrap samples.
     means = np.hstack(
         [np.nanmean(by_task.to_numpy(float), axis=1, keepdims=True), _resampled(by_task.to_numpy(float))]
     )
-    alone, beyond, rest = _shares([levels[column] for column in told], means)
+    alone, beyond, rest = _shares([levels[column] for column in explained], means)
     low, high = _between(alone[:, 1:] if by_task.shape[1] > 1 else alone[:, :0])
-    chance = np.array([(levels[column].shape[1] - 1) / max(len(by_task) - 1, 1) for column in told])
+    chance = np.array([(levels[column].shape[1] - 1) / max(len(by_task) - 1, 1) for column in explained])
     order = np.argsort(-np.nan_to_num(alone[:, 0]), kind="stable")
     return ImportanceInfo(
-        [told[k] for k in order],
+        [explained[k] for k in order],
         alone[order, 0],
         low[order],
         high[order],
@@ -117,32 +136,39 @@ def importance_info(df: Any, of: str = "correct") -> ImportanceInfo:
 
 
 def plot_importance(df: Any, of: str = "correct", *, dark: bool = False) -> go.Figure:
-    """Which settings the differences come from: of the variance between combinations of values, the share
-    that each setting explains alone (bar, with a 95% bootstrap interval over tasks) and beyond all others
-    (diamond). Interactions are in neither; the heading says what is left.
+    """Plot how much of the variance between combinations of values each setting explains.
 
-    In a crossed, balanced grid both shares agree. Where they do not, settings were changed together, and
-    no reckoning can tell them apart: run the missing combinations. A setting with many values explains
-    some variance by chance; the tick on its bar says how much. Strategies that lack a setting (a
-    baseline has no beam) say nothing of it: only the runs are used that have the same settings, of these
-    the largest group, and what is left out is said.
+    The bar is the share that a setting explains alone, with a 95% bootstrap interval over tasks. The diamond
+    is the share it explains beyond all others. Neither includes interactions; the heading states the
+    unexplained share. The tick is the share that a setting with as many values would explain by chance.
 
-    df: a sweep, or any table with a row per run. Only tasks that all combinations share are used, and it
-        is said; beyond 30 settings those are drawn that explain most.
-    of: `correct`, `score`, `calls`, or another column of numbers, or of true and false.
-    dark: for a dark page.
+    Both shares are equal in a balanced, crossed grid. If they differ, settings were changed together and
+    their effects cannot be separated; run the missing combinations. Strategies that lack a setting (a
+    baseline has no beam width) say nothing about it. The figure uses the largest group of runs that have
+    the same settings, and states what is left out.
+
+    Args:
+        df: A sweep, or any table with one row per run. Only tasks that all combinations share are used. At
+            most 30 settings are drawn.
+        of: `correct`, `score`, `calls`, or another column of numbers or booleans.
+        dark: Use the colours for a dark page.
+
+    Raises:
+        ValueError: If no setting has two values, or no value of `of` is known.
     """
     import plotly.graph_objects as go  # noqa: PLC0415
 
     frame = table(df)
     info = importance_info(frame, of)
     figure = go.Figure()
-    places = list(range(min(len(info.names), MOST)))
+    places = list(range(min(len(info.names), MAX_BARS)))
     if not len(info.names) or math.isnan(info.rest):
-        empty(figure, "the settings do not differ" if info.names else "no value occurs twice")
+        show_message(
+            figure, "all settings have the same mean" if info.names else "no value of a setting occurs twice"
+        )
     else:
-        _draw_shares(figure, info, places, ground(dark).ink)
-    dress_table(
+        _draw_shares(figure, info, places, palette(dark).ink)
+    style_table_figure(
         figure,
         frame,
         f"What {of} depends on",
@@ -160,7 +186,7 @@ def plot_importance(df: Any, of: str = "correct", *, dark: bool = False) -> go.F
     figure.update_yaxes(
         title={"text": "setting (its column)", "standoff": 14},
         tickvals=places,
-        ticktext=[named(info.names[k]) for k in places],
+        ticktext=[format_value(info.names[k]) for k in places],
         autorange="reversed",
         showgrid=False,
     )
@@ -187,27 +213,32 @@ def _draw_shares(figure: go.Figure, info: ImportanceInfo, places: list[int], ink
 
 
 def _notes(info: ImportanceInfo) -> list[str]:
-    """The lines of the heading."""
+    """Return the lines of the subtitle."""
     unpaired = (
-        "no task is common to all: each mean is of its own tasks"
+        "the combinations share no task: each mean covers different tasks"
         if info.unpaired is None
-        else f"{info.unpaired:,} tasks that some lack are left out"
+        else f"{info.unpaired:,} tasks not run by every combination are left out"
     )
     return [
         f"{info.combinations:,} combinations over {info.tasks:,} tasks"
-        + ("" if math.isnan(info.rest) else f"  ·  {info.rest:.0%} left to interactions and noise"),
-        f"{info.lacking[0]:,} runs lack some of these settings, left out: {some_of(info.lacking[1])}"
+        + ("" if math.isnan(info.rest) else f"  ·  {info.rest:.0%} due to interactions and noise"),
+        f"{info.lacking[0]:,} runs lack some of these settings, left out: {first_names(info.lacking[1])}"
         if info.lacking[0]
         else "",
         unpaired if info.unpaired != 0 else "",
         f"no value occurs twice, left out: {', '.join(info.once)}" if info.once else "",
-        f"{len(info.names) - MOST} more settings explain less" if len(info.names) > MOST else "",
+        f"{len(info.names) - MAX_BARS} less important settings not shown"
+        if len(info.names) > MAX_BARS
+        else "",
     ]
 
 
 def _with_the_same_settings(frame: pandas.DataFrame, columns: list[str]) -> pandas.DataFrame:
-    """The runs that have the same settings: of several such groups, the one with most combinations that
-    says anything of a setting. None is a value where other runs of the strategy have one."""
+    """Return the largest group of runs that have the same settings.
+
+    Groups are compared by their number of combinations, and a group in which some value occurs twice precedes
+    others. A missing value counts as a value if other runs of the strategy have one.
+    """
     import pandas as pd  # noqa: PLC0415
 
     has = frame[columns].notna()
@@ -225,8 +256,8 @@ def _with_the_same_settings(frame: pandas.DataFrame, columns: list[str]) -> pand
 
 
 def _shares(levels: list[_Numbers], values: _Numbers) -> tuple[_Numbers, _Numbers, _Numbers]:
-    """What each factor explains alone and beyond the others (factor × column of values), and what all
-    leave (column)."""
+    """Return the share that each factor explains alone and beyond the others, both of shape (factors, columns
+    of values), and the unexplained share of each column."""
     total = _left([], values)
     total = np.where(total > 1e-12 * np.maximum((values**2).sum(axis=0), 1e-12), total, math.nan)
     left = _left(levels, values)
@@ -238,8 +269,10 @@ def _shares(levels: list[_Numbers], values: _Numbers) -> tuple[_Numbers, _Number
 
 
 def _left(levels: list[_Numbers], values: _Numbers) -> _Numbers:
-    """The sum of squares that least squares on these factors leave. Factors that say the same are no
-    trouble: what they span is taken, not their coefficients."""
+    """Return the residual sum of squares of a least-squares fit on these factors.
+
+    The fit projects on the space that the factors span, so that collinear factors are allowed.
+    """
     from scipy.linalg import orth  # noqa: PLC0415
 
     span = orth(np.hstack([np.ones((len(values), 1)), *levels]))
@@ -248,7 +281,7 @@ def _left(levels: list[_Numbers], values: _Numbers) -> _Numbers:
 
 
 def _levels(column: pandas.Series[Any]) -> _Numbers:
-    """A column per value of a setting, no value being one of them."""
+    """Return a one-hot encoding of a setting. A missing value counts as a value."""
     import pandas as pd  # noqa: PLC0415
 
     codes, _ = pd.factorize(column, use_na_sentinel=False)
@@ -256,7 +289,7 @@ def _levels(column: pandas.Series[Any]) -> _Numbers:
 
 
 def _resampled(table: _Numbers) -> _Numbers:
-    """The means over tasks drawn again with replacement, a column per sample."""
+    """Return the means over bootstrap samples of the tasks, one column per sample."""
     draws = np.random.default_rng(SEED).integers(table.shape[1], size=(RESAMPLES, table.shape[1]))
     columns = [table[:, draw] for draw in draws]
     held = [column for column in columns if not np.isnan(column).all(axis=1).any()]
@@ -264,7 +297,7 @@ def _resampled(table: _Numbers) -> _Numbers:
 
 
 def _between(drawn: _Numbers) -> tuple[_Numbers, _Numbers]:
-    """The middle 95% of each row."""
+    """Return the 2.5% and 97.5% quantiles of each row."""
     known = drawn[:, ~np.isnan(drawn).any(axis=0)]
     if not known.shape[1]:
         nothing = np.full(len(drawn), math.nan)
@@ -276,7 +309,7 @@ def _between(drawn: _Numbers) -> tuple[_Numbers, _Numbers]:
 def _hover(info: ImportanceInfo, k: int) -> str:
     between = f", 95% interval {info.low[k]:.1%} to {info.high[k]:.1%}" if info.low[k] == info.low[k] else ""
     lines = [
-        f"<b>{named(info.names[k])}</b>",
+        f"<b>{format_value(info.names[k])}</b>",
         f"alone {info.alone[k]:.1%}{between}",
         f"beyond all others {info.beyond[k]:.1%}",
         f"by chance {info.chance[k]:.1%}",

@@ -1,14 +1,15 @@
-"""Where each thought of a tree is drawn.
+"""Positions of the nodes of a drawn tree.
 
-Siblings stand in order, nodes of a level at least 1 apart, and no lines cross. Time is linear, and
-nothing recurses: a chain may be as long as it likes. The browser has the same function
-(`explorer/js/layout.js`), and a golden file holds the two together.
+Siblings keep their order, nodes of one level are at least 1 apart, and edges do not cross. The time is
+linear, and there is no recursion, so that the depth of a tree is not limited. The explorer has the same
+function in `explorer/js/layout.js`, and a golden file tests that both agree.
 
-`tidy` (Buchheim, Jünger and Leipert 2002, "Improving Walker's algorithm to run in linear time")
-centres parents over their first and last child and draws equal subtrees equal. The published
-algorithm packs to the left; drawing the mirrored tree too and taking the middle of both makes the
-mirror image of a tree the mirror image of its drawing, and keeps every other property, since each
-is linear in x.
+The algorithm centres parents over their first and last child, and draws equal subtrees equally. As published,
+it packs nodes to the left. `tidy` averages the drawing with that of the mirrored tree, so that mirrored trees
+get mirrored drawings. All other properties are linear in x and so survive the average.
+
+References:
+    Buchheim, Jünger and Leipert 2002, "Improving Walker's algorithm to run in linear time".
 """
 
 from __future__ import annotations
@@ -21,13 +22,18 @@ from numpy.typing import NDArray
 
 
 def tidy(parents: Sequence[int] | NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Places for the nodes of a tree, or of several trees side by side.
+    """Compute the positions of the nodes of a tree, or of several trees side by side.
 
-    parents: for each node the index of its parent, -1 for a root. A parent may stand anywhere;
-        siblings, and roots, are drawn left to right in the order of their indices.
-    Returns x, in units of the distance between two siblings, the leftmost node at 0, and y, the
-    depth in steps below the root. Time is linear in the number of nodes.
-    Raises ValueError for an index out of range and for a cycle.
+    Args:
+        parents: For each node the index of its parent, or -1 for a root. Parents may come after their
+            children. Siblings and roots are drawn from left to right in the order of their indices.
+
+    Returns:
+        x, in units of the distance between two siblings, with the leftmost node at 0; and y, the depth in
+        steps below the root.
+
+    Raises:
+        ValueError: If an index is out of range, or the nodes contain a cycle.
     """
     count = len(parents)
     children, order = _family(parents)
@@ -43,26 +49,29 @@ def tidy(parents: Sequence[int] | NDArray[Any]) -> tuple[NDArray[np.float64], ND
 
 
 def _family(parents: Sequence[int] | NDArray[Any]) -> tuple[list[list[int]], list[int]]:
-    """The children of each node, and all nodes breadth first; the last one is a root above all roots."""
+    """Return the children of each node, and all nodes in breadth-first order.
+
+    An additional node, with the highest index, is the parent of all roots.
+    """
     count = len(parents)
     children: list[list[int]] = [[] for _ in range(count + 1)]
     for node, parent in enumerate(parents):
         if not -1 <= parent < count:
-            raise ValueError(f"node {node} has parent {parent}; there are {count} nodes")
+            raise ValueError(f"Invalid parent of node {node}: got {parent}. There are {count} nodes.")
         children[count if parent == -1 else parent].append(node)
     order = [count]
-    for node in order:  # grows as it goes
+    for node in order:  # the loop extends the list
         order.extend(children[node])
     if len(order) <= count:
         stray = min(set(range(count)) - set(order))
-        raise ValueError(f"no tree: node {stray} is its own ancestor")
+        raise ValueError(f"The nodes are not a tree: node {stray} is its own ancestor.")
     return children, order
 
 
 def _packed(children: list[list[int]], parent_of: list[int], order: list[int]) -> NDArray[np.float64]:
-    """x of every node, packed to the left, the root at 0."""
+    """Return x of every node, packed to the left, with the root at 0."""
     packing = _Packing(children, parent_of)
-    for parent in reversed(order):  # every child's own subtree is laid out before its parent's
+    for parent in reversed(order):  # the subtree of a child is laid out before that of its parent
         packing.place_children(parent)
     root = order[0]
     x = np.zeros(len(order))
@@ -76,7 +85,7 @@ def _packed(children: list[list[int]], parent_of: list[int], order: list[int]) -
 
 
 class _Packing:
-    """The first walk of the algorithm. The names are those of the paper."""
+    """The first walk of the algorithm, with the names of the paper."""
 
     def __init__(self, children: list[list[int]], parent_of: list[int]) -> None:
         count = len(parent_of)
@@ -91,12 +100,12 @@ class _Packing:
         self.number = [0] * count
 
     def middle_of_children(self, node: int) -> float:
-        """The place halfway between the first and the last child, 0 for a leaf."""
+        """Return the position halfway between the first and the last child, or 0 for a leaf."""
         below = self.children[node]
         return (self.prelim[below[0]] + self.prelim[below[-1]]) / 2 if below else 0.0
 
     def place_children(self, parent: int) -> None:
-        """Place the subtrees of siblings, which are laid out themselves, beside each other."""
+        """Place the subtrees of the children, which are already laid out, beside each other."""
         siblings = self.children[parent]
         default = siblings[0] if siblings else -1
         for place, node in enumerate(siblings):
@@ -118,8 +127,10 @@ class _Packing:
             shifted += self.shift[node] + changed
 
     def _apportion(self, node: int, left: int, first: int, default: int) -> int:
-        """Push the subtree of `node` off those of its left siblings, of which `left` is the next and `first`
-        the outermost."""
+        """Move the subtree of `node` to the right until it does not overlap those of its left siblings.
+
+        `left` is the nearest left sibling, `first` the outermost one. Returns the new default ancestor.
+        """
         prelim, mod = self.prelim, self.mod
         inside_right, outside_right, inside_left, outside_left = node, node, left, first
         sum_ir, sum_or, sum_il, sum_ol = mod[node], mod[node], mod[left], mod[first]

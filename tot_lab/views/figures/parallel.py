@@ -1,8 +1,8 @@
-"""Settings and what came of them, side by side: a line for each setting, to be brushed.
+"""Parallel coordinates of the settings of a sweep and their results.
 
-A line is the mean over the runs of one setting, since single answers are only right or wrong and
-would hide each other. Plotly cannot draw a line through what is not known: a setting with a figure that
-nobody knows is left out, and said.
+Each line is one setting with the means over its runs, because lines of single runs, which are only right or
+wrong, would cover each other. Plotly cannot draw lines with missing values. Settings with an unknown mean are
+therefore left out, and the heading lists them.
 """
 
 from __future__ import annotations
@@ -12,50 +12,52 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.tables import expect_runs_once, table
 from tot_lab.views.figures.points import (
-    axis_of,
-    dress_table,
-    expect_figure,
+    axis_title,
+    expect_numeric,
+    first_names,
+    format_run_count,
     ids_of,
-    is_amount,
+    is_numeric,
     is_rate,
-    names_on_axis,
     numbers,
-    runs_in,
-    settings_in,
-    some_of,
+    setting_columns,
+    style_table_figure,
+    tick_labels,
     varies,
 )
-from tot_lab.views.figures.theme import SCORES, colour_bar, empty, ground, plain, scale_of, short
+from tot_lab.views.figures.theme import SCORES, colour_bar, palette, plain, scale_of, short, show_message
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-MOST = 2000
-"""Lines; of more, the first."""
+MAX_LINES = 2000
+"""Maximum number of lines. Further ones are left out."""
 
-NAMES = 24
-"""Values that an axis can name; a setting with more names is left out, one with more numbers a scale."""
+MAX_NAMES = 24
+"""Maximum number of values that an axis can name. Columns with more numbers become a scale, and columns with
+more names are left out."""
 
-SETTING = 30
-"""Characters of a setting's label."""
+LABEL_LENGTH = 30
+"""Maximum number of characters in the label of a setting."""
 
-HEADER = 12
-"""Characters in a line of a header: more would run into the next axis."""
+HEADER_LENGTH = 12
+"""Maximum number of characters in a line of a header, so that it does not overlap that of the next axis."""
 
 OUTCOMES = {
     "correct": "success<br>(% of runs)",
     "score": "grade<br>(0–1)",
-    "calls": "calls<br>(a run)",
-    "output_tokens": "tokens out<br>(a run)",
-    "cost": "cost if paid<br>(USD a run)",
-    "seconds": "time<br>(s a run)",
+    "calls": "calls<br>(per run)",
+    "output_tokens": "tokens out<br>(per run)",
+    "cost": "cost, uncached<br>(USD per run)",
+    "seconds": "time<br>(s per run)",
 }
-"""The figures that have an axis, and what it says in little room."""
+"""Results that get an axis, with their headers."""
 
 
 class Dimension(NamedTuple):
-    """One axis. values: of each line. names: what the values 0, 1, … stand for; [] on a scale."""
+    """One axis. `values` has one position per line. `names` labels the positions 0, 1, …, and is empty on a
+    numeric scale."""
 
     column: str
     values: list[float]
@@ -63,10 +65,18 @@ class Dimension(NamedTuple):
 
 
 class ParallelInfo(NamedTuple):
-    """dimensions: settings first, then figures. settings: the settings' labels, a line each; success:
-    their rates, 0–1; run_ids: the first `IDS` runs of each. unknown: settings left out because a figure
-    is not known. left_out: lines that are not drawn, and columns that differ inside a setting or have too
-    many values to name. same: figures that are the same for all, and so have no axis."""
+    """Data of `plot_parallel`.
+
+    Attributes:
+        dimensions: Axes: first the settings, then the results.
+        settings: Labels of the settings, one per line.
+        success: Success rate of each setting, from 0 to 1.
+        run_ids: Ids of the first `MAX_RUN_IDS` runs of each setting.
+        unknown: Settings that are left out because a mean is unknown.
+        left_out: Number of lines that are not drawn, and the columns that vary within a setting or have too
+            many values to name.
+        same: Results that are equal in all settings and so have no axis.
+    """
 
     dimensions: list[Dimension]
     settings: list[str]
@@ -78,7 +88,7 @@ class ParallelInfo(NamedTuple):
 
 
 def parallel_info(df: Any) -> ParallelInfo:
-    """What `plot_parallel` draws."""
+    """Compute the data of `plot_parallel`."""
     frame = table(df, ["setting", "correct"])
     expect_runs_once(frame, ["setting"])
     outcomes = [
@@ -88,7 +98,7 @@ def parallel_info(df: Any) -> ParallelInfo:
     ]
     outcomes = list(dict.fromkeys(["correct", *outcomes]))
     for column in outcomes:
-        expect_figure(frame, column, "column")
+        expect_numeric(frame, column, "column")
     figures = frame[["setting"]].assign(**{column: numbers(frame, column) for column in outcomes})
     figures["task"] = frame["task"] if "task" in frame else range(len(frame))
     means = (
@@ -98,15 +108,15 @@ def parallel_info(df: Any) -> ParallelInfo:
         .mean()
     )
     whole = means[means.notna().all(axis=1)]
-    drawn = whole[:MOST]
+    drawn = whole[:MAX_LINES]
     labels = list(drawn.index)
     ids: Any = frame.groupby("setting", observed=True)
     runs = {label: ids_of(group) for label, group in ids}
     first = frame.drop_duplicates("setting").set_index("setting")
     dimensions, unnamed = [], []
-    for column in ["setting", *settings_in(frame)]:
+    for column in ["setting", *setting_columns(frame)]:
         values = labels if column == "setting" else [first[column][label] for label in labels]
-        made = _dimension(column, values, column != "setting" and is_amount(frame, column))
+        made = _dimension(column, values, column != "setting" and is_numeric(frame, column))
         if made is None or varies(frame, ["setting"], column):
             unnamed.append(column)
         else:
@@ -125,22 +135,25 @@ def parallel_info(df: Any) -> ParallelInfo:
 
 
 def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
-    """Settings and what came of them as parallel coordinates: a line for each setting, with the mean of
-    each figure. Draw along an axis to keep the lines that pass there; drag an axis by its name to move it.
+    """Plot the settings of a sweep and their mean results as parallel coordinates.
 
-    df: a sweep, or any table with a row per run and the columns `setting` and `correct`. Settings with a
-        figure that is not known are named, not drawn; of more than 2,000 the first are, and it is said.
-    dark: for a dark page.
+    Drag along an axis to select the lines that cross there. Drag the name of an axis to move it.
 
-    Plotly has no hover for these lines. `figure.data[0].customdata[n]` holds the runs of the n-th setting
-    of the table: `sweep.run(figure.data[0].customdata[n][0])`.
+    Args:
+        df: A sweep, or any table with one row per run and the columns `setting` and `correct`. Settings with
+            an unknown mean are not drawn, and the heading lists them. At most 2,000 settings are drawn.
+        dark: Use the colours for a dark page.
+
+    Returns:
+        A figure that holds run ids: `sweep.run(figure.data[0].customdata[n][0])` is a run of the n-th drawn
+        setting. Plotly shows no hover texts for these lines.
     """
     import plotly.graph_objects as go  # noqa: PLC0415
 
     frame = table(df)
     info = parallel_info(frame)
-    shades = ground(dark)
-    shown = SCORES[3:] if dark else SCORES[:-1]  # a thin line drowns in a ground of its own lightness
+    shades = palette(dark)
+    shown = SCORES[3:] if dark else SCORES[:-1]  # without the colours closest to the background
     figure = go.Figure()
     if info.dimensions:
         figure.add_parcoords(
@@ -152,22 +165,25 @@ def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
                 "cmin": 0,
                 "cmax": 1,
                 "showscale": True,
-                "colorbar": colour_bar(axis_of("correct"), tickformat=".0%"),
+                "colorbar": colour_bar(axis_title("correct"), tickformat=".0%"),
             },
             unselected={"line": {"color": shades.edge, "opacity": 0.15}},
             labelfont={"size": 12 if len(info.dimensions) <= 8 else 10, "color": shades.ink},
             tickfont={"size": 11, "color": shades.ink},
-            rangefont={"size": 1, "color": shades.paper},  # it would lie under the names
+            rangefont={"size": 1, "color": shades.paper},  # hidden: the range would overlap the names
         )
     else:
-        empty(figure, "of no setting all figures are known")
+        show_message(figure, "no setting has a known mean of every result")
     first = info.dimensions[0].names if info.dimensions and info.dimensions[0].column == "setting" else []
-    beside = max(map(len, names_on_axis(first, SETTING)), default=0)
-    dress_table(
+    beside = max(map(len, tick_labels(first, LABEL_LENGTH)), default=0)
+    style_table_figure(
         figure,
         frame,
         "Settings and outcomes",
-        [f"{runs_in(frame)}  ·  {len(info.settings):,} settings, each the mean of its runs", *_notes(info)],
+        [
+            f"{format_run_count(frame)}  ·  {len(info.settings):,} settings, each the mean of its runs",
+            *_notes(info),
+        ],
         dark,
         height=460,
         margin={"t": 70, "l": 40 + 6 * beside, "r": 40, "b": 36},
@@ -177,18 +193,20 @@ def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
 
 
 def _notes(info: ParallelInfo) -> list[str]:
-    """What the heading says is left out."""
+    """Return the lines of the heading that list what is left out."""
     more, unnamed = info.left_out
     return [
-        f"not known, left out: {some_of(info.unknown)}" if info.unknown else "",
-        f"{more:,} more settings are not drawn" if more else "",
-        f"left out, too many values or not the same in a setting: {', '.join(unnamed)}" if unnamed else "",
-        f"the same in all settings, left out: {', '.join(info.same)}" if info.same else "",
+        f"unknown, not shown: {first_names(info.unknown)}" if info.unknown else "",
+        f"{more:,} more settings not shown" if more else "",
+        f"too many values, or not constant within a setting, not shown: {', '.join(unnamed)}"
+        if unnamed
+        else "",
+        f"equal in all settings, not shown: {', '.join(info.same)}" if info.same else "",
     ]
 
 
 def _axes(count: int, edge: str) -> list[dict[str, Any]]:
-    """Lines over the axes, which Plotly draws in black, whatever the ground."""
+    """Return lines to draw over the axes, which Plotly always draws in black."""
     line = {"type": "line", "xref": "paper", "yref": "paper", "y0": 0, "y1": 1}
     last = max(count - 1, 1)
     return [
@@ -197,18 +215,18 @@ def _axes(count: int, edge: str) -> list[dict[str, Any]]:
 
 
 def _repeats_success(frame: pandas.DataFrame, column: str) -> bool:
-    """Whether the grade is no more than right or wrong."""
+    """Return whether the grade is only 0 or 1, and so equal to the success rate."""
     return column == "score" and bool(frame["score"].dropna().isin([0, 1]).all())
 
 
 def _dimension(column: str, values: list[Any], numbers: bool) -> Dimension | None:
-    """The axis of a setting; `None` if it has too many values to name."""
+    """Return the axis of a setting, or `None` if it has too many values to name."""
     import pandas as pd  # noqa: PLC0415
 
     known = list(dict.fromkeys(value for value in values if not pd.isna(value)))
     known = sorted(known) if numbers else known
     held = [*known, None] if any(pd.isna(value) for value in values) else known
-    if len(held) > NAMES:
+    if len(held) > MAX_NAMES:
         scale = numbers and None not in held
         return Dimension(column, [float(value) for value in values], []) if scale else None
     place = {value: float(k) for k, value in enumerate(held)}
@@ -223,7 +241,7 @@ def _drawn(dimension: Dimension, rate: bool) -> dict[str, Any]:
     column, values = dimension.column, dimension.values
     made: dict[str, Any] = {"label": OUTCOMES.get(column) or _header(column), "values": values}
     if dimension.names:
-        names = names_on_axis(dimension.names, SETTING if column == "setting" else 12)
+        names = tick_labels(dimension.names, LABEL_LENGTH if column == "setting" else 12)
         made |= {"tickvals": list(range(len(names))), "ticktext": names}
         made |= {"range": [-0.3, len(dimension.names) - 0.7]}
     elif rate or column == "score":
@@ -232,10 +250,10 @@ def _drawn(dimension: Dimension, rate: bool) -> dict[str, Any]:
 
 
 def _header(column: str) -> str:
-    """A column's name over its axis, broken at its underscores."""
+    """Wrap the name of a column into a header, breaking at underscores, spaces and dots."""
     lines = [""]
     for part in re.findall(r"[^_ .]*[_ .]*", short(column, 60)):
-        if lines[-1] and len(lines[-1] + part) > HEADER:
+        if lines[-1] and len(lines[-1] + part) > HEADER_LENGTH:
             lines.append("")
         lines[-1] += part
-    return "<br>".join(plain(short(line, HEADER + 2)) for line in lines)
+    return "<br>".join(plain(short(line, HEADER_LENGTH + 2)) for line in lines)

@@ -17,38 +17,38 @@ import numpy as np
 from tot_lab.analysis.statistics import SEED, success_rates
 from tot_lab.analysis.tables import expect_runs_once, solved
 from tot_lab.record.losses import LARGE, describe, is_loss_column, large, losses_by, total, warn_of
-from tot_lab.views.figures.theme import dress, error_bars, plain, short
+from tot_lab.views.figures.theme import error_bars, plain, short, style_figure
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-IDS = 100
-"""Ids of runs that a point carries; of more, the first."""
+MAX_RUN_IDS = 100
+"""Maximum number of run ids that a point holds."""
 
-NAMED = 3
-"""Ids that its hover names."""
+HOVER_IDS = 3
+"""Number of run ids in the hover text of a point."""
 
-MEASURED = {
+MEASURES = {
     "correct": "success rate (% of runs)",
     "score": "grade of the answer (0–1)",
-    "calls": "model calls (a run)",
-    "failed_calls": "failed calls (a run)",
-    "input_tokens": "tokens in (a run)",
-    "output_tokens": "tokens out (a run)",
-    "cost": "cost if each call were paid (USD a run)",
-    "paid": "really paid (USD a run)",
-    "tokens": "tokens in and out (a run)",
-    "seconds": "wall time (s a run)",
+    "calls": "model calls (per run)",
+    "failed_calls": "failed calls (per run)",
+    "input_tokens": "tokens in (per run)",
+    "output_tokens": "tokens out (per run)",
+    "cost": "cost without cache hits (USD per run)",
+    "paid": "paid (USD per run)",
+    "tokens": "tokens in and out (per run)",
+    "seconds": "wall time (s per run)",
 }
-"""The columns of `sweep.df()` that a run comes out with, and their axes."""
+"""Columns of `sweep.df()` that hold results of a run, with the titles of their axes."""
 
-CAPPED = {
-    "calls": ("with at most so many model calls", "model calls that a run may make (at most)"),
-    "tokens": ("with at most so many tokens", "tokens in and out that a run may use (at most)"),
-    "cost": ("with at most so many USD", "what a run may cost if each call were paid (USD, at most)"),
+BUDGET_TITLES = {
+    "calls": ("by limit of model calls", "limit of model calls (per run)"),
+    "tokens": ("by limit of tokens", "limit of tokens in and out (per run)"),
+    "cost": ("by limit of cost", "limit of cost without cache hits (USD per run)"),
 }
-"""What the amounts of `tl.stats.anytime_performance` are of, by its `unit`: in a heading, and on an axis."""
+"""Part of a figure's title, and title of the axis, for each `unit` of `tl.stats.anytime_performance`."""
 
 _GROUPS = {
     "setting": "setting (label)",
@@ -57,16 +57,24 @@ _GROUPS = {
     "task": "task (question)",
     "task_number": "task (number)",
     "repeat": "repeat (number)",
-    "stop": "end of the run (stop word)",
-    "at": "what a run may use (calls, tokens or USD)",
+    "stop": "stop reason",
+    "at": "limit (calls, tokens or USD per run)",
 }
 
-_NO_SETTINGS = {*MEASURED, *_GROUPS, "answer", "error", "run_id", "simulated", "changed", "unit"}
+_NO_SETTINGS = {*MEASURES, *_GROUPS, "answer", "error", "run_id", "simulated", "changed", "unit"}
 
 
 class Point(NamedTuple):
-    """An amount over a group of runs. value, low, high: the mean and its 95% interval, nan when not
-    known. runs: how many there are; known: of how many the amount is. run_ids: the first `IDS`."""
+    """Mean of a column over a group of runs.
+
+    Attributes:
+        value: The mean, or nan if it is unknown.
+        low: Lower end of its 95% interval, or nan.
+        high: Upper end of its 95% interval, or nan.
+        runs: Number of runs in the group.
+        known: Number of runs whose value is known.
+        run_ids: Ids of the first `MAX_RUN_IDS` runs.
+    """
 
     value: float
     low: float
@@ -76,83 +84,96 @@ class Point(NamedTuple):
     run_ids: list[str]
 
 
-def settings_in(frame: pandas.DataFrame) -> list[str]:
-    """The columns that hold a setting of which there are several values; no value is one too. Columns of
-    one's own count as settings."""
+def setting_columns(frame: pandas.DataFrame) -> list[str]:
+    """Return the columns that hold a setting with at least two values. A missing value counts as a value.
+
+    Columns that `sweep.df()` does not define count as settings.
+    """
     own = [name for name in frame.columns if name not in _NO_SETTINGS and not is_loss_column(name)]
     return [name for name in ("strategy", *own) if name in frame and frame[name].nunique(dropna=False) > 1]
 
 
 def varies(frame: pandas.DataFrame, by: Sequence[str], column: str) -> bool:
-    """Whether a setting has several values inside a group."""
+    """Return whether a column has several values inside any group."""
     inside = frame.groupby(list(by), observed=True, dropna=False)[column].nunique(dropna=False)
     return bool((inside > 1).any())
 
 
 def is_rate(frame: pandas.DataFrame, column: str) -> bool:
-    """Whether a column holds yes, no or nothing."""
+    """Return whether a column contains only true, false and missing values."""
     from pandas.api.types import is_bool_dtype  # noqa: PLC0415
 
     return column == "correct" or is_bool_dtype(frame[column])
 
 
-def is_amount(frame: pandas.DataFrame, column: str) -> bool:
-    """Whether a column holds numbers."""
+def is_numeric(frame: pandas.DataFrame, column: str) -> bool:
+    """Return whether a column contains numbers."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype  # noqa: PLC0415
 
     return is_numeric_dtype(frame[column]) and not is_bool_dtype(frame[column])
 
 
 def ordered(frame: pandas.DataFrame, column: str) -> list[Any]:
-    """The values of a column: numbers by size, others in the order of the table."""
+    """Return the values of a column: numbers in ascending order, others in the order of the table."""
     values = list(frame[column].dropna().unique())
-    return sorted(values) if is_amount(frame, column) else values
+    return sorted(values) if is_numeric(frame, column) else values
 
 
-def word_of(column: str) -> str:
-    """What a column is called in a heading."""
-    return MEASURED[column].partition(" (")[0] if column in MEASURED else column
+def column_title(column: str) -> str:
+    """Return the name of a column in the title of a figure."""
+    return MEASURES[column].partition(" (")[0] if column in MEASURES else column
 
 
-def unit_of(frame: pandas.DataFrame, column: str) -> str | None:
-    """What the amounts of `tl.stats.anytime_performance` are of; `None` for any other column, and for several
-    units in one."""
+def budget_unit(frame: pandas.DataFrame, column: str) -> str | None:
+    """Return the unit of the column `at` of `tl.stats.anytime_performance`.
+
+    Returns `None` for any other column, and if the table mixes several units.
+    """
     units = set(frame["unit"].dropna()) if column == "at" and "unit" in frame else set()
-    return str(*units) if len(units) == 1 and units <= set(CAPPED) else None
+    return str(*units) if len(units) == 1 and units <= set(BUDGET_TITLES) else None
 
 
-def heading_of(frame: pandas.DataFrame, figure: str, *groups: str) -> str:
-    """What a figure shows, by what."""
-    units = {column: unit_of(frame, column) for column in groups}
-    by = " and ".join(word_of(column) for column in groups if not units[column])
-    capped = [CAPPED[unit][0] for unit in units.values() if unit]
-    said = " ".join([word_of(figure), *([f"by {by}"] if by else []), *capped])
-    return said[0].upper() + said[1:]
+def figure_title(frame: pandas.DataFrame, figure: str, *groups: str) -> str:
+    """Return the title of a figure, such as "Success rate by setting"."""
+    units = {column: budget_unit(frame, column) for column in groups}
+    by = " and ".join(column_title(column) for column in groups if not units[column])
+    limits = [BUDGET_TITLES[unit][0] for unit in units.values() if unit]
+    title = " ".join([column_title(figure), *([f"by {by}"] if by else []), *limits])
+    return title[0].upper() + title[1:]
 
 
-def runs_in(frame: pandas.DataFrame) -> str:
-    """How many runs a table is of; of one there can be several rows, as in that of
-    `tl.stats.anytime_performance`."""
+def format_run_count(frame: pandas.DataFrame) -> str:
+    """Return the number of runs in a table as text, such as "12 runs".
+
+    A table of `tl.stats.anytime_performance` has several rows per run.
+    """
     runs = len(frame)
     if "run_id" in frame:
         runs = frame["run_id"].nunique() + int(frame["run_id"].isna().sum())
     return f"{runs:,} run" + ("s" if runs != 1 else "")
 
 
-def axis_of(column: str) -> str:
-    """What an axis says: the amount and its unit."""
-    return plain(MEASURED.get(column) or _GROUPS.get(column) or f"{short(column, 60)} (setting)")
+def axis_title(column: str) -> str:
+    """Return the title of an axis: the quantity and its unit."""
+    return plain(MEASURES.get(column) or _GROUPS.get(column) or f"{short(column, 60)} (setting)")
 
 
-def expect_figure(frame: pandas.DataFrame, column: str, argument: str) -> None:
-    """A ValueError unless `column` holds what a mean can be taken of."""
-    if not is_rate(frame, column) and not is_amount(frame, column):
-        raise ValueError(f"{argument}={column!r} holds neither numbers nor true and false")
+def expect_numeric(frame: pandas.DataFrame, column: str, argument: str) -> None:
+    """Raise ValueError unless `column` contains numbers or booleans."""
+    if not is_rate(frame, column) and not is_numeric(frame, column):
+        raise ValueError(
+            f"Cannot plot {argument}={column!r}: got values of type {frame[column].dtype}. "
+            f"The column must contain numbers or booleans."
+        )
 
 
 def points(frame: pandas.DataFrame, by: Sequence[str], column: str) -> dict[tuple[Any, ...], Point]:
-    """The mean of `column` over the runs of each group, in the order of the table. A group is known by
-    its values of `by`; no value is None."""
+    """Compute the mean of `column` over the runs of each group.
+
+    Returns:
+        The point of each group, in the order of the table. The keys are the values of the columns `by`, with
+        `None` for a missing value.
+    """
     import pandas as pd  # noqa: PLC0415
 
     keys = list(by)
@@ -173,10 +194,11 @@ def points(frame: pandas.DataFrame, by: Sequence[str], column: str) -> dict[tupl
 def _rates(
     frame: pandas.DataFrame, keys: Sequence[str], column: str
 ) -> Iterator[tuple[float, float, float, int]]:
-    """The rate of each group, its interval, and of how many runs it is, in the order of the table."""
+    """Yield the rate of each group, both ends of its interval and its number of runs, in the order of the
+    table."""
     import pandas as pd  # noqa: PLC0415
 
-    # Settings that a group pools are repeats of their tasks.
+    # If a group pools several settings, they count as repeats of their tasks.
     given = pd.DataFrame({f"key {k}": frame[key] for k, key in enumerate(keys)})
     by = list(given.columns)
     given["task"] = frame["task"] if "task" in frame else range(len(frame))
@@ -190,14 +212,14 @@ def _rates(
 
 
 def numbers(frame: pandas.DataFrame, column: str) -> pandas.Series[float]:
-    """A figure as numbers, yes being 1. A run that ended with an error did not solve its task."""
+    """Return a column as floats, with 1 for true. A run that ended with an error is not correct."""
     if column == "correct":
         return solved(frame).astype("Float64").astype(float)
     return frame[column].astype("boolean" if is_rate(frame, column) else "Float64").astype(float)
 
 
 def _mean(group: pandas.DataFrame, column: str) -> tuple[float, float, float, int]:
-    """The mean over tasks, its bootstrap interval, and of how many runs it is."""
+    """Return the mean over tasks, both ends of its bootstrap interval and the number of runs."""
     from scipy.stats import bootstrap  # noqa: PLC0415
 
     known = group[group[column].notna()]
@@ -206,7 +228,7 @@ def _mean(group: pandas.DataFrame, column: str) -> tuple[float, float, float, in
     means = known.groupby("task", observed=True)[column].mean() if "task" in known else known[column]
     values = means.to_numpy(dtype=float)
     mean = float(values.mean())
-    if values.min() == values.max():  # where all agree nothing tells how far further ones would be
+    if values.min() == values.max():  # equal values do not show how much further ones would vary
         return mean, math.nan, math.nan, len(known)
     drawn = bootstrap(
         (values,), np.mean, n_resamples=999, batch=100, method="percentile", rng=np.random.default_rng(SEED)
@@ -215,23 +237,25 @@ def _mean(group: pandas.DataFrame, column: str) -> tuple[float, float, float, in
 
 
 def ids_of(group: pandas.DataFrame) -> list[str]:
-    """The runs that a point leads to."""
-    return [str(id) for id in group["run_id"].iloc[:IDS]] if "run_id" in group else []
+    """Return the ids of the first `MAX_RUN_IDS` runs of a group."""
+    return [str(id) for id in group["run_id"].iloc[:MAX_RUN_IDS]] if "run_id" in group else []
 
 
-# Words.
+# Text.
 
 
-def named(value: Any) -> str:
-    """A value of a setting on an axis or in a legend; none is a dash."""
+def format_value(value: Any) -> str:
+    """Format a setting's value for an axis, a legend or a hover text. `None` becomes a dash."""
     return (
         "–" if value is None else plain(short(f"{value:g}" if isinstance(value, float) else str(value), 60))
     )
 
 
-def names_on_axis(values: Sequence[Any], most: int) -> list[str]:
-    """The values beside their ticks, in at most `most` characters, or 60 where two would read alike. The
-    middle is what is cut: labels of settings begin alike and end in what differs."""
+def tick_labels(values: Sequence[Any], most: int) -> list[str]:
+    """Format values as tick labels of at most `most` characters, or 60 if two labels would be equal.
+
+    Labels are truncated in the middle, because labels of settings often differ only at the end.
+    """
     words = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
     cut = [_middle_cut(word, most) for word in words]
     if len(set(cut)) < len(set(words)):
@@ -245,11 +269,13 @@ def _middle_cut(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[:head].rstrip()}…{line[head + 1 - most :].lstrip()}"
 
 
-def named_ticks(values: Sequence[Any]) -> dict[str, Any]:
-    """Plotly's ticks of a horizontal axis of names, at 0, 1, …: upright or aslant where they would lie on
-    each other in a page of 900 px."""
+def named_axis(values: Sequence[Any]) -> dict[str, Any]:
+    """Return the Plotly ticks of a horizontal axis with named positions 0, 1, ….
+
+    The labels are rotated if they would overlap in a figure 900 px wide.
+    """
     many = len(values) > 24
-    names = names_on_axis(values, 20 if many else 32)
+    names = tick_labels(values, 20 if many else 32)
     crowded = sum(len(name) + 2 for name in names) > 90
     return {
         "tickvals": list(range(len(values))),
@@ -259,8 +285,8 @@ def named_ticks(values: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def amount(value: float, column: str, rate: bool) -> str:
-    """A value in words."""
+def format_amount(value: float, column: str, rate: bool) -> str:
+    """Format a value of `column` with its unit. nan becomes "unknown"."""
     if math.isnan(value):
         return "unknown"
     if rate:
@@ -274,35 +300,39 @@ def amount(value: float, column: str, rate: bool) -> str:
     )
 
 
+def format_mean(point: Point, column: str, rate: bool) -> str:
+    """Format a mean and its interval, such as "50.0%, 95% interval 25.0% to 75.0%"."""
+    value, low, high = (format_amount(end, column, rate) for end in (point.value, point.low, point.high))
+    return value if math.isnan(point.low) else f"{value}, 95% interval {low} to {high}"
+
+
 def hover_lines(point: Point, column: str, rate: bool) -> list[str]:
-    """The lines of a hover: the value, its interval, how many runs, and some of their ids."""
-    said = f"{plain(short(column, 40))} {amount(point.value, column, rate)}"
-    if not math.isnan(point.low):
-        said += f", 95% interval {amount(point.low, column, rate)} to {amount(point.high, column, rate)}"
+    """Return the lines of a hover text: value, interval, number of runs, and some run ids."""
+    text = f"{plain(short(column, 40))} {format_mean(point, column, rate)}"
     unknown = point.runs - point.known
-    counted = f"{point.runs:,} run" + ("s" if point.runs != 1 else "")
-    counted += f", of {unknown:,} not known" if unknown else ""
-    return [said, counted, *runs_named(point.run_ids, point.runs)]
+    runs = f"{point.runs:,} run" + ("s" if point.runs != 1 else "")
+    runs += f", {unknown:,} unknown" if unknown else ""
+    return [text, runs, *format_run_ids(point.run_ids, point.runs)]
 
 
-def runs_named(run_ids: Sequence[str], runs: int) -> list[str]:
-    """The line of a hover that leads to the runs; none where the table has no `run_id`."""
+def format_run_ids(run_ids: Sequence[str], runs: int) -> list[str]:
+    """Return the line of a hover text with some run ids, or an empty list if there are none."""
     if not run_ids:
         return []
-    more = runs - NAMED
-    return [plain(", ".join(run_ids[:NAMED])) + (f" and {more:,} more" if more > 0 else "")]
+    more = runs - HOVER_IDS
+    return [plain(", ".join(run_ids[:HOVER_IDS])) + (f" and {more:,} more" if more > 0 else "")]
 
 
 class LossNote(NamedTuple):
-    """What a heading says of lost calls. Where a share is large, warning says so, and line is empty."""
+    """Note about lost calls in a heading. If a share is large, it is in `warning`, and `line` is empty."""
 
     line: str
     warning: str
 
 
 def note_losses(frame: pandas.DataFrame) -> LossNote:
-    """The shares of calls that the runs of a figure lost, by role. Warns where a setting lost many."""
-    if "at" in frame and "run_id" in frame:  # each row of `anytime_performance` includes what was lost before
+    """Return a note about the shares of lost calls, by role. Warns if a setting lost many calls."""
+    if "at" in frame and "run_id" in frame:  # rows of `anytime_performance` are cumulative: keep the last one
         frame = frame.sort_values("at", kind="stable").drop_duplicates("run_id", keep="last")
     if "setting" not in frame:
         frame = frame.assign(setting="")
@@ -317,28 +347,30 @@ def note_losses(frame: pandas.DataFrame) -> LossNote:
     return LossNote("", f"lost calls above {LARGE:.0%}: {share}{where}{more}")
 
 
-def some_of(names: Sequence[str]) -> str:
-    """The first five of several names."""
+def first_names(names: Sequence[str]) -> str:
+    """Return the first five names as text."""
     return ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
 
 
 def is_simulated(frame: pandas.DataFrame) -> bool:
-    """Whether a simulated model took part in any of the runs."""
+    """Return whether any of the runs used a simulated model."""
     return "simulated" in frame and bool(frame["simulated"].fillna(False).astype(bool).any())
 
 
-def whisker(values: Sequence[Point], shade: str, along: str = "y") -> dict[str, Any]:
-    """Plotly's error bars of the intervals; where one is not known there is none."""
+def interval_bars(values: Sequence[Point], shade: str, along: str = "y") -> dict[str, Any]:
+    """Return Plotly error bars for the intervals of the points. Unknown intervals have no bar."""
     above = [None if math.isnan(p.high) else p.high - p.value for p in values]
     below = [None if math.isnan(p.low) else p.value - p.low for p in values]
     return {f"error_{along}": error_bars(above, below, shade)}
 
 
-def dress_table(
+def style_table_figure(
     figure: go.Figure, frame: pandas.DataFrame, title: str, lines: list[str], dark: bool, **layout: Any
 ) -> None:
-    """`theme.dress` for a figure of a table: the heading also says which calls were lost, and whether a model
-    was simulated."""
-    lost = note_losses(frame)
-    said = [*lines, lost.line]
-    dress(figure, [title], said, is_simulated(frame), dark, warning=lost.warning, **layout)
+    """Like `theme.style_figure`, for a figure of a table.
+
+    The heading also states lost calls, and whether a model was simulated.
+    """
+    losses = note_losses(frame)
+    lines = [*lines, losses.line]
+    style_figure(figure, [title], lines, is_simulated(frame), dark, warning=losses.warning, **layout)

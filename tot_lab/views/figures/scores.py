@@ -1,7 +1,7 @@
-"""Scores by depth: what was kept against what was pruned.
+"""Figure of scores by depth, for kept and for pruned thoughts.
 
-A thought without a score has no place on the axis, and is counted and said instead. The root is
-left out: it is where the search stands, not what it found.
+Thoughts without a score have no position on the axis. The figure shows their number above each depth. The
+root is left out, because it is the starting point of the search and not a result.
 """
 
 from __future__ import annotations
@@ -14,33 +14,53 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tot_lab.record.run import Run, expect_run
-from tot_lab.views.figures.theme import KINDS, dress_run, empty, ending, ground, legend_at, plain, short
+from tot_lab.views.figures.theme import (
+    KINDS,
+    legend_at,
+    palette,
+    plain,
+    short,
+    short_id,
+    show_message,
+    style_run_figure,
+)
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-MOST = 2000
-"""Thoughts of which each is a point; of more, only their quartiles are drawn."""
+MAX_POINTS = 2000
+"""Maximum number of thoughts that are drawn as points. Larger runs get box plots."""
 
-COLUMNS = 24
-"""Depths that stand beside each other; of more, several share a column."""
+MAX_COLUMNS = 24
+"""Maximum number of columns. In deeper trees several depths share a column."""
 
-FATES = {"kept": ("circle", KINDS[2]), "pruned": ("x", KINDS[1]), "undecided": ("hexagon", KINDS[3])}
-"""What became of a thought, its mark and its colour. kept: kept, complete or the solution. undecided:
-no decision was made about it, or it is a duplicate, merged or failed."""
+OUTCOMES = {"kept": ("circle", KINDS[2]), "pruned": ("x", KINDS[1]), "undecided": ("hexagon", KINDS[3])}
+"""Marker and colour of each outcome. "kept" covers the states `kept`, `complete` and `solution`. "undecided"
+covers thoughts without a decision, and duplicate, merged and failed ones."""
 
 
 class ScoresInfo(NamedTuple):
-    """Over the thoughts below the root that have a score, in the order of the record: ids, texts,
-    depth (steps), score (0–1), fate (of `FATES`) and column. unread: by depth, how many evaluations could
-    not be read; not_evaluated: by depth, how many thoughts nobody evaluated. columns: how many there are;
-    each: depths that share one."""
+    """Data of `plot_scores`.
+
+    The first six fields have one entry per thought below the root that has a score, in the order of the
+    record.
+
+    Attributes:
+        depth: Steps below the root.
+        score: From 0 to 1.
+        outcome: Key of `OUTCOMES`.
+        column: Column of the figure.
+        unread: Number of evaluations that could not be read, by depth.
+        not_evaluated: Number of thoughts without an evaluation, by depth.
+        columns: Number of columns.
+        each: Number of depths that share a column.
+    """
 
     ids: list[str]
     texts: list[str]
     depth: NDArray[np.intp]
     score: NDArray[np.float64]
-    fate: list[str]
+    outcome: list[str]
     column: NDArray[np.intp]
     unread: dict[int, int]
     not_evaluated: dict[int, int]
@@ -49,19 +69,19 @@ class ScoresInfo(NamedTuple):
 
 
 def scores_info(run: Run) -> ScoresInfo:
-    """What `plot_scores` draws."""
+    """Compute the data of `plot_scores`."""
     expect_run(run, "plot_scores")
     below = [node for node in run.tree if node.parent is not None]
     scored = [node for node in below if node.score is not None]
     deepest = max((node.depth for node in below), default=1)
-    each = -(-deepest // COLUMNS)
+    each = -(-deepest // MAX_COLUMNS)
     depth = np.array([node.depth for node in scored], dtype=np.intp)
     return ScoresInfo(
         [node.id for node in scored],
         [node.text for node in scored],
         depth,
         np.array([node.score for node in scored], dtype=np.float64),
-        [_fate(node.state) for node in scored],
+        [_outcome(node.state) for node in scored],
         (depth - 1) // each,
         dict(Counter(node.depth for node in below if node.unread)),
         dict(Counter(node.depth for node in below if node.score is None and not node.unread)),
@@ -71,37 +91,40 @@ def scores_info(run: Run) -> ScoresInfo:
 
 
 def plot_scores(run: Run, *, dark: bool = False) -> go.Figure:
-    """The scores of a run's thoughts by depth, each a mark: kept, pruned or undecided; a line is the
-    median of each. Thoughts whose evaluation could not be read, or that nobody evaluated, have no
-    score: they are counted above their depth.
+    """Plot the scores of the thoughts of a run by depth.
 
-    run: finished or not. Of more than 2,000 scored thoughts boxes show the quartiles, and it is said;
-        of more than 24 depths several share a column.
-    dark: for a dark page.
+    Each thought is a marker: kept, pruned or undecided. A line shows the median of each group. Thoughts that
+    were not evaluated, or whose evaluation could not be read, have no score. Their number is written above
+    their depth.
+
+    Args:
+        run: A run, finished or not. With more than 2,000 scored thoughts, box plots replace the markers. With
+            more than 24 depths, several share a column.
+        dark: Use the colours for a dark page.
     """
-    import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it
+    import plotly.graph_objects as go  # noqa: PLC0415  the repr of a run must not import it
 
     info = scores_info(run)
     figure = go.Figure()
-    _draw_scores(figure, info, ground(dark).paper)
+    _draw_scores(figure, info, palette(dark).paper)
     for column, missing in _missing(info):
-        font = {"size": 11, "color": ground(dark).faint}
+        font = {"size": 11, "color": palette(dark).faint}
         figure.add_annotation(x=column, y=1.06, yanchor="bottom", showarrow=False, text=missing, font=font)
     if not info.ids:
-        empty(figure, "no thought below the root has a score")
+        show_message(figure, "no thought below the root has a score")
     layout = {"height": 400, "legend": legend_at(-0.16), "showlegend": bool(info.ids)}
-    dress_run(figure, run, "Scores by depth", _notes(info), dark, **layout)
-    named = range(0, info.columns, -(-info.columns // 12))
-    starts = [1 + column * info.each for column in named]
+    style_run_figure(figure, run, "Scores by depth", _notes(info), dark, **layout)
+    ticks = range(0, info.columns, -(-info.columns // 12))
+    starts = [1 + column * info.each for column in ticks]
     figure.update_xaxes(
         title="depth (steps)",
-        tickvals=list(named),
+        tickvals=list(ticks),
         ticktext=[str(k) if info.each == 1 else f"{k}–{k + info.each - 1}" for k in starts],
         tickangle=0,
         range=[-0.6, info.columns - 0.4],
         showgrid=False,
     )
-    outside = [0.0, 1.0, *info.score.tolist()]  # a person's own evaluator may leave 0–1
+    outside = [0.0, 1.0, *info.score.tolist()]  # a custom evaluator may return scores outside 0–1
     figure.update_yaxes(title="score (0–1)", range=[min(outside) - 0.05, max(outside) + 0.2])
     if max(outside) == 1:
         figure.update_yaxes(tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1])
@@ -109,17 +132,17 @@ def plot_scores(run: Run, *, dark: bool = False) -> go.Figure:
 
 
 def _draw_scores(figure: go.Figure, info: ScoresInfo, paper: str) -> None:
-    """In each column the thoughts of one fate beside those of the others."""
-    here = np.array(info.fate)
-    fates = [fate for fate in FATES if fate in info.fate]
-    step = 0.8 / max(len(fates), 1)
-    for place, fate in enumerate(fates):
-        shade = FATES[fate][1]
-        for first, column in enumerate(np.unique(info.column[here == fate]).tolist()):
-            some = np.flatnonzero((here == fate) & (info.column == column))
-            middle = column + (place - (len(fates) - 1) / 2) * step
-            legend = {"legendgroup": fate, "showlegend": first == 0, "name": fate}
-            if len(info.ids) > MOST:
+    """Draw each column, with the outcomes side by side."""
+    here = np.array(info.outcome)
+    outcomes = [outcome for outcome in OUTCOMES if outcome in info.outcome]
+    step = 0.8 / max(len(outcomes), 1)
+    for place, outcome in enumerate(outcomes):
+        shade = OUTCOMES[outcome][1]
+        for first, column in enumerate(np.unique(info.column[here == outcome]).tolist()):
+            some = np.flatnonzero((here == outcome) & (info.column == column))
+            middle = column + (place - (len(outcomes) - 1) / 2) * step
+            legend = {"legendgroup": outcome, "showlegend": first == 0, "name": outcome}
+            if len(info.ids) > MAX_POINTS:
                 figure.add_box(
                     x=[middle], width=step * 0.8, line_color=shade, **_quartiles(info.score[some]), **legend
                 )
@@ -137,8 +160,8 @@ def _quartiles(score: NDArray[np.float64]) -> dict[str, list[float]]:
 
 
 def _points(info: ScoresInfo, some: NDArray[np.intp]) -> dict[str, Any]:
-    fate = info.fate[some[0]]
-    symbol, shade = FATES[fate]
+    outcome = info.outcome[some[0]]
+    symbol, shade = OUTCOMES[outcome]
     size = 9 if len(info.ids) <= 300 else 6
     return {
         "y": info.score[some],
@@ -146,7 +169,7 @@ def _points(info: ScoresInfo, some: NDArray[np.intp]) -> dict[str, Any]:
         "marker": {"symbol": symbol, "color": shade, "size": size, "line": {"width": 0.7}},
         "hoverinfo": "text",
         "hovertext": [
-            f"<b>{plain(ending(info.ids[k]))} · {fate}</b><br>{plain(short(info.texts[k], 90))}<br>"
+            f"<b>{plain(short_id(info.ids[k]))} · {outcome}</b><br>{plain(short(info.texts[k], 90))}<br>"
             f"score {info.score[k]:.3g}"
             for k in some
         ],
@@ -154,24 +177,24 @@ def _points(info: ScoresInfo, some: NDArray[np.intp]) -> dict[str, Any]:
 
 
 def _missing(info: ScoresInfo) -> Iterator[tuple[int, str]]:
-    """The columns in which thoughts have no score, and how many."""
+    """Yield the columns that have thoughts without a score, each with a text that counts them."""
     for column in range(info.columns):
-        said = []
-        for counts, what in ((info.unread, "unread"), (info.not_evaluated, "not evaluated")):
+        lines = []
+        for counts, what in ((info.unread, "unreadable"), (info.not_evaluated, "not evaluated")):
             if count := sum(n for depth, n in counts.items() if (depth - 1) // info.each == column):
-                said.append(f"{count:,} {what}" if info.columns <= 12 else f"{count:,}{what[0]}")
-        if said:
-            yield column, "<br>".join(said)
+                lines.append(f"{count:,} {what}" if info.columns <= 12 else f"{count:,}{what[0]}")
+        if lines:
+            yield column, "<br>".join(lines)
 
 
-def _fate(state: str) -> str:
+def _outcome(state: str) -> str:
     if state in ("kept", "complete", "solution"):
         return "kept"
     return "pruned" if state == "pruned" else "undecided"
 
 
 def _spread(score: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sideways places from -1 to 1 that keep thoughts of nearly equal scores apart."""
+    """Return horizontal offsets from -1 to 1 that separate thoughts with nearly equal scores."""
     height = np.round(score * 33).astype(int)
     places = np.zeros(len(score))
     counts = Counter(height.tolist())
@@ -184,17 +207,17 @@ def _spread(score: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _notes(info: ScoresInfo) -> list[str]:
-    fates = Counter(info.fate)
-    said = [f"{fates[fate]:,} {fate}" for fate in FATES if fates[fate]]
+    outcomes = Counter(info.outcome)
+    counts = [f"{outcomes[outcome]:,} {outcome}" for outcome in OUTCOMES if outcomes[outcome]]
     unread, not_evaluated = sum(info.unread.values()), sum(info.not_evaluated.values())
     if unread:
-        said.append(f"{unread:,} unread")
+        counts.append(f"{unread:,} unreadable")
     if not_evaluated:
-        said.append(f"{not_evaluated:,} not evaluated")
-    notes = ["  ·  ".join(said)]
+        counts.append(f"{not_evaluated:,} not evaluated")
+    notes = ["  ·  ".join(counts)]
     if (unread or not_evaluated) and info.columns > 12:
-        notes.append("above a depth: u = unread, n = not evaluated")
-    if len(info.ids) > MOST:
+        notes.append("above a depth: u = unreadable, n = not evaluated")
+    if len(info.ids) > MAX_POINTS:
         notes.append(f"{len(info.ids):,} thoughts: boxes show quartiles and range; run.nodes_df() lists all")
     if info.each > 1:
         notes.append(f"{info.each} depths share a column")

@@ -1,8 +1,8 @@
-"""Any axis of a sweep against any figure that its runs came out with, intervals drawn.
+"""Figure of any result of a sweep against any setting, with 95% intervals.
 
-A setting that is no field of some strategy (a baseline has no beam) is no value on the axis: it is
-a line across it, so that every curve stands against its baselines. A figure on the x axis (calls, cost)
-is no group: there each setting is one point.
+Strategies without the setting on the x axis (a baseline has no beam width) are drawn as horizontal lines, so
+that each curve can be compared with the baselines. If the x axis is a result (calls, cost), each setting is
+one point.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.tables import table
 from tot_lab.views.figures.points import (
-    CAPPED,
-    MEASURED,
+    BUDGET_TITLES,
+    MEASURES,
     Point,
-    amount,
-    axis_of,
-    dress_table,
-    expect_figure,
-    heading_of,
+    axis_title,
+    budget_unit,
+    expect_numeric,
+    figure_title,
+    format_amount,
+    format_run_count,
+    format_value,
     hover_lines,
-    is_amount,
+    interval_bars,
+    is_numeric,
     is_rate,
-    named,
-    named_ticks,
+    named_axis,
     ordered,
     points,
-    runs_in,
-    settings_in,
-    unit_of,
+    setting_columns,
+    style_table_figure,
     varies,
-    whisker,
 )
 from tot_lab.views.figures.theme import COLOURS, plain
 
@@ -41,22 +41,28 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-CURVES = 14
-"""Colours of a figure; of more, the first."""
+MAX_CURVES = 14
+"""Maximum number of curves. Further ones are left out."""
 
-PLACES = 60
-"""Values on the x axis; of more, the first."""
+MAX_VALUES = 60
+"""Maximum number of values on the x axis. Further ones are left out."""
 
-SETTINGS = 500
-"""Points of a figure against a figure; of more settings, the first."""
+MAX_SETTINGS = 500
+"""Maximum number of settings if the x axis is a result. Further ones are left out."""
 
-_SYMBOLS = ("circle", "diamond")  # after the seven colours, the same ones with another mark
+_SYMBOLS = ("circle", "diamond")  # curves 8 to 14 reuse the seven colours with another marker
 
 
 class Curve(NamedTuple):
-    """The points of one colour. name: its value, `None` for no value, or for the only curve. x: places: the
-    values of a numeric axis, or numbers of `SweepInfo.places`. labels: what else a hover says of each.
-    across: of a figure on the x axis, its point."""
+    """The points of one colour.
+
+    Attributes:
+        name: Value of the colour column. `None` if it is missing, or if there is no colour column.
+        x: Positions: the values of a numeric axis, or indices into `SweepInfo.places`.
+        points: Means on the y axis.
+        labels: First line of each hover text.
+        across: Means on the x axis if it is a result, else empty.
+    """
 
     name: Any
     x: list[float]
@@ -66,10 +72,15 @@ class Curve(NamedTuple):
 
 
 class SweepInfo(NamedTuple):
-    """curves: by colour, in the order of the table, or of a numeric column. places: the values of an axis
-    of names; [] when it is numeric. baselines: groups without a value on the x axis, by name.
-    pooled: settings that differ inside points. left_out: places (or settings) and curves that are not
-    drawn."""
+    """Data of `plot_sweep`.
+
+    Attributes:
+        curves: One curve per colour: numbers in ascending order, other values in the order of the table.
+        places: Values of an axis of names. Empty if the axis is numeric.
+        baselines: Groups without a value on the x axis, by name.
+        pooled: Settings that vary within points.
+        left_out: Number of values (or settings), and of curves, that are not drawn.
+    """
 
     curves: list[Curve]
     places: list[Any]
@@ -79,18 +90,18 @@ class SweepInfo(NamedTuple):
 
 
 def sweep_info(df: Any, x: str = "setting", y: str = "correct", color: str | None = None) -> SweepInfo:
-    """What `plot_sweep` draws."""
+    """Compute the data of `plot_sweep`."""
     frame = table(df, [name for name in (x, y, color) if name is not None])
-    expect_figure(frame, y, "y")
-    if x in MEASURED:
-        expect_figure(frame, x, "x")
+    expect_numeric(frame, y, "y")
+    if x in MEASURES:
+        expect_numeric(frame, x, "x")
         return _of_settings(table(frame, ["setting"]), x, y, color)
     by = list(dict.fromkeys([x] if color is None else [x, color]))
     known = frame[frame[x].notna()]
     values = ordered(known, x)
-    shown = values[:PLACES]
+    shown = values[:MAX_VALUES]
     place = {value: k for k, value in enumerate(shown)}
-    numeric = is_amount(frame, x)
+    numeric = is_numeric(frame, x)
     made: dict[Any, list[tuple[Any, Point]]] = {}
     for names, point in points(known[known[x].isin(shown)], by, y).items() if shown else ():
         made.setdefault(None if color is None else names[-1], []).append((names[0], point))
@@ -103,48 +114,57 @@ def sweep_info(df: Any, x: str = "setting", y: str = "correct", color: str | Non
                 name,
                 [float(value) if numeric else place[value] for value, _ in held],
                 [point for _, point in held],
-                [f"{named(x)} {named(value)}" for value, _ in held],
+                [f"{format_value(x)} {format_value(value)}" for value, _ in held],
                 [],
             )
         )
     without = frame[frame[x].isna()]
     label = "setting" if "setting" in frame else color
     baselines = (
-        {named(names[0]): point for names, point in points(without, [label], y).items()}
+        {format_value(names[0]): point for names, point in points(without, [label], y).items()}
         if label is not None and len(without)
         else {}
     )
-    inside = [name for name in settings_in(known) or ["setting"] if name in known and varies(known, by, name)]
+    inside = [
+        name for name in setting_columns(known) or ["setting"] if name in known and varies(known, by, name)
+    ]
     return SweepInfo(
-        curves[:CURVES],
+        curves[:MAX_CURVES],
         [] if numeric else shown,
-        dict(list(baselines.items())[:CURVES]),
+        dict(list(baselines.items())[:MAX_CURVES]),
         inside,
-        (len(values) - len(shown), max(len(curves) - CURVES, 0) + max(len(baselines) - CURVES, 0)),
+        (len(values) - len(shown), max(len(curves) - MAX_CURVES, 0) + max(len(baselines) - MAX_CURVES, 0)),
     )
 
 
 def plot_sweep(
     df: Any, x: str = "setting", y: str = "correct", *, color: str | None = None, dark: bool = False
 ) -> go.Figure:
-    """Any column of a sweep against any figure of its runs: means with 95% intervals, Wilson's for a
-    success rate (see `tl.stats.success_rates`), else a bootstrap over tasks.
+    """Plot the mean of a result against a column of a sweep, with 95% intervals.
 
-    df: a sweep, or any table with a row per run. Of more than 60 values of x, 14 of color or, where x is
-        a figure, 500 settings, the first are drawn, and it is said.
-    x: a setting (`search.width`), `setting`, `task`, …, each value of which is a group of runs; or a figure
-        (`calls`, `cost`), where each setting is a point. Settings without a value lie across as lines.
-        Of `tl.stats.anytime_performance` it is `at`. Amounts that are multiplied, not added up, get a
-        logarithmic axis.
-    y: `correct`, `score`, `calls`, `cost`, `seconds`, or any other column of numbers, or true and false.
-    color: a column of which each value is a curve. dark: for a dark page.
+    The interval of a success rate is that of `tl.stats.success_rates`, and for other columns a bootstrap
+    interval over tasks.
 
-    A hover names runs. Each point holds the ids of its runs, up to 100, and leads to them in two lines:
+    Args:
+        df: A sweep, or any table with one row per run. At most 60 values of `x` and 14 values of `color` are
+            drawn, or 500 settings if `x` is a result. The heading states what is left out.
+        x: A column whose values group the runs, such as `search.width`, `setting` or `task`. Groups without a
+            value are drawn as horizontal lines. If `x` is a result (`calls`, `cost`), each setting is one
+            point. Use `at` for a table of `tl.stats.anytime_performance`. Values that grow by a factor get
+            a logarithmic axis.
+        y: The result: `correct`, `score`, `calls`, `cost`, `seconds` or any other column of numbers or
+            booleans.
+        color: A column whose values become one curve each.
+        dark: Use the colours for a dark page.
 
-        ids = figure.data[0].customdata[2]  # of the first curve's third point
-        sweep.run(ids[0])
+    Returns:
+        A figure whose points hold the ids of up to 100 runs:
 
-    A column that the table lacks is a ValueError.
+            ids = figure.data[0].customdata[2]  # third point of the first curve
+            sweep.run(ids[0])
+
+    Raises:
+        ValueError: If the table lacks a column.
     """
     import plotly.graph_objects as go  # noqa: PLC0415
 
@@ -154,8 +174,8 @@ def plot_sweep(
     figure = go.Figure()
     for k, curve in enumerate(info.curves):
         figure.add_scatter(
-            mode="lines+markers" if not info.places and x not in MEASURED else "markers",
-            name="" if color is None else named(curve.name),
+            mode="lines+markers" if not info.places and x not in MEASURES else "markers",
+            name="" if color is None else format_value(curve.name),
             showlegend=color is not None,
             hovertext=[_hover(curve, n, x, y, color, rate, rate_x) for n in range(len(curve.x))],
             **_drawn(info, k),
@@ -163,22 +183,22 @@ def plot_sweep(
     for k, (name, point) in enumerate(info.baselines.items(), len(info.curves)):
         _across(figure, name, point, y, rate, COLOURS[k % len(COLOURS)])
     notes = [
-        f"points pool {', '.join(info.pooled)}" if info.pooled else "",
-        f"{info.left_out[0]:,} more {'settings' if x in MEASURED else f'values of {x}'} are not drawn"
+        f"averaged over {', '.join(info.pooled)}" if info.pooled else "",
+        f"{info.left_out[0]:,} more {'settings' if x in MEASURES else f'values of {x}'} not shown"
         if info.left_out[0]
         else "",
-        f"{info.left_out[1]:,} more curves are not drawn" if info.left_out[1] else "",
+        f"{info.left_out[1]:,} more curves not shown" if info.left_out[1] else "",
     ]
-    counted = f"{runs_in(frame)}  ·  mean and 95% interval"
-    dress_table(
+    summary = f"{format_run_count(frame)}  ·  mean and 95% interval"
+    style_table_figure(
         figure,
         frame,
-        heading_of(frame, y, x),
-        [counted, "  ·  ".join(filter(None, notes))],
+        figure_title(frame, y, x),
+        [summary, "  ·  ".join(filter(None, notes))],
         dark,
         height=420,
         margin={"r": 24, "b": 24},
-        legend={"title": {"text": "" if color is None else axis_of(color)}},
+        legend={"title": {"text": "" if color is None else axis_title(color)}},
         hovermode="closest",
     )
     _axes(figure, info, frame, x, y)
@@ -186,7 +206,7 @@ def plot_sweep(
 
 
 def _drawn(info: SweepInfo, k: int) -> dict[str, Any]:
-    """What the k-th curve looks like; over names the curves stand beside each other."""
+    """Return the Plotly properties of the k-th curve. On an axis of names, curves are drawn side by side."""
     curve, shade = info.curves[k], COLOURS[k % len(COLOURS)]
     step = 0.7 / len(info.curves)
     aside = (k - (len(info.curves) - 1) / 2) * step if info.places else 0.0
@@ -202,15 +222,15 @@ def _drawn(info: SweepInfo, k: int) -> dict[str, Any]:
         "line": {"color": shade, "width": 2},
         "customdata": [point.run_ids for point in curve.points],
         "hoverinfo": "text",
-        **whisker(curve.points, shade),
-        **(whisker(curve.across, shade, "x") if curve.across else {}),
+        **interval_bars(curve.points, shade),
+        **(interval_bars(curve.across, shade, "x") if curve.across else {}),
     }
 
 
 def _of_settings(frame: pandas.DataFrame, x: str, y: str, color: str | None) -> SweepInfo:
-    """Where x is a figure: a point for each setting, and of each colour inside it."""
+    """Compute the data of `plot_sweep` if x is a result: one point per setting and colour."""
     settings = list(frame["setting"].unique())
-    frame = frame[frame["setting"].isin(settings[:SETTINGS])]
+    frame = frame[frame["setting"].isin(settings[:MAX_SETTINGS])]
     by = ["setting"] if color in (None, "setting") else ["setting", str(color)]
     across, up = points(frame, by, x), points(frame, by, y)
     known = {names: point for names, point in up.items() if not math.isnan(across[names].value)}
@@ -222,25 +242,25 @@ def _of_settings(frame: pandas.DataFrame, x: str, y: str, color: str | None) -> 
             name,
             [across[names].value for names in held],
             [up[names] for names in held],
-            [named(names[0]) for names in held],
+            [format_value(names[0]) for names in held],
             [across[names] for names in held],
         )
         for name, held in made.items()
     ]
-    left_out = max(len(settings) - SETTINGS, 0), max(len(curves) - CURVES, 0)
-    return SweepInfo(curves[:CURVES], [], {}, [], left_out)
+    left_out = max(len(settings) - MAX_SETTINGS, 0), max(len(curves) - MAX_CURVES, 0)
+    return SweepInfo(curves[:MAX_CURVES], [], {}, [], left_out)
 
 
 def _hover(curve: Curve, n: int, x: str, y: str, color: str | None, rate: bool, rate_x: bool) -> str:
-    head = curve.labels[n] + ("" if color is None else f" · {named(color)} {named(curve.name)}")
+    head = curve.labels[n] + ("" if color is None else f" · {format_value(color)} {format_value(curve.name)}")
     lines = hover_lines(curve.points[n], y, rate)
     if curve.across:
-        lines.insert(1, f"{named(x)} {amount(curve.across[n].value, x, rate_x)}")
+        lines.insert(1, f"{format_value(x)} {format_amount(curve.across[n].value, x, rate_x)}")
     return "<br>".join([f"<b>{head}</b>", *lines])
 
 
 def _across(figure: go.Figure, name: str, point: Point, y: str, rate: bool, shade: str) -> None:
-    """A line at the height of a group that has no place on the x axis, and its interval."""
+    """Draw a horizontal line with its interval, for a group without a value on the x axis."""
     if math.isnan(point.value):
         return
     figure.add_hline(y=point.value, line={"color": shade, "width": 1.8, "dash": "dash"})
@@ -251,31 +271,31 @@ def _across(figure: go.Figure, name: str, point: Point, y: str, rate: bool, shad
         y=[point.value],
         mode="lines",
         line={"color": shade, "dash": "dash"},
-        name=f"{name} {amount(point.value, y, rate)}",
+        name=f"{name} {format_amount(point.value, y, rate)}",
         customdata=[point.run_ids],
         hoverinfo="skip",
     )
 
 
 def _axes(figure: go.Figure, info: SweepInfo, frame: pandas.DataFrame, x: str, y: str) -> None:
-    unit = unit_of(frame, x)
-    figure.update_xaxes(title={"text": CAPPED[unit][1] if unit else axis_of(x), "standoff": 12})
+    unit = budget_unit(frame, x)
+    figure.update_xaxes(title={"text": BUDGET_TITLES[unit][1] if unit else axis_title(x), "standoff": 12})
     values = sorted({value for curve in info.curves for value in curve.x})
     if info.places:
-        figure.update_xaxes(**named_ticks(info.places), range=[-0.6, len(info.places) - 0.4], showgrid=False)
-    elif x not in MEASURED and is_multiplied(values):
+        figure.update_xaxes(**named_axis(info.places), range=[-0.6, len(info.places) - 0.4], showgrid=False)
+    elif x not in MEASURES and is_multiplied(values):
         ticks = _spread(values)
         column = "cost" if unit == "cost" else x
-        words = [amount(value, column, False) if unit else named(value) for value in ticks]
+        words = [format_amount(value, column, False) if unit else format_value(value) for value in ticks]
         figure.update_xaxes(type="log", tickvals=ticks, ticktext=[plain(word) for word in words])
     else:
         gaps = [b - a for a, b in pairwise(values)]
-        if x not in MEASURED and 0 < len(values) <= 12 and (not gaps or min(gaps) > 0.06 * sum(gaps)):
+        if x not in MEASURES and 0 < len(values) <= 12 and (not gaps or min(gaps) > 0.06 * sum(gaps)):
             figure.update_xaxes(tickvals=values)
-        if x in MEASURED:
+        if x in MEASURES:
             figure.update_xaxes(rangemode="tozero", tickformat=".0%" if is_rate(frame, x) else None)
     figure.update_yaxes(
-        title=axis_of(y) if y in MEASURED or not is_rate(frame, y) else f"{named(y)} (% of runs)"
+        title=axis_title(y) if y in MEASURES or not is_rate(frame, y) else f"{format_value(y)} (% of runs)"
     )
     if is_rate(frame, y):
         figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
@@ -286,7 +306,8 @@ def _axes(figure: go.Figure, info: SweepInfo, frame: pandas.DataFrame, x: str, y
 
 
 def is_multiplied(values: Sequence[float]) -> bool:
-    """Whether amounts, by size, lie evener by their ratios than by their differences, and far apart."""
+    """Return whether a logarithmic axis suits some ascending values: they span a factor of 8 or more, and
+    are spaced more evenly by ratio than by difference."""
     if len(values) < 3 or values[0] <= 0 or values[-1] < 8 * values[0]:
         return False
     added = max(b - a for a, b in pairwise(values)) / (values[-1] - values[0])
@@ -295,7 +316,7 @@ def is_multiplied(values: Sequence[float]) -> bool:
 
 
 def _spread(values: Sequence[float]) -> list[float]:
-    """Those of some amounts, by size, whose ticks have room on a logarithmic axis."""
+    """Select those of some ascending values whose ticks do not overlap on a logarithmic axis."""
     least = math.log(values[-1] / values[0]) / 10
     ticks = [values[0]]
     for value in values[1:]:

@@ -1,9 +1,9 @@
-"""How every picture looks: one palette, one template, one way to let text in.
+"""Colours, template and text handling of every figure.
 
-What a model wrote is shown, never interpreted. Scores are viridis, which
-is even to any colour vision and holds no grey, so that grey is left for what has no score; the
-other colours are of the Okabe-Ito set. On a dark ground only the ground changes, ink, and what would
-vanish on it.
+Text written by a model or a person is escaped and never interpreted as markup. Scores use viridis, which is
+perceptually uniform and safe for colour-blind readers. It contains no grey, so grey marks what has no score.
+Other colours are from the Okabe-Ito set. Dark figures change only the background, the text and the colours
+that would be too faint.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ FAINT = "#8a94a0"
 EDGE = "#b8c0ca"
 GRID = "#edf0f3"
 PATH = "#d55e00"
-"""The way to the answer (Okabe-Ito vermilion): no colour of the score scale comes near it."""
+"""Path to the answer: Okabe-Ito vermilion, which differs from every colour of the score scale."""
 UNSCORED = "#d5d9de"
 LINKS = {"merged": "#0072b2", "source": "#009e73", "depends": "#cc79a7"}
 FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, sans-serif"
 
 KINDS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9")
-"""Of kinds of calls, in the order of their first occurrence; further ones are `FAINT`. Vermilion is the
-path's, and yellow drowns in white."""
-
+"""Colours of call purposes, in order of first occurrence. Further purposes get `FAINT`. Vermilion is left out
+because it marks the path, and yellow because it is hard to see on white."""
 
 COLOURS = (*KINDS, PATH, "#f0e442")
-"""Of curves, in their order."""
+"""Colours of curves, in order."""
 
 
-class Ground(NamedTuple):
-    """What differs between light and dark; the names are those above. paper: the ground itself."""
+class Palette(NamedTuple):
+    """Colours that differ between light and dark figures. `paper` is the background, the other fields are
+    named like the constants of this module."""
 
     paper: str
     ink: str
@@ -47,8 +47,8 @@ class Ground(NamedTuple):
     unscored: str
 
 
-LIGHT = Ground("white", INK, FAINT, EDGE, GRID, PATH, UNSCORED)
-DARK = Ground("#111418", "#e6eaee", "#9aa5b1", "#4a5460", "#262c33", "#f0742a", "#5b6570")
+LIGHT = Palette("white", INK, FAINT, EDGE, GRID, PATH, UNSCORED)
+DARK = Palette("#111418", "#e6eaee", "#9aa5b1", "#4a5460", "#262c33", "#f0742a", "#5b6570")
 
 SCORES = (
     "#440154", "#482878", "#3e4989", "#31688e", "#26828e",
@@ -56,30 +56,33 @@ SCORES = (
 )  # fmt: skip
 """Viridis (Smith and van der Walt 2015) from score 0 to score 1, equally spaced."""
 
-_WORD = re.compile("[A-Za-z\u00c0-\u052f]{4}")  # of an alphabet: Latin, Greek or Cyrillic
+_WORD = re.compile("[A-Za-z\u00c0-\u052f]{4}")  # four letters of the Latin, Greek or Cyrillic alphabet
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def printable(text: str) -> str:
-    """`text` without the characters that XML, and so GraphML, SVG and HTML, cannot hold."""
+    """Remove the characters that XML does not allow, and so GraphML, SVG and HTML do not either."""
     return _NOT_XML.sub("", text)
 
 
 def short(text: str, most: int) -> str:
-    """`text` on one line of at most `most` characters."""
+    """Put `text` on one line and truncate it to `most` characters."""
     line = " ".join(printable(text).split())
     return line if len(line) <= most else line[: max(most - 1, 0)].rstrip() + "…"
 
 
-def ending(id: Any) -> str:
-    """An id in at most 60 characters: of one deep in a tree, the end."""
+def short_id(id: Any) -> str:
+    """Shorten an id to at most 60 characters. Long ids, which occur deep in a tree, keep their end."""
     text = printable(str(id))
     return text if len(text) <= 60 else "…" + text[-59:]
 
 
 def wrapped(text: str, width: int, lines: int) -> list[str]:
-    """`text` in at most `lines` lines of at most `width` characters, its own line breaks kept. A line
-    ends between words, unless a word is longer than it; what is cut off ends in an ellipsis."""
+    """Wrap `text` into at most `lines` lines of at most `width` characters.
+
+    Existing line breaks are kept. Lines break between words, and inside a word only if it is longer than a
+    line. Truncated text ends in an ellipsis.
+    """
     rows: list[str] = []
     for line in printable(text).splitlines():
         rest = line.rstrip()
@@ -102,22 +105,24 @@ def wrapped(text: str, width: int, lines: int) -> list[str]:
 
 
 def label(text: str, width: int) -> list[str]:
-    """`text` beside what it names, in at most three lines of at most `width` characters. A word that has no
-    room is abbreviated; a formula, or a script without spaces, is broken."""
+    """Wrap the label of a node into at most three lines of at most `width` characters.
+
+    Words longer than a line are abbreviated. Formulas, and scripts without spaces, are broken instead.
+    """
     return wrapped(
         " ".join(short(word, width) if _WORD.search(word) else word for word in text.split()), width, 3
     )
 
 
 def plain(text: str) -> str:
-    """`text` for Plotly, which reads a subset of HTML in it, and TeX between dollar signs."""
+    """Escape `text` for Plotly, which interprets a subset of HTML, and TeX between dollar signs."""
     for sign, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("$", "&#36;")):
         text = text.replace(sign, entity)
     return text
 
 
 def colour(score: float) -> str:
-    """The colour of a score of 0–1, of none (nan) grey."""
+    """Return the colour of a score from 0 to 1, or grey if the score is nan."""
     if math.isnan(score):
         return UNSCORED
     place = min(max(score, 0.0), 1.0) * (len(SCORES) - 1)
@@ -128,35 +133,45 @@ def colour(score: float) -> str:
 
 
 def number(amount: float | None) -> str:
-    """A count with thousands separated; unknown is said, never 0."""
+    """Format a count with thousands separators. `None` becomes "unknown"."""
     return "unknown" if amount is None else f"{amount:,}"
 
 
-def ground(dark: bool) -> Ground:
-    """The colours of a dark or a light figure."""
+def palette(dark: bool) -> Palette:
+    """Return the colours of a dark or a light figure."""
     return DARK if dark else LIGHT
 
 
-def headed(
+def heading_layout(
     title: list[str], lines: list[str], simulated: bool, dark: bool, warning: str = ""
 ) -> tuple[dict[str, Any], int]:
-    """The layout of a figure's title and of the lines below it, and how many pixels they take; a warning, and
-    that a model was simulated, come first. All text is a person's or a model's: none of it is markup."""
+    """Build the title and subtitle of a figure. All text is escaped.
+
+    Args:
+        title: Lines of the title.
+        lines: Lines of the subtitle. Empty lines are dropped.
+        simulated: Whether the subtitle starts with the note "simulated model".
+        dark: Whether the page is dark.
+        warning: Emphasised line above `lines`.
+
+    Returns:
+        Plotly's `layout.title`, and the height of the heading in pixels.
+    """
     first = [*(["simulated model"] if simulated else []), *([warning] if warning else [])]
-    below = [f'<b><span style="color:{ground(dark).path}">{plain(line)}</span></b>' for line in first]
+    below = [f'<b><span style="color:{palette(dark).path}">{plain(line)}</span></b>' for line in first]
     below += [plain(line) for line in lines if line]
-    said = {
+    heading = {
         "text": "<br>".join(map(plain, title)),
-        "subtitle": {"text": "<br>".join(below), "font": {"size": 13, "color": ground(dark).faint}},
+        "subtitle": {"text": "<br>".join(below), "font": {"size": 13, "color": palette(dark).faint}},
         "y": 1,
         "yref": "container",
         "yanchor": "top",
         "pad": {"t": 18},
     }
-    return said, 34 + 21 * len(title) + 17 * len(below)
+    return heading, 34 + 21 * len(title) + 17 * len(below)
 
 
-def dress(
+def style_figure(
     figure: Any,
     title: list[str],
     lines: list[str],
@@ -167,41 +182,42 @@ def dress(
     warning: str = "",
     **layout: Any,
 ) -> None:
-    """Give a figure its heading, its template and its size.
+    """Set the heading, the template and the size of a figure.
 
     Args:
-        figure: A Plotly figure, whose traces are drawn already.
-        title: See `headed`.
-        lines: See `headed`.
-        simulated: See `headed`.
+        figure: A Plotly figure that already has its traces.
+        title: See `heading_layout`.
+        lines: See `heading_layout`.
+        simulated: See `heading_layout`.
         dark: Whether the page is dark.
-        height: Pixels that the figure takes below its heading.
-        warning: See `headed`.
-        layout: Further properties of the layout. `margin` needs only the sides that differ from the usual
-            ones; its `t` is the distance from the heading.
+        height: Height below the heading, in pixels.
+        warning: See `heading_layout`.
+        layout: Further layout properties. `margin` overrides only the sides that it names. Its `t` is the
+            distance from the heading.
     """
-    heading, top = headed(title, lines, simulated, dark, warning)
+    heading, top = heading_layout(title, lines, simulated, dark, warning)
     margin = {"t": 4, "l": 10, "r": 10, "b": 56, **layout.pop("margin", {})}
     margin["t"] += top
     figure.update_layout(template=template(dark), title=heading, height=top + height, margin=margin, **layout)
 
 
-def dress_run(figure: Any, run: Run, title: str, notes: list[str], dark: bool, **layout: Any) -> None:
-    """`dress` for a figure of one run: the heading names its strategy and its question."""
+def style_run_figure(figure: Any, run: Run, title: str, notes: list[str], dark: bool, **layout: Any) -> None:
+    """Like `style_figure`, for a figure of one run. The subtitle starts with the strategy and the
+    question."""
     named = short(f"{run.name}  ·  {run.question}", 120)
-    dress(figure, [title], [named, *notes], run.simulated, dark, hovermode="closest", **layout)
+    style_figure(figure, [title], [named, *notes], run.simulated, dark, hovermode="closest", **layout)
 
 
-def empty(figure: Any, why: str) -> None:
-    """Say in the middle of a figure that there is nothing to draw, and why."""
+def show_message(figure: Any, message: str) -> None:
+    """Write a message in the middle of a figure that has nothing to draw."""
     figure.add_scatter(x=[], y=[], showlegend=False)
     figure.add_annotation(
-        x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, text=plain(why), font={"size": 14}
+        x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, text=plain(message), font={"size": 14}
     )
 
 
 def score_axis() -> dict[str, Any]:
-    """The colours of the scores from 0 to 1, and their bar: Plotly's `coloraxis`."""
+    """Return Plotly's `coloraxis` for scores from 0 to 1, with its colour bar."""
     return {
         "cmin": 0,
         "cmax": 1,
@@ -211,17 +227,17 @@ def score_axis() -> dict[str, Any]:
 
 
 def scale_of(shades: Sequence[str]) -> list[tuple[float, str]]:
-    """Plotly's `colorscale` of equally spaced colours."""
+    """Return a Plotly `colorscale` of equally spaced colours."""
     return [(k / (len(shades) - 1), shade) for k, shade in enumerate(shades)]
 
 
 def colour_bar(title: str, **more: Any) -> dict[str, Any]:
-    """Plotly's `colorbar`, narrow and without a frame."""
+    """Return a narrow Plotly `colorbar` without a frame."""
     return {"title": {"text": title, "side": "right"}, "thickness": 12, "outlinewidth": 0, **more}
 
 
 def error_bars(above: Any, below: Any, shade: str) -> dict[str, Any]:
-    """Plotly's error bars that reach so far to either side; `None` draws none."""
+    """Return Plotly error bars with the given lengths above and below each point. `None` draws no bar."""
     return {
         "type": "data",
         "symmetric": False,
@@ -234,15 +250,15 @@ def error_bars(above: Any, below: Any, shade: str) -> dict[str, Any]:
 
 
 def legend_at(y: float) -> dict[str, Any]:
-    """A legend in one row under the plot, its top at `y` of the plot's height."""
+    """Return a horizontal legend below the plot. `y` is its top edge, in fractions of the plot's height."""
     return {"orientation": "h", "x": 0.5, "xanchor": "center", "y": y, "yanchor": "top"}
 
 
 def template(dark: bool = False) -> Any:
-    """The Plotly template of every figure."""
-    import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it
+    """Return the Plotly template of every figure."""
+    import plotly.graph_objects as go  # noqa: PLC0415  the repr of a run must not import it
 
-    paper, ink, _, edge, grid, *_ = ground(dark)
+    paper, ink, _, edge, grid, *_ = palette(dark)
     axis = {"gridcolor": grid, "zeroline": False, "linecolor": grid, "tickcolor": grid, "automargin": True}
     return go.layout.Template(
         layout={

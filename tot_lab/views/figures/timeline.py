@@ -1,9 +1,8 @@
-"""The calls of a run over time, of models and of tools: how many at once, what waited, and what the run
-waited for.
+"""Figure of the model and tool calls of a run over time: concurrency, waiting times and the critical path.
 
-Lanes, concurrency and the critical path follow from the order of the lines in the journal, which
-is exact where two times are equal, and are the same in the explorer (explorer/js/timeline.js). A
-refused call was never made: it is marked, and counts nowhere.
+Lanes, concurrency and the critical path are computed from the order of the journal's lines, which is exact
+even if two times are equal. The explorer uses the same rules (`explorer/js/timeline.js`). A refused call was
+never made. It gets a marker and is not counted.
 """
 
 from __future__ import annotations
@@ -22,44 +21,55 @@ from tot_lab.core.tools import named
 from tot_lab.record.run import Run, expect_run
 from tot_lab.views.figures.theme import (
     KINDS,
-    Ground,
-    dress_run,
-    empty,
-    ending,
-    ground,
+    Palette,
     legend_at,
+    palette,
     plain,
     short,
+    short_id,
+    show_message,
+    style_run_figure,
 )
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-MOST = 4000
-"""Calls of which each is a bar; of more, it is drawn how many are under way, by kind."""
+MAX_CALLS = 4000
+"""Maximum number of calls that are drawn as bars. Larger runs show the number of open calls by kind."""
 
 READABLE = 0.01
-"""Seconds: where no call took that long (a simulated model), there is an order to see, and no time."""
+"""Seconds. If every call was faster, as with a simulated model, the figure shows order instead of time."""
 
 BINS = 800
-"""Spans of time that then stand beside each other."""
+"""Number of time intervals in the figure of a run with more than `MAX_CALLS` calls."""
 
 
 class TimelineInfo(NamedTuple):
-    """Over the calls in the order of asking. Times are seconds since the run began, or lines of the
-    journal where no call took 10 ms (`by_order`).
+    """Data of `plot_timeline`, with one entry per call in the order in which they started.
 
-    node: the thought it was asked for. kind: of a tool's call `tool:NAME`. draw: which sample. start, end:
-    asked and answered; an open call ends where the record does. sent: when it went out (the last time), nan
-    where nothing is sent. source: model, cache or joined; "open" or "refused" for what has no answer.
-    error: "" for none. lane: no two calls of a lane overlap. critical: the calls that the run waited for,
-    first to last: the call answered last; before it the one answered last of those answered no later than
-    it was asked; and so on. changes, under_way: when how many calls are under way, from that moment on.
+    Times are seconds since the start of the run, or line numbers of the journal if no call took 10 ms
+    (`by_order`).
+
+    Attributes:
+        node: Node of the call.
+        kind: Purpose of the call, or `tool:NAME` for a tool call.
+        sample_index: Sample index of the call.
+        start: Time of the call.
+        sent: Time when it was last sent, or nan if it was not sent.
+        end: Time of the reply. Open calls end with the record.
+        source: `model`, `cache` or `joined`, or `open` or `refused` for a call without a reply.
+        error: Error of the reply, or "".
+        tries: How often the call was sent. `None` if unknown.
+        lane: Row of the figure. Calls of one lane do not overlap.
+        critical: Indices of the calls on the critical path, first to last. The path ends with the call that
+            finished last. Each predecessor is the last call that finished before its successor started.
+        changes: Times at which the number of open calls changes.
+        under_way: Number of open calls from that time on.
     """
 
     node: list[str]
     kind: list[str]
-    draw: list[int]
+    sample_index: list[int]
     start: NDArray[np.float64]
     sent: NDArray[np.float64]
     end: NDArray[np.float64]
@@ -74,13 +84,13 @@ class TimelineInfo(NamedTuple):
 
     @property
     def most(self) -> int:
-        """The most calls that were under way at once."""
+        """Maximum number of calls that were open at once."""
         return int(self.under_way.max(initial=0))
 
 
 @gc_paused()
 def timeline_info(run: Run) -> TimelineInfo:
-    """What `plot_timeline` draws."""
+    """Compute the data of `plot_timeline`."""
     expect_run(run, "plot_timeline")
     calls = call_rows(run)
     ways = ways_of(run)
@@ -104,7 +114,7 @@ def timeline_info(run: Run) -> TimelineInfo:
 
     sent = [None if by_order else ways[call.line.p].sent for call in calls]
     made = [word != "refused" for word in source]
-    lane, critical, moments = order_of(asked, answered, made)
+    lane, critical, moments = arrange_calls(asked, answered, made)
     return TimelineInfo(
         [call.call.node for call in calls],
         [named(call.call) for call in calls],
@@ -123,11 +133,20 @@ def timeline_info(run: Run) -> TimelineInfo:
     )
 
 
-def order_of(
+def arrange_calls(
     asked: Sequence[int], answered: Sequence[int], made: Sequence[bool]
 ) -> tuple[list[int], list[int], list[tuple[int, int]]]:
-    """Lanes, critical path and concurrency (line, calls under way from there on) of calls, by the
-    lines in which they were asked, ascending, and answered (-1: not), and whether they were made."""
+    """Compute lanes, critical path and concurrency of calls.
+
+    Args:
+        asked: Journal line of each call, ascending.
+        answered: Journal line of each reply, or -1 for an open call.
+        made: Whether each call was made. Refused calls were not.
+
+    Returns:
+        The lane of each call; the indices of the calls on the critical path; and (line, open calls from that
+        line on) for each change of the concurrency.
+    """
     lane = [0] * len(asked)
     before = [-1] * len(asked)
     moments: list[tuple[int, int]] = []
@@ -156,23 +175,25 @@ def order_of(
 
 
 def plot_timeline(run: Run, *, dark: bool = False) -> go.Figure:
-    """The calls of a run over time, those of tools among them, each a bar: pale while it waited to be sent,
-    outlined where it failed, a mark where the answer was known; the thick line is the critical path. Above
-    it, how many calls were under way at once.
+    """Plot the model and tool calls of a run over time.
 
-    run: finished or not. Of more than 4,000 calls it is drawn how many of each kind were under way, and
-        it is said. Where no call took 10 ms (a simulated model without latency), the order is shown
-        instead of time.
-    dark: for a dark page.
+    Each call is a bar, pale while it waits to be sent and outlined if it failed. Replies from the cache are
+    markers. The thick line is the critical path. The upper plot shows the number of open calls.
+
+    Args:
+        run: A run, finished or not. With more than 4,000 calls, the figure shows the number of open calls of
+            each kind instead of bars. If no call took 10 ms, as with a simulated model without latency, it
+            shows the order of the calls instead of time.
+        dark: Use the colours for a dark page.
     """
-    from plotly.subplots import make_subplots  # noqa: PLC0415  a run's repr uses this file without it
+    from plotly.subplots import make_subplots  # noqa: PLC0415  the repr of a run must not import it
 
     info = timeline_info(run)
-    shades = ground(dark)
-    binned = len(info.kind) > MOST
+    shades = palette(dark)
+    binned = len(info.kind) > MAX_CALLS
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.04, row_heights=[0.22, 0.78])
     if not info.kind:
-        empty(figure, "no call was made")
+        show_message(figure, "no calls")
     colours = {
         kind: KINDS[k] if k < len(KINDS) else shades.faint for k, kind in enumerate(dict.fromkeys(info.kind))
     }
@@ -185,15 +206,15 @@ def plot_timeline(run: Run, *, dark: bool = False) -> go.Figure:
     lanes = int(info.lane.max(initial=0)) + 1
     tall = 170 + (380 if binned else min(max(26 * lanes, 130), 560))
     layout = {"height": tall + 70, "barmode": "overlay", "bargap": 0.18, "legend": legend_at(-56 / tall)}
-    dress_run(figure, run, "Calls over time", _notes(info) if info.kind else [""], dark, **layout)
+    style_run_figure(figure, run, "Calls over time", _notes(info) if info.kind else [""], dark, **layout)
     figure.update_yaxes(title="at once<br>(calls)", rangemode="tozero", row=1, col=1)
-    axis = "order (line of the record)" if info.by_order else "time since the run began (s)"
+    axis = "order (line of the record)" if info.by_order else "time since the start of the run (s)"
     figure.update_xaxes(title=axis, row=2, col=1)
     if info.kind:
         end = float(info.end.max())
         figure.update_xaxes(range=[-0.01 * end, 1.01 * end])
     if binned:
-        figure.update_yaxes(title="under way (calls)", rangemode="tozero", row=2, col=1)
+        figure.update_yaxes(title="open (calls)", rangemode="tozero", row=2, col=1)
     else:
         lane = {"title": "lane (one call at a time)", "showticklabels": False, "showgrid": False}
         figure.update_yaxes(range=[lanes - 0.4, -0.6], **lane, row=2, col=1)
@@ -201,53 +222,53 @@ def plot_timeline(run: Run, *, dark: bool = False) -> go.Figure:
 
 
 def _notes(info: TimelineInfo) -> list[str]:
-    """The lines of the heading."""
-    notes = [in_words(info)]
-    if len(info.kind) > MOST:
+    """Return the lines of the subtitle."""
+    notes = [summarize(info)]
+    if len(info.kind) > MAX_CALLS:
         width = (info.end.max() - info.start.min()) / BINS
         unit = "lines" if info.by_order else "s"
         notes.append(
-            f"{len(info.kind):,} calls: drawn is how many of each kind were under way, in spans of "
-            f"{width:.2g} {unit}; run.calls_df() lists all"
+            f"{len(info.kind):,} calls: number of open calls by kind, averaged over {width:.2g} {unit}; "
+            f"run.calls_df() lists all"
         )
     if info.by_order:
-        notes.append("no call took 10 ms: this is their order, not time")
+        notes.append("every call took less than 10 ms: the axis shows their order, not time")
     return notes
 
 
-def in_words(info: TimelineInfo) -> str:
-    """The numbers of a timeline in one line."""
+def summarize(info: TimelineInfo) -> str:
+    """Return the counts of a timeline and the length of its critical path on one line."""
     counts = {word: info.source.count(word) for word in ("refused", "cache", "joined", "open")}
     failed = sum(
         bool(error) and word != "refused" for error, word in zip(info.error, info.source, strict=True)
     )
-    said = [f"{len(info.kind) - counts['refused']:,} calls, at most {info.most:,} at once"]
+    parts = [f"{len(info.kind) - counts['refused']:,} calls, at most {info.most:,} at once"]
     for count, what in (
         (counts["cache"], "from the cache"),
-        (counts["joined"], "joined an equal one"),
+        (counts["joined"], "joined an identical call"),
         (failed, "failed"),
         (counts["open"], "open"),
         (counts["refused"], "refused"),
     ):
         if count:
-            said.append(f"{count:,} {what}")
+            parts.append(f"{count:,} {what}")
     took = float((info.end - info.start)[info.critical].sum())
     length = "" if info.by_order else f", {float(f'{took:.3g}'):,g} s"
-    said.append(f"critical path: {len(info.critical):,} calls{length}")
-    return "  ·  ".join(said)
+    parts.append(f"critical path: {len(info.critical):,} calls{length}")
+    return "  ·  ".join(parts)
 
 
 def _in_order(asked: Sequence[int], answered: Sequence[int]) -> Iterator[tuple[int, bool]]:
-    """(call, whether it is asked here, else answered) in the order of the lines."""
+    """Yield the starts (`True`) and ends (`False`) of the calls, in the order of the journal's lines."""
     moments = [(line, call, True) for call, line in enumerate(asked)]
     moments += [(line, call, False) for call, line in enumerate(answered) if line != -1]
     for _, call, asks in sorted(moments):
         yield call, asks
 
 
-def _concurrency(figure: go.Figure, info: TimelineInfo, shades: Ground) -> None:
+def _concurrency(figure: go.Figure, info: TimelineInfo, shades: Palette) -> None:
     x, y = info.changes, info.under_way
-    if len(x) > 2 * MOST:  # of each span the most
+    if len(x) > 2 * MAX_CALLS:  # draw the maximum of each interval
         edges = np.linspace(x[0], x[-1], BINS + 1)
         place = np.clip(np.searchsorted(edges, x, "right") - 1, 0, BINS - 1)
         high = np.zeros(BINS, dtype=np.intp)
@@ -268,13 +289,13 @@ def _concurrency(figure: go.Figure, info: TimelineInfo, shades: Ground) -> None:
     )
 
 
-def _bars(figure: go.Figure, info: TimelineInfo, colours: dict[str, str], shades: Ground) -> None:
-    """A bar for each call that was made, and a mark for each whose answer was known or that was refused."""
+def _bars(figure: go.Figure, info: TimelineInfo, colours: dict[str, str], shades: Palette) -> None:
+    """Draw a bar for each call that was made, and a marker for each cached or refused one."""
     kinds = np.array(info.kind, dtype=object)
     source = np.array(info.source, dtype=object)
     failed = np.array([bool(error) for error in info.error], dtype=bool)
     marks = (source == "cache") | (source == "refused")
-    between = shades.paper if len(kinds) <= 500 else None  # sets calls apart; of many, it would cover them
+    between = shades.paper if len(kinds) <= 500 else None  # an outline would cover the bars of many calls
     sent = np.where(np.isnan(info.sent), info.start, np.clip(info.sent, info.start, info.end))
     for kind, shade in colours.items():
         here = np.flatnonzero((kinds == kind) & ~marks)
@@ -307,7 +328,7 @@ def _bars(figure: go.Figure, info: TimelineInfo, colours: dict[str, str], shades
 def _spans(
     figure: go.Figure, info: TimelineInfo, calls: NDArray[np.intp], start: Any, end: Any, **look: Any
 ) -> None:
-    """A bar for each of these calls, from one moment to another."""
+    """Draw a bar for each of these calls, from `start` to `end`."""
     figure.add_bar(
         orientation="h",
         base=start[calls],
@@ -322,13 +343,13 @@ def _spans(
 
 
 def _swatch(figure: go.Figure, name: str, **look: Any) -> None:
-    """An entry of the legend."""
+    """Add an entry to the legend."""
     marker = {"symbol": "square", "size": 11, **look}
     figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker=marker, row=2, col=1)
 
 
-def _critical(figure: go.Figure, info: TimelineInfo, shades: Ground) -> None:
-    """Along the foot of its bars, and from each to the next."""
+def _critical(figure: go.Figure, info: TimelineInfo, shades: Palette) -> None:
+    """Draw the critical path along the lower edge of its bars."""
     path = info.critical
     figure.add_scatter(
         x=np.stack([info.start[path], info.end[path]], axis=1).ravel(),
@@ -344,7 +365,7 @@ def _critical(figure: go.Figure, info: TimelineInfo, shades: Ground) -> None:
 
 
 def _under_way(figure: go.Figure, info: TimelineInfo, colours: dict[str, str]) -> None:
-    """How many calls of each kind are under way, on the average of each span."""
+    """Draw the average number of open calls of each kind in each time interval."""
     edges = np.linspace(info.start.min(), max(info.end.max(), info.start.min() + 1e-9), BINS + 1)
     kinds = np.array(info.kind, dtype=object)
     made = np.array(info.source) != "refused"
@@ -354,7 +375,7 @@ def _under_way(figure: go.Figure, info: TimelineInfo, colours: dict[str, str]) -
         groups.setdefault(kind if place < len(KINDS) else other, []).append(kind)
     for group, its in groups.items():
         here = made & np.isin(kinds, its)
-        # The time spent in calls up to each edge: each call adds what lies between its start and its end.
+        # Total time spent in calls before each edge. Each call adds its duration up to that edge.
         spent = np.zeros(BINS + 1)
         for moments, sign in ((info.start[here], 1.0), (info.end[here], -1.0)):
             ordered = np.sort(moments)
@@ -381,21 +402,21 @@ def _hover(info: TimelineInfo, calls: NDArray[np.intp]) -> list[str]:
 
 def _hover_text(info: TimelineInfo, call: int) -> str:
     rows = [
-        f"<b>{plain(short(info.kind[call], 40))} for {plain(ending(info.node[call]))}, "
-        f"draw {info.draw[call]}</b>"
+        f"<b>{plain(short(info.kind[call], 40))} for {plain(short_id(info.node[call]))}, "
+        f"sample {info.sample_index[call]}</b>"
     ]
     start, sent, end = info.start[call], info.sent[call], info.end[call]
     if info.by_order:
         rows.append(f"lines {start:.0f} to {end:.0f}")
     else:
         took = "open" if info.source[call] == "open" else f"took {end - start:.3f} s"
-        rows.append(f"asked at {start:.3f} s, {took}")
+        rows.append(f"started at {start:.3f} s, {took}")
         if sent > start:
-            rows.append(f"waited {sent - start:.3f} s before it was sent")
+            rows.append(f"waited {sent - start:.3f} s to be sent")
     if (info.tries[call] or 1) > 1:
         rows.append(f"sent {info.tries[call]} times")
     if info.source[call] in ("cache", "joined"):
-        rows.append("from the cache" if info.source[call] == "cache" else "joined an equal call")
+        rows.append("from the cache" if info.source[call] == "cache" else "joined an identical call")
     if info.error[call]:
         rows.append(plain(short(info.error[call], 120)))
     return "<br>".join(rows)

@@ -1,7 +1,7 @@
-"""The tree of thoughts as a picture one can explore.
+"""Interactive figure of a tree of thoughts.
 
-Rule: `tree_info` says what is drawn and where, from anything that is a tree of thoughts; `plot_tree`
-and the SVG of reports draw it and decide nothing about it.
+`tree_info` computes everything that is drawn, and its position. `plot_tree` and the SVG of reports only draw
+its result.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tot_lab.views.figures.graph import LINKS, Parts, parts_of
 from tot_lab.views.figures.layout import tidy
 from tot_lab.views.figures.theme import (
     FAINT,
-    Ground,
-    dress,
-    ending,
-    ground,
+    Palette,
     label,
     legend_at,
     number,
+    palette,
     plain,
     score_axis,
+    short_id,
+    style_figure,
     wrapped,
 )
 from tot_lab.views.figures.theme import LINKS as LINK_COLOURS
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     import networkx
     import plotly.graph_objects as go
 
-MOST = 2000
-"""Thoughts that one figure draws, those that tell most: neither eye nor browser follows more."""
+MAX_THOUGHTS = 2000
+"""Maximum number of thoughts in one figure. Larger figures are slow in a browser and unreadable."""
 
-LABELLED = 40
-"""Thoughts up to which a picture writes each one's text beside it."""
+MAX_LABELS = 40
+"""Maximum number of thoughts in a figure that shows their texts."""
 
 SHAPES = {
     "question": "circle",
@@ -53,16 +53,22 @@ SHAPES = {
     "duplicate or merged": "triangle-up",
     "not decided": "hexagon",
 }
-"""What a thought can be, in the order of the legend, and its shape: shape never needs colour."""
+"""Marker of each state, in the order of the legend. States can be told apart without colour."""
 
 
 class TreeInfo(NamedTuple):
-    """What is drawn. Arrays and lists run over the thoughts in the order of the record.
+    """Data of `plot_tree`. Arrays and lists have one entry per drawn thought, in the order of the record.
 
-    parents: index of each one's parent, -1 for a root. x: in sibling distances, leftmost 0.
-    depth: steps below the root. score: 0–1, nan where there is none. shape: key of `SHAPES`.
-    on_path: whether it leads to the answer. links: (from, to, kind) besides parent and child.
-    details: what hover says, line by line. left_out: thoughts of the run that are not drawn.
+    Attributes:
+        parents: Index of the parent, or -1 for a root.
+        x: Horizontal position, in distances between siblings. The leftmost thought is at 0.
+        depth: Steps below the root.
+        score: From 0 to 1, or nan if there is no score.
+        shape: Key of `SHAPES`.
+        on_path: Whether the thought is on the path to the answer.
+        links: Edges other than from parent to child, as (from, to, kind).
+        details: Lines of the hover text.
+        left_out: Number of thoughts of the run that are not drawn.
     """
 
     ids: list[Any]
@@ -85,32 +91,36 @@ class TreeInfo(NamedTuple):
 
 @gc_paused()
 def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
-    """What `plot_tree` draws. Raises ValueError for no thought at all, and for a graph that is no tree."""
+    """Compute the data of `plot_tree`.
+
+    Raises:
+        ValueError: If there are no thoughts, or the graph is not a tree.
+    """
     if not isinstance(run, Run | Tree) and not hasattr(run, "edges"):
         raise TypeError(
-            f"a tree is drawn of a run, a Tree or a networkx graph, not {type(run).__name__}; "
+            f"plot_tree takes a run, a Tree or a networkx graph, not {type(run).__name__}; "
             f"was `await` forgotten?"
         )
     whole = parts_of(run) if isinstance(run, Run | Tree) else _parts_of_graph(run)
     if not whole.nodes:
-        raise ValueError("there is no thought to draw: this run or tree is empty")
-    parts = telling(whole)
+        raise ValueError("Cannot draw a tree: this run or tree has no thoughts.")
+    parts = most_relevant(whole)
     ids = list(parts.nodes)
-    ids.sort(key=lambda id: parts.nodes[id].get("order", 0))  # stable: without `order`, as they came
+    ids.sort(key=lambda id: parts.nodes[id].get("order", 0))  # stable: without `order`, that of the graph
     index = {id: place for place, id in enumerate(ids)}
     parents = np.full(len(ids), -1)
     links = []
     for start, end, kind in parts.edges:
         if kind == "child" and parents[index[end]] == -1:
             parents[index[end]] = index[start]
-        else:  # a second parent is drawn, but places nothing
+        else:  # a second parent is drawn as a link and does not affect the layout
             links.append((index[start], index[end], "source" if kind == "child" else kind))
     x, depth = tidy(parents.tolist())
     known = [parts.nodes[id] for id in ids]
     on_path = np.array([bool(node.get("on_solution_path", False)) for node in known])
     shape = [_shape(node, parent == -1) for node, parent in zip(known, parents, strict=True)]
     score = np.array([_score(node) for node in known])
-    rows = 12 if len(ids) <= 500 else 3  # lines of text that hover shows
+    rows = 12 if len(ids) <= 500 else 3  # lines of the thought's text in the hover text
     return TreeInfo(
         ids,
         [str(node.get("text", id)) for id, node in zip(ids, known, strict=True)],
@@ -131,11 +141,13 @@ def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
     )
 
 
-def telling(parts: Parts) -> Parts:
-    """The `MOST` thoughts that tell most, each with all that lead to it: first those on the way to the
-    answer, then what stayed in the search, then the highest scores, then the first proposed. A way that
-    does not fit is cut off at its end."""
-    if len(parts.nodes) <= MOST:
+def most_relevant(parts: Parts) -> Parts:
+    """Select the `MAX_THOUGHTS` most relevant thoughts, each with its ancestors.
+
+    Thoughts on the path to the answer come first, then those that stayed in the search, then the highest
+    scores, then the earliest. The last path is truncated if it does not fit.
+    """
+    if len(parts.nodes) <= MAX_THOUGHTS:
         return parts
     above: dict[Any, Any] = {}
     for start, end, kind in parts.edges:
@@ -149,13 +161,13 @@ def telling(parts: Parts) -> Parts:
         return not node.get("on_solution_path", False), not stayed, math.inf if math.isnan(score) else -score
 
     chosen: set[Any] = set()
-    for id in sorted(parts.nodes, key=rank):  # stable: the record's order
-        way: dict[Any, None] = {}
-        while id is not None and id not in chosen and id not in way:
-            way[id] = None
+    for id in sorted(parts.nodes, key=rank):  # stable: equal ranks stay in the order of the record
+        path: dict[Any, None] = {}
+        while id is not None and id not in chosen and id not in path:
+            path[id] = None
             id = above.get(id)
-        chosen.update(list(way)[::-1][: MOST - len(chosen)])
-        if len(chosen) == MOST:
+        chosen.update(list(path)[::-1][: MAX_THOUGHTS - len(chosen)])
+        if len(chosen) == MAX_THOUGHTS:
             break
     return Parts(
         {id: node for id, node in parts.nodes.items() if id in chosen},
@@ -165,20 +177,25 @@ def telling(parts: Parts) -> Parts:
 
 
 def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) -> go.Figure:
-    """A tree of thoughts, the root on top: colour is the score, shape what became of a thought, the
-    thick line leads to the answer, dashed lines are links besides parent and child. Hover shows of
-    a thought its text (of long ones the beginning), score, decision, calls, tokens and cost.
+    """Plot a tree of thoughts with the root at the top.
 
-    run: a run (also an unfinished one, or your own recorder's), a `Tree`, or a DiGraph with the
-        attributes of `graph_of`, of which each may be missing. Of more than 2,000 thoughts those are
-        drawn that tell most (the way to the answer, what was kept, the highest scores), and it is said.
-    dark: for a dark page.
-    Raises ValueError when there is no thought, or a graph is no tree.
+    The colour of a thought is its score, and the shape its state. The thick line is the path to the answer.
+    Dashed lines are links other than from parent to child. The hover text of a thought shows the beginning of
+    its text, its score, state, calls, tokens and cost.
+
+    Args:
+        run: A run, finished or not, a `Tree`, or a DiGraph with the attributes of `graph_of`, all of which
+            are optional. If there are more than 2,000 thoughts, the figure draws the most relevant ones (the
+            path to the answer, kept thoughts, the highest scores) and states how many are left out.
+        dark: Use the colours for a dark page.
+
+    Raises:
+        ValueError: If there are no thoughts, or the graph is not a tree.
     """
-    import plotly.graph_objects as go  # noqa: PLC0415  a run's repr uses this file without it
+    import plotly.graph_objects as go  # noqa: PLC0415  the repr of a run must not import it
 
     info = tree_info(run)
-    shades = ground(dark)
+    shades = palette(dark)
     count = len(info.ids)
     figure = go.Figure()
     figure.add_trace(
@@ -187,19 +204,19 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) ->
     below_root = np.flatnonzero(info.on_path & (info.parents >= 0))
     if below_root.size:
         width = 4.0 if count < 300 else 2.5
-        figure.add_trace(_lines(info, below_root, shades.path, width, "way to the answer"))
+        figure.add_trace(_lines(info, below_root, shades.path, width, "path to the answer"))
     for kind in dict.fromkeys(kind for *_, kind in info.links):
         figure.add_trace(_arcs(info, kind))
-    size = 18 if count <= LABELLED else 13 if count <= 150 else 9 if count <= 500 else 6
+    size = 18 if count <= MAX_LABELS else 13 if count <= 150 else 9 if count <= 500 else 6
     for what in SHAPES:
         figure.add_traces(_of_shape(info, what, size, shades))
     labels = label_width(info, 840)
     if labels:
         _write_labels(figure, info, labels, size, dark)
     levels = int(info.depth.max()) + 1
-    dress(
+    style_figure(
         figure,
-        *heading_of(info),
+        *tree_heading(info),
         info.simulated,
         dark,
         height=90 + min(max((118 if labels else 84) * levels, 240), 1000),
@@ -219,15 +236,15 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) ->
 
 
 def label_width(info: TreeInfo, pixels: float) -> int:
-    """How many characters a label has room for, 0 for none, when the picture is that wide."""
-    if len(info.ids) > LABELLED or info.depth.max() > 7:  # deeper, one level's labels reach the next
+    """Return the number of characters that fit into a label of a figure `pixels` wide, or 0 for no labels."""
+    if len(info.ids) > MAX_LABELS or info.depth.max() > 7:  # labels of deeper trees reach the next level
         return 0
     room = int(pixels / (float(info.x.max()) + 1.5) / 6.4)
     return min(room, 24) if room >= 7 else 0
 
 
 def arc(info: TreeInfo, start: int, end: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """A bow from one thought to another: it passes beside the thoughts that stand between them."""
+    """Return the points of a curve from one thought to another that passes beside those in between."""
     share = np.linspace(0.0, 1.0, 13)
     x0, x1, y0, y1 = info.x[start], info.x[end], info.depth[start], info.depth[end]
     bow = 4 * share * (1 - share)
@@ -265,15 +282,15 @@ def _arcs(info: TreeInfo, kind: str) -> go.Scatter:
     )
 
 
-def _of_shape(info: TreeInfo, what: str, size: float, shades: Ground) -> list[go.Scatter]:
-    """The thoughts of one shape with a score, those without, and the shape's entry in the legend."""
+def _of_shape(info: TreeInfo, what: str, size: float, shades: Palette) -> list[go.Scatter]:
+    """Return the traces of one shape: thoughts with a score, thoughts without one, and the legend entry."""
     import plotly.graph_objects as go  # noqa: PLC0415
 
     here = np.array([shape == what for shape in info.shape])
     if not here.any():
         return []
     groups = (np.flatnonzero(here & ~np.isnan(info.score)), np.flatnonzero(here & np.isnan(info.score)))
-    # The legend shows the shape in one colour, whatever the scores are.
+    # The legend shows each shape in one colour, because the colours of its thoughts differ by score.
     mark = {"symbol": SHAPES[what], "color": _fill(what, shades) or shades.faint, "size": 11}
     mark["line"] = {"color": shades.ink, "width": 1}
     legend = go.Scatter(x=[None], y=[None], mode="markers", name=what, legendgroup=what, marker=mark)
@@ -281,7 +298,7 @@ def _of_shape(info: TreeInfo, what: str, size: float, shades: Ground) -> list[go
 
 
 def _write_labels(figure: go.Figure, info: TreeInfo, width: int, size: float, dark: bool) -> None:
-    """The text of each thought, below it."""
+    """Write the text of each thought below its marker."""
     for place, text in enumerate(info.texts):
         figure.add_annotation(
             x=info.x[place],
@@ -290,13 +307,15 @@ def _write_labels(figure: go.Figure, info: TreeInfo, width: int, size: float, da
             showarrow=False,
             yanchor="top",
             yshift=-size * (0.8 if info.shape[place] == "solution" else 0.5) - 3,
-            font={"size": 11, "color": ground(dark).ink},
+            font={"size": 11, "color": palette(dark).ink},
             bgcolor="rgba(17,20,24,0.82)" if dark else "rgba(255,255,255,0.82)",
             borderpad=1,
         )
 
 
-def _thoughts(info: TreeInfo, what: str, places: NDArray[np.intp], size: float, shades: Ground) -> go.Scatter:
+def _thoughts(
+    info: TreeInfo, what: str, places: NDArray[np.intp], size: float, shades: Palette
+) -> go.Scatter:
     import plotly.graph_objects as go  # noqa: PLC0415
 
     scored = not np.isnan(info.score[places[0]])
@@ -324,8 +343,8 @@ def _thoughts(info: TreeInfo, what: str, places: NDArray[np.intp], size: float, 
     )
 
 
-def _fill(what: str, shades: Ground) -> str | None:
-    """The root is where the search stands, not what it found: its score says nothing."""
+def _fill(what: str, shades: Palette) -> str | None:
+    """Return the colour of shapes that do not show a score. The score of the root has no meaning."""
     return shades.paper if what == "question" else None
 
 
@@ -334,35 +353,35 @@ def _hover(details: list[str]) -> str:
     return "<br>".join([f"<b>{plain(first)}</b>", *map(plain, others)])
 
 
-def heading_of(info: TreeInfo) -> tuple[list[str], list[str]]:
-    """The lines of title and subtitle."""
-    title = wrapped(info.question, 88, 2) or [info.strategy or "a tree of thoughts"]
-    said = [info.strategy] if info.strategy and info.question else []
+def tree_heading(info: TreeInfo) -> tuple[list[str], list[str]]:
+    """Return the lines of the title and of the subtitle."""
+    title = wrapped(info.question, 88, 2) or [info.strategy or "Tree of thoughts"]
+    facts = [info.strategy] if info.strategy and info.question else []
     if info.answer is not None:
-        said.append(f"answer: {' '.join(info.answer.split()) or 'none'}")
+        facts.append(f"answer: {' '.join(info.answer.split()) or 'none'}")
     if info.stopped is not None:
-        said.append(f"stopped: {info.stopped}")
+        facts.append(f"stopped: {info.stopped}")
     elif info.strategy:
-        said.append("unfinished")
-    lines = wrapped("  ·  ".join(said), 120, 2)
+        facts.append("unfinished")
+    lines = wrapped("  ·  ".join(facts), 120, 2)
     if info.left_out:
         lines.append(
-            f"{len(info.ids):,} of {len(info.ids) + info.left_out:,} thoughts are drawn: the way to the "
-            f"answer, what was kept, the highest scores; run.nodes_df() lists all"
+            f"{len(info.ids):,} of {len(info.ids) + info.left_out:,} thoughts shown: the path to the answer, "
+            f"kept thoughts and the highest scores; run.nodes_df() lists all"
         )
     return title, lines
 
 
 def _details(id: Any, node: Any, depth: int, most: int) -> list[str]:
-    rows = [f"{ending(id)} · depth {depth}", *wrapped(str(node.get("text", "")), 70, most)]
+    rows = [f"{short_id(id)} · depth {depth}", *wrapped(str(node.get("text", "")), 70, most)]
     read = ""
     if "draws" in node:
-        read = f", {node['draws'] - node.get('unread_draws', 0)} of {node['draws']} draws read"
+        read = f", {node['draws'] - node.get('unread_draws', 0)} of {node['draws']} samples read"
     by = f" by {node['by']}" if "by" in node else ""
     if "score" in node:
-        rows.append(f"score {_shown(node['score'])}{by}{read}")
+        rows.append(f"score {_format_score(node['score'])}{by}{read}")
     elif by:
-        rows.append(f"score unread{by}{read}")
+        rows.append(f"score unreadable{by}{read}")
     else:
         rows.append("not evaluated")
     if "state" in node:
@@ -373,11 +392,12 @@ def _details(id: Any, node: Any, depth: int, most: int) -> list[str]:
         cost = f"cost {money(node.get('cost'))}"
         if node.get("paid") != node.get("cost"):
             cost += f", paid {money(node.get('paid'))}"
-        rows.append(f"{node['calls']} calls, {tokens}, {cost}" if node["calls"] else "no calls")
+        calls = f"{node['calls']} call" + ("s" if node["calls"] != 1 else "")
+        rows.append(f"{calls}, {tokens}, {cost}" if node["calls"] else "no calls")
     return rows
 
 
-def _shown(score: Any) -> str:
+def _format_score(score: Any) -> str:
     return f"{score:.3g}" if isinstance(score, int | float) else str(score)
 
 
