@@ -45,6 +45,9 @@ class Responder(ABC, Generic[P]):
     forms: ClassVar[Forms]
     """The forms that the player knows."""
 
+    every_paragraph: ClassVar[bool] = False
+    """Whether the form is that of the last paragraph that requests one, as conversations require."""
+
     random_ties: ClassVar[bool] = False
     """Whether a vote chooses at random among equally good candidates, or takes the first."""
 
@@ -67,6 +70,10 @@ class Responder(ABC, Generic[P]):
     @abstractmethod
     def understands(self) -> bool:
         """Whether the prompt holds what its form requires."""
+
+    def refuse(self) -> str | Sequence[TokenLogprob]:
+        """The reply to a prompt that the player does not understand."""
+        return self.player.unknown
 
     @abstractmethod
     def believes(self) -> bool:
@@ -151,10 +158,14 @@ class Player(Simulated):
     def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
         kind = self.responder
         text = kind.conversation(call)
-        form, count = (call.purpose, 1) if call.purpose in kind.purposes else form_in(text, kind.forms)
+        form, count = (
+            (call.purpose, 1)
+            if call.purpose in kind.purposes
+            else form_in(text, kind.forms, kind.every_paragraph)
+        )
         responder = kind(self, call, text, form, count, random)
         if form == "" or not responder.understands():
-            return self.unknown
+            return responder.refuse()
         if form == "judge" and call.logprobs:
             return [responder.verdict()]
         if random.random() < self.garble:
@@ -163,13 +174,14 @@ class Player(Simulated):
 
 
 @lru_cache(maxsize=4096)
-def form_in(text: str, forms: Forms) -> tuple[str, int]:
+def form_in(text: str, forms: Forms, every_paragraph: bool) -> tuple[str, int]:
     """The form that `text` requests, "" if it is unknown, and the requested number of moves.
 
-    The last paragraph before the candidates takes precedence over the whole text, which may quote another
-    prompt.
+    The last paragraph before the candidates takes precedence, as earlier ones may quote another prompt. After
+    it come the other paragraphs, from the last to the first, or the whole text.
     """
-    for part in (without_candidates(text).rpartition("\n\n")[2], text):
+    paragraphs = without_candidates(text).split("\n\n")
+    for part in reversed(paragraphs) if every_paragraph else (paragraphs[-1], text):
         for form, words in forms:
             match = words.search(part)
             if match is not None:

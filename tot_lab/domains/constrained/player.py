@@ -47,6 +47,7 @@ class _Responder(Responder["SimConstrained"]):
     """Writes and judges drafts under the rules in the prompt."""
 
     forms = _FORMS
+    every_paragraph = True
     purposes = frozenset(_PURPOSES)
     random_ties = True
 
