@@ -558,7 +558,7 @@ class _Responder(Responder["SimAgent"]):
             part = _Sums(Problem({"a": int(left), "b": int(right)}, (f"a {op} b",)))
         elif question is not None:
             part = _Lookups(question)
-        step = _Responder(self.player, self.call, self.text, self.form, 1, self.random)
+        step = _Responder(self.player, self.call, self.random)
         step.chain = part or self.chain
         return step._finish(self.player.unaided)[0][-1]
 

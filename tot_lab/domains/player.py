@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from random import Random
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from tot_lab.core.calls import Call, TokenLogprob
 from tot_lab.models.simulated import Share, Simulated, without_candidates
@@ -30,15 +30,25 @@ _CANDIDATES = re.compile(r"^Candidates for the next (?:step|word):$", re.M)
 _NUMBER = re.compile(r"^\d+\. ", re.M)
 
 
+class Move(NamedTuple):
+    """A move that a player can make."""
+
+    line: str
+    """The move as text."""
+
+    pick: Mapping[str, str]
+    """The move as a JSON object."""
+
+    after: Any = None
+    """The state after it."""
+
+
 class Responder(ABC, Generic[P]):
     """Composes the reply to one prompt. Each form has a method of its name.
 
     Args:
         player: The player, whose settings hold.
         call: The call.
-        text: The conversation as one text.
-        form: The requested form.
-        count: The requested number of moves.
         random: The source of randomness.
     """
 
@@ -54,13 +64,18 @@ class Responder(ABC, Generic[P]):
     purposes: ClassVar[frozenset[str]] = frozenset()
     """Purposes of calls of strategies that the player replies to. Each is a form."""
 
-    def __init__(self, player: P, call: Call, text: str, form: str, count: int, random: Random) -> None:
+    def __init__(self, player: P, call: Call, random: Random) -> None:
         self.player = player
         self.call = call
-        self.text = text
-        self.form = form
-        self.count = count
         self.random = random
+        self.text = self.conversation(call)
+        """The text of the conversation."""
+        self.form = call.purpose
+        """The requested form, "" if it is unknown."""
+        self.count = 1
+        """The requested number of moves."""
+        if call.purpose not in self.purposes:
+            self.form, self.count, _ = form_in(self.text, self.forms, self.every_paragraph)
 
     @staticmethod
     def conversation(call: Call) -> str:
@@ -125,17 +140,16 @@ class Responder(ABC, Generic[P]):
         """A score of a candidate that the player believes to be right, or wrong."""
         return round(self.random.uniform(0.7, 0.95) if believed else self.random.uniform(0.0, 0.3), 2)
 
-    def moves_as(self, name: str, moves: Sequence[tuple[str, Mapping[str, str]]]) -> str:
-        """Moves, each given as a line of text and as an object, in the form that the call requires.
+    def format(self, name: str, moves: Sequence[Move]) -> str:
+        """Moves in the form that the call requires: text without a schema, and otherwise JSON.
 
-        That is plain text without a schema, and otherwise one object, or a list of objects under `name`.
+        JSON is one object, or a list of objects under `name`.
         """
         if self.call.response_format is None or not moves:
-            return "\n".join(line for line, _ in moves) or "none"
-        picks = [pick for _, pick in moves]
-        return json.dumps(
-            {name: picks} if name in self.call.response_format.get("properties", {}) else picks[0]
-        )
+            return "\n".join(move.line for move in moves) or "none"
+        picks = [move.pick for move in moves]
+        many = name in self.call.response_format.get("properties", {})
+        return json.dumps({name: picks} if many else picks[0])
 
 
 class Player(Simulated):
@@ -156,26 +170,19 @@ class Player(Simulated):
     """Share of unreadable replies, 0–1."""
 
     def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
-        kind = self.responder
-        text = kind.conversation(call)
-        form, count = (
-            (call.purpose, 1)
-            if call.purpose in kind.purposes
-            else form_in(text, kind.forms, kind.every_paragraph)
-        )
-        responder = kind(self, call, text, form, count, random)
-        if form == "" or not responder.understands():
+        responder = self.responder(self, call, random)
+        if responder.form == "" or not responder.understands():
             return responder.refuse()
-        if form == "judge" and call.logprobs:
+        if responder.form == "judge" and call.logprobs:
             return [responder.verdict()]
         if random.random() < self.garble:
             return random.choice(self.garbled)
-        return str(getattr(responder, form)())
+        return str(getattr(responder, responder.form)())
 
 
 @lru_cache(maxsize=4096)
-def form_in(text: str, forms: Forms, every_paragraph: bool) -> tuple[str, int]:
-    """The form that `text` requests, "" if it is unknown, and the requested number of moves.
+def form_in(text: str, forms: Forms, every_paragraph: bool = False) -> tuple[str, int, str]:
+    """Find the form that `text` requests ("" if it is unknown), the number of moves, and the words around it.
 
     The last paragraph before the candidates takes precedence, as earlier ones may quote another prompt. After
     it come the other paragraphs, from the last to the first, or the whole text.
@@ -185,8 +192,8 @@ def form_in(text: str, forms: Forms, every_paragraph: bool) -> tuple[str, int]:
         for form, words in forms:
             match = words.search(part)
             if match is not None:
-                return form, int(match[1]) if match.groups() else 1
-    return "", 1
+                return form, int(match[1]) if match.groups() else 1, part
+    return "", 1, text
 
 
 def candidates_in(text: str) -> list[str]:

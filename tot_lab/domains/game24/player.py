@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 from tot_lab.core.arithmetic import OPERATORS, TARGET, joined, number, value_of, win_share
 from tot_lab.domains.game24 import step_line, terms_after
-from tot_lab.domains.player import Player, Responder, candidates_in
+from tot_lab.domains.player import Move, Player, Responder, candidates_in
 from tot_lab.models.simulated import JUDGING, Share
 
 _FORMS = (
@@ -30,14 +29,6 @@ _STEP_LEFT = re.compile(r"\(left:([-\d/. \t]*)\)", re.I)
 _HAND = re.compile(r"(?<![-\d/.])(\d{1,2}(?:[ \t,]+\d{1,2}){3})(?![ \t]*[-+*/=\d])")
 
 _Numbers = tuple[Fraction, ...]
-
-
-class _Move(NamedTuple):
-    a: Fraction
-    op: str
-    b: Fraction
-    line: str
-    left: _Numbers
 
 
 class _Responder(Responder["SimGame24"]):
@@ -67,15 +58,12 @@ class _Responder(Responder["SimGame24"]):
 
     def propose(self) -> str:
         """Different steps, as text or as JSON."""
-        moves = self.moves(self.left, self.count)
-        return self.moves_as(
-            "steps", [(move.line, {"a": str(move.a), "op": move.op, "b": str(move.b)}) for move in moves]
-        )
+        return self.format("steps", self.moves(self.left, self.count))
 
-    def moves(self, left: _Numbers, count: int) -> list[_Move]:
+    def moves(self, left: _Numbers, count: int) -> list[Move]:
         """Up to `count` different moves from `left`, in random order."""
         pools = [list(pool) for pool in _possible(left)]
-        chosen: list[_Move] = []
+        chosen: list[Move] = []
         while len(chosen) < count and any(pools):
             first = 0 if self.random.random() < self.player.skill else 1
             pool = pools[first] or pools[1 - first]
@@ -89,7 +77,7 @@ class _Responder(Responder["SimGame24"]):
         while len(left) > 1:
             move = self.moves(left, 1)[0]
             lines.append(move.line)
-            left = move.left
+            left = move.after
         terms = terms_after(" ".join(map(str, self.left)), tuple(lines)) or ()
         answer = f"Answer: {terms[0].expression}"
         return "\n".join([*lines, answer]) if "step by step" in self.text else answer
@@ -173,9 +161,9 @@ def _numbers(text: str) -> _Numbers:
 
 
 @lru_cache(maxsize=4096)
-def _possible(left: _Numbers) -> tuple[tuple[_Move, ...], tuple[_Move, ...]]:
+def _possible(left: _Numbers) -> tuple[tuple[Move, ...], tuple[Move, ...]]:
     """All distinct moves from `left`: those after which 24 can be reached, and the others."""
-    moves: dict[str, _Move] = {}
+    moves: dict[str, Move] = {}
     for i, a in enumerate(left):
         for j, b in enumerate(left):
             for op in OPERATORS:
@@ -184,6 +172,6 @@ def _possible(left: _Numbers) -> tuple[tuple[_Move, ...], tuple[_Move, ...]]:
                     continue
                 rest = [other for k, other in enumerate(left) if k not in (i, j)]
                 line = step_line(a, op, b, value, rest)
-                moves[line] = _Move(a, op, b, line, tuple(sorted([*rest, value])))
-    good = tuple(move for move in moves.values() if win_share(move.left) > 0)
-    return good, tuple(move for move in moves.values() if win_share(move.left) == 0)
+                moves[line] = Move(line, {"a": str(a), "op": op, "b": str(b)}, tuple(sorted([*rest, value])))
+    good = tuple(move for move in moves.values() if win_share(move.after) > 0)
+    return good, tuple(move for move in moves.values() if win_share(move.after) == 0)

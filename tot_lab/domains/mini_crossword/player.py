@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 from tot_lab.domains.mini_crossword import (
     CLUE,
@@ -23,7 +22,7 @@ from tot_lab.domains.mini_crossword import (
     rows_of,
 )
 from tot_lab.domains.mini_crossword.puzzles import puzzles
-from tot_lab.domains.player import Player, Responder, candidates_in
+from tot_lab.domains.player import Move, Player, Responder, candidates_in
 from tot_lab.models.simulated import JUDGING, Share
 
 _FORMS = (
@@ -41,12 +40,6 @@ _SURE_WHEN_RIGHT = (0.35, 0.35, 0.2, 0.1)  # certain, high, medium, low
 _SURE_WHEN_WRONG = (0.15, 0.25, 0.3, 0.3)
 
 _Letters = Mapping[str, str]  # five letters per clue, with _ for each unknown letter
-
-
-class _Word(NamedTuple):
-    name: str
-    word: str
-    confidence: str
 
 
 class _Responder(Responder["SimMiniCrossword"]):
@@ -81,22 +74,13 @@ class _Responder(Responder["SimMiniCrossword"]):
 
     def sample(self) -> str:
         """The word that it is surest of."""
-        return self._format(self.words(self.letters)[:1])
+        return self.format("words", self.words(self.letters)[:1])
 
     def propose(self) -> str:
         """A word for each open clue."""
-        return self._format(self.words(self.letters))
+        return self.format("words", self.words(self.letters))
 
-    def _format(self, words: Sequence[_Word]) -> str:
-        return self.moves_as(
-            "words",
-            [
-                (f"{name}. {word} ({sure})", {"clue": name, "word": word, "confidence": sure})
-                for name, word, sure in words
-            ],
-        )
-
-    def words(self, letters: _Letters) -> list[_Word]:
+    def words(self, letters: _Letters) -> list[Move]:
         """A word for each open clue, in descending order of confidence."""
         words = []
         for name, there in letters.items():
@@ -104,9 +88,11 @@ class _Responder(Responder["SimMiniCrossword"]):
                 continue
             word, right = self.recall(self.clues[name], there)
             chances = _SURE_WHEN_RIGHT if right else _SURE_WHEN_WRONG
-            words.append(_Word(name, word, self.random.choices(list(CONFIDENCE), chances)[0]))
+            sure = self.random.choices(list(CONFIDENCE), chances)[0]
+            pick = {"clue": name, "word": word, "confidence": sure}
+            words.append(Move(f"{name}. {word} ({sure})", pick))
         self.random.shuffle(words)
-        return sorted(words, key=lambda word: -CONFIDENCE[word.confidence])
+        return sorted(words, key=lambda word: -CONFIDENCE[word.pick["confidence"]])
 
     def recall(self, clue: str, there: str) -> tuple[str, bool]:
         """A word for a clue, and whether it is the right one."""
@@ -129,7 +115,7 @@ class _Responder(Responder["SimMiniCrossword"]):
         while "_" in grid:
             letters = _letters(grid)
             if "step by step" in self.text:
-                name, word, _ = self.words(letters)[0]
+                name, word, _ = self.words(letters)[0].pick.values()
                 lines.append(f"{name}. {word}")
             else:
                 name = next(name for name in NAMES if "_" in letters[name])
