@@ -9,11 +9,11 @@ by its closing words, a prompt of a strategy by the purpose of the call.
 from __future__ import annotations
 
 import json
-import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import cached_property, lru_cache
 from random import Random
 from typing import Any
 
@@ -36,8 +36,9 @@ from tot_lab.domains.multi_hop import (
     title_of,
     world,
 )
+from tot_lab.domains.player import Player, Responder, candidates_in
 from tot_lab.domains.word_sums import Problem, problem_in
-from tot_lab.models.simulated import Share, Simulated, without_candidates
+from tot_lab.models.simulated import Share
 
 FINAL = "final-answer"
 """Name of the tool that ends a loop."""
@@ -47,12 +48,9 @@ KINDS = (
 )  # fmt: skip
 """Purposes of calls of strategies that the agent replies to."""
 
-_UNKNOWN = "I am a simulated agent, and I do not understand this prompt."
-_GARBLED = ("", "...", "I have lost the thread here.", '{"name": "calc', "?? ?? ??")
-
-_FORMS = (  # kinds of prompts of a domain, by their closing words
+_FORMS = (
     ("vote", re.compile(r"best: ?N\b")),
-    ("joint", re.compile(r"JSON array of the (\d+) numbers")),
+    ("joint", re.compile(r"JSON array of the \d+ numbers")),
     ("judge", re.compile(r"one word, yes or no")),
     ("value", re.compile(r"first line of your reply is `score: `")),
     ("propose", re.compile(r"Suggest (\d+) different next steps")),
@@ -70,115 +68,6 @@ _OPEN = re.compile(r"^(s\d+)\b[^\n]*\[(?:failed|skipped|pending)\]", re.M)
 _HAND = re.compile(r"^Numbers: (\d+ \d+ \d+ \d+)$", re.M)
 
 
-class SimAgent(Simulated):
-    """A simulated agent for `word_sums`, `multi_hop` and the Game of 24.
-
-    It calls tools natively if the call offers them.
-    """
-
-    kind = "sim/agent"
-
-    skill: Share = 0.8
-    """Probability that a step, an action or a step of a plan is right, 0–1. If a plan or a lesson names the
-    right step, the agent has two tries. A critique is right with probability (1 + skill) / 2."""
-
-    unaided: Share = 0.3
-    """Probability that a calculation or a fact is right without a tool, 0–1. It is squared if the agent does
-    not write down its steps."""
-
-    noise: Share = 0.1
-    """Probability that a judgement of a thought is the opposite of the truth, 0–1."""
-
-    garble: Share = 0.0
-    """Share of unreadable replies, 0–1."""
-
-    async def __call__(self, call: Call) -> Reply:
-        """Return the reply to `call` after `latency`. A tool call written as JSON becomes a tool call."""
-        reply = await super().__call__(call)
-        request = read_json(reply.text) if _offered(call) and reply.text.startswith('{"name": ') else None
-        if not isinstance(request, dict) or request.get("name") not in _offered(call):
-            return reply
-        turns = sum(message.role == "assistant" for message in call.messages)
-        made = ToolCall(f"call-{turns}", request["name"], json.dumps(request["arguments"]))
-        return msgspec.structs.replace(reply, text="", tool_calls=(made,), finish_reason="tool_calls")
-
-    def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
-        text = _conversation(call)
-        chain = _chain_in(text)
-        form, count = _form_of(call, text)
-        if chain is None or form == "":
-            return self._of_game24(call, text, random)
-        if form == "judge" and call.logprobs:
-            return [self._verdict(chain, text, random)]
-        if random.random() < self.garble:
-            return random.choice(_GARBLED)
-        responder = _Responder(self, chain, text, random)
-        if form in ("propose", "sample"):
-            # Later messages with results of tools do not advance the path.
-            responder.known = chain.known_values(_opening(call))
-            return responder.look_up(call) or responder.propose(count, listed=form == "propose")
-        replies: Mapping[str, Callable[[], str]] = {
-            "act": lambda: responder.act(call),
-            "answer": lambda: responder.answer(reasoning="Think step by step" in text),
-            "value": lambda: f"score: {responder.score(*_candidate(text))}\nI followed the steps.",
-            "judge": lambda: "yes" if responder.believes(*_candidate(text)) else "no",
-            "joint": lambda: json.dumps([responder.score(*one) for one in _candidates(text)]),
-            "vote": lambda: _best([responder.score(*one) for one in _vote_candidates(text)]),
-            "critique": responder.critique,
-            "review": responder.review,
-            "plan": responder.plan,
-            "augment": responder.plan,
-            "patch": responder.patch,
-            "analysis": responder.analyse,
-            "reflect": responder.reflect,
-            "route": responder.route,
-            "synthesize": responder.synthesize,
-        }
-        return replies[form]()
-
-    def _verdict(self, chain: _Chain, text: str, random: Random) -> TokenLogprob:
-        likely = random.uniform(0.6, 0.95)
-        believes = _Responder(self, chain, text, random).believes(*_candidate(text))
-        yes = likely if believes else 1 - likely
-        top = {"yes": math.log(yes), "no": math.log(1 - yes)}
-        word = max(top, key=lambda label: top[label])
-        return TokenLogprob(word, top[word], top)
-
-    # The Game of 24, played by `SimGame24`.
-
-    def _of_game24(self, call: Call, text: str, random: Random) -> str | Sequence[TokenLogprob]:
-        hand = _HAND.search(text)
-        player = SimGame24(skill=self.skill, noise=self.noise, garble=self.garble)
-        if hand is None or call.purpose not in KINDS:
-            known = hand is not None or "Game of 24" in text
-            return player.written(call, random) if known else _UNKNOWN
-        task = game24(hand[1])
-        request = Call(call.node, "answer", (Message("user", task.domain.answer_prompt(task, False)),))
-        reply = str(player.written(request, random))
-        answer = final_answer(reply) or reply
-        if call.purpose == "act":
-            return _tool_call(FINAL, {"answer": answer}) if FINAL in _offered(call) else reply
-        if call.purpose == "critique":
-            return player.written(call, random)
-        if call.purpose == "review":
-            stated = final_answer(text.rpartition("result:")[2]) or ""
-            right = task.grade(stated) == 1.0
-            verdict = (
-                "SATISFIED: " if right != (random.random() < self.noise) else "UNSATISFIED: look again at "
-            )
-            return f"{verdict}{stated}\nAnswer: {stated or answer}"
-        if call.purpose in ("plan", "augment", "patch"):
-            step = {
-                "title": "play",
-                "type": "analysis",
-                "instruction": "Find the expression.",
-            }
-            return json.dumps({"steps": [{**step, "id": id} for id in _OPEN.findall(text)] or [step]})
-        if call.purpose == "route":
-            return json.dumps({"kind": "open"})
-        return reply
-
-
 # A problem as a chain of values, each of which depends on earlier ones.
 
 
@@ -189,12 +78,12 @@ class _Chain(ABC):
     tools: frozenset[str]
 
     @abstractmethod
+    def subject(self, k: int, known: Sequence[str]) -> str:
+        """What value `k` is. Earlier values that are not known are named s1, s2, …"""
+
     def outline(self, k: int) -> str:
         """How to find value `k`, with the names s1, s2, … of earlier values."""
-
-    @abstractmethod
-    def instruction(self, k: int, known: Sequence[str]) -> str:
-        """An instruction to find value `k`, with the known values inserted."""
+        return f"s{k + 1} = {self.subject(k, [])}"
 
     @abstractmethod
     def value(self, k: int, known: Sequence[str]) -> str:
@@ -259,21 +148,15 @@ class _Sums(_Chain):
         self.problem = problem
         self.count = len(problem.steps)
 
-    def outline(self, k: int) -> str:
-        return f"s{k + 1} = {self._expression(k, [])}"
-
-    def instruction(self, k: int, known: Sequence[str]) -> str:
-        return f"Calculate {self._expression(k, known)}."
-
     def value(self, k: int, known: Sequence[str]) -> str:
-        left, op, right = self._expression(k, known).split()
+        left, op, right = self.subject(k, known).split()
         return str(joined(Fraction(left), op, Fraction(right)) or 0)
 
     def statement(self, k: int, known: Sequence[str], value: str) -> str:
-        return f"{self._expression(k, known)} = {value}"
+        return f"{self.subject(k, known)} = {value}"
 
     def find(self, k: int, known: Sequence[str], text: str) -> str | None:
-        stated = _equation(self._expression(k, known)).findall(text)
+        stated = _equation(self.subject(k, known)).findall(text)
         return stated[-1] if stated else None
 
     def wrong_value(self, value: str, k: int, random: Random) -> str:
@@ -286,13 +169,13 @@ class _Sums(_Chain):
         return f"{expression} = {joined(Fraction(left), op, Fraction(right)) or 0}"
 
     def tool_call(self, k: int, known: Sequence[str], text: str) -> tuple[str, dict[str, str]]:
-        return "calculator", {"expression": self._expression(k, known)}
+        return "calculator", {"expression": self.subject(k, known)}
 
     def useless_call(self, k: int, known: Sequence[str], random: Random) -> tuple[str, dict[str, str]]:
         return "calculator", {"expression": self._wrong(k, known, random)}
 
     def plan_step(self, k: int, known: Sequence[str], has: frozenset[str]) -> dict[str, Any]:
-        expression = re.sub(r"\bs\d+\b", r"{{from_step:\g<0>}}", self._expression(k, known))
+        expression = re.sub(r"\bs\d+\b", r"{{from_step:\g<0>}}", self.subject(k, known))
         step: dict[str, Any] = {"title": f"calculation {k + 1}", "instruction": f"Calculate {expression}."}
         if "calculator" in has:
             return {
@@ -306,14 +189,14 @@ class _Sums(_Chain):
     def same(self, one: str, other: str) -> bool:
         return last_number(one) is not None and last_number(one) == last_number(other)
 
-    def _expression(self, k: int, known: Sequence[str]) -> str:
+    def subject(self, k: int, known: Sequence[str]) -> str:
         left, op, right = self.problem.steps[k].split()
         values = {**{name: str(value) for name, value in self.problem.given.items()}}
         values |= {f"s{number}": value for number, value in enumerate(known, 1)}
         return f"{values.get(left, left)} {op} {values.get(right, right)}"
 
     def _wrong(self, k: int, known: Sequence[str], random: Random) -> str:
-        left, op, right = self._expression(k, known).split()
+        left, op, right = self.subject(k, known).split()
         operands = sorted({str(value) for value in self.problem.given.values()} | {*known})
         right = random.choice([number for number in operands if number not in (left, right)])
         return f"{left} {random.choice([sign for sign in '+-*' if sign != op])} {right}"
@@ -328,12 +211,6 @@ class _Lookups(_Chain):
         self.hops = hops
         self.count = len(hops.relations)
 
-    def outline(self, k: int) -> str:
-        return f"s{k + 1} = {self._phrase(k, [])}"
-
-    def instruction(self, k: int, known: Sequence[str]) -> str:
-        return f"What is the name of {self._phrase(k, known)}?"
-
     def value(self, k: int, known: Sequence[str]) -> str:
         at, relation = self._at(k, known), self.hops.relations[k]
         there = world().facts.get((relation.name, at))
@@ -344,7 +221,9 @@ class _Lookups(_Chain):
 
     def find(self, k: int, known: Sequence[str], text: str) -> str | None:
         at, relation = self._at(k, known), self.hops.relations[k]
-        results = re.findall(rf"{re.escape(self.instruction(k, known))}\s+result: ([^\n]+)", text)
+        results = re.findall(
+            rf"What is the name of {re.escape(self.subject(k, known))}\?\s+result: ([^\n]+)", text
+        )
         there = facts_in(text).get((relation.name, at))
         return there.name if there else results[-1].strip() if results else None
 
@@ -371,7 +250,7 @@ class _Lookups(_Chain):
     def plan_step(self, k: int, known: Sequence[str], has: frozenset[str]) -> dict[str, Any]:
         relation = self.hops.relations[k]
         if k <= len(known):
-            phrase = self._phrase(k, known)
+            phrase = self.subject(k, known)
         else:
             phrase = relation.question.format(x=Thing(relation.of, f"{{{{from_step:s{k}}}}}").phrase)
         step: dict[str, Any] = {
@@ -388,29 +267,56 @@ class _Lookups(_Chain):
     def _at(self, k: int, known: Sequence[str]) -> Thing:
         return self.hops.start if k == 0 else Thing(self.hops.relations[k].of, known[k - 1])
 
-    def _phrase(self, k: int, known: Sequence[str]) -> str:
+    def subject(self, k: int, known: Sequence[str]) -> str:
         relation = self.hops.relations[k]
         if k == 0:
             return relation.question.format(x=self.hops.start.phrase)
         return relation.question.format(x=self._at(k, known).phrase if len(known) >= k else f"s{k}")
 
 
-class _Responder:
-    """Composes the reply to one conversation, `text`."""
+class _Responder(Responder["SimAgent"]):
+    """Works on the problem in a conversation, from the values known so far."""
 
-    def __init__(self, agent: SimAgent, chain: _Chain, text: str, random: Random) -> None:
-        self.agent = agent
-        self.chain = chain
-        self.text = text
-        self.random = random
-        self.known = chain.known_values(text)
+    forms = _FORMS
+    every_paragraph = True
+    purposes = frozenset(KINDS)
+
+    @staticmethod
+    def conversation(call: Call) -> str:
+        """The conversation as one text, with each tool result after its call."""
+        return _conversation(call)
+
+    @cached_property
+    def chain(self) -> _Chain:
+        """The first problem in the conversation.
+
+        Raises:
+            ValueError: If there is none.
+        """
+        chain = _chain_in(self.text)
+        if chain is None:
+            raise ValueError("The conversation contains no problem.")
+        return chain
+
+    @cached_property
+    def known(self) -> list[str]:
+        """The known values. When proposing, later messages with results of tools do not advance the path."""
+        return self.chain.known_values(
+            _opening(self.call) if self.form in ("propose", "sample") else self.text
+        )
+
+    def understands(self) -> bool:
+        return _chain_in(self.text) is not None
 
     # Thoughts and answers.
 
-    def propose(self, count: int, *, listed: bool) -> str:
-        """Next steps, as a JSON list or a single step."""
-        steps = [self._next_step() for _ in range(count)]
-        return json.dumps(steps) if listed else steps[0]
+    def sample(self) -> str:
+        """A tool call that the next step needs, or else the next step."""
+        return self.look_up() or self._next_step()
+
+    def propose(self) -> str:
+        """A tool call that the next steps need, or else the next steps as a JSON list."""
+        return self.look_up() or json.dumps([self._next_step() for _ in range(self.count)])
 
     def _next_step(self) -> str:
         k, chain, random = len(self.known), self.chain, self.random
@@ -421,7 +327,7 @@ class _Responder:
         if k == chain.count:
             return f"Answer: {self.known[-1]}"
         value = chain.find(k, self.known, self.text)
-        return chain.statement(k, self.known, value or self._recall(k, self.known, self.agent.unaided))
+        return chain.statement(k, self.known, value or self._recall(k, self.known, self.player.unaided))
 
     def _next_outline(self) -> str:
         planned = self._outlined(self.text)
@@ -436,9 +342,10 @@ class _Responder:
         outlines = map(self.chain.outline, range(self.chain.count))
         return next((k for k, outline in enumerate(outlines) if outline not in text), self.chain.count)
 
-    def answer(self, *, reasoning: bool) -> str:
+    def answer(self) -> str:
         """A whole answer, from the known values."""
-        unaided = self.agent.unaided if reasoning else self.agent.unaided**2
+        reasoning = "Think step by step" in self.text
+        unaided = self.player.unaided if reasoning else self.player.unaided**2
         values, lines = self._finish(unaided)
         answer = f"Answer: {values[-1]}"
         return "\n".join([*lines, answer]) if reasoning else answer
@@ -461,20 +368,36 @@ class _Responder:
     def _succeeds(self, k: int) -> bool:
         """Whether the agent chooses the right step for value `k`."""
         outlined = k < self.chain.count and self.chain.outline(k) in self.text
-        failure = (1 - self.agent.skill) ** (2 if outlined else 1)
+        failure = (1 - self.player.skill) ** (2 if outlined else 1)
         return self.random.random() >= failure
 
     # Judgements.
 
-    def believes(self, before: str, candidate: str) -> bool:
-        """Whether the agent believes that `candidate` is a right step after `before`."""
-        return self._is_right(before, candidate) != (self.random.random() < self.agent.noise)
+    @cached_property
+    def candidates(self) -> list[tuple[str, str]]:
+        """The candidates, each with the text before it."""
+        if self.form == "vote":
+            parts = (part.partition("The candidate:\n") for part in candidates_in(self.text))
+            return [(before, rest.partition("\n\n")[0].strip()) for before, _, rest in parts]
+        before, _, rest = _CANDIDATES.sub("\0", self.text).partition("\0")
+        if self.form == "joint":
+            return [(before, one) for one in candidates_in(self.text)]
+        return [(before, rest.strip().partition("\n\n")[0])]
 
-    def score(self, before: str, candidate: str) -> float:
-        """The score of a candidate, 0–1. An answer that the agent believes to be right scores 1."""
-        if not self.believes(before, candidate):
-            return round(self.random.uniform(0.0, 0.3), 2)
-        return 1.0 if final_answer(candidate) is not None else round(self.random.uniform(0.7, 0.95), 2)
+    def believes(self) -> bool:
+        return self.judgement_of(self._is_right(*self.candidates[0]))
+
+    def scores(self) -> list[float]:
+        """The scores of the candidates. An answer that the agent believes to be right scores 1."""
+        return [self._score(before, candidate) for before, candidate in self.candidates]
+
+    def value(self) -> str:
+        """The score of a candidate."""
+        return f"score: {self.scores()[0]}\nI followed the steps."
+
+    def _score(self, before: str, candidate: str) -> float:
+        believed = self.judgement_of(self._is_right(before, candidate))
+        return 1.0 if believed and final_answer(candidate) is not None else self.score_of(believed)
 
     def _is_right(self, before: str, candidate: str) -> bool:
         chain, right = self.chain, self.chain.true_values()
@@ -492,23 +415,24 @@ class _Responder:
 
     # Acting.
 
-    def act(self, call: Call) -> str:
+    def act(self) -> str:
         """One turn of a tool loop: a tool call or an answer."""
+        call = self.call
         offered, k = _offered(call), len(self.known)
         last = _LAST_TURN.search(call.messages[-1].content)
         if last or not self.chain.tools & offered:
-            return self._final(offered, self._finish(self.agent.unaided)[0][-1])
+            return self._final(offered, self._finish(self.player.unaided)[0][-1])
         if self._succeeds(k):
             if k == self.chain.count:
                 return self._final(offered, self.known[-1])
             return _tool_call(*self.chain.tool_call(k, self.known, self.text))
-        return self._slip(call, offered)
+        return self._slip(offered)
 
-    def look_up(self, call: Call) -> str:
+    def look_up(self) -> str:
         """A tool call before a proposal, or "" if none is needed."""
         k = len(self.known)
         needless = k == self.chain.count or self.chain.find(k, self.known, self.text) is not None
-        if needless or not self.chain.tools & _offered(call) or _PLANNING.search(self.text):
+        if needless or not self.chain.tools & _offered(self.call) or _PLANNING.search(self.text):
             return ""
         if self._succeeds(k):
             return _tool_call(*self.chain.tool_call(k, self.known, self.text))
@@ -518,16 +442,16 @@ class _Responder:
             else ""
         )
 
-    def _slip(self, call: Call, offered: frozenset[str]) -> str:
+    def _slip(self, offered: frozenset[str]) -> str:
         """A wrong turn: a repeated tool call, a useless one, or a premature answer."""
         k = min(len(self.known), self.chain.count - 1)
-        asked = [request for message in call.messages for request in message.tool_calls]
+        asked = [request for message in self.call.messages for request in message.tool_calls]
         turn = self.random.choice(("again", "stray", "hasty"))
         if turn == "again" and asked and asked[-1].name in offered:
             return _tool_call(asked[-1].name, read_json(asked[-1].arguments) or {})
         if turn != "hasty":
             return _tool_call(*self.chain.useless_call(k, self.known[:k], self.random))
-        guess = self._finish(self.agent.unaided**2)[0][-1]
+        guess = self._finish(self.player.unaided**2)[0][-1]
         return self._final(offered, self.chain.wrong_value(guess, self.chain.count - 1, self.random))
 
     def _final(self, offered: frozenset[str], answer: str) -> str:
@@ -557,11 +481,11 @@ class _Responder:
         if len(known) == self.chain.count or self._notices():
             lacking = self.chain.outline(min(len(known), self.chain.count - 1))
             return f"UNSATISFIED: this is still to be found out: {lacking}"
-        values, _ = self._finish(self.agent.unaided)
+        values, _ = self._finish(self.player.unaided)
         return f"SATISFIED: it is done.\nAnswer: {values[-1]}"
 
     def _notices(self) -> bool:
-        return self.random.random() < (1 + self.agent.skill) / 2
+        return self.random.random() < (1 + self.player.skill) / 2
 
     def reflect(self) -> str:
         """The progress so far, and the next step."""
@@ -578,7 +502,7 @@ class _Responder:
         """The kind of the task."""
         kinds = ("simple", "steps", "open", "writing")
         right = "simple" if self.chain.count == 1 else "steps"
-        kind = right if self.random.random() < self.agent.skill else self.random.choice(kinds)
+        kind = right if self.random.random() < self.player.skill else self.random.choice(kinds)
         return json.dumps({"kind": kind})
 
     # Plans.
@@ -589,6 +513,8 @@ class _Responder:
         known = self.chain.known_values(_resolve(self.text))
         begin = min(len(known), self.chain.count - 1)
         return self._steps([(k, f"s{first + k - begin + 1}") for k in range(begin, self.chain.count)], known)
+
+    augment = plan
 
     def patch(self) -> str:
         """The incomplete steps rewritten, or replacements for them."""
@@ -622,7 +548,7 @@ class _Responder:
         values = [*known, *("1" for _ in range(k - len(known)))]
         return {**step, "toolArgs": self.chain.useless_call(k, values, self.random)[1]}
 
-    def analyse(self) -> str:
+    def analysis(self) -> str:
         """The result of a step of a plan, found without tools."""
         asked = re.findall(r"Calculate (\d+ [-+*/] \d+)", self.text)
         question = hops_in(self.text[max(self.text.rfind("What is the name of"), 0) :])
@@ -632,9 +558,76 @@ class _Responder:
             part = _Sums(Problem({"a": int(left), "b": int(right)}, (f"a {op} b",)))
         elif question is not None:
             part = _Lookups(question)
-        return _Responder(self.agent, part or self.chain, self.text, self.random)._finish(self.agent.unaided)[
-            0
-        ][-1]
+        step = _Responder(self.player, self.call, self.random)
+        step.chain = part or self.chain
+        return step._finish(self.player.unaided)[0][-1]
+
+    # The Game of 24, played by `SimGame24`.
+
+    def refuse(self) -> str | Sequence[TokenLogprob]:
+        """The reply of `SimGame24`, if the prompt is about the Game of 24."""
+        call, text, random, agent = self.call, self.text, self.random, self.player
+        hand = _HAND.search(text)
+        player = SimGame24(skill=agent.skill, noise=agent.noise, garble=agent.garble)
+        if hand is None or call.purpose not in KINDS:
+            known = hand is not None or "Game of 24" in text
+            return player.written(call, random) if known else agent.unknown
+        task = game24(hand[1])
+        request = Call(call.node, "answer", (Message("user", task.domain.answer_prompt(task, False)),))
+        reply = str(player.written(request, random))
+        answer = final_answer(reply) or reply
+        if call.purpose == "act":
+            return _tool_call(FINAL, {"answer": answer}) if FINAL in _offered(call) else reply
+        if call.purpose == "critique":
+            return player.written(call, random)
+        if call.purpose == "review":
+            stated = final_answer(text.rpartition("result:")[2]) or ""
+            right = task.grade(stated) == 1.0
+            verdict = "SATISFIED: " if self.judgement_of(right) else "UNSATISFIED: look again at "
+            return f"{verdict}{stated}\nAnswer: {stated or answer}"
+        if call.purpose in ("plan", "augment", "patch"):
+            step = {
+                "title": "play",
+                "type": "analysis",
+                "instruction": "Find the expression.",
+            }
+            return json.dumps({"steps": [{**step, "id": id} for id in _OPEN.findall(text)] or [step]})
+        if call.purpose == "route":
+            return json.dumps({"kind": "open"})
+        return reply
+
+
+class SimAgent(Player):
+    """A simulated agent for `word_sums`, `multi_hop` and the Game of 24.
+
+    It calls tools natively if the call offers them.
+    """
+
+    kind = "sim/agent"
+    responder = _Responder
+    garbled = ("", "...", "I have lost the thread here.", '{"name": "calc', "?? ?? ??")
+    unknown = "I am a simulated agent, and I do not understand this prompt."
+
+    skill: Share = 0.8
+    """Probability that a step, an action or a step of a plan is right, 0–1. If a plan or a lesson names the
+    right step, the agent has two tries. A critique is right with probability (1 + skill) / 2."""
+
+    unaided: Share = 0.3
+    """Probability that a calculation or a fact is right without a tool, 0–1. It is squared if the agent does
+    not write down its steps."""
+
+    noise: Share = 0.1
+    """Probability that a judgement of a thought is the opposite of the truth, 0–1."""
+
+    async def __call__(self, call: Call) -> Reply:
+        """Return the reply to `call` after `latency`. A tool call written as JSON becomes a tool call."""
+        reply = await super().__call__(call)
+        request = read_json(reply.text) if _offered(call) and reply.text.startswith('{"name": ') else None
+        if not isinstance(request, dict) or request.get("name") not in _offered(call):
+            return reply
+        turns = sum(message.role == "assistant" for message in call.messages)
+        made = ToolCall(f"call-{turns}", request["name"], json.dumps(request["arguments"]))
+        return msgspec.structs.replace(reply, text="", tool_calls=(made,), finish_reason="tool_calls")
 
 
 # Reading conversations.
@@ -659,23 +652,11 @@ def _opening(call: Call) -> str:
     return "\n\n".join(message.content for message in call.messages[:end])
 
 
+@lru_cache(maxsize=256)
 def _chain_in(text: str) -> _Chain | None:
     """The first problem in `text`, or `None`."""
     problem, hops = problem_in(text), hops_in(text)
     return _Sums(problem) if problem else _Lookups(hops) if hops else None
-
-
-def _form_of(call: Call, text: str) -> tuple[str, int]:
-    """The requested form ("" if unknown) and the requested number."""
-    if call.purpose in KINDS:
-        return call.purpose, 1
-    asking = without_candidates(text)
-    for paragraph in reversed(asking.split("\n\n")):  # Earlier paragraphs may quote another prompt.
-        for form, words in _FORMS:
-            match = words.search(paragraph)
-            if match is not None:
-                return form, int(match[1]) if form == "propose" else 1
-    return "", 1
 
 
 def _offered(call: Call) -> frozenset[str]:
@@ -703,28 +684,6 @@ def _resolve(text: str) -> str:
 def _fact(relation: Relation, of: Thing, name: str) -> str:
     sentence = relation.sentence.format(x=of.phrase, y=Thing(relation.to, name).phrase)
     return sentence[0].upper() + sentence[1:]
-
-
-def _candidate(text: str) -> tuple[str, str]:
-    """The text before a candidate, and the candidate."""
-    before, _, rest = _CANDIDATES.sub("\0", text).partition("\0")
-    return before, rest.strip().partition("\n\n")[0]
-
-
-def _candidates(text: str) -> list[tuple[str, str]]:
-    before, listed = _candidate(text)
-    return [(before, one.strip()) for one in re.split(r"^\d+\. ", listed, flags=re.M)[1:]]
-
-
-def _vote_candidates(text: str) -> list[tuple[str, str]]:
-    parts = (
-        part.partition("The candidate:\n") for part in re.split(r"^Candidate \d+$", text, flags=re.M)[1:]
-    )
-    return [(before, rest.partition("\n\n")[0].strip()) for before, _, rest in parts]
-
-
-def _best(scores: Sequence[float]) -> str:
-    return f"best: {scores.index(max(scores)) + 1}" if scores else "best: 1"
 
 
 # Writing.

@@ -8,23 +8,21 @@ the domain is recognised by its closing words, a prompt of a strategy by the pur
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from random import Random
 from typing import Any
 
-from tot_lab.core.calls import Call, TokenLogprob
 from tot_lab.domains.constrained.answers import Stream, make_answer
 from tot_lab.domains.constrained.constraints import Rule, bare, kept_by, rules_in
-from tot_lab.models.simulated import JUDGING, Share, Simulated, without_candidates
+from tot_lab.domains.player import Player, Responder, candidates_in
+from tot_lab.models.simulated import JUDGING, Share
 
-_KINDS = (
+_PURPOSES = (
     "branch", "develop", "converge", "act", "critique", "review", "plan", "patch", "augment", "analysis",
     "reflect", "route", "synthesize",
 )  # fmt: skip
-_FORMS = (  # kinds of prompts of the domain, by their closing words
+_FORMS = (
     *JUDGING,
     ("value", re.compile(r"score: K/N")),
     ("propose", re.compile(r"Write (\d{1,4}) different drafts")),
@@ -37,75 +35,36 @@ _AFTER_RESULT = re.compile(r"\ns\d{1,4} |\n\n|\Z")
 _APPROACH = re.compile(r"<approach>\nName: ([^\n]*)\n(.*?)\n</approach>", re.S)
 _CANDIDATE = re.compile(r"^Candidate \d+$", re.M)
 _OPEN = re.compile(r"^(s\d+)\b[^\n]*\[(?:failed|skipped|pending)\]", re.M)
+_STEP = {
+    "title": "write the answer",
+    "type": "analysis",
+    "instruction": "Write an answer that keeps all rules.",
+}
 _COUNT = re.compile(r"Find (\d{1,2}) different approaches")
-_GARBLED = ("", "\n", "   ", "\n\n")
-_UNKNOWN = "I am a simulated player of tasks under constraints, and I do not understand this prompt."
 
 
-class SimConstrained(Simulated):
-    """A simulated writer for the tasks of `constrained`."""
+class _Responder(Responder["SimConstrained"]):
+    """Writes and judges drafts under the rules in the prompt."""
 
-    kind = "sim/constrained"
+    forms = _FORMS
+    every_paragraph = True
+    purposes = frozenset(_PURPOSES)
+    random_ties = True
 
-    skill: Share = 0.8
-    """Probability that a draft satisfies a rule, 0–1. A violated rule is noticed with probability
-    (1 + skill) / 2, and repaired in the next draft."""
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules."""
+        return rules_in(self.text)
 
-    noise: Share = 0.1
-    """Probability that a judgement is random, 0–1."""
+    @cached_property
+    def repeated(self) -> list[bool]:
+        """Whether each rule occurs outside the list of rules too."""
+        return [self.text.count(rule.text) > 1 for rule in self.rules]
 
-    garble: Share = 0.0
-    """Share of replies that are empty, 0–1."""
-
-    def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
-        text = call.prompt
-        rules = rules_in(text)
-        form, count = _form_of(call, text)
-        if not rules or form == "":
-            return _UNKNOWN
-        responder = _Responder(self, rules, text, random)
-        if form == "judge" and call.logprobs:
-            return [responder.verdict()]
-        if random.random() < self.garble:
-            return random.choice(_GARBLED)
-        replies: Mapping[str, Callable[[], str]] = {
-            "sample": responder.draft,
-            "propose": lambda: "\n\n".join(f"Draft {k}:\n{responder.draft()}" for k in range(1, count + 1)),
-            "answer": responder.draft,
-            "analysis": responder.draft,
-            "aloud": lambda: f"I went through the {len(rules)} rules.\nAnswer:\n{responder.draft()}",
-            "value": responder.value,
-            "judge": lambda: "yes" if all(responder.believed(responder.last)) else "no",
-            "vote": responder.vote,
-            "joint": lambda: json.dumps([round(responder.share(one), 2) for one in responder.candidates]),
-            "branch": responder.branch,
-            "develop": responder.develop,
-            "converge": responder.converge,
-            "act": responder.act,
-            "critique": responder.critique,
-            "review": responder.review,
-            "plan": lambda: responder.plan([]),
-            "augment": lambda: responder.plan([]),
-            "patch": lambda: responder.plan(_OPEN.findall(text)),
-            "reflect": lambda: f"The rules have to be held together.\nNext: {responder.any_rule()}",
-            "route": responder.route,
-            "synthesize": lambda: (
-                f"The last draft:\n{responder.last}" if responder.drafts else "There is no draft yet."
-            ),
-        }
-        return replies[form]()
-
-
-class _Responder:
-    """Composes the reply to one prompt."""
-
-    def __init__(self, player: SimConstrained, rules: tuple[Rule, ...], text: str, random: Random) -> None:
-        self.player = player
-        self.rules = rules
-        self.text = text
-        self.random = random
-        self.drafts = [bare(draft) for draft in _drafts(text)]
-        self.repeated = [text.count(rule.text) > 1 for rule in rules]  # outside the list of rules too
+    @cached_property
+    def drafts(self) -> list[str]:
+        """The drafts in the prompt."""
+        return [bare(draft) for draft in _drafts(self.text)]
 
     @property
     def last(self) -> str:
@@ -115,14 +74,26 @@ class _Responder:
     @cached_property
     def candidates(self) -> list[str]:
         """The last draft of each candidate."""
-        parts = [list(_drafts(part)) for part in _CANDIDATE.split(self.text)[1:]]
-        return [bare(found[-1]) if found else "" for found in parts]
+        return [bare(["", *_drafts(part)][-1]) for part in candidates_in(self.text)]
+
+    def understands(self) -> bool:
+        return bool(self.rules)
 
     # Writing.
 
     def draft(self) -> str:
         """A first draft, or an improvement of the last one."""
         return self.improve(self.drafts[-1:])[0]
+
+    sample = answer = analysis = draft
+
+    def propose(self) -> str:
+        """Different drafts."""
+        return "\n\n".join(f"Draft {k}:\n{self.draft()}" for k in range(1, self.count + 1))
+
+    def aloud(self) -> str:
+        """A draft after some reasoning."""
+        return f"I went through the {len(self.rules)} rules.\nAnswer:\n{self.draft()}"
 
     def improve(self, drafts: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
         """Make one answer from `drafts`, based on the draft that it believes to be best.
@@ -168,28 +139,18 @@ class _Responder:
         sight = (1 + self.player.skill) / 2
         return [kept or self.random.random() >= sight for kept in kept_by(self.rules, draft)]
 
-    def share(self, draft: str) -> float:
-        """The share of rules that the player believes a draft satisfies, 0–1."""
-        return sum(self.believed(draft)) / len(self.rules)
+    def believes(self) -> bool:
+        return all(self.believed(self.last))
+
+    def scores(self) -> list[float]:
+        """The share of rules that the player believes each candidate satisfies, 0–1."""
+        return [sum(self.believed(draft)) / len(self.rules) for draft in self.candidates]
 
     def value(self) -> str:
         """A verdict on each rule, and the score."""
         seen = self.believed(self.last)
         lines = [f"- {'kept' if one else 'broken'}: {rule.text}" for rule, one in self._with(seen)]
         return "\n".join([*lines, f"score: {sum(seen)}/{len(seen)}"])
-
-    def vote(self) -> str:
-        """The best candidate."""
-        shares = [self.share(one) for one in self.candidates] or [0.0]
-        return f"best: {self.random.choice([k for k, s in enumerate(shares, 1) if s == max(shares)])}"
-
-    def verdict(self) -> TokenLogprob:
-        """Yes or no as a token, with the log-probabilities of both."""
-        likely = self.random.uniform(0.6, 0.95)
-        yes = likely if all(self.believed(self.last)) else 1 - likely
-        top = {"yes": math.log(yes), "no": math.log(1 - yes)}
-        word = max(top, key=lambda label: top[label])
-        return TokenLogprob(word, top[word], top)
 
     def _with(self, seen: Sequence[bool]) -> list[tuple[Rule, bool]]:
         return list(zip(self.rules, seen, strict=True))
@@ -288,14 +249,15 @@ class _Responder:
         """A critique of the result of a plan, and the answer."""
         return f"{self.critique()}\nAnswer:\n{self.last or self.draft()}"
 
-    def plan(self, ids: Sequence[str]) -> str:
-        """A plan with one step, or with one step for each of `ids`."""
-        step = {
-            "title": "write the answer",
-            "type": "analysis",
-            "instruction": "Write an answer that keeps all rules.",
-        }
-        return json.dumps({"steps": [{"id": id, **step} for id in ids] or [step]})
+    def plan(self) -> str:
+        """A plan with one step."""
+        return json.dumps({"steps": [_STEP]})
+
+    augment = plan
+
+    def patch(self) -> str:
+        """A plan with a step in place of each incomplete one."""
+        return json.dumps({"steps": [{"id": id, **_STEP} for id in _OPEN.findall(self.text)] or [_STEP]})
 
     def route(self) -> str:
         """The kind of the task."""
@@ -303,9 +265,32 @@ class _Responder:
         kinds = ("simple", "steps", "open", "writing")
         return json.dumps({"kind": right if self._succeeds(False) else self.random.choice(kinds)})
 
-    def any_rule(self) -> str:
-        """The text of a random rule."""
-        return self.random.choice(self.rules).text
+    def reflect(self) -> str:
+        """A lesson that names a random rule."""
+        return f"The rules have to be held together.\nNext: {self.random.choice(self.rules).text}"
+
+    def synthesize(self) -> str:
+        """The last draft."""
+        return f"The last draft:\n{self.last}" if self.drafts else "There is no draft yet."
+
+
+class SimConstrained(Player):
+    """A simulated writer for the tasks of `constrained`."""
+
+    kind = "sim/constrained"
+    responder = _Responder
+    garbled = ("", "\n", "   ", "\n\n")
+    unknown = "I am a simulated player of tasks under constraints, and I do not understand this prompt."
+
+    skill: Share = 0.8
+    """Probability that a draft satisfies a rule, 0–1. A violated rule is noticed with probability
+    (1 + skill) / 2, and repaired in the next draft."""
+
+    noise: Share = 0.1
+    """Probability that a judgement is random, 0–1."""
+
+    garble: Share = 0.0
+    """Share of replies that are empty, 0–1."""
 
 
 def _drafts(text: str) -> Iterator[str]:
@@ -324,16 +309,3 @@ def _drafts(text: str) -> Iterator[str]:
             at = end + len(closing)
         else:
             unclosed.add(tag)  # A later tag of this name is not closed either.
-
-
-def _form_of(call: Call, text: str) -> tuple[str, int]:
-    """The requested form ("" if unknown) and the requested number."""
-    if call.purpose in _KINDS:
-        return call.purpose, 1
-    asking = without_candidates(text)
-    for paragraph in reversed(asking.split("\n\n")):  # Earlier paragraphs may quote another prompt.
-        for form, words in _FORMS:
-            match = words.search(paragraph)
-            if match is not None:
-                return form, int(match[1]) if match.groups() else 1
-    return "", 1

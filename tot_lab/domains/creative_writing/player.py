@@ -7,20 +7,16 @@ to a passage with one hero, so that voting and planning have an effect.
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
-from random import Random
-from typing import NamedTuple
+from functools import cached_property, lru_cache
 
-from tot_lab.core.calls import Call, TokenLogprob
 from tot_lab.domains.creative_writing import creative_writing
-from tot_lab.models.simulated import JUDGING, Share, Simulated, without_candidates
+from tot_lab.domains.player import Player, Responder, candidates_in
+from tot_lab.models.simulated import JUDGING, Share, without_candidates
 
-_KINDS = (  # kinds of prompts, by their closing words
+_FORMS = (
     ("none", re.compile(r"the passage is written", re.I)),
     *JUDGING,
     ("value", re.compile(r"score: N/10")),
@@ -33,8 +29,6 @@ _KINDS = (  # kinds of prompts, by their closing words
 _SENTENCES = re.compile(r"^1\. (.+)\n2\. (.+)\n3\. (.+)\n4\. (.+)$", re.M)
 _PASSAGE = re.compile(r"^Passage:\n", re.M)
 _PLAN = re.compile(r"^Plan:\n", re.M)
-_GARBLED = ("", "\n", "   ", "\n\n")
-_UNKNOWN = "I am a simulated writer of passages, and I do not understand this prompt."
 
 _HEROES = (
     "the retired sailor",
@@ -58,32 +52,106 @@ _DEEDS = (
 )
 
 
-class _Request(NamedTuple):
-    """A parsed prompt."""
+class _Responder(Responder["SimCreativeWriting"]):
+    """Writes for the closing sentences and the plan in the prompt."""
 
-    kind: str
-    """One of `_KINDS`, or "" if the prompt is not understood."""
+    forms = _FORMS
+    random_ties = True
 
-    number: int = 1
-    """Number of texts requested."""
+    @cached_property
+    def sentences(self) -> tuple[str, ...]:
+        """The closing sentences."""
+        found = _SENTENCES.search(self.text)
+        return found.groups() if found else ()
 
-    sentences: tuple[str, ...] = ()
-    """The closing sentences."""
+    @cached_property
+    def given(self) -> str:
+        """The plan to follow, or ""."""
+        shown = without_candidates(self.text).rpartition("\n\n")[0]
+        return _PLAN.split(shown)[-1] if _PLAN.search(shown) else ""
 
-    plan: str = ""
-    """The plan to follow."""
+    @cached_property
+    def candidates(self) -> list[str]:
+        """The texts to judge."""
+        listed = self.text[len(without_candidates(self.text)) :]
+        return [_text(one) for one in (candidates_in(listed) if self.form in ("vote", "joint") else [listed])]
 
-    candidates: tuple[str, ...] = ()
-    """The texts to judge."""
+    def understands(self) -> bool:
+        return bool(self.sentences) or self.form == "value"
+
+    # Writing.
+
+    def plans(self) -> str:
+        """Different plans."""
+        return _listed("Plan", [self.plan() for _ in range(self.count)])
+
+    def passage(self) -> str:
+        """A passage."""
+        return self.follow(self.given)
+
+    def passages(self) -> str:
+        """Different passages."""
+        return _listed("Passage", [self.passage() for _ in range(self.count)])
+
+    def both(self) -> str:
+        """A plan, and a passage that follows it."""
+        plan = self.plan()
+        return f"Plan:\n{plan}\n\nPassage:\n{self.follow(plan)}"
+
+    def heroes(self) -> list[str]:
+        """One hero for each of the four paragraphs."""
+        heroes = [self.random.choice(_HEROES)]
+        while len(heroes) < 4:
+            same = self.random.random() < self.player.skill
+            heroes.append(heroes[-1] if same else self.random.choice(_HEROES))
+        return heroes
+
+    def plan(self) -> str:
+        """A plan."""
+        lines = [f"{hero} {self.random.choice(_DEEDS)}." for hero in self.heroes()]
+        return "\n".join(f"{k}. {line.capitalize()}" for k, line in enumerate(lines, 1))
+
+    def follow(self, plan: str) -> str:
+        """A passage that follows `plan`, or that has heroes of its own if there is none."""
+        heroes = [hero for line in plan.split("\n") if (hero := _hero(line))]
+        heroes = heroes if len(heroes) == 4 else self.heroes()
+        paragraphs = []
+        for hero, sentence in zip(heroes, self.sentences, strict=True):
+            kept = self.random.random() < self.player.skill
+            last = sentence if kept else f"{sentence[:-1]}, or so it is told."
+            first, second = self.random.sample(_DEEDS, 2)
+            paragraphs.append(f"That day {hero} {first}. Later on {hero} {second}. {last}")
+        return "\n\n".join(paragraphs)
+
+    # Judging.
+
+    def scores(self) -> list[float]:
+        """The player's score of each text, 0–1."""
+        if self.random.random() < self.player.noise:
+            return [self.random.random() for _ in self.candidates]
+        return [_quality(text, self.sentences) for text in self.candidates]
+
+    def value(self) -> str:
+        """The score of a text, from 1 to 10."""
+        return f"I counted heroes and endings.\nscore: {1 + round(9 * self.scores()[0])}/10"
+
+    def believes(self) -> bool:
+        return self.scores()[0] > 0.99
+
+    def certainty(self) -> float:
+        return 0.05 + 0.9 * self.scores()[0]
 
 
-class SimCreativeWriting(Simulated):
+class SimCreativeWriting(Player):
     """A simulated writer of passages.
 
     If a call requests log-probabilities of yes or no, the reply is that one token.
     """
 
     kind = "sim/creative_writing"
+    responder = _Responder
+    garbled = ("", "\n", "   ", "\n\n")
+    unknown = "I am a simulated writer of passages, and I do not understand this prompt."
 
     skill: Share = 0.8
     """Probability that a paragraph ends in its sentence word for word, and that a line of a plan, or a
@@ -94,71 +162,6 @@ class SimCreativeWriting(Simulated):
 
     garble: Share = 0.0
     """Share of replies that are empty, 0–1."""
-
-    def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
-        request = _parse_prompt(call.prompt)
-        if request.kind == "":
-            return _UNKNOWN
-        if request.kind == "judge" and call.logprobs:
-            return [self._verdict(request, random)]
-        if random.random() < self.garble:
-            return random.choice(_GARBLED)
-        text = "none"
-        if request.kind in ("plan", "plans"):
-            text = _listed("Plan", [self._plan(random) for _ in range(request.number)])
-        elif request.kind in ("passage", "passages"):
-            text = _listed(
-                "Passage", [self._passage(request, request.plan, random) for _ in range(request.number)]
-            )
-        elif request.kind == "both":
-            plan = self._plan(random)
-            text = f"Plan:\n{plan}\n\nPassage:\n{self._passage(request, plan, random)}"
-        elif request.kind == "value":
-            text = (
-                f"I counted heroes and endings.\nscore: {1 + round(9 * self._scores(request, random)[0])}/10"
-            )
-        elif request.kind == "judge":
-            text = "yes" if self._scores(request, random)[0] > 0.99 else "no"
-        elif request.kind == "joint":
-            text = json.dumps([round(score, 2) for score in self._scores(request, random)])
-        elif request.kind == "vote":
-            scores = self._scores(request, random)
-            text = f"best: {random.choice([k for k, s in enumerate(scores, 1) if s == max(scores)])}"
-        return text
-
-    def _heroes(self, random: Random) -> list[str]:
-        """One hero for each of the four paragraphs."""
-        heroes = [random.choice(_HEROES)]
-        while len(heroes) < 4:
-            heroes.append(heroes[-1] if random.random() < self.skill else random.choice(_HEROES))
-        return heroes
-
-    def _plan(self, random: Random) -> str:
-        lines = [f"{hero} {random.choice(_DEEDS)}." for hero in self._heroes(random)]
-        return "\n".join(f"{k}. {line.capitalize()}" for k, line in enumerate(lines, 1))
-
-    def _passage(self, request: _Request, plan: str, random: Random) -> str:
-        heroes = [hero for line in plan.split("\n") if (hero := _hero(line))]
-        heroes = heroes if len(heroes) == 4 else self._heroes(random)
-        paragraphs = []
-        for hero, sentence in zip(heroes, request.sentences, strict=True):
-            last = sentence if random.random() < self.skill else f"{sentence[:-1]}, or so it is told."
-            first, second = random.sample(_DEEDS, 2)
-            paragraphs.append(f"That day {hero} {first}. Later on {hero} {second}. {last}")
-        return "\n\n".join(paragraphs)
-
-    def _scores(self, request: _Request, random: Random) -> list[float]:
-        """The player's score of each text, 0–1."""
-        if random.random() < self.noise:
-            return [random.random() for _ in request.candidates]
-        return [_quality(text, request.sentences) for text in request.candidates]
-
-    def _verdict(self, request: _Request, random: Random) -> TokenLogprob:
-        """Yes or no as a token, with the log-probabilities of both."""
-        yes = 0.05 + 0.9 * self._scores(request, random)[0]
-        top = {"yes": math.log(yes), "no": math.log(1 - yes)}
-        word = max(top, key=lambda label: top[label])
-        return TokenLogprob(word, top[word], top)
 
 
 def _listed(name: str, texts: Sequence[str]) -> str:
@@ -185,35 +188,6 @@ def _quality(text: str, sentences: tuple[str, ...]) -> float:
         return coherent
     task = creative_writing(sentences)
     return (coherent + (task.grade(text) or 0.0)) / 2
-
-
-@lru_cache(maxsize=4096)
-def _parse_prompt(prompt: str) -> _Request:
-    """Parse `prompt`.
-
-    The last paragraph before the candidates takes precedence over the whole prompt, which may quote another.
-    """
-    for text in (without_candidates(prompt).rpartition("\n\n")[2], prompt):
-        for kind, words in _KINDS:
-            match = words.search(text)
-            if match is not None:
-                return _parse_kind(kind, int(match[1]) if match.groups() else 1, prompt)
-    return _Request("")
-
-
-def _parse_kind(kind: str, count: int, prompt: str) -> _Request:
-    sentences = found.groups() if (found := _SENTENCES.search(prompt)) else ()
-    asked = without_candidates(prompt)
-    listed = prompt[len(asked) :]
-    candidates = (
-        re.split(r"^Candidate \d+$", listed, flags=re.M)[1:] if kind in ("vote", "joint") else [listed]
-    )
-    texts = tuple(_text(candidate) for candidate in candidates)
-    if not sentences and kind != "value":
-        return _Request("")
-    shown = asked.rpartition("\n\n")[0]
-    plan = _PLAN.split(shown)[-1] if _PLAN.search(shown) else ""
-    return _Request(kind, count, sentences, plan, texts)
 
 
 def _text(shown: str) -> str:

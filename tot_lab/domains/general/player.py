@@ -17,7 +17,8 @@ from typing import Any
 from tot_lab.core.arithmetic import OPERATORS, joined, number
 from tot_lab.core.calls import Call, TokenLogprob
 from tot_lab.domains.game24 import step_line
-from tot_lab.models.simulated import Simulated, without_candidates
+from tot_lab.domains.player import form_in
+from tot_lab.models.simulated import Simulated
 
 _FORMS = (  # requested forms, by the words of a prompt
     ("critique", re.compile(r"`SATISFIED: ?`")),
@@ -67,26 +68,13 @@ class SimGeneral(Simulated):
         if call.response_format is not None:
             return json.dumps(instance(call.response_format, random))
         prompt = call.prompt
-        form, count, text = _parse_prompt(prompt)
+        form, count, text = form_in(prompt, _FORMS)
         if form == "labels":
             labels = max((list(dict.fromkeys(words.findall(text))) for words in _LABELS), key=len)
             if call.logprobs:
                 return [_judged(labels, call, random)]
             return f"A simulated judgement.\n{random.choice(labels)}"
         return _reply(form, count, prompt, random)
-
-
-def _parse_prompt(prompt: str) -> tuple[str, int, str]:
-    """Find the requested form ("" if unknown), the requested number, and the text that requests them.
-
-    The last paragraph before the candidates takes precedence over the whole prompt, which may quote another.
-    """
-    for text in (without_candidates(prompt).rpartition("\n\n")[2], prompt):
-        for form, words in _FORMS:
-            match = words.search(text)
-            if match is not None:
-                return form, int(match[1]) if match.groups() else 1, text
-    return "", 1, prompt
 
 
 def _reply(form: str, count: int, prompt: str, random: Random) -> str:

@@ -27,6 +27,9 @@ CONFIDENCE = {"certain": 1.0, "high": 0.5, "medium": 0.2, "low": 0.1}
 EMPTY = "_" * 25
 """The cells of an empty grid, row by row. `_` is an unknown letter."""
 
+CLUE = re.compile(r"^([hv][1-5])\. (.+)$", re.MULTILINE)
+"""A clue as a question lists it: its name and its text."""
+
 _RULES = (
     "Mini crossword: a grid of 5 rows and 5 columns, with a letter in every cell. h1 to h5 are the words "
     "across, from the top row down; v1 to v5 are the words down, from the left column on. Every word has "
@@ -46,7 +49,6 @@ _SPACED = re.compile(r"[A-Za-z](?:[ \t-][A-Za-z]){4}(?![A-Za-z])")
 _COLON = re.compile(r"[:=→]|->")
 _LETTERS = re.compile(r"[^\W\d]+")
 _WORD = re.compile(r"[A-Za-z]+")
-_CLUE = re.compile(r"^([hv][1-5])\. (.+)$", re.MULTILINE)
 _ANSWER = re.compile(r"\banswer[\s*_`]*[:=]", re.IGNORECASE)
 _GRID = re.compile(r"\(grid:([^()]{0,80})\)", re.IGNORECASE)
 _ROW_NAME = re.compile(r"\A[^A-Za-z_]{0,20}h?[ \t]?[1-5][.:)][*_`]{0,2}(?=[ \t])", re.IGNORECASE)
@@ -154,7 +156,7 @@ class MiniCrossword(Domain):
         A prompt shows only its clue, so that states with equal letters share a call.
         """
         grid = _walk(path) or EMPTY
-        clues = dict.fromkeys(NAMES, "") | dict(_CLUE.findall(task.question))
+        clues = dict.fromkeys(NAMES, "") | dict(CLUE.findall(task.question))
         known = f"What is known so far:\n{task.context}\n\n" if task.context else ""
         return [
             f"{known}Judge whether this clue of a crossword can be answered by a word of 5 letters that has "

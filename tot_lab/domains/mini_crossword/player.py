@@ -6,16 +6,12 @@ knows all built-in clues and words; `skill`, `sight` and `noise` set how often i
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from random import Random
-from typing import NamedTuple
+from functools import cached_property, lru_cache
 
-from tot_lab.core.calls import Call, TokenLogprob
 from tot_lab.domains.mini_crossword import (
+    CLUE,
     CONFIDENCE,
     EMPTY,
     NAMES,
@@ -26,9 +22,10 @@ from tot_lab.domains.mini_crossword import (
     rows_of,
 )
 from tot_lab.domains.mini_crossword.puzzles import puzzles
-from tot_lab.models.simulated import JUDGING, Share, Simulated, without_candidates
+from tot_lab.domains.player import Move, Player, Responder, candidates_in
+from tot_lab.models.simulated import JUDGING, Share
 
-_KINDS = (  # kinds of prompts, by their closing words
+_FORMS = (
     ("none", re.compile(r"the grid is full", re.I)),
     *JUDGING,
     ("part", re.compile(r"whether this clue\b", re.I)),
@@ -37,37 +34,130 @@ _KINDS = (  # kinds of prompts, by their closing words
     ("sample", re.compile(r"find the word for one clue", re.I)),
     ("answer", re.compile(r"^Answer:", re.M)),
 )
-_CLUE = re.compile(r"^([hv][1-5])\. (.+)$", re.M)
 _LETTERS_HEAD = re.compile(r"^Letters (?:so far|after it):", re.M)
 _LETTERS = re.compile(r"^([hv][1-5]): ([a-z_](?: [a-z_]){4})$", re.M)
-_GARBLED = ("", "...", "I have lost the thread here.", '{"words": [{"clue": ', "?? ?? ??")
-_UNKNOWN = "I am a simulated solver of mini crosswords, and I do not understand this prompt."
 _SURE_WHEN_RIGHT = (0.35, 0.35, 0.2, 0.1)  # certain, high, medium, low
 _SURE_WHEN_WRONG = (0.15, 0.25, 0.3, 0.3)
 
 _Letters = Mapping[str, str]  # five letters per clue, with _ for each unknown letter
 
 
-class _Word(NamedTuple):
-    name: str
-    word: str
-    confidence: str
+class _Responder(Responder["SimMiniCrossword"]):
+    """Solves the clues in the prompt from the letters in it."""
+
+    forms = _FORMS
+
+    @cached_property
+    def clues(self) -> Mapping[str, str]:
+        """The clues. The first of each name takes precedence."""
+        return dict(reversed(CLUE.findall(self.text)))
+
+    @cached_property
+    def letters(self) -> _Letters:
+        """The letters of each clue in question."""
+        return _stated(_LETTERS_HEAD.split(self.text)[-1])
+
+    @cached_property
+    def candidates(self) -> list[_Letters]:
+        """The letters of each candidate."""
+        shown = candidates_in(self.text)
+        if self.form == "vote":
+            return [_stated(text) for text in shown]
+        grids = map(grid_in, shown)
+        return [{} if grid is None else _letters(grid) for grid in grids]
+
+    def understands(self) -> bool:
+        stated = self.form in ("none", "answer", "vote", "joint") or bool(self.letters)
+        return stated and self.clues.keys() >= (self.letters.keys() if self.form == "part" else set(NAMES))
+
+    # Words.
+
+    def sample(self) -> str:
+        """The word that it is surest of."""
+        return self.format("words", self.words(self.letters)[:1])
+
+    def propose(self) -> str:
+        """A word for each open clue."""
+        return self.format("words", self.words(self.letters))
+
+    def words(self, letters: _Letters) -> list[Move]:
+        """A word for each open clue, in descending order of confidence."""
+        words = []
+        for name, there in letters.items():
+            if "_" not in there:
+                continue
+            word, right = self.recall(self.clues[name], there)
+            chances = _SURE_WHEN_RIGHT if right else _SURE_WHEN_WRONG
+            sure = self.random.choices(list(CONFIDENCE), chances)[0]
+            pick = {"clue": name, "word": word, "confidence": sure}
+            words.append(Move(f"{name}. {word} ({sure})", pick))
+        self.random.shuffle(words)
+        return sorted(words, key=lambda word: -CONFIDENCE[word.pick["confidence"]])
+
+    def recall(self, clue: str, there: str) -> tuple[str, bool]:
+        """A word for a clue, and whether it is the right one."""
+        answer, random = _answers().get(clue, ""), self.random
+        chance = self.player.skill + (1 - self.player.skill) * (5 - there.count("_")) / 5
+        if answer and fits(there, answer) and random.random() < chance:
+            return answer, True
+        others = [word for word in _vocabulary() if word != answer and fits(there, word)]
+        if others:
+            return random.choice(others), False
+        made_up = random.choice(_vocabulary())
+        return "".join(b if a == "_" else a for a, b in zip(there, made_up, strict=True)), False
+
+    def answer(self) -> str:
+        """A whole game in one reply.
+
+        Without reasoning, the rows are found from the top. With it, the most confident word is written first.
+        """
+        grid, lines = EMPTY, list[str]()
+        while "_" in grid:
+            letters = _letters(grid)
+            if "step by step" in self.text:
+                name, word, _ = self.words(letters)[0].pick.values()
+                lines.append(f"{name}. {word}")
+            else:
+                name = next(name for name in NAMES if "_" in letters[name])
+                word, _ = self.recall(self.clues[name], letters[name])
+            grid = filled(grid, name, word)
+        return "\n".join([*lines, f"Answer: {rows_of(grid)}"])
+
+    # Judgements.
+
+    def value(self) -> str:
+        """A label for each clue in question."""
+        return "\n".join(
+            f"{name}: {self.label(self.clues[name], there)}" for name, there in self.letters.items()
+        )
+
+    def part(self) -> str:
+        """A label for one clue."""
+        return self.value()
+
+    def label(self, clue: str, there: str) -> str:
+        """A label for one clue."""
+        answer = _answers().get(clue)
+        if answer is None:
+            return "maybe"
+        possible = fits(there, answer)
+        if self.random.random() < (self.player.noise if possible else self.player.sight):
+            return "impossible"
+        return "sure" if possible and "_" not in there else "maybe"
+
+    def fills(self, letters: _Letters) -> bool:
+        """Whether the player believes that each clue with letters can be answered."""
+        known = [(name, there) for name, there in letters.items() if there.count("_") < 4]
+        return "impossible" not in [self.label(self.clues[name], there) for name, there in known]
+
+    def believes(self) -> bool:
+        return self.fills(self.letters)
+
+    def scores(self) -> list[float]:
+        return [self.score_of(bool(letters) and self.fills(letters)) for letters in self.candidates]
 
 
-class _Request(NamedTuple):
-    """A parsed prompt."""
-
-    kind: str
-    """One of `_KINDS`, or "" if the prompt is not understood."""
-
-    letters: _Letters = {}
-    """The letters of each clue in question."""
-
-    candidates: tuple[_Letters, ...] = ()
-    """The letters of each candidate, for `vote` and `joint`."""
-
-
-class SimMiniCrossword(Simulated):
+class SimMiniCrossword(Player):
     """A simulated solver of the built-in mini crosswords. For other clues it guesses.
 
     Replies err independently, while a real model repeats its mistakes, so that pooling replies helps more
@@ -76,6 +166,9 @@ class SimMiniCrossword(Simulated):
     """
 
     kind = "sim/mini_crossword"
+    responder = _Responder
+    garbled = ("", "...", "I have lost the thread here.", '{"words": [{"clue": ', "?? ?? ??")
+    unknown = "I am a simulated solver of mini crosswords, and I do not understand this prompt."
 
     skill: Share = 0.4
     """Probability that it finds the right word for a clue without letters, 0–1. Each known letter makes up a
@@ -86,146 +179,6 @@ class SimMiniCrossword(Simulated):
 
     noise: Share = 0.03
     """Probability that it finds a clue impossible if they do not, 0–1."""
-
-    garble: Share = 0.0
-    """Share of unreadable replies, 0–1."""
-
-    def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
-        prompt = call.prompt
-        clues = dict(reversed(_CLUE.findall(prompt)))  # The first clue of each name takes precedence.
-        request = _parse_prompt(prompt)
-        if not clues.keys() >= (request.letters.keys() if request.kind == "part" else set(NAMES)):
-            request = _Request("")
-        if request.kind == "judge" and call.logprobs:
-            return [self._verdict(clues, request.letters, random)]
-        if request.kind == "":
-            return _UNKNOWN
-        if random.random() < self.garble:
-            return random.choice(_GARBLED)
-        text = "none"
-        if request.kind in ("sample", "propose"):
-            words = self._words(clues, request.letters, random)
-            text = _format_words(words[:1] if request.kind == "sample" else words, request.kind, call)
-        elif request.kind in ("value", "part"):
-            judged = [
-                f"{name}: {self._judge(clues[name], there, random)}"
-                for name, there in request.letters.items()
-            ]
-            text = "\n".join(judged)
-        elif request.kind == "judge":
-            text = "yes" if self._believes(clues, request.letters, random) else "no"
-        elif request.kind == "joint":
-            text = json.dumps([self._score(clues, letters, random) for letters in request.candidates])
-        elif request.kind == "vote":
-            scores = [self._score(clues, letters, random) for letters in request.candidates]
-            text = f"best: {scores.index(max(scores)) + 1}"
-        elif request.kind == "answer":
-            text = self._solve(clues, "step by step" in prompt, random)
-        return text
-
-    def _words(self, clues: Mapping[str, str], letters: _Letters, random: Random) -> list[_Word]:
-        """A word for each open clue, in descending order of confidence."""
-        words = []
-        for name, there in letters.items():
-            if "_" not in there:
-                continue
-            word, right = self._recall(clues[name], there, random)
-            chances = _SURE_WHEN_RIGHT if right else _SURE_WHEN_WRONG
-            words.append(_Word(name, word, random.choices(list(CONFIDENCE), chances)[0]))
-        random.shuffle(words)
-        return sorted(words, key=lambda word: -CONFIDENCE[word.confidence])
-
-    def _recall(self, clue: str, there: str, random: Random) -> tuple[str, bool]:
-        """A word for a clue, and whether it is the right one."""
-        answer = _answers().get(clue, "")
-        chance = self.skill + (1 - self.skill) * (5 - there.count("_")) / 5
-        if answer and fits(there, answer) and random.random() < chance:
-            return answer, True
-        others = [word for word in _vocabulary() if word != answer and fits(there, word)]
-        if others:
-            return random.choice(others), False
-        made_up = random.choice(_vocabulary())
-        return "".join(b if a == "_" else a for a, b in zip(there, made_up, strict=True)), False
-
-    def _judge(self, clue: str, there: str, random: Random) -> str:
-        """A label for one clue."""
-        answer = _answers().get(clue)
-        if answer is None:
-            return "maybe"
-        possible = fits(there, answer)
-        if random.random() < (self.noise if possible else self.sight):
-            return "impossible"
-        return "sure" if possible and "_" not in there else "maybe"
-
-    def _believes(self, clues: Mapping[str, str], letters: _Letters, random: Random) -> bool:
-        judged = [
-            self._judge(clues[name], there, random) for name, there in letters.items() if there.count("_") < 4
-        ]
-        return "impossible" not in judged
-
-    def _verdict(self, clues: Mapping[str, str], letters: _Letters, random: Random) -> TokenLogprob:
-        """Yes or no as a token, with the log-probabilities of both."""
-        likely = random.uniform(0.6, 0.95)
-        yes = likely if self._believes(clues, letters, random) else 1 - likely
-        top = {"yes": math.log(yes), "no": math.log(1 - yes)}
-        word = max(top, key=lambda label: top[label])
-        return TokenLogprob(word, top[word], top)
-
-    def _score(self, clues: Mapping[str, str], letters: _Letters, random: Random) -> float:
-        believes = bool(letters) and self._believes(clues, letters, random)
-        return round(random.uniform(0.7, 0.95) if believes else random.uniform(0.0, 0.3), 2)
-
-    def _solve(self, clues: Mapping[str, str], reasoning: bool, random: Random) -> str:
-        """A whole game in one reply.
-
-        Without reasoning, the rows are found from the top. With it, the most confident word is written first.
-        """
-        grid, lines = EMPTY, list[str]()
-        while "_" in grid:
-            letters = _letters(grid)
-            if reasoning:
-                name, word, _ = self._words(clues, letters, random)[0]
-                lines.append(f"{name}. {word}")
-            else:
-                name = next(name for name in NAMES if "_" in letters[name])
-                word, _ = self._recall(clues[name], letters[name], random)
-            grid = filled(grid, name, word)
-        return "\n".join([*lines, f"Answer: {rows_of(grid)}"])
-
-
-def _format_words(words: Sequence[_Word], kind: str, call: Call) -> str:
-    """`words` as plain text, or as JSON if the call has a schema."""
-    if call.response_format is None or not words:
-        return "\n".join(f"{name}. {word} ({sure})" for name, word, sure in words) or "none"
-    picks = [{"clue": name, "word": word, "confidence": sure} for name, word, sure in words]
-    return json.dumps(picks[0] if kind == "sample" else {"words": picks})
-
-
-@lru_cache(maxsize=4096)
-def _parse_prompt(prompt: str) -> _Request:
-    """Parse `prompt`.
-
-    The last paragraph before the candidates takes precedence over the whole prompt, which may quote another.
-    """
-    for text in (without_candidates(prompt).rpartition("\n\n")[2], prompt):
-        for kind, words in _KINDS:
-            if words.search(text):
-                return _parse_kind(kind, prompt)
-    return _Request("")
-
-
-def _parse_kind(kind: str, prompt: str) -> _Request:
-    if kind == "vote":
-        parts = re.split(r"^Candidate \d+:", prompt, flags=re.M)[1:]
-        return _Request(kind, candidates=tuple(_stated(part) for part in parts))
-    if kind == "joint":
-        rows = re.findall(r"^\d+\. (.*)$", prompt.rpartition("Candidates for the next word")[2], re.M)
-        grids = [grid_in(row) for row in rows]
-        return _Request(kind, candidates=tuple({} if grid is None else _letters(grid) for grid in grids))
-    if kind in ("none", "answer"):
-        return _Request(kind)
-    letters = _stated(_LETTERS_HEAD.split(prompt)[-1])
-    return _Request(kind, letters) if letters else _Request("")
 
 
 def _stated(text: str) -> _Letters:

@@ -1,0 +1,204 @@
+"""Base of the simulated players of the domains.
+
+A player reads the requested form from the closing words of a prompt, and the state of the game from its text.
+A domain adds a class with one method per form: its moves, its estimate of a state and its answers. A player
+never sees the purpose of a call or its node, except for the prompts of strategies, which have no closing
+words (`Responder.purposes`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from random import Random
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+from tot_lab.core.calls import Call, TokenLogprob
+from tot_lab.models.simulated import Share, Simulated, without_candidates
+
+P = TypeVar("P", bound="Player")
+
+Forms = tuple[tuple[str, re.Pattern[str]], ...]
+"""The forms that a player knows, each with the closing words of its prompts. Earlier ones take precedence."""
+
+_CANDIDATE = re.compile(r"^Candidate \d+:?$", re.M)
+_CANDIDATES = re.compile(r"^Candidates for the next (?:step|word):$", re.M)
+_NUMBER = re.compile(r"^\d+\. ", re.M)
+
+
+class Move(NamedTuple):
+    """A move that a player can make."""
+
+    line: str
+    """The move as text."""
+
+    pick: Mapping[str, str]
+    """The move as a JSON object."""
+
+    after: Any = None
+    """The state after it."""
+
+
+class Responder(ABC, Generic[P]):
+    """Composes the reply to one prompt. Each form has a method of its name.
+
+    Args:
+        player: The player, whose settings hold.
+        call: The call.
+        random: The source of randomness.
+    """
+
+    forms: ClassVar[Forms]
+    """The forms that the player knows."""
+
+    every_paragraph: ClassVar[bool] = False
+    """Whether the form is that of the last paragraph that requests one, as conversations require."""
+
+    random_ties: ClassVar[bool] = False
+    """Whether a vote chooses at random among equally good candidates, or takes the first."""
+
+    purposes: ClassVar[frozenset[str]] = frozenset()
+    """Purposes of calls of strategies that the player replies to. Each is a form."""
+
+    def __init__(self, player: P, call: Call, random: Random) -> None:
+        self.player = player
+        self.call = call
+        self.random = random
+        self.text = self.conversation(call)
+        """The text of the conversation."""
+        self.form = call.purpose
+        """The requested form, "" if it is unknown."""
+        self.count = 1
+        """The requested number of moves."""
+        if call.purpose not in self.purposes:
+            self.form, self.count, _ = form_in(self.text, self.forms, self.every_paragraph)
+
+    @staticmethod
+    def conversation(call: Call) -> str:
+        """The text that the player reads."""
+        return call.prompt
+
+    @abstractmethod
+    def understands(self) -> bool:
+        """Whether the prompt holds what its form requires."""
+
+    def refuse(self) -> str | Sequence[TokenLogprob]:
+        """The reply to a prompt that the player does not understand."""
+        return self.player.unknown
+
+    @abstractmethod
+    def believes(self) -> bool:
+        """Whether the player believes that the candidate is right."""
+
+    @abstractmethod
+    def scores(self) -> Sequence[float]:
+        """The player's score of each candidate, 0–1."""
+
+    # Forms that all domains have.
+
+    def none(self) -> str:
+        """The reply if no move is left."""
+        return "none"
+
+    def judge(self) -> str:
+        """Yes or no."""
+        return "yes" if self.believes() else "no"
+
+    def verdict(self) -> TokenLogprob:
+        """Yes or no as a token, with the log-probabilities of both."""
+        yes = self.certainty()
+        top = {"yes": math.log(yes), "no": math.log(1 - yes)}
+        word = max(top, key=lambda label: top[label])
+        return TokenLogprob(word, top[word], top)
+
+    def certainty(self) -> float:
+        """The probability of yes."""
+        likely = self.random.uniform(0.6, 0.95)
+        return likely if self.believes() else 1 - likely
+
+    def joint(self) -> str:
+        """The scores of all candidates."""
+        return json.dumps([round(score, 2) for score in self.scores()])
+
+    def vote(self) -> str:
+        """The best candidate."""
+        scores = self.scores() or [0.0]
+        best = [k for k, score in enumerate(scores, 1) if score == max(scores)]
+        return f"best: {self.random.choice(best) if self.random_ties else best[0]}"
+
+    # Parts of replies.
+
+    def judgement_of(self, truth: bool) -> bool:
+        """`truth`, or its opposite with probability `noise`."""
+        return truth != (self.random.random() < self.player.noise)
+
+    def score_of(self, believed: bool) -> float:
+        """A score of a candidate that the player believes to be right, or wrong."""
+        return round(self.random.uniform(0.7, 0.95) if believed else self.random.uniform(0.0, 0.3), 2)
+
+    def format(self, name: str, moves: Sequence[Move]) -> str:
+        """Moves in the form that the call requires: text without a schema, and otherwise JSON.
+
+        JSON is one object, or a list of objects under `name`.
+        """
+        if self.call.response_format is None or not moves:
+            return "\n".join(move.line for move in moves) or "none"
+        picks = [move.pick for move in moves]
+        many = name in self.call.response_format.get("properties", {})
+        return json.dumps({name: picks} if many else picks[0])
+
+
+class Player(Simulated):
+    """Base of the simulated players of domains."""
+
+    kind = ""
+    responder: ClassVar[type[Responder[Any]]]
+    garbled: ClassVar[tuple[str, ...]]
+    unknown: ClassVar[str]
+
+    skill: Share = 0.8
+    """Probability that a move is right, 0–1."""
+
+    noise: Share = 0.1
+    """Probability that a judgement is the opposite of the truth, 0–1."""
+
+    garble: Share = 0.0
+    """Share of unreadable replies, 0–1."""
+
+    def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
+        responder = self.responder(self, call, random)
+        if responder.form == "" or not responder.understands():
+            return responder.refuse()
+        if responder.form == "judge" and call.logprobs:
+            return [responder.verdict()]
+        if random.random() < self.garble:
+            return random.choice(self.garbled)
+        return str(getattr(responder, responder.form)())
+
+
+@lru_cache(maxsize=4096)
+def form_in(text: str, forms: Forms, every_paragraph: bool = False) -> tuple[str, int, str]:
+    """Find the form that `text` requests ("" if it is unknown), the number of moves, and the words around it.
+
+    The last paragraph before the candidates takes precedence, as earlier ones may quote another prompt. After
+    it come the other paragraphs, from the last to the first, or the whole text.
+    """
+    paragraphs = without_candidates(text).split("\n\n")
+    for part in reversed(paragraphs) if every_paragraph else (paragraphs[-1], text):
+        for form, words in forms:
+            match = words.search(part)
+            if match is not None:
+                return form, int(match[1]) if match.groups() else 1, part
+    return "", 1, text
+
+
+def candidates_in(text: str) -> list[str]:
+    """The candidates that a prompt lists, by number or under headings."""
+    listed = _CANDIDATES.split(text)
+    if len(listed) == 1:
+        return _CANDIDATE.split(text)[1:]
+    return [line.strip() for line in _NUMBER.split(listed[-1].strip().partition("\n\n")[0])[1:]]
