@@ -24,7 +24,7 @@ class Tally:
     top: int = 0
     equal: int = 0
     frontiers: int = 0
-    unread: int = 0
+    unreadable: int = 0
 
 
 def recorded(folder: str) -> list[tl.Run]:
@@ -61,7 +61,7 @@ def main(folder: str) -> Tally:
         tally.puzzles += 1
         tally.solved += any(found)
         tally.top += found[0]
-        tally.unread += sum(e.draws.count(None) for e in again.run.events if isinstance(e, Scored))
+        tally.unreadable += sum(e.draws.count(None) for e in again.run.events if isinstance(e, Scored))
     return tally
 
 
@@ -71,5 +71,5 @@ if __name__ == "__main__":
     done = main(sys.argv[1])
     print(
         f"solved {done.solved} of {done.puzzles} (top answer {done.top}); "
-        f"frontiers equal {done.equal} of {done.frontiers}; unread draws {done.unread}"
+        f"frontiers equal {done.equal} of {done.frontiers}; unreadable draws {done.unreadable}"
     )

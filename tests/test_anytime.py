@@ -54,7 +54,7 @@ def points(runs, at=None, **options):
 def expect_the_same(point, rerun):
     """A row of `anytime`, or a Point, and a run that was really made."""
     assert point.answer == rerun.answer
-    assert point.stop == rerun.stop_reason
+    assert point.stop_reason == rerun.stop_reason
     assert (None if pandas.isna(point.score) else point.score) == rerun.grade
     assert (None if pandas.isna(point.error) else point.error) == rerun.error
 
@@ -145,7 +145,7 @@ class Fragile(tl.Strategy):
 
 def test_a_strategy_that_raises_has_its_error_in_the_row():
     rows = list(points(run(Fragile()), range(7)).itertuples())
-    assert [row.stop for row in rows] == [
+    assert [row.stop_reason for row in rows] == [
         *["budget:calls"] * 2,
         "error",
         *["budget:calls"] * 2,
@@ -199,9 +199,9 @@ def test_a_run_that_was_killed_tells_as_much_as_it_holds(tmp_path):
         caps = range(whole.usage.calls + 1)
         for row, known in zip(points(cut, caps).itertuples(), points(whole, caps).itertuples(), strict=True):
             if row.at <= cut.usage.calls:
-                assert (row.answer, row.stop) == (known.answer, known.stop)
+                assert (row.answer, row.stop_reason) == (known.answer, known.stop_reason)
             else:
-                assert pandas.isna([row.answer, row.stop, row.score, row.calls, row.changed]).all()
+                assert pandas.isna([row.answer, row.stop_reason, row.score, row.calls, row.changed]).all()
     assert tl.stats.success_rates(points(cut, [0, 99]), by="at")["ungraded"].tolist() == [0, 1]
 
 
@@ -221,7 +221,7 @@ def test_a_cancelled_run_is_known_up_to_its_cancel():
     cancelled = wait(main())
     assert cancelled.usage.calls == 3
     shown = points(cancelled, [0, 1, 2, 3, 4])
-    assert shown["stop"].astype("string").fillna("?").tolist() == [
+    assert shown["stop_reason"].astype("string").fillna("?").tolist() == [
         "budget:calls",
         "budget:calls",
         "?",
@@ -244,7 +244,7 @@ def test_a_counterfactual_run_is_known_up_to_the_first_call_that_no_record_holds
     )
     assert not would.whole
     rows = list(points(would.run, range(40)).itertuples())
-    known = [row for row in rows if not pandas.isna(row.stop)]
+    known = [row for row in rows if not pandas.isna(row.stop_reason)]
     assert 6 < len(known) < len(rows)
     for row in known:
         rerun = run(wider, budget=tl.Budget(calls=int(row.at)))
@@ -338,7 +338,7 @@ def test_a_sweep_gives_its_own_settings_and_order(tmp_path):
     sweep = wait(lab.sweep(strategies, tasks, repeats=2))
     df, shown = sweep.df(), points(sweep, [1, 5, 1000])
     last = shown[shown["at"] == 1000].reset_index(drop=True)
-    for name in ("setting", "task", "repeat", "run_id", "answer", "correct", "score", "calls", "stop"):
+    for name in ("setting", "task", "repeat", "run_id", "answer", "correct", "score", "calls", "stop_reason"):
         assert last[name].astype(object).equals(df[name].astype(object)), name
     assert list(shown["setting"].cat.categories) == list(strategies)
     at_five = tl.stats.at_matched_cost(sweep, 5)
@@ -359,7 +359,7 @@ def test_a_run_that_could_not_begin_is_an_error_at_every_amount():
     class Sweep:
         def df(self):
             columns = {"setting": ["a"], "task": ["t"], "repeat": [0], "run_id": ["r"], **tokens}
-            return pandas.DataFrame({**columns, "stop": [None], "error": ["TypeError: no"]})
+            return pandas.DataFrame({**columns, "stop_reason": [None], "error": ["TypeError: no"]})
 
         def run(self, run_id):
             raise LookupError(run_id)
@@ -397,7 +397,7 @@ def test_functions_of_ones_own_are_needed_again(tmp_path):
         propose=tl.Sample(count=2), evaluate=lambda task, path: 0.5, stop=tl.Stop(depth=2)
     )
     whole = run(strategy)
-    assert points(whole, [1])["stop"].tolist() == ["budget:calls"]
+    assert points(whole, [1])["stop_reason"].tolist() == ["budget:calls"]
     with pytest.raises(LookupError, match="lambda"):
         points(tl.load(whole.save(tmp_path / "a.jsonl")), [1])
 
@@ -470,8 +470,8 @@ def test_the_columns_are_as_documented():
         "unit": "category",
         "calls": "Int64", "input_tokens": "Int64", "output_tokens": "Int64", "cost": "Float64",
         **{f"answer_{kind}": "Int64" for kind in ("calls", "failed", "unreadable", "truncated")},
-        "answer": "string", "score": "Float64", "correct": "boolean", "stop": "category", "error": "string",
-        "changed": "boolean", "simulated": "boolean",
+        "answer": "string", "score": "Float64", "correct": "boolean", "stop_reason": "category",
+        "error": "string", "changed": "boolean", "simulated": "boolean",
     }  # fmt: skip
     before = shown.groupby("run_id")["answer"].shift(fill_value="")
     assert shown["changed"].tolist() == shown["answer"].ne(before).tolist()

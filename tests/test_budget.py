@@ -565,7 +565,7 @@ def test_before_any_score_the_first_unscored_thought_answers(settings, answer):
     assert made.best is thoughts[0]
     assert (made.answer, made.score) == (thoughts[0].text, None)
     assert made.stop_reason == "budget:calls"
-    assert made.best.state == "solution"
+    assert made.best.state == "answer"
     assert wait(made.replay()).identical
 
 

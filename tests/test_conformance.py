@@ -190,7 +190,7 @@ LINES = [
     ),
     (
         "M9",
-        "unreadable replies are asked for again, counted per thought; an unread score is never a number",
+        "unreadable replies are asked for again, counted per thought; an unreadable score is never a number",
         "tests/test_tree_of_thoughts.py::test_m9_parse_retries_take_new_draws_and_an_unread_score_stays_unread",
         "tests/test_contract.py::test_any_reply_is_survived_and_no_score_is_made_up",
     ),

@@ -443,7 +443,7 @@ def test_a_synthesis_is_a_thought_of_several_parents(made, told):
     assert [info.shape[info.ids.index(result.branches[2].solution_node)] for result in told.iterations] == [
         "pruned"
     ] * 3
-    assert info.shape[info.ids.index(told.node)] == "solution"
+    assert info.shape[info.ids.index(told.node)] == "answer"
     ids = list(made.tree.nodes)
     sources = json.loads(Recording(made.lines).chunk())["sources"]
     assert {(ids[source], ids[thought]) for thought, source in sources} == {arc[:2] for arc in arcs}

@@ -307,22 +307,24 @@ def test_what_could_not_be_read():
         return "???" if call.purpose == "value" and call.sample_index == 0 else answer_to(call)
 
     made = run(tl.TreeOfThoughts(propose="propose"), model=Scripted(mute))
-    (finding,) = diagnose(made).of("unread_scores")
+    (finding,) = diagnose(made).of("unreadable_scores")
     judged = [node.id for node in made.tree if node.by == "value"]
     assert finding.text == f"The evaluation of {len(judged)} of {len(judged)} thoughts could not be read."
     assert finding.nodes == tuple(judged)
     made = run(tl.TreeOfThoughts(evaluate=tl.Value(samples=2)), model=Scripted(mute))
-    (finding,) = diagnose(made).of("unread_scores")
+    (finding,) = diagnose(made).of("unreadable_scores")
     partly = [node.id for node in made.tree if node.draws.count(None) == 1]
     assert finding.text.endswith(f"could not be read, of {len(partly)} in part.")
     assert set(partly) < set(finding.nodes)
     game = wait(tl.Lab(Scripted(lambda call: "banana"), runs=None).run(tl.TreeOfThoughts(), HAND))
-    (finding,) = diagnose(game).of("unread_replies")
-    assert finding == Finding("unread_replies", "Nothing could be read from 3 replies: 3 × sample.", ("0",))
+    (finding,) = diagnose(game).of("unreadable_replies")
+    assert finding == Finding(
+        "unreadable_replies", "Nothing could be read from 3 replies: 3 × sample.", ("0",)
+    )
     clear = run(
         tl.TreeOfThoughts(), model=Scripted(lambda call: "score: 0.5" if call.purpose == "value" else "a")
     )
-    assert not kinds(clear) & {"unread_scores", "unread_replies"}
+    assert not kinds(clear) & {"unreadable_scores", "unreadable_replies"}
 
 
 class Agent:
@@ -448,11 +450,11 @@ def test_json_that_could_not_be_read_counts_once():
 
     made = run(Asks(), model=Scripted(lambda call: "no JSON at all"))
     assert made.diagnostics["unreadable_replies"] == 1
-    (finding,) = diagnose(made).of("unread_replies")
-    assert finding == Finding("unread_replies", "Nothing could be read from 1 reply: 1 × plan.", ("0",))
+    (finding,) = diagnose(made).of("unreadable_replies")
+    assert finding == Finding("unreadable_replies", "Nothing could be read from 1 reply: 1 × plan.", ("0",))
     late = run(Asks(), model=Scripted(lambda call: "[26]" if len(call.messages) > 1 else "no JSON"))
     assert late.diagnostics["unreadable_replies"] == 0
-    assert "unread_replies" not in kinds(late)  # the second try was read
+    assert "unreadable_replies" not in kinds(late)  # the second try was read
 
 
 def test_siblings_that_repeat_each_other():

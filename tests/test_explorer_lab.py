@@ -45,8 +45,8 @@ def drawn(book: Notebook, which: int = 0) -> dict:
             const app = document.querySelector(".tl-root").parentElement.explorer;
             const recording = app.source.runs[which];
             const frame = app.frameOf(which);
-            const STATES = ["proposed", "unread", "kept", "pruned", "complete", "duplicate", "merged",
-                "failed", "solution"];
+            const STATES = ["proposed", "unreadable", "kept", "pruned", "complete", "duplicate", "merged",
+                "failed", "answer"];
             const nodes = Array.from({length: frame.nodes}, (_, node) => node);
             const scene = app.panes[which].scene;
             return {

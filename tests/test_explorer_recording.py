@@ -232,7 +232,9 @@ def check_frame(frame, lines):
     answered = {line.p for line in lines if isinstance(line.e, Reply)}
     assert frame["open"] == [call for call, position in enumerate(asked) if position not in answered]
     waiting = [
-        number[node.id] for node in tree if not node.children and node.state in ("proposed", "unread", "kept")
+        number[node.id]
+        for node in tree
+        if not node.children and node.state in ("proposed", "unreadable", "kept")
     ]
     assert frame["frontier"] == waiting
     end = next((line.e for line in lines if isinstance(line.e, Ended)), None)
@@ -241,9 +243,7 @@ def check_frame(frame, lines):
         best = number.get(end.node, -1)
     else:
         good = [
-            n
-            for n in tree
-            if n.parent and n.state in ("kept", "complete", "solution") and n.score is not None
+            n for n in tree if n.parent and n.state in ("kept", "complete", "answer") and n.score is not None
         ]
         best = number[max(good, key=lambda n: n.score).id] if good else -1
     assert frame["best"] == best

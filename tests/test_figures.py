@@ -144,9 +144,9 @@ def test_shapes(recorded):
     assert what["0"] == "question"
     assert what["0.1"] == "pruned"
     assert what["0.2"] == "duplicate or merged"
-    assert what["0.3"] == "unread"
+    assert what["0.3"] == "unreadable"
     assert what["0.1.0"] == "not decided"
-    assert what["0.0.0"] == "solution"
+    assert what["0.0.0"] == "answer"
     names = [
         trace["name"] for trace in drawn(tl.figures.plot_tree(recorded))["data"] if trace.get("x") == [None]
     ]
@@ -353,10 +353,10 @@ def test_scores_are_those_of_the_run():
     for id, fate in zip(info.ids, info.outcome, strict=True):
         state = search.tree[id].state
         assert fate == ("pruned" if state == "pruned" else "kept" if state != "proposed" else "undecided")
-    assert sum(info.unread.values()) == sum(node.unread for node in below) > 0
+    assert sum(info.unreadable.values()) == sum(node.unreadable for node in below) > 0
     said = plot_scores(search).layout.title.subtitle.text
     assert f"{info.outcome.count('pruned')} pruned" in said
-    assert f"{sum(info.unread.values())} unread" in said
+    assert f"{sum(info.unreadable.values())} unreadable" in said
 
 
 def test_scores_by_hand(recorded):
@@ -367,7 +367,7 @@ def test_scores_by_hand(recorded):
         "0.1": (1, 0.0, "pruned"),
         "0.0.0": (2, 1.0, "kept"),
     }
-    assert info.unread == {1: 1}
+    assert info.unreadable == {1: 1}
     assert info.not_evaluated == {1: 1, 2: 1}
     figure = plot_scores(recorded)
     assert sum(len(trace.y) for trace in figure.data) == 3
@@ -552,7 +552,7 @@ def test_cost_sums_to_the_usage_of_the_run(search, by):
     assert sum(usage.calls for usage in info.groups.values()) == search.usage.calls
     frame = search.calls_df()
     if by == "kind":
-        assert list(info.groups) == list(frame.kind.unique())
+        assert list(info.groups) == list(frame.purpose.unique())
     else:
         depth = {node.id: str(node.depth) for node in search.tree}
         assert {name: used.calls for name, used in info.groups.items()} == dict(

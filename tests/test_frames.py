@@ -13,17 +13,17 @@ from tot_lab.record.journal import Header
 
 NODES = {
     "id": "string", "parent": "string", "depth": "Int64", "text": "string", "thinking": "string",
-    "score": "Float64", "raw": "Float64", "unread": "boolean", "draws": "Int64",
-    "unread_draws": "Int64", "by": "string", "state": "category",
+    "score": "Float64", "raw": "Float64", "unreadable": "boolean", "samples": "Int64",
+    "unreadable_samples": "Int64", "by": "string", "state": "category",
     "reason": "string", "merged": "string", "children": "Int64", "on_solution_path": "boolean",
     "calls": "Int64", "input_tokens": "Int64", "output_tokens": "Int64", "cost": "Float64",
     "paid": "Float64", "mark": "category", "note": "string", "strategy": "string",
     "selected_strategy": "string", "simulated": "boolean",
 }  # fmt: skip
 CALLS = {
-    "position": "string", "node": "string", "kind": "string", "draw": "Int64", "attempt": "string",
+    "position": "string", "node": "string", "purpose": "string", "sample_index": "Int64", "attempt": "string",
     "repeat": "Int64", "prompt": "string", "reply": "string", "thinking": "string", "error": "string",
-    "finish": "string",
+    "finish_reason": "string",
     "made": "boolean", "model": "string", "temperature": "Float64", "input_tokens": "Int64",
     "output_tokens": "Int64",
     "cost": "Float64", "paid": "Float64", "asked": "float64", "seconds": "Float64", "source": "category",
@@ -84,8 +84,8 @@ def test_nodes_are_the_trees(made):
         assert row.text == node.text
         assert row.state == node.state
         assert pd.isna(row.score) if node.score is None else row.score == node.score
-        assert row.draws == len(node.draws)
-        assert row.unread_draws == sum(draw is None for draw in node.draws)
+        assert row.samples == len(node.draws)
+        assert row.unreadable_samples == sum(draw is None for draw in node.draws)
         assert row.children == len(node.children)
     assert frame.id[frame.on_solution_path].tolist() == made.solution_path
     assert list(frame.state.cat.categories) == list(STATES)
@@ -173,7 +173,7 @@ def test_own_search():
     recorder.note("mine.looked", step, far=3)
     nodes, events = recorder.run.nodes_df(), recorder.run.events_df()
     assert nodes.calls.tolist() == [0, 1]
-    assert nodes.unread_draws.tolist() == [0, 1]
+    assert nodes.unreadable_samples.tolist() == [0, 1]
     assert nodes.cost.tolist() == [0, 0]
     assert events.name.tolist() == ["thought", "thought", "scored", "call", "reply", "mine.looked"]
     assert events.data.iloc[-1] == {"far": 3}
@@ -220,11 +220,11 @@ def test_thoughts_whose_score_could_not_be_read_stay_known_once_they_are_decided
         stop=tl.Stop(depth=1),
     )
     nodes = run(search, model=Scripted(reply)).nodes_df()
-    assert nodes[nodes.unread].text.tolist() == ["step 1"]
-    assert nodes[nodes.unread].state.tolist() == ["pruned"]
-    assert not nodes.unread[0]  # the root was not evaluated
+    assert nodes[nodes.unreadable].text.tolist() == ["step 1"]
+    assert nodes[nodes.unreadable].state.tolist() == ["pruned"]
+    assert not nodes.unreadable[0]  # the root was not evaluated
     undecided = [Line((k,), 0.0, event) for k, event in enumerate([Thought("0", None, "q")])]
-    assert not tl.Run(Header.now(), undecided).nodes_df().unread.any()
+    assert not tl.Run(Header.now(), undecided).nodes_df().unreadable.any()
 
 
 def test_thinking_stands_beside_what_it_led_to():
@@ -247,7 +247,7 @@ def test_thinking_stands_beside_what_it_led_to():
     calls = made.calls_df()
     assert calls.thinking.tolist() == [
         ("three ways from " if kind == "propose" else "of ") + node
-        for kind, node in zip(calls.kind, calls.node, strict=True)
+        for kind, node in zip(calls.purpose, calls.node, strict=True)
     ]
     assert not calls.reply.str.contains("think").any()
     late = next(e for e in made.events if isinstance(e, Reply) and e.text.startswith("score"))

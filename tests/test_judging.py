@@ -112,7 +112,7 @@ def diagnosed(score, good, task, run=None):
     head["run_id"] = [f"run {k}" for k in (task if run is None else run)]
     thoughts = pd.DataFrame({**head, "depth": 1, "by": "value", "score": pd.array(score, "Float64")})
     thoughts["solvable"] = pd.array(np.asarray(good, dtype=bool), "boolean")
-    thoughts["draws"], thoughts["unread_draws"] = 1, 0
+    thoughts["samples"], thoughts["unreadable_samples"] = 1, 0
     nothing = judge_evaluator([])
     return EvaluatorDiagnosis(
         thoughts, nothing.siblings.astype({"task": thoughts["task"].dtype}), nothing.runs, False
@@ -216,7 +216,7 @@ def test_too_little_has_no_interval():
     assert rare.loc[["auc", "spearman"]].isna().all(axis=None)  # one draw in three has no solvable thought
     assert rare.loc["solvable"].notna().all()
     certain = diagnosed([0.9, 0.1] * 10, [True, False] * 10, np.repeat(range(10), 2)).intervals
-    assert certain.loc[["auc", "solvable", "unread"]].isna().all(axis=None)  # all tasks agree
+    assert certain.loc[["auc", "solvable", "unreadable"]].isna().all(axis=None)  # all tasks agree
     assert judge_evaluator([]).intervals.isna().all(axis=None)
 
 
@@ -283,8 +283,8 @@ def test_unread_collapse_and_diversity():
     found = judge_evaluator(tree.run("1 + 1"))
     m = found.measures
     assert (m["thoughts"], m["read"]) == (5, 4)
-    assert m["unread"] == 1 / 5
-    assert m["unread_draws"] == 3 / 8  # of the only child no draw is recorded
+    assert m["unreadable"] == 1 / 5
+    assert m["unreadable_samples"] == 3 / 8  # of the only child no draw is recorded
     assert m["collapse"] == 1 / 3
     assert m["distinct_texts"] == 4 / 5
     assert m["distinct_states"] == 3 / 5  # 6 * 4 and 4 * 6 leave the same numbers
@@ -497,8 +497,8 @@ def test_a_better_evaluator_has_better_measures():
 
 def test_a_garbled_model_is_unread_as_often():
     m = judged(garble=0.3).measures
-    assert 0.2 < m["unread"] < 0.4
-    assert m["unread"] == m["unread_draws"]
+    assert 0.2 < m["unreadable"] < 0.4
+    assert m["unreadable"] == m["unreadable_samples"]
 
 
 def test_a_proposer_made_to_never_propose_well_is_found():
@@ -536,7 +536,7 @@ def test_a_sweep_is_read_run_by_run():
             "setting": pd.Categorical(["x", "y", "y"], ["x", "y"]),
             "task": pd.Categorical(["4 5 6 10"] * 3),
             "repeat": 0,
-            "stop": pd.Categorical(["solved", "solved", None]),  # the last could not begin
+            "stop_reason": pd.Categorical(["solved", "solved", None]),  # the last could not begin
             "error": [None, None, "TypeError: no"],
         }
     )
@@ -582,7 +582,7 @@ def test_the_tables_say_what_they_hold():
     assert {name: str(kind) for name, kind in found.thoughts.dtypes.items()} == {
         **{"run_id": "string", "setting": "category", "task": "category", "node": "string"},
         **{"depth": "Int64", "by": "category", "score": "Float64", "solvable": "boolean"},
-        **{"known_by": "category", "state": "category", "draws": "Int64", "unread_draws": "Int64"},
+        **{"known_by": "category", "state": "category", "samples": "Int64", "unreadable_samples": "Int64"},
     }
     for frame in (found.thoughts, found.siblings, found.runs):
         for column in frame.columns:

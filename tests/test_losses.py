@@ -61,7 +61,7 @@ def quiet(make, *arguments, **options):
 def test_failed_calls_are_counted_by_role():
     made = run(TREE, model=judge_away)
     found = losses_of(made)
-    asked = made.calls_df().groupby("kind").size()
+    asked = made.calls_df().groupby("purpose").size()
     assert found["evaluate"] == Losses(asked["value"], asked["value"], 0, 0)
     assert found["propose"] == Losses(asked["propose"], 0, 0, 0)
 

@@ -463,8 +463,8 @@ def test_a_reflection_without_an_answer_is_followed_by_a_call_for_one():
     )
     assert unsaid.stop_reason == "limit:retries"  # it never said SATISFIED, and no step could be added
     assert notes(unsaid, "reflected")[0].data["satisfied"] is False
-    unread = [e.data for e in unsaid.events if isinstance(e, tl.Note) and e.name == "parse.unreadable"]
-    assert unread == [{"kind": "review", "draw": 0}]
+    unreadable = [e.data for e in unsaid.events if isinstance(e, tl.Note) and e.name == "parse.unreadable"]
+    assert unreadable == [{"kind": "review", "draw": 0}]
 
 
 @pytest.mark.parametrize(

@@ -118,13 +118,13 @@ def test_a_step_becomes_thoughts_scores_and_decisions(small):
     assert tree["0.1"].draws == (20.0, 1.0, 0.001)
     assert (tree["0.1"].raw, tree["0.1"].score) == (21.001, 21.001 / 60)
     assert tree["0.0"].draws == (0.001, 0.001, None)
-    assert tree["0.1.1"].unread
+    assert tree["0.1.1"].unreadable
     assert tree["0.1.1"].draws == (None, None, None)
     assert [tree[id].state for id in ("0.0", "0.1", "0.2", "0.1.0", "0.1.1")] == [
         "pruned",
         "kept",
         "duplicate",
-        "solution",
+        "answer",
         "pruned",
     ]
     assert (run.stop_reason, run.best.id, [node.id for node in run.candidates]) == (
@@ -143,7 +143,7 @@ def test_a_step_becomes_thoughts_scores_and_decisions(small):
 def test_of_the_calls_only_the_proposals_are_known(small):
     (run,) = small(GAME24)
     calls = run.calls_df()
-    assert list(calls.kind) == ["propose", "propose"]
+    assert list(calls.purpose) == ["propose", "propose"]
     assert list(calls.node) == ["0", "0.1"]
     assert calls.reply[0] == "\n".join([FIRST[0], FIRST[1], FIRST[0]])
     for column in ("prompt", "input_tokens", "output_tokens", "cost", "paid", "asked", "seconds", "source"):
@@ -162,7 +162,7 @@ def test_a_crossword_is_a_tree_of_words(small):
     (run,) = small(CROSSWORD)
     tree = run.tree
     assert list(tree.nodes) == ["0", "0.0", "0.0.0", "0.0.1"]
-    assert [tree[id].state for id in ("0.0", "0.0.0", "0.0.1")] == ["kept", "solution", "kept"]
+    assert [tree[id].state for id in ("0.0", "0.0.0", "0.0.1")] == ["kept", "answer", "kept"]
     assert [tree[id].score for id in ("0.0", "0.0.0", "0.0.1")] == [1.0, 0.0, 1.0]
     assert run.answer == "abcde x____ x____ x____ x____"  # the first of the deepest
     assert (run.grade, run.reachable) == (0.1, 0.2)
@@ -176,7 +176,7 @@ def test_a_crossword_is_a_tree_of_words(small):
 def test_a_search_that_did_not_prune_pruned_nothing(small):
     states = [*CROSSWORD[0], {**CROSSWORD[0][1], "actions": ["h1. abcde", "v1. axxxx", "h2. xyzab"]}]
     (run,) = small([states])
-    assert {node.state for node in run.tree if node.parent} == {"kept", "solution"}
+    assert {node.state for node in run.tree if node.parent} == {"kept", "answer"}
 
 
 def test_the_same_entry_is_the_same_run(small):
@@ -302,7 +302,7 @@ def test_game24_is_told_to_the_letter(logs):
             told = sorted((log_path(run.steps(node.id)), node.raw or 0) for node in nodes)
             assert told == sorted(zip(step["new_ys"], step["values"], strict=True))
             assert [log_path(run.steps(id)) for id in levels[depth - 1]] == step["select_new_ys"]
-            assert {node.id for node in nodes if node.state in ("kept", "solution")} == set(levels[depth - 1])
+            assert {node.id for node in nodes if node.state in ("kept", "answer")} == set(levels[depth - 1])
         assert depth == len(levels) == 4
         grades = [run.task.domain.grade(run.task, run.task.domain.answer(run.task, run.steps(node.id)) or "")
                   for node in run.candidates]  # fmt: skip

@@ -30,7 +30,7 @@ def recorded(path=None):
     recorder.score(other, None)
     recorder.score(last, 1)
     recorder.decide(first, "kept")
-    recorder.decide(other, "pruned", "unread")
+    recorder.decide(other, "pruned", "unreadable")
     recorder.note("my.event", first, size=3, names=["a", "b"])
     recorder.end("the answer", node=last)
     recorder.close()
@@ -42,8 +42,8 @@ def test_a_search_of_ones_own_becomes_a_run(tmp_path):
     assert list(run.tree.nodes) == ["0", "0.0", "0.1", "0.0.0"]
     assert run.tree["0.0"].draws == (0.6, 0.8)
     assert run.tree["0.0"].by == "judge"
-    assert run.tree["0.1"].unread
-    assert run.tree["0.1"].reason == "unread"
+    assert run.tree["0.1"].unreadable
+    assert run.tree["0.1"].reason == "unreadable"
     assert run.tree["0.0.0"].source == ("0.1",)
     assert run.tree["0.0.0"].depends == ("0.0",)
     assert (run.answer, run.stop_reason, run.score, run.best.id) == ("the answer", "answered", 1.0, "0.0.0")

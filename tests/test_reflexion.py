@@ -95,7 +95,7 @@ def test_attempts_and_critiques_are_one_tree():
     assert made.tree["0.0.1"].source == ("0.0.0",)
     assert [(made.tree[id].score, made.tree[id].state) for id in ("0.0.0", "0.1.0")] == [
         (0.0, "pruned"),
-        (1.0, "solution"),
+        (1.0, "answer"),
     ]
     assert made.result.ranked == ("0.1.0", "0.0.0")
 
@@ -139,7 +139,7 @@ def test_the_last_attempt_that_answered_is_taken():
         return "Answer: 1" if call.attempt == (0,) else Reply(error="no route")
 
     made = run(tl.Reflexion(strategy=CHAIN, max_retries=1), model=Scripted(reply))
-    assert (made.answer, made.best.id, made.best.state) == ("1", "0.0.0", "solution")
+    assert (made.answer, made.best.id, made.best.state) == ("1", "0.0.0", "answer")
 
 
 def test_no_answer_satisfies_nobody():

@@ -78,7 +78,7 @@ def test_a_generator_is_a_whole_search_and_receives_the_children():
 
     made, _ = searched(two_levels)
     assert received == [["0.0", "0.1", "0.2"], ["0.0.0", "0.0.1"]]
-    assert [made.tree[f"0.{k}"].state for k in range(3)] == ["solution", "pruned", "pruned"]
+    assert [made.tree[f"0.{k}"].state for k in range(3)] == ["answer", "pruned", "pruned"]
     assert made.tree["0.2"].reason == "not the first"
     assert made.tree["0.0.1"].state == "kept"
     assert (made.stop_reason, len(made.tree)) == ("exhausted", 6)
@@ -421,7 +421,7 @@ def test_a_score_that_is_none_is_unread():
         lambda tree, frontier: [], evaluate=batch_of(Batch(lambda paths: [None, float("nan"), 1]))
     )
     assert [made.tree[f"0.{k}"].score for k in range(3)] == [None, None, 1.0]
-    assert made.tree["0.0"].unread
+    assert made.tree["0.0"].unreadable
 
 
 def test_budget_and_timeout_hold_for_a_function_that_takes_its_time():

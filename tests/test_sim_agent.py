@@ -122,8 +122,8 @@ def test_noise_turns_judgements_over_and_garble_makes_them_unreadable(task: Task
     for noise in (0.0, 0.3, 1.0):
         low = share(tl.sim.SimAgent(noise=noise), prompt, lambda text: game.read_value(text) < 0.5)
         assert abs(low - noise) < 0.1
-    unread = share(tl.sim.SimAgent(garble=0.4), prompt, lambda text: game.read_value(text) is None)
-    assert abs(unread - 0.4) < 0.1
+    unreadable = share(tl.sim.SimAgent(garble=0.4), prompt, lambda text: game.read_value(text) is None)
+    assert abs(unreadable - 0.4) < 0.1
 
 
 # Acting.

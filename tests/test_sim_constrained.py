@@ -148,8 +148,8 @@ def test_every_strategy_runs_on_it(kind: type[tl.Strategy], number: int) -> None
     assert made.grade == 1.0
     assert made.usage.errors == 0
     assert not any("do not understand" in reply.text for reply in made.events if isinstance(reply, Reply))
-    unread = [event for event in made.events if isinstance(event, tl.Note) and event.name in UNREAD]
-    assert not unread
+    unreadable = [event for event in made.events if isinstance(event, tl.Note) and event.name in UNREAD]
+    assert not unreadable
 
 
 UNREAD = ("parse.unreadable", "json.failed", "json.retried", "deep_think.assumed", "call.failed")

@@ -30,10 +30,10 @@ def ask(prompt: str, draw: int = 0, model: SimGeneral = MODEL, **settings: Any) 
     return asyncio.run(model(Call("0", "whatever", (Message("user", prompt),), draw, **settings)))
 
 
-def unread(run: tl.Run) -> list[str]:
+def unreadable(run: tl.Run) -> list[str]:
     """Whatever of a run could not be read. Deep Think's forms let a number be null, and its solution is any
     text."""
-    nodes = [node.id for node in run.tree if node.unread and node.by != "converge"]
+    nodes = [node.id for node in run.tree if node.unreadable and node.by != "converge"]
     notes = [event for event in run.events if isinstance(event, Note) and event.name == "parse.unreadable"]
     return nodes + [note.at for note in notes if note.data["kind"] not in ("develop", "converge")]
 
@@ -48,7 +48,7 @@ def unread(run: tl.Run) -> list[str]:
 def test_every_strategy_can_read_it(strategy: tl.Strategy, task: tl.Task) -> None:
     done = run(strategy, task, MODEL)
     assert done.usage.calls > 0
-    assert unread(done) == []
+    assert unreadable(done) == []
     # On game24 no path may reach 24, and a plan of chance names no tools that there are.
     assert done.answer or task.domain.kind == "game24" or isinstance(strategy, tl.PlanExecute)
 

@@ -243,7 +243,8 @@ def test_the_table_has_the_columns_and_dtypes_that_it_says():
         "propose": "category", "search.width": "Int64", "answer_setting": "category", "domain": "category",
         "task": "category",
         "task_number": "Int64", "repeat": "Int64", "correct": "boolean", "score": "Float64",
-        "answer": "string", "stop": "category", "error": "string", "calls": "Int64", "failed_calls": "Int64",
+        "answer": "string", "stop_reason": "category", "error": "string",
+        "calls": "Int64", "failed_calls": "Int64",
         **{f"{role}_{kind}": "Int64"
            for role in ("propose", "evaluate", "answer") for kind in Losses._fields},
         "input_tokens": "Int64", "output_tokens": "Int64", "cost": "Float64", "paid": "Float64",
@@ -402,10 +403,10 @@ def test_what_goes_wrong_is_a_row_and_stops_nothing_else(tmp_path):
     made = swept(tl.Lab(Scripted(), runs=tmp_path), [Buggy(), tl.OneAnswer()], [TASKS[0], strange])
     frame = made.df().set_index(["strategy", "task_number"])
     assert frame.loc[("buggy", 0), "error"] == "ZeroDivisionError: division by zero"
-    assert frame.loc[("buggy", 0), "stop"] == "error"
+    assert frame.loc[("buggy", 0), "stop_reason"] == "error"
     assert frame.loc[("buggy", 0), "calls"] == 1
     assert frame.loc[("one_answer", 1), "error"] == "the answer cannot be graded: LookupError: no such grade"
-    assert frame.loc[("one_answer", 1), "stop"] == "answered"
+    assert frame.loc[("one_answer", 1), "stop_reason"] == "answered"
     assert pd.isna(frame.loc[("one_answer", 1), "correct"])
     assert pd.isna(frame.loc[("one_answer", 0), "error"])
     assert made.run(made.df().iloc[0]).error == "ZeroDivisionError: division by zero"

@@ -25,7 +25,7 @@ from tot_lab.views.figures.sweep import MAX_CURVES, MAX_VALUES, is_multiplied, p
 
 HOSTILE = "</script><script>alert(1)</script> <b>&amp; $x$ %{x}"
 KINDS = {
-    **dict.fromkeys(["setting", "strategy", "generate", "domain", "task", "stop"], "category"),
+    **dict.fromkeys(["setting", "strategy", "generate", "domain", "task", "stop_reason"], "category"),
     **dict.fromkeys(["beam_width", "repeat", "calls", "input_tokens", "output_tokens"], "Int64"),
     **dict.fromkeys(["score", "cost", "paid", "seconds"], "Float64"),
     **{"correct": "boolean", "run_id": "string", "error": "string", "simulated": "boolean"},
@@ -36,7 +36,7 @@ def row(setting, task, correct, *, beam=None, generate=None, calls=1, repeat=0, 
     return {
         **{"setting": setting, "strategy": "one_answer" if beam is None else "tree_of_thoughts"},
         **{"beam_width": beam, "generate": generate, "domain": "game24", "task": task, "repeat": repeat},
-        **{"correct": correct, "score": None if correct is None else float(correct), "stop": "solved"},
+        **{"correct": correct, "score": None if correct is None else float(correct), "stop_reason": "solved"},
         **{"error": None, "calls": calls, "input_tokens": 100 * calls, "output_tokens": 10 * calls},
         **{"cost": 0.001 * calls, "paid": 0.0, "seconds": 0.5 * calls, "simulated": False},
         "run_id": f"{setting}/{task}/{repeat}",

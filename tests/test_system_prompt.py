@@ -174,8 +174,8 @@ def test_simulated_models_know_the_problem_below_it(name, task):
         tl.ChainOfThought(),
     ):
         plain, made = (wait(lab.run(strategy, one)) for one in (task, told))
-        known = plain.diagnostics["unreadable_replies"] + plain.diagnostics["unread_thoughts"]
-        assert made.diagnostics["unreadable_replies"] + made.diagnostics["unread_thoughts"] <= known + 2
+        known = plain.diagnostics["unreadable_replies"] + plain.diagnostics["unreadable_thoughts"]
+        assert made.diagnostics["unreadable_replies"] + made.diagnostics["unreadable_thoughts"] <= known + 2
         assert bool(made.answer) == bool(plain.answer)
 
 

@@ -390,8 +390,8 @@ def test_m9_parse_retries_take_new_draws_and_an_unread_score_stays_unread():
         ),
         model=Scripted(reply),
     )
-    assert {node.state for node in list(given_up.tree)[1:]} <= {"unread", "kept", "pruned", "solution"}
-    assert all(node.unread and node.score is None for node in list(given_up.tree)[1:])
+    assert {node.state for node in list(given_up.tree)[1:]} <= {"unreadable", "kept", "pruned", "answer"}
+    assert all(node.unreadable and node.score is None for node in list(given_up.tree)[1:])
     model = Scripted(reply)
     read = run(
         tl.TreeOfThoughts(
@@ -576,7 +576,7 @@ def test_a_part_that_cannot_be_read_is_unread_and_no_number():
     assert (some.tree["0.0"].score, some.tree["0.0"].draws) == (0.6, (None, None, 0.6))
     assert notes(some, "call.failed")[0]["kind"] == "part"
     nothing = in_parts({"all": "no idea", "2": "gone", "4": "hm"}).tree["0.0"]
-    assert (nothing.unread, nothing.score, nothing.draws) == (True, None, (None, None, None))
+    assert (nothing.unreadable, nothing.score, nothing.draws) == (True, None, (None, None, None))
     failed = in_parts(dict.fromkeys(("all", "2", "4"), "gone"))
     assert (failed.tree["0.0"].state, failed.stop_reason) == ("failed", "error")
 
@@ -592,7 +592,7 @@ def test_equal_parts_are_asked_once_and_a_state_without_parts_is_unread():
     search = tl.TreeOfThoughts(propose=tl.Sample(count=2), evaluate="parts", stop=tl.Stop(depth=1))
     got = run(search, TASK.model_copy(update={"domain": Same()}), model)
     assert [call.purpose for call in model.calls] == ["sample", "sample", "part"]
-    assert (got.tree["0.0"].draws, got.tree["0.1"].unread) == ((0.3,), True)
+    assert (got.tree["0.0"].draws, got.tree["0.1"].unreadable) == ((0.3,), True)
 
 
 def test_parts_need_a_domain_that_has_them():
@@ -612,7 +612,7 @@ def test_the_deepest_thought_answers_whatever_its_score():
     assert (got.best.id, got.score) == ("0.0.0", 0.9)
     dead = words(values | {"a": 0.2}, answer="deepest", **some, **{"stop.solved": None})
     assert (dead.best.id, dead.answer, dead.score) == ("0.1.0", "a", 0.1)
-    assert dead.tree["0.1.0"].state == "solution"
+    assert dead.tree["0.1.0"].state == "answer"
 
 
 def test_a_repeated_proposal_is_said_and_not_scored_again():

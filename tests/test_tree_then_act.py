@@ -175,7 +175,7 @@ def test_what_no_reply_states_is_no_score_and_is_dropped():
 
     made = run(tl.TreeThenAct(), model=Scripted(reply))
     assert [made.tree[f"0.{k}"].score for k in range(3)] == [None] * 3
-    assert {made.tree[f"0.{k}"].reason for k in range(3)} == {"unread"}
+    assert {made.tree[f"0.{k}"].reason for k in range(3)} == {"unreadable"}
     assert notes(made, "tree.planned") == [{"steps": 0, "score": None, "stop": "exhausted"}]
     assert made.answer == "26"  # it acts without a plan
 

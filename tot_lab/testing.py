@@ -448,8 +448,8 @@ def _survives(trial: Trial, texts: Sequence[str | Reply]) -> None:
     for node in run.tree:
         score = node.score
         expect(score is None or 0 <= score <= 1, f"{node.id} has the score {score} of {model}")
-        unread = bool(node.draws) and all(draw is None for draw in node.draws)
-        expect(not unread or score is None, f"{node.id} has the score {score}, which {model} never gave")
+        unreadable = bool(node.draws) and all(draw is None for draw in node.draws)
+        expect(not unreadable or score is None, f"{node.id} has the score {score}, which {model} never gave")
     divergence = wait(run.replay(trial.strategy, trial.task)).divergence
     expect(divergence is None, f"with {model} it does not replay: {divergence}")
 

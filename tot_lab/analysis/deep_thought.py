@@ -243,7 +243,7 @@ class _Fold:
             home = self.homes[event.id]
             if event.what == "failed":
                 home.say(event.id, error=event.reason)
-            elif event.what == "solution" and home.node is None:
+            elif event.what == "answer" and home.node is None:
                 home.node = event.id
         elif isinstance(event, Note):
             self._note(event)

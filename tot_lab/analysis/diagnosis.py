@@ -100,8 +100,8 @@ def diagnose(run: Run) -> Diagnosis:
     - cut_short: a budget or the cap on thoughts ended the search before all kept thoughts were expanded.
     out_of_turns: a tool loop used up its turns.
     - assumed_confidence: Deep Think could read no confidence, so its last iteration answered.
-    - failed_calls, refused_calls, cut_off (replies that ended at `max_tokens`), unread_replies,
-    unread_scores: calls that were lost.
+    - failed_calls, refused_calls, cut_off (replies that ended at `max_tokens`), unreadable_replies,
+    unreadable_scores: calls that were lost.
     - failed_tools: failed tool calls. unavailable_tools: tools that the model asked for and could not call.
     repeated_calls: the same call on the same path with the same result. unused_tools: tools were offered,
     none was called, and the answer is not known to be right.
@@ -221,7 +221,9 @@ def _marked_wrong(facts: _Facts) -> Iterator[Finding]:
 def _cut_short(facts: _Facts) -> Iterator[Finding]:
     stop = facts.run.stop_reason or ""
     waiting = [
-        node for node in facts.thoughts if not node.children and node.state in ("kept", "proposed", "unread")
+        node
+        for node in facts.thoughts
+        if not node.children and node.state in ("kept", "proposed", "unreadable")
     ]
     if (stop.startswith("budget:") or stop == "limit:nodes") and waiting:
         text = f"The search ended at {stop} with {_count(waiting, 'thought')} that it had not expanded."
@@ -428,20 +430,20 @@ def _arguments(row: CallRow) -> str:
         return row.call.prompt
 
 
-def _unread(facts: _Facts) -> Iterator[Finding]:
+def _unreadable(facts: _Facts) -> Iterator[Finding]:
     notes = [line.e for line in facts.run.lines if isinstance(line.e, Note) and line.e.name in UNREADABLE]
     if notes:
         kinds = _tally(str(note.data.get("kind", "?")) for note in notes)
         text = f"Nothing could be read from {_count(notes, 'reply')}: {kinds}."
         nodes = dict.fromkeys(note.at for note in notes if note.at in facts.run.tree)
-        yield Finding("unread_replies", text, tuple(nodes))
+        yield Finding("unreadable_replies", text, tuple(nodes))
     evaluated = [node for node in facts.thoughts if judged(node)]
-    wholly = [node for node in evaluated if node.unread]
-    partly = [node for node in evaluated if not node.unread and None in node.draws]
+    wholly = [node for node in evaluated if node.unreadable]
+    partly = [node for node in evaluated if not node.unreadable and None in node.draws]
     if wholly or partly:
         more = f", of {len(partly)} in part" if partly else ""
         text = f"The evaluation of {len(wholly)} of {_count(evaluated, 'thought')} could not be read{more}."
-        yield Finding("unread_scores", text, _of([*wholly, *partly]))
+        yield Finding("unreadable_scores", text, _of([*wholly, *partly]))
 
 
 def _duplicates(facts: _Facts) -> Iterator[Finding]:
@@ -474,7 +476,7 @@ _LOOKS: Sequence[Callable[[_Facts], Iterator[Finding]]] = (
     _equal_draws,
     _lost_calls,
     _tools,
-    _unread,
+    _unreadable,
     _duplicates,
 )
 

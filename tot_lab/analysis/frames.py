@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SOURCES = ("model", "cache", "joined")
 MARKS = get_args(Verdict)
-STATES = ("proposed", "unread", *get_args(Decision))
+STATES = ("proposed", "unreadable", *get_args(Decision))
 
 
 class CallRow(NamedTuple):
@@ -152,9 +152,9 @@ def nodes_df(run: Run) -> pandas.DataFrame:
         {
             **each(nodes, id="string", parent="string", depth="Int64", text="string"),
             "thinking": ("string", [thinking.get(node.id) for node in nodes]),
-            **each(nodes, score="Float64", raw="Float64", unread="boolean"),
-            "draws": ("Int64", [len(node.draws) for node in nodes]),
-            "unread_draws": ("Int64", [node.draws.count(None) for node in nodes]),
+            **each(nodes, score="Float64", raw="Float64", unreadable="boolean"),
+            "samples": ("Int64", [len(node.draws) for node in nodes]),
+            "unreadable_samples": ("Int64", [node.draws.count(None) for node in nodes]),
             "by": ("string", [node.by or None for node in nodes]),
             "state": (STATES, [node.state for node in nodes]),
             "reason": ("string", [node.reason or None for node in nodes]),
@@ -218,8 +218,8 @@ def calls_df(run: Run) -> pandas.DataFrame:
         {
             "position": ("string", [_dotted(row.line.p) for row in calls]),
             "node": ("string", [row.call.node for row in calls]),
-            "kind": ("string", [row.call.purpose for row in calls]),
-            "draw": ("Int64", [row.call.sample_index for row in calls]),
+            "purpose": ("string", [row.call.purpose for row in calls]),
+            "sample_index": ("Int64", [row.call.sample_index for row in calls]),
             "attempt": ("string", [_dotted(row.call.attempt) or None for row in calls]),
             "repeat": ("Int64", [row.call.repeat for row in calls]),
             "prompt": ("string", [row.call.prompt if row.call.messages else None for row in calls]),
@@ -229,7 +229,7 @@ def calls_df(run: Run) -> pandas.DataFrame:
             ),
             "thinking": ("string", [(reply.thinking or None) if reply else None for reply in replies]),
             **each(replies, error="string"),
-            "finish": ("string", [reply and reply.finish_reason for reply in replies]),
+            "finish_reason": ("string", [reply and reply.finish_reason for reply in replies]),
             "made": ("boolean", made),
             "model": ("string", [(row.reply and row.reply.model) or row.call.model for row in calls]),
             "temperature": ("Float64", [row.call.temperature for row in calls]),

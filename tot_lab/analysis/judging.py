@@ -55,8 +55,8 @@ class EvaluatorDiagnosis:
     Attributes:
         thoughts: One row per judged thought: run_id, setting, task; node (id); depth (steps); by (the
         evaluator); score (0–1, NA if unreadable); solvable (boolean label, NA if unknown); known_by
-        (domain or mark); state (the last decision); draws, unread_draws (samples, and the unreadable
-        ones).
+        (domain or mark); state (the last decision); samples, unreadable_samples (samples of its evaluation,
+        and those that could not be read).
         siblings: One row per thought with at least two children: node (the parent's id); depth and by (of
         the children); siblings (their number); distinct_texts; with_state (those whose state the domain
         knows) and distinct_states among them; pairs (of siblings with scores) and equal_pairs (with the
@@ -84,7 +84,7 @@ class EvaluatorDiagnosis:
         - brier: mean squared difference of score and label (Brier 1950); 0 is best.
         - calibration_error: expected difference of mean score and share solvable over the bins of
         `calibration()` (Naeini et al. 2015); 0 is best.
-        - unread, unread_draws: share of thoughts, and of samples, whose evaluation could not be read.
+        - unreadable, unreadable_samples: share of thoughts, and of samples, that could not be read.
         - collapse: share of pairs of siblings with the same score.
         - distinct_texts, distinct_states: share of siblings that do not repeat an earlier one.
         """
@@ -218,7 +218,10 @@ class EvaluatorDiagnosis:
                     else f" are too few (at least {FEWEST} that tell of a measure)"
                 ),
             ),
-            ("unread", f"{_percent(m['unread'])} of thoughts, {_percent(m['unread_draws'])} of draws"),
+            (
+                "unreadable",
+                f"{_percent(m['unreadable'])} of thoughts, {_percent(m['unreadable_samples'])} of samples",
+            ),
             ("score collapse", f"{_percent(m['collapse'])} of pairs of siblings have the same score"),
             (
                 "distinct siblings",
@@ -243,7 +246,7 @@ class EvaluatorDiagnosis:
 @gc_paused()
 def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
     """How good the evaluator of some runs is, and whose fault their failures are: calibration, AUC, rank
-    correlation, unread and collapsed scores, diversity of siblings, blame.
+    correlation, unreadable and collapsed scores, diversity of siblings, blame.
 
     runs: a run, a list of runs, or a sweep (anything with `.df()` and `.run(run_id)`).
 
@@ -311,8 +314,8 @@ _THOUGHTS = {
     "solvable": "boolean",
     "known_by": "category",
     "state": "category",
-    "draws": "Int64",
-    "unread_draws": "Int64",
+    "samples": "Int64",
+    "unreadable_samples": "Int64",
 }
 _SIBLINGS = {
     "node": "string",
@@ -378,7 +381,7 @@ class _Facts(Known):
                 yield {
                     **{"node": node.id, "depth": node.depth, "by": node.by, "score": node.score},
                     **{"solvable": solvable, "known_by": known_by, "state": node.state},
-                    **{"draws": len(node.draws), "unread_draws": node.draws.count(None)},
+                    **{"samples": len(node.draws), "unreadable_samples": node.draws.count(None)},
                 }
 
     def siblings(self) -> Iterator[dict[str, Any]]:
@@ -477,8 +480,8 @@ _RATIOS = {
     "solvable": ("good", "labelled"),
     "auc_within": ("won", "pairs"),
     "brier": ("squares", "labelled"),
-    "unread": ("unread", "thoughts"),
-    "unread_draws": ("unread_draws", "draws"),
+    "unreadable": ("unreadable", "thoughts"),
+    "unreadable_samples": ("unreadable_samples", "samples"),
     "collapse": ("equal_pairs", "sibling_pairs"),
     "distinct_texts": ("distinct_texts", "siblings"),
     "distinct_states": ("distinct_states", "with_state"),
@@ -487,7 +490,7 @@ _RATIOS = {
 
 _SHARES = (
     *("solvable", "auc", "auc_within", "spearman", "brier", "calibration_error"),
-    *("unread", "unread_draws", "collapse", "distinct_texts", "distinct_states"),
+    *("unreadable", "unreadable_samples", "collapse", "distinct_texts", "distinct_states"),
 )
 _MEASURES = (*_COUNTS, *_SHARES)
 
@@ -517,8 +520,8 @@ class _Sums(NamedTuple):
 
         known = _known(thoughts)
         score, label = _labelled(known)
-        judged_one = thoughts[["task", "draws", "unread_draws"]].assign(
-            thoughts=1, read=thoughts["score"].notna(), unread=thoughts["score"].isna()
+        judged_one = thoughts[["task", "samples", "unreadable_samples"]].assign(
+            thoughts=1, read=thoughts["score"].notna(), unreadable=thoughts["score"].isna()
         )
         labelled = known[["task"]].assign(labelled=1, good=label, squares=(score - label) ** 2)
         within = pd.DataFrame(

@@ -43,12 +43,12 @@ HALVINGS = 8
 
 
 class Point(NamedTuple):
-    """The outcome of a run with less. `stop` and `losses` are `None` if the record does not tell."""
+    """The outcome of a run with less. `stop_reason` and `losses` are `None` if the record does not tell."""
 
     used: Usage | None
     answer: str | None = None
     score: float | None = None
-    stop: str | None = None
+    stop_reason: str | None = None
     error: str | None = None
     losses: ByRole | None = None
 
@@ -75,7 +75,7 @@ def anytime_performance(
         One row per run and amount: setting, task (category); repeat (Int64); run_id (string); at (Int64,
         or Float64 for USD); unit (category); calls, input_tokens, output_tokens (Int64) and cost
         (Float64) used by then; ROLE_calls, ROLE_failed, ROLE_unreadable, ROLE_truncated (Int64) as in
-        `sweep.df()`; answer (string); score (Float64); correct (boolean, NA without a grade); stop
+        `sweep.df()`; answer (string); score (Float64); correct (boolean, NA without a grade); stop_reason
         (category); error (string, what the strategy raised); changed (boolean, whether the answer differs
         from that at the amount before); simulated (boolean). For runs outside a sweep, `setting` is what
         tells their strategies apart, and `task` the question.
@@ -125,7 +125,7 @@ def _frame_of(rows: Sequence[tuple[Any, ...]], unit: Unit, amounts: int) -> pand
             "answer": ("string", answers),
             "score": ("Float64", [point.score for point in points]),
             "correct": ("boolean", [None if point.score is None else point.score == 1.0 for point in points]),
-            **each(points, stop="category", error="string"),
+            **each(points, stop_reason="category", error="string"),
             "changed": ("boolean", [None if now is None else now != then for now, then in pairs]),
             "simulated": ("boolean", simulated),
         }

@@ -76,7 +76,7 @@ def df(sweep: Sweep) -> pandas.DataFrame:
         **each(cells, repeat="Int64"),
         **each(rows, correct="boolean", score="Float64"),
         "answer": ("string", [row.answer or None for row in rows]),
-        "stop": (tuple(sorted({row.stop for row in rows if row.stop})), [row.stop for row in rows]),
+        "stop_reason": (tuple(sorted({row.stop for row in rows if row.stop})), [row.stop for row in rows]),
         **each(rows, error="string", calls="Int64", failed_calls="Int64"),
         **columns_of([row.losses for row in rows]),
         **each(rows, input_tokens="Int64", output_tokens="Int64"),

@@ -39,9 +39,9 @@ def placed(runs: Any, taker: str) -> Iterator[Placed]:
     """The runs of a sweep, each read when its turn comes; or those of an iterable, or the one given.
     Anything else is a TypeError."""
     if is_sweep(runs):
-        frame = table(runs, ["setting", "task", "repeat", "run_id", "stop", "error"])
+        frame = table(runs, ["setting", "task", "repeat", "run_id", "stop_reason", "error"])
         columns = [frame[name] for name in ("setting", "task", "repeat", "run_id", "error")]
-        for setting, task, repeat, id, error, ran in zip(*columns, frame["stop"].notna(), strict=True):
+        for setting, task, repeat, id, error, ran in zip(*columns, frame["stop_reason"].notna(), strict=True):
             run = runs.run(id) if ran else None
             yield Placed(str(setting), str(task), int(repeat), id, run, None if ran else str(error))
         return
@@ -78,7 +78,7 @@ def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
             "correct": ("boolean", [run.correct for _, run in rows]),
             "score": ("Float64", [run.grade for _, run in rows]),
             "answer": ("string", [run.answer or None for _, run in rows]),
-            "stop": ("category", [run.stop_reason for _, run in rows]),
+            "stop_reason": ("category", [run.stop_reason for _, run in rows]),
             "error": ("string", [run.error for _, run in rows]),
             "calls": (
                 "Int64",

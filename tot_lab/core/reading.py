@@ -358,11 +358,11 @@ def find_json(text: str) -> Iterator[FoundJSON]:
     places = [*fenced, *(place for place in bracketed if place.end <= broken and alone(place))]
     read = {found.start: found for found in _parsed(places)}
     yield from read.values()
-    unread = [place for place in places if place.start not in read]
+    unreadable = [place for place in places if place.start not in read]
     if broken < len(text):
-        unread.append(_Place(broken, len(text), text[broken:]))
+        unreadable.append(_Place(broken, len(text), text[broken:]))
     work = Work(text)
-    for place in unread:
+    for place in unreadable:
         written = place.text.lstrip()
         open_to_repair = written[:1] in ("{", "[") and not _too_deep(written)
         value = repaired(written, work) if open_to_repair else None

@@ -15,7 +15,7 @@ import msgspec
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
 
-Decision: TypeAlias = Literal["kept", "pruned", "complete", "duplicate", "merged", "failed", "solution"]
+Decision: TypeAlias = Literal["kept", "pruned", "complete", "duplicate", "merged", "failed", "answer"]
 """Decisions about a thought.
 
 - `kept`: stays in the search.
@@ -24,7 +24,7 @@ Decision: TypeAlias = Literal["kept", "pruned", "complete", "duplicate", "merged
 - `duplicate`: repeats the text of a sibling.
 - `merged`: reaches the same state as the thought `other`.
 - `failed`: the calls that should have scored it failed.
-- `solution`: the run's answer. It may be wrong.
+- `answer`: the run's answer. It may be wrong.
 """
 
 Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]

@@ -27,8 +27,8 @@ class Node:
         raw: From the evaluation, as in `Scored`.
         draws: Likewise.
         by: Likewise.
-        state: The last decision (`Decision`); `unread` if its evaluation could not be read; `proposed` before
-            either.
+        state: The last decision (`Decision`). Before it, `unreadable` if its score could not be read, else
+            `proposed`.
         reason: The rule behind the decision.
         merged: The thought whose state this one reached.
     """
@@ -55,7 +55,7 @@ class Node:
         return -1.0 if self.score is None else self.score
 
     @property
-    def unread(self) -> bool:
+    def unreadable(self) -> bool:
         """Whether it was evaluated and no sample could be read."""
         return self.score is None and self.by != ""
 
@@ -107,7 +107,7 @@ class Tree:
             node.score, node.raw, node.draws = record.score, record.raw, record.draws
             node.by = record.by
             if record.score is None and node.state == "proposed":
-                node.state = "unread"
+                node.state = "unreadable"
         elif type(record) is Decided:
             node = self[record.id]
             node.state, node.reason = record.what, record.reason

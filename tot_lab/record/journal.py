@@ -116,6 +116,7 @@ def _scalar(value: Any) -> Any:
 
 encoder = msgspec.json.Encoder(enc_hook=_scalar)
 line_decoder = msgspec.json.Decoder(Line)
+_RENAMED = {b'"what":"solution"': b'"what":"answer"', b'"reason":"unread"': b'"reason":"unreadable"'}
 _header_decoder = msgspec.json.Decoder(Header)
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -168,14 +169,24 @@ def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]
             if found.end() < len(left) and _is_verified(left[: found.end()]):
                 raise _changed(path, len(texts) + 2, left)
     try:
-        return header, line_decoder.decode_lines(data[first:end]), end
+        return header, line_decoder.decode_lines(_renamed(data[first:end])), end
     except _UNREADABLE:
         for number, text in enumerate(texts, 2):
             try:
-                line_decoder.decode(text)
+                line_decoder.decode(_renamed(text))
             except _UNREADABLE as error:
                 raise JournalError(f"{path}, line {number}: {error}") from None
         raise
+
+
+def _renamed(lines: bytes) -> bytes:
+    """Return lines of a journal of any version with today's words for decisions.
+
+    A quote inside a string is escaped, so that these bytes occur in field names and values only.
+    """
+    for old, new in _RENAMED.items():
+        lines = lines.replace(old, new)
+    return lines
 
 
 def _read_header(path: str | os.PathLike[str], text: bytes) -> Header:

@@ -222,7 +222,7 @@ def _breadth_first(entry: Entry, raw: dict[str, Any], draws: int) -> _Converted:
     best = ranked[0] if ranked else None
     answer = task.domain.answer(task, paths[best]) or "" if best is not None else ""
     if best is not None:
-        records.append(Decided(best, "solution", "the best of the last level"))
+        records.append(Decided(best, "answer", "the best of the last level"))
     # The published search stops at its last level, whatever stands there.
     records.append(Ended("limit:depth", answer, best, scores.get(best or ""), ranked))
     name = "published ToT-BFS, Game of 24" if arithmetic else "published ToT-BFS, creative writing"
@@ -284,10 +284,10 @@ def verdicts(total: float) -> list[float]:
 def valued(id: str, total: float, draws: int) -> Scored:
     """An evaluation that is known by the sum of its `draws`; those that could not be read add nothing."""
     read = verdicts(total)
-    unread = (None,) * (draws - len(read))
+    unreadable = (None,) * (draws - len(read))
     if not read:
-        return Scored(id, None, None, unread, "value")
-    return Scored(id, min(total / (20.0 * draws), 1.0), total, (*read, *unread), "value")
+        return Scored(id, None, None, unreadable, "value")
+    return Scored(id, min(total / (20.0 * draws), 1.0), total, (*read, *unreadable), "value")
 
 
 def _voted(id: str, votes: float, of: float, draws: int) -> Scored:
@@ -342,7 +342,7 @@ def _crossword(states: Sequence[State], number: int) -> _Converted:
     if best is None:
         records.append(Ended(stop))
     else:
-        records.append(Decided(best, "solution", "the first of the deepest"))
+        records.append(Decided(best, "answer", "the first of the deepest"))
         records.append(Ended(stop, grids[best], best, scores[best]))
     task = task.model_copy(update={"reference": shares})
     unknown = ("prompts", "replies", "times", "calls")

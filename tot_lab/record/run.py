@@ -360,7 +360,7 @@ class Run(RunMethods):
         failed = sum(map(is_made, errors))
         return {
             "unreadable_replies": sum(isinstance(e, Note) and e.name in UNREADABLE for e in self.events),
-            "unread_thoughts": sum(node.unread for node in self.tree),
+            "unreadable_thoughts": sum(node.unreadable for node in self.tree),
             "failed_thoughts": states["failed"],
             "duplicates": states["duplicate"],
             "cut_off_replies": sum(

@@ -408,7 +408,7 @@ class Recorder:
             self._known(node)
             scores = [e.score for line in self.lines if isinstance(e := line.e, Scored) and e.id == node]
             score = scores[-1] if scores else None
-            self.decide(node, "solution", stop)
+            self.decide(node, "answer", stop)
         self._record(Ended(stop, answer, node, score))
 
     def _known(self, *ids: str) -> None:

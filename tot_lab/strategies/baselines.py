@@ -183,7 +183,7 @@ def _answer_once(strategy: Prompting, task: Task, at: str, *, reasoning: bool) -
     text = task.domain.read_answer(task, thought.text)
     if text is None:
         yield Note("parse.unreadable", at, {"kind": "answer", "draw": 0})
-    yield Decided(node, "solution", "answered")
+    yield Decided(node, "answer", "answered")
     return Answer(text or "", "answered", node)
 
 

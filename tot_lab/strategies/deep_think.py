@@ -404,7 +404,7 @@ class _Iterations:
         if best is not None:
             node, text = best.node, best.best_solution
         if node is not None:
-            yield Decided(node, "solution", stop)
+            yield Decided(node, "answer", stop)
         yield Note("deep_think.ended", self.at, {"stop": stop, "iteration": best and best.iteration})
         if node is None:
             return Answer("", stop)

@@ -511,7 +511,7 @@ class _Work:
         status = "completed" if stop == "answered" else "abandoned" if halts(stop) else "failed"
         yield Note("plan.ended", self.at, {"status": status, "stop": stop})
         if held.node is not None:
-            yield Decided(held.node, "solution", stop)
+            yield Decided(held.node, "answer", stop)
         return Answer(held.text, stop, held.node)
 
     # Helpers.

@@ -170,7 +170,7 @@ class ReAct(Acting):
             )
             *source, place = [seen.id for seen in given] or [*source, place]
         if last.node is not None:
-            yield Decided(last.node, "solution", stop)
+            yield Decided(last.node, "answer", stop)
         return Answer(last.text, stop, last.node)
 
     def max_calls(self, task: Task) -> int:
@@ -257,7 +257,7 @@ class ReAct(Acting):
         answer = task.domain.read_answer(task, thought.text)
         if answer is None:  # a person edited it
             yield Note("parse.unreadable", thought.id, {"kind": "act", "draw": 0})
-        yield Decided(thought.id, "solution", "answered")
+        yield Decided(thought.id, "answer", "answered")
         return Answer(answer or "", "answered", thought.id)
 
 

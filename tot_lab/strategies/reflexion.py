@@ -144,7 +144,7 @@ class Reflexion(Prompting):
             if answer.node is not None and answer.node != chosen.node:
                 yield Decided(answer.node, "pruned", "another attempt was chosen")
         if chosen.node is not None:
-            yield Decided(chosen.node, "solution", stop)
+            yield Decided(chosen.node, "answer", stop)
         if not chosen.text and chosen.stop_reason == "error" and not halts(stop):
             stop = "error"
         yield Note("reflexion.completed", at, {"attempts": len(answers), "stop": stop})

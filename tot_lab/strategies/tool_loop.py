@@ -77,13 +77,13 @@ class ToolLoop(Acting):
                 break
         if stop:
             if last.node is not None:
-                yield Decided(last.node, "solution", stop)
+                yield Decided(last.node, "answer", stop)
             return Answer(last.text, stop, last.node)
         text = task.domain.read_answer(task, turn.words)
         if text is None:
             yield Note("parse.unreadable", turn.id, {"kind": "act", "draw": 0})
         stop = "limit:round_trips" if turn.calls else "answered"
-        yield Decided(turn.id, "solution", stop)
+        yield Decided(turn.id, "answer", stop)
         return Answer(text or "", stop, turn.id)
 
     def max_calls(self, task: Task) -> int:

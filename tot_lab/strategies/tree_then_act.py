@@ -189,11 +189,11 @@ class TreeThenAct(Prompting):
         alone = self._alone
         if alone is None:
             return events
-        unread = {event.id for event in events if isinstance(event, Scored) and event.score is None}
+        unreadable = {event.id for event in events if isinstance(event, Scored) and event.score is None}
         scoring = [
             score(sampler, alone, [*place.path, event.text], event.id)
             for event in events
-            if isinstance(event, Thought) and event.id in unread
+            if isinstance(event, Thought) and event.id in unreadable
         ]
         scored = yield from sampler.gather(scoring, at_most=alone.most_calls)
         return events + [event for branch in scored for event in branch]
@@ -207,7 +207,7 @@ class TreeThenAct(Prompting):
                 whole = task.domain.complete(task, tree.texts(id))
                 decided = Decided(id, "complete" if whole else "kept")
             else:
-                weak = "unread" if node.unread else "min_score"
+                weak = "unreadable" if node.unreadable else "min_score"
                 decided = Decided(id, "pruned", "beam" if id in kept else weak)
             for event in (yield from emit_as_list(decided)):
                 tree.add(event)

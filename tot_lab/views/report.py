@@ -427,7 +427,7 @@ def _in_tools(run: Run, carried_out: Sequence[CallRow]) -> str:
 
 
 def _row(node: Node, used: int) -> str:
-    none = "?" if node.unread else "–"
+    none = "?" if node.unreadable else "–"
     score = "" if node.parent is None else f"{none:>4} " if node.score is None else f"{node.score:.2f} "
     state = "" if node.parent is None or node.state in ("proposed", "kept") else f"[{node.state}] "
     return f"{score}{state}{short(node.text, max(92 - used - len(score + state), 20))}"

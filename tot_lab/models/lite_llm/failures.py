@@ -55,10 +55,10 @@ def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
         or any(isinstance(link, UnicodeError) for link in chain)
     ):
         return Failure(words)
-    unread = f"the provider's answer cannot be read: {words}"
+    unreadable = f"the provider's answer cannot be read: {words}"
     if (counts := _NO_COUNT.search(words)) is not None:  # a complete reply, which was paid for
-        return Failure(unread, unreadable=True, reported_usage=counts[0])
-    return Failure(unread, retry=True, unreadable=True)
+        return Failure(unreadable, unreadable=True, reported_usage=counts[0])
+    return Failure(unreadable, retry=True, unreadable=True)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -86,7 +86,7 @@ def _short(text: str) -> str:
 def _body(response: object) -> str:
     try:
         return str(response.text)  # type: ignore[attr-defined]
-    except Exception:  # the body of an unread stream
+    except Exception:  # the body of an unreadable stream
         return ""
 
 

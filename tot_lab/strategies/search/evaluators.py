@@ -127,14 +127,14 @@ class _Sampled(Evaluator):
         replies = yield from sampler.gather(calls, at_most=1)
         values = [None if reply.error is not None else read(reply.text) for reply in replies]
         for _ in range(self.max_parse_retries):
-            unread = [k for k, reply in enumerate(replies) if values[k] is None and reply.error is None]
-            if not unread:
+            retried = [k for k, reply in enumerate(replies) if values[k] is None and reply.error is None]
+            if not retried:
                 break
             call = next_call()
             yield unreadable(call.node, call.purpose, call.sample_index)
             reply = yield from ask(call)
-            replies[unread[0]] = reply
-            values[unread[0]] = None if reply.error is not None else read(reply.text)
+            replies[retried[0]] = reply
+            values[retried[0]] = None if reply.error is not None else read(reply.text)
         errors = [reply.error for reply in replies if reply.error is not None]
         return values, errors[0] if len(errors) == len(replies) else None
 

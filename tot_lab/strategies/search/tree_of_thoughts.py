@@ -266,7 +266,7 @@ class _Run:
             if node.state in ("failed", "duplicate"):
                 continue
             if self.stop.min_score > 0 and node.rank < self.stop.min_score:
-                yield from self._emit(Decided(id, "pruned", "unread" if node.unread else "min_score"))
+                yield from self._emit(Decided(id, "pruned", "unreadable" if node.unreadable else "min_score"))
                 continue
             path = [*self._place(node.parent or self.at).path, node.text]
             if self.settings.merge and (state := self.task.domain.state(self.task, path)) is not None:
@@ -365,7 +365,7 @@ class _Run:
             if winner is None and all(node.score is None for node in thoughts):
                 text, winner = first_answer(task, tree, [*sound, *unscored], any_text=True)
         if winner is not None:
-            yield from self._emit(Decided(winner.id, "solution", stop))
+            yield from self._emit(Decided(winner.id, "answer", stop))
         id, score = (winner.id, winner.score) if winner is not None else (None, None)
         completed = {"winner_id": id, "winner_score": score, "total_nodes": len(tree)}
         yield Note("tot.completed", self.at, completed)

@@ -240,7 +240,7 @@ class Recording:
             elif isinstance(event, Scored):
                 told.update(score=event.score, raw=event.raw, draws=list(event.draws), by=event.by)
                 if event.score is None and told["state"] == "proposed":
-                    told["state"] = "unread"
+                    told["state"] = "unreadable"
             elif isinstance(event, Decided):
                 told.update(state=event.what, reason=event.reason, merged=event.other or told["merged"])
             elif isinstance(event, Call):

@@ -195,7 +195,7 @@ def _notes(info: CalibrationInfo) -> list[str]:
     return [
         f"{len(info.runs):,} runs  ·  {info.thoughts.sum():,} labelled thoughts"
         + (f", {info.unlabelled:,} without a label" if info.unlabelled else "")
-        + (f"  ·  {m['unread']:.0%} unreadable" if m["unread"] > 0 else ""),
+        + (f"  ·  {m['unreadable']:.0%} unreadable" if m["unreadable"] > 0 else ""),
         f"AUC {values['auc']}  ·  calibration error {values['calibration_error']}"
         f"  ·  Brier score {values['brier']}",
     ]

@@ -43,7 +43,7 @@ def graph_of(run: Run | Tree) -> networkx.DiGraph[str]:
 
     - `text`, `state`, `reason`, `by` (str): as in `tot_lab.core.tree.Node`
     - `score` (float, 0–1) and `raw` (float, in the units of the evaluator)
-    - `draws` and `unread_draws` (int): number of evaluation samples, and of those that could not be read
+    - `samples` and `unreadable_samples` (int): evaluation samples, and those that could not be read
     - `depth` (int): steps below the root
     - `order` (int): position in the record, starting at 0
     - `on_solution_path` (bool): whether the thought is on the path to the answer
@@ -105,7 +105,7 @@ def solution_path(run: Run | Tree) -> list[str]:
     """
     if isinstance(run, Run):
         return run.solution_path
-    solutions = [node for node in run if node.state == "solution"]
+    solutions = [node for node in run if node.state == "answer"]
     if not solutions:
         return []
     return [node.id for node in run.path(max(solutions, key=lambda node: node.rank).id)]
@@ -121,8 +121,8 @@ def _known(node: Node, usage: Usage | None) -> dict[str, Any]:
         "by": printable(node.by) or None,
         "score": None if node.score is None else float(node.score),
         "raw": None if node.raw is None else float(node.raw),
-        "draws": len(node.draws) or None,
-        "unread_draws": node.draws.count(None) if node.draws else None,
+        "samples": len(node.draws) or None,
+        "unreadable_samples": node.draws.count(None) if node.draws else None,
     }
     if usage is not None:
         tokens = (usage.input_tokens, usage.output_tokens)

@@ -57,7 +57,7 @@ _GROUPS = {
     "task": "task (question)",
     "task_number": "task (number)",
     "repeat": "repeat (number)",
-    "stop": "stop reason",
+    "stop_reason": "stop reason",
     "at": "limit (calls, tokens or USD per run)",
 }
 

@@ -50,7 +50,7 @@ class ScoresInfo(NamedTuple):
         score: From 0 to 1.
         outcome: Key of `OUTCOMES`.
         column: Column of the figure.
-        unread: Number of evaluations that could not be read, by depth.
+        unreadable: Number of evaluations that could not be read, by depth.
         not_evaluated: Number of thoughts without an evaluation, by depth.
         columns: Number of columns.
         each: Number of depths that share a column.
@@ -62,7 +62,7 @@ class ScoresInfo(NamedTuple):
     score: NDArray[np.float64]
     outcome: list[str]
     column: NDArray[np.intp]
-    unread: dict[int, int]
+    unreadable: dict[int, int]
     not_evaluated: dict[int, int]
     columns: int
     each: int
@@ -83,8 +83,8 @@ def scores_info(run: Run) -> ScoresInfo:
         np.array([node.score for node in scored], dtype=np.float64),
         [_outcome(node.state) for node in scored],
         (depth - 1) // each,
-        dict(Counter(node.depth for node in below if node.unread)),
-        dict(Counter(node.depth for node in below if node.score is None and not node.unread)),
+        dict(Counter(node.depth for node in below if node.unreadable)),
+        dict(Counter(node.depth for node in below if node.score is None and not node.unreadable)),
         (deepest - 1) // each + 1,
         each,
     )
@@ -180,7 +180,7 @@ def _missing(info: ScoresInfo) -> Iterator[tuple[int, str]]:
     """Yield the columns that have thoughts without a score, each with a text that counts them."""
     for column in range(info.columns):
         lines = []
-        for counts, what in ((info.unread, "unreadable"), (info.not_evaluated, "not evaluated")):
+        for counts, what in ((info.unreadable, "unreadable"), (info.not_evaluated, "not evaluated")):
             if count := sum(n for depth, n in counts.items() if (depth - 1) // info.each == column):
                 lines.append(f"{count:,} {what}" if info.columns <= 12 else f"{count:,}{what[0]}")
         if lines:
@@ -188,7 +188,7 @@ def _missing(info: ScoresInfo) -> Iterator[tuple[int, str]]:
 
 
 def _outcome(state: str) -> str:
-    if state in ("kept", "complete", "solution"):
+    if state in ("kept", "complete", "answer"):
         return "kept"
     return "pruned" if state == "pruned" else "undecided"
 
@@ -209,13 +209,13 @@ def _spread(score: NDArray[np.float64]) -> NDArray[np.float64]:
 def _notes(info: ScoresInfo) -> list[str]:
     outcomes = Counter(info.outcome)
     counts = [f"{outcomes[outcome]:,} {outcome}" for outcome in OUTCOMES if outcomes[outcome]]
-    unread, not_evaluated = sum(info.unread.values()), sum(info.not_evaluated.values())
-    if unread:
-        counts.append(f"{unread:,} unreadable")
+    unreadable, not_evaluated = sum(info.unreadable.values()), sum(info.not_evaluated.values())
+    if unreadable:
+        counts.append(f"{unreadable:,} unreadable")
     if not_evaluated:
         counts.append(f"{not_evaluated:,} not evaluated")
     notes = ["  ·  ".join(counts)]
-    if (unread or not_evaluated) and info.columns > 12:
+    if (unreadable or not_evaluated) and info.columns > 12:
         notes.append("above a depth: u = unreadable, n = not evaluated")
     if len(info.ids) > MAX_POINTS:
         notes.append(f"{len(info.ids):,} thoughts: boxes show quartiles and range; run.nodes_df() lists all")

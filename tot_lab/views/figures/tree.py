@@ -44,11 +44,11 @@ MAX_LABELS = 40
 
 SHAPES = {
     "question": "circle",
-    "solution": "star",
+    "answer": "star",
     "complete": "diamond",
     "kept": "circle",
     "pruned": "x",
-    "unread": "square",
+    "unreadable": "square",
     "failed": "triangle-down",
     "duplicate or merged": "triangle-up",
     "not decided": "hexagon",
@@ -157,7 +157,7 @@ def most_relevant(parts: Parts) -> Parts:
     def rank(id: Any) -> tuple[bool, bool, float]:
         node = parts.nodes[id]
         score = _score(node)
-        stayed = node.get("state") in ("kept", "complete", "solution")
+        stayed = node.get("state") in ("kept", "complete", "answer")
         return not node.get("on_solution_path", False), not stayed, math.inf if math.isnan(score) else -score
 
     chosen: set[Any] = set()
@@ -306,7 +306,7 @@ def _write_labels(figure: go.Figure, info: TreeInfo, width: int, size: float, da
             text="<br>".join(plain(line) for line in label(text, width)),
             showarrow=False,
             yanchor="top",
-            yshift=-size * (0.8 if info.shape[place] == "solution" else 0.5) - 3,
+            yshift=-size * (0.8 if info.shape[place] == "answer" else 0.5) - 3,
             font={"size": 11, "color": palette(dark).ink},
             bgcolor="rgba(17,20,24,0.82)" if dark else "rgba(255,255,255,0.82)",
             borderpad=1,
@@ -332,7 +332,7 @@ def _thoughts(
         hovertext=np.array([_hover(info.details[place]) for place in places], dtype=object),
         marker={
             "symbol": SHAPES[what],
-            "size": size * (1.45 if what == "solution" else 1.0),
+            "size": size * (1.45 if what == "answer" else 1.0),
             **({"color": info.score[places], "coloraxis": "coloraxis"} if fill is None else {"color": fill}),
             "opacity": 1.0,
             "line": {
@@ -375,8 +375,8 @@ def tree_heading(info: TreeInfo) -> tuple[list[str], list[str]]:
 def _details(id: Any, node: Any, depth: int, most: int) -> list[str]:
     rows = [f"{short_id(id)} · depth {depth}", *wrapped(str(node.get("text", "")), 70, most)]
     read = ""
-    if "draws" in node:
-        read = f", {node['draws'] - node.get('unread_draws', 0)} of {node['draws']} samples read"
+    if "samples" in node:
+        read = f", {node['samples'] - node.get('unreadable_samples', 0)} of {node['samples']} samples read"
     by = f" by {node['by']}" if "by" in node else ""
     if "score" in node:
         rows.append(f"score {_format_score(node['score'])}{by}{read}")

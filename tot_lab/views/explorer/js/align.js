@@ -39,7 +39,7 @@ export function align(a, frameA, b, frameB) {
     tell("only-b", one < 0, sizeB[other]);
     if (one < 0 || other < 0) continue;
     tell("text", a.text(one) !== b.text(other));
-    tell("score", !Object.is(frameA.score[one] + 0, frameB.score[other] + 0)); // unread is unread, -0 is 0
+    tell("score", !Object.is(frameA.score[one] + 0, frameB.score[other] + 0)); // unreadable is unreadable, -0 is 0
     tell("fate", frameA.state[one] !== frameB.state[other]);
     counts.matched++;
     if (differences.length === before) counts.same++;

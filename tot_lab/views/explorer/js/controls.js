@@ -28,7 +28,7 @@ export function happened(recording, frame) {
   const at = id && ` at ${id}`;
   const score = frame.score[node];
   if (kind === KIND.thought) return recording.parent[node] < 0 ? "the question is put" : `thought ${id} proposed`;
-  if (kind === KIND.scored) return `thought ${id} ${isNaN(score) ? "unread" : `scored ${brief(score)}`}`;
+  if (kind === KIND.scored) return `thought ${id} ${isNaN(score) ? "unreadable" : `scored ${brief(score)}`}`;
   if (kind === KIND.decided)
     return [`thought ${id} ${STATES[frame.state[node]]}`, frame.reason(node)].filter(Boolean).join(": ");
   if (kind === KIND.ended) return `ended: ${frame.stop}`;
@@ -113,7 +113,7 @@ export function timeBar(app) {
 }
 
 /** The states as the legend has them. */
-const LEGEND = ["solution", "complete", "kept", "pruned", "unread", "failed", "duplicate", "merged", "proposed"];
+const LEGEND = ["answer", "complete", "kept", "pruned", "unreadable", "failed", "duplicate", "merged", "proposed"];
 
 /** The shape at a place in SHAPES. @param {number} place */
 function shapeOf(place) {

@@ -271,7 +271,7 @@ export function panelOf(app) {
         ? dotted(
             brief(evaluation.score),
             `by ${evaluation.by || "the strategy"}`,
-            draws.length > 0 && short(`draws ${draws.map((draw) => draw ?? "unread").join(", ")}`, 100),
+            draws.length > 0 && short(`draws ${draws.map((draw) => draw ?? "unreadable").join(", ")}`, 100),
             !isNaN(evaluation.raw) && `raw ${evaluation.raw}`,
           )
         : "not evaluated",

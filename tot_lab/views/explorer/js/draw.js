@@ -195,7 +195,7 @@ export function draw(brush, scene, theme, camera, width, height) {
       const score = scene.scores[slot];
       let baseline = down + radius + SIZE + 2;
       if (scores && fill[slot] !== BLANK) {
-        const none = scene.what(slot) === "unread" ? "unread" : "–";
+        const none = scene.what(slot) === "unreadable" ? "unreadable" : "–";
         write(Number.isNaN(score) ? none : score.toFixed(2), at, baseline, ink, share);
         baseline += LEADING;
       }

@@ -14,7 +14,7 @@ import { between, bytes, floats, grouped, grow, integers } from "./numbers.js";
 
 /** What can have become of a thought: no decision yet, not readable, or a decision (core/records.py). */
 export const STATES = [
-  "proposed", "unread", "kept", "pruned", "complete", "duplicate", "merged", "failed", "solution",
+  "proposed", "unreadable", "kept", "pruned", "complete", "duplicate", "merged", "failed", "answer",
 ];
 const [PROPOSED, UNREAD, KEPT, , COMPLETE, , , , SOLUTION] = STATES.keys();
 const GOOD = [KEPT, COMPLETE, SOLUTION];

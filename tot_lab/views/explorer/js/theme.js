@@ -21,11 +21,11 @@ export const STEPS = 37;
 /** What a thought can be, in the order of the legend, and the shape of each. */
 export const SHAPES = [
   ["question", "circle"],
-  ["solution", "star"],
+  ["answer", "star"],
   ["complete", "diamond"],
   ["kept", "circle"],
   ["pruned", "x"],
-  ["unread", "square"],
+  ["unreadable", "square"],
   ["failed", "triangle-down"],
   ["duplicate or merged", "triangle-up"],
   ["not decided", "hexagon"],

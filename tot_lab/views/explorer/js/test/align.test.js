@@ -29,7 +29,7 @@ function made(rows, nodes = rows.length) {
 
 const said = ({ differences }) => differences.map(({ kind, a, b, size }) => [kind, a, b, size]);
 
-test("a run is equal to itself, unread scores too", () => {
+test("a run is equal to itself, unreadable scores too", () => {
   const run = made([["0", "q"], ["0.0", "x", 0.5], ["0.1", "y", NONE, "pruned"], ["0.0.0", "z", 1, "kept"]]);
   const result = align(...run, ...run);
   assert.deepEqual([...result.pairOfA], [0, 1, 2, 3]);

@@ -22,7 +22,7 @@ test("every step says what happened at it", () => {
       "thought 0.0 proposed",
       "thought 0.1 proposed",
       "thought 0.0 scored 0.25",
-      "thought 0.1 unread",
+      "thought 0.1 unreadable",
       "thought 0.0 kept: rule",
       "thought 0.1 pruned: rule",
     ],
@@ -76,10 +76,10 @@ test("calls are told of when they are asked and when they are answered", () => {
 });
 
 test("a thought's state has a name", () => {
-  const recording = tree([-1, 0, 0], { decided: [[1, "solution"]] });
+  const recording = tree([-1, 0, 0], { decided: [[1, "answer"]] });
   assert.deepEqual(
     [0, 1, 2].map((node) => stateOf(recording, recording.at(4), node)),
-    ["question", "solution", "not decided"],
+    ["question", "answer", "not decided"],
   );
 });
 

@@ -3,7 +3,7 @@
  */
 import { Recording } from "../recording.js";
 
-/** @param {any[][]} rows in the order of birth; score null = unread, undefined = not evaluated
+/** @param {any[][]} rows in the order of birth; score null = unreadable, undefined = not evaluated
  * @param {string[]} [asked] ids for which a call is open at the end */
 export function recorded(rows, asked = []) {
   const places = new Map(rows.map(([id], node) => [id, node]));
@@ -49,7 +49,7 @@ export function full(branch, depth, solution = "") {
     if (id.split(".").length > depth) break;
     for (let k = 0; k < branch; k++) {
       const child = `${id}.${k}`;
-      rows.push([child, (k + 1) / (branch + 1), child === solution ? "solution" : k ? "pruned" : "kept"]);
+      rows.push([child, (k + 1) / (branch + 1), child === solution ? "answer" : k ? "pruned" : "kept"]);
     }
   }
   return recorded(rows);

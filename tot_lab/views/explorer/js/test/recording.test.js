@@ -65,10 +65,10 @@ test("the frame goes forward and back", () => {
   const recording = made();
   const state = (node) => STATES[recording.frame.state[node]];
   recording.at(4);
-  assert.equal(state(1), "unread");
+  assert.equal(state(1), "unreadable");
   assert.ok(Number.isNaN(recording.frame.score[1]));
   recording.at(5);
-  assert.deepEqual([state(1), recording.frame.score[1]], ["unread", 0.75]);
+  assert.deepEqual([state(1), recording.frame.score[1]], ["unreadable", 0.75]);
   const end = recording.at(99);
   assert.deepEqual([end.step, state(1), end.stop, end.best, end.open], [10, "kept", "solved", 1, [1]]);
   assert.deepEqual(end.usage, { calls: 1, input: 12, output: NaN, cost: 0.5, paid: 0 });

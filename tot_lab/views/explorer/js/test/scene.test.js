@@ -47,14 +47,14 @@ test("what is not in `only` is left out, and the rest dims", () => {
 });
 
 test("each state has its shape, a score its colour", () => {
-  const states = ["kept", "pruned", "complete", "duplicate", "merged", "failed", "solution"];
+  const states = ["kept", "pruned", "complete", "duplicate", "merged", "failed", "answer"];
   const rows = states.map((state, at) => [`0.${at}`, at / 6, state]);
   const recording = recorded([["0"], ...rows, ["0.7", null], ["0.8", 0.5]]);
   const scene = sceneOf(recording);
   const shapes = [...scene.shape].map((shape) => SHAPES[shape][0]);
   assert.deepEqual(shapes, [
-    "question", "kept", "pruned", "complete", "duplicate or merged", "duplicate or merged", "failed", "solution",
-    "unread", "not decided",
+    "question", "kept", "pruned", "complete", "duplicate or merged", "duplicate or merged", "failed", "answer",
+    "unreadable", "not decided",
   ]);
   assert.equal(scene.fill[0], BLANK);
   assert.equal(scene.fill[1], 0);
@@ -66,7 +66,7 @@ test("each state has its shape, a score its colour", () => {
 });
 
 test("the ways to the best and to the selected thought are told apart, also to one that is hidden", () => {
-  const recording = recorded([["0"], ["0.0", 0.9, "solution"], ["0.1", 0.4, "kept"], ["0.1.0", 0.3, "pruned"]]);
+  const recording = recorded([["0"], ["0.0", 0.9, "answer"], ["0.1", 0.4, "kept"], ["0.1.0", 0.3, "pruned"]]);
   const node = recording.indexOf("0.1.0");
   const scene = sceneOf(recording, { selected: [node] });
   const has = (flag, of = scene) => ids(of).filter((_, slot) => of.flags[slot] & flag);

@@ -8,7 +8,7 @@ const recording = tree([-1, 0, 0, 1, 1], {
   decided: [
     [1, "kept"],
     [2, "pruned"],
-    [4, "solution"],
+    [4, "answer"],
   ],
   texts: ["The question", "left: 6 4", "LEFT: 6", "score>0.7 is text here", 'say "no"'],
 });
@@ -36,7 +36,7 @@ test("conditions are plain", () => {
   assert.deepEqual(found("depth=2"), [3, 4]);
   assert.deepEqual(found("depth<=1"), [0, 1, 2]);
   assert.deepEqual(found("state:pruned"), [2]);
-  assert.deepEqual(found("State:kept,solution"), [1, 4]);
+  assert.deepEqual(found("State:kept,answer"), [1, 4]);
   assert.deepEqual(found("id:0.0"), [1, 3, 4]);
 });
 
@@ -59,7 +59,7 @@ test("a word that only holds a field's name is a word", () => {
 test("what cannot be read is an error in words", () => {
   assert.match(searchOf("score>much").error, /score needs a number, such as score>0\.7/);
   assert.match(searchOf("depth=").error, /depth needs a number/);
-  assert.match(searchOf("state:good").error, /state needs one of proposed, unread, kept/);
+  assert.match(searchOf("state:good").error, /state needs one of proposed, unreadable, kept/);
   assert.match(searchOf("state>kept").error, /state needs one of/);
   assert.match(searchOf("id:x").error, /such as id:0\.1/);
 });

@@ -26,7 +26,7 @@ test("each thought that is seen has a shape, its score and its text", () => {
   wellFormed(svg);
   assert.equal(count(svg, "thought 0"), 4);
   assert.ok(svg.includes("<title>a run</title>"));
-  for (const told of ["0.75", "0.25", "unread"]) assert.ok(svg.includes(`>${told}</text>`));
+  for (const told of ["0.75", "0.25", "unreadable"]) assert.ok(svg.includes(`>${told}</text>`));
   assert.ok(svg.includes(`fill="${LIGHT.paper}"`));
   assert.ok(!svg.includes("thoughts drawn"));
   assert.ok(svgOf(sceneOf(recording), DARK).includes(`fill="${DARK.paper}"`));
@@ -52,7 +52,7 @@ test("it loads nothing and runs nothing", () => {
 
 test("collapsed thoughts, links, marks and the ways are drawn", () => {
   const recording = recorded([
-    ["0"], ["0.0", 0.9, "solution"], ["0.1", 0.5, "kept"], ["0.1.0", 0.5, "pruned"],
+    ["0"], ["0.0", 0.9, "answer"], ["0.1", 0.5, "kept"], ["0.1.0", 0.5, "pruned"],
     ["0.2", 0.5, "merged", "merged", "0.1"],
   ]);
   const view = { collapsed: new Set([2]), selected: [2], marks: { "0.0": { verdict: "right" } } };
