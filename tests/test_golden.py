@@ -8,6 +8,7 @@ import pytest
 from support import wait
 
 import tot_lab as tl
+from tot_lab.record.journal import _renamed
 
 FOLDER = Path(__file__).parent / "golden"
 sys.path.insert(0, str(FOLDER))
@@ -34,3 +35,14 @@ def test_a_released_journal_stays_loadable(path):
     else:  # made before prompts put the candidate last: the first prompt that differs is named
         assert not replay.identical
         assert "Call differs: messages was" in replay.divergence
+
+
+def test_decisions_of_old_journals_have_their_new_names():
+    """Schema 1 wrote `solution` and `unread`. A text that looks like such a field is left alone."""
+    run = tl.load(FOLDER / "journal-0.1.0.jsonl")
+    states = {node.state for node in run.tree}
+    assert "answer" in states
+    assert "solution" not in states
+    assert _renamed(rb'{"what":"solution","reason":"unread"}') == rb'{"what":"answer","reason":"unreadable"}'
+    text = rb'{"text":"{\"what\":\"solution\"}"}'
+    assert _renamed(text) == text

@@ -265,3 +265,9 @@ def test_calls_are_records_like_any_other():
         ("0", "ask", "What next?"),
         ("0.0", "value", "How good?"),
     ]
+
+
+@pytest.mark.parametrize("what", ["solution", "", "Kept", None])
+def test_an_unknown_decision_is_refused_when_it_is_made(what):
+    with pytest.raises(ValueError, match=rf"Unknown decision: got {what!r}\. Use kept, pruned, .*, answer"):
+        tl.records.Decided("0", what)

@@ -16,7 +16,7 @@ import msgspec
 from tot_lab.analysis.turns import steps_of
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
-from tot_lab.core.records import Decided, Decision, Line, Note, Position, Scored, Thought, parent_of
+from tot_lab.core.records import DECISIONS, Decided, Line, Note, Position, Scored, Thought, parent_of
 from tot_lab.core.tools import asks_no_model, tool_of
 from tot_lab.record.marks import Mark, Verdict
 from tot_lab.record.run import Run, Usage, selected_strategies, usage_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SOURCES = ("model", "cache", "joined")
 MARKS = get_args(Verdict)
-STATES = ("proposed", "unreadable", *get_args(Decision))
+STATES = ("proposed", "unreadable", *DECISIONS)
 
 
 class CallRow(NamedTuple):

@@ -8,7 +8,7 @@ pydantic was two to three times slower.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -26,6 +26,9 @@ Decision: TypeAlias = Literal["kept", "pruned", "complete", "duplicate", "merged
 - `failed`: the calls that should have scored it failed.
 - `answer`: the run's answer. It may be wrong.
 """
+
+DECISIONS: tuple[Decision, ...] = get_args(Decision)
+"""All decisions."""
 
 Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
 """A score, 0 to 1."""
@@ -77,6 +80,10 @@ class Decided(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="de
     what: Decision
     reason: str = ""
     other: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.what not in DECISIONS:
+            raise ValueError(f"Unknown decision: got {self.what!r}. Use {', '.join(DECISIONS)}.")
 
 
 class Note(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="note"):
