@@ -25,6 +25,14 @@ P = TypeVar("P", bound="Player")
 Forms = tuple[tuple[str, re.Pattern[str]], ...]
 """The forms that a player knows, each with the closing words of its prompts. Earlier ones take precedence."""
 
+STRATEGY_FORMS = frozenset(
+    {"act", "critique", "review", "plan", "patch", "augment", "analysis", "reflect", "route", "synthesize"}
+)
+"""Purposes of calls of strategies whose prompts have no closing words."""
+
+OPEN_STEP = re.compile(r"^(s\d+)\b[^\n]*\[(?:failed|skipped|pending)\]", re.M)
+"""An incomplete step of a plan, as prompts list it."""
+
 _CANDIDATE = re.compile(r"^Candidate \d+:?$", re.M)
 _CANDIDATES = re.compile(r"^Candidates for the next (?:step|word):$", re.M)
 _NUMBER = re.compile(r"^\d+\. ", re.M)
@@ -131,6 +139,14 @@ class Responder(ABC, Generic[P]):
         return f"best: {self.random.choice(best) if self.random_ties else best[0]}"
 
     # Parts of replies.
+
+    def succeeds(self, *, twice: bool = False) -> bool:
+        """Whether a try succeeds, or one of two."""
+        return self.random.random() >= (1 - self.player.skill) ** (2 if twice else 1)
+
+    def notices(self) -> bool:
+        """Whether the player sees a mistake."""
+        return self.random.random() < (1 + self.player.skill) / 2
 
     def judgement_of(self, truth: bool) -> bool:
         """`truth`, or its opposite with probability `noise`."""
