@@ -2,8 +2,8 @@
 
 A player reads the text of a prompt: its closing words request a form of reply, and the rest states the
 problem and the path so far. A domain adds a `Responder` with its moves, its estimate of a state and its
-answers. The prompts of strategies have no closing words of their own, so that their form is the purpose of the
-call (`Responder.purposes`). Nothing else of a call's place in a run is read.
+answers. The prompts of strategies have no closing words of their own, so that their form is the purpose of
+the call (`Responder.purposes`). Nothing else of a call's place in a run is read.
 """
 
 from __future__ import annotations
