@@ -15,7 +15,8 @@ from support import wait
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply, ToolCall
 from tot_lab.core.task import Task
-from tot_lab.domains.agent_player import FINAL, KINDS
+from tot_lab.domains.agent_player import FINAL
+from tot_lab.domains.player import STRATEGY_FORMS
 from tot_lab.strategies.plans import PlanDraft
 from tot_lab.tools import Calculator
 
@@ -305,7 +306,7 @@ def test_it_says_when_it_does_not_understand() -> None:
 
 
 @given(
-    kind=st.sampled_from(["answer", *KINDS]),
+    kind=st.sampled_from(["answer", *sorted(STRATEGY_FORMS)]),
     quoted=st.sampled_from([SUMS, HOPS, tl.game24("4 5 6 10")]),
     ends=st.sampled_from(["", "score: 1", "best: N", "JSON array of the 3 numbers", "one word, yes or no",
                           "first line of your reply is `score: `", "What is the next step?", "Answer: <x>"]),

@@ -36,17 +36,12 @@ from tot_lab.domains.multi_hop import (
     title_of,
     world,
 )
-from tot_lab.domains.player import Player, Responder, candidates_in
+from tot_lab.domains.player import OPEN_STEP, STRATEGY_FORMS, Player, Responder, candidates_in
 from tot_lab.domains.word_sums import Problem, problem_in
 from tot_lab.models.simulated import Share
 
 FINAL = "final-answer"
 """Name of the tool that ends a loop."""
-
-KINDS = (
-    "act", "critique", "review", "plan", "patch", "augment", "analysis", "reflect", "route", "synthesize",
-)  # fmt: skip
-"""Purposes of calls of strategies that the agent replies to."""
 
 _FORMS = (
     ("vote", re.compile(r"best: ?N\b")),
@@ -64,7 +59,6 @@ _CANDIDATES = re.compile(r"^Candidates? for the next step:$", re.M)
 _REFERENCE = re.compile(r"\{\{from_step:(s\d+)(?::summary)?\}\}")
 _RESULT = re.compile(r"^(s\d+)\b[^\n]*\[completed\][^\n]*\n(?:(?!s\d+ )[^\n]*\n)*? +result: ([^\n]*)", re.M)
 _LISTED = re.compile(r"^(s\d+)\b[^\n]*\[\w+\]", re.M)
-_OPEN = re.compile(r"^(s\d+)\b[^\n]*\[(?:failed|skipped|pending)\]", re.M)
 _HAND = re.compile(r"^Numbers: (\d+ \d+ \d+ \d+)$", re.M)
 
 
@@ -279,12 +273,19 @@ class _Responder(Responder["SimAgent"]):
 
     forms = _FORMS
     every_paragraph = True
-    purposes = frozenset(KINDS)
+    purposes = STRATEGY_FORMS
 
     @staticmethod
     def conversation(call: Call) -> str:
         """The conversation as one text, with each tool result after its call."""
-        return _conversation(call)
+        calls: dict[str, ToolCall] = {}
+        parts = []
+        for message in call.messages:
+            calls |= {request.id: request for request in message.tool_calls}
+            request = calls.get(message.tool_call_id or "")
+            asked = f"{request.name}({request.arguments})\n{request.name} → " if request else ""
+            parts.append(f"{asked}{message.content}")
+        return "\n\n".join(parts)
 
     @cached_property
     def chain(self) -> _Chain:
@@ -322,7 +323,7 @@ class _Responder(Responder["SimAgent"]):
         k, chain, random = len(self.known), self.chain, self.random
         if _PLANNING.search(self.text):
             return self._next_outline()
-        if not self._succeeds(k):
+        if not self._chooses(k):
             return chain.wrong_step(min(k, chain.count - 1), self.known, random)
         if k == chain.count:
             return f"Answer: {self.known[-1]}"
@@ -333,7 +334,7 @@ class _Responder(Responder["SimAgent"]):
         planned = self._outlined(self.text)
         if planned == self.chain.count:
             return f"Then the answer is s{planned}."
-        if self._succeeds(planned):
+        if self._chooses(planned):
             return self.chain.outline(planned)
         return self.chain.outline(self.random.randrange(self.chain.count)).replace("s1 =", "s0 =")
 
@@ -355,7 +356,7 @@ class _Responder(Responder["SimAgent"]):
         values, lines = list(self.known), list[str]()
         while len(values) < self.chain.count:
             k = len(values)
-            value = self._recall(k, values, unaided if self._succeeds(k) else 0.0)
+            value = self._recall(k, values, unaided if self._chooses(k) else 0.0)
             lines.append(self.chain.statement(k, values, value))
             values.append(value)
         return values, lines
@@ -365,11 +366,10 @@ class _Responder(Responder["SimAgent"]):
         right = self.random.random() < unaided
         return value if right else self.chain.wrong_value(value, k, self.random)
 
-    def _succeeds(self, k: int) -> bool:
+    def _chooses(self, k: int) -> bool:
         """Whether the agent chooses the right step for value `k`."""
         outlined = k < self.chain.count and self.chain.outline(k) in self.text
-        failure = (1 - self.player.skill) ** (2 if outlined else 1)
-        return self.random.random() >= failure
+        return self.succeeds(twice=outlined)
 
     # Judgements.
 
@@ -422,7 +422,7 @@ class _Responder(Responder["SimAgent"]):
         last = _LAST_TURN.search(call.messages[-1].content)
         if last or not self.chain.tools & offered:
             return self._final(offered, self._finish(self.player.unaided)[0][-1])
-        if self._succeeds(k):
+        if self._chooses(k):
             if k == self.chain.count:
                 return self._final(offered, self.known[-1])
             return _tool_call(*self.chain.tool_call(k, self.known, self.text))
@@ -434,7 +434,7 @@ class _Responder(Responder["SimAgent"]):
         needless = k == self.chain.count or self.chain.find(k, self.known, self.text) is not None
         if needless or not self.chain.tools & _offered(self.call) or _PLANNING.search(self.text):
             return ""
-        if self._succeeds(k):
+        if self._chooses(k):
             return _tool_call(*self.chain.tool_call(k, self.known, self.text))
         return (
             _tool_call(*self.chain.useless_call(k, self.known, self.random))
@@ -464,10 +464,10 @@ class _Responder(Responder["SimAgent"]):
         given = _GIVEN.search(self.text)
         answer = (given[1] if given else final_answer(self.text)) or ""
         right = self.chain.same(answer, self.chain.true_values()[-1])
-        if right == self._notices():
+        if right == self.notices():
             return f"SATISFIED: I checked the steps, and {answer} follows from them."
         lesson = self.chain.outline(self.random.randrange(self.chain.count))
-        if self._notices():
+        if self.notices():
             lesson = "\n".join(map(self.chain.outline, range(self.chain.count)))
         return (
             f"UNSATISFIED: {answer or 'no answer'} does not follow. Look each step up; the way is\n{lesson}"
@@ -476,21 +476,18 @@ class _Responder(Responder["SimAgent"]):
     def review(self) -> str:
         """Whether a plan has reached its goal, and the answer."""
         known = self.chain.known_values(_resolve(self.text))
-        if len(known) == self.chain.count and self._notices():
+        if len(known) == self.chain.count and self.notices():
             return f"SATISFIED: all that was asked for is known.\nAnswer: {known[-1]}"
-        if len(known) == self.chain.count or self._notices():
+        if len(known) == self.chain.count or self.notices():
             lacking = self.chain.outline(min(len(known), self.chain.count - 1))
             return f"UNSATISFIED: this is still to be found out: {lacking}"
         values, _ = self._finish(self.player.unaided)
         return f"SATISFIED: it is done.\nAnswer: {values[-1]}"
 
-    def _notices(self) -> bool:
-        return self.random.random() < (1 + self.player.skill) / 2
-
     def reflect(self) -> str:
         """The progress so far, and the next step."""
         k = len(self.known)
-        lacking = self.chain.outline(k) if k < self.chain.count and self._succeeds(k) else "give the answer"
+        lacking = self.chain.outline(k) if k < self.chain.count and self._chooses(k) else "give the answer"
         return f"{k} of {self.chain.count} things are known; the course is right.\nNext: {lacking}"
 
     def synthesize(self) -> str:
@@ -521,7 +518,7 @@ class _Responder(Responder["SimAgent"]):
         if "Write other steps in place" in self.text:
             return self.plan()
         known = self.chain.known_values(_resolve(self.text))
-        places = enumerate(_OPEN.findall(self.text), len(known))
+        places = enumerate(OPEN_STEP.findall(self.text), len(known))
         return self._steps([(min(k, self.chain.count - 1), id) for k, id in places], known)
 
     def _steps(self, places: Sequence[tuple[int, str]], known: Sequence[str]) -> str:
@@ -530,7 +527,7 @@ class _Responder(Responder["SimAgent"]):
         steps = []
         for k, id in places:
             step = self.chain.plan_step(k, known, _named_tools(self.text))
-            step = step if self._succeeds(k) else self._wrong_plan_step(step, k, known)
+            step = step if self._chooses(k) else self._wrong_plan_step(step, k, known)
             encoded = _REFERENCE.sub(
                 lambda match: f"{{{{from_step:{ids.get(match[1], match[1])}}}}}", json.dumps(step)
             )
@@ -569,7 +566,7 @@ class _Responder(Responder["SimAgent"]):
         call, text, random, agent = self.call, self.text, self.random, self.player
         hand = _HAND.search(text)
         player = SimGame24(skill=agent.skill, noise=agent.noise, garble=agent.garble)
-        if hand is None or call.purpose not in KINDS:
+        if hand is None or call.purpose not in STRATEGY_FORMS:
             known = hand is not None or "Game of 24" in text
             return player.written(call, random) if known else agent.unknown
         task = game24(hand[1])
@@ -591,7 +588,7 @@ class _Responder(Responder["SimAgent"]):
                 "type": "analysis",
                 "instruction": "Find the expression.",
             }
-            return json.dumps({"steps": [{**step, "id": id} for id in _OPEN.findall(text)] or [step]})
+            return json.dumps({"steps": [{**step, "id": id} for id in OPEN_STEP.findall(text)] or [step]})
         if call.purpose == "route":
             return json.dumps({"kind": "open"})
         return reply
@@ -631,18 +628,6 @@ class SimAgent(Player):
 
 
 # Reading conversations.
-
-
-def _conversation(call: Call) -> str:
-    """The conversation as one text, with each tool result after its call."""
-    calls: dict[str, ToolCall] = {}
-    parts = []
-    for message in call.messages:
-        calls |= {request.id: request for request in message.tool_calls}
-        request = calls.get(message.tool_call_id or "")
-        asked = f"{request.name}({request.arguments})\n{request.name} → " if request else ""
-        parts.append(f"{asked}{message.content}")
-    return "\n\n".join(parts)
 
 
 def _opening(call: Call) -> str:

@@ -1,9 +1,9 @@
 """Base of the simulated players of the domains.
 
-A player reads the requested form from the closing words of a prompt, and the state of the game from its text.
-A domain adds a class with one method per form: its moves, its estimate of a state and its answers. A player
-never sees the purpose of a call or its node, except for the prompts of strategies, which have no closing
-words (`Responder.purposes`).
+A player reads the text of a prompt: its closing words request a form of reply, and the rest states the
+problem and the path so far. A domain adds a `Responder` with its moves, its estimate of a state and its
+answers. The prompts of strategies have no closing words of their own, so that their form is the purpose of
+the call (`Responder.purposes`). Nothing else of a call's place in a run is read.
 """
 
 from __future__ import annotations
@@ -25,6 +25,14 @@ P = TypeVar("P", bound="Player")
 Forms = tuple[tuple[str, re.Pattern[str]], ...]
 """The forms that a player knows, each with the closing words of its prompts. Earlier ones take precedence."""
 
+STRATEGY_FORMS = frozenset(
+    {"act", "critique", "review", "plan", "patch", "augment", "analysis", "reflect", "route", "synthesize"}
+)
+"""Purposes of calls of strategies whose prompts have no closing words."""
+
+OPEN_STEP = re.compile(r"^(s\d+)\b[^\n]*\[(?:failed|skipped|pending)\]", re.M)
+"""An incomplete step of a plan, as prompts list it."""
+
 _CANDIDATE = re.compile(r"^Candidate \d+:?$", re.M)
 _CANDIDATES = re.compile(r"^Candidates for the next (?:step|word):$", re.M)
 _NUMBER = re.compile(r"^\d+\. ", re.M)
@@ -44,7 +52,7 @@ class Move(NamedTuple):
 
 
 class Responder(ABC, Generic[P]):
-    """Composes the reply to one prompt. Each form has a method of its name.
+    """Composes the reply to one prompt. Each form of `forms` and `purposes` has a method of its name.
 
     Args:
         player: The player, whose settings hold.
@@ -132,6 +140,14 @@ class Responder(ABC, Generic[P]):
 
     # Parts of replies.
 
+    def succeeds(self, *, twice: bool = False) -> bool:
+        """Whether a try succeeds, or one of two."""
+        return self.random.random() >= (1 - self.player.skill) ** (2 if twice else 1)
+
+    def notices(self) -> bool:
+        """Whether the player sees a mistake."""
+        return self.random.random() < (1 + self.player.skill) / 2
+
     def judgement_of(self, truth: bool) -> bool:
         """`truth`, or its opposite with probability `noise`."""
         return truth != (self.random.random() < self.player.noise)
@@ -157,8 +173,13 @@ class Player(Simulated):
 
     kind = ""
     responder: ClassVar[type[Responder[Any]]]
+    """Composes the replies."""
+
     garbled: ClassVar[tuple[str, ...]]
+    """Replies that the domain cannot read."""
+
     unknown: ClassVar[str]
+    """The reply to a prompt that the player does not understand."""
 
     skill: Share = 0.8
     """Probability that a move is right, 0–1."""

@@ -15,13 +15,9 @@ from typing import Any
 
 from tot_lab.domains.constrained.answers import Stream, make_answer
 from tot_lab.domains.constrained.constraints import Rule, bare, kept_by, rules_in
-from tot_lab.domains.player import Player, Responder, candidates_in
+from tot_lab.domains.player import OPEN_STEP, STRATEGY_FORMS, Player, Responder, candidates_in
 from tot_lab.models.simulated import JUDGING, Share
 
-_PURPOSES = (
-    "branch", "develop", "converge", "act", "critique", "review", "plan", "patch", "augment", "analysis",
-    "reflect", "route", "synthesize",
-)  # fmt: skip
 _FORMS = (
     *JUDGING,
     ("value", re.compile(r"score: K/N")),
@@ -34,7 +30,6 @@ _DRAFT = re.compile(r"<(draft|solution|answer)>\n|^ {1,9}result: ", re.M)
 _AFTER_RESULT = re.compile(r"\ns\d{1,4} |\n\n|\Z")
 _APPROACH = re.compile(r"<approach>\nName: ([^\n]*)\n(.*?)\n</approach>", re.S)
 _CANDIDATE = re.compile(r"^Candidate \d+$", re.M)
-_OPEN = re.compile(r"^(s\d+)\b[^\n]*\[(?:failed|skipped|pending)\]", re.M)
 _STEP = {
     "title": "write the answer",
     "type": "analysis",
@@ -48,7 +43,7 @@ class _Responder(Responder["SimConstrained"]):
 
     forms = _FORMS
     every_paragraph = True
-    purposes = frozenset(_PURPOSES)
+    purposes = STRATEGY_FORMS | {"branch", "develop", "converge"}
     random_ties = True
 
     @cached_property
@@ -101,7 +96,7 @@ class _Responder(Responder["SimConstrained"]):
         Returns:
             The answer, and pairs of a rule and the other draft that it was adopted from.
         """
-        tries = [self._succeeds(repeated) for repeated in self.repeated]
+        tries = [self.succeeds(twice=repeated) for repeated in self.repeated]
         if not drafts:
             return self._make(tries), []
         seen = [self.believed(draft) for draft in drafts]
@@ -124,9 +119,6 @@ class _Responder(Responder["SimConstrained"]):
         worse = sum(map(bool.__eq__, now, wanted)) < sum(map(bool.__eq__, kept[at], wanted))
         return (drafts[at], []) if worse else (made, taken)
 
-    def _succeeds(self, repeated: bool) -> bool:
-        return self.random.random() >= (1 - self.player.skill) ** (2 if repeated else 1)
-
     def _make(self, wanted: Sequence[bool]) -> str:
         return make_answer(self.rules, wanted, Stream(str(self.random.random())))
 
@@ -136,8 +128,7 @@ class _Responder(Responder["SimConstrained"]):
         """Whether the player believes that a draft satisfies each rule."""
         if self.random.random() < self.player.noise:
             return [self.random.random() < 0.5 for _ in self.rules]
-        sight = (1 + self.player.skill) / 2
-        return [kept or self.random.random() >= sight for kept in kept_by(self.rules, draft)]
+        return [kept or not self.notices() for kept in kept_by(self.rules, draft)]
 
     def believes(self) -> bool:
         return all(self.believed(self.last))
@@ -257,13 +248,13 @@ class _Responder(Responder["SimConstrained"]):
 
     def patch(self) -> str:
         """A plan with a step in place of each incomplete one."""
-        return json.dumps({"steps": [{"id": id, **_STEP} for id in _OPEN.findall(self.text)] or [_STEP]})
+        return json.dumps({"steps": [{"id": id, **_STEP} for id in OPEN_STEP.findall(self.text)] or [_STEP]})
 
     def route(self) -> str:
         """The kind of the task."""
         right = "writing" if self.rules[0].family == "writing" else "steps"
         kinds = ("simple", "steps", "open", "writing")
-        return json.dumps({"kind": right if self._succeeds(False) else self.random.choice(kinds)})
+        return json.dumps({"kind": right if self.succeeds() else self.random.choice(kinds)})
 
     def reflect(self) -> str:
         """A lesson that names a random rule."""
