@@ -623,7 +623,7 @@ def test_what_is_no_lab_or_task_is_refused():
             panel(lab(), ["4 5 6 10"])
 
     wait(refused())
-    with pytest.raises(RuntimeError, match="use it in a notebook"):
+    with pytest.raises(RuntimeError, match="Use it in a notebook"):
         panel(lab())
 
 
