@@ -1,7 +1,5 @@
 /**
- * What surrounds the pictures: head, tools, side, help.
- *
- * Rule: it tells the app what was pressed, and shows what it is given.
+ * The frame around the pictures: header, toolbar, side panel and help.
  */
 
 import { button, count, dotted, field, h, press, put, renew, say, short } from "./dom.js";
@@ -11,7 +9,7 @@ import { DIFFERENCES } from "./theme.js";
 
 export const VIEWS = /** @type {const} */ (["tree", "timeline", "compare"]);
 
-/** Differences that are listed. */
+/** Maximum number of differences in the list. */
 const LISTED = 200;
 
 const KEYS = `↑ ↓ ← →   walk in the tree, close, open
