@@ -27,7 +27,7 @@ export function happened(recording, frame) {
   const id = node < 0 ? "" : recording.id(node);
   const at = id && ` at ${id}`;
   const score = frame.score[node];
-  if (kind === KIND.thought) return recording.parent[node] < 0 ? "the question is put" : `thought ${id} proposed`;
+  if (kind === KIND.thought) return recording.parent[node] < 0 ? "question asked" : `thought ${id} proposed`;
   if (kind === KIND.scored) return `thought ${id} ${isNaN(score) ? "unread" : `scored ${brief(score)}`}`;
   if (kind === KIND.decided)
     return [`thought ${id} ${STATES[frame.state[node]]}`, frame.reason(node)].filter(Boolean).join(": ");
@@ -76,7 +76,7 @@ export function timeBar(app) {
       "div.row",
       button("‹", () => app.setStep(slider.valueAsNumber - 1), "one step back (,)"),
       play,
-      button("›", () => app.setStep(slider.valueAsNumber + 1), "one step on (.)"),
+      button("›", () => app.setStep(slider.valueAsNumber + 1), "one step forward (.)"),
       slider,
       follow,
       stop,

@@ -12,12 +12,12 @@ export const VIEWS = /** @type {const} */ (["tree", "timeline", "compare"]);
 /** Maximum number of differences in the list. */
 const LISTED = 200;
 
-const KEYS = `↑ ↓ ← →   walk in the tree, close, open
+const KEYS = `↑ ↓ ← →   move, collapse, expand
 n p u     next, previous sibling, parent
 b         best thought
-f + -     see all, zoom
+f + -     fit all, zoom
 space     play, pause
-, .       step back, on
+, .       step back, forward
 / ?       search, help`;
 
 /**
@@ -49,8 +49,8 @@ export function faceOf(app, panel, time, legend) {
     "dialog",
     { "aria-label": "help" },
     h("pre", KEYS),
-    h("p", "Drag to move; after a click the wheel zooms. Shift adds to the selection. A double click closes, opens."),
-    h("p", "Orange leads to the best, blue to the selected; a dashed ring is an open call."),
+    h("p", "Drag to move; after a click the wheel zooms. Shift adds to the selection. A double click collapses, expands."),
+    h("p", "Orange leads to the best thought, blue to the selected; a dashed ring is an open call."),
     h("p", SYNTAX),
     h("form", { method: "dialog" }, h("button", "close")),
   );
@@ -84,10 +84,10 @@ export function faceOf(app, panel, time, legend) {
         found,
         matches,
         button("−", () => app.zoom(1 / 1.4), "zoom out (-)"),
-        button("fit", () => app.fit(), "see all (f)"),
+        button("fit", () => app.fit(), "fit all (f)"),
         button("+", () => app.zoom(1.4), "zoom in (+)"),
         button("best", () => app.best(), "the best thought (b)"),
-        button("open all", () => app.open(true)),
+        button("expand all", () => app.open(true)),
         button("what matters", () => app.open(false)),
         menu,
         button("?", () => help.showModal(), "help (?)"),

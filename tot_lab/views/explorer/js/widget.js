@@ -236,7 +236,7 @@ export function widget() {
       el.append(note, place);
       const look = () => {
         const [first] = kernel.runs;
-        note.textContent = kernel.trouble || (app ? "" : first ? "no thought yet" : "asking the kernel");
+        note.textContent = kernel.trouble || (app ? "" : first ? "no thought yet" : "loading");
         note.hidden = !note.textContent;
         if (app || !first?.nodes) return;
         app = mount(place, source(kernel, model));

@@ -18,7 +18,7 @@ test("every step says what happened at it", () => {
     Array.from({ length: 8 }, (_, step) => happened(recording, recording.at(step))),
     [
       "nothing has happened yet",
-      "the question is put",
+      "question asked",
       "thought 0.0 proposed",
       "thought 0.1 proposed",
       "thought 0.0 scored 0.25",
