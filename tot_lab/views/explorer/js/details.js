@@ -73,7 +73,7 @@ export function usageOf(recording, { step }, node) {
  * @param {{kind: string, draw: number}} call
  * @param {string} at where, in words
  */
-export const callOf = ({ kind, draw }, at = "") => `${kind}${at}${draw ? `, draw ${draw + 1}` : ""}`;
+export const callOf = ({ kind, draw }, at = "") => `${kind}${at}${draw ? `, sample ${draw + 1}` : ""}`;
 
 /**
  * How a call was answered, in a line.
@@ -271,7 +271,7 @@ export function panelOf(app) {
         ? dotted(
             brief(evaluation.score),
             `by ${evaluation.by || "the strategy"}`,
-            draws.length > 0 && short(`draws ${draws.map((draw) => draw ?? "unread").join(", ")}`, 100),
+            draws.length > 0 && short(`samples ${draws.map((draw) => draw ?? "unread").join(", ")}`, 100),
             !isNaN(evaluation.raw) && `raw ${evaluation.raw}`,
           )
         : "not evaluated",

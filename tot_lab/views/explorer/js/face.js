@@ -88,7 +88,7 @@ export function faceOf(app, panel, time, legend) {
         button("+", () => app.zoom(1.4), "zoom in (+)"),
         button("best", () => app.best(), "the best thought (b)"),
         button("expand all", () => app.open(true)),
-        button("what matters", () => app.open(false)),
+        button("collapse", () => app.open(false)),
         menu,
         button("?", () => help.showModal(), "help (?)"),
       ),
