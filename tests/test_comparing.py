@@ -10,7 +10,7 @@ from support import Scripted, answer_to, run
 
 import tot_lab as tl
 from tot_lab.core.records import Line
-from tot_lab.views.explorer.comparing import Alignment, Difference, aligned, differences
+from tot_lab.views.explorer.comparing import Alignment, Difference, align, differences
 from tot_lab.views.explorer.recording import Recording
 
 JS = Path(tl.__file__).parent / "views" / "explorer" / "js"
@@ -78,7 +78,7 @@ def test_every_kind_of_difference():
         ("0.0.5", "else", 1, ""),
         ("0.0.5.0", "t", "-", ""),
     )
-    made = aligned(a, b)
+    made = align(a, b)
     assert made.pairs == {"0": "0", "0.0": "0.0", "0.1": "0.1"}
     assert made.differences == [
         ("score", "0.0", "0.0", 1),
@@ -100,11 +100,11 @@ def test_every_kind_of_difference():
 
 def test_equal_runs_and_empty_ones():
     first, second = run(tl.TreeOfThoughts()), run(tl.TreeOfThoughts())
-    assert aligned(first, second).differences == []
-    assert len(aligned(first, second).pairs) == len(first.tree)
+    assert align(first, second).differences == []
+    assert len(align(first, second).pairs) == len(first.tree)
     empty = tl.Recorder().run
-    assert aligned(empty, empty) == ({}, [])
-    assert aligned(empty, first).differences == [("only-b", None, "0", len(first.tree))]
+    assert align(empty, empty) == ({}, [])
+    assert align(empty, first).differences == [("only-b", None, "0", len(first.tree))]
     assert list(differences(empty, empty).columns) == list(differences(empty, first).columns)
 
 
@@ -113,7 +113,7 @@ def test_a_chain_of_any_depth():
     last = recorder.thought("q")
     for _ in range(3000):
         last = recorder.thought("on", last)
-    assert len(aligned(recorder.run, recorder.run).pairs) == 3001
+    assert len(align(recorder.run, recorder.run).pairs) == 3001
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
@@ -135,9 +135,9 @@ def test_the_browser_aligns_alike(other):
     first = run(tl.TreeOfThoughts(propose="propose"))
     second = run(other, model=Scripted(moved))
     for a, b in ((first, second), (second, first), (first, first)):
-        assert in_the_browser(a, b) == aligned(a, b)
+        assert in_the_browser(a, b) == align(a, b)
     half = tl.Run(first.header, first.lines[: len(first.lines) // 2])
-    assert in_the_browser(first, half) == aligned(first, half)
+    assert in_the_browser(first, half) == align(first, half)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
@@ -145,5 +145,5 @@ def test_the_browser_aligns_hand_made_runs_alike():
     a = recorded(("0.3", "x", 0.5, ""), ("0.1", "x", 1, ""), ("0.2", "", "-", ""), ("0.10", "u", "-", ""))
     b = recorded(("0.1", "u", 0.5, ""), ("0.2", "", 1, "kept"), ("0.4", "x", "-", ""), ("0.3", "x", 0.5, ""))
     for one, other in ((a, b), (b, a)):
-        assert in_the_browser(one, other) == aligned(one, other)
-    assert aligned(a, b).pairs == {"0": "0", "0.3": "0.3", "0.1": "0.4", "0.2": "0.2", "0.10": "0.1"}
+        assert in_the_browser(one, other) == align(one, other)
+    assert align(a, b).pairs == {"0": "0", "0.3": "0.3", "0.1": "0.4", "0.2": "0.2", "0.10": "0.1"}

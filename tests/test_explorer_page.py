@@ -133,8 +133,8 @@ def test_a_page_never_replaces_the_run(tmp_path):
     path = made.save(tmp_path / "run.jsonl")
     loaded = tl.load(path)
     before = path.read_bytes()
-    with pytest.raises(FileExistsError, match="the run itself"):
+    with pytest.raises(FileExistsError, match="is the journal of the run"):
         loaded.save_html(path)
-    with pytest.raises(FileExistsError, match="the run itself"):
+    with pytest.raises(FileExistsError, match="is the journal of the run"):
         save_html(made, path, loaded)
     assert path.read_bytes() == before

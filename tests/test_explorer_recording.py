@@ -81,7 +81,7 @@ def chunks_of(lines, size):
     """Told as a live run is: so many lines at a time."""
     recording = Recording()
     for first in range(0, len(lines), size):
-        recording.take(lines[first : first + size])
+        recording.extend(lines[first : first + size])
         yield json.loads(recording.chunk(first))
 
 
@@ -412,7 +412,7 @@ def test_details_hold_the_whole(runs):
         calls = calls_df(one)
         recording = Recording()
         for first in range(0, len(one.lines), 50):
-            recording.take(one.lines[first : first + 50])
+            recording.extend(one.lines[first : first + 50])
             recording.details("0")  # what was asked for before does not stay as it was
         for node in one.tree:
             told = json.loads(json.dumps(recording.details(node.id)))

@@ -95,7 +95,7 @@ CODE_ONLY = {
 @pytest.mark.parametrize("kind", [*exported(), tl.Budget], ids=lambda kind: kind.__name__)
 def test_a_form_begins_with_the_defaults(kind):
     form = Form(kind, lambda: None)
-    assert form.made() == (DEFAULTS.get(kind) or kind())
+    assert form.value() == (DEFAULTS.get(kind) or kind())
     assert [control.name for control in form.controls] == [
         name for name in meanings(kind) if name not in CODE_ONLY
     ]
@@ -180,7 +180,7 @@ def test_a_field_that_only_code_can_set_is_named():
 
     form = Form(Picky, lambda: None)
     open_all(form.box)
-    form.settle()
+    form.update()
     assert [control.name for control in form.controls] == ["depth"]
     assert "<dt>set in code only</dt><dd>table</dd>" in said(form.box)
 
@@ -190,13 +190,13 @@ def test_a_form_keeps_what_it_has_no_control_for():
         return ""
 
     for start in (tl.OneAnswer(model=model, seed=3), tl.ChainOfThought(model=tl.sim.SimGame24())):
-        assert Form(type(start), lambda: None, start).made() == start
+        assert Form(type(start), lambda: None, start).value() == start
 
 
 def test_mistakes_stand_beside_their_controls():
     form = Form(tl.TreeOfThoughts, lambda: None)
     open_all(form.box)
-    form.settle()
+    form.update()
     (propose,) = [control.form for control in form.controls if control.name == "propose"]
     (prompt,) = [control for control in propose.controls if control.name == "prompt"]
     control(form.box, "width").value = 0
@@ -204,15 +204,15 @@ def test_mistakes_stand_beside_their_controls():
     prompt.none.value = False
     prompt.widget.value = "next step after {steps}?"
     with pytest.raises(Mistake) as mistake:
-        form.made()
+        form.value()
     assert sorted(mistake.value.fields) == ["propose.prompt", "search.width", "stop.depth"]
-    assert prompt.wrong.startswith("the template must contain {problem}")
-    for text in ("must be at least 1", "must be at most 1000", prompt.wrong):
+    assert prompt.error.startswith("the template must contain {problem}")
+    for text in ("must be at least 1", "must be at most 1000", prompt.error):
         assert text in said(form.box)
     control(form.box, "width").value = 1
     control(form.box, "depth").value = 4
     prompt.widget.value = "{problem}\nnext step?"
-    assert form.made() == tl.TreeOfThoughts(
+    assert form.value() == tl.TreeOfThoughts(
         propose=tl.Sample(prompt="{problem}\nnext step?"),
         search=tl.BeamSearch(width=1),
         stop=tl.Stop(depth=4),
@@ -306,7 +306,7 @@ def test_a_strategy_that_wraps_another_has_its_form_inside():
         control(shown, "width").value = 1
         assert "tl.TreeOfThoughts(search=tl.BeamSearch(width=1)), attempts=2)" in shown.code
         control(shown, "width").value = 0
-        assert "to correct: strategy.search.width" in said(shown)
+        assert "invalid: strategy.search.width" in said(shown)
         assert "must be at least 1" in said(shown)
         assert control(shown, "Run").disabled
         control(shown, "width").value = 1
@@ -339,8 +339,8 @@ def test_what_cannot_run_is_not_run():
         unlimited(shown, "calls").value = False
         control(shown, "calls").value = -1
         assert control(shown, "Run").disabled
-        assert "to correct: stop.depth, calls" in said(shown)
-        assert shown.code == "# To correct first: stop.depth, calls"
+        assert "invalid: stop.depth, calls" in said(shown)
+        assert shown.code == "# Invalid settings: stop.depth, calls"
         control(shown, "Run").click()
         assert shown.explorer is None
         control(shown, "depth").value = 1
@@ -366,7 +366,7 @@ OWN = [
 @pytest.mark.parametrize("which", range(len(OWN)))
 def test_tasks_of_ones_own(which):
     async def used(shown):
-        control(shown, "which").value = which
+        control(shown, "task number").value = which
         control(shown, "strategy").value = "OneAnswer"
         run = await run_of(shown)
         again = await run_by(shown.code)
@@ -380,9 +380,9 @@ def test_a_task_that_holds_a_function_keeps_its_name_in_the_code():
     tasks = [OWN[0], tl.general("Which?", answer="b", grade=lambda answer, reference: answer == reference)]
 
     async def used(shown):
-        control(shown, "which").value = 1
+        control(shown, "task number").value = 1
         control(shown, "strategy").value = "OneAnswer"
-        assert "# `tasks[1]` is of those that the panel was given" in shown.code
+        assert "# `tasks[1]` is a task that was passed to the panel" in shown.code
         run = await run_of(shown)
         assert (await run_by(shown.code, tasks=tasks)).events == run.events
 
@@ -398,8 +398,8 @@ def test_a_hand_and_a_question():
         assert f'tl.game24("{easiest}")' in shown.code
         control(shown, "hand").value = ""
         assert control(shown, "Run").disabled
-        assert "to correct: task" in said(shown)
-        control(shown, "its numbers").value = "1, 2, 3, 4"
+        assert "invalid: task" in said(shown)
+        control(shown, "numbers").value = "1, 2, 3, 4"
         assert 'tl.game24("1 2 3 4")' in shown.code
         control(shown, "task").value = "question"
         assert "question must not be empty" in said(shown)
@@ -486,14 +486,14 @@ def test_what_only_the_notebook_has_is_named_in_the_code(tmp_path):
         (tl.Lab("sim/agent", tools=["calculator"], tool_context={"key": "sk-secret"}), "a tool_context"),
     ):
         code = cell(lab, tl.ReAct(), tl.general("Why?"), None)
-        assert f"# `lab` is the one that the panel was given: it holds {why}." in code
+        assert f"# `lab` is the lab that was passed to the panel: it contains {why}." in code
         assert "sk-secret" not in code
 
 
 def test_no_key_is_written():
     async def used(shown):
         assert "sk-secret" not in shown.code
-        assert "# A key that the panel's lab has is not written here." in shown.code
+        assert "# The panel's lab has an API key, which is not included here." in shown.code
 
     opened(used, tl.Lab(tl.LiteLLM(model="openai/x", api_key="sk-secret"), runs=None))
 
@@ -506,7 +506,10 @@ def test_a_model_of_ones_own_keeps_the_name_of_the_lab():
         control(shown, "strategy").value = "OneAnswer"
         control(shown, "task").value = "question"
         control(shown, "question").value = "Why?"
-        assert "# `lab` is the one that the panel was given: it holds a function of your own." in shown.code
+        assert (
+            "# `lab` is the lab that was passed to the panel: it contains a function of your own."
+            in shown.code
+        )
         run = await run_of(shown)
         await until(lambda: "answered" in said(shown))
         assert "&lt;script&gt;alert(1)&lt;/script&gt;$x$" in said(shown)
@@ -548,7 +551,7 @@ def test_one_run_at_a_time_and_it_can_be_stopped():
         assert control(shown, "Run").disabled
         control(shown, "Run").click()
         assert shown.explorer is first
-        assert "A run is under way" in said(shown)
+        assert "A run is in progress" in said(shown)
         control(shown, "depth").value = 2  # for the next one
         assert control(shown, "Run").disabled
         assert shown.run is None
@@ -624,11 +627,11 @@ def test_what_is_no_lab_or_task_is_refused():
     async def refused():
         with pytest.raises(TypeError, match="lab must be a Lab"):
             panel("sim/game24")
-        with pytest.raises(TypeError, match="tasks must be Tasks"):
+        with pytest.raises(TypeError, match="tasks must contain tasks"):
             panel(lab(), ["4 5 6 10"])
 
     wait(refused())
-    with pytest.raises(RuntimeError, match="use it in a notebook"):
+    with pytest.raises(RuntimeError, match="Use it in a notebook"):
         panel(lab())
 
 

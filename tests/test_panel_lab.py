@@ -55,7 +55,7 @@ def test_clicking_leads_to_a_script(notebook):
     field(book, "batch").fill("2")
     field(book, "batch").press("Tab")
     soon(lambda: "batch=2" in book.value("shown.code"))
-    expect(field(book, "The cell for what is chosen")).to_have_value(book.value("shown.code"))
+    expect(field(book, "Code for these settings")).to_have_value(book.value("shown.code"))
     button(book, "Run").click()
     finished(book)
     expect(book.page.locator(".tl-root")).to_be_visible()
@@ -130,7 +130,7 @@ shown._refresh = refreshed
 def test_the_keyboard_is_enough_and_every_control_has_a_name(notebook):
     book = notebook(SIMULATED)
     book.run(0)
-    for name in ("more settings (3)", "what they mean"):
+    for name in ("more settings (3)", "descriptions"):
         button(book, name).first.focus()
         book.page.keyboard.press("Space")
     expect(field(book, "seed")).to_be_visible()
@@ -155,7 +155,7 @@ def test_it_is_readable_in_light_and_dark(notebook):
     }"""
     book = notebook(SIMULATED)
     book.run(0)
-    expect(field(book, "The cell for what is chosen")).to_be_visible()
+    expect(field(book, "Code for these settings")).to_be_visible()
     ink, paper = book.page.evaluate(brightness)
     assert paper - ink > 0.6
     book.page.evaluate(

@@ -1,5 +1,5 @@
 """The explorer: a search in the browser, live or recorded.
 
-What draws lives in one JavaScript file (`static/explorer.js`, made from `js/`); what is here tells
-it of runs. Nothing is imported before it is used: a run can be saved as a page without a notebook.
+One JavaScript file (`static/explorer.js`, built from `js/`) does the drawing; the Python modules serialise
+runs for it. This package imports nothing itself, so that a run can be saved as a page without a notebook.
 """

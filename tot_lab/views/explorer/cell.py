@@ -1,8 +1,8 @@
-"""The cell that makes a run: settings written as the Python that makes them again.
+"""Python source of a notebook cell that repeats a run.
 
-What is written is complete and runs as it stands, and holds only what differs from a default.
-A function of a person's own has no such Python: there the cell keeps the name that the notebook has
-for what holds it, and says so. No secret is written.
+The source is complete and contains only settings that differ from their defaults. A value without a
+source, such as a user's function, is referred to by its name in the notebook, with a comment. Secrets
+are never written.
 """
 
 from __future__ import annotations
@@ -31,35 +31,42 @@ from tot_lab.tools.named import domain_tools, needed
 _WIDTH = 88
 
 
-class _NoPython(LookupError):
-    """A value that only the notebook has."""
+class _NoSource(LookupError):
+    """A value that cannot be written as Python source."""
 
 
-def cell(lab: Lab, strategy: Strategy, task: Task, budget: Budget | None, place: str = "task") -> str:
-    """A whole cell that runs `strategy` on `task` as `lab` would. `place`: where the notebook has the
-    task, for one that cannot be written."""
+def cell(lab: Lab, strategy: Strategy, task: Task, budget: Budget | None, task_name: str = "task") -> str:
+    """Return the source of a cell that runs `strategy` on `task` in `lab`.
+
+    Args:
+        lab: The lab of the run.
+        strategy: The strategy.
+        task: The task.
+        budget: The budget of the run.
+        task_name: The expression for the task in the notebook, used if the task has no source.
+    """
     imports = {"import tot_lab as tl"}
     lines = []
     try:
         lines.append(f"lab = {_lab(lab, imports)}")
         if any(_secrets(model) for model in _models(lab)):
-            lines.insert(0, "# A key that the panel's lab has is not written here.")
-    except _NoPython as why:
-        lines.append(f"# `lab` is the one that the panel was given: it holds {why}.")
+            lines.insert(0, "# The panel's lab has an API key, which is not included here.")
+    except _NoSource as why:
+        lines.append(f"# `lab` is the lab that was passed to the panel: it contains {why}.")
     try:
-        shown = _task(task, imports)
-    except _NoPython as why:
-        shown = place
-        lines.append(f"# `{place}` is of those that the panel was given: it holds {why}.")
-    arguments = [_written(strategy, imports), shown]
+        task_source = _task(task, imports)
+    except _NoSource as why:
+        task_source = task_name
+        lines.append(f"# `{task_name}` is a task that was passed to the panel: it contains {why}.")
+    arguments = [_source(strategy, imports), task_source]
     if budget is not None:
-        arguments.append(f"budget={_written(budget, imports)}")
+        arguments.append(f"budget={_source(budget, imports)}")
     lines.append(_call("run = await lab.run", arguments))
     return "\n".join([*sorted(imports, reverse=True), "", *lines])
 
 
 def _call(name: str, arguments: Iterable[str]) -> str:
-    """A call on one line, or one line an argument where that is too long."""
+    """Return a call on one line, or with one argument per line if it is too long."""
     arguments = list(arguments)
     line = f"{name}({', '.join(arguments)})"
     if len(line) <= _WIDTH and "\n" not in line:
@@ -71,12 +78,12 @@ def _call(name: str, arguments: Iterable[str]) -> str:
 def _lab(lab: Lab, imports: set[str]) -> str:
     gateway = lab.gateway
     if not isinstance(lab.model, Part):
-        raise _NoPython("a function of your own")
+        raise _NoSource("a function of your own")
     if gateway.toolbox.context:
-        raise _NoPython("a tool_context")  # it may hold keys
+        raise _NoSource("a tool_context")  # it may hold keys
     cache = gateway.given_cache
     if isinstance(cache, Cache) and cache.shared is not None:
-        raise _NoPython("a shared cache")  # its address may hold a password
+        raise _NoSource("a shared cache")  # its address may hold a password
     settings = {
         "roles": gateway.roles or None,
         "runs": None if lab.runs is None else str(lab.runs),
@@ -89,26 +96,26 @@ def _lab(lab: Lab, imports: set[str]) -> str:
         "effect_policy": gateway.toolbox.policy,
         "plans": lab.plans and str(lab.plans.path),
     }
-    usual = {"runs": "runs", "mode": "auto", "draws": "state", "timeout": 120.0}
-    differing = [
-        f"{name}={_written(value, imports)}" for name, value in settings.items() if value != usual.get(name)
+    defaults = {"runs": "runs", "mode": "auto", "draws": "state", "timeout": 120.0}
+    changed = [
+        f"{name}={_source(value, imports)}" for name, value in settings.items() if value != defaults.get(name)
     ]
-    return _call("tl.Lab", [_model(lab.model, imports), *differing])
+    return _call("tl.Lab", [_model(lab.model, imports), *changed])
 
 
 def _by_name(tools: list[Tool]) -> list[Tool | str]:
-    """Those that are what their name stands for, as the name."""
-    named = {
+    """Replace tools that equal a named tool, or a named group of tools, by the name."""
+    by_name = {
         name: list(tools_named(name))
         for name in (*(name for name, kind in built_in("tools").items() if not needed(kind)), *domain_tools())
     }
     shown: list[Tool | str] = []
     while tools:
-        name = next((name for name, its in named.items() if tools[: len(its)] == its), None)
+        name = next((name for name, group in by_name.items() if tools[: len(group)] == group), None)
         if name is None and isinstance(tools[0], SearchDocuments | OpenDocument):
-            raise _NoPython("documents of your own")
+            raise _NoSource("documents of your own")
         shown.append(tools[0] if name is None else name)
-        tools = tools[1 if name is None else len(named[name]) :]
+        tools = tools[1 if name is None else len(by_name[name]) :]
     return shown
 
 
@@ -123,43 +130,45 @@ def _secrets(part: Part) -> list[str]:
 
 
 def _model(model: Part, imports: set[str]) -> str:
-    """By its name, if that is all there is to it."""
+    """Return the name of `model` if the name alone makes an equal model, else a constructor call."""
     name = getattr(model, "name", model.kind)
     try:
-        return _text(name) if model_named(name) == model else _written(model, imports)
+        return _text(name) if model_named(name) == model else _source(model, imports)
     except ValueError:
-        return _written(model, imports)
+        return _source(model, imports)
 
 
 def _task(task: Task, imports: set[str]) -> str:
-    """As a person would write it, where that makes the same task; else field by field."""
+    """Return a call of a task function if it makes an equal task, else a constructor call."""
     domain = task.domain
     if isinstance(domain, Game24):
         short = [_text(task.question), *(["structured=True"] if domain.structured else [])]
         if game24(task.question, structured=domain.structured) == task:
             return _call("tl.game24", short)
     if isinstance(domain, General) and type(domain) in (General, OpenEnded) and not (task.data or task.id):
-        given = {
+        arguments = {
             "answer": task.reference,
             "grade": domain.grading,
             "context": task.context or None,
             "system_prompt": task.system_prompt or None,
         }
-        named = [f"{name}={_written(value, imports)}" for name, value in given.items() if value is not None]
+        named = [
+            f"{name}={_source(value, imports)}" for name, value in arguments.items() if value is not None
+        ]
         return _call(f"tl.{domain.kind}", [_text(task.question), *named])
-    return _written(task, imports)
+    return _source(task, imports)
 
 
-def _written(value: Any, imports: set[str]) -> str:
+def _source(value: Any, imports: set[str]) -> str:
     if isinstance(value, UserFunction):
-        raise _NoPython(f"the function {value.name}")
+        raise _NoSource(f"the function {value.name}")
     if isinstance(value, Role):
-        given = {name: getattr(value, name) for name in value.model_fields_set}
+        fields = {name: getattr(value, name) for name in value.model_fields_set}
         return _call(
             "tl.Role",
             [
-                f"{name}={_model(one, imports) if isinstance(one, Part) else _written(one, imports)}"
-                for name, one in given.items()
+                f"{name}={_model(field, imports) if isinstance(field, Part) else _source(field, imports)}"
+                for name, field in fields.items()
             ],
         )
     if isinstance(value, BaseModel):
@@ -169,31 +178,31 @@ def _written(value: Any, imports: set[str]) -> str:
     if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return repr(value)
     if isinstance(value, list | tuple):
-        inside = ", ".join(_written(item, imports) for item in value)
+        inside = ", ".join(_source(item, imports) for item in value)
         comma = "," if isinstance(value, tuple) and len(value) == 1 else ""
         return f"[{inside}]" if isinstance(value, list) else f"({inside}{comma})"
     if isinstance(value, frozenset):
-        return f"{{{', '.join(map(_text, sorted(value)))}}}"  # of names, which its default has none of
+        return f"{{{', '.join(map(_text, sorted(value)))}}}"  # sets contain only names
     if isinstance(value, dict):
-        pairs = (f"{_written(key, imports)}: {_written(item, imports)}" for key, item in value.items())
+        pairs = (f"{_source(key, imports)}: {_source(item, imports)}" for key, item in value.items())
         return f"{{{', '.join(pairs)}}}"
-    raise _NoPython(f"a {type(value).__name__}")
+    raise _NoSource(f"a {type(value).__name__}")
 
 
 def _settings(value: BaseModel, imports: set[str]) -> list[str]:
-    """The fields that differ from their defaults."""
+    """Return the fields that differ from their defaults, as keyword arguments."""
     shown = []
     for name, field in type(value).model_fields.items():
-        held = getattr(value, name)
+        setting = getattr(value, name)
         if not field.exclude and (
-            field.is_required() or held != field.get_default(call_default_factory=True)
+            field.is_required() or setting != field.get_default(call_default_factory=True)
         ):
-            shown.append(f"{name}={_written(held, imports)}")
+            shown.append(f"{name}={_source(setting, imports)}")
     return shown
 
 
 def _name(kind: type, imports: set[str]) -> str:
-    """What a class is called in the cell, which imports it if need be."""
+    """Return the expression for a class in the cell, and add the import that it needs."""
     if path := tot_lab.path_of(kind.__name__, kind):
         return path
     if kind.__module__ != "__main__":
@@ -202,6 +211,6 @@ def _name(kind: type, imports: set[str]) -> str:
 
 
 def _text(text: str) -> str:
-    """`text` between double quotes, as the rest of the project writes it, where it holds none."""
+    """Return a string literal, in double quotes unless `text` contains one."""
     written = repr(text)
     return f'"{written[1:-1]}"' if written[0] == "'" and '"' not in text else written

@@ -1,9 +1,9 @@
-"""Two runs beside each other: which thought of one stands where which thought of the other does.
+"""Alignment of two runs: which thoughts correspond, and where they differ.
 
-The explorer's, in js/align.js, and a test holds the two together. Runs are aligned by path: roots match
-roots, and of two thoughts that match the children match: first those of equal text (equal number before
-another, then first with first), then those of equal number. What is below a thought without a match has
-none either. An empty text says nothing, and matches by its number alone.
+`js/align.js` implements the same algorithm for the explorer; a test compares the two. Roots are matched
+with roots, and children of matched thoughts with each other: first children with equal text (preferably
+with an equal number, otherwise in order), then children with equal numbers. A thought with an empty text is
+matched by its number only. Descendants of an unmatched thought are unmatched.
 """
 
 from __future__ import annotations
@@ -21,35 +21,41 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["only-a", "only-b", "text", "score", "fate"]
 
 KINDS: tuple[Kind, ...] = ("only-a", "only-b", "text", "score", "fate")
-"""How two runs differ at a thought. only-a, only-b: a branch that the other lacks; fate: another state."""
+"""Kinds of differences. `only-a`, `only-b`: a branch that exists in one run only. `fate`: another state."""
 
 
 class Difference(NamedTuple):
-    """One difference. a, b: ids in the two runs, `None` if one lacks the thought. size: thoughts of the
-    branch that only one has, of which this is the top; else 1."""
+    """One difference between two runs."""
 
     kind: Kind
     a: str | None
+    """Id of the thought in the first run, `None` if the run lacks it."""
+
     b: str | None
+    """Id of the thought in the second run, `None` if the run lacks it."""
+
     size: int
+    """Number of thoughts in a branch that exists in one run only, else 1."""
 
 
 class Alignment(NamedTuple):
-    """pairs: ids of thoughts of the first run to those that they match in the second. differences: in the
-    order of the tree, depth first."""
+    """The result of aligning two runs."""
 
     pairs: dict[str, str]
+    """Ids of the matched thoughts, from the first run to the second."""
+
     differences: list[Difference]
+    """All differences, depth first."""
 
 
 @gc_paused()
-def aligned(a: Run, b: Run) -> Alignment:
-    """Two runs, finished or not, aligned by path; linear in their thoughts."""
-    ofs = (a.tree, b.tree)
-    sizes = [_sizes(tree) for tree in ofs]
+def align(a: Run, b: Run) -> Alignment:
+    """Align two runs, finished or not, in time linear in their thoughts."""
+    trees = (a.tree, b.tree)
+    sizes = [_sizes(tree) for tree in trees]
     pairs: dict[str, str] = {}
     differences: list[Difference] = []
-    waiting = _together(*(_ordered(tree, tree.roots) for tree in ofs))
+    waiting = _match(*(_ordered(tree, tree.roots) for tree in trees))
     while waiting:
         one, other = waiting.pop()
         if one is None or other is None:
@@ -67,22 +73,24 @@ def aligned(a: Run, b: Run) -> Alignment:
             if differs:
                 differences.append(Difference(kind, one.id, other.id, 1))  # type: ignore[arg-type]
         if one.children or other.children:
-            waiting += _together(_ordered(ofs[0], one.children), _ordered(ofs[1], other.children))
+            waiting += _match(_ordered(trees[0], one.children), _ordered(trees[1], other.children))
     return Alignment(pairs, differences)
 
 
 def differences(a: Run, b: Run) -> pandas.DataFrame:
-    """One row per difference between two runs, in the order of the tree, depth first.
+    """Return one row per difference between two runs, depth first.
 
-    - kind: category, `only-a` and `only-b` (a branch that the other run lacks, told of by its top), `text`,
-      `score`, `fate` (another state); a thought may differ in several
-    - a, b: string, ids of the thought in the two runs, NA where one lacks it
-    - thoughts: Int64, how many the branch has that only one run has, else 1
-    - text_a, text_b: string; score_a, score_b: Float64; state_a, state_b: string; NA where there is none
+    A thought that differs in several ways has several rows. The columns:
+
+    - kind: category. `only-a` and `only-b` (a branch that exists in one run only, represented by its top
+      thought), `text`, `score` or `fate` (the states differ)
+    - a, b: string, ids of the thought in the two runs, NA if a run lacks it
+    - thoughts: Int64, number of thoughts in a branch that exists in one run only, else 1
+    - text_a, text_b: string; score_a, score_b: Float64; state_a, state_b: string; NA if missing
     """
-    import pandas as pd  # noqa: PLC0415  the explorer opens without it
+    import pandas as pd  # noqa: PLC0415  keeps the explorer's import fast
 
-    rows = aligned(a, b).differences
+    rows = align(a, b).differences
     nodes = [
         [None if id is None else tree[id] for id in ids]
         for tree, ids in ((a.tree, [row.a for row in rows]), (b.tree, [row.b for row in rows]))
@@ -94,42 +102,45 @@ def differences(a: Run, b: Run) -> pandas.DataFrame:
         "thoughts": pd.Series([row.size for row in rows], dtype="Int64"),
     }
     for name, dtype in (("text", "string"), ("score", "Float64"), ("state", "string")):
-        for which, its in zip("ab", nodes, strict=True):
-            values = [None if node is None else getattr(node, name) for node in its]
-            columns[f"{name}_{which}"] = pd.Series(values, dtype=dtype)
+        for run, run_nodes in zip("ab", nodes, strict=True):
+            values = [None if node is None else getattr(node, name) for node in run_nodes]
+            columns[f"{name}_{run}"] = pd.Series(values, dtype=dtype)
     return pd.DataFrame(columns)
 
 
-def _together(ofs_a: list[Node], ofs_b: list[Node]) -> list[tuple[Node | None, Node | None]]:
-    """Siblings of the two runs in pairs, the last first; those of one run alone stand by their number."""
+def _match(nodes_a: list[Node], nodes_b: list[Node]) -> list[tuple[Node | None, Node | None]]:
+    """Pair the siblings of two runs, in descending order of their numbers.
+
+    An unmatched thought is paired with `None`.
+    """
     match: dict[str, Node] = {}
     taken: set[str] = set()
 
-    def pair(key: Callable[[Node], Hashable]) -> None:
-        known: dict[Hashable, list[Node]] = {}
-        for node in reversed(ofs_b):
-            its = key(node)
-            if node.id not in taken and its is not None:
-                known.setdefault(its, []).append(node)
-        for node in ofs_a:
-            alike = known.get(key(node))
-            if node.id not in match and alike:
-                found = match[node.id] = alike.pop()
+    def match_by(key: Callable[[Node], Hashable]) -> None:
+        candidates: dict[Hashable, list[Node]] = {}
+        for node in reversed(nodes_b):
+            node_key = key(node)
+            if node.id not in taken and node_key is not None:
+                candidates.setdefault(node_key, []).append(node)
+        for node in nodes_a:
+            equal = candidates.get(key(node))
+            if node.id not in match and equal:
+                found = match[node.id] = equal.pop()
                 taken.add(found.id)
 
-    pair(lambda node: (_number(node), node.text) if node.text else None)
-    pair(lambda node: node.text or None)
-    pair(_number)
-    pairs: list[tuple[Node | None, Node | None]] = [(node, match.get(node.id)) for node in ofs_a]
-    pairs += [(None, node) for node in ofs_b if node.id not in taken]
+    match_by(lambda node: (_number(node), node.text) if node.text else None)
+    match_by(lambda node: node.text or None)
+    match_by(_number)
+    pairs: list[tuple[Node | None, Node | None]] = [(node, match.get(node.id)) for node in nodes_a]
+    pairs += [(None, node) for node in nodes_b if node.id not in taken]
 
-    def place(pair: tuple[Node | None, Node | None]) -> tuple[int, bool, int]:
+    def sort_key(pair: tuple[Node | None, Node | None]) -> tuple[int, bool, int]:
         one, other = pair
         node = one or other
         assert node is not None
         return _number(node), one is None, node.order
 
-    return sorted(pairs, key=place, reverse=True)
+    return sorted(pairs, key=sort_key, reverse=True)
 
 
 def _ordered(tree: Tree, ids: list[str]) -> list[Node]:
@@ -137,13 +148,13 @@ def _ordered(tree: Tree, ids: list[str]) -> list[Node]:
 
 
 def _number(node: Node) -> int:
-    """The last number of its id, 0 where it ends in none (as in recording.py)."""
+    """Return the last number of the node's id, or 0 if it does not end in a number (as recording.py does)."""
     last = node.id.rpartition(".")[2]
     return int(last) if last.isdecimal() and last.isascii() and len(last) < 10 else 0
 
 
 def _sizes(tree: Tree) -> dict[str, int]:
-    """How many thoughts the branch of each has."""
+    """Return the number of thoughts in the branch of each thought, by id."""
     size = dict.fromkeys(tree.nodes, 1)
     for node in reversed(list(tree)):
         if node.parent is not None:

@@ -1,8 +1,8 @@
-"""Controls made from the fields of a part: what a person may set, and what is wrong with it.
+"""Forms: ipywidgets controls generated from the fields of a pydantic model.
 
-A form knows no strategy. Types, ranges and meanings are those of the fields and of the
-docstrings; what pydantic refuses is said beside its control, in short. Nothing is corrected in
-silence: a number out of range stays as it was typed, and is said to be.
+A form has no knowledge of particular strategies: types, ranges and descriptions come from the fields and
+their docstrings. An error of pydantic's validation is shown beside its control. Input is never corrected
+silently: a number out of range stays as typed, with its error.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from tot_lab.core.registry import AXES, axes, built_in, offered
 from tot_lab.strategies import ChainOfThought, Stop
 
 SHOWN = 9
-"""Settings of a form that are seen at once: the first that its docstring tells of."""
+"""Number of settings that a form shows at first; the others are behind a button."""
 
 
 @cache
 def exported() -> tuple[type[Part], ...]:
-    """The strategies and the values of a tree search that there are, those of installed packages last. A
-    package that cannot be used offers nothing here."""
+    """Return the classes of all strategies and tree search components, those of installed packages last.
+
+    Components that cannot be imported are left out.
+    """
     found = [*built_in("strategies").values(), *axes(), Stop]
     for group in ("strategies", *AXES):
         for name in offered(group):
@@ -52,7 +54,11 @@ _SHORTER = (
 
 
 class Mistake(ValueError):
-    """What the controls hold cannot be used. `fields`: the names of those that are wrong."""
+    """The controls contain invalid input.
+
+    Args:
+        fields: Names of the invalid fields.
+    """
 
     def __init__(self, fields: list[str]) -> None:
         super().__init__(", ".join(fields))
@@ -60,45 +66,49 @@ class Mistake(ValueError):
 
 
 def meanings(kind: type[BaseModel]) -> dict[str, str]:
-    """The attribute docstring of each field of `kind` in one line, the fields of its bases last."""
+    """Return the docstring of each field of `kind` as one line, documented fields first."""
     docs = {name: " ".join(text.split()) for name, text in field_docs(kind).items()}
     return {**docs, **{name: "" for name in kind.model_fields if name not in docs}}
 
 
 class Accepted(NamedTuple):
-    """What a field takes: the first of its types that a control can be made for, its bounds, and
-    whether None is one."""
+    """The values that a field accepts."""
 
     type: Any
+    """The first of the field's types for which there is a control."""
+
     low: float | None = None
     high: float | None = None
+
     optional: bool = False
+    """Whether `None` is accepted."""
 
     @property
     def range(self) -> str:
-        """Its bounds in words, "" without any."""
+        """The bounds in words, empty if there are none."""
         if self.low is None or self.high is None:
             return "" if self.low is None else f"{self.low:g} or more"
         return f"{self.low:g} to {self.high:g}"
 
 
 def accepted(field: FieldInfo) -> Accepted | None:
-    """What `field` takes; `None` if no control can be made for it."""
+    """Return the values that `field` accepts, or `None` if there is no control for its type."""
     members = list(_members(field.annotation, field.metadata))
     optional = any(kind is type(None) for kind, _ in members)
     for kind, metadata in members:
         if _is_simple(kind) or kinds_of(kind):
-            low = [getattr(one, name) for one in metadata for name in ("ge", "gt") if hasattr(one, name)]
-            high = [getattr(one, name) for one in metadata for name in ("le", "lt") if hasattr(one, name)]
+            low = [getattr(item, name) for item in metadata for name in ("ge", "gt") if hasattr(item, name)]
+            high = [getattr(item, name) for item in metadata for name in ("le", "lt") if hasattr(item, name)]
             return Accepted(kind, max(low, default=None), min(high, default=None), optional)
     return None
 
 
 def _members(annotation: Any, metadata: Sequence[Any]) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield each member of a union with its metadata."""
     if get_origin(annotation) is Annotated:
         inner, *more = get_args(annotation)
-        for one in more:
-            metadata = [*metadata, *(one.metadata if isinstance(one, FieldInfo) else [one])]
+        for item in more:
+            metadata = [*metadata, *(item.metadata if isinstance(item, FieldInfo) else [item])]
         yield from _members(inner, metadata)
     elif get_origin(annotation) in (Union, UnionType):
         for member in get_args(annotation):
@@ -108,57 +118,66 @@ def _members(annotation: Any, metadata: Sequence[Any]) -> Iterator[tuple[Any, li
 
 
 def kinds_of(base: Any) -> list[type[BaseModel]]:
-    """What may stand where a `base` is asked for: of parts the exported ones that a form can begin
-    with, of other models the model itself."""
+    """Return the classes that a control offers for a field of type `base`.
+
+    For a `Part` these are the exported subclasses that a form can start with; for another model, the model.
+    """
     if not isinstance(base, type) or not issubclass(base, BaseModel):
         return []
     if not issubclass(base, Part):
         return [base]
-    fitting = [kind for kind in exported() if issubclass(kind, base)]
-    return [kind for kind in fitting if all(map(_has_a_start, kind.model_fields.values()))]
+    subclasses = [kind for kind in exported() if issubclass(kind, base)]
+    return [kind for kind in subclasses if all(map(_has_initial_value, kind.model_fields.values()))]
 
 
-def _has_a_start(field: FieldInfo) -> bool:
-    """Whether there is a value to begin with: its default, or one that a control or a part without
-    needs of its own has."""
+def _has_initial_value(field: FieldInfo) -> bool:
+    """Whether the field has a default, a simple type, or a part without required fields as its value."""
     if not field.is_required():
         return True
     kinds = [kind for kind, _ in _members(field.annotation, field.metadata)]
-    return any(_is_simple(kind) or _ready(kind) is not None for kind in kinds)
+    return any(_is_simple(kind) or _default_part(kind) is not None for kind in kinds)
 
 
 def _is_simple(kind: Any) -> bool:
     return get_origin(kind) is Literal or kind in (bool, int, float, str)
 
 
-def _ready(base: Any) -> type[BaseModel] | None:
-    """The exported part that stands for a `base` nobody has chosen: for a strategy a chain of thought,
-    which self-consistency tries too."""
-    fitting = [
+def _default_part(base: Any) -> type[BaseModel] | None:
+    """Return the exported subclass of `base` that a form starts with, `None` if there is none.
+
+    Only classes without required fields are considered. `ChainOfThought` is preferred.
+    """
+    subclasses = [
         kind
         for kind in exported()
         if isinstance(base, type)
         and issubclass(kind, base)
         and not any(field.is_required() for field in kind.model_fields.values())
     ]
-    return ChainOfThought if ChainOfThought in fitting else next(iter(fitting), None)
+    return ChainOfThought if ChainOfThought in subclasses else next(iter(subclasses), None)
 
 
 class Control:
-    """One field: its widget, a box to tick where it may be none, and what is wrong with it.
+    """The control of one field: its widget, a checkbox for `None` if the field is optional, and its error.
 
-    cell: what a form shows of it."""
+    Args:
+        name: Name of the field.
+        accepts: The values that the field accepts.
+        meaning: Description of the field.
+        start: Initial value.
+        changed: Called after each change.
+    """
 
     def __init__(
-        self, name: str, takes: Accepted, meaning: str, start: Any, changed: Callable[[], None]
+        self, name: str, accepts: Accepted, meaning: str, start: Any, changed: Callable[[], None]
     ) -> None:
         self.name = name
-        self.takes = takes
-        self.meaning = " ".join(filter(None, [meaning, takes.range and f"({takes.range})"]))
+        self.accepts = accepts
+        self.meaning = " ".join(filter(None, [meaning, accepts.range and f"({accepts.range})"]))
         self.widget = self._widget(start)
         self.widget.observe(lambda _: changed(), "value")
         self.none: Any = None
-        if takes.optional and not isinstance(self, Choice):
+        if accepts.optional and not isinstance(self, Choice):
             self.none = ipywidgets.Checkbox(
                 description="none",
                 value=start is None,
@@ -169,13 +188,12 @@ class Control:
             self.none.observe(lambda _: changed(), "value")
         row = [self.widget, self.none] if self.none else [self.widget]
         self.cell = ipywidgets.HBox(row, layout={"flex_flow": "row wrap", "align_items": "center"})
-        self.wrong = ""
-        """What is wrong with what it holds."""
-        self._wrong: Any = None
+        self.error = ""
+        self._error_box: Any = None
 
     def _widget(self, start: Any) -> Any:
-        kind, low, high, _ = self.takes
-        named = {
+        kind, low, high, _ = self.accepts
+        common = {
             "description": self.name,
             "tooltip": self.meaning,
             "style": LABEL,
@@ -183,70 +201,72 @@ class Control:
         }
         if get_origin(kind) is Literal:
             options = list(get_args(kind))
-            named["layout"] = _wide_enough(options)
+            common["layout"] = _wide_enough(options)
             return ipywidgets.Dropdown(
-                options=options, value=start if start in options else options[0], **named
+                options=options, value=start if start in options else options[0], **common
             )
         if kind is bool:
-            return ipywidgets.Checkbox(value=bool(start), **named)
+            return ipywidgets.Checkbox(value=bool(start), **common)
         if kind is str:
-            return ipywidgets.Textarea(value=start or "", rows=1, continuous_update=False, **named)
-        # A number that is none at first, and is then asked for, has to begin somewhere.
+            return ipywidgets.Textarea(value=start or "", rows=1, continuous_update=False, **common)
+        # An optional number needs an initial value for the moment when its "none" box is unticked.
         if kind is float:
-            begin = 1.0 if high is None or low is None else (low + high) / 2
-            start = begin if start is None else start
-            return ipywidgets.FloatText(value=start, step=0.05, continuous_update=False, **named)
-        begin = 0 if low is None else 100
-        return ipywidgets.IntText(value=begin if start is None else start, continuous_update=False, **named)
+            initial = 1.0 if high is None or low is None else (low + high) / 2
+            start = initial if start is None else start
+            return ipywidgets.FloatText(value=start, step=0.05, continuous_update=False, **common)
+        initial = 0 if low is None else 100
+        return ipywidgets.IntText(
+            value=initial if start is None else start, continuous_update=False, **common
+        )
 
     def value(self) -> Any:
-        """What the person has set."""
+        """Return the current value."""
         if self.none is not None and self.none.value:
             return None
         return self.widget.value
 
-    def say(self, wrong: str) -> None:
-        """Say what is wrong with it, "" for nothing."""
-        self.wrong = wrong
-        if self._wrong is None and wrong:
-            self._wrong = ipywidgets.HTML(layout={"width": "100%", "margin": "0 0 4px 13em"})
-            self.cell.children = (*self.cell.children, self._wrong)
-        if self._wrong is not None:
-            self._wrong.value = red(wrong)
-            self._wrong.layout.display = None if wrong else "none"
+    def show_error(self, error: str) -> None:
+        """Show `error` under the widget; an empty text removes it."""
+        self.error = error
+        if self._error_box is None and error:
+            self._error_box = ipywidgets.HTML(layout={"width": "100%", "margin": "0 0 4px 13em"})
+            self.cell.children = (*self.cell.children, self._error_box)
+        if self._error_box is not None:
+            self._error_box.value = red(error)
+            self._error_box.layout.display = None if error else "none"
 
-    def settle(self) -> None:
-        """Make what is seen fit what is set."""
+    def update(self) -> None:
+        """Enable and show what applies to the current values."""
         if self.none is not None:
             self.widget.disabled = self.none.value
 
 
 def _wide_enough(options: Sequence[str]) -> dict[str, str]:
-    """For the label and the arrow, and a letter's usual width."""
-    needed = 15.5 + 0.57 * max(map(len, options))
-    return {"width": f"{needed:.1f}em", "min_width": WIDTH}
+    """Return a layout that is wide enough for the label, the arrow and the longest option."""
+    width = 15.5 + 0.57 * max(map(len, options))
+    return {"width": f"{width:.1f}em", "min_width": WIDTH}
 
 
 class Choice(Control):
-    """One of several kinds of part, and the form of the one that is chosen, which stands `below`."""
+    """A choice of a class, with the form of the chosen class in `below`."""
 
     def __init__(
-        self, name: str, takes: Accepted, meaning: str, start: Any, changed: Callable[[], None]
+        self, name: str, accepts: Accepted, meaning: str, start: Any, changed: Callable[[], None]
     ) -> None:
         self.changed = changed
         self.below = ipywidgets.VBox()
-        super().__init__(name, takes, meaning, start, changed)
+        super().__init__(name, accepts, meaning, start, changed)
 
     def _widget(self, start: Any) -> Any:
-        kinds = kinds_of(self.takes.type)
-        if start is None and not self.takes.optional:
-            start = (_ready(self.takes.type) or kinds[0])()
+        kinds = kinds_of(self.accepts.type)
+        if start is None and not self.accepts.optional:
+            start = (_default_part(self.accepts.type) or kinds[0])()
         if start is not None and type(start) not in kinds:
             kinds = [type(start), *kinds]
         self.start = start
         self.kinds = {kind.__name__: kind for kind in kinds}
         self.forms: dict[str, Form] = {}
-        names = [*(["none"] if self.takes.optional else []), *self.kinds]
+        names = [*(["none"] if self.accepts.optional else []), *self.kinds]
         return ipywidgets.Dropdown(
             options=names,
             value="none" if start is None else type(start).__name__,
@@ -258,7 +278,7 @@ class Choice(Control):
 
     @property
     def form(self) -> Form | None:
-        """The form of what is chosen. Those of earlier choices are kept, with what was set there."""
+        """The form of the chosen class. Forms of earlier choices keep their values."""
         name = self.widget.value
         if name == "none":
             return None
@@ -273,21 +293,26 @@ class Choice(Control):
 
     def value(self) -> Any:
         form = self.form
-        return None if form is None else form.made()
+        return None if form is None else form.value()
 
-    def settle(self) -> None:
+    def update(self) -> None:
         chosen = self.form
         for form in self.forms.values():
             form.box.layout.display = None if form is chosen else "none"
         self.below.layout.display = None if chosen else "none"
         if chosen is not None:
-            chosen.settle()
+            chosen.update()
 
 
 class Form:
-    """Controls for the fields of a model, those that matter first, and the value that they make.
+    """The controls for the fields of a model.
 
-    start: what the controls show at first, `None` means the defaults. names: the fields, `None` means all."""
+    Args:
+        kind: The class of the model.
+        changed: Called after each change.
+        start: Initial values. `None` means the defaults.
+        names: Fields that have a control. `None` means all.
+    """
 
     def __init__(
         self,
@@ -304,92 +329,95 @@ class Form:
             field = kind.model_fields[name]
             if names is not None and name not in names:
                 continue
-            takes = accepted(field)
-            first = None if field.is_required() else field.get_default(call_default_factory=True)
-            value = getattr(start, name, first)
-            if takes is None or (takes.type is str and not isinstance(value, str | None)):
+            accepts = accepted(field)
+            default = None if field.is_required() else field.get_default(call_default_factory=True)
+            value = getattr(start, name, default)
+            if accepts is None or (accepts.type is str and not isinstance(value, str | None)):
                 only_code.append(name)
                 if start is not None:
                     self._held[name] = value
                 continue
-            made = Choice if kinds_of(takes.type) else Control
-            self.controls.append(made(name, takes, meaning, value, changed))
-        self._wrong = ipywidgets.HTML(layout={"display": "none"})
-        parts = [self._wrong, *_laid_out(self.controls[:SHOWN])]
-        said = "".join(
+            control = Choice if kinds_of(accepts.type) else Control
+            self.controls.append(control(name, accepts, meaning, value, changed))
+        self._error_box = ipywidgets.HTML(layout={"display": "none"})
+        parts = [self._error_box, *_grid(self.controls[:SHOWN])]
+        descriptions = "".join(
             f"<dt><code>{control.name}</code></dt><dd>{prose(control.meaning)}</dd>"
             for control in self.controls
             if control.meaning
         )
         if only_code:
-            said += f"<dt>set in code only</dt><dd>{', '.join(map(escape, only_code))}</dd>"
-        self._opened: list[tuple[Any, Any]] = []  # a button, and what it shows and hides
+            descriptions += f"<dt>set in code only</dt><dd>{', '.join(map(escape, only_code))}</dd>"
+        self._sections: list[tuple[Any, Any]] = []  # a toggle button, and the box that it shows
         if len(self.controls) > SHOWN:
             more = self.controls[SHOWN:]
-            self._opened.append((_opener(f"more settings ({len(more)})"), ipywidgets.VBox(_laid_out(more))))
-        if said:
-            self._opened.append((_opener("what they mean"), ipywidgets.HTML(f"<dl>{said}</dl>")))
-        for button, _ in self._opened:
+            self._sections.append((_toggle(f"more settings ({len(more)})"), ipywidgets.VBox(_grid(more))))
+        if descriptions:
+            self._sections.append((_toggle("descriptions"), ipywidgets.HTML(f"<dl>{descriptions}</dl>")))
+        for button, _ in self._sections:
             button.observe(lambda _: changed(), "value")
-        buttons = ipywidgets.HBox([button for button, _ in self._opened])
-        self.box = ipywidgets.VBox([*parts, buttons, *(box for _, box in self._opened)])
-        self.settle()
+        buttons = ipywidgets.HBox([button for button, _ in self._sections])
+        self.box = ipywidgets.VBox([*parts, buttons, *(box for _, box in self._sections)])
+        self.update()
 
-    def made(self) -> BaseModel:
-        """The value. Raises `Mistake` when the controls hold what it does not take; each mistake is
-        said beside its control."""
+    def value(self) -> BaseModel:
+        """Return the model, and show each error beside its control.
+
+        Raises:
+            Mistake: The input is invalid.
+        """
         values: dict[str, Any] = {**self._held}
-        inside: list[str] = []
+        nested: list[str] = []
         for control in self.controls:
             try:
                 values[control.name] = control.value()
             except Mistake as mistake:
-                inside += [f"{control.name}.{name}" for name in mistake.fields]
-        wrong: dict[str, str] = {}
-        made = None
+                nested += [f"{control.name}.{name}" for name in mistake.fields]
+        errors: dict[str, str] = {}
+        model = None
         try:
-            made = self.kind(**values)
+            model = self.kind(**values)
         except ValidationError as error:
             for problem in error.errors():
                 name = str(problem["loc"][0]) if problem["loc"] else ""
                 if name in values or not name:
-                    wrong.setdefault(name, shortened(problem["msg"]))
+                    errors.setdefault(name, shortened(problem["msg"]))
         for control in self.controls:
-            control.say(wrong.get(control.name, ""))
-        self._wrong.value = red(wrong.get("", ""))
-        self._wrong.layout.display = None if "" in wrong else "none"
-        if made is None or inside:
-            raise Mistake([*inside, *(name or self.kind.__name__ for name in wrong)])
-        return made
+            control.show_error(errors.get(control.name, ""))
+        self._error_box.value = red(errors.get("", ""))
+        self._error_box.layout.display = None if "" in errors else "none"
+        if model is None or nested:
+            raise Mistake([*nested, *(name or self.kind.__name__ for name in errors)])
+        return model
 
-    def settle(self) -> None:
-        """Make what is seen fit what is set."""
+    def update(self) -> None:
+        """Enable and show what applies to the current values."""
         for control in self.controls:
-            control.settle()
-        for button, box in self._opened:
+            control.update()
+        for button, box in self._sections:
             box.layout.display = None if button.value else "none"
 
 
 def shortened(message: str) -> str:
-    """What pydantic says, in fewer words."""
+    """Shorten a message of pydantic."""
     for long, short in _SHORTER:
         message = message.replace(long, short)
     return message
 
 
 def red(text: str) -> str:
-    """What is wrong, as HTML; also said to those who hear the page."""
+    """Return an error message as HTML, which screen readers announce."""
     colour = "color: var(--jp-error-color1, #b00020)"
     return f'<span role="alert" style="{colour}">{escape(text)}</span>' if text else ""
 
 
 def prose(text: str) -> str:
-    """A docstring's sentences as HTML."""
+    """Return the text of a docstring as HTML."""
     return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
-def _laid_out(controls: Sequence[Control]) -> list[Any]:
-    """The controls in as many columns as there is room for, then what stands under them, set in."""
+def _grid(controls: Sequence[Control]) -> list[Any]:
+    """Arrange the controls in columns, followed by the indented forms of chosen classes."""
     columns = "repeat(auto-fill, minmax(27em, 1fr))"
     grid = ipywidgets.GridBox(
         [control.cell for control in controls],
@@ -402,12 +430,12 @@ def _laid_out(controls: Sequence[Control]) -> list[Any]:
     return [grid, *below]
 
 
-def _opener(label: str) -> Any:
+def _toggle(label: str) -> Any:
     return ipywidgets.ToggleButton(description=label, layout={"width": "auto"})
 
 
 def close_inside(widget: Any) -> None:
-    """Close all that is in `widget`, and how it looks: each is a model of its own in the browser."""
+    """Close the children of `widget`, and its style and layout, which are separate models in the browser."""
     for child in getattr(widget, "children", ()):
         close_inside(child)
         child.close()

@@ -1,11 +1,11 @@
-"""A run as one HTML file: the explorer over its record, offline, with no kernel.
+"""A run as one HTML file: the explorer with its data, usable offline and without a kernel.
 
-The file holds all that it shows and may do nothing else. Its content-security policy names the
-one script that runs, by its hash, and forbids every address. What a model wrote is never markup: the
-structure is JSON without a `<`, texts are packed, and the script only ever sets text.
+The file is self-contained. Its content security policy allows one script, by its hash, and no network
+requests. Model output is never parsed as markup: the structure is JSON without `<`, texts are compressed
+and encoded, and the script only sets text content.
 
-What is drawn first stands first: the structure, then the script, then the texts, which weigh a hundred
-times more. Texts before the script were measured to delay the first drawing eightfold.
+The structure comes first, then the script, then the texts, which are about a hundred times larger. With the
+texts before the script, the first drawing took eight times as long.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tot_lab.views.explorer.recording import Recording, about_of
 BUNDLE = Path(__file__).parent / "static" / "explorer.js"
 
 BLOCK = 100
-"""Thoughts whose prompts and replies are packed together."""
+"""Number of thoughts whose prompts and replies are compressed together."""
 
 _STYLE = (
     "html,body{margin:0}body{padding:12px;background:Canvas;color:CanvasText}:root{color-scheme:light dark}"
@@ -41,18 +41,27 @@ _STYLE = (
 
 
 def save_html(run: Run, path: str | os.PathLike[str], other: Run | None = None) -> Path:
-    """Write `run` to `path` as one HTML file that opens anywhere, offline; beside `other`, if one is
-    given. An existing file is replaced at once or not at all; the runs' own journals are not. Returns
-    the path."""
+    """Write `run` as one HTML file that opens offline, and return its path.
+
+    An existing file is replaced atomically.
+
+    Args:
+        run: The run.
+        path: The file.
+        other: A second run, which the page compares with the first.
+
+    Raises:
+        FileExistsError: `path` is the journal of one of the runs.
+    """
     for shown in filter(None, (run, other)):
         if shown.path is not None and Path(path).resolve() == shown.path.resolve():
-            raise FileExistsError(f"{path}: this is the run itself; give the page another name")
+            raise FileExistsError(f"{path} is the journal of the run. Choose another path for the page.")
     return write_whole(path, page(run, *(() if other is None else (other,))))
 
 
 @gc_paused()
 def page(*runs: Run) -> bytes:
-    """The file of one run, or of two to compare."""
+    """Return the page of one run, or of two runs to compare."""
     recordings = [Recording(run.lines) for run in runs]
     script = _classic(BUNDLE.read_text("utf-8"))
     title = " and ".join(f"{run.name}: {run.question}"[:80] for run in runs)
@@ -66,7 +75,7 @@ def page(*runs: Run) -> bytes:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(readable(title))}</title><style>{_STYLE}</style></head>"
         '<body><main id="tot-lab-explorer"></main>'
-        "<noscript>This file shows a search by a script of its own: allow scripts to see it.</noscript>"
+        "<noscript>This page needs JavaScript. Allow scripts to see the search.</noscript>"
     )
     parts = [head.encode()]
     for which, (run, recording) in enumerate(zip(runs, recordings, strict=True)):
@@ -80,14 +89,14 @@ def page(*runs: Run) -> bytes:
 
 def _structure(which: int, run: Run, recording: Recording) -> bytes:
     chunk = recording.chunk().decode()
-    told = {
+    data = {
         "about": {**about_of(run), "path": None},
         "findings": [finding._asdict() for finding in seen_at_once(run)],
         "marks": msgspec.to_builtins(run.marks),
         "block": BLOCK,
     }
-    data = f'{json.dumps(told)[:-1]}, "chunk": {chunk}}}'.replace("<", "\\u003c")
-    return f'<script type="application/json" id="run-{which}">{data}</script>'.encode()
+    source = f'{json.dumps(data)[:-1]}, "chunk": {chunk}}}'.replace("<", "\\u003c")
+    return f'<script type="application/json" id="run-{which}">{source}</script>'.encode()
 
 
 def _texts(which: int, recording: Recording) -> Iterator[bytes]:
@@ -108,10 +117,12 @@ def _packed(id: str, value: Sequence[Any]) -> bytes:
 
 
 def _classic(module: str) -> str:
-    """The bundle as a script that runs where it stands: a module would wait for the whole file."""
+    """Convert the bundle to a classic script: a module would run only after the whole file is parsed."""
     body, exports = re.subn(r"export\s*\{[^{}]*\};?\s*$", "", module)
     if exports != 1:
-        raise ValueError(f"{BUNDLE}: no bundle that `npm run build` made")
+        raise ValueError(
+            f"{BUNDLE} is not a bundle of `npm run build`. Reinstall tot_lab, or build the bundle."
+        )
     return "(()=>{" + re.sub(r"</(script)|<!--", lambda found: found[0].replace("<", "\\x3c"), body) + "})()"
 
 

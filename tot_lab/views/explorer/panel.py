@@ -1,8 +1,7 @@
-"""The panel: choose a task and a strategy, run it, watch it; the cell for what was chosen beside it.
+"""The panel: choose a task and a strategy in a notebook, run them, and watch the run.
 
-A click leads to a script. What the panel shows is what its code says, at any moment, and a run
-started here has the record of the one that the code makes. Everything happens on the kernel's own
-loop: JupyterLab may bring what a person did in another thread.
+The panel always shows the code for the current settings, and running that code gives the same record.
+Everything runs on the event loop of the kernel, because JupyterLab may deliver input in other threads.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ from tot_lab.views.explorer.widget import Explorer
 from tot_lab.views.figures.theme import number, short
 
 HANDS = 24
-"""Hands to choose from, from easy to hard."""
+"""Number of Game of 24 hands in the list, from easy to hard."""
 
 _FIRST_HAND = "4 5 6 10"
-_EVERY = 0.25  # seconds between two looks at the progress
+_INTERVAL = 0.25  # seconds between two updates of the progress
 
 _COPY = """
 const render = ({ model, el }) => {
@@ -45,7 +44,7 @@ const render = ({ model, el }) => {
   area.readOnly = true;
   area.spellcheck = false;
   area.wrap = "off";
-  area.setAttribute("aria-label", "The cell for what is chosen");
+  area.setAttribute("aria-label", "Code for these settings");
   const button = document.createElement("button");
   button.className = "jupyter-button";
   const show = () => {
@@ -82,7 +81,7 @@ _STYLE = """
 
 
 class Code(anywidget.AnyWidget):
-    """Code to read and to copy."""
+    """Read-only code with a button that copies it."""
 
     _esm = _COPY
     _css = _STYLE
@@ -90,12 +89,14 @@ class Code(anywidget.AnyWidget):
 
 
 class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
-    """The controls, and below them the explorer of the run that they started."""
+    """The controls, and below them the explorer of the current run. `panel` makes one."""
 
     run: Run | None = None
-    """The last run, None before the first has ended."""
+    """The last completed run, `None` before the first."""
+
     explorer: Explorer | None = None
-    """The explorer of the run that is under way, or of the last one."""
+    """The explorer of the current or last run."""
+
     _following: asyncio.Task[None] | None = None
 
     def __init__(self, lab: Lab, tasks: Sequence[Task] | None = None) -> None:
@@ -103,7 +104,7 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
-            raise RuntimeError("tl.panel needs a running event loop: use it in a notebook") from None
+            raise RuntimeError("tl.panel needs a running event loop. Use it in a notebook.") from None
         self._thread = threading.get_ident()
         self._lab = lab
         self._tasks = _Tasks(lab, tasks, self._changed)
@@ -111,11 +112,11 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._budget = Form(Budget, self._changed, names=("calls", "seconds", "usd"))
         self._start = ipywidgets.Button(description="Run", button_style="primary")
         self._stop = ipywidgets.Button(description="Stop", disabled=True)
-        self._start.on_click(lambda _: self._soon(self._begin))
-        self._stop.on_click(lambda _: self._soon(self._end))
-        self._most = ipywidgets.HTML()
-        self._bar = ipywidgets.IntProgress(tooltip="calls asked", layout={"width": "20em", "display": "none"})
-        self._said = ipywidgets.HTML()
+        self._start.on_click(lambda _: self._call_in_loop(self._begin))
+        self._stop.on_click(lambda _: self._call_in_loop(self._end))
+        self._bound = ipywidgets.HTML()
+        self._bar = ipywidgets.IntProgress(tooltip="calls", layout={"width": "20em", "display": "none"})
+        self._status = ipywidgets.HTML()
         self._code = Code()
         self._below = ipywidgets.VBox()
         super().__init__(
@@ -123,9 +124,9 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
                 _titled("Task", self._tasks.box),
                 _titled("Strategy", self._strategy.cell, self._strategy.below),
                 _titled("Budget of the run", self._budget.box),
-                ipywidgets.HBox([self._start, self._stop, self._bar, self._most]),
-                self._said,
-                _titled("The same as code", self._code),
+                ipywidgets.HBox([self._start, self._stop, self._bar, self._bound]),
+                self._status,
+                _titled("Code for these settings", self._code),
                 self._below,
             ]
         )
@@ -133,160 +134,166 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     @property
     def code(self) -> str:
-        """A whole cell that does what is chosen."""
+        """The source of a cell that runs the current settings."""
         return self._code.code
 
     def close(self) -> None:
-        """Stop what runs, and free everything in the browser and here."""
+        """Stop the current run and release all widgets."""
         if self._following is not None:
             self._end()
         close_inside(self)
         super().close()
 
-    # What is chosen.
-
-    def _soon(self, do: Callable[[], None]) -> None:
-        """`do` on the kernel's loop: at once for one who is there."""
+    def _call_in_loop(self, function: Callable[[], None]) -> None:
+        """Call `function` in the thread of the kernel's loop: immediately if this is the thread."""
         if threading.get_ident() == self._thread:
-            do()
+            function()
         else:
-            self._loop.call_soon_threadsafe(do)
+            self._loop.call_soon_threadsafe(function)
 
     def _changed(self) -> None:
-        self._soon(self._refresh)
+        self._call_in_loop(self._refresh)
 
-    def _chosen(self) -> tuple[Strategy, Task, Budget | None]:
-        """What the controls hold; `Mistake` when that cannot be run. Every mistake is shown."""
-        wrong: list[str] = []
-        made: list[Any] = []
-        for read in (self._strategy.value, self._tasks.made, self._budget.made):
+    def _settings(self) -> tuple[Strategy, Task, Budget | None]:
+        """Return the values of the controls, and show each error beside its control.
+
+        Raises:
+            Mistake: A value is invalid.
+        """
+        invalid: list[str] = []
+        values: list[Any] = []
+        for read in (self._strategy.value, self._tasks.value, self._budget.value):
             try:
-                made.append(read())
+                values.append(read())
             except Mistake as mistake:
-                wrong += mistake.fields
-        if wrong:
-            raise Mistake(wrong)
-        strategy, task, budget = made
+                invalid += mistake.fields
+        if invalid:
+            raise Mistake(invalid)
+        strategy, task, budget = values
         return strategy, task, None if budget == Budget() else budget
 
     def _refresh(self) -> None:
-        """Make everything fit what is chosen."""
-        self._strategy.settle()
-        self._tasks.settle()
-        self._budget.settle()
+        """Update the controls, the bound on calls and the code after a change."""
+        self._strategy.update()
+        self._tasks.update()
+        self._budget.update()
         try:
-            strategy, task, budget = self._chosen()
-            most = _most_calls(strategy, task, budget)
-        except (Mistake, NotImplementedError) as mistake:  # the latter of a domain that lacks a prompt
-            self._most.value = red(f"to correct: {mistake}")
-            self._code.code = f"# To correct first: {mistake}"
+            strategy, task, budget = self._settings()
+            max_calls = _max_calls(strategy, task, budget)
+        except (Mistake, NotImplementedError) as error:  # NotImplementedError: the domain lacks a prompt
+            self._bound.value = red(f"invalid: {error}")
+            self._code.code = f"# Invalid settings: {error}"
             self._start.disabled = True
             return
-        self._most.value = "no bound on its calls" if most is None else f"at most {_large(most)} calls"
-        self._code.code = cell(self._lab, strategy, task, budget, self._tasks.place)
+        self._bound.value = (
+            "calls are not bounded" if max_calls is None else f"at most {_large(max_calls)} calls"
+        )
+        self._code.code = cell(self._lab, strategy, task, budget, self._tasks.name)
         self._start.disabled = self._following is not None
-
-    # The run.
 
     def _begin(self) -> None:
         if self._following is not None:
-            self._said.value = "A run is under way: stop it first."
+            self._status.value = "A run is in progress. Stop it first."
             return
         try:
-            strategy, task, budget = self._chosen()
+            strategy, task, budget = self._settings()
         except Mistake:
-            return  # it is shown, beside its control
+            return  # the errors are shown beside the controls
         try:
             explorer = Explorer(self._lab.stream(strategy, task, budget=budget))
-        except Exception as error:  # a cache or a folder that cannot be used
-            self._said.value = red(_trouble(error))
+        except Exception as error:  # such as an unusable cache or folder
+            self._status.value = red(_format_error(error))
             return
         if self.explorer is not None:
             self.explorer.close()
         self.explorer = explorer
         self._below.children = (explorer,)
         self._start.disabled, self._stop.disabled = True, False
-        self._following = self._loop.create_task(self._follow(explorer, _most_calls(strategy, task, budget)))
+        self._following = self._loop.create_task(self._follow(explorer, _max_calls(strategy, task, budget)))
 
     def _end(self) -> None:
         if self.explorer is not None:
             self._stop.disabled = True
             self.explorer.stop()
 
-    async def _follow(self, explorer: Explorer, most: int | None) -> None:
-        """Show how far the run is until it has ended."""
+    async def _follow(self, explorer: Explorer, max_calls: int | None) -> None:
+        """Show the progress of the run until it ends."""
         ended = asyncio.ensure_future(explorer.finished())
         progress = _Progress()
-        trouble = ""
+        error_text = ""
         try:
             while not ended.done():
-                await asyncio.wait([ended], timeout=_EVERY)
-                self._show(progress, explorer, most)
+                await asyncio.wait([ended], timeout=_INTERVAL)
+                self._show(progress, explorer, max_calls)
             await ended
         except asyncio.CancelledError:
             if not ended.cancelled():
-                raise  # of this one, not of the run
+                raise  # this task was cancelled, not the run
         except Exception as error:
-            trouble = _trouble(error)
+            error_text = _format_error(error)
         finally:
             self.run = explorer.run
             self._following = None
             self._stop.disabled = True
             self._refresh()
-        self._show(progress, explorer, most, trouble)
+        self._show(progress, explorer, max_calls, error_text)
 
-    def _show(self, progress: _Progress, explorer: Explorer, most: int | None, trouble: str = "") -> None:
+    def _show(
+        self, progress: _Progress, explorer: Explorer, max_calls: int | None, error_text: str = ""
+    ) -> None:
         run = explorer.run
-        if run is None:
-            return
-        progress.take(run)
-        self._bar.layout.display = None if most is not None and most < 2**31 else "none"
+        progress.update(run)
+        self._bar.layout.display = None if max_calls is not None and max_calls < 2**31 else "none"
         if self._bar.layout.display is None:
-            self._bar.max, self._bar.value = max(most or 1, 1), progress.asked
-        said = (
-            [f"{escape(run.stop_reason)}: <b>{escape(short(run.answer, 200))}</b>"] if run.stop_reason else []
-        )
-        said.append(progress.text(most))
-        if trouble:
-            said.insert(0, red(trouble))
-        self._said.value = f'<span role="status">{" · ".join(said)}</span>'
+            self._bar.max, self._bar.value = max(max_calls or 1, 1), progress.calls
+        parts = [red(error_text)] if error_text else []
+        if run.stop_reason:
+            parts.append(f"{escape(run.stop_reason)}: <b>{escape(short(run.answer, 200))}</b>")
+        parts.append(progress.describe(max_calls))
+        self._status.value = f'<span role="status">{" · ".join(parts)}</span>'
 
 
 def panel(lab: Lab, tasks: Sequence[Task] | None = None) -> Panel:
-    """Controls for what `lab` can run: a task, a strategy and its settings, a budget; run and stop, how
-    far it is, the explorer of the run, and the code for what is chosen. Needs a notebook.
+    """Return controls that run a strategy on a task in `lab`. Needs a notebook.
 
-    tasks: tasks of your own to choose from, besides a hand of the Game of 24 and a question in words.
+    The panel shows the progress, the explorer of the run, and the code for the current settings. The last run
+    is its `run` (and `lab.last`), the code its `code`.
 
-    The last run is at its `run` (and at `lab.last`), the code at `code`."""
+    Args:
+        lab: The lab of the runs.
+        tasks: Tasks to choose from, in addition to the Game of 24 and questions.
+
+    Raises:
+        RuntimeError: There is no running event loop.
+    """
     return Panel(lab, tasks)
 
 
 class _Progress:
-    """What a run has done so far, each line looked at once."""
+    """Counts over the record of a live run, each line read once."""
 
     def __init__(self) -> None:
-        self.seen = self.asked = self.thoughts = 0
+        self.lines = self.calls = self.thoughts = 0
         self.usage = Usage(0, 0, 0, 0, 0.0, 0.0)
         self.seconds = 0.0
 
-    def take(self, run: Run) -> None:
-        """Look at what is new."""
-        lines = run.lines[self.seen :]
-        self.seen += len(lines)
-        self.asked += sum(isinstance(line.e, Call) for line in lines)
+    def update(self, run: Run) -> None:
+        """Count the new lines of the run."""
+        lines = run.lines[self.lines :]
+        self.lines += len(lines)
+        self.calls += sum(isinstance(line.e, Call) for line in lines)
         self.thoughts += sum(isinstance(line.e, Thought) for line in lines)
         both = zip(self.usage, usage_of(lines), strict=True)
         total: Any = [None if a is None or b is None else a + b for a, b in both]
         self.usage = Usage(*total)
         self.seconds = run.seconds
 
-    def text(self, most: int | None) -> str:
-        """In words."""
+    def describe(self, max_calls: int | None) -> str:
+        """Return the counts as one line of text."""
         usage = self.usage
-        of = "" if most is None else f" of at most {_large(most)}"
+        of = "" if max_calls is None else f" of at most {_large(max_calls)}"
         parts = [
-            f"{self.asked:,}{of} calls",
+            f"{self.calls:,}{of} calls",
             f"{self.thoughts:,} thoughts",
             f"{number(usage.input_tokens)} tokens in, {number(usage.output_tokens)} out",
             f"cost {money(usage.cost)}, paid {money(usage.paid)}",
@@ -296,39 +303,38 @@ class _Progress:
 
 
 class _Tasks:
-    """Which task: one of the person's own, a hand of the Game of 24, or a question in words, with a short
-    answer or a text for its answer."""
+    """The controls for the task: a given task, a Game of 24 hand, a question, or a text to write."""
 
     def __init__(self, lab: Lab, tasks: Sequence[Task] | None, changed: Callable[[], None]) -> None:
         self._own = list(tasks or ())
         for task in self._own:
             if not isinstance(task, Task):
-                raise TypeError(f'tasks must be Tasks such as tl.general("…"), not {task!r}')
-        kinds = [("one of yours", "own")] if self._own else []
-        kinds += [("Game of 24", "hand"), ("a question", "question"), ("a text to write", "text")]
+                raise TypeError(f'tasks must contain tasks such as tl.general("…"): got {task!r}.')
+        kinds = [("given task", "own")] if self._own else []
+        kinds += [("Game of 24", "hand"), ("question", "question"), ("text to write", "text")]
         first = "own" if self._own else "question" if isinstance(lab.model, SimGeneral) else "hand"
         wide = {"style": LABEL, "layout": {"width": "40em", "max_width": "98%"}}
         self.kind = ipywidgets.Dropdown(
             options=kinds, value=first, description="task", style=LABEL, layout={"width": WIDTH}
         )
-        shown = [(f"{k + 1}. {short(task.question, 70)}", k) for k, task in enumerate(self._own)]
-        self.own = ipywidgets.Dropdown(options=shown, description="which", **wide)
-        known = {" ".join(map(str, hand.numbers)): hand.difficulty for hand in hands()}
-        spread = {_FIRST_HAND, *(task.question for task in game24_tasks(HANDS))}
+        own = [(f"{k + 1}. {short(task.question, 70)}", k) for k, task in enumerate(self._own)]
+        self.own = ipywidgets.Dropdown(options=own, description="task number", **wide)
+        difficulty = {" ".join(map(str, hand.numbers)): hand.difficulty for hand in hands()}
+        choices = {_FIRST_HAND, *(task.question for task in game24_tasks(HANDS))}
         options = [
-            (f"{hand}  (difficulty {known[hand]:.1f})", hand)
-            for hand in sorted(spread, key=known.__getitem__)
+            (f"{hand}  (difficulty {difficulty[hand]:.1f})", hand)
+            for hand in sorted(choices, key=difficulty.__getitem__)
         ]
         self.hand = ipywidgets.Dropdown(
             options=[*options, ("another hand", "")],
             value=_FIRST_HAND,
             description="hand",
-            tooltip="Difficulty: one more means half the luck. All of these can make 24.",
+            tooltip="All hands are solvable. One more difficulty halves the chance of a random solution.",
             style=LABEL,
             layout={"width": "28em"},
         )
         self.typed = ipywidgets.Text(
-            description="its numbers",
+            description="numbers",
             placeholder="four integers from 1 to 13",
             continuous_update=False,
             style=LABEL,
@@ -338,45 +344,49 @@ class _Tasks:
             description="question",
             rows=3,
             continuous_update=False,
-            placeholder="Any problem in words",
+            placeholder="Any question or problem",
             **wide,
         )
-        self.wrong = ipywidgets.HTML(layout={"margin": "0 0 4px 13em"})
+        self.error = ipywidgets.HTML(layout={"margin": "0 0 4px 13em"})
         fields = (self.kind, self.own, self.hand, self.typed, self.question)
         for field in fields:
             field.observe(lambda _: changed(), "value")
-        self.box = ipywidgets.VBox([*fields, self.wrong])
+        self.box = ipywidgets.VBox([*fields, self.error])
 
     @property
-    def place(self) -> str:
-        """Where the person's notebook has the task."""
+    def name(self) -> str:
+        """The expression for the given task in the notebook."""
         return f"tasks[{self.own.value}]"
 
-    def settle(self) -> None:
+    def update(self) -> None:
         """Show the fields that belong to the kind of task."""
         kind = self.kind.value
-        for field, seen in (
+        for field, visible in (
             (self.own, kind == "own"),
             (self.hand, kind == "hand"),
             (self.typed, kind == "hand" and not self.hand.value),
             (self.question, kind in ("question", "text")),
         ):
-            field.layout.display = None if seen else "none"
+            field.layout.display = None if visible else "none"
 
-    def made(self) -> Task:
-        """The task; a `Mistake`, which is shown, when there is none."""
-        self.wrong.value = ""
+    def value(self) -> Task:
+        """Return the task, and show the error if the input is invalid.
+
+        Raises:
+            Mistake: The input is invalid.
+        """
+        self.error.value = ""
         try:
             if self.kind.value == "own":
-                own: int = self.own.value
-                return self._own[own]
+                number: int = self.own.value
+                return self._own[number]
             if self.kind.value == "question":
                 return general(self.question.value)
             if self.kind.value == "text":
                 return open_ended(self.question.value)
             return game24(self.hand.value or self.typed.value)
         except ValueError as error:
-            self.wrong.value = red(str(error))
+            self.error.value = red(str(error))
             raise Mistake(["task"]) from None
 
 
@@ -385,11 +395,11 @@ def _titled(title: str, *parts: Any) -> Any:
     return ipywidgets.VBox([heading, *parts], layout={"margin": "0 0 8px 0"})
 
 
-def _trouble(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     return f"{type(error).__name__}: {short(str(error), 500)}"
 
 
-def _most_calls(strategy: Strategy, task: Task, budget: Budget | None) -> int | None:
+def _max_calls(strategy: Strategy, task: Task, budget: Budget | None) -> int | None:
     bounds = [strategy.max_calls(task), None if budget is None else budget.calls]
     return min((bound for bound in bounds if bound is not None), default=None)
 

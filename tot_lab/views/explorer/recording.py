@@ -1,11 +1,10 @@
-"""What the browser is told of a run.
+"""Serialisation of a run for the browser.
 
-A chunk tells some lines of the journal, in the order in which they happened, as columns of
-small numbers: thoughts, calls and times as differences, whatever repeats as a row of a table. It
-stands alone but for the numbers of the thoughts and calls before it, which it names; so a chunk
-that was lost is made again from any line, and one that comes twice does no harm. Texts are told
-apart: beginnings in batches, the whole on request, since they weigh a hundred times more. All JSON
-is ASCII, so that nothing on its way can spoil it.
+A chunk contains consecutive lines of the journal as columns of small numbers: thoughts, calls and times as
+differences, repeated values as rows of a table. A chunk can start at any line, and refers to earlier thoughts
+and calls by number, so a lost chunk can be sent again and a repeated one is ignored. Texts are about a
+hundred times larger and are sent separately: their beginnings in batches, the full texts on request. All
+JSON is ASCII.
 """
 
 from __future__ import annotations
@@ -26,55 +25,66 @@ from tot_lab.record.journal import encoder
 from tot_lab.record.run import Run
 
 KINDS = (Thought, Scored, Decided, Call, Reply, Note, Ended)
-"""A line is told by the place of its kind in this list."""
+"""Types of records. A chunk contains the index of each line's type in this tuple."""
 
 DIGITS = {kind: str(digit) for digit, kind in enumerate(KINDS)}
 
 TICKS = 100_000
-"""Ticks of the clock in a second."""
+"""Units of time per second in a chunk."""
 
 LONGEST = 1000
-"""Characters of a text that are told without being asked for."""
+"""Number of characters to which texts in chunks and batches are cut."""
 
 BATCH = 200_000
-"""Characters of text in one batch, about."""
+"""Approximate number of characters in a batch of texts."""
 
 
 class Recording:
-    """The lines of a run, with the numbers that the browser knows them by: lines, thoughts and calls
-    each from 0, in the order in which they happened."""
+    """The lines of a run with their numbers in the browser.
+
+    Lines, thoughts and calls are each numbered from 0 in the order of the journal.
+    """
 
     def __init__(self, lines: Iterable[Line] = ()) -> None:
         self.lines: list[Line] = []
         self.nodes: dict[str, int] = {}
         """The number of each thought, by id."""
         self._calls: dict[Position, int] = {}
-        self._born: list[int] = []  # the line of each thought
-        self._asked: list[int] = []  # the line of each call
-        self._about: dict[str, list[int]] = {}  # the lines about each thought, as far as `_read`
-        self._read = 0
-        self.take(lines)
+        self._thought_lines: list[int] = []  # the line of each thought
+        self._call_lines: list[int] = []  # the line of each call
+        self._node_lines: dict[
+            str, list[int]
+        ] = {}  # the lines about each thought, among the first `_indexed`
+        self._indexed = 0
+        self.extend(lines)
 
     @gc_paused()
-    def take(self, lines: Iterable[Line]) -> None:
-        """Go on with `lines`. A repeated id is a ValueError."""
+    def extend(self, lines: Iterable[Line]) -> None:
+        """Append `lines`.
+
+        Raises:
+            ValueError: The id of a thought is repeated.
+        """
         first = len(self.lines)
         self.lines.extend(lines)
         for number in range(first, len(self.lines)):
             line = self.lines[number]
             event = line.e
             if isinstance(event, Thought):
-                if self.nodes.setdefault(event.id, len(self._born)) != len(self._born):
+                if self.nodes.setdefault(event.id, len(self._thought_lines)) != len(self._thought_lines):
                     raise ValueError(f"thought {event.id!r} is recorded twice")
-                self._born.append(number)
+                self._thought_lines.append(number)
             elif isinstance(event, Call):
-                self._calls[line.p] = len(self._asked)
-                self._asked.append(number)
+                self._calls[line.p] = len(self._call_lines)
+                self._call_lines.append(number)
 
     @gc_paused()
     def chunk(self, first: int = 0, until: int | None = None) -> bytes:
-        """The lines from number `first` up to number `until`, which is left out; `None` means all there are.
-        Raises KeyError for a record about a thought that is unknown."""
+        """Serialise the lines from number `first` to `until` (exclusive; `None` means the end).
+
+        Raises:
+            KeyError: A record refers to an unknown thought.
+        """
         lines = self.lines[first:until]
         of: dict[type, list[Any]] = {kind: [] for kind in KINDS}
         for line in lines:
@@ -86,8 +96,8 @@ class Recording:
             **self._thoughts(of[Thought]),
             **self._scores(of[Scored]),
             **self._decisions(of[Decided]),
-            **self._questions(of[Call]),
-            **self._answers(of[Reply]),
+            **self._call_columns(of[Call]),
+            **self._replies(of[Reply]),
             **self._notes(of[Note]),
             **self._end(of[Ended]),
         }
@@ -111,75 +121,75 @@ class Recording:
         return {"parents": _differences(parents), "ordinals": ordinals, "names": names, **links}
 
     def _scores(self, lines: list[Any]) -> dict[str, Any]:
-        told = [line.e for line in lines]
-        table, rows = _table([(e.score, e.by, e.raw, tuple(e.draws)) for e in told])
-        nodes = [self.nodes[e.id] for e in told]
+        events = [line.e for line in lines]
+        table, rows = _table([(e.score, e.by, e.raw, tuple(e.draws)) for e in events])
+        nodes = [self.nodes[e.id] for e in events]
         return {"scored": _differences(nodes), "scores": rows, "scoreTable": table}
 
     def _decisions(self, lines: list[Any]) -> dict[str, Any]:
-        told = [line.e for line in lines]
-        table, rows = _table([(e.what, _beginning(e.reason)) for e in told])
+        events = [line.e for line in lines]
+        table, rows = _table([(e.what, _beginning(e.reason)) for e in events])
         return {
-            "decided": _differences([self.nodes[e.id] for e in told]),
+            "decided": _differences([self.nodes[e.id] for e in events]),
             "decisions": rows,
             "decisionTable": table,
-            "merged": [[at, self._number(e.other)] for at, e in enumerate(told) if e.other is not None],
+            "merged": [[at, self._number(e.other)] for at, e in enumerate(events) if e.other is not None],
         }
 
-    def _questions(self, lines: list[Any]) -> dict[str, Any]:
-        told = [line.e for line in lines]
-        table, rows = _table([(named(e), e.sample_index) for e in told])
-        nodes = [self.nodes.get(e.node, -1) for e in told]
+    def _call_columns(self, lines: list[Any]) -> dict[str, Any]:
+        events = [line.e for line in lines]
+        table, rows = _table([(named(e), e.sample_index) for e in events])
+        nodes = [self.nodes.get(e.node, -1) for e in events]
         return {
             "asked": _differences(nodes),
             "questions": rows,
             "questionTable": table,
-            "askedElsewhere": self._elsewhere(nodes, told),
+            "askedElsewhere": self._elsewhere(nodes, events),
         }
 
-    def _answers(self, lines: list[Any]) -> dict[str, Any]:
-        told = [line.e for line in lines]
+    def _replies(self, lines: list[Any]) -> dict[str, Any]:
+        events = [line.e for line in lines]
         prices = [
             (
                 *(_of_model(e, e.cost), _of_model(e, line.paid), e.error and _beginning(e.error)),
                 *(() if e.tool is None else (True,)),
             )
-            for e, line in zip(told, lines, strict=True)
+            for e, line in zip(events, lines, strict=True)
         ]
         table, rows = _table(prices)
         return {
             "answered": _differences([self._calls[line.p] for line in lines]),
-            "input": [_of_model(e, e.input_tokens) for e in told],
-            "output": [_of_model(e, e.output_tokens) for e in told],
+            "input": [_of_model(e, e.input_tokens) for e in events],
+            "output": [_of_model(e, e.output_tokens) for e in events],
             "answers": rows,
             "answerTable": table,
         }
 
     def _notes(self, lines: list[Any]) -> dict[str, Any]:
-        """What happened to a call names the call, any other note its thought."""
-        told = [line.e for line in lines]
+        """Serialise notes. A note about a call refers to the call, any other note to its thought."""
+        events = [line.e for line in lines]
         calls = [self._call_of(line) for line in lines]
         nodes = [
-            self.nodes.get(e.at, -1) if call is None else call for e, call in zip(told, calls, strict=True)
+            self.nodes.get(e.at, -1) if call is None else call for e, call in zip(events, calls, strict=True)
         ]
         table, rows = _table(
             [
                 (e.name, call is not None, _fields(e, () if call is None else ("call",)))
-                for e, call in zip(told, calls, strict=True)
+                for e, call in zip(events, calls, strict=True)
             ]
         )
         return {
             "noted": _differences(nodes),
             "notes": rows,
             "noteTable": [[name, about, data and json.loads(data)] for name, about, data in table],
-            "notedElsewhere": self._elsewhere(nodes, told),
+            "notedElsewhere": self._elsewhere(nodes, events),
         }
 
     def _end(self, lines: list[Any]) -> dict[str, Any]:
         if not lines:
             return {}
         end = lines[-1].e
-        told = {
+        summary = {
             "stop": end.stop_reason,
             "answer": _beginning(end.answer),
             "node": self.nodes.get(end.node, -1),
@@ -187,29 +197,31 @@ class Recording:
             "ranked": [self.nodes[id] for id in end.ranked if id in self.nodes],
             "error": end.error and _beginning(end.error),
         }
-        return {"ended": told}
+        return {"ended": summary}
 
     def _number(self, id: str) -> int | str:
-        """The number of a thought, or its id while it has none."""
+        """Return the number of a thought, or its id if it is not recorded yet."""
         return self.nodes.get(id, id)
 
-    def _elsewhere(self, nodes: list[int], told: list[Any]) -> list[Any]:
-        """The ids of thoughts that have no number yet, each with its place in the column."""
+    def _elsewhere(self, nodes: list[int], events: list[Any]) -> list[Any]:
+        """Return the ids of thoughts that are not recorded yet, each with its position in the column."""
         if -1 not in nodes:
             return []
-        return [[place, readable(id)] for place, e in enumerate(told) if (id := _about(e)) not in self.nodes]
+        return [
+            [place, readable(id)] for place, e in enumerate(events) if (id := _node_of(e)) not in self.nodes
+        ]
 
     def _call_of(self, line: Line) -> int | None:
-        """The call that a note beside the record is about."""
+        """Return the number of the call that a note refers to, `None` for other lines."""
         place = line.e.data.get("call") if isinstance(line.e, Note) and not line.p else None
         return self._calls.get(tuple(place)) if isinstance(place, list | tuple) else None
 
     def texts(self, first: int = 0) -> Iterator[bytes]:
-        """The beginnings of the thoughts' texts from number `first` on, batch by batch."""
+        """Yield the beginnings of the texts in batches, from thought number `first` on."""
         batch: list[str] = []
         size = 0
-        for node in range(first, len(self._born)):
-            thought = self.lines[self._born[node]].e
+        for node in range(first, len(self._thought_lines)):
+            thought = self.lines[self._thought_lines[node]].e
             assert isinstance(thought, Thought)
             batch.append(_beginning(thought.text))
             size += len(batch[-1])
@@ -217,66 +229,70 @@ class Recording:
                 yield _ascii({"first": node + 1 - len(batch), "texts": batch})
                 batch, size = [], 0
         if batch:
-            yield _ascii({"first": len(self._born) - len(batch), "texts": batch})
+            yield _ascii({"first": len(self._thought_lines) - len(batch), "texts": batch})
 
     def details(self, id: str) -> dict[str, Any]:
-        """All that is known of a thought, its calls whole. Raises KeyError for an id that none has.
+        """Return all data of a thought, with its calls.
 
-        Times are in seconds since the start of the run, `seconds` of a call until its reply; what is
-        not known is None."""
+        Times are in seconds since the start of the run; `seconds` of a call is its duration. Unknown
+        values are `None`.
+
+        Raises:
+            KeyError: No thought has the id.
+        """
         self._index()
         if id not in self.nodes:
             raise KeyError(f"no thought {id!r} in this run")
-        told: dict[str, Any] = {
+        details: dict[str, Any] = {
             **{"id": id, "text": "", "source": [], "depends": []},
             **{"score": None, "raw": None, "draws": [], "by": "", "state": "proposed"},
             **{"reason": "", "merged": None, "calls": [], "notes": []},
         }
         calls: dict[Position, dict[str, Any]] = {}
-        for line in map(self.lines.__getitem__, self._about[id]):
+        for line in map(self.lines.__getitem__, self._node_lines[id]):
             event = line.e
             if isinstance(event, Thought):
-                told.update(text=event.text, source=list(event.source), depends=list(event.depends))
+                details.update(text=event.text, source=list(event.source), depends=list(event.depends))
             elif isinstance(event, Scored):
-                told.update(score=event.score, raw=event.raw, draws=list(event.draws), by=event.by)
-                if event.score is None and told["state"] == "proposed":
-                    told["state"] = "unreadable"
+                details.update(score=event.score, raw=event.raw, draws=list(event.draws), by=event.by)
+                if event.score is None and details["state"] == "proposed":
+                    details["state"] = "unreadable"
             elif isinstance(event, Decided):
-                told.update(state=event.what, reason=event.reason, merged=event.other or told["merged"])
+                details.update(state=event.what, reason=event.reason, merged=event.other or details["merged"])
             elif isinstance(event, Call):
-                calls[line.p] = _question(line, event)
+                calls[line.p] = _call_details(line, event)
             elif isinstance(event, Reply):
-                _answer(calls[line.p], line, event)
+                _add_reply(calls[line.p], line, event)
             elif isinstance(event, Note):
                 place = event.data.get("call") if not line.p else None
                 if isinstance(place, list | tuple) and (call := calls.get(tuple(place))) is not None:
-                    _way(call, line, event)
-                told["notes"].append({"name": event.name, "data": event.data, "seconds": line.t})
-        told["calls"] = list(calls.values())
-        readable_told: dict[str, Any] = json.loads(_ascii(told))
-        return readable_told
+                    _add_note(call, line, event)
+                details["notes"].append({"name": event.name, "data": event.data, "seconds": line.t})
+        details["calls"] = list(calls.values())
+        plain: dict[str, Any] = json.loads(_ascii(details))
+        return plain
 
     def _index(self) -> None:
-        """Read on which lines are about which thought."""
-        for number in range(self._read, len(self.lines)):
+        """Update the index of the lines about each thought."""
+        for number in range(self._indexed, len(self.lines)):
             line = self.lines[number]
             event = line.e
             if isinstance(event, Thought | Scored | Decided):
                 id = event.id
             elif isinstance(event, Call | Note):
-                id = _about(event)
+                id = _node_of(event)
             elif isinstance(event, Reply):
-                call = self.lines[self._asked[self._calls[line.p]]].e
+                call = self.lines[self._call_lines[self._calls[line.p]]].e
                 assert isinstance(call, Call)
                 id = call.node
             else:
                 continue
-            self._about.setdefault(id, []).append(number)
-        self._read = len(self.lines)
+            self._node_lines.setdefault(id, []).append(number)
+        self._indexed = len(self.lines)
 
 
 def about_of(run: Run) -> dict[str, Any]:
-    """What the browser is told of a run besides its lines."""
+    """Return the data of a run that the browser shows besides its lines."""
     return {
         "id": run.id,
         "question": readable(run.question),
@@ -292,12 +308,12 @@ def about_of(run: Run) -> dict[str, Any]:
     }
 
 
-def _about(event: Call | Note) -> str:
-    """The id of the thought that `event` is about."""
+def _node_of(event: Call | Note) -> str:
+    """Return the id of the thought that `event` refers to."""
     return event.node if isinstance(event, Call) else event.at
 
 
-def _question(line: Line, call: Call) -> dict[str, Any]:
+def _call_details(line: Line, call: Call) -> dict[str, Any]:
     return {
         "position": ".".join(map(str, line.p)),
         "kind": named(call),
@@ -315,7 +331,7 @@ def _question(line: Line, call: Call) -> dict[str, Any]:
     }
 
 
-def _answer(call: dict[str, Any], line: Line, reply: Reply) -> None:
+def _add_reply(call: dict[str, Any], line: Line, reply: Reply) -> None:
     call.update(
         reply=reply.text if reply.error is None else None,
         thinking=reply.thinking,
@@ -331,11 +347,11 @@ def _answer(call: dict[str, Any], line: Line, reply: Reply) -> None:
 
 
 def _of_model(reply: Reply, amount: float | None) -> float | None:
-    """What a reply used: a tool's nothing, where a model that does not say may have used anything."""
+    """Return `amount`, or 0 for a tool's reply. `None` means that the model did not report it."""
     return amount if reply.tool is None else 0
 
 
-def _way(call: dict[str, Any], line: Line, note: Note) -> None:
+def _add_note(call: dict[str, Any], line: Line, note: Note) -> None:
     if note.name == "call.sent":
         call.update(sent=line.t, tries=note.data["tries"])
     elif note.name == "call.cached":
@@ -345,7 +361,7 @@ def _way(call: dict[str, Any], line: Line, note: Note) -> None:
 
 
 def _fields(note: Note, without: tuple[str, ...]) -> str | None:
-    """The fields of a note as JSON; `None` if they are long, or no file could hold them."""
+    """Return the fields of a note as JSON, or `None` if they are too long or not serialisable."""
     fields = {name: value for name, value in note.data.items() if name not in without}
     if not fields:
         return "{}"
@@ -365,23 +381,23 @@ def _differences(numbers: list[int]) -> list[int]:
 
 
 def _table(rows: list[Any]) -> tuple[list[Any], list[int]]:
-    """The distinct rows, and for each row its place among them."""
+    """Return the distinct rows, and the index of each row among them."""
     table: dict[Hashable, int] = {}
     places = [table.setdefault(row, len(table)) for row in rows]
     return list(table), places
 
 
 def _ascii(value: Any) -> bytes:
-    """`value` as JSON. A number that JSON lacks is null."""
+    """Return `value` as ASCII JSON. Infinities and NaN become null."""
     try:
         data = encoder.encode(value)
-    except UnicodeEncodeError:  # a lone surrogate, which a run in memory may hold
+    except UnicodeEncodeError:  # a lone surrogate, possible in a run that was not stored
         data = encoder.encode(_readable(value))
     return data if data.isascii() else json.dumps(msgspec.json.decode(data)).encode()
 
 
 def _readable(value: Any) -> Any:
-    """`value` with every text in it made `readable`."""
+    """Apply `readable` to every text in `value`."""
     if isinstance(value, str):
         return readable(value)
     if isinstance(value, dict):

@@ -1,16 +1,16 @@
-"""The explorer in a notebook: one widget over a run, live or recorded.
+"""The explorer in a notebook: a widget that shows one or two runs, live or recorded.
 
-The browser keeps its own copy of the record and Python only tells what it lacks. Lines go out in
-numbered batches, at most `RATE` a second, since Jupyter drops what comes faster without a word; a page
-that was reloaded, opened twice or missed a batch says how far it knows the run, and is told from there.
-Until a page has said anything, each batch begins at the first line: a kernel that runs a cell cannot
-hear.
+The browser keeps a copy of the record, and Python sends what is missing from it. Lines are sent in numbered
+batches, at most `RATE` per second, because Jupyter silently drops faster messages. A page that was reloaded,
+opened twice or missed a batch reports how far its copy goes, and sending continues from there. Before the
+first report every batch starts at the first line, because a kernel cannot receive messages while it runs a
+cell.
 
-Messages of the browser arrive in any thread (JupyterLab sends them over subshells, so that a widget
-answers while a cell runs). So all that is sent of a run leaves from one thread at a time, what several
-threads use is behind one lock, and the event loop is only ever reached by its thread-safe door.
+Messages from the browser arrive in any thread: JupyterLab sends them over subshells, so that a widget
+responds while a cell runs. Therefore one thread at a time sends the data of the runs, a lock guards shared
+state, and the event loop is only used through its thread-safe methods.
 
-A widget that no page shows any more is held weakly, so that running a cell again frees what it showed.
+A widget that no page shows is referenced weakly, so that running its cell again frees it.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ if TYPE_CHECKING:
 
 
 RATE = 30
-"""Batches a second, at most."""
+"""Maximum number of batches per second."""
 
 LINES = 100_000
-"""Lines in a batch, at most."""
+"""Maximum number of lines in a batch."""
 
 FIRST, LAST = 0.1, 5.0
-"""Seconds until a page that says nothing is told all the same, and after how long no more."""
+"""Seconds between attempts to reach a page that has not reported: the first interval, and the limit."""
 
-SPOKEN = 4_000
-"""Characters of the text so far of an open call that are shown: its end."""
+PARTIAL = 4_000
+"""Number of characters that are shown of a streaming call's partial text, from its end."""
 
 IDLE = 20
-"""While nobody answers, the share of time spent on telling is one in so many."""
+"""While no page has reported, the pause after a batch, as a multiple of the time that the batch took."""
 
 NAMES = ("", "b:")
-"""What stands before the ids of the first run's thoughts, and of the second's."""
+"""Prefixes of the ids of the first and of the second run's thoughts."""
 
 
-# A page never forgets a module, and anywidget makes one of each widget: so each is only this, and what
-# draws is loaded once.
+# A page never unloads a module, and anywidget creates a module per widget. So the module of a widget is only
+# this loader, and the bundle is loaded once.
 _LOADER = """
 export default () => {
   let made;
@@ -89,7 +89,7 @@ export default () => {
 
 
 class Selection:
-    """What is selected in an explorer. `ids`: of thoughts, in the order in which they were chosen."""
+    """The thoughts selected in an explorer; `ids` are in the order of selection."""
 
     def __init__(self, ids: list[str], runs: Sequence[Run]) -> None:
         self.ids = ids
@@ -97,7 +97,7 @@ class Selection:
 
     @property
     def frame(self) -> pandas.DataFrame:
-        """Their rows of `run.nodes_df()`; of two runs, the second's ids begin with `b:`."""
+        """The rows of `run.nodes_df()` for the selection. Ids of a second run begin with `b:`."""
         import pandas  # noqa: PLC0415
 
         named = []
@@ -112,26 +112,26 @@ class Selection:
         return f"<{len(self.ids)} selected: {', '.join(self.ids)}>"
 
 
-class _Shown:
-    """One of the runs that are shown, and how far its lines and texts were told."""
+class _Displayed:
+    """A displayed run, and how many of its lines and texts were sent."""
 
     def __init__(self, source: Run | Recorder) -> None:
         self._source = source.run if isinstance(source, Recorder) and source._ended else source
-        self.spoken: dict[Position, tuple[str, str]] = {}
-        """Of each open call that streams: its thought, and the text so far."""
+        self.partial: dict[Position, tuple[str, str]] = {}
+        """The thought and the partial text of each streaming call."""
         self.known = len(source.lines) if isinstance(source, Run) else source._written
         self.live = isinstance(self._source, Recorder)
         self.forget()
 
     def forget(self) -> None:
-        """Let go of what was made of the lines."""
+        """Free the serialised data."""
         self.recording = Recording()
         self.lines = self.texts = 0
         self._chunk: tuple[tuple[int, int], bytes] | None = None
 
     @property
     def id(self) -> str:
-        """The run's id."""
+        """The id of the run."""
         return self._source.header.id
 
     @property
@@ -143,19 +143,19 @@ class _Shown:
         )
 
     def ended(self, run: Run) -> None:
-        """It is this run, and will be no longer."""
+        """Replace the live source by the completed run."""
         self._source, self.known, self.live = run, len(run.lines), False
 
-    def read(self) -> Recording:
-        """The lines so far, as the browser numbers them."""
+    def update(self) -> Recording:
+        """Return the recording, extended by the new lines."""
         read = len(self.recording.lines)
         if read < self.known:
-            self.recording.take(self._source.lines[read : self.known])
+            self.recording.extend(self._source.lines[read : self.known])
         return self.recording
 
-    def news(self) -> Iterator[tuple[dict[str, Any], bytes]]:
-        """The next batch of what was not told yet."""
-        recording = self.read()
+    def next_batch(self) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """Yield the next unsent batch, if there is one."""
+        recording = self.update()
         if self.lines < self.known:
             until, chunk = self.chunk()
             yield {"kind": "lines", "count": self.known}, chunk
@@ -166,39 +166,40 @@ class _Shown:
             self.texts += texts_in(texts)
 
     def chunk(self) -> tuple[int, bytes]:
-        """The next lines as they are told, and the line they go up to. What was made last is kept, for it
-        may be asked for again."""
-        part = (self.lines, min(self.lines + LINES, self.known))  # once: a run grows in another thread
+        """Serialise the next lines, and return their end and the data. The last result is cached."""
+        part = (self.lines, min(self.lines + LINES, self.known))  # read once: a run grows in another thread
         if self._chunk is None or self._chunk[0] != part:
-            self._chunk = (part, self.read().chunk(*part))
+            self._chunk = (part, self.update().chunk(*part))
         return part[1], self._chunk[1]
 
     @property
-    def told(self) -> bool:
-        """Whether nothing is left to tell."""
+    def complete(self) -> bool:
+        """Whether everything was sent."""
         return self.lines >= self.known and self.texts >= len(self.recording.nodes)
 
 
 def texts_in(batch: bytes) -> int:
-    """How many texts are in a batch of them."""
+    """Return the number of texts in a batch."""
     return len(msgspec.json.decode(batch)["texts"])
 
 
 class Explorer(anywidget.AnyWidget):
-    """A run to look into: its tree, each thought's prompt, reply and cost, and its course in time.
+    """An interactive view of a run: its tree, timeline, prompts, replies and costs.
 
-    run: a run, or one that is to be watched while it happens: `lab.stream(strategy, task)`, which is
-        started, or a `Recorder` of your own search.
-    lab: what new branches are searched with; a stream has its own.
+    Args:
+        run: A run, or a live one: `lab.stream(strategy, task)`, which the explorer starts, or the `Recorder`
+            of your own search.
+        lab: The lab that runs new branches. A stream has its own.
 
+    Example:
         explorer = tl.Explorer(lab.stream(tl.TreeOfThoughts(), task))
-        explorer                            # shown while it grows
+        explorer                            # displays the growing tree
         run = await explorer.finished()
-        explorer.selected.frame             # what was clicked
+        explorer.selected.frame             # the selected thoughts
         explorer.selected = ["0.1.0"]       # moves the view
     """
 
-    # The text, not the path: of a path anywidget watches the file, and keeps each widget for it.
+    # The source, not its path: anywidget watches the file of a path, and keeps each widget alive for it.
     _esm = _LOADER
     _bundle = traitlets.Unicode((Path(__file__).parent / "static" / "explorer.js").read_text("utf-8")).tag(
         sync=True
@@ -206,7 +207,7 @@ class Explorer(anywidget.AnyWidget):
 
     ids = traitlets.List(traitlets.Unicode(), help="ids of the selected thoughts").tag(sync=True)
     step = traitlets.Int(
-        None, allow_none=True, help="how many lines of the record are shown; None follows its end"
+        None, allow_none=True, help="number of lines of the record that are shown; None follows its end"
     ).tag(sync=True)
 
     def __init__(self, run: Run | Stream | Recorder, *, lab: Lab | None = None) -> None:
@@ -214,111 +215,112 @@ class Explorer(anywidget.AnyWidget):
         self._loop: asyncio.AbstractEventLoop | None = None
         with suppress(RuntimeError):
             self._loop = asyncio.get_running_loop()
-        self._heard = threading.Event()
+        self._connected = threading.Event()
         self._context: contextvars.Context | None = None
         if not isinstance(lab, Lab | None):
-            raise TypeError(f"lab must be a Lab, not {lab!r}")
+            raise TypeError(f"lab must be a Lab: got {lab!r}.")
         self._lab = lab
         self._task: asyncio.Task[Run] | None = None
-        self._telling = self._news = False
-        self._stale = self._unlooked = True  # what `_state` and `_facts` tell has changed
-        self._failed = ""
-        self._spoken_last: dict[str, str] = {}
+        self._sending = self._pending = False
+        self._state_stale = self._facts_stale = True  # whether `_state` and `_facts` must be sent again
+        self._error = ""
+        self._last_partial: dict[str, str] = {}
         self.branches: list[Run] = []
-        """The runs that were searched anew from a thought of this one."""
-        self._shown: list[_Shown] = []
+        """The branches that were run from thoughts of this run."""
+        self._displayed: list[_Displayed] = []
         self._show(run)
         super().__init__()
         watch(self._marked)
-        self._tell()
+        self._send_soon()
 
     def _show(self, source: Run | Stream | Recorder) -> None:
-        """Show one more run."""
+        """Add a run to the display."""
         if isinstance(source, Stream):
             if self._loop is None:
                 raise RuntimeError(
-                    "a stream needs a running event loop, as a notebook has; or await lab.run(…)"
+                    "A stream needs a running event loop. Use a notebook, or await lab.run(…)."
                 )
             self._lab = self._lab or source.lab
             recorder, self._task = source.start()
         elif isinstance(source, Recorder):
             recorder = source
         elif isinstance(source, Run):
-            self._shown.append(_Shown(source))
+            self._displayed.append(_Displayed(source))
             return
         else:
             raise TypeError(
-                f"an explorer shows a run, a stream or a recorder, not {source!r}; was `await` forgotten?"
+                f"run must be a run, a stream or a recorder: got {source!r}. Is an `await` missing?"
             )
-        shown = _Shown(recorder)
-        self._shown.append(shown)
+        shown = _Displayed(recorder)
+        self._displayed.append(shown)
         here = weakref.ref(self)
 
-        def told(batch: Sequence[Line]) -> None:
+        def on_lines(batch: Sequence[Line]) -> None:
             if (explorer := here()) is None:
-                recorder.watchers.remove(told)
+                recorder.watchers.remove(on_lines)
                 return
             end = isinstance(batch[-1].e, Ended)
-            explorer._stale |= shown.known == 0 or end
+            explorer._state_stale |= shown.known == 0 or end
             for line in batch:
                 if isinstance(line.e, Reply):
-                    shown.spoken.pop(line.p, None)
+                    shown.partial.pop(line.p, None)
             shown.known += len(batch)
-            if end and not isinstance(source, Stream):  # whose task has the run
+            if end and not isinstance(source, Stream):  # a stream's run is set when its task ends
                 shown.ended(recorder.run)
-            explorer._tell()
+            explorer._send_soon()
 
-        def ended(task: asyncio.Task[Run]) -> None:
-            failed = None if task.cancelled() else task.exception()  # looked at: `finished` raises it
+        def on_end(task: asyncio.Task[Run]) -> None:
+            failed = None if task.cancelled() else task.exception()  # retrieved; `finished` raises it
             if (explorer := here()) is not None and isinstance(source, Stream) and source.run is not None:
                 shown.ended(source.run)
-                explorer._failed = f"{type(failed).__name__}: {failed}" if failed else ""
-                explorer._stale = explorer._unlooked = True
-                explorer._tell()
+                explorer._error = f"{type(failed).__name__}: {failed}" if failed else ""
+                explorer._state_stale = explorer._facts_stale = True
+                explorer._send_soon()
 
-        def spoken(note: Note) -> None:
+        def on_text(note: Note) -> None:
             if (explorer := here()) is None:
-                recorder.text_watchers.remove(spoken)
+                recorder.text_watchers.remove(on_text)
                 return
-            shown.spoken[tuple(note.data["call"])] = note.at, note.data["text"]
-            explorer._tell()
+            shown.partial[tuple(note.data["call"])] = note.at, note.data["text"]
+            explorer._send_soon()
 
         if shown.live:
-            recorder.watchers.append(told)
-            recorder.text_watchers.append(spoken)
+            recorder.watchers.append(on_lines)
+            recorder.text_watchers.append(on_text)
         if self._task is not None and isinstance(source, Stream):
-            self._task.add_done_callback(ended)
-
-    # What a person asks it.
+            self._task.add_done_callback(on_end)
 
     @property
     def run(self) -> Run:
-        """The run, as far as it has come."""
-        return self._shown[0].run
+        """The run so far."""
+        return self._displayed[0].run
 
     async def finished(self) -> Run:
-        """The run, once a live one has ended; of two, the live one. Raises what a bug in its strategy
-        raised. Cancelling the wait cancels the search, as the stop button of a notebook does, so that
-        nobody pays for a search that nobody waits for; `asyncio.shield(explorer.finished())` waits
-        without that."""
+        """Wait for the end of a live run, and return the run.
+
+        Re-raises the exception of a strategy that failed. Cancelling the wait, for example with the stop
+        button of a notebook, also cancels the search. `asyncio.shield(explorer.finished())` prevents that.
+        """
         return self.run if self._task is None else await self._task
 
     def stop(self) -> None:
-        """Cancel a live run; what there is stays."""
+        """Cancel a live run. Its record so far is kept."""
         if self._task is not None and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._task.cancel)
 
     @property
     def selected(self) -> Selection:
-        """What is selected: `.ids`, and `.frame`, their rows of `run.nodes_df()`. Setting it, to ids or to
-        a frame with them, moves the view."""
+        """The selection: `ids`, and `frame` with their rows of `run.nodes_df()`.
+
+        Set it to ids, or to a frame with a column `id`, to select thoughts and move the view.
+        """
         with self._lock:
             known = self._known()
-        return Selection([id for id in self.ids if id in known], [shown.run for shown in self._shown])
+        return Selection([id for id in self.ids if id in known], [shown.run for shown in self._displayed])
 
     @selected.setter
     def selected(self, chosen: Iterable[str] | pandas.DataFrame) -> None:
-        chosen = getattr(chosen, "id", chosen)  # of a frame, or of a thought
+        chosen = getattr(chosen, "id", chosen)  # a frame or a thought
         ids = [chosen] if isinstance(chosen, str) else list(chosen)
         with self._lock:
             known = self._known()
@@ -327,171 +329,185 @@ class Explorer(anywidget.AnyWidget):
         self.ids = ids
 
     def _known(self) -> set[str]:
-        """The ids that can be selected."""
+        """Return the ids of all thoughts."""
         return {
-            name + id for name, shown in zip(NAMES, self._shown, strict=False) for id in shown.read().nodes
+            name + id
+            for name, shown in zip(NAMES, self._displayed, strict=False)
+            for id in shown.update().nodes
         }
 
     @traitlets.observe("ids")
     def _ids_changed(self, change: Any) -> None:
-        if any(shown.spoken for shown in self._shown):
-            self._tell()
+        if any(shown.partial for shown in self._displayed):
+            self._send_soon()
 
     @traitlets.validate("step")
     def _valid_step(self, proposal: Any) -> int | None:
         step: int | None = proposal["value"]
-        known = max(shown.known for shown in self._shown)
+        known = max(shown.known for shown in self._displayed)
         if step is not None and not 0 <= step <= known:
-            raise ValueError(f"step is {step}; this run has the steps 0 to {known}, and None for its end")
+            raise ValueError(f"step must be from 0 to {known}, or None for the end of the run: got {step}.")
         return step
 
     @property
     def findings(self) -> Diagnosis:
-        """What `tl.diagnose` finds in the run."""
+        """The findings of `tl.diagnose` for the run."""
         return diagnose(self.run)
 
     @property
     def marks(self) -> dict[str, Mark]:
-        """What people said of the run's thoughts, by id."""
+        """The marks of the run's thoughts, by id."""
         return self.run.marks
 
     def mark(self, id: str, verdict: Verdict | None, note: str = "") -> None:
-        """Say that a thought is `right` or `wrong`, or a note: see `run.mark`. One of the second run has
-        an id that begins with `b:`."""
+        """Mark a thought as `right` or `wrong`, or add a note: see `run.mark`.
+
+        Ids of the second run begin with `b:`.
+
+        Raises:
+            ValueError: No thought has the id, or the run has not ended.
+        """
         second = id.startswith(NAMES[1])
-        if second and len(self._shown) == 1:
-            raise ValueError(f"no thought {id!r}: there is no second run")
-        shown = self._shown[second]
+        if second and len(self._displayed) == 1:
+            raise ValueError(f"No thought {id!r}: the explorer shows only one run.")
+        shown = self._displayed[second]
         if shown.live:
-            raise ValueError("marks are kept beside a run: give them when it has ended")
+            raise ValueError("A run in progress cannot be marked. Wait for its end.")
         shown.run.mark(id.removeprefix(NAMES[1]), verdict, note)
 
     def _marked(self, run: str) -> None:
-        if any(shown.id == run for shown in self._shown):
-            self._unlooked = True
-            self._tell()
+        if any(shown.id == run for shown in self._displayed):
+            self._facts_stale = True
+            self._send_soon()
 
     async def branch(self, node: str, **changed: Any) -> Run:
-        """A new run that is this one up to the thought `node`, and searched anew from there (see
-        `lab.branch`); it is shown beside this one and kept in `branches`."""
+        """Run a branch from the thought `node`, and show it beside this run.
+
+        The branch is added to `branches`. See `lab.branch` for the arguments.
+
+        Raises:
+            ValueError: The explorer has no lab, or a displayed run has not ended.
+        """
         if self._lab is None:
-            raise ValueError("a branch is searched by a lab: tl.Explorer(run, lab=lab)")
-        if any(shown.live for shown in self._shown):
-            raise ValueError("a run that is shown is still under way: stop() it first, or wait for its end")
+            raise ValueError("A branch needs a lab. Use tl.Explorer(run, lab=lab).")
+        if any(shown.live for shown in self._displayed):
+            raise ValueError("A displayed run has not ended. Wait for its end, or stop() it first.")
         run = await self._lab.branch(self.run, node, **changed)
         with self._lock:
             self.branches.append(run)
             self.ids = [id for id in self.ids if not id.startswith(NAMES[1])]
-            self._shown[1:] = [_Shown(run)]
-            self._stale = self._unlooked = True
-        self._tell()
+            self._displayed[1:] = [_Displayed(run)]
+            self._state_stale = self._facts_stale = True
+        self._send_soon()
         return run
 
     def save_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write what it shows, one run or two, as one HTML file: see `run.save_html`."""
+        """Write the displayed runs as one HTML file: see `run.save_html`."""
         from tot_lab.views.explorer.page import save_html  # noqa: PLC0415
 
-        first, *others = [shown.run for shown in self._shown]
+        first, *others = [shown.run for shown in self._displayed]
         return save_html(first, path, *others)
 
     def close(self) -> None:
-        """Free what it holds, in the browser too, and stop a live run. Shown again, it opens anew."""
+        """Stop a live run and free all memory, in the browser too. Displaying it again reopens it."""
         if self.comm is not None:
             self.stop()
             super().close()
             self.layout.close()
             with self._lock:
-                for shown in self._shown:
+                for shown in self._displayed:
                     shown.forget()
-            del self.__dict__["_repr_mimebundle_"]  # ipywidgets hides it: closed things are not shown again
+            del self.__dict__["_repr_mimebundle_"]  # set by ipywidgets to hide a closed widget
 
     def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not ending():  # else the registry of ipywidgets may be gone
+        if not ending():  # at exit the registry of ipywidgets may be gone
             super().__del__()
 
     def __repr__(self) -> str:
-        names = " and ".join(f"{shown.run.name} {shown.run.id}" for shown in self._shown)
-        count = sum(isinstance(line.e, Thought) for line in self.run.lines)  # no tree is made for it
+        names = " and ".join(f"{shown.run.name} {shown.run.id}" for shown in self._displayed)
+        count = sum(isinstance(line.e, Thought) for line in self.run.lines)  # avoids building the tree
         return f"Explorer of {names}, {count:,} thoughts (it is drawn where a kernel runs)"
 
-    # What is told to the browser.
+    # Messages to the browser
 
-    def _tell(self) -> None:
-        """Tell what is new, soon."""
+    def _send_soon(self) -> None:
+        """Send new data soon, from another thread."""
         with self._lock:
-            self._news = True
-            if self._telling or self.comm is None:
+            self._pending = True
+            if self._sending or self.comm is None:
                 return
-            self._telling = True
-        threading.Thread(target=self._telling_on, name="explorer", daemon=True).start()
+            self._sending = True
+        threading.Thread(target=self._send_batches, name="explorer", daemon=True).start()
 
-    def _telling_on(self) -> None:
-        """Tell batch after batch until there is nothing new, and for a while until somebody answers."""
+    def _send_batches(self) -> None:
+        """Send batches until nothing is left, and retry for a while until a page reports."""
         pause = FIRST
-        with self._lock, suppress(KeyError, ValueError):  # what is wrong with a record is said below
-            for shown in self._shown:
-                shown.chunk()  # made while the page is
+        with self._lock, suppress(KeyError, ValueError):  # errors of the record are reported below
+            for shown in self._displayed:
+                shown.chunk()  # serialised while the page is being built
         while True:
-            self._heard.wait(pause)  # a page that is just being made will ask by itself
+            self._connected.wait(pause)  # a new page reports by itself
             began = time.perf_counter()
             with self._lock:
-                if self.comm is None or not (self._news or (not self._heard.is_set() and pause < LAST)):
-                    self._telling = False
+                if self.comm is None or not (
+                    self._pending or (not self._connected.is_set() and pause < LAST)
+                ):
+                    self._sending = False
                     return
-                pause = FIRST if self._news else 2 * pause
-                self._news = False
+                pause = FIRST if self._pending else 2 * pause
+                self._pending = False
                 try:
                     messages = list(self._messages())
-                except Exception as error:  # a record that is no tree: it is said, and the rest is not told
-                    self._failed = f"{type(error).__name__}: {error}"
+                except Exception as error:  # the record is not a tree: send only the error
+                    self._error = f"{type(error).__name__}: {error}"
                     messages = [self._state()]
             for content, buffer in messages:
                 self.send(content, [buffer])
             took = time.perf_counter() - began
             time.sleep(1 / RATE)
-            self._heard.wait(IDLE * took)
+            self._connected.wait(IDLE * took)
 
     def _messages(self) -> Iterator[tuple[dict[str, Any], bytes]]:
-        """The next of what is to be told, at most one batch of each run."""
-        if self._stale or not self._heard.is_set():
-            self._stale = False
+        """Yield the next messages, at most one batch per run."""
+        if self._state_stale or not self._connected.is_set():
+            self._state_stale = False
             yield self._state()
-        for which, shown in enumerate(self._shown):
-            if not self._heard.is_set():
+        for which, shown in enumerate(self._displayed):
+            if not self._connected.is_set():
                 shown.lines = shown.texts = 0
-            for content, buffer in shown.news():
+            for content, buffer in shown.next_batch():
                 yield {**content, "which": which, "run": shown.id}, buffer
-            self._news |= self._heard.is_set() and not shown.told
-        if (spoken := self._spoken()) != self._spoken_last:
-            self._spoken_last = spoken
-            yield {"kind": "spoken"}, json.dumps(spoken).encode()
+            self._pending |= self._connected.is_set() and not shown.complete
+        if (partial := self._partial_texts()) != self._last_partial:
+            self._last_partial = partial
+            yield {"kind": "spoken"}, json.dumps(partial).encode()
         if (
-            self._heard.is_set()
-            and self._unlooked
-            and not self._news
-            and not any(shown.live for shown in self._shown)
+            self._connected.is_set()
+            and self._facts_stale
+            and not self._pending
+            and not any(shown.live for shown in self._displayed)
         ):
-            self._unlooked = False
+            self._facts_stale = False
             yield self._facts()
 
-    def _spoken(self) -> dict[str, str]:
-        """The text so far of the open calls of what is selected."""
+    def _partial_texts(self) -> dict[str, str]:
+        """Return the partial texts of streaming calls, for selected thoughts."""
         return {
-            name + id: text[-SPOKEN:]
-            for name, shown in zip(NAMES, self._shown, strict=False)
-            for id, text in list(shown.spoken.values())
+            name + id: text[-PARTIAL:]
+            for name, shown in zip(NAMES, self._displayed, strict=False)
+            for id, text in list(shown.partial.values())
             if name + id in self.ids
         }
 
     def _state(self) -> tuple[dict[str, Any], bytes]:
         state = {
-            "runs": [about_of(shown.run) for shown in self._shown],
-            "counts": [shown.known for shown in self._shown],
-            "live": [shown.live for shown in self._shown],
-            "failed": self._failed,
+            "runs": [about_of(shown.run) for shown in self._displayed],
+            "counts": [shown.known for shown in self._displayed],
+            "live": [shown.live for shown in self._displayed],
+            "failed": self._error,
             "can": {
                 "branch": self._lab is not None and self._loop is not None,
-                "mark": not any(shown.live for shown in self._shown),
+                "mark": not any(shown.live for shown in self._displayed),
                 "stop": self._task is not None and not self._task.done(),
             },
         }
@@ -500,61 +516,66 @@ class Explorer(anywidget.AnyWidget):
     def _facts(self) -> tuple[dict[str, Any], bytes]:
         facts = {
             "findings": [finding._asdict() for finding in seen_at_once(self.run)],
-            "marks": [msgspec.to_builtins(shown.run.marks) for shown in self._shown],
+            "marks": [msgspec.to_builtins(shown.run.marks) for shown in self._displayed],
         }
         return {"kind": "facts"}, json.dumps(facts).encode()
 
-    # What the browser says.
+    # Messages from the browser
 
     def _handle_custom_msg(self, content: dict[str, Any], buffers: Any) -> None:
-        said = content["kind"]
-        if said == "views":
+        kind = content["kind"]
+        if kind == "views":
             self._hold(strongly=content["count"] > 0)
-        elif said == "have":
+        elif kind == "have":
             with self._lock:
-                self._stale = self._unlooked = True
+                self._state_stale = self._facts_stale = True
                 known = {run: (lines, texts) for run, lines, texts in content["runs"]}
-                for shown in self._shown:
+                for shown in self._displayed:
                     lines, texts = known.get(shown.id, (0, 0))
                     shown.lines, shown.texts = min(shown.lines, lines), min(shown.texts, texts)
-            self._heard.set()
-            self._tell()
-        elif said == "stop":
+            self._connected.set()
+            self._send_soon()
+        elif kind == "stop":
             self.stop()
         else:
             self._answer(content)
 
     def _send(self, msg: Any, buffers: Any = None) -> None:
-        """Send as an answer to what the browser said last: ipykernel takes the browser's next message to
-        the thread that was answered, and one sent from a cell would make them wait for cells again."""
+        """Send as a reply to the last message from the browser.
+
+        ipykernel delivers the next message in the thread of the message that was replied to. After a message
+        sent from a cell, the browser's messages would wait for cells again.
+        """
         if self._context is None:
             super()._send(msg, buffers)
         else:
             self._context.copy().run(super()._send, msg, buffers)
 
-    def _answer(self, asked: dict[str, Any]) -> None:
-        """Answer a question, with what went wrong if something does."""
-        to = {"kind": "answer", "to": asked["to"]}
+    def _answer(self, request: dict[str, Any]) -> None:
+        """Reply to a request, with the error message if it fails."""
+        to = {"kind": "answer", "to": request["to"]}
 
         def failed(error: BaseException) -> None:
             self.send({**to, "error": str(error.args[0] if error.args else error) or type(error).__name__})
 
         try:
-            if asked["kind"] == "details":
+            if request["kind"] == "details":
                 with self._lock:
-                    told = self._shown[asked["which"]].read().details(asked["id"])
-                self.send(to, [json.dumps(told).encode()])
-            elif asked["kind"] == "html":
+                    details = self._displayed[request["which"]].update().details(request["id"])
+                self.send(to, [json.dumps(details).encode()])
+            elif request["kind"] == "html":
                 from tot_lab.views.explorer.page import page  # noqa: PLC0415
 
-                self.send(to, [page(*(shown.run for shown in self._shown))])
-            elif asked["kind"] == "mark":
-                self.mark(asked["id"], **asked["mark"])
+                self.send(to, [page(*(shown.run for shown in self._displayed))])
+            elif request["kind"] == "mark":
+                self.mark(request["id"], **request["mark"])
                 self.send(to)
-            elif asked["kind"] == "branch":
+            elif request["kind"] == "branch":
                 assert self._loop is not None
-                changed = {name: asked[name] for name in ("content", "score") if asked.get(name) is not None}
-                done = asyncio.run_coroutine_threadsafe(self.branch(asked["id"], **changed), self._loop)
+                changed = {
+                    name: request[name] for name in ("content", "score") if request.get(name) is not None
+                }
+                done = asyncio.run_coroutine_threadsafe(self.branch(request["id"], **changed), self._loop)
 
                 def answer(done: concurrent.futures.Future[Run]) -> None:
                     error = asyncio.CancelledError() if done.cancelled() else done.exception()
@@ -564,31 +585,31 @@ class Explorer(anywidget.AnyWidget):
         except Exception as error:
             failed(error)
 
-    # Who holds it.
+    # Lifetime
 
     @traitlets.observe("comm")
     def _comm_changed(self, change: Any) -> None:
         super()._comm_changed(change)
         if self.comm is not None:
-            self._heard.clear()
-            self._stale = True
+            self._connected.clear()
+            self._state_stale = True
             self.comm.on_msg(_weakly(self))
 
     def _hold(self, *, strongly: bool) -> None:
-        """Let the registry of ipywidgets keep it alive, or not."""
+        """Set whether the registry of ipywidgets keeps the widget alive."""
         if self.comm is not None:
             _instances[self.model_id] = self if strongly else weakref.proxy(self)
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        if self.comm is None:  # it was closed: once more
+        if self.comm is None:  # closed before: reopen
             self.layout.open()
             self.open()
-            self._tell()
+            self._send_soon()
         return super()._repr_mimebundle_(**options)
 
 
 def _weakly(explorer: Explorer) -> Callable[[Any], None]:
-    """Its handler of messages, which does not keep it alive."""
+    """Return a message handler that holds only a weak reference to `explorer`."""
     here = weakref.ref(explorer)
 
     def handle(message: Any) -> None:
@@ -600,9 +621,15 @@ def _weakly(explorer: Explorer) -> Callable[[Any], None]:
 
 
 class CompareExplorer(Explorer):
-    """Two runs side by side, aligned by path, their differences marked. Ids of the second begin with `b:`.
+    """An explorer of two runs side by side, with their differences marked.
 
-    a: a run. b: another, or a live one, as for `Explorer`."""
+    The runs are aligned by path. Ids of the second run begin with `b:`.
+
+    Args:
+        a: A run.
+        b: A second run, or a live one as for `Explorer`.
+        lab: The lab that runs new branches.
+    """
 
     def __init__(self, a: Run, b: Run | Stream | Recorder, *, lab: Lab | None = None) -> None:
         expect_run(a, "CompareExplorer")
@@ -615,7 +642,7 @@ class CompareExplorer(Explorer):
 
     @property
     def differences(self) -> pandas.DataFrame:
-        """One row per thought that differs; for the columns see `tot_lab.views.explorer.comparing`."""
+        """One row per difference. `tot_lab.views.explorer.comparing.differences` describes the columns."""
         from tot_lab.views.explorer.comparing import differences  # noqa: PLC0415
 
-        return differences(*(shown.run for shown in self._shown))
+        return differences(*(shown.run for shown in self._displayed))

@@ -1,14 +1,11 @@
 /**
- * Two runs beside each other: which thought of one stands where which thought of the other does.
+ * Alignment of two runs: which thoughts correspond, and where they differ.
  *
- * Rule: runs are aligned by path. Roots match roots, and of two thoughts that match the children match: first those
- * of equal text (equal number before another, then first with first), then those of equal number. What is below a
- * thought without a match has none either. An empty text says nothing, and matches by its number alone. The same rule
- * stands in comparing.py; both are linear, and neither recurses.
+ * comparing.py implements the same algorithm and describes it. Both are linear and not recursive.
  *
- * @typedef {"only-a" | "only-b" | "text" | "score" | "fate"} Kind  fate: another state
- * @typedef {{kind: Kind, a: number, b: number, size: number}} Difference  a, b: nodes, -1 for none; size: thoughts of
- *   the branch that only one run has (its top is told of, the rest goes with it), else 1
+ * @typedef {"only-a" | "only-b" | "text" | "score" | "fate"} Kind  fate: the states differ
+ * @typedef {{kind: Kind, a: number, b: number, size: number}} Difference  a, b: nodes, -1 for none; size: number of
+ *   thoughts in a branch that exists in one run only, else 1
  * @typedef {import("./recording.js").Recording} Recording
  */
 
@@ -39,7 +36,7 @@ export function align(a, frameA, b, frameB) {
     tell("only-b", one < 0, sizeB[other]);
     if (one < 0 || other < 0) continue;
     tell("text", a.text(one) !== b.text(other));
-    tell("score", !Object.is(frameA.score[one] + 0, frameB.score[other] + 0)); // unreadable is unreadable, -0 is 0
+    tell("score", !Object.is(frameA.score[one] + 0, frameB.score[other] + 0)); // NaN equals NaN, -0 equals 0
     tell("fate", frameA.state[one] !== frameB.state[other]);
     counts.matched++;
     if (differences.length === before) counts.same++;
@@ -48,7 +45,7 @@ export function align(a, frameA, b, frameB) {
   return { pairOfA, pairOfB, differences, counts };
 
   /**
-   * The children of two thoughts that match, in pairs, the last first; those of one run alone stand by their number.
+   * Pairs the children of two matched thoughts, in descending order of their numbers. -1 stands for no match.
    * @param {number} one
    * @param {number} other
    */
@@ -81,14 +78,14 @@ export function align(a, frameA, b, frameB) {
 }
 
 /**
- * How many of the first `nodes` thoughts stand in the branch of each.
+ * The number of thoughts in the branch of each of the first `nodes` thoughts.
  * @param {Recording} recording
  * @param {number} nodes
  */
 function sizes(recording, nodes) {
   const size = new Int32Array(nodes).fill(1);
   for (let node = nodes - 1; node >= 0; node--) {
-    const above = recording.parent[node]; // born before it
+    const above = recording.parent[node]; // created before its children
     if (above >= 0) size[above] += size[node];
   }
   return size;

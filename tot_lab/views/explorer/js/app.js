@@ -1,9 +1,8 @@
 /**
- * The explorer as a whole, in one DOM element.
+ * The explorer in one DOM element.
  *
- * Rule: what is seen follows from the runs and one small state; whatever happens changes that state and asks for
- * a render, of which there is at most one per animation frame. At step k the interface tells of the first k lines and
- * of nothing after them.
+ * The display is a function of the runs and a small state. Every event changes the state and requests a render, at
+ * most one per animation frame. At step k the interface shows only the first k lines of the record.
  */
 
 import { align } from "./align.js";
@@ -30,19 +29,19 @@ import { DIFFERENCES, themeOf } from "./theme.js";
  */
 
 /**
- * What the host gives: a notebook's kernel, or a file. An id of the second recording is written "b:0.1". Where it
- * listens, a function comes back that ends it.
+ * The interface to the host, which is a notebook's kernel or a file. Ids of the second recording begin with "b:".
+ * Functions that add a listener may return a function that removes it.
  * @typedef {object} Source
  * @property {Recording[]} runs one, or two to compare
  * @property {boolean} live whether lines may still come
  * @property {Finding[]} findings
  * @property {Record<string, string>} [spoken] the text so far of open calls, by thought
  * @property {(which: number, node: number) => Promise<Details>} details
- * @property {(callback: () => void) => (() => void) | void} onChange something came
+ * @property {(callback: () => void) => (() => void) | void} onChange called after new data
  * @property {(ids: string[]) => void} select
  * @property {(callback: (ids: string[]) => void) => (() => void) | void} onSelect
  * @property {(which: number) => Record<string, Mark>} marks
- * @property {(step: number | null) => void} [stepped] another step is looked at, null for the last there is
+ * @property {(step: number | null) => void} [stepped] called after a change of step; null: the last
  * @property {(id: string, mark: Mark) => void} [mark]
  * @property {(change: {id: string, content?: string, score?: number}) => Promise<unknown>} [branch]
  * @property {() => void} [stop]
@@ -50,40 +49,40 @@ import { DIFFERENCES, themeOf } from "./theme.js";
  */
 
 /**
- * What the parts of the interface see of the whole, and whoever looks at it from outside.
+ * The state and the actions of the explorer, for its parts and for tests.
  * @typedef {object} App
  * @property {Source} source
  * @property {typeof import("./face.js").VIEWS[number]} view
- * @property {number} step lines of the first recording that are told of; Infinity for all
- * @property {boolean} following whether it goes on with a live run
+ * @property {number} step lines of the first recording that are shown; Infinity: all
+ * @property {boolean} following whether the step follows a live run
  * @property {{now: number, step: number} | null} playing when and where playing began
- * @property {boolean} only whether only matches are seen, with what leads to them
- * @property {number[][]} selected thoughts of each recording, the one looked at last
+ * @property {boolean} only whether only matches and their ancestors are shown
+ * @property {number[][]} selected thoughts of each recording, the current one last
  * @property {ReturnType<typeof searchOf>} search
  * @property {import("./pane.js").Pane[]} panes
- * @property {boolean} drawn whether anything was drawn yet
- * @property {number} asked the animation frame that was asked for, 0 for none
+ * @property {boolean} drawn whether anything has been drawn
+ * @property {number} asked the requested animation frame, 0: none
  * @property {(change: Partial<App>) => void} set
- * @property {() => void} came lines, texts or marks came
- * @property {() => void} changed asks for a render in the next animation frame
+ * @property {() => void} came called after new lines, texts or marks
+ * @property {() => void} changed requests a render in the next animation frame
  * @property {(which: number) => Frame} frameOf the tree of a recording at its step
  * @property {(step: number) => void} setStep
- * @property {(on: boolean) => void} follow whether to go on with a live run
- * @property {() => void} play from the start if all was seen; or pauses
+ * @property {(on: boolean) => void} follow sets whether the step follows a live run
+ * @property {() => void} play plays or pauses; at the end it restarts
  * @property {(which: number, nodes: number[], outside?: boolean) => void} select
- * @property {(ids: string[], outside?: boolean) => void} show selects; outside: the host did it, and knows
+ * @property {(ids: string[], outside?: boolean) => void} show selects; outside: the host made the selection
  * @property {() => void} best selects the best thought
  * @property {(which: number, node: number) => void} toggle opens or closes a thought
- * @property {(all: boolean) => void} open every thought, or what matters
- * @property {(query?: string) => void} find what stands in the box, or this
+ * @property {(all: boolean) => void} open expands every thought, or the most relevant ones
+ * @property {(query?: string) => void} find searches for `query`, or the text in the box
  * @property {() => void} jump selects the next match, in the order of the tree
  * @property {() => void} fit
  * @property {(factor: number) => void} zoom
- * @property {(kind: "png" | "svg" | "html") => Promise<void>} save what is seen, or the whole run
+ * @property {(kind: "png" | "svg" | "html") => Promise<void>} save saves the current view, or the whole run
  * @property {() => void} destroy
  */
 
-/** Seconds that a whole run takes to play, and lines a second at the least. */
+/** Duration of playing a whole run in seconds, and the minimum of lines per second. */
 const [PLAY_SECONDS, PLAY_LINES] = [20, 4];
 
 /**
@@ -93,17 +92,17 @@ const [PLAY_SECONDS, PLAY_LINES] = [20, 4];
  * @param {{height?: number}} [options] height in pixels
  */
 export function mount(element, source, { height = 620 } = {}) {
-  /** The recording looked at last. */
+  /** The recording of the current thought. */
   let which = 0;
-  /** What is collapsed in each recording: a choice, or null for what matters. @type {(Set<number> | null)[]} */
+  /** Collapsed thoughts of each recording, null: the default. @type {(Set<number> | null)[]} */
   let chosen = [null, null];
-  /** What matters in each, and how many lines that was judged by. @type {{lines: number, set: Set<number>}[]} */
+  /** The default collapsed thoughts of each, and the number of lines they were computed from. @type {{lines: number, set: Set<number>}[]} */
   const opening = [];
-  /** Counts what came or was marked: pictures made before are out of date. */
+  /** Incremented after new data or marks, which invalidates pictures. */
   let version = 0;
   /** @type {{at: string, mask: Uint8Array, dim: Uint8Array, only: Uint8Array, hits: number}[]} */
   let found = [];
-  /** What two runs have in common, and by node of each a code of DIFFERENCES.
+  /** The alignment of two runs, and for each node a code of DIFFERENCES.
    * @type {ReturnType<typeof align> & {at: string, pairs: Int32Array[], marked: Uint8Array[]} | null} */
   let aligned = null;
   /** @type {import("./theme.js").Theme | null} */
@@ -199,7 +198,7 @@ export function mount(element, source, { height = 620 } = {}) {
     },
     destroy() {
       cancelAnimationFrame(app.asked);
-      app.asked = -1; // nothing will be asked for
+      app.asked = -1; // prevents further requests
       for (const end of ends) end?.();
       for (const pane of app.panes) pane.destroy();
       root.remove();
@@ -231,7 +230,7 @@ export function mount(element, source, { height = 620 } = {}) {
     () => (document.adoptedStyleSheets = document.adoptedStyleSheets.filter((one) => one !== sheet)),
   ];
 
-  /** What keys do wherever the focus is; the outline has keys of its own. @type {Record<string, () => void>} */
+  /** Keys of the whole explorer; the outline has its own. @type {Record<string, () => void>} */
   const keys = {
     b: app.best,
     f: app.fit,
@@ -245,14 +244,14 @@ export function mount(element, source, { height = 620 } = {}) {
     Escape: () => root.click(), // closes menus
   };
   root.addEventListener("keydown", (event) => {
-    event.stopPropagation(); // a notebook has keys of its own
+    event.stopPropagation(); // prevents the notebook's shortcuts
     const { key, ctrlKey, metaKey, altKey } = event;
     const taken = `input, textarea, dialog${key === " " ? ", button, summary" : ""}`;
     if (ctrlKey || metaKey || altKey || !keys[key] || /** @type {Element} */ (event.target).closest(taken)) return;
     event.preventDefault();
     keys[key]();
   });
-  if (element.isConnected) show(0); // at once: a frame sooner than asked for
+  if (element.isConnected) show(0); // draws without waiting for a frame
   else changed();
   return app;
 
@@ -281,7 +280,7 @@ export function mount(element, source, { height = 620 } = {}) {
     app.set({ step, following, playing });
   }
 
-  /** Tells the person something, without taking the focus. @param {string} text */
+  /** Announces a status message without moving the focus. @param {string} text */
   function tell(text) {
     say(face.status, text);
   }
@@ -297,7 +296,7 @@ export function mount(element, source, { height = 620 } = {}) {
     const twins = pairs ? nodes.map((node) => pairs[node] ?? -1).filter(there) : [];
     app.selected = which ? [twins, nodes] : [nodes, twins];
     const node = lookedAt(which);
-    // One that is not there yet is gone to, in time and through what hides it.
+    // Go to the step at which the thought exists, and expand its ancestors.
     const born = recording.born[node];
     if (born >= frameOf(which).step) app.setStep(which ? Infinity : born + 1);
     app.selected.forEach((some, one) => {
@@ -333,7 +332,7 @@ export function mount(element, source, { height = 620 } = {}) {
     return layoutParents(source.runs[which], frameOf(which));
   }
 
-  /** What is collapsed. What matters is judged by the run as far as it is known, not by the moment looked at.
+  /** The collapsed thoughts. The default depends on the whole run so far, not on the current step.
    * @param {number} which */
   function collapsedOf(which) {
     const recording = source.runs[which];
@@ -344,7 +343,7 @@ export function mount(element, source, { height = 620 } = {}) {
     return chosen[which] ?? opening[which].set;
   }
 
-  /** What the search finds at the step looked at, null when nothing is searched. @param {number} which */
+  /** Matches of the search at the current step, null without a search. @param {number} which */
   function matchesOf(which) {
     if (app.search.empty) return null;
     const frame = frameOf(which);
@@ -357,9 +356,7 @@ export function mount(element, source, { height = 620 } = {}) {
     return found[which];
   }
 
-  // What is seen
-
-  /** Sees all of what is shown next. */
+  /** Fits the next picture into the view. */
   function refit() {
     for (const pane of app.panes) pane.next = (picture) => picture.fit(true);
   }
@@ -402,7 +399,7 @@ export function mount(element, source, { height = 620 } = {}) {
         both ? dotted("AB"[which], simulated && "simulated", name, `answer: ${ended?.answer || "none"}`) : "",
       );
     }
-    if (!app.drawn) return void requestAnimationFrame(changed); // the picture is seen a frame sooner
+    if (!app.drawn) return void requestAnimationFrame(changed); // shows the picture one frame sooner
     face.show(frames[0], matchesOf(which)?.hits, both ? aligned : null, theme);
     legend.show(frames[0]);
     time.show(frames[0]);
@@ -442,5 +439,5 @@ export function mount(element, source, { height = 620 } = {}) {
   }
 }
 
-/** Whether there is such a thought. @param {number} node */
+/** Whether the number is that of a thought. @param {number} node */
 const there = (node) => node >= 0;

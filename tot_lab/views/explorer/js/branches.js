@@ -1,15 +1,15 @@
 /**
- * Questions about the branches of a tree.
+ * Expanding branches of a tree, and ancestors of matches.
  *
- * Rule: `above` says what each thought hangs on in the picture, -1 for a root (`layoutParents` in scene.js). A thought
- * comes after what it hangs on, so each question is answered in one pass, and nothing recurses.
+ * `above` contains the parent of each thought in the picture, -1 for a root (`layoutParents` in scene.js). A thought
+ * comes after its parent, so one pass is enough.
  */
 
-/** A branch of more thoughts than this opens one level at a time. */
+/** A branch with more thoughts than this expands one level at a time. */
 const MANY = 300;
 
 /**
- * `collapsed` with `node` opened, of a big branch one level only.
+ * `collapsed` after expanding `node`; one level only in a large branch.
  * @param {Int32Array} above
  * @param {Set<number>} collapsed
  * @param {number} node
@@ -28,7 +28,7 @@ export function opened(above, collapsed, node) {
 }
 
 /**
- * `collapsed` with all opened that hides `node`.
+ * `collapsed` after expanding all ancestors of `node`.
  * @param {Int32Array} above
  * @param {Set<number>} collapsed
  * @param {number} node
@@ -41,12 +41,12 @@ export function revealed(above, collapsed, node) {
 }
 
 /**
- * What matches, and all that it hangs on, 1 by thought.
+ * A mask of the matches and their ancestors.
  * @param {Int32Array} above
  * @param {Uint8Array} matches
  */
 export function leading(above, matches) {
   const kept = matches.slice();
-  for (let node = kept.length; node--; ) if (kept[node]) kept[above[node]] = 1; // of a root this is nothing
+  for (let node = kept.length; node--; ) if (kept[node]) kept[above[node]] = 1; // has no effect for a root
   return kept;
 }

@@ -1,7 +1,6 @@
 /**
- * Builds the one file that the browser loads: `node build.mjs`. With `--check` nothing is written, and
- * a file that is not what the sources make is an error: it is committed, so that nobody who installs the
- * package needs node.
+ * Builds the bundle that the browser loads: `node build.mjs`. With `--check` it only verifies that the committed
+ * bundle is up to date. The bundle is committed, so that installing the package does not need node.
  */
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
@@ -10,7 +9,7 @@ import { build, transform } from "esbuild";
 const folder = fileURLToPath(new URL(".", import.meta.url));
 const target = fileURLToPath(new URL("../static/explorer.js", import.meta.url));
 
-/** The style sheet goes in as a string, which esbuild would leave as it is written. */
+/** The style sheet is imported as a string, which esbuild does not minify by itself. */
 const minifiedStyle = {
   name: "minified style",
   setup({ onLoad }) {
@@ -38,7 +37,7 @@ const [{ contents }] = outputFiles;
 if (process.argv.includes("--check")) {
   const committed = await readFile(target).catch(() => Buffer.alloc(0));
   if (!committed.equals(contents)) {
-    console.error(`${target} is not what its sources make: run \`npm run build\` in ${folder}`);
+    console.error(`${target} is out of date. Run \`npm run build\` in ${folder}.`);
     process.exit(1);
   }
 } else {

@@ -1,10 +1,9 @@
 /**
- * A scene on a canvas: camera, pointer, movement.
+ * A scene on a canvas: camera, pointer and animation.
  *
- * Rule: nothing runs when nothing changes, and a change costs one animation frame. The picture is
- * drawn into a bitmap a little larger than the view; while one pans or zooms the bitmap is moved, and
- * drawn anew when the movement leaves it or rests. So a movement costs the same for a hundred thoughts
- * and for a hundred thousand.
+ * Nothing runs without a change, and a change takes one animation frame. The picture is drawn into a bitmap
+ * slightly larger than the view. Panning and zooming move the bitmap, and it is redrawn when the view leaves it or
+ * comes to rest, so the cost of a movement does not depend on the number of thoughts.
  */
 
 import { abs, between, exp, hypot, max, round, sqrt } from "./numbers.js";

@@ -1,7 +1,7 @@
 /**
- * The bar of time, the legend, and the words for what happened.
+ * The time bar, the legend, and the description of a step.
  *
- * Rule: every control is a real button or input with a label, and only shows what it is given.
+ * Every control is a button or an input with a label.
  *
  * @typedef {import("./recording.js").Recording} Recording
  * @typedef {import("./recording.js").Frame} Frame
@@ -15,7 +15,7 @@ import { SHAPE_OF_STATE } from "./scene.js";
 import { CORNERS, SCORES } from "./theme.js";
 
 /**
- * What happened in the last line before the step of `frame`, in words.
+ * Describes the last line before the step of `frame`.
  * @param {Recording} recording
  * @param {Frame} frame
  */
@@ -27,7 +27,7 @@ export function happened(recording, frame) {
   const id = node < 0 ? "" : recording.id(node);
   const at = id && ` at ${id}`;
   const score = frame.score[node];
-  if (kind === KIND.thought) return recording.parent[node] < 0 ? "the question is put" : `thought ${id} proposed`;
+  if (kind === KIND.thought) return recording.parent[node] < 0 ? "question" : `thought ${id} proposed`;
   if (kind === KIND.scored) return `thought ${id} ${isNaN(score) ? "unreadable" : `scored ${brief(score)}`}`;
   if (kind === KIND.decided)
     return [`thought ${id} ${STATES[frame.state[node]]}`, frame.reason(node)].filter(Boolean).join(": ");
@@ -42,7 +42,7 @@ export function happened(recording, frame) {
 }
 
 /**
- * What is used by the step of `frame`, each beside its cap if the budget has one.
+ * The usage up to the step of `frame`, with the limits of the budget.
  * @param {Record<string, number | null>} budget
  * @param {Frame} frame
  */
@@ -76,7 +76,7 @@ export function timeBar(app) {
       "div.row",
       button("‹", () => app.setStep(slider.valueAsNumber - 1), "one step back (,)"),
       play,
-      button("›", () => app.setStep(slider.valueAsNumber + 1), "one step on (.)"),
+      button("›", () => app.setStep(slider.valueAsNumber + 1), "one step forward (.)"),
       slider,
       follow,
       stop,

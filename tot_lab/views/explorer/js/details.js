@@ -73,7 +73,7 @@ export function usageOf(recording, { step }, node) {
  * @param {{kind: string, draw: number}} call
  * @param {string} at where, in words
  */
-export const callOf = ({ kind, draw }, at = "") => `${kind}${at}${draw ? `, draw ${draw + 1}` : ""}`;
+export const callOf = ({ kind, draw }, at = "") => `${kind}${at}${draw ? `, sample ${draw + 1}` : ""}`;
 
 /**
  * How a call was answered, in a line.
@@ -180,7 +180,7 @@ export function panelOf(app) {
               told.temperature != null && `temperature ${told.temperature}`,
               call.answer && told.finish && `finished: ${told.finish}`,
             )
-          : "The texts are coming.",
+          : "Loading …",
       ),
       said?.map(([role, words]) => words && [h("h4", role), text(words)]),
     );
@@ -226,7 +226,7 @@ export function panelOf(app) {
     return fold(
       "Branch from here",
       "",
-      h("form", { onsubmit }, said, content, score, h("button", "search anew from here")),
+      h("form", { onsubmit }, said, content, score, h("button", "run the branch")),
     );
   }
 
@@ -255,7 +255,7 @@ export function panelOf(app) {
     if (!there) {
       for (const part of [calls, mark, branch]) renew(part, [], () => []);
       renew(thought, [node, findings], () => [
-        h("p.quiet", node < 0 ? "Select a thought." : "Not there yet at this step."),
+        h("p.quiet", node < 0 ? "Select a thought." : "Not created yet at this step."),
         found(),
       ]);
       return;
@@ -271,7 +271,7 @@ export function panelOf(app) {
         ? dotted(
             brief(evaluation.score),
             `by ${evaluation.by || "the strategy"}`,
-            draws.length > 0 && short(`draws ${draws.map((draw) => draw ?? "unreadable").join(", ")}`, 100),
+            draws.length > 0 && short(`samples ${draws.map((draw) => draw ?? "unreadable").join(", ")}`, 100),
             !isNaN(evaluation.raw) && `raw ${evaluation.raw}`,
           )
         : "not evaluated",
@@ -304,7 +304,7 @@ export function panelOf(app) {
     renew(calls, [shown, used.calls.length, used.open, came, most, spoken], () => [
       used.calls.length > 0 && h("h3", dotted(count(used.calls.length, "call"), used.words)),
       spoken && [h("h4", "so far"), text(spoken)],
-      failed && h("p.finding", { role: "alert" }, `The texts did not come: ${failed}`),
+      failed && h("p.finding", { role: "alert" }, `Loading failed: ${failed}`),
       rows(used.calls, rowOf),
     ]);
     const its = source.marks(which)[id] ?? { verdict: null, note: "" };

@@ -1,8 +1,8 @@
 /**
- * The few lines between the interface and the DOM, and how it words amounts.
+ * Helpers that create DOM elements and format amounts.
  *
- * Rule: a string only ever becomes a text node or the value of a harmless attribute, so that what a model wrote is
- * shown and never interpreted.
+ * A string only becomes a text node or the value of a harmless attribute, so that model output is never interpreted
+ * as markup.
  */
 
 import { floor, round } from "./numbers.js";
@@ -27,7 +27,7 @@ export function h(what, ...given) {
 }
 
 /**
- * Adds to `element`, passing over what is nothing.
+ * Adds to `element`, and ignores empty values.
  * @template {Element} T
  * @param {T} element
  * @param {...(Attributes | Child)} given
@@ -48,8 +48,8 @@ export function put(element, ...given) {
 const known = new WeakMap();
 
 /**
- * Makes what `build` gives all that `element` holds, unless `given` says the same as before, so that nobody is
- * disturbed for nothing. What was unfolded stays so, and the focus where it was.
+ * Replaces the content of `element` by the result of `build` if `given` has changed. Open sections and the focus are
+ * preserved.
  * @param {Element} element
  * @param {unknown[]} given
  * @param {() => Child} build
@@ -75,7 +75,7 @@ export function say(element, text) {
 }
 
 /**
- * A button, called by its title where its face is a sign only.
+ * A button. If its face is a single character, the title is its accessible name.
  * @param {Child} face
  * @param {() => void} onclick
  * @param {string} [title]
@@ -85,7 +85,7 @@ export const button = (face, onclick, title, kind = "plain") =>
   h(`button.${kind}`, { type: "button", title, "aria-label": String(face).length < 2 && title, onclick }, face);
 
 /**
- * A field to type into, which says itself what for.
+ * An input field with its label as the placeholder.
  * @template {"input" | "textarea"} T
  * @param {T} tag
  * @param {string} label

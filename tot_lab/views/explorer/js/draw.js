@@ -1,9 +1,8 @@
 /**
- * How a scene is painted, with anything that has the methods of a canvas: the canvas itself, or the pen of svg.js.
+ * Draws a scene on a canvas context, or on the `Pen` of svg.js, which has the same methods.
  *
- * Rule: what is painted follows from the scale alone (semantic zoom): dots where shapes would touch, then
- * shapes with their edges, then scores, nearest the text. What was pruned recedes, what leads
- * to the best thought stands out, and shape always tells the state. Text is only ever painted.
+ * The level of detail depends only on the scale (semantic zoom): dots, then shapes with edges, then scores, then
+ * text. Pruned thoughts are faint, the path to the best thought is highlighted, and the shape shows the state.
  */
 
 import { max, min, round } from "./numbers.js";

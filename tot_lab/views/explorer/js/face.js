@@ -1,7 +1,5 @@
 /**
- * What surrounds the pictures: head, tools, side, help.
- *
- * Rule: it tells the app what was pressed, and shows what it is given.
+ * The frame around the pictures: header, toolbar, side panel and help.
  */
 
 import { button, count, dotted, field, h, press, put, renew, say, short } from "./dom.js";
@@ -11,15 +9,15 @@ import { DIFFERENCES } from "./theme.js";
 
 export const VIEWS = /** @type {const} */ (["tree", "timeline", "compare"]);
 
-/** Differences that are listed. */
+/** Maximum number of differences in the list. */
 const LISTED = 200;
 
-const KEYS = `↑ ↓ ← →   walk in the tree, close, open
+const KEYS = `↑ ↓ ← →   move, collapse, expand
 n p u     next, previous sibling, parent
 b         best thought
-f + -     see all, zoom
+f + -     fit all, zoom
 space     play, pause
-, .       step back, on
+, .       step back, forward
 / ?       search, help`;
 
 /**
@@ -51,8 +49,8 @@ export function faceOf(app, panel, time, legend) {
     "dialog",
     { "aria-label": "help" },
     h("pre", KEYS),
-    h("p", "Drag to move; after a click the wheel zooms. Shift adds to the selection. A double click closes, opens."),
-    h("p", "Orange leads to the best, blue to the selected; a dashed ring is an open call."),
+    h("p", "Drag to move; after a click the wheel zooms. Shift adds to the selection. A double click collapses, expands."),
+    h("p", "Orange leads to the best thought, blue to the selected; a dashed ring is an open call."),
     h("p", SYNTAX),
     h("form", { method: "dialog" }, h("button", "close")),
   );
@@ -86,11 +84,11 @@ export function faceOf(app, panel, time, legend) {
         found,
         matches,
         button("−", () => app.zoom(1 / 1.4), "zoom out (-)"),
-        button("fit", () => app.fit(), "see all (f)"),
+        button("fit", () => app.fit(), "fit all (f)"),
         button("+", () => app.zoom(1.4), "zoom in (+)"),
         button("best", () => app.best(), "the best thought (b)"),
-        button("open all", () => app.open(true)),
-        button("what matters", () => app.open(false)),
+        button("expand all", () => app.open(true)),
+        button("collapse", () => app.open(false)),
         menu,
         button("?", () => help.showModal(), "help (?)"),
       ),

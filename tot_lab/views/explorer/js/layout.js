@@ -1,9 +1,8 @@
 /**
- * Where each node of a tree is drawn: tot_lab/views/figures/layout.py, whose rule it keeps, number for number.
+ * Positions of the nodes of a tree, by the same algorithms as tot_lab/views/figures/layout.py.
  *
- * The same steps in the same order, so that both round alike; tests/golden/layouts.json holds the two
- * together. Arrays of numbers throughout: 100,000 nodes are laid out between two frames of a screen or so.
- * What is no tree is not looked for: a scene makes none.
+ * The steps have the same order, so that both round equally; tests compare both with tests/golden/layouts.json.
+ * Typed arrays keep the layout of 100,000 nodes within about one frame. The input is assumed to be a tree.
  */
 
 import { between, floats, grouped, integers, max, min } from "./numbers.js";

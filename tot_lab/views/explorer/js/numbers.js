@@ -1,8 +1,8 @@
 /**
- * Arithmetic, and arrays of numbers that grow, and that are sorted into groups.
+ * Arithmetic, growing arrays of numbers, and grouping.
  *
- * Rule: all that is kept of each line, thought or call stands in typed arrays, since as many objects would take a
- * second and half a gigabyte.
+ * Data of lines, thoughts and calls is stored in typed arrays: the same number of objects would take a second and
+ * half a gigabyte.
  */
 
 export const { PI, abs, ceil, cos, exp, floor, hypot, log10, max, min, round, sin, sqrt } = Math;

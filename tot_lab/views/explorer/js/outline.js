@@ -1,8 +1,8 @@
 /**
- * The picture in words: an ARIA tree over the canvas, one tab stop, the keys of the tree pattern.
+ * An accessible outline: an ARIA tree over the canvas with one tab stop and the keys of the ARIA tree pattern.
  *
- * Rule: it has the rows that the scene shows, depth first, but only those near the active one exist in the DOM, so that
- * 100,000 thoughts cost no more than ten.
+ * It has the rows that the scene shows, depth first. Only rows near the active one exist in the DOM, so that the cost
+ * does not depend on the number of thoughts.
  */
 
 import { grouped, max, min } from "./numbers.js";
@@ -10,7 +10,7 @@ import { brief, h, put, renew, short } from "./dom.js";
 
 /** @typedef {import("./scene.js").Scene} Scene */
 
-/** Rows kept on either side of the active one. */
+/** Number of rows in the DOM on either side of the active one. */
 const NEAR = 10;
 
 /**

@@ -1,8 +1,7 @@
 /**
- * One picture with what stands on it: the tree or the calls over time, the outline for who does not see it, the short
- * word under the pointer.
+ * One picture, of the tree or of the calls over time, with its accessible outline and its tooltip.
  *
- * Rule: a scene is made anew only when something that it is made of changed; moving the view costs none.
+ * A new scene is built only if its inputs have changed, not when the view moves.
  *
  * @typedef {ReturnType<typeof paneOf>} Pane
  */

@@ -1,28 +1,28 @@
 /**
- * A run as the browser knows it: the lines of its journal, and the tree at any moment.
+ * The browser's copy of a run: the lines of its journal, and the tree at any step.
  *
- * Rule: what Python tells (recording.py) is taken in once, into arrays of numbers. Nothing about a moment is stored:
- * the tree at a step is a fold over the lines before it, as in Python. Forward the fold goes on, backward it starts
- * anew, which is quick enough to follow a slider.
+ * Chunks from Python (recording.py) are decoded once into arrays of numbers. The tree at a step is a fold over the
+ * lines before it, as in Python. A later step continues the fold and an earlier one restarts it, which is fast enough
+ * for a slider.
  *
- * Lines, thoughts ("nodes") and calls are numbered from 0 in the order in which they happened. Arrays are longer than
- * what they hold, and `append` may replace them: read them afresh, up to the count. A number that is not known is NaN,
- * a node or a line that there is not is -1.
+ * Lines, thoughts ("nodes") and calls are numbered from 0 in the order of the journal. Arrays are longer than their
+ * content, and `append` may replace them: read them again after it, up to the count. An unknown number is NaN, a
+ * missing node or line is -1.
  */
 
 import { between, bytes, floats, grouped, grow, integers } from "./numbers.js";
 
-/** What can have become of a thought: no decision yet, not readable, or a decision (core/records.py). */
+/** The states of a thought: no decision, no readable score, or a decision (core/records.py). */
 export const STATES = [
   "proposed", "unreadable", "kept", "pruned", "complete", "duplicate", "merged", "failed", "answer",
 ];
 const [PROPOSED, UNREAD, KEPT, , COMPLETE, , , , SOLUTION] = STATES.keys();
 const GOOD = [KEPT, COMPLETE, SOLUTION];
 
-/** What a line tells; the places in `KINDS` of recording.py. */
+/** The type of a line: its index in `KINDS` of recording.py. */
 export const KIND = { thought: 0, scored: 1, decided: 2, call: 3, reply: 4, note: 5, ended: 6 };
 
-/** Where a reply came from, and the note beside the record that says so. */
+/** Where a reply came from, and the notes that report it. */
 const SOURCES = /** @type {const} */ (["model", "cache", "joined"]);
 const WAYS = ["call.sent", "call.cached", "call.joined"];
 

@@ -1,8 +1,8 @@
 /**
  * The explorer inside one HTML file (page.py): no kernel, no network.
  *
- * Rule: the tree is drawn from what stands before this script. Texts stand behind it, packed, and are
- * unpacked after the first drawing; what a thought was asked and answered only when somebody looks.
+ * The data of the tree precedes this script. The compressed texts follow it, and are decompressed after the first
+ * drawing; the prompts and replies of a thought when it is selected.
  */
 
 import { mount } from "./app.js";

@@ -1,8 +1,8 @@
 /**
  * A scene as one SVG file.
  *
- * Rule: it is painted by what paints the canvas (draw.js), with a pen that writes elements. It loads nothing, and a
- * text is only ever text: escaped, and without the characters that XML cannot hold.
+ * draw.js draws it with a pen that writes SVG elements. The file loads nothing. Texts are escaped, and characters
+ * that XML does not allow are removed.
  */
 
 import { number } from "./dom.js";

@@ -1,10 +1,9 @@
 /**
- * How the picture of a search looks: colours and shapes.
+ * Colours and shapes of the pictures.
  *
- * Rule: the same palette as tot_lab/views/figures/theme.py, so that a static figure and the explorer tell
- * the same thing the same way. Scores are viridis, even to any colour vision and without grey; grey
- * is what has no score; shape alone always tells the state. Only surfaces, ink and what would
- * vanish on a dark ground differ between light and dark.
+ * The palette equals that of tot_lab/views/figures/theme.py. Scores use viridis, which suits all colour vision and
+ * contains no grey; thoughts without a score are grey. The shape alone shows the state. The dark theme changes only
+ * surfaces, text, and colours with too little contrast on a dark background.
  */
 
 import { PI, cos, floor, min, round, sin } from "./numbers.js";
@@ -15,7 +14,7 @@ export const SCORES = [
   "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725",
 ];
 
-/** How many colours a picture is painted with: one step is too small to be seen. */
+/** Number of colours of the score scale. One step is too small to be visible. */
 export const STEPS = 37;
 
 /** What a thought can be, in the order of the legend, and the shape of each. */

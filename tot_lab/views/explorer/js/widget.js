@@ -1,15 +1,15 @@
 /**
- * The explorer in a notebook: what a kernel tells (widget.py), kept for all views of one widget.
+ * The explorer in a notebook: the data from the kernel (widget.py), shared by all views of a widget.
  *
- * Rule: a browser may have missed anything, so it says how far it knows each run and is told from there:
- * when it opens, when a batch does not follow on what is known, and while a live run is silent. Where no
- * answer comes it says so, and goes on showing what it has.
+ * Messages can be lost. The browser reports how far its copy of each run goes when it opens, when a batch does not
+ * follow the copy, and while a live run is silent; the kernel continues from there. If no reply comes, the browser
+ * shows a message and keeps its data.
  */
 
 import { mount } from "./app.js";
 import { Recording } from "./recording.js";
 
-/** Milliseconds: of silence before a live run is asked after, and before a person is told of it. */
+/** Milliseconds of silence before a new report, and before a message is shown. */
 const SILENCE = 1000;
 const PATIENCE = 2000;
 
@@ -26,7 +26,7 @@ const decoder = new TextDecoder();
 /** @param {DataView} buffer */
 const parsed = (buffer) => JSON.parse(decoder.decode(buffer));
 
-/** What the kernel told of one widget. */
+/** The data of one widget from the kernel. */
 class Kernel {
   /** @type {Recording[]} */
   runs = [];
@@ -236,7 +236,7 @@ export function widget() {
       el.append(note, place);
       const look = () => {
         const [first] = kernel.runs;
-        note.textContent = kernel.trouble || (app ? "" : first ? "no thought yet" : "asking the kernel");
+        note.textContent = kernel.trouble || (app ? "" : first ? "no thought yet" : "loading");
         note.hidden = !note.textContent;
         if (app || !first?.nodes) return;
         app = mount(place, source(kernel, model));

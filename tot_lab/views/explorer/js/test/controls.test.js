@@ -18,7 +18,7 @@ test("every step says what happened at it", () => {
     Array.from({ length: 8 }, (_, step) => happened(recording, recording.at(step))),
     [
       "nothing has happened yet",
-      "the question is put",
+      "question",
       "thought 0.0 proposed",
       "thought 0.1 proposed",
       "thought 0.0 scored 0.25",
@@ -59,9 +59,9 @@ test("calls are told of when they are asked and when they are answered", () => {
     [2, 3, 5, 6, 7].map((step) => happened(recording, recording.at(step))),
     [
       "asked: propose at 0",
-      "asked: value at 0, draw 3",
+      "asked: value at 0, sample 3",
       "answered: propose at 0, after 1.5 s",
-      "failed: value at 0, draw 3: timeout 30 s",
+      "failed: value at 0, sample 3: timeout 30 s",
       "ended: solved",
     ],
   );
