@@ -307,7 +307,11 @@ def test_calls_are_those_of_the_frame(runs):
         frame = calls_df(one)
         assert len(told["calls"]) == len(frame)
         for call, row in zip(told["calls"], frame.to_dict("records"), strict=True):
-            assert (ids[call["node"]], call["kind"], call["draw"]) == (row["node"], row["kind"], row["draw"])
+            assert (ids[call["node"]], call["kind"], call["draw"]) == (
+                row["node"],
+                row["purpose"],
+                row["sample_index"],
+            )
             assert call["asked"] == pytest.approx(row["asked"], abs=0.0000051)
             names = {"input": "input_tokens", "output": "output_tokens", "cost": "cost", "paid": "paid"}
             for mine, theirs in {**names, "error": "error"}.items():
@@ -424,8 +428,14 @@ def test_details_hold_the_whole(runs):
             assert len(told["calls"]) == len(rows)
             for call, row in zip(told["calls"], rows, strict=True):
                 assert "\n\n".join(message["content"] for message in call["prompt"]) == row["prompt"]
-                for field in ("position", "kind", "draw", "reply", "error", "finish", "cost", "paid", "sent"):
+                for field in ("position", "reply", "error", "cost", "paid", "sent"):
                     assert call[field] == plain(row[field])
+                for field, column in (
+                    ("kind", "purpose"),
+                    ("draw", "sample_index"),
+                    ("finish", "finish_reason"),
+                ):
+                    assert call[field] == plain(row[column])
     with pytest.raises(KeyError, match=r"no thought '0\.99' in this run"):
         recording.details("0.99")
 

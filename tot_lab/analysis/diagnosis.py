@@ -92,23 +92,23 @@ def diagnose(run: Run) -> Diagnosis:
 
     - right_not_chosen: the answer is wrong, and a leaf holds a right one. Needs ground truth.
     - unsolvable: no answer can be right. good_pruned: the answer is not right, and a pruned thought could
-    have led to a right one, or was marked right. Both need a solver, ground truth or marks.
+      have led to a right one, or was marked right. Both need a solver, ground truth or marks.
     - blind_scores: thoughts that can still lead to a right answer do not score above the others. Needs a
-    solver.
+      solver.
     - marks: how the scores agree with a person's marks. marked_wrong: the answer rests on a thought that is
-    marked wrong.
+      marked wrong.
     - cut_short: a budget or the cap on thoughts ended the search before all kept thoughts were expanded.
-    out_of_turns: a tool loop used up its turns.
+      out_of_turns: a tool loop used up its turns.
     - assumed_confidence: Deep Think could read no confidence, so its last iteration answered.
     - failed_calls, refused_calls, cut_off (replies that ended at `max_tokens`), unreadable_replies,
-    unreadable_scores: calls that were lost.
+      unreadable_scores: calls that were lost.
     - failed_tools: failed tool calls. unavailable_tools: tools that the model asked for and could not call.
-    repeated_calls: the same call on the same path with the same result. unused_tools: tools were offered,
-    none was called, and the answer is not known to be right.
+      repeated_calls: the same call on the same path with the same result. unused_tools: tools were offered,
+      none was called, and the answer is not known to be right.
     - duplicates: siblings with the same text.
     - score_collapse: an evaluator gave nearly all thoughts the same score.
     - contradiction: samples for one thought are far apart. equal_states: thoughts with the same state have
-    scores far apart. equal_draws: further samples never differed.
+      scores far apart. equal_draws: further samples never differed.
     """
     expect_run(run, "diagnose")
     return _found(_Facts(run))

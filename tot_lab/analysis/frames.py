@@ -116,13 +116,11 @@ def nodes_df(run: Run) -> pandas.DataFrame:
 
     - id, parent (NA for a root), text: string
     - thinking: string, the model's thinking before this thought. NA if there is none. If several calls led to
-    the
-      thought (samples of one proposal), the thinking of all
+      the thought (samples of one proposal), the thinking of all
     - depth: Int64, steps below the root
     - score: Float64, 0 to 1, NA if unreadable or not evaluated; raw: Float64, in the evaluator's units
     - unreadable: boolean, whether it was evaluated and no sample could be read. It stays true for thoughts
-    that were
-      kept or pruned afterwards
+      that were kept or pruned afterwards
     - samples, unreadable_samples: Int64, samples of its evaluation, and those that could not be read
     - by: string, the evaluator, NA if there is none
     - state: category, the last decision (`STATES`); reason: string, the rule that made it
@@ -134,8 +132,7 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     - cost: Float64, USD without a cache; paid: Float64, USD really paid; NA if unknown
     - mark: category, a person's verdict (`MARKS`); note: string, a person's note; NA if there is none
     - strategy: string, the strategy of the run; selected_strategy: string, the one that `tl.Adaptive`
-    selected for
-      this part of the tree, NA if none was selected
+      selected for this part of the tree, NA if none was selected
     - simulated: boolean, whether a simulated model took part in the run
 
     The sums of calls, tokens, cost and paid equal those of `run.usage`.
@@ -180,34 +177,31 @@ def calls_df(run: Run) -> pandas.DataFrame:
     - position: string, place in the program (`0.1.2`), the same as that of its reply
     - node: string, id of the thought it was made for; purpose: string (`propose`, `value`, …)
     - sample_index: Int64; attempt: string, attempts of the strategies around it, outermost first, NA if there
-    is
-      none; repeat: Int64
+      is none; repeat: Int64
     - prompt: string, all messages, NA if unknown; reply: string, NA if there is none
     - thinking: string, the model's thinking before its reply, as reported by the provider or written in
-    `<think>`
-      tags; NA if there is none
+      `<think>` tags; NA if there is none
     - error: string, why there is no reply, NA if there is one
     - finish_reason: string, why the model stopped (`length`: the reply was cut off at `max_tokens`), NA if
-    unknown
+      unknown
     - made: boolean, false if refused, NA while open; `made.sum()` is `run.usage.calls`
     - model: string, the model that replied, or the requested one; temperature: Float64, NA for the model's
-    default
+      default
     - input_tokens, output_tokens: Int64; cost: Float64, USD without a cache; paid: Float64, USD really paid;
-    NA if
-      unknown
+      NA if unknown
     - asked: float64, seconds since the start of the run; seconds: Float64, until its reply, NA while open.
-    Both are
-      NA if the record has no times
+      Both are NA if the record has no times
     - source: category, where the reply came from: `model`, `cache` (or the record of the run that this one
-    was
-      branched from), or `joined` (an equal call that was under way). NA while open, if refused or if
+      was branched from), or `joined` (an equal call that was under way). NA while open, if refused or if
       unknown
     - sent: Float64, seconds since the start of the run when it was last sent; tries: Int64, how often it was
-    sent.
-      Both are NA for calls that are not sent (a function, a simulated model, a cached reply)
+      sent. Both are NA for calls that are not sent (a function, a simulated model, a cached reply)
     - simulated: boolean, whether a simulated model replied, NA while open
     """
-    calls = calls_of(run)
+    return _calls_frame(run, calls_of(run))
+
+
+def _calls_frame(run: Run, calls: list[CallRow]) -> pandas.DataFrame:
     replies = [row.reply for row in calls]
     by_place = ways_of(run)
     ways = [by_place[row.line.p] for row in calls]
@@ -285,21 +279,18 @@ def steps_df(run: Run) -> pandas.DataFrame:
     search.
 
     - turn: Int64, number of the turn, from 1. A turn is one reply of a loop's model, or of an analysis step
-    of a
-      plan. NA for a tool that the strategy called itself (a step of a plan, a proposer's lookup)
+      of a plan. NA for a tool that the strategy called itself (a step of a plan, a proposer's lookup)
     - node: string, id of the turn's thought, NA if there is none or its call failed. For a tool that the
-    strategy
-      called itself, the thought that the call was made for
+      strategy called itself, the thought that the call was made for
     - thought: string, the text of the reply without the tool calls
     - action: string, the name of the tool, NA if there is none; arguments: string, JSON as written
     - observation: string, the result as shown to the model; error: string, why there is no result, or why the
-      turn's own call failed. Both are NA for an action without effect: the accepted answer, or the end of
-      the run
+      turn's own call failed. Both are NA for an action without effect: the accepted answer, or the end of the
+      run
     - thinking: string, the model's thinking before the reply; NA if there is none
     - seconds: Float64, duration of the turn's call; input_tokens, output_tokens: Int64 and cost: Float64, USD
       without a cache, of that call. These and `thinking` are given in the first row of a turn and NA in its
-      others,
-      so that sums are correct. NA if unknown
+      others, so that sums are correct. NA if unknown
     - tool_seconds: Float64, duration of the tool call, NA if there is none
     - strategy, selected_strategy: as in `nodes_df`
     """
@@ -375,25 +366,19 @@ def events_df(run: Run) -> pandas.DataFrame:
     - seconds: float64, since the start of the run
     - name: string. A note has its own name (`tot.pruned`). Thoughts, scores and decisions are named after the
       innermost strategy that announced itself (`tot.started`) at their id or above: `tot.proposed`,
-      `tot.evaluated`,
-      `tot.decided`; otherwise `thought`, `scored`, `decided`. The others are `call`, `reply` and `ended`,
-      and the
-      states of a call to a real model, outside the canonical list, with the call's position as
-      `data["call"]`:
-      `call.cached` (run: the run whose record answered it, if it was not the cache; see `lab.branch`),
-      `call.joined`
-      (an equal call was under way), `call.queued` (strategy: whether by a limit of the strategy itself),
-      `call.sent`
-      (tries, n), `call.retried` (error, status, wait in seconds), `call.dropped` (settings that the
-      provider does
-      not accept), `call.refused` (by `spend`: the most it could cost, and what was left, in USD),
-      `call.answered`,
-      `call.damaged` and `call.unstored` (errors of the cache)
+      `tot.evaluated`, `tot.decided`; otherwise `thought`, `scored`, `decided`. The others are `call`, `reply`
+      and `ended`, and the states of a call to a real model, outside the canonical list, with the call's
+      position as `data["call"]`: `call.cached` (run: the run whose record answered it, if it was not the
+      cache; see `lab.branch`), `call.joined` (an equal call was under way), `call.queued` (strategy: whether
+      by a limit of the strategy itself), `call.sent` (tries, n), `call.retried` (error, status, wait in
+      seconds), `call.dropped` (settings that the provider does not accept), `call.refused` (by `spend`: the
+      most it could cost, and what was left, in USD), `call.answered`, `call.damaged` and `call.unstored`
+      (errors of the cache)
     - node: string, id of the thought it is about, NA if there is none
     - data: object, the record as a dict. `pandas.json_normalize(df.data)` makes columns of it, and
-      `df.data.str["depth"]` extracts one. `depth` counts from the strategy's own root. A proposal has
-      depth, node_id,
-      parent_id, content (and source, depends); an evaluation has depth, node_id, score (and raw, draws, by)
+      `df.data.str["depth"]` extracts one. `depth` counts from the strategy's own root. A proposal has depth,
+      node_id, parent_id, content (and source, depends); an evaluation has depth, node_id, score (and raw,
+      draws, by)
     - simulated: boolean, whether a simulated model took part in the run
     """
     rows = list(_events(run))

@@ -76,14 +76,14 @@ class EvaluatorDiagnosis:
         """The measures over all thoughts.
 
         - thoughts: judged ones; read: with a score; labelled: with a score and a label; solvable: share of
-        the labelled ones that could lead to a right answer.
+          the labelled ones that could lead to a right answer.
         - auc: probability that a solvable thought scores above another one, equal scores counted half (Hanley
-        & McNeil 1982); 0.5 is chance. auc_within: the same among thoughts of one run and depth, the only ones
-        that a search compares. Pooled tasks of different difficulty can make `auc` larger.
+          & McNeil 1982); 0.5 is chance. auc_within: the same among thoughts of one run and depth, the only
+          ones that a search compares. Pooled tasks of different difficulty can make `auc` larger.
         - spearman: rank correlation of score and label, -1 to 1.
         - brier: mean squared difference of score and label (Brier 1950); 0 is best.
         - calibration_error: expected difference of mean score and share solvable over the bins of
-        `calibration()` (Naeini et al. 2015); 0 is best.
+          `calibration()` (Naeini et al. 2015); 0 is best.
         - unreadable, unreadable_samples: share of thoughts, and of samples, that could not be read.
         - collapse: share of pairs of siblings with the same score.
         - distinct_texts, distinct_states: share of siblings that do not repeat an earlier one.

@@ -38,24 +38,20 @@ def df(sweep: Sweep) -> pandas.DataFrame:
     - strategy: category, the strategy's kind
     - a column for each setting that differs between the strategies, by its path (`search.width`,
       `search.exploration`; `answer_setting` if the name is one of this list): Int64, Float64, boolean or
-      category. NA
-      if a strategy has no such setting or it is `None`
+      category. NA if a strategy has no such setting or it is `None`
     - domain: category; task: category, the question, shortened; task_number: Int64, from 0; repeat: Int64
     - correct: boolean, NA without ground truth; score: Float64, the grade of the answer, 0 to 1
     - answer: string, NA if there is none; stop_reason: category, NA if the run could not start
     - error: string, the error of the strategy, the model's setup or the grading, NA if there is none
     - calls: Int64, calls made; failed_calls: Int64, calls without a reply
     - ROLE_calls, ROLE_failed, ROLE_unreadable, ROLE_truncated: Int64, for each role that made calls in the
-    sweep
-      (`propose`, `evaluate`, `answer`, …): calls made and lost, as defined in `tot_lab.record.losses`
+      sweep (`propose`, `evaluate`, `answer`, …): calls made and lost, as defined in `tot_lab.record.losses`
     - input_tokens, output_tokens: Int64, NA if one is unknown
     - cost: Float64, USD without a cache; paid: Float64, USD really paid; NA if unknown. Of equal calls of
-    several
-      runs, the first one sent is paid
+      several runs, the first one sent is paid
     - seconds: Float64, from start to end of the run, while other runs of the sweep were under way
     - selected_strategy: string, the one that `tl.Adaptive` selected, NA if none; strategy_used: string, the
-    one that
-      did the work
+      one that did the work
     - simulated: boolean, whether a simulated model took part
     - run_id: string, determined by the settings of the run
     """
@@ -317,12 +313,10 @@ def write(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
     """Write a sweep in the format of the file's suffix. An existing file is replaced.
 
     - `.parquet`: `df()`, with the provenance in the metadata of the schema
-    (`pandas.read_parquet(path).attrs`). It
-      requires pyarrow.
+      (`pandas.read_parquet(path).attrs`). It requires pyarrow.
     - `.csv`: `df()`, with the provenance in a second file (`NAME.csv.json`). A text that a spreadsheet would
-    execute
-      as a formula is preceded by `'`, as is one that begins with it: `text.str.removeprefix("'")` restores
-      it.
+      execute as a formula is preceded by `'`, as is one that begins with it: `text.str.removeprefix("'")`
+      restores it.
     - `.tex`: one line per setting, as a table for booktabs, with the provenance in comments above it.
     """
     target, record = Path(path), provenance(sweep)
