@@ -46,7 +46,7 @@ MODEL = {"base_url": "", "model": "gpt-4.1-mini"}
 
 
 class Quiet:
-    """A wire that nobody listens to."""
+    """An observer that nobody listens to."""
 
     paid: float | None = None
     watched = False
@@ -73,7 +73,7 @@ class Null(Endpoint):
     def need(self, calls: Sequence[Call]) -> Need:
         return Need(1, 0.0)
 
-    async def answer(self, calls: Sequence[Call], wire: Any) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: Any) -> Sequence[Reply]:
         return [Reply("a next step", cost=0.0, input_tokens=1, output_tokens=1) for _ in calls]
 
 
@@ -110,11 +110,11 @@ def hits(folder: Path, rounds: int) -> None:
     for key, value in entries:
         bare.set(key, value)
     layer = Cached(_never(), cache, lambda call: request_of(call, MODEL), "auto")
-    wire = Quiet()
+    observer = Quiet()
 
     async def ours() -> None:
         for call in calls:
-            await layer.answer((call,), wire)
+            await layer.answer((call,), observer)
 
     def theirs() -> None:
         for key, _ in entries:
@@ -173,11 +173,11 @@ def stack(folder: Path, rounds: int) -> None:
         nonlocal number
         number += 1
         calls = [a_call(draw, number) for draw in range(CALLS)]
-        wire = Quiet()
+        observer = Quiet()
 
         async def some(k: int) -> None:
             for call in calls[k::64]:
-                await lab.gateway.ask(call, wire)
+                await lab.gateway.ask(call, observer)
 
         await asyncio.gather(*(some(k) for k in range(64)))
 
@@ -227,7 +227,7 @@ def _ratio(above: Sequence[float], below: Sequence[float]) -> float:
 
 
 class _never:
-    async def answer(self, calls: Sequence[Call], wire: Any) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: Any) -> Sequence[Reply]:
         raise AssertionError("a hit was asked for")
 
 

@@ -131,7 +131,7 @@ class Priced(Endpoint):
     def need(self, calls: Sequence[tl.Call]) -> Need:
         return Need(200 * len(calls), 0.01 * len(calls), prompt=100)
 
-    async def answer(self, calls: Sequence[tl.Call], wire: CallObserver) -> Sequence[tl.Reply]:
+    async def answer(self, calls: Sequence[tl.Call], observer: CallObserver) -> Sequence[tl.Reply]:
         await asyncio.sleep(LATENCY)
         used = {"input_tokens": 80, "output_tokens": 20, "cost": 0.001}
         return [tl.Reply(await at_once(call), **used) for call in calls]  # type: ignore[arg-type]
@@ -143,7 +143,7 @@ async def unpriced(call: tl.Call) -> tl.Reply:
 
 
 class Unheard:
-    """A wire that nobody listens to."""
+    """An observer that nobody listens to."""
 
     paid: float | None = None
     watched = False

@@ -69,7 +69,7 @@ async def measured(base: str, rounds: int) -> tuple[list[float], list[float]]:
     prompt = "A problem, the steps so far, and what is asked for. " * 20
     model = tl.LiteLLM(model="openai/gpt-4.1-mini", api_base=base, api_key="none")
     lab = tl.Lab(model, runs=None, mode="off")
-    wire = Quiet()
+    observer = Quiet()
 
     async def bare(k: int) -> object:
         messages = [{"role": "user", "content": f"{prompt}{k}"}]
@@ -87,7 +87,7 @@ async def measured(base: str, rounds: int) -> tuple[list[float], list[float]]:
 
     async def stacked(k: int) -> object:
         call = Call("0", "ask", (Message("user", f"{prompt}{k}"),), temperature=0.7, max_tokens=100, seed=k)
-        reply = await lab.gateway.ask(call, wire)
+        reply = await lab.gateway.ask(call, observer)
         assert reply.error is None, reply
         return reply
 

@@ -33,9 +33,9 @@ def saved(nodes: int, folder: str) -> Path:
         parent = parents.popleft()
         for k in range(min(BRANCH, nodes - count)):
             step = f"step {count}: multiply, then add what is left"
-            recorder.call(parent, f"What comes after {parent}?", step, kind="sample", draw=k)
+            recorder.call(parent, f"What comes after {parent}?", step, purpose="sample", sample_index=k)
             child = recorder.thought(step, parent)
-            recorder.call(child, f"How good is this?\n{step}", f"score: 0.{count % 1000:03}", kind="value")
+            recorder.call(child, f"How good is this?\n{step}", f"score: 0.{count % 1000:03}", purpose="value")
             recorder.score(child, count % 1000 / 1000, draws=(count % 1000 / 1000,))
             recorder.decide(child, "kept")
             parents.append(child)

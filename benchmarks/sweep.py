@@ -59,7 +59,7 @@ class Steady(Endpoint):
     def need(self, calls: Sequence[Call]) -> Need:
         return Need(1, 0.0)
 
-    async def answer(self, calls: Sequence[Call], wire: Any) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: Any) -> Sequence[Reply]:
         await asyncio.sleep(self.seconds)
         return [Reply(answer_to(call), input_tokens=1, output_tokens=1, cost=0.0) for call in calls]
 

@@ -45,11 +45,11 @@ class Watched(Steady):
     kind = "watched"
     log: str
 
-    async def answer(self, calls: Sequence[Call], wire: Any) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: Any) -> Sequence[Reply]:
         with Path(self.log).open("a", buffering=1) as log:
             log.write(f"{time.time()} {len(calls)}\n")
             try:
-                return await super().answer(calls, wire)
+                return await super().answer(calls, observer)
             finally:
                 log.write(f"{time.time()} {-len(calls)}\n")
 

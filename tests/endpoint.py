@@ -12,7 +12,7 @@ from tot_lab.models.stack import Endpoint
 
 
 class CallObserver:
-    """A wire that remembers."""
+    """An observer that remembers."""
 
     def __init__(self, watched: bool = False) -> None:
         self.paid: float | None = None
@@ -65,7 +65,7 @@ class ScriptedEndpoint(Endpoint):
         most = self.usd if self.most is None else self.most
         return Need(100 * len(calls), None if most is None else most * len(calls))
 
-    async def answer(self, calls: Sequence[Call], wire: Any) -> list[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: Any) -> list[Reply]:
         self._requests.append(list(calls))
         self._under_way[0] += 1
         self._under_way[1] = max(self._under_way)

@@ -25,7 +25,9 @@ class Errand(tl.Strategy):
 
     def think(self, task, at="0"):
         yield tl.Thought(at, None, task.question)
-        asked = [tool_call(at, name, arguments, draw=k) for k, (name, arguments) in enumerate(self.calls)]
+        asked = [
+            tool_call(at, name, arguments, sample_index=k) for k, (name, arguments) in enumerate(self.calls)
+        ]
         replies = yield from tl.gather(
             [tl.ask(call) for call in asked], at_most=0, at_once=None if self.at_once else 1
         )

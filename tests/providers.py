@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that speaks the wire formats of the four provider families.
+"""A real HTTP server on loopback that speaks the observer formats of the four provider families.
 
     with Providers() as server:
         server.will(Fault(429, retry_after=1), Said("24"))    # how to answer the next requests

@@ -249,11 +249,11 @@ class Priced(ScriptedEndpoint):
     parts: tuple[float, ...]
     times: tuple[float, ...]
 
-    async def answer(self, calls, wire):
+    async def answer(self, calls, observer):
         number = len(self._requests)
         self.__dict__["usd"] = self.most * self.parts[number % len(self.parts)]
         cost = self.usd
-        (reply,) = await super().answer(calls, wire)
+        (reply,) = await super().answer(calls, observer)
         await asyncio.sleep(self.times[number % len(self.times)])
         return [msgspec.structs.replace(reply, cost=cost)]
 

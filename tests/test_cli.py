@@ -150,7 +150,7 @@ def test_export_writes_what_the_ending_names(journal, tmp_path):
     [
         ("a_folder", None, "a_folder: is a folder. Expected a run's journal"),
         ("none.jsonl", None, "none.jsonl: no such file. Expected a run's journal"),
-        ("empty.jsonl", b"", "empty.jsonl, line 1: no whole header; expected a run's journal"),
+        ("empty.jsonl", b"", "empty.jsonl, line 1: no complete header"),
         ("table.csv", b"a,b\n1,2\n", "table.csv, line 1: no header; expected a run's journal"),
         ("other.jsonl", b'{"a": 1}\n', "other.jsonl, line 1: no header; expected a run's journal"),
         ("picture.png", b"\x89PNG\r\n\x1a\n\x00", "picture.png, line 1: no header; expected a run's journal"),

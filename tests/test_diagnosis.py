@@ -279,8 +279,8 @@ def test_failed_refused_and_cut_off_calls():
     call = made.recorder.call
     call(step, "a", Reply("fine", finish_reason="stop"))
     assert diagnose(made.recorder.run) == ()
-    call(step, "b", Reply(error="timeout: no reply within 3 s"), kind="value")
-    call(made.root, "c", Reply(error="timeout: no reply within 3 s"), kind="value")
+    call(step, "b", Reply(error="timeout: no reply within 3 s"), purpose="value")
+    call(made.root, "c", Reply(error="timeout: no reply within 3 s"), purpose="value")
     call(step, "d", Reply(error="budget:calls"))
     call(step, "e", Reply("half a sent", finish_reason="length"))
     diagnosis = diagnose(made.run())

@@ -70,8 +70,8 @@ def left_on(client):
     def look(dask_scheduler):
         extensions, ours = dask_scheduler.extensions, dask_scheduler.plugins["tot_lab"]
         names = [*extensions["queues"].queues, *extensions["events"]._events]
-        gates = [limits for limits, gate in ours.gates.items() if not gate.counts]
-        return [name for name in names if "tot_lab" in name], [*ours.sweeps, *ours.chunks, *gates]
+        limiters = [limits for limits, limiter in ours.limiters.items() if not limiter.counts]
+        return [name for name in names if "tot_lab" in name], [*ours.sweeps, *ours.chunks, *limiters]
 
     return client.run_on_scheduler(look)
 
@@ -99,7 +99,7 @@ class Logged(Endpoint):
     def need(self, calls: Sequence[Call]) -> Need:
         return Need(1, 0.0)
 
-    async def answer(self, calls: Sequence[Call], wire: Any) -> list[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: Any) -> list[Reply]:
         sent = time.time()
         (call,) = calls
         if re.search(self.deadly, call.prompt, re.DOTALL) and (
@@ -108,7 +108,7 @@ class Logged(Endpoint):
             Path(self.log + ".dead").touch()
             os.kill(os.getpid(), signal.SIGKILL)
         await asyncio.sleep(self.seconds)
-        wire.note("call.sent", tries=1, n=1)
+        observer.note("call.sent", tries=1, n=1)
         what = repr((call.prompt, call.sample_index, call.repeat))
         with open(self.log, "a", encoding="utf-8") as file:  # noqa: PTH123
             file.write(f"{os.getpid()}\t{sent}\t{time.time()}\t{what}\n")

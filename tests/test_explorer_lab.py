@@ -363,8 +363,8 @@ recorder = tl.Recorder(texts[0])
 root = recorder.thought(texts[1])
 for text in texts:
     id = recorder.thought(text, parent=root)
-    recorder.call(id, text, Reply(text, thinking=text, model=text, finish_reason=text), kind=text)
-    recorder.call(id, text, Reply("", error=text), kind=text, draw=1)
+    recorder.call(id, text, Reply(text, thinking=text, model=text, finish_reason=text), purpose=text)
+    recorder.call(id, text, Reply("", error=text), purpose=text, sample_index=1)
     recorder.score(id, 0.5, by=text)
     recorder.decide(id, "pruned", text)
     clean = text.replace("\\ud800", "?")  # a note that no file can hold is refused

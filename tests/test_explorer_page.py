@@ -27,7 +27,7 @@ def hostile() -> tl.Run:
     root = recorder.thought(HOSTILE[1])
     for text in HOSTILE:
         id = recorder.thought(text, parent=root)
-        recorder.call(id, text, Reply(text, thinking=text, model=text, finish_reason=text), kind=text)
+        recorder.call(id, text, Reply(text, thinking=text, model=text, finish_reason=text), purpose=text)
         recorder.score(id, 0.5, by=text)
         recorder.decide(id, "pruned", text)
     recorder.end(HOSTILE[1], node=id)

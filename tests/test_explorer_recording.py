@@ -98,8 +98,8 @@ def plan():
     recorder.decide(second, "kept", "only one")
     recorder.decide(third, "merged", "same state", other=second)
     recorder.call(third, "a prompt", Reply("yes", input_tokens=3, output_tokens=1, cost=0.25))
-    recorder.call(third, "a prompt", Reply(error="timeout after 3 s"), draw=1)
-    recorder.call(third, "a prompt", Reply(error="limit:at_most"), draw=2)
+    recorder.call(third, "a prompt", Reply(error="timeout after 3 s"), sample_index=1)
+    recorder.call(third, "a prompt", Reply(error="limit:at_most"), sample_index=2)
     recorder.score(second, 1)
     recorder.end("done", node=third)
     return recorder.run.lines

@@ -286,7 +286,7 @@ def test_every_figure_shows_runs_of_any_kind(search, recorded, plot):
     hostile = tl.Recorder(HOSTILE)
     root = hostile.thought(HOSTILE)
     hostile.score(hostile.thought(HOSTILE, root), 0.75)
-    hostile.call(root, "a prompt", tl.Reply(error=HOSTILE), kind=HOSTILE)
+    hostile.call(root, "a prompt", tl.Reply(error=HOSTILE), purpose=HOSTILE)
     capped = run(tl.TreeOfThoughts(), budget=tl.Budget(calls=5))
     for made in (recorded, hostile.run, run(tl.TreeOfThoughts(), model=Scripted(failing)), capped):
         figure = drawn(plot(made))

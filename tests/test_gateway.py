@@ -119,7 +119,7 @@ def test_samples_travel_as_one_request_with_n(server, tmp_path):
     assert len(list(tl.Cache(tmp_path / "calls").entries())) == 4 + len(
         {n.text for n in made.tree} - {TASK.question}
     )
-    (sample, *others) = made.calls_df().query("kind == 'sample'").input_tokens
+    (sample, *others) = made.calls_df().query("purpose == 'sample'").input_tokens
     assert sample + sum(others) == 11  # the prompt was billed once
 
 

@@ -326,7 +326,7 @@ def damaged(lines):
     twice = b'{"p":[9999],"t":0.1,"e":' + msgspec.json.encode(Thought("0", None, "x")) + b"}\n"
     files["a thought twice"] = (b"".join([*lines, resealed(twice)]), f"line {len(lines) + 1}: .*twice")
     files["empty"] = (b"", "line 1: .*empty")
-    files["no whole line"] = (b'{"tot_lab":1', "line 1: no whole header")
+    files["no whole line"] = (b'{"tot_lab":1', "line 1: no complete header")
     files["binary"] = (bytes(range(256)) * 50, "line 1: no header")
     files["another format"] = (
         b'{"a": 1}\n{"b": 2}\n',

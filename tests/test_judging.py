@@ -408,7 +408,7 @@ def test_a_call_that_brought_nothing_to_read_is_the_proposers_and_one_that_faile
     for reply, whose in ((tl.Reply("none"), "proposer"), (tl.Reply(error="down: no"), "cut short")):
         tree = Tree()
         kept = tree.thought(GOOD, 0.9, state="kept")
-        tree.recorder.call(kept, "go on", reply, kind="propose")
+        tree.recorder.call(kept, "go on", reply, purpose="propose")
         assert blame_of(tree.run()) == (whose, 2, kept)
 
 

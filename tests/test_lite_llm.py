@@ -56,14 +56,14 @@ def endpoint(server: Providers, family: str, **settings: object) -> LiteLLM:
     return LiteLLM(**made)
 
 
-def ask(model: LiteLLM, *calls: Call, wire: CallObserver | None = None) -> list[Reply]:
+def ask(model: LiteLLM, *calls: Call, observer: CallObserver | None = None) -> list[Reply]:
     """The replies as the stack hands them on, with the thinking apart."""
-    return [separated(reply) for reply in wait(model.answer(calls or (call(),), wire or CallObserver()))]
+    return [separated(reply) for reply in wait(model.answer(calls or (call(),), observer or CallObserver()))]
 
 
-def failure(model: LiteLLM, *calls: Call, wire: CallObserver | None = None) -> Failure:
+def failure(model: LiteLLM, *calls: Call, observer: CallObserver | None = None) -> Failure:
     with pytest.raises(Failure) as caught:
-        ask(model, *calls, wire=wire)
+        ask(model, *calls, observer=observer)
     assert KEY not in str(caught.value)
     assert KEY not in caught.value.message
     return caught.value
@@ -390,20 +390,20 @@ def test_each_setting_arrives_or_is_named_as_dropped(server, family, setting):
     settings, values, paths = SENT[setting]
     place = FAMILIES.index(family)
     value = values[place] if isinstance(values, list) and len(values) == len(FAMILIES) else values
-    wire = CallObserver()
-    ask(endpoint(server, family), call(**settings), wire=wire)
+    observer = CallObserver()
+    ask(endpoint(server, family), call(**settings), observer=observer)
     body = server.calls[-1].json
     if paths[place] is None:
-        assert setting in wire.dropped
+        assert setting in observer.dropped
         plain = json.dumps(body)
         ask(endpoint(server, family), call(**{name: v for name, v in settings.items() if name == "tools"}))
         assert json.dumps(server.calls[-1].json) == plain  # it was dropped indeed
     else:
         assert found(body, paths[place]) == value
-        assert setting not in wire.dropped
+        assert setting not in observer.dropped
     again = CallObserver()
-    ask(endpoint(server, family), call(**settings), wire=again)
-    assert again.notes == wire.notes  # every time
+    ask(endpoint(server, family), call(**settings), observer=again)
+    assert again.notes == observer.notes  # every time
 
 
 def test_what_a_schema_loses_on_its_way_is_named(server):
@@ -415,20 +415,20 @@ def test_what_a_schema_loses_on_its_way_is_named(server):
     }
     dropped = {}
     for family in FAMILIES:
-        wire = CallObserver()
-        ask(endpoint(server, family), call(response_format=bounded), wire=wire)
-        dropped[family] = wire.dropped
+        observer = CallObserver()
+        ask(endpoint(server, family), call(response_format=bounded), observer=observer)
+        dropped[family] = observer.dropped
         kept = json.dumps(server.calls[-1].json)
         for word in ("minimum", "maxItems"):
-            assert (f'"{word}"' in kept) == (f"response_format.{word}" not in wire.dropped)
+            assert (f'"{word}"' in kept) == (f"response_format.{word}" not in observer.dropped)
     lost = ["response_format.maxItems", "response_format.minimum"]
     assert dropped == {"openai": [], "anthropic": lost, "gemini": [], "ollama": []}
 
 
 def test_an_effort_that_is_only_on_or_off_is_named(server):
-    wire = CallObserver()
-    ask(endpoint(server, "ollama"), call(effort="high"), wire=wire)
-    assert wire.dropped == ["effort.level"]
+    observer = CallObserver()
+    ask(endpoint(server, "ollama"), call(effort="high"), observer=observer)
+    assert observer.dropped == ["effort.level"]
 
 
 def test_strict_is_said_of_a_schema_that_is(server):
@@ -529,10 +529,10 @@ def test_several_draws_are_one_request_and_share_what_they_use(server, count):
 def test_a_server_that_gives_fewer_is_asked_for_the_rest_and_remembered(server):
     model = endpoint(server, "openai", model="openai/one-by-one")
     server.will(Said(("one",)), Said(("two",)), Said(("three",)))
-    wire = CallObserver()
-    assert [reply.text for reply in ask(model, *draws(3), wire=wire)] == ["one", "two", "three"]
+    observer = CallObserver()
+    assert [reply.text for reply in ask(model, *draws(3), observer=observer)] == ["one", "two", "three"]
     assert [asked.json.get("n") for asked in server.calls] == [3, 2, None]
-    assert wire.dropped == ["n", "n"]
+    assert observer.dropped == ["n", "n"]
     assert not model.takes_n(call())
     assert endpoint(server, "openai", model="openai/another").takes_n(call())
 
@@ -690,8 +690,8 @@ def test_a_stream_gives_the_same_reply(server, family, said):
     model, asked = endpoint(server, family), call(tools=(TOOL,) if said.tools else ())
     server.will(said, said)
     (whole,) = ask(model, asked)
-    wire = CallObserver(watched=True)
-    (streamed,) = ask(model, asked, wire=wire)
+    observer = CallObserver(watched=True)
+    (streamed,) = ask(model, asked, observer=observer)
     assert server.calls[-1].stream
     assert not server.calls[-2].stream
 
@@ -701,31 +701,31 @@ def test_a_stream_gives_the_same_reply(server, family, said):
         (t.name, json.loads(t.arguments)) for t in whole.tool_calls
     ]
     if streamed.text:
-        assert wire.texts[-1].endswith(streamed.text)
-        assert len(wire.texts) >= 1
-        assert all(b.startswith(a) for a, b in zip(wire.texts, wire.texts[1:], strict=False))
+        assert observer.texts[-1].endswith(streamed.text)
+        assert len(observer.texts) >= 1
+        assert all(b.startswith(a) for a, b in zip(observer.texts, observer.texts[1:], strict=False))
 
 
 def test_text_comes_while_the_model_writes(server):
     server.will(Said("one two three four", pause=0.05))
-    wire = CallObserver(watched=True)
+    observer = CallObserver(watched=True)
 
     async def watch() -> list[str]:
-        asking = asyncio.ensure_future(endpoint(server, "openai").answer((call(),), wire))
-        while not wire.texts:
+        asking = asyncio.ensure_future(endpoint(server, "openai").answer((call(),), observer))
+        while not observer.texts:
             await asyncio.sleep(0.005)
-        seen = list(wire.texts)
+        seen = list(observer.texts)
         assert not asking.done()
         await asking
         return seen
 
     assert wait(watch())[0] == "one "
-    assert wire.texts[-1] == "one two three four"
+    assert observer.texts[-1] == "one two three four"
 
 
 def test_log_probabilities_and_several_samples_are_not_streamed(server):
-    ask(endpoint(server, "openai"), call(logprobs=2), wire=CallObserver(watched=True))
-    ask(endpoint(server, "openai"), *draws(2), wire=CallObserver(watched=True))
+    ask(endpoint(server, "openai"), call(logprobs=2), observer=CallObserver(watched=True))
+    ask(endpoint(server, "openai"), *draws(2), observer=CallObserver(watched=True))
     assert not any(asked.stream for asked in server.calls)
 
 
@@ -734,7 +734,7 @@ def test_log_probabilities_and_several_samples_are_not_streamed(server):
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.8])
 def test_a_stream_that_breaks_off_is_no_reply(server, family, cleanly, share):
     server.will(Half(share=share, cleanly=cleanly))
-    caught = failure(endpoint(server, family), wire=CallObserver(watched=True))
+    caught = failure(endpoint(server, family), observer=CallObserver(watched=True))
     assert caught.retry
     assert caught.status is None
 
@@ -742,7 +742,7 @@ def test_a_stream_that_breaks_off_is_no_reply(server, family, cleanly, share):
 @each_family
 def test_an_error_inside_a_stream_is_the_providers(server, family):
     server.will(Half(error=Fault(529, "we are overloaded", code="overloaded_error")))
-    caught = failure(endpoint(server, family), wire=CallObserver(watched=True))
+    caught = failure(endpoint(server, family), observer=CallObserver(watched=True))
     assert caught.retry
     assert "overloaded" in caught.message
 
@@ -771,7 +771,7 @@ def test_an_error_inside_a_stream_is_the_providers(server, family):
 )
 def test_an_http_error_keeps_its_status_and_the_providers_words(server, family, status, retry, watched):
     server.will(Fault(status, "the cat sat on the server"))
-    caught = failure(endpoint(server, family), wire=CallObserver(watched=watched))
+    caught = failure(endpoint(server, family), observer=CallObserver(watched=watched))
     assert (caught.status, caught.retry, caught.retry_after) == (status, retry, None)
     assert caught.message == "the cat sat on the server"
     assert len(server.calls) == 1  # nobody but us tries again
@@ -780,15 +780,15 @@ def test_an_http_error_keeps_its_status_and_the_providers_words(server, family, 
 @each_family
 @pytest.mark.parametrize("watched", [False, True])
 def test_the_provider_says_how_long_to_wait(server, family, watched):
-    model, wire = endpoint(server, family), CallObserver(watched=watched)
+    model, observer = endpoint(server, family), CallObserver(watched=watched)
     server.will(Fault(429, retry_after=7), Fault(503, retry_after=formatdate(time.time() + 60, usegmt=True)))
-    assert failure(model, wire=wire).retry_after == 7
-    assert 50 < failure(model, wire=wire).retry_after <= 60
+    assert failure(model, observer=observer).retry_after == 7
+    assert 50 < failure(model, observer=observer).retry_after <= 60
     server.will(
         Fault(429, retry_after="soon"), Fault(429, retry_after=formatdate(time.time() - 60, usegmt=True))
     )
-    assert failure(model, wire=wire).retry_after is None
-    assert failure(model, wire=wire).retry_after == 0
+    assert failure(model, observer=observer).retry_after is None
+    assert failure(model, observer=observer).retry_after == 0
 
 
 def test_google_says_it_in_the_body(server):
@@ -804,7 +804,7 @@ def test_a_key_that_the_provider_repeats_is_blotted_out(server, family, status, 
     monkeypatch.setenv("MISTRAL_API_KEY", "ms-OTHER-9876543210")
     for watched in (False, True):
         server.will(Fault(status, "the key {key} and ms-OTHER-9876543210 are wrong"))
-        caught = failure(endpoint(server, family), wire=CallObserver(watched=watched))
+        caught = failure(endpoint(server, family), observer=CallObserver(watched=watched))
         assert "OTHER" not in caught.message
         assert "are wrong" in caught.message
         assert "•••" in caught.message or "REDACTED" in caught.message
@@ -828,11 +828,11 @@ def test_what_cannot_be_sent_is_not_tried_again(server, family):
 @each_family
 def test_no_key_is_in_a_reply_or_its_notes(server, family, caplog, capfd):
     caplog.set_level(logging.DEBUG)
-    wire = CallObserver(watched=True)
+    observer = CallObserver(watched=True)
     model = endpoint(server, family)
-    replies = ask(model, call(seed=1, logprobs=2, effort="low"), wire=wire)
+    replies = ask(model, call(seed=1, logprobs=2, effort="low"), observer=observer)
     out = capfd.readouterr()
-    for shown in (replies, wire.notes, wire.texts, caplog.text, out.out, out.err, model):
+    for shown in (replies, observer.notes, observer.texts, caplog.text, out.out, out.err, model):
         assert KEY not in repr(shown)
 
 
@@ -853,10 +853,10 @@ def echoing(asked):
 def test_a_key_that_a_good_reply_repeats_is_blotted_out(server, family, watched):
     tool = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}}
     server.will(echoing)
-    wire = CallObserver(watched=watched)
-    (reply,) = ask(endpoint(server, family), call(tools=(tool,)), wire=wire)
+    observer = CallObserver(watched=watched)
+    (reply,) = ask(endpoint(server, family), call(tools=(tool,)), observer=observer)
     assert server.calls[-1].key == KEY
-    assert KEY not in repr((reply, wire.notes, wire.texts))
+    assert KEY not in repr((reply, observer.notes, observer.texts))
     assert reply.text == "It is Bearer •••, Bearer •••."
     assert "The header says Bearer •••" in reply.thinking
     assert reply.tool_calls[0].name == "f_•••"
@@ -891,11 +891,11 @@ def test_a_key_is_blotted_out_of_tokens_and_however_a_stream_is_cut(server):
     chunks.append({"index": 0, "delta": {}, "finish_reason": "stop"})
     lines = (f"data: {json.dumps({'id': 'c', 'model': 'm', 'choices': [chunk]})}\n\n" for chunk in chunks)
     server.will(Raw("".join([*lines, "data: [DONE]\n\n"]), kind="text/event-stream"))
-    wire = CallObserver(watched=True)
-    (reply,) = ask(endpoint(server, "openai"), wire=wire)
-    assert reply.text == wire.texts[-1] == "It: ••• ends"
-    assert len(wire.texts) == len(pieces)
-    assert not any(KEY[:8] in text for text in wire.texts)
+    observer = CallObserver(watched=True)
+    (reply,) = ask(endpoint(server, "openai"), observer=observer)
+    assert reply.text == observer.texts[-1] == "It: ••• ends"
+    assert len(observer.texts) == len(pieces)
+    assert not any(KEY[:8] in text for text in observer.texts)
 
 
 def test_a_key_that_a_proxy_repeats_is_in_no_file(server, tmp_path, caplog, capfd):
@@ -931,7 +931,7 @@ def test_a_key_that_a_proxy_repeats_is_in_no_file(server, tmp_path, caplog, capf
 )
 def test_garbage_is_no_reply_and_is_asked_for_again(server, family, raw, watched):
     server.will(Raw(raw))
-    caught = failure(endpoint(server, family), wire=CallObserver(watched=watched))
+    caught = failure(endpoint(server, family), observer=CallObserver(watched=watched))
     assert caught.retry
     assert caught.status is None
     assert "Traceback" not in caught.message
@@ -960,7 +960,7 @@ def test_an_answer_without_a_choice_or_content_is_no_reply(server):
     for family in ("openai", "anthropic", "gemini"):
         for watched in (False, True):
             server.will(Said(None))
-            caught = failure(endpoint(server, family), wire=CallObserver(watched=watched))
+            caught = failure(endpoint(server, family), observer=CallObserver(watched=watched))
             assert "no content" in caught.message
             assert not caught.retry
     server.will(Said(None, finish="length"))
@@ -1002,11 +1002,11 @@ def test_what_ollama_would_cut_off_is_not_sent(server):
 @pytest.mark.parametrize("watched", [False, True])
 def test_a_cancelled_call_is_a_cancelled_request(server, family, watched):
     server.will(Said("word " * 1000, pause=0.1) if watched else Hang())
-    wire = CallObserver(watched=watched)
+    observer = CallObserver(watched=watched)
 
     async def cancel() -> Asked:
-        asking = asyncio.ensure_future(endpoint(server, family).answer((call(),), wire))
-        while not (wire.texts if watched else server.calls):
+        asking = asyncio.ensure_future(endpoint(server, family).answer((call(),), observer))
+        while not (observer.texts if watched else server.calls):
             await asyncio.sleep(0.005)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):

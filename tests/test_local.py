@@ -35,12 +35,12 @@ def asked(text: str, **settings: Any) -> Call:
     return Call("0", "any", (Message("user", text),), **{"max_tokens": 24, **settings})
 
 
-def answers(model: Local, *calls: Call, wire: CallObserver | None = None) -> Sequence[Reply]:
+def answers(model: Local, *calls: Call, observer: CallObserver | None = None) -> Sequence[Reply]:
     """The replies to calls made at the same time."""
 
     async def all_of() -> Sequence[Reply]:
         async with asyncio.timeout(60):
-            made = [model.answer([call], wire or CallObserver()) for call in calls]
+            made = [model.answer([call], observer or CallObserver()) for call in calls]
             return [reply for replies in await asyncio.gather(*made) for reply in replies]
 
     return asyncio.run(all_of())
@@ -127,10 +127,10 @@ def test_a_schema_is_kept(model: Local) -> None:
 @needs_smollm2
 def test_a_watched_reply_comes_in_pieces_and_is_the_same(model: Local) -> None:
     call = asked("Name three colours.", seed=3)
-    wire = CallObserver(watched=True)
-    (streamed,) = answers(model, call, wire=wire)
-    assert len(wire.texts) > 2
-    assert wire.texts[-1] == streamed.text
+    observer = CallObserver(watched=True)
+    (streamed,) = answers(model, call, observer=observer)
+    assert len(observer.texts) > 2
+    assert observer.texts[-1] == streamed.text
     assert streamed == answers(model, call)[0]
 
 

@@ -452,7 +452,7 @@ def test_the_code_makes_the_lab_too(name, tmp_path):
         assert made.gateway.roles == given.gateway.roles
         assert (made.runs, made.timeout, made.spent) == (given.runs, given.timeout, given.spent)
         assert (made.gateway.mode, made.gateway.draws) == (given.gateway.mode, given.gateway.draws)
-        assert made.gateway.purse.cap == given.gateway.purse.cap
+        assert made.gateway.spend_limiter.cap == given.gateway.spend_limiter.cap
         assert made.gateway.given_cache == (given.gateway.given_cache and str(given.gateway.given_cache))
         assert made.gateway.toolbox.tools == given.gateway.toolbox.tools
         assert made.gateway.toolbox.policy == given.gateway.toolbox.policy

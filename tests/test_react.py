@@ -1,5 +1,5 @@
 """The tool-using loops: ReAct, the plain loop, and a tree search whose proposer asks for tools. Models are
-scripts here, and the providers' wire formats a server on loopback."""
+scripts here, and the providers' observer formats a server on loopback."""
 
 import asyncio
 import json

@@ -127,12 +127,12 @@ def test_equal_calls_under_way_are_one_request():
 
     async def go():
         stack = SingleFlight(end, key, {})
-        wires = [CallObserver() for _ in range(5)]
-        got = await asyncio.gather(*(stack.answer([asked()], wire) for wire in wires))
+        observers = [CallObserver() for _ in range(5)]
+        got = await asyncio.gather(*(stack.answer([asked()], observer) for observer in observers))
         assert len(end.requests) == 1
         assert len({reply.text for (reply,) in got}) == 1
-        assert [wire.paid for wire in wires] == [None, 0.0, 0.0, 0.0, 0.0]
-        assert [wire.names for wire in wires] == [[]] + [["call.joined"]] * 4
+        assert [observer.paid for observer in observers] == [None, 0.0, 0.0, 0.0, 0.0]
+        assert [observer.names for observer in observers] == [[]] + [["call.joined"]] * 4
         await stack.answer([asked()], CallObserver())
         assert len(end.requests) == 2  # it had landed
 
@@ -247,17 +247,17 @@ def test_samples_that_travel_together_are_made_as_far_as_the_money_goes():
     end = scripted(samples=True)
 
     async def go():
-        purse = SpendLimiter(3.5)
-        stack = Samples(Spending(end, end, purse), end.takes_n, undrawn)
-        wires = [CallObserver() for _ in range(6)]
+        spend_limiter = SpendLimiter(3.5)
+        stack = Samples(Spending(end, end, spend_limiter), end.takes_n, undrawn)
+        observers = [CallObserver() for _ in range(6)]
         replies = await asyncio.gather(
-            *(stack.answer([asked(draw)], wire) for draw, wire in enumerate(wires))
+            *(stack.answer([asked(draw)], observer) for draw, observer in enumerate(observers))
         )
         assert [reply.error for (reply,) in replies] == [None] * 3 + ["budget:spend"] * 3
-        assert [wire.names for wire in wires] == [[]] * 3 + [["call.refused"]] * 3
-        assert wires[5].notes[0][1] == {"most": 3.0, "left": 0.5}
+        assert [observer.names for observer in observers] == [[]] * 3 + [["call.refused"]] * 3
+        assert observers[5].notes[0][1] == {"most": 3.0, "left": 0.5}
         assert [len(calls) for calls in end.requests] == [3]
-        assert (purse.spent, purse.reserved) == (3.0, 0.0)
+        assert (spend_limiter.spent, spend_limiter.reserved) == (3.0, 0.0)
 
     wait(go())
 
@@ -281,13 +281,13 @@ def test_a_cut_off_request_counts_as_spent():
     end = scripted(seconds=30)
 
     async def go():
-        purse = SpendLimiter(1.5)
-        stack = Spending(Retried(end, end), end, purse)
+        spend_limiter = SpendLimiter(1.5)
+        stack = Spending(Retried(end, end), end, spend_limiter)
         waiting = asyncio.ensure_future(stack.answer([asked()], CallObserver()))
         await asyncio.sleep(0.01)
         waiting.cancel()
         await asyncio.wait([waiting])
-        assert (purse.spent, purse.reserved) == (1.0, 0.0)
+        assert (spend_limiter.spent, spend_limiter.reserved) == (1.0, 0.0)
         (refused,) = await stack.answer([asked(1)], CallObserver())
         assert refused.error == "budget:spend"
 
@@ -297,14 +297,14 @@ def test_a_cut_off_request_counts_as_spent():
 def test_what_was_never_sent_costs_nothing_and_what_says_nothing_costs_all():
     async def go():
         slow = scripted(seconds=30, concurrency=1)
-        purse = SpendLimiter(10.0)
-        stack = Spending(Limited(Retried(slow, slow), slow), slow, purse)
+        spend_limiter = SpendLimiter(10.0)
+        stack = Spending(Limited(Retried(slow, slow), slow), slow, spend_limiter)
         waiting = [asyncio.ensure_future(stack.answer([asked(draw)], CallObserver())) for draw in range(5)]
         await asyncio.sleep(0.02)
         for task in waiting:
             task.cancel()
         await asyncio.wait(waiting)
-        assert (purse.spent, purse.reserved) == (1.0, 0.0)  # four were in the queue
+        assert (spend_limiter.spent, spend_limiter.reserved) == (1.0, 0.0)  # four were in the queue
 
     wait(go())
     silent = scripted(usd=None, most=1.0)
@@ -328,14 +328,14 @@ def test_a_cost_that_cannot_be_true_counts_as_all_that_was_set_aside(cost):
 
 
 def test_a_loop_that_was_closed_leaves_no_reservation_behind():
-    purse = SpendLimiter(1.0)
+    spend_limiter = SpendLimiter(1.0)
     loop = asyncio.new_event_loop()
-    loop.run_until_complete(purse.reserve(1.0, CallObserver()))
+    loop.run_until_complete(spend_limiter.reserve(1.0, CallObserver()))
     loop.close()
-    hold = wait(purse.reserve(1.0, CallObserver()))
+    hold = wait(spend_limiter.reserve(1.0, CallObserver()))
     assert hold is not None
-    purse.settle(hold, 0.25)
-    assert (purse.spent, purse.reserved) == (0.25, 0.0)
+    spend_limiter.settle(hold, 0.25)
+    assert (spend_limiter.spent, spend_limiter.reserved) == (0.25, 0.0)
 
 
 def test_waiting_for_the_purse_is_no_time_of_the_call():
@@ -372,10 +372,12 @@ def test_no_more_than_the_limit_is_under_way_and_order_is_kept():
     end = scripted(seconds=0.005, concurrency=4)
 
     async def go():
-        wires = [CallObserver() for _ in range(20)]
+        observers = [CallObserver() for _ in range(20)]
         stacks = [Limited(end, end), Limited(end, end)]  # two labs of one endpoint
-        await asyncio.gather(*(stacks[k % 2].answer([asked(k)], wire) for k, wire in enumerate(wires)))
-        assert [wire.names for wire in wires] == [[]] * 4 + [["call.queued"]] * 16
+        await asyncio.gather(
+            *(stacks[k % 2].answer([asked(k)], observer) for k, observer in enumerate(observers))
+        )
+        assert [observer.names for observer in observers] == [[]] * 4 + [["call.queued"]] * 16
 
     wait(go())
     assert end.most_at_once == 4
@@ -455,11 +457,11 @@ def failing(times, **failure):
 
 def test_what_fails_for_a_moment_is_tried_again(soon):
     end = scripted(failing(3, status=503, retry=True))
-    wire = CallObserver()
-    (reply,) = wait(Retried(end, end).answer([asked()], wire))
+    observer = CallObserver()
+    (reply,) = wait(Retried(end, end).answer([asked()], observer))
     assert reply.text == answer_to(asked())
-    assert wire.names == ["call.sent", "call.retried"] * 3 + ["call.sent"]
-    assert wire.notes[1][1]["status"] == 503
+    assert observer.names == ["call.sent", "call.retried"] * 3 + ["call.sent"]
+    assert observer.notes[1][1]["status"] == 503
 
 
 def test_what_fails_for_good_is_an_error_that_says_how_often(soon):

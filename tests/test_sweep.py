@@ -677,13 +677,13 @@ class OverHttp(ScriptedEndpoint):
 
     kind = "over_http"
 
-    async def answer(self, calls, wire):
+    async def answer(self, calls, observer):
         (call,) = calls
         body = json.dumps([call.purpose, *told(call)])  # in ASCII
         reader, writer = await asyncio.open_connection("127.0.0.1", int(self.url))
         head = f"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body.encode())
-        wire.note("call.sent", tries=1, n=1)
+        observer.note("call.sent", tries=1, n=1)
         whole = await reader.read()
         writer.close()
         text = json.loads(whole.partition(b"\r\n\r\n")[2])

@@ -333,7 +333,7 @@ def test_the_reflection_prompt_has_the_last_three_results():
         def think(self, task, at="0"):
             yield tl.Thought(at, None, task.question)
             for k, animal in enumerate(["spider", "duck", "spider", "duck"]):
-                yield from tl.ask(tool_call(at, "legs", {"animal": animal}, draw=k))
+                yield from tl.ask(tool_call(at, "legs", {"animal": animal}, sample_index=k))
             yield from tl.ask(tool_call(at, "broken", {"k": 0}))
             yield from tl.ask(tl.Call(at, "answer", (tl.records.Message("user", "How many?"),)))
             return tl.Answer("", "answered")

@@ -35,7 +35,7 @@ def test_a_pure_tool_is_carried_out_once_and_an_impure_one_every_time(tmp_path):
 
 def test_the_key_of_a_call_knows_no_order_and_no_spaces():
     def key(text):
-        return key_of(request_of(tool_call("0", "t", text, draw=len(text)), {"kind": "t"}))
+        return key_of(request_of(tool_call("0", "t", text, sample_index=len(text)), {"kind": "t"}))
 
     assert key('{"a": 1, "b": {"d": 2, "c": [3]}}') == key('{ "b":{"c":[3],"d":2},"a":1}')
     assert key('{"a": 1}') != key('{"a": "1"}')
@@ -223,7 +223,7 @@ def test_the_cell_of_a_lab_with_tools_makes_them_again():
     made = names["lab"].gateway.toolbox
     assert list(made.tools.values()) == tools
     assert made.policy == policy
-    assert "holds the function counted" in cell(
+    assert "contains the function counted" in cell(
         lab_with(counted, model="sim/general"), tl.OneAnswer(), TASK, None
     )
     secret = lab_with(*tools, model="sim/general", tool_context={"key": "sk-1234567890"})

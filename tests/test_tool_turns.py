@@ -1,4 +1,4 @@
-"""Turns with tools over the wire: what the providers want back, what they refuse, and how they say it.
+"""Turns with tools over the observer: what the providers want back, what they refuse, and how they say it.
 
 The server answers a request that the real provider would refuse with its 400 (`refusals.py`), so that a
 run without an error shows that every request was sound.
@@ -61,8 +61,8 @@ def asked(*messages: Message, **settings) -> Call:
     return Call("0", "act", messages or (Message("user", "2 + 2?"),), **settings)
 
 
-def ask(model: LiteLLM, call: Call, wire: CallObserver | None = None) -> Reply:
-    (reply,) = wait(model.answer([call], wire or CallObserver()))
+def ask(model: LiteLLM, call: Call, observer: CallObserver | None = None) -> Reply:
+    (reply,) = wait(model.answer([call], observer or CallObserver()))
     return reply
 
 
@@ -288,9 +288,9 @@ def test_what_a_provider_cannot_be_asked_for_is_said(server):
     schema = {"type": "object", "properties": {"any": {"type": "object", "additionalProperties": True}}}
     dropped = {}
     for family in FAMILIES:
-        wire = CallObserver()
-        ask(model_of(server, family), asked(response_format={**schema, "title": "Free"}), wire)
-        dropped[family] = "response_format" in wire.dropped
+        observer = CallObserver()
+        ask(model_of(server, family), asked(response_format={**schema, "title": "Free"}), observer)
+        dropped[family] = "response_format" in observer.dropped
     assert dropped == {"openai": False, "anthropic": True, "gemini": False, "ollama": False}
 
 
@@ -357,11 +357,11 @@ def wordy(a: int) -> int:
 def test_each_tool_is_told_as_the_provider_takes_it(server, family):
     tools = [plant, now, wordy, legs, Calculator(), ReadFile(root="/tmp"), WebFetch(), Python()]
     offered = tuple(tool.spec.offered() for tool in tools)
-    wire = CallObserver()
-    assert ask(model_of(server, family), asked(tools=offered), wire).text
+    observer = CallObserver()
+    assert ask(model_of(server, family), asked(tools=offered), observer).text
     sent = json.dumps(server.calls[-1].json)
     assert all(tool.name in sent for tool in tools)
-    assert wire.dropped == (["tools.description"] if family == "openai" else [])
+    assert observer.dropped == (["tools.description"] if family == "openai" else [])
     if family != "gemini":  # whose form is another
         for tool in (plant, legs):
             assert json.dumps(tool.parameters) in sent  # not changed
@@ -393,8 +393,8 @@ def test_a_schema_that_holds_itself_is_told_at_the_top():
 
 @each_family
 def test_no_tool_may_be_asked_for_where_the_call_says_none(server, family):
-    wire = CallObserver()
-    ask(model_of(server, family), asked(tools=(ADD,), tool_choice="none"), wire)
+    observer = CallObserver()
+    ask(model_of(server, family), asked(tools=(ADD,), tool_choice="none"), observer)
     body = server.calls[-1].json
     said = {
         "openai": "tool_choice" in body and body["tool_choice"] == "none",
@@ -403,7 +403,7 @@ def test_no_tool_may_be_asked_for_where_the_call_says_none(server, family):
         "ollama": "tools" not in body,  # it has no such setting
     }
     assert said[family]
-    assert wire.dropped == []
+    assert observer.dropped == []
 
 
 # How they ask for tools.
@@ -548,11 +548,11 @@ def test_a_real_model_runs_the_loop_to_its_end(small):
 @needs_smollm2
 @pytest.mark.parametrize("choice", [None, "auto", "none", "required", "legs"])
 def test_what_a_real_models_template_has_no_place_for_is_said(small, choice):
-    wire = CallObserver()
+    observer = CallObserver()
     call = asked(tools=(legs.spec.offered(),), tool_choice=choice, max_tokens=4, seed=1, temperature=0.0)
-    reply = ask(small, call, wire)
+    reply = ask(small, call, observer)
     assert (reply.error, reply.tool_calls) == (None, ())
-    assert wire.dropped == (["tools", "tool_choice"] if choice in ("required", "legs") else ["tools"])
+    assert observer.dropped == (["tools", "tool_choice"] if choice in ("required", "legs") else ["tools"])
 
 
 @needs_smollm2

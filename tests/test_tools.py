@@ -160,7 +160,7 @@ def test_types_that_json_cannot_hold_or_nobody_knows_are_refused():
 
     def late(thing: "Unknown") -> None: ...  # noqa: F821
 
-    with pytest.raises(TypeError, match="held: its arguments cannot be told to a model"):
+    with pytest.raises(TypeError, match="held: its arguments cannot be described as a JSON schema"):
         tl.tool(held)
     with pytest.raises(TypeError, match="late: name 'Unknown' is not defined"):
         tl.tool(late)

@@ -526,7 +526,7 @@ def goes_on_with_a_changed_thought(trial: Trial) -> None:
     """Where a person changes a thought (`lab.branch`), all that comes after it builds on the new text: it
     goes on with what `emit(...)` gives back."""
     whole = trial.run()
-    changed = "a person's own step\nAnswer: 4711"
+    changed = "a changed step\nAnswer: 4711"
     for node in _thoughts_of(whole):
         old, model = whole.tree[node].text, trial.model()
         with warnings.catch_warnings():

@@ -229,7 +229,7 @@ def _collecting_caps(thinking: Thinking[T], caps: set[str]) -> Thinking[T]:
 
 
 class _Book:
-    """The recorded replies, by what was asked."""
+    """The recorded replies, by request."""
 
     def __init__(self, runs: list[Run], task: Task, strategy: Strategy) -> None:
         self.header = runs[0].header
@@ -242,7 +242,7 @@ class _Book:
                 self.known.setdefault((what, at), (reply, run.id))
                 self.known.setdefault(what, (reply, run.id))
 
-    async def ask(self, call: Call, wire: CallObserver) -> Reply:
+    async def ask(self, call: Call, observer: CallObserver) -> Reply:
         """The reply to `call`."""
         what: Any
         if self.header.model:
@@ -252,16 +252,16 @@ class _Book:
         else:
             what = (call.prompt, call.attempt, call.sample_index)
         known = self.known.get((what, call.node)) or self.known.get(what)
-        wire.paid = 0.0
+        observer.paid = 0.0
         if known is None:
             return Reply(error=LACKING)
         reply, run = known
-        wire.note("call.cached", run=run)
+        observer.note("call.cached", run=run)
         return reply
 
 
 def _answers_of_calls(run: Run) -> Iterator[tuple[str, str, Reply]]:
-    """The calls of a run that were answered: what was asked, at which thought, and the reply."""
+    """Yield the key, the thought and the reply of each answered call of a run."""
     replies, calls = replies_of(run.lines), {line.p: line.e for line in run.lines if isinstance(line.e, Call)}
     for position, request, _ in requests_of(run):
         yield key_of(request), calls[position].node, replies[position]

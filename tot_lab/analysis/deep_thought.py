@@ -147,7 +147,7 @@ def deep_thought(run: Run) -> DeepThought:
     the first.
 
     Raises:
-        ValueError: If there is none.
+        ValueError: If the run has no Deep Think.
     """
     expect_run(run, "deep_thought")
     fold = _Fold()

@@ -5,7 +5,8 @@ path's answer, or a person's mark. Thoughts without a label are counted and ente
 the labels do not allow is NaN, never 0.
 
 Blame looks at the deepest thoughts that could still lead to a right answer and were not pruned; in a beam
-search, at the last level on which the beam held such a thought. What became of them decides.
+search, at the last level on which the beam held such a thought. The last decision about them determines the
+blame.
 
 Tasks are the unit of sampling, because thoughts of one run and runs of one task are alike. Intervals
 therefore come from a cluster bootstrap over tasks (Davison & Hinkley 1997, section 3.8).

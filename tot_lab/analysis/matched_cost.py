@@ -307,7 +307,7 @@ class _Cut:
         return bool(self.run.header.counterfactual and reply.error and not refused(reply.error))
 
     async def point(self, calls: int) -> Point:
-        """What came of it with so many calls."""
+        """Return the outcome with this number of calls."""
         run = self.run
         if self.known and calls >= run.usage.calls:
             return self._graded(run)

@@ -96,7 +96,7 @@ def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
 def _strategy_of(run: Run) -> Strategy | None:
     try:
         return run.strategy
-    except ValueError:  # a person's own, of a module that was not imported here
+    except ValueError:  # a user's class, whose module is not imported
         return None
 
 
@@ -146,7 +146,7 @@ def expect_runs_once(df: pandas.DataFrame, keys: Sequence[str]) -> None:
 
 
 def failed(df: pandas.DataFrame) -> pandas.Series[bool]:
-    """Which runs ended with an error; no text is none."""
+    """Return which runs ended with an error. An empty text means no error."""
     import pandas  # noqa: PLC0415
 
     if "error" not in df:

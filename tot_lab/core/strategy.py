@@ -51,20 +51,20 @@ class Prompting(Strategy):
 
     def call(
         self,
-        at: str,
-        kind: str,
+        node: str,
+        purpose: str,
         prompt: str,
-        draw: int = 0,
+        sample_index: int = 0,
         response_format: dict[str, Any] | None = None,
     ) -> Call:
         """A call with the sampling settings of this strategy."""
         if not isinstance(prompt, str):
-            raise TypeError(f"the prompt of a {kind!r} call must be a string: got {prompt!r}.")
+            raise TypeError(f"the prompt of a {purpose!r} call must be a string: got {prompt!r}.")
         return Call(
-            at,
-            kind,
+            node,
+            purpose,
             (Message("user", prompt),),
-            draw,
+            sample_index,
             model=model_name(self.model),
             temperature=self.temperature,
             max_tokens=self.max_tokens,

@@ -203,7 +203,9 @@ class _Accepted:
             self.model: type[BaseModel] = create_model("Arguments", __config__=config, **fields)
             self.schema = schema_of(self.model)
         except PydanticUserError as error:
-            raise TypeError(f"{function.name}: its arguments cannot be told to a model: {error}") from None
+            raise TypeError(
+                f"{function.name}: its arguments cannot be described as a JSON schema: {error}"
+            ) from None
 
     def read(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> dict[str, Any]:
         """The keyword arguments of the function. Parameters that were not given keep its own defaults."""

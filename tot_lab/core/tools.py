@@ -163,17 +163,23 @@ def _tokens_in(piece: str) -> float:
 
 
 def tool_call(
-    at: str, name: str, arguments: dict[str, Any] | str, draw: int = 0, max_tokens: int | None = None
+    node: str,
+    name: str,
+    arguments: dict[str, Any] | str,
+    sample_index: int = 0,
+    max_tokens: int | None = None,
 ) -> Call:
-    """A call of the tool `name` for the thought `at`.
+    """A call of the tool `name` for the thought `node`.
 
     Args:
         arguments: By name, or as the JSON that a model wrote.
-        draw: Distinguishes equal calls at one thought. It does not change the result.
+        sample_index: Distinguishes equal calls at one thought. It does not change the result.
         max_tokens: Limit on the length of this result (`characters_within`), in place of the tool's own.
     """
     text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-    return Call(at, TOOL, (Message("user", text),), draw, model=f"{TOOL}:{name}", max_tokens=max_tokens)
+    return Call(
+        node, TOOL, (Message("user", text),), sample_index, model=f"{TOOL}:{name}", max_tokens=max_tokens
+    )
 
 
 def named(call: Call) -> str:

@@ -292,7 +292,7 @@ class _Responder(Responder["SimAgent"]):
         """The first problem in the conversation.
 
         Raises:
-            ValueError: If there is none.
+            ValueError: If it contains no problem.
         """
         chain = _chain_in(self.text)
         if chain is None:

@@ -159,7 +159,7 @@ class Lab:
         """USD that this lab has really paid, as far as prices are known, including earlier payments of
         resumed runs.
         """
-        return self.gateway.purse.total
+        return self.gateway.spend_limiter.total
 
     def __repr__(self) -> str:
         folder = None if self.runs is None else str(self.runs)

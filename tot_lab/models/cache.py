@@ -95,7 +95,7 @@ class Cache:
             if shared is None
             else RedisStore(shared, self.path / "outbox" if create else None, may_be_away=may_be_away)
         )
-        """The Redis, which is asked last."""
+        """The Redis server, which is used last."""
         if self.path.is_file() or self.path.suffix == ".gz":
             if shared is not None:
                 raise ValueError(
@@ -287,7 +287,7 @@ class Cached:
         self.request = request
         self.mode = mode
 
-    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the reply to the one call of `calls`.
 
         Raises:
@@ -302,7 +302,7 @@ class Cached:
         except (DamagedEntry, Away) as error:
             if self.mode == "replay":
                 raise
-            wire.note(
+            observer.note(
                 "call.damaged" if isinstance(error, DamagedEntry) else "call.unshared",
                 entry=key,
                 error=str(error),
@@ -310,12 +310,12 @@ class Cached:
             warnings.warn(f"{error}. The model is called again.", RuntimeWarning, stacklevel=2)
             known = None
         if known is not None:
-            wire.paid = 0.0
-            wire.note("call.cached")
+            observer.paid = 0.0
+            observer.note("call.cached")
             return [known]
         if self.mode == "replay":
             raise CacheMiss(_describe_miss(self.cache, call, request))
-        return await self.inner.answer(calls, wire)
+        return await self.inner.answer(calls, observer)
 
 
 class Kept:
@@ -330,12 +330,12 @@ class Kept:
         self.cache = cache
         self.request = request
 
-    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the replies as the cache holds them from now on."""
         began = time.perf_counter()
-        replies = list(await self.inner.answer(calls, wire))
+        replies = list(await self.inner.answer(calls, observer))
         if any(reply.error is None for reply in replies):
-            wire.note("call.answered")
+            observer.note("call.answered")
         seconds = time.perf_counter() - began
         waiting: list[tuple[int, str, bytes, asyncio.Future[bool]]] = []
         for place, (call, reply) in enumerate(zip(calls, replies, strict=True)):
@@ -350,7 +350,9 @@ class Kept:
                 if not await done:
                     replies[place] = await self._first(key, data) or replies[place]
             except (OSError, CacheError) as error:
-                wire.note("call.unshared" if isinstance(error, Away) else "call.unstored", error=str(error))
+                observer.note(
+                    "call.unshared" if isinstance(error, Away) else "call.unstored", error=str(error)
+                )
                 where = "on this disk only" if isinstance(error, Away) else "in the run only"
                 warnings.warn(
                     f"A reply could not be cached ({error}). The run continues; the reply is {where}.",

@@ -20,7 +20,7 @@ class Flight:
     """
 
     def __init__(self) -> None:
-        self.wires: list[CallObserver] = []
+        self.observers: list[CallObserver] = []
         self.turns: list[asyncio.Future[None]] = []
         self.paid: float | None = None
         self.state = ""
@@ -37,11 +37,11 @@ class Flight:
             if not turn.done():
                 turn.set_result(None)
 
-    async def join(self, wire: CallObserver) -> Sequence[Reply]:
+    async def join(self, observer: CallObserver) -> Sequence[Reply]:
         """Wait for the replies."""
-        self.wires.append(wire)
+        self.observers.append(observer)
         if self.state in ("call.queued", "call.retried"):
-            wire.note("call.queued")
+            observer.note("call.queued")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.turns.append(turn)
         try:
@@ -49,31 +49,31 @@ class Flight:
                 await turn
             return self.task.result()
         except asyncio.CancelledError:
-            self.wires.remove(wire)
-            if not self.wires:
+            self.observers.remove(observer)
+            if not self.observers:
                 self.task.cancel()
             raise
 
     @property
     def open(self) -> bool:
         """Whether a call can still join: the request belongs to this event loop and somebody waits for it."""
-        return bool(self.wires) and self.task.get_loop() is asyncio.get_running_loop()
+        return bool(self.observers) and self.task.get_loop() is asyncio.get_running_loop()
 
     @property
     def watched(self) -> bool:
         """Whether any of the calls wants partial text."""
-        return any(wire.watched for wire in self.wires)
+        return any(observer.watched for observer in self.observers)
 
     def note(self, name: str, **data: Any) -> None:
         """Forward the note to every call."""
         self.state = name
-        for wire in self.wires:
-            wire.note(name, **data)
+        for observer in self.observers:
+            observer.note(name, **data)
 
     def partial(self, text: str) -> None:
         """Forward the partial text to every call."""
-        for wire in self.wires:
-            wire.partial(text)
+        for observer in self.observers:
+            observer.partial(text)
 
 
 class SingleFlight:
@@ -90,19 +90,19 @@ class SingleFlight:
         self.key = key
         self.flights = flights
 
-    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the reply to the one call of `calls`."""
         key = self.key(calls[0])
         flight = self.flights.get(key)
         if flight is not None and flight.open:
-            wire.note("call.joined")
+            observer.note("call.joined")
         else:
             flight = self.flights[key] = Flight()
             flight.start(self.inner.answer(calls, flight))
         try:
-            replies = await flight.join(wire)
-            wire.paid = flight.paid if flight.wires[0] is wire else 0.0
+            replies = await flight.join(observer)
+            observer.paid = flight.paid if flight.observers[0] is observer else 0.0
             return replies
         finally:
-            if (flight.task.done() or not flight.wires) and self.flights.get(key) is flight:
+            if (flight.task.done() or not flight.observers) and self.flights.get(key) is flight:
                 del self.flights[key]

@@ -34,18 +34,18 @@ class Function:
     def __init__(self, model: Model) -> None:
         self.model = model
 
-    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the reply to each of `calls`."""
-        return [await self.reply(call, wire) for call in calls]
+        return [await self.reply(call, observer) for call in calls]
 
-    async def reply(self, call: Call, wire: CallObserver) -> Reply:
+    async def reply(self, call: Call, observer: CallObserver) -> Reply:
         """Return the reply to `call`."""
         try:
             asking = self.model(call)
             if type(asking) is CoroutineType:
                 got = await asking
             elif isinstance(asking, AsyncGenerator):
-                got = await _streamed(asking, wire)
+                got = await _streamed(asking, observer)
             elif hasattr(asking, "__await__"):
                 got = await asking
             else:
@@ -57,7 +57,7 @@ class Function:
         return separated(Reply(readable("".join(got))) if isinstance(got, str) else checked(got))
 
 
-async def _streamed(pieces: AsyncGenerator[Any, None], wire: CallObserver) -> Any:
+async def _streamed(pieces: AsyncGenerator[Any, None], observer: CallObserver) -> Any:
     """Return the joined text of the pieces, or the `Reply` among them. Watchers receive the text so far."""
     text = ""
     async with aclosing(pieces):
@@ -65,8 +65,8 @@ async def _streamed(pieces: AsyncGenerator[Any, None], wire: CallObserver) -> An
             if not isinstance(piece, str):
                 return piece
             text += piece
-            if wire.watched:
-                wire.partial(readable(text))
+            if observer.watched:
+                observer.partial(readable(text))
     return text
 
 

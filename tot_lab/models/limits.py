@@ -52,14 +52,14 @@ class RateLimiter:
         self.tokens = 0
         self.timer: asyncio.TimerHandle | None = None
 
-    async def enter(self, tokens: int, wire: CallObserver, **data: Any) -> bool:
+    async def enter(self, tokens: int, observer: CallObserver, **data: Any) -> bool:
         """Wait for admission; `leave` must follow. Returns whether the call had to wait, which is noted with
         `data`.
         """
         if not self.waiting and self._wait(tokens) == 0.0:
             self._let_in(tokens)
             return False
-        wire.note("call.queued", **data)
+        observer.note("call.queued", **data)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting.append((tokens, turn))
         self._go_on()
@@ -134,7 +134,7 @@ class RateLimiter:
         return wait
 
 
-_GATES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Limits, RateLimiter]] = WeakKeyDictionary()
+_LIMITERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Limits, RateLimiter]] = WeakKeyDictionary()
 _MAKERS: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[Limits], RateLimiter]] = WeakKeyDictionary()
 
 
@@ -148,15 +148,15 @@ def gate_of(endpoint: Endpoint) -> RateLimiter:
     limits = Limits(
         endpoint.address, endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
     )
-    return shared_gate(limits, _MAKERS.get(asyncio.get_running_loop(), RateLimiter))
+    return shared_limiter(limits, _MAKERS.get(asyncio.get_running_loop(), RateLimiter))
 
 
-def shared_gate(limits: Limits, make: Callable[[Limits], RateLimiter] = RateLimiter) -> RateLimiter:
+def shared_limiter(limits: Limits, make: Callable[[Limits], RateLimiter] = RateLimiter) -> RateLimiter:
     """Return the rate limiter of this event loop for `limits`, created by `make` if needed."""
-    gates = _GATES.setdefault(asyncio.get_running_loop(), {})
-    if limits not in gates:
-        gates[limits] = make(limits)
-    return gates[limits]
+    limiters = _LIMITERS.setdefault(asyncio.get_running_loop(), {})
+    if limits not in limiters:
+        limiters[limits] = make(limits)
+    return limiters[limits]
 
 
 class Limited:
@@ -167,28 +167,30 @@ class Limited:
         self.endpoint = endpoint
         self._found: tuple[asyncio.AbstractEventLoop, RateLimiter] | None = None
 
-    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the replies."""
-        gate = self._gate()
+        limiter = self._limiter()
         tokens = 0
         if self.endpoint.tokens_per_minute is not None:
             await self.endpoint.ready()
             tokens = self.endpoint.need(calls).tokens
-        await gate.enter(tokens, wire)
+        await limiter.enter(tokens, observer)
         began = time.monotonic()
         replies: Sequence[Reply] = ()
 
         def hear(name: str) -> None:
             if name == "call.retried":  # it is sent again
-                gate.count(tokens)
+                limiter.count(tokens)
 
         try:
-            replies = await self.inner.answer(calls, Listening(wire, hear) if gate.counts else wire)
+            replies = await self.inner.answer(
+                calls, Listening(observer, hear) if limiter.counts else observer
+            )
             return replies
         finally:
-            await gate.left(calls, replies, time.monotonic() - began)
+            await limiter.left(calls, replies, time.monotonic() - began)
 
-    def _gate(self) -> RateLimiter:
+    def _limiter(self) -> RateLimiter:
         """Return the rate limiter, cached because finding it is slow."""
         loop = asyncio.get_running_loop()
         if self._found is None or self._found[0] is not loop:

@@ -123,7 +123,7 @@ class Local(Endpoint):
     def need(self, calls: Sequence[Call]) -> Need:
         return Need(self.context_window * len(calls), 0.0)
 
-    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         try:
             server = _server_for(self)
             endpoint = server.endpoint
@@ -137,9 +137,9 @@ class Local(Endpoint):
                 call = msgspec.structs.replace(call, options={"cache_prompt": False, **call.options})
             if call.tools and not await server.takes_tools():
                 forced = call.tool_choice not in (None, "auto", "none")
-                wire.note("call.dropped", settings=["tools", "tool_choice"] if forced else ["tools"])
+                observer.note("call.dropped", settings=["tools", "tool_choice"] if forced else ["tools"])
                 call = msgspec.structs.replace(call, tools=(), tool_choice=None)
-            (reply,) = await endpoint.answer([call], wire)
+            (reply,) = await endpoint.answer([call], observer)
             replies.append(msgspec.structs.replace(reply, model=self.name, cost=0.0))
         return replies
 

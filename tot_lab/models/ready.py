@@ -24,10 +24,10 @@ class Ready:
         self.inner = inner
         self.endpoint = endpoint
 
-    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the replies."""
         if not self.endpoint.is_ready:
-            wire.note("call.queued")
+            observer.note("call.queued")
             loading = asyncio.timeout(LOADING)
             try:
                 async with loading:
@@ -38,4 +38,4 @@ class Ready:
                 name, where = self.endpoint.name, self.endpoint.address
                 error = f"timeout: {name} did not load within {LOADING:g} s ({where})"
                 return [Reply(error=error) for _ in calls]
-        return await self.inner.answer(calls, wire)
+        return await self.inner.answer(calls, observer)

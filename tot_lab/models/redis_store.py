@@ -172,7 +172,7 @@ class RedisStore:
             raise Away(f"{self.address}: the shared cache refused a command: {error}") from None
 
     def _keep_for_later(self, key: str, value: bytes, replace: bool) -> None:
-        """Put an entry into the outbox. The caller is told in any case that it is not shared."""
+        """Put an entry into the outbox. Returns in any case that it is not shared."""
         if self._outbox is not None:
             with suppress(OSError, CacheError):
                 self._opened(self._outbox).put(key, value, replace=replace).result()

@@ -32,12 +32,12 @@ class Retried:
         self.inner = inner
         self.endpoint = endpoint
 
-    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the replies, each with an error if the request failed."""
         for tries in count(1):
-            wire.note("call.sent", tries=tries, n=len(calls))
+            observer.note("call.sent", tries=tries, n=len(calls))
             try:
-                return [separated(reply) for reply in await self.inner.answer(calls, wire)]
+                return [separated(reply) for reply in await self.inner.answer(calls, observer)]
             except Failure as failure:
                 wait = failure.retry_after
                 if wait is None:
@@ -45,7 +45,9 @@ class Retried:
                 if not failure.retry or tries > self.endpoint.retries or wait > MOST_PATIENCE:
                     error, usage = self._error_text(failure, tries), failure.reported_usage
                     return [Reply(error=error, reported_usage=usage) for _ in calls]
-                wire.note("call.retried", error=failure.message, status=failure.status, wait=round(wait, 3))
+                observer.note(
+                    "call.retried", error=failure.message, status=failure.status, wait=round(wait, 3)
+                )
             await asyncio.sleep(wait)
         raise AssertionError
 

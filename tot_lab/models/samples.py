@@ -31,17 +31,17 @@ class Gathered(Flight):
         draws = data.pop("draws", None)
         if draws is None:
             super().note(name, **data)
-        for call, wire in self.calls if draws else ():
-            if call.sample_index in draws and wire in self.wires:
-                wire.note(name, **data)
+        for call, observer in self.calls if draws else ():
+            if call.sample_index in draws and observer in self.observers:
+                observer.note(name, **data)
 
     async def send(self, inner: Backend, leave: Callable[[], object]) -> Sequence[Reply]:
         """Wait, then request the samples that are still wanted, ordered by sample index."""
         await asyncio.sleep(GATHERING)
         leave()
-        wanted = [pair for pair in self.calls if pair[1] in self.wires]
+        wanted = [pair for pair in self.calls if pair[1] in self.observers]
         wanted.sort(key=lambda pair: pair[0].sample_index)
-        self.sent = [wire for _, wire in wanted]
+        self.sent = [observer for _, observer in wanted]
         return await inner.answer([call for call, _ in wanted], self)
 
 
@@ -60,16 +60,16 @@ class Samples:
         self.key = key
         self.gathering: dict[str, Gathered] = {}
 
-    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the reply to the one call of `calls`."""
         (call,) = calls
-        if wire.watched or not self.together(call):
-            return await self.inner.answer(calls, wire)
+        if observer.watched or not self.together(call):
+            return await self.inner.answer(calls, observer)
         key = self.key(call)
         group = self.gathering.get(key)
         if group is None or not group.open:
             group = self.gathering[key] = Gathered()
             group.start(group.send(self.inner, lambda: self.gathering.pop(key, None)))
-        group.calls.append((call, wire))
-        replies = await group.join(wire)
-        return [replies[group.sent.index(wire)]]
+        group.calls.append((call, observer))
+        replies = await group.join(observer)
+        return [replies[group.sent.index(observer)]]

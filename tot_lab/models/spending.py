@@ -47,7 +47,7 @@ class SpendLimiter:
         """USD reserved for requests in flight."""
         return math.fsum(most for _, most in self._held.values())
 
-    async def reserve(self, most: float, wire: CallObserver) -> object | None:
+    async def reserve(self, most: float, observer: CallObserver) -> object | None:
         """Reserve `most` once requests in flight leave room for it. Returns `None` if they cannot."""
         loop = asyncio.get_running_loop()
         cap = math.inf if self.cap is None else self.cap
@@ -63,7 +63,7 @@ class SpendLimiter:
                     return None
                 settled: asyncio.Future[None] = loop.create_future()
                 self._waiting.append(settled)
-            wire.note("call.queued")
+            observer.note("call.queued")
             await settled
 
     def spend(self, amount: float) -> None:
@@ -90,18 +90,18 @@ def _wake(settled: asyncio.Future[None]) -> None:
 class Spending:
     """The layer that keeps requests within the spending limit."""
 
-    def __init__(self, inner: Backend, endpoint: Endpoint, purse: SpendLimiter) -> None:
+    def __init__(self, inner: Backend, endpoint: Endpoint, spend_limiter: SpendLimiter) -> None:
         self.inner = inner
         self.endpoint = endpoint
-        self.purse = purse
+        self.spend_limiter = spend_limiter
 
-    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the replies. Calls that exceed the limit are refused with `budget:spend`, the last ones
         first.
         """
-        if self.purse.cap is None:
-            replies = [believed(reply) for reply in await self.inner.answer(calls, wire)]
-            self.purse.spend(math.fsum(reply.cost or 0.0 for reply in replies))
+        if self.spend_limiter.cap is None:
+            replies = [believed(reply) for reply in await self.inner.answer(calls, observer)]
+            self.spend_limiter.spend(math.fsum(reply.cost or 0.0 for reply in replies))
             return replies
         await self.endpoint.ready()
         sent, most, hold = len(calls), 0.0, None
@@ -114,15 +114,15 @@ class Spending:
                 )
                 return [Reply(error=why) for _ in calls]
             most = price
-            hold = await self.purse.reserve(most, wire)
+            hold = await self.spend_limiter.reserve(most, observer)
             sent -= hold is None
-        left = (self.purse.cap or 0.0) - self.purse.total
+        left = (self.spend_limiter.cap or 0.0) - self.spend_limiter.total
         if hold is None:
-            wire.note("call.refused", most=most, left=left)
+            observer.note("call.refused", most=most, left=left)
             return [Reply(error=REFUSED) for _ in calls]
         if rest := calls[sent:]:
             draws = [call.sample_index for call in rest]
-            wire.note("call.refused", most=self.endpoint.need(rest).usd, left=left - most, draws=draws)
+            observer.note("call.refused", most=self.endpoint.need(rest).usd, left=left - most, draws=draws)
             calls = calls[:sent]
         spent: float | None = 0.0
 
@@ -134,13 +134,13 @@ class Spending:
                 spent = 0.0
 
         try:
-            replies = [believed(reply) for reply in await self.inner.answer(calls, Listening(wire, hear))]
+            replies = [believed(reply) for reply in await self.inner.answer(calls, Listening(observer, hear))]
             share = most / len(calls)
             unknown = [r.cost is None and (r.error is None or r.reported_usage != "") for r in replies]
             spent = math.fsum(share if no else r.cost or 0.0 for no, r in zip(unknown, replies, strict=True))
             return [*replies, *(Reply(error=REFUSED) for _ in rest)]
         finally:
-            self.purse.settle(hold, spent)
+            self.spend_limiter.settle(hold, spent)
 
 
 class Costed:
@@ -150,23 +150,23 @@ class Costed:
     of the most expensive reply is left.
     """
 
-    def __init__(self, inner: Function, purse: SpendLimiter) -> None:
+    def __init__(self, inner: Function, spend_limiter: SpendLimiter) -> None:
         self.inner = inner
-        self.purse = purse
+        self.spend_limiter = spend_limiter
         self.dearest = 0.0
 
-    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the reply to each of `calls`."""
-        return [await self.reply(call, wire) for call in calls]
+        return [await self.reply(call, observer) for call in calls]
 
-    async def reply(self, call: Call, wire: CallObserver) -> Reply:
+    async def reply(self, call: Call, observer: CallObserver) -> Reply:
         """Return the reply to `call`, or a refusal with `budget:spend`."""
-        cap = self.purse.cap
-        if cap is not None and self.dearest and self.purse.total + self.dearest > cap:
-            wire.note("call.refused", most=self.dearest, left=cap - self.purse.total)
+        cap = self.spend_limiter.cap
+        if cap is not None and self.dearest and self.spend_limiter.total + self.dearest > cap:
+            observer.note("call.refused", most=self.dearest, left=cap - self.spend_limiter.total)
             return Reply(error=REFUSED)
-        reply = await self.inner.reply(call, wire)
+        reply = await self.inner.reply(call, observer)
         if reply.cost:
-            self.purse.spend(reply.cost)
+            self.spend_limiter.spend(reply.cost)
             self.dearest = max(self.dearest, reply.cost)
         return reply

@@ -32,7 +32,7 @@ from tot_lab.core.parts import Part
 class Backend(Protocol):
     """A layer of the stack, or the model at its end."""
 
-    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return a reply to each of `calls`."""
         ...
 
@@ -40,32 +40,32 @@ class Backend(Protocol):
 class Listening:
     """A call observer that forwards everything and lets a layer see the names of notes."""
 
-    def __init__(self, wire: CallObserver, hear: Callable[[str], None]) -> None:
-        self.wire = wire
+    def __init__(self, observer: CallObserver, hear: Callable[[str], None]) -> None:
+        self.observer = observer
         self.hear = hear
 
     @property
     def paid(self) -> float | None:
         """As in the wrapped observer."""
-        return self.wire.paid
+        return self.observer.paid
 
     @paid.setter
     def paid(self, amount: float | None) -> None:
-        self.wire.paid = amount
+        self.observer.paid = amount
 
     @property
     def watched(self) -> bool:
         """As in the wrapped observer."""
-        return self.wire.watched
+        return self.observer.watched
 
     def note(self, name: str, **data: Any) -> None:
         """Call `hear` with the name, and forward the note."""
         self.hear(name)
-        self.wire.note(name, **data)
+        self.observer.note(name, **data)
 
     def partial(self, text: str) -> None:
         """Forward the partial text."""
-        self.wire.partial(text)
+        self.observer.partial(text)
 
 
 class Failure(Exception):
@@ -163,7 +163,7 @@ class Endpoint(Part):
         """Return the most that one request for `calls` can use. It is fast after `ready`."""
 
     @abstractmethod
-    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Make one request. Raises `Failure`."""
 
 

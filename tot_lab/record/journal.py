@@ -156,7 +156,7 @@ def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]
     first = data.find(b"\n", 0, end) + 1
     if first == 0:
         raise JournalError(
-            f"{path}, line 1: no whole header; expected a run's journal, and this is none, or an empty one"
+            f"{path}, line 1: no complete header. The file is empty or is not the journal of a run."
         )
     header = _read_header(path, data[: first - 1])
     texts = data[first : end - 1].split(b"\n") if end > first else []

@@ -157,12 +157,12 @@ def answering(lines: Sequence[Line], run: str, ask: Ask) -> Ask:
         if isinstance(line.e, Reply) and not refused(line.e.error)
     }
 
-    async def asked(call: Call, wire: CallObserver) -> Reply:
+    async def asked(call: Call, observer: CallObserver) -> Reply:
         recorded, reply = known.get(_which(call), (None, None))
         if reply is None or recorded != call:
-            return await ask(call, wire)
-        wire.paid = 0.0
-        wire.note("call.cached", run=run)
+            return await ask(call, observer)
+        observer.paid = 0.0
+        observer.note("call.cached", run=run)
         return reply
 
     return asked

@@ -24,7 +24,7 @@ from tot_lab.models.entries import DamagedEntry
 from tot_lab.models.flight import Flight, SingleFlight
 from tot_lab.models.function import Function
 from tot_lab.models.keys import DrawScope, Request, in_order, key_of, request_of
-from tot_lab.models.limits import BY_KIND, Limited, RateLimiter, shared_gate
+from tot_lab.models.limits import BY_KIND, Limited, RateLimiter, shared_limiter
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.named import model_named
 from tot_lab.models.ready import Ready
@@ -68,7 +68,7 @@ class Gateway:
         self.toolbox = toolbox or Toolbox()
         self.mode = mode
         self.draws = draws
-        self.purse = SpendLimiter(spend)
+        self.spend_limiter = SpendLimiter(spend)
         self.given_cache = cache
         self.opened: Cache | None = None
         """The cache, once it was used."""
@@ -135,16 +135,16 @@ class Gateway:
             return (None if is_ollama else self.checked_window) or self.model.window()
         return own if isinstance(own, int) and own > 0 else None
 
-    def ask(self, call: Call, wire: CallObserver) -> Awaitable[Reply]:
+    def ask(self, call: Call, observer: CallObserver) -> Awaitable[Reply]:
         """Return the reply to `call`."""
         route = self._routes.get(call.model)
         if route is None:
             route = self._routes[call.model] = self._route_to(self.model_of(call.model))
         together = BY_KIND.get(call.purpose)
         if together is None:
-            return route(call, wire)
+            return route(call, observer)
         silent = not isinstance(self.model_of(call.model), Endpoint)
-        return _in_turn(shared_gate(together), route, call, wire, silent)
+        return _in_turn(shared_limiter(together), route, call, observer, silent)
 
     def known(self, call: Call) -> Reply | None:
         """Return the cached reply to `call`, or `None`."""
@@ -205,8 +205,8 @@ class Gateway:
             return self._end(model).reply
         stack = self._stack(model)
 
-        async def route(call: Call, wire: CallObserver) -> Reply:
-            return (await stack.answer((call,), wire))[0]
+        async def route(call: Call, observer: CallObserver) -> Reply:
+            return (await stack.answer((call,), observer))[0]
 
         return route
 
@@ -239,7 +239,7 @@ class Gateway:
 
         stack: Backend = Retried(model, model) if isinstance(model, Endpoint) else self._end(model)
         if isinstance(model, Endpoint):
-            stack = Ready(Spending(Limited(stack, model), model, self.purse), model)
+            stack = Ready(Spending(Limited(stack, model), model, self.spend_limiter), model)
         if self.is_cached(model) and self.mode != "replay":
             stack = Kept(stack, self.cache, request)
         if isinstance(model, Endpoint):
@@ -253,7 +253,7 @@ class Gateway:
 
     def _end(self, model: Model | Tool) -> Costed | Carrying:
         if not isinstance(model, Tool):
-            return Costed(Function(model), self.purse)
+            return Costed(Function(model), self.spend_limiter)
         models = [self.model, *self._named.values()]
         keys = [key for one in models if isinstance(one, Part) for key in secrets_in(dict(one))]
         return self.toolbox.carrying(model, replaying=self.mode == "replay", keys=keys)
@@ -265,21 +265,21 @@ def _computes(model: Model | Endpoint | Tool) -> bool:
 
 
 async def _in_turn(
-    gate: RateLimiter,
+    limiter: RateLimiter,
     route: Callable[[Call, CallObserver], Awaitable[Reply]],
     call: Call,
-    wire: CallObserver,
+    observer: CallObserver,
     silent: bool,
 ) -> Reply:
     """Return the reply after waiting for the rate limiter. `silent` tells that the model does not report when
     it sends the call.
     """
-    if await gate.enter(0, wire, strategy=True) and silent:
-        wire.note("call.sent", tries=1, n=1)  # starts the time limit
+    if await limiter.enter(0, observer, strategy=True) and silent:
+        observer.note("call.sent", tries=1, n=1)  # starts the time limit
     try:
-        return await route(call, wire)
+        return await route(call, observer)
     finally:
-        gate.leave()
+        limiter.leave()
 
 
 def _check_function(model: Any) -> None:

@@ -52,7 +52,7 @@ FALLBACKS = frozenset(
         "tools.called_for_model",
     }
 )
-"""Notes of results that replace what was asked for.
+"""Notes of results that replace a requested one.
 
 A run of a lab logs each of them once as a warning of the logger `tot_lab` when it is recorded, but not in a
 replay, in an estimate, or in the repeated part of a resumed run. Strategies are pure, so only the recorder
@@ -392,12 +392,14 @@ class Recorder:
         """Record a custom event."""
         self._record(Note(name, at, data))
 
-    def call(self, at: str, prompt: str, reply: Reply | str, *, kind: str = "ask", draw: int = 0) -> None:
+    def call(
+        self, node: str, prompt: str, reply: Reply | str, *, purpose: str = "ask", sample_index: int = 0
+    ) -> None:
         """Record a model call of your own code and its reply."""
-        self._known(at)
+        self._known(node)
         text = readable(prompt) if isinstance(prompt, str) else prompt
         got = Reply(reply) if isinstance(reply, str) else reply
-        self._record(Call(at, kind, (Message("user", text),), draw), got)
+        self._record(Call(node, purpose, (Message("user", text),), sample_index), got)
 
     def end(self, answer: str = "", *, node: str | None = None, stop: str = "answered") -> None:
         """Record the end of the run. `stop` is one of the stop codes."""

@@ -116,8 +116,8 @@ async def _replay_by_call(
         if isinstance(call := line.e, Call) and line.p in replies:
             answers.setdefault(_sample_of(call), {})[call.messages] = call, replies[line.p]
 
-    async def answer(call: Call, wire: CallObserver) -> Reply:
-        prompts = answers.get(_sample_of(call)) or _no_model(call, wire)
+    async def answer(call: Call, observer: CallObserver) -> Reply:
+        prompts = answers.get(_sample_of(call)) or _no_model(call, observer)
         known, reply = prompts.get(call.messages) or next(iter(prompts.values()))
         check_same(known, call)
         return reply
@@ -224,5 +224,5 @@ def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tu
     return strategy, task
 
 
-def _no_model(call: Call, wire: CallObserver) -> Any:
+def _no_model(call: Call, observer: CallObserver) -> Any:
     raise Divergence(f"thought {call.node}: the record has no reply to this call")

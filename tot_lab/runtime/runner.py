@@ -185,13 +185,13 @@ class Runner:
         """USD that was really paid, as far as prices are known, including earlier payments of resumed
         runs.
         """
-        return self.gateway.purse.total
+        return self.gateway.spend_limiter.total
 
     def count_payments(self, header: Header, lines: Sequence[Line]) -> None:
         """Count what the journal of a run paid towards `spend`, once, unless it was paid by this runner."""
         if self.expect_payments(header.id):
             paid = (line.paid for line in lines if line.paid is not None and is_cost(line.paid))
-            self.gateway.purse.earlier += math.fsum(paid)
+            self.gateway.spend_limiter.earlier += math.fsum(paid)
 
     def expect_payments(self, run_id: str) -> bool:
         """Mark a run whose payments are counted as they are made. Returns whether it was not marked
@@ -266,11 +266,11 @@ class Runner:
         known = Recorder(header=self.header(strategy, task, None, repeat))
         cached = unknown = 0
 
-        async def look(call: Call, wire: CallObserver) -> Reply:
+        async def look(call: Call, observer: CallObserver) -> Reply:
             nonlocal cached, unknown
             reply = self.gateway.known(call)
             if reply is None and (tool := self.gateway.computing(call)) is not None:
-                return await tool.reply(call, wire)
+                return await tool.reply(call, observer)
             cached += reply is not None and not asks_no_model(call)
             unknown += reply is None
             return reply or Reply(error="budget:calls")

@@ -247,8 +247,8 @@ def categorise(text: str) -> Classified | None:
     found = hits(text)
     if len(found) != 1:
         return None
-    ((category, said),) = found.items()
-    return Classified(category, "keywords", f"it says {said!r}")
+    ((category, word),) = found.items()
+    return Classified(category, "keywords", f"it says {word!r}")
 
 
 def read_category(text: str) -> str | None:

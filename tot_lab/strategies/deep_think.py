@@ -422,21 +422,21 @@ class _Iterations:
         return max(self.past, key=_trust)
 
     def _ask_phase(
-        self, at: str, kind: str, prompt: str, form: type[M], draw: int = 0, closing: str = ""
+        self, at: str, purpose: str, prompt: str, form: type[M], sample_index: int = 0, closing: str = ""
     ) -> Thinking[tuple[Structured[M], str]]:
         """Make a call for JSON of type `form`. The second value is a stop reason if it failed.
 
         Args:
             draw: Distinguishes iterations, which may repeat a prompt at one thought.
         """
-        call, tier = self.by.call(at, kind, prompt, draw), self.by.tier
+        call, tier = self.by.call(at, purpose, prompt, sample_index), self.by.tier
         seconds = self.by.timeout
         result = yield from with_timeout(
             seconds, ask_json(call, form, tier=tier, retries=0, schema=self.schema, closing=closing)
         )
-        if result.schema_refused and kind == "branch":  # the first call of a run: the others need not try
+        if result.schema_refused and purpose == "branch":  # the first call of a run: the others need not try
             self.schema = False
-            call = self.by.call(at, kind, prompt, _MOST_ITERATIONS)
+            call = self.by.call(at, purpose, prompt, _MOST_ITERATIONS)
             result = yield from with_timeout(
                 seconds, ask_json(call, form, tier=tier, retries=0, schema=False, closing=closing)
             )

@@ -166,11 +166,12 @@ OutOfTen = Annotated[Annotated[float, Field(ge=0, le=10)] | None, BeforeValidato
 
 
 _SEVERAL: dict[str, Any] = {"minItems": 2}
-"""What a model is told of a list, since of an example with one a small model makes one. One is taken too."""
+"""The description of a list in a schema. A small model returns one item if the example has one. One item is
+accepted too."""
 
 
 def _without_docstring(schema: dict[str, Any]) -> None:
-    """It is for us, and not for the model."""
+    """Remove the description, which documents the code, from the schema that a model reads."""
     schema.pop("description", None)
 
 

@@ -449,8 +449,10 @@ class _Work:
         """The steps that the model writes, or the stop reason if no reply could be used."""
         prompt = "\n\n".join(filter(None, [self.goal, *parts, self._rules()]))
         sound: TypeAdapter[Any] = TypeAdapter(Annotated[PlanDraft, AfterValidator(read)])
-        draw = self._rewrites * calls_per_ask(self.by.max_retries)  # equal prompts need distinct samples
-        call = self.by.call(self.at, kind, prompt, draw)
+        sample_index = self._rewrites * calls_per_ask(
+            self.by.max_retries
+        )  # equal prompts need distinct samples
+        call = self.by.call(self.at, kind, prompt, sample_index)
         result = yield from ask_json(call, sound, tier=self.by.tier, retries=self.by.max_retries)
         failed = result.replies[-1].error
         return result.value, "limit:retries" if failed is None else stop_of(failed)

@@ -98,19 +98,19 @@ def ask_json(
     native: dict[str, Any] | None = form.native if schema else None
     replies: list[Reply] = []
     problem = ""
-    for draw in range(call.sample_index, call.sample_index + calls_per_ask(retries)):
-        where = {"kind": call.purpose, "draw": draw}
+    for sample_index in range(call.sample_index, call.sample_index + calls_per_ask(retries)):
+        where = {"kind": call.purpose, "draw": sample_index}
         if replies:
             yield Note("json.retried", call.node, {**where, "error": problem})
         sent = msgspec.structs.replace(
-            call, messages=tuple(messages), sample_index=draw, response_format=native
+            call, messages=tuple(messages), sample_index=sample_index, response_format=native
         )
         reply = yield from ask(sent)
         replies.append(reply)
         if reply.error is not None:
             problem = reply.error
             over_schema = native is not None and bool(_ABOUT_SCHEMAS.search(problem)) and not refused(problem)
-            if not over_schema or draw == call.sample_index + retries:
+            if not over_schema or sample_index == call.sample_index + retries:
                 yield Note("call.failed", call.node, {"kind": call.purpose, "error": problem})
                 return Structured(None, problem, tuple(replies), schema_refused=over_schema)
             native = None  # the server has no schema output; the prompt describes the form

@@ -134,11 +134,11 @@ class Carrying:
         self.replaying = replaying
         self.keys = keys
 
-    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the result of each of `calls`."""
-        return [await self.reply(call, wire) for call in calls]
+        return [await self.reply(call, observer) for call in calls]
 
-    async def reply(self, call: Call, wire: CallObserver) -> Reply:
+    async def reply(self, call: Call, observer: CallObserver) -> Reply:
         """Return the result of `call`. Raises `NotReplayed`."""
         if self.refusal is not None:
             return self._failed(self.refusal)
@@ -154,12 +154,12 @@ class Carrying:
             return self._failed(f"the arguments are no JSON: {error}")
         if not isinstance(arguments, dict):
             return self._failed(f"the arguments must be a JSON object, not {call.prompt[:80]}")
-        return await self._tried(arguments, call.max_tokens, wire)
+        return await self._tried(arguments, call.max_tokens, observer)
 
-    async def _tried(self, arguments: dict[str, Any], most: int | None, wire: CallObserver) -> Reply:
+    async def _tried(self, arguments: dict[str, Any], most: int | None, observer: CallObserver) -> Reply:
         tool, wait = self.tool, self.tool.backoff
         for tries in range(1, tool.retries + 2):
-            wire.note("call.sent", tries=tries, n=1)
+            observer.note("call.sent", tries=tries, n=1)
             limit = asyncio.timeout(tool.timeout)
             try:
                 async with limit:
@@ -169,7 +169,7 @@ class Carrying:
             except Exception as error:
                 reason = f"no result within {tool.timeout:g} s" if limit.expired() else format_error(error)
             if tries <= tool.retries:
-                wire.note("call.retried", error=self._cut(reason, MOST_OF_AN_ERROR), wait=wait)
+                observer.note("call.retried", error=self._cut(reason, MOST_OF_AN_ERROR), wait=wait)
                 await asyncio.sleep(wait)
                 wait *= 2
         return self._failed(reason)

@@ -415,7 +415,7 @@ def existing_cache(path: Path | None) -> Cache:
     """Open the cache at `path` (default: your own).
 
     Raises:
-        FileNotFoundError: There is none. It is not created.
+        FileNotFoundError: The cache does not exist. It is not created.
     """
     path = path or default_folder()
     cache = Cache(path, create=False) if path.exists() else None

@@ -133,8 +133,8 @@ class Coordinator(SchedulerPlugin):
         """Register the operations for clients and workers."""
         self.sweeps: dict[str, _Sweep] = {}
         self.chunks: dict[str, _Chunk] = {}
-        self.gates: dict[Limits, RateLimiter] = {}
-        self.entering = Counter[Limits]()  # a gate does not know a call before the event loop runs it
+        self.limiters: dict[Limits, RateLimiter] = {}
+        self.entering = Counter[Limits]()  # a limiter does not know a call before the event loop runs it
         self.longest: dict[Limits, float] = defaultdict(float)
         operations = (
             self.open,
@@ -227,9 +227,9 @@ class Coordinator(SchedulerPlugin):
         work, key = self.chunks.get(chunk), Limits(*limits)
         if work is None or work.sweep not in self.sweeps:
             return False
-        gate = self._gate(key)
+        limiter = self._limiter(key)
         self.entering[key] += 1
-        waiting = work.waiting[ticket] = asyncio.ensure_future(gate.enter(tokens, _Silent()))
+        waiting = work.waiting[ticket] = asyncio.ensure_future(limiter.enter(tokens, _Silent()))
         try:
             await waiting
         except asyncio.CancelledError:  # withdrawn
@@ -239,7 +239,7 @@ class Coordinator(SchedulerPlugin):
             self.entering -= Counter([key])
             self._tidy()
         if self.chunks.get(chunk) is not work:  # its worker has just died
-            self._free(gate)
+            self._free(limiter)
             return False
         work.held[key] += 1
         return True
@@ -252,7 +252,7 @@ class Coordinator(SchedulerPlugin):
 
     async def count(self, limits: list[Any], tokens: int) -> None:
         """Count a repeated request."""
-        self._gate(Limits(*limits)).count(tokens)
+        self._limiter(Limits(*limits)).count(tokens)
 
     async def leave(
         self, chunk: str, limits: list[Any], seconds: float, paid: list[tuple[bytes, float]]
@@ -261,7 +261,7 @@ class Coordinator(SchedulerPlugin):
         work, key = self.chunks.get(chunk), Limits(*limits)
         if work is None:  # the worker was considered dead
             return
-        self._gate(key).leave()
+        self._limiter(key).leave()
         self.longest[key] = max(self.longest[key], seconds)
         work.held -= Counter([key])
         work.paid += paid
@@ -281,7 +281,7 @@ class Coordinator(SchedulerPlugin):
             for waiting in work.waiting.values():
                 waiting.cancel()
             for limits in work.held.elements():
-                loop.call_later(self.longest[limits] or MINUTE, self._free, self._gate(limits))
+                loop.call_later(self.longest[limits] or MINUTE, self._free, self._limiter(limits))
             sweep = self.sweeps.get(work.sweep)
             if sweep is not None and not work.over:
                 warnings = [UNSETTLED] if work.held and any(cost for _, cost in work.paid) else []
@@ -289,13 +289,13 @@ class Coordinator(SchedulerPlugin):
                 sweep.reports.append(encode_report(report))
                 sweep.news.set()
 
-    def _gate(self, limits: Limits) -> RateLimiter:
-        if limits not in self.gates:
-            self.gates[limits] = RateLimiter(limits)
-        return self.gates[limits]
+    def _limiter(self, limits: Limits) -> RateLimiter:
+        if limits not in self.limiters:
+            self.limiters[limits] = RateLimiter(limits)
+        return self.limiters[limits]
 
-    def _free(self, gate: RateLimiter) -> None:
-        gate.leave()
+    def _free(self, limiter: RateLimiter) -> None:
+        limiter.leave()
         self._tidy()
 
     def _forget(self, chunk: str, work: _Chunk) -> None:
@@ -306,7 +306,7 @@ class Coordinator(SchedulerPlugin):
     def _tidy(self) -> None:
         """Drop the rate limiters that are unused and have no counted request in the last minute."""
         long_ago = asyncio.get_running_loop().time() - MINUTE
-        for key, gate in list(self.gates.items()):
-            counted = gate.passed and gate.passed[-1][0] > long_ago
-            if not (gate.under_way or gate.waiting or counted or self.entering[key]):
-                del self.gates[key]
+        for key, limiter in list(self.limiters.items()):
+            counted = limiter.passed and limiter.passed[-1][0] > long_ago
+            if not (limiter.under_way or limiter.waiting or counted or self.entering[key]):
+                del self.limiters[key]

@@ -78,7 +78,7 @@ async def make_with_workers(
 
 def _refuse(gateway: Gateway) -> None:
     """Raise `ValueError` for settings that cannot hold across workers."""
-    if gateway.purse.cap is not None:
+    if gateway.spend_limiter.cap is not None:
         raise ValueError(
             "spend= cannot be combined with client=, since it holds in one process only. Limit each run with "
             "budget=tl.Budget(usd=…) instead."
@@ -203,7 +203,7 @@ class _Client:
                 follow.close()
             with suppress(Exception):  # the cluster may be closed
                 spent = await rpc(self.client, "close_sweep", sweep=self.name)
-                self.sweep.runner.gateway.purse.spend(spent)
+                self.sweep.runner.gateway.spend_limiter.spend(spent)
                 if self.at_work:
                     futures = [future for *_, future in self.at_work.values()]
                     await _call_client(self.client, self.client.cancel, futures)
@@ -223,7 +223,7 @@ class _Client:
     async def _listen(self) -> None:
         try:
             while (heard := await rpc(self.client, "hear", sweep=self.name)) is not None:
-                self.sweep.runner.gateway.purse.spend(heard[0])
+                self.sweep.runner.gateway.spend_limiter.spend(heard[0])
                 for data in heard[1]:
                     self.inbox.put_nowait(decode_report(data))
             self.inbox.put_nowait(RuntimeError("The dask scheduler has lost the connection to its client."))

@@ -46,13 +46,13 @@ def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
     bar = tqdm(total=len(sweep.cells), desc=sweep.name, unit="run", file=file)
     handle = display and display(sweep, display_id=True)
     updated = time.monotonic()
-    purse = sweep.runner.gateway.purse
-    spent = purse.spent
+    spend_limiter = sweep.runner.gateway.spend_limiter
+    spent = spend_limiter.spent
 
     def update() -> None:
         nonlocal updated
         bar.initial = sweep.found  # Runs that were finished before took no time.
-        bar.set_postfix_str(f"paid {money(purse.spent - spent)}", refresh=False)
+        bar.set_postfix_str(f"paid {money(spend_limiter.spent - spent)}", refresh=False)
         bar.update()
         if handle and time.monotonic() - updated > REFRESH:
             updated = time.monotonic()

@@ -228,7 +228,7 @@ class Sweep(SweepMethods):
         self.runner.gateway.open()
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
-        if self.runner.gateway.purse.cap is not None:
+        if self.runner.gateway.spend_limiter.cap is not None:
             self._count_payments()
         cells = sorted(self.cells, key=self._turn)
         with progress(self) as update:

@@ -156,11 +156,11 @@ class _SharedGate(RateLimiter):
         self.turn = asyncio.Semaphore(MAX_REQUESTS)
         self.tickets = count()
 
-    async def enter(self, tokens: int, wire: CallObserver, **data: Any) -> bool:
+    async def enter(self, tokens: int, observer: CallObserver, **data: Any) -> bool:
         """Wait for a slot. `left` must follow."""
         waited = self.turn.locked()
         if waited:
-            wire.note("call.queued", **data)
+            observer.note("call.queued", **data)
         async with self.turn:
             ticket = next(self.tickets)
             entering = rpc(
@@ -170,7 +170,7 @@ class _SharedGate(RateLimiter):
                 done, _ = await asyncio.wait([entering], timeout=QUEUED_AFTER)
                 if not done and not waited:
                     waited = True
-                    wire.note("call.queued", **data)
+                    observer.note("call.queued", **data)
                 admitted = await asyncio.shield(entering)
             except asyncio.CancelledError:
                 rpc(self.worker, "withdraw", chunk=self.chunk, ticket=ticket)

@@ -82,7 +82,7 @@ def _choice(choice: Any) -> Choice:
     )
 
 
-async def streamed(stream: Any, wire: CallObserver, keys: Sequence[str]) -> Answers:
+async def streamed(stream: Any, observer: CallObserver, keys: Sequence[str]) -> Answers:
     """Return the content of a stream, and report the text so far without `keys`.
 
     Raises:
@@ -106,7 +106,7 @@ async def streamed(stream: Any, wire: CallObserver, keys: Sequence[str]) -> Answ
         if delta.content is not None:
             text = (text or "") + delta.content.replace(_MASKED, "think>")
             if delta.content:
-                wire.partial(_so_far(clean(text), keys))
+                observer.partial(_so_far(clean(text), keys))
     if not ended():
         raise Failure("the stream ended before the reply was complete", retry=True)
     if tools:

@@ -92,7 +92,7 @@ def _is_too_long(tool: dict[str, Any], provider: str) -> bool:
 
 
 def settings_of(
-    litellm: ModuleType, model: str, provider: str, calls: Sequence[Call], wire: CallObserver
+    litellm: ModuleType, model: str, provider: str, calls: Sequence[Call], observer: CallObserver
 ) -> dict[str, Any]:
     """Return all arguments except the messages, and note what would not reach the model. Raises `Failure`."""
     call = calls[0]
@@ -106,7 +106,7 @@ def settings_of(
     if any(_is_too_long(tool, provider) for tool in call.tools):
         dropped.append("tools.description")
     if dropped:
-        wire.note("call.dropped", settings=list(dropped))
+        observer.note("call.dropped", settings=list(dropped))
     return _arguments(provider, {name: values for name, values in settings.items() if name not in dropped})
 
 

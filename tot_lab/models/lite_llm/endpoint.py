@@ -227,7 +227,7 @@ class LiteLLM(Endpoint):
 
     # The request.
 
-    async def answer(self, calls: Sequence[Call], wire: CallObserver) -> Sequence[Reply]:
+    async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Make one request. If a server returns fewer replies than requested, the rest is requested again.
 
         With several calls, a failure of one of them is a reply with an error.
@@ -238,7 +238,7 @@ class LiteLLM(Endpoint):
         litellm = await litellm_ready()
         await end_with_this_loop(litellm)
         try:
-            answers = await self._answers(litellm, calls, wire)
+            answers = await self._answers(litellm, calls, observer)
         except Exception as error:
             failure = error if isinstance(error, Failure) else failure_of(litellm, error, self.address)
             failure.message = scrubbed(failure.message, self._key)
@@ -249,19 +249,19 @@ class LiteLLM(Endpoint):
         replies = self._replies(litellm, answers, calls)
         if len(replies) < len(calls):
             _ONE_BY_ONE.add((self.base_url, self.name))
-            wire.note("call.dropped", settings=["n"])
+            observer.note("call.dropped", settings=["n"])
             rest = calls[len(replies) :]
             try:
-                replies += await self.answer(rest, wire)
+                replies += await self.answer(rest, observer)
             except Failure as failure:  # the received replies were paid for and must not be requested again
                 replies += [Reply(error=f"{self.name}: {failure.message}") for _ in rest]
         return replies
 
-    async def _answers(self, litellm: ModuleType, calls: Sequence[Call], wire: CallObserver) -> Answers:
+    async def _answers(self, litellm: ModuleType, calls: Sequence[Call], observer: CallObserver) -> Answers:
         call = calls[0]
         self._check_window(litellm, call)
         name, provider = resolved(litellm, self.name)
-        settings = settings_of(litellm, name, provider, calls, wire)
+        settings = settings_of(litellm, name, provider, calls, observer)
         sent = {
             "model": self.name,
             "messages": messages_of(call),
@@ -273,11 +273,11 @@ class LiteLLM(Endpoint):
             # Otherwise litellm makes a blocking request to the server about the model.
             litellm.model_cost.setdefault(f"ollama/{name}", {"litellm_provider": "ollama", "mode": "chat"})
         silence_warnings()
-        if not wire.watched or len(calls) > 1 or call.logprobs:
+        if not observer.watched or len(calls) > 1 or call.logprobs:
             return whole(await litellm.acompletion(**sent))
         stream = await litellm.acompletion(**sent, stream=True, stream_options={"include_usage": True})
         async with aclosing(stream):
-            return await streamed(stream, wire, self._long_keys)
+            return await streamed(stream, observer, self._long_keys)
 
     def _way(self, provider: str) -> dict[str, Any]:
         """Return litellm's arguments for the server and the key."""

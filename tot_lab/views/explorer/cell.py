@@ -90,7 +90,7 @@ def _lab(lab: Lab, imports: set[str]) -> str:
         "cache": cache and str(cache.path if isinstance(cache, Cache) else cache),
         "mode": gateway.mode,
         "draws": gateway.draws,
-        "spend": gateway.purse.cap,
+        "spend": gateway.spend_limiter.cap,
         "timeout": lab.timeout,
         "tools": _by_name(list(gateway.toolbox.tools.values())) or None,
         "effect_policy": gateway.toolbox.policy,
