@@ -366,7 +366,7 @@ def test_a_budget_is_each_runs_own_and_spend_is_over_all(tmp_path):
     lab = tl.Lab(scripted(concurrency=1), runs=tmp_path, cache=tmp_path / "cache", spend=5.0)
     poor = swept(lab, GRID, TASKS)
     assert lab.spent == 5.0
-    assert "budget:spend" in set(poor.df().stop)
+    assert "budget:spend" in set(poor.df().stop_reason)
     rich = swept(tl.Lab(scripted(), runs=tmp_path, cache=tmp_path / "cache"), GRID, TASKS)
     assert table(rich) == table(swept(tl.Lab(scripted(), runs=None, mode="off"), GRID, TASKS))
     assert rich.runner.spent == rich.counts.distinct, "no call was paid twice; earlier payments count"
@@ -439,9 +439,9 @@ def test_a_model_that_fails_half_the_time_costs_branches_not_the_sweep():
     frame = made.df()
     assert len(frame) == 16
     assert 0.25 < frame.failed_calls.sum() / frame.calls.sum() < 0.75
-    assert frame.error.notna().equals(frame.stop == "error"), "where nothing was answered, and nowhere else"
+    assert frame.error.notna().equals(frame.stop_reason == "error"), "where nothing was answered, and nowhere else"
     assert frame.error.isna().any()
-    assert frame.stop.notna().all()
+    assert frame.stop_reason.notna().all()
     assert frame.failed_calls.sum() == made.calls_df().error.notna().sum()
 
 
