@@ -1,10 +1,9 @@
-"""What another setting would have done, told from recorded runs with no new call.
+"""What another setting would have done, computed from recorded runs without new calls.
 
-The strategy itself thinks, and only the record answers. A call is answered by what it asks
-(prompt, settings, draw), never by where it stands; one that no record holds is refused with an error,
-which a strategy takes as a failed call, and is listed. So the answer is exact where nothing lacks, and
-says where it stops being so: each record before the first lacking call is what a real run would have
-made, and of what comes after it nothing is claimed.
+The strategy itself is run, and only recorded replies answer it. A call is matched by its request (prompt,
+settings, sample index), not by its position. A call without a recorded reply is refused with an error, which
+the strategy treats as a failed call, and is listed. The result is exact if no call is missing. Otherwise the
+records before the first missing call are those of a real run, and nothing is claimed about later ones.
 """
 
 from __future__ import annotations
@@ -64,10 +63,10 @@ class Counterfactual:
     """What a strategy would have done on one task, as far as recorded runs tell.
 
     Attributes:
-        run: The search, in which the lacking calls failed. Its costs are what it would have cost; nothing
-        was paid. Unless `whole`, its end is no finding: use `certain`, `solved` and `reached`.
-        lacking: The calls that no record answers, in program order. `pandas.DataFrame(c.lacking)` is a
-        table of them.
+        run: The search, in which the lacking calls failed. Its costs are what it would have cost; nothing was
+            paid. Unless `whole`, its end is no finding: use `certain`, `solved` and `reached`.
+        lacking: The calls that no record answers, in program order. `pandas.DataFrame(c.lacking)` is a table
+            of them.
     """
 
     run: Run
@@ -75,17 +74,17 @@ class Counterfactual:
 
     @property
     def whole(self) -> bool:
-        """Whether no call lacks. The run is then, record by record, what a real one would have been."""
+        """Whether no call is missing. The run then equals a real one, record by record."""
         return not self.lacking
 
     @property
     def first_lack(self) -> Lack | None:
-        """The first call that lacks. Everything that the run did before it is certain."""
+        """The first missing call. All records before it are certain."""
         return self.lacking[0] if self.lacking else None
 
     @cached_property
     def certain(self) -> Tree:
-        """The certain part of the tree: all of it, or what was made before the first lacking call."""
+        """The certain part of the tree: the thoughts before the first missing call."""
         lack = self.first_lack
         if lack is None:
             return self.run.tree
@@ -93,18 +92,18 @@ class Counterfactual:
 
     @property
     def solved(self) -> bool | None:
-        """Whether the answer would have been right. `None` if a call lacks, or nothing grades it.
+        """Whether the answer would be correct. `None` if a call is missing or the answer cannot be graded.
 
-        Over many tasks the success rate lies between the share of `True` and the share of `True` and `None`.
+        Over many tasks the success rate lies between the share of `True` and that of `True` and `None`.
         """
         return self.run.correct if self.whole else None
 
     @cached_property
     def reached(self) -> bool | None:
-        """Whether the search would have reached a right answer, chosen or not.
+        """Whether the search would reach a correct answer, chosen or not.
 
-        `True` if the certain tree holds one, `False` if the whole tree does not, `None` if a call lacks
-        before either is known, or nothing grades it.
+        `True` if the certain tree holds one, `False` if the complete tree does not, and `None` if a call is
+        missing before that is known or answers cannot be graded.
         """
         task = self.run.task
         assert task is not None
@@ -162,7 +161,7 @@ def counterfactual(
 
 
 def _alike(run: Run) -> bytes:
-    """What runs must share to answer the same calls."""
+    """Return the key of runs that can answer the same calls."""
     if run.task is None:
         raise LookupError(f"run {run.id} has no task of tot_lab; nothing else can be thought about it")
     if missing := needs_functions(run.task.domain):
@@ -175,8 +174,8 @@ def _alike(run: Run) -> bytes:
 
 
 def result_of(thinking: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that waits for nothing on an event loop of its own; a notebook's loop cannot be entered
-    again."""
+    """Run a coroutine that does not wait for anything on a new event loop. The running loop of a notebook
+    cannot be reused."""
     with seldom_collecting(), ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, thinking).result()
 
@@ -219,7 +218,7 @@ async def _made(runs: list[Run], strategy: Strategy) -> Counterfactual:
 
 
 def _collecting_caps(thinking: Thinking[T], caps: set[str]) -> Thinking[T]:
-    """Run `thinking`, and add to `caps` the amounts that its parts cap."""
+    """Run `thinking` and add the amounts that its parts limit to `caps`."""
 
     def collect(step: WithBudget) -> WithBudget:
         caps.update(step.budget.model_dump(exclude_none=True))
@@ -268,8 +267,8 @@ def _answers_of_calls(run: Run) -> Iterator[tuple[str, str, Reply]]:
 
 
 def _recorded(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
-    """The same of a record that names no model. Where a log has no prompts either, they are those of the
-    task's domain for the same paths."""
+    """Yield the same for a record without a model. If a log has no prompts, they are those of the task's
+    domain for the same paths."""
     domain, count = task.domain, _most_children(strategy)
     replies = replies_of(run.lines)
     for line in run.lines if "replies" not in run.header.unknown else ():
@@ -288,7 +287,7 @@ def _recorded(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, s
 
 
 def _values(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
-    """The verdicts on each thought of a log, in some order."""
+    """Yield the values of each thought of a log. Their order is unknown."""
     words = {worth: word for word, worth in task.domain.value_labels.items()}
     for node in run.tree:
         if node.by == "value" and _answers(strategy, node):
@@ -298,7 +297,7 @@ def _values(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str
 
 
 def _votes(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
-    """The votes of each level of a log, in some order."""
+    """Yield the votes of each level of a log. Their order is unknown."""
     levels: dict[int, list[Node]] = {}
     for node in run.tree:
         if node.by == "vote":
@@ -313,20 +312,20 @@ def _votes(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str,
 
 
 def _answers(strategy: Strategy, node: Node) -> bool:
-    """Whether the draws of `node` can stand for those that `strategy` would have got: their order is not
-    known."""
+    """Return whether the samples of `node`, whose order is unknown, can stand for those that `strategy` would
+    get."""
     whole = _of_evaluator(strategy, "samples") == len(node.draws)
     return len(set(node.draws)) == 1 or (whole and _of_evaluator(strategy, "combine") in ("mean", "sum"))
 
 
 def _most_children(strategy: Strategy) -> int:
-    """Children per thought, as prompts for proposals name them."""
+    """Return the number of children per thought that prompts for proposals request."""
     propose = getattr(strategy, "propose", None)
     return propose.most_children() if isinstance(propose, Proposer) else 1
 
 
 def _of_evaluator(strategy: Strategy, setting: str) -> Any:
-    """A setting of the strategy's evaluator, `None` if it has none."""
+    """Return a setting of the strategy's evaluator, or `None` if it has none."""
     return getattr(getattr(strategy, "evaluate", None), setting, None)
 
 

@@ -115,7 +115,7 @@ def diagnose(run: Run) -> Diagnosis:
 
 
 def seen_at_once(run: Run) -> Diagnosis:
-    """Diagnose a run without grading it, if it was loaded and is not graded yet."""
+    """Diagnose a run. A loaded run that was not graded yet is not graded."""
     try:
         asking = not run.waits_for_grading
     except (ValueError, LookupError):  # of a task of a kind that is not known here
@@ -128,7 +128,7 @@ def _found(facts: _Facts) -> Diagnosis:
 
 
 class _Facts(Known):
-    """The run, and what several looks need of it."""
+    """The run, and facts that several checks use."""
 
     def __init__(self, run: Run, *, asking: bool = True) -> None:
         super().__init__(run, asking=asking)
@@ -141,7 +141,7 @@ class _Facts(Known):
 
     @cached_property
     def missed(self) -> bool:
-        """Whether the run has ended without an answer that is known to be right."""
+        """Whether the run has ended without an answer that is known to be correct."""
         return self.asking and self.run.stop_reason is not None and self.run.correct is not True
 
     @cached_property
@@ -154,8 +154,8 @@ class _Facts(Known):
 
     @cached_property
     def drawn(self) -> list[tuple[Node, float]]:
-        """Thoughts of which several draws were read, and how far these are apart as a share of the
-        scale. Votes, and verdicts on different parts, differ by nature and are left out."""
+        """Thoughts with several readable samples, and their spread as a share of the scale. Votes and
+        verdicts on different parts differ by nature and are omitted."""
         top = 1.0 if self.task is None else self.task.domain.value_top
         found = []
         for node in self.thoughts:
@@ -202,7 +202,7 @@ def _good_pruned(facts: _Facts) -> Iterator[Finding]:
 
 
 def _lost_at(facts: _Facts) -> int | None:
-    """The first depth at which only pruned thoughts could still lead to a right answer."""
+    """Return the first depth at which only pruned thoughts could still lead to a correct answer."""
     stayed: Counter[int] = Counter()
     pruned: Counter[int] = Counter()
     for node in facts.thoughts:
@@ -395,12 +395,12 @@ def _tools(facts: _Facts) -> Iterator[Finding]:
 
 
 def _offered(facts: _Facts, row: CallRow) -> list[str]:
-    """The lab's tools that a call's model was offered."""
+    """Return the tools of the lab that were offered to the model of a call."""
     return [name for tool in row.call.tools if (name := str(tool.get("name"))) in facts.run.header.tools]
 
 
 def _repeats(facts: _Facts, calls: Iterable[CallRow]) -> list[CallRow]:
-    """Of `calls` those that were made before at the same thought or above it, and gave the same."""
+    """Return those of `calls` that were made before at the same thought or above it with the same result."""
     at: dict[str, list[tuple[CallRow, Hashable]]] = defaultdict(list)
     for row in calls:
         if row.reply is not None:
@@ -423,7 +423,7 @@ def _repeats(facts: _Facts, calls: Iterable[CallRow]) -> list[CallRow]:
 
 
 def _arguments(row: CallRow) -> str:
-    """Of a tool's call, whatever their order and spaces."""
+    """Return the arguments of a tool call, independent of order and spaces."""
     try:
         return json.dumps(json_of(row.call.prompt), sort_keys=True)
     except ValueError:
@@ -485,17 +485,17 @@ _LOOKS: Sequence[Callable[[_Facts], Iterator[Finding]]] = (
 
 
 def _alone(node: Node) -> bool:
-    """Whether a thought was judged by itself: of those that are voted on, most get no vote."""
+    """Return whether a thought was judged by itself. Most thoughts in a vote get no vote."""
     return judged(node) and node.by != "vote"
 
 
 def _above(ones: Sequence[float], others: Sequence[float]) -> float:
-    """In what share of pairs one of `ones` is above one of `others`, equal ones counted half."""
+    """Return the share of pairs in which one of `ones` is greater than one of `others`. Ties count half."""
     return wins(ones, others) / (len(ones) * len(others))
 
 
 def _widest(values: Sequence[float], width: float) -> tuple[int, int]:
-    """The longest stretch of the sorted `values` that spans no more than `width`, as start and end."""
+    """Return start and end of the longest range of the sorted `values` that spans at most `width`."""
     best, start = (0, 0), 0
     for end, value in enumerate(values, 1):
         while value - values[start] > width:
@@ -523,7 +523,7 @@ def _nodes_of(facts: _Facts, calls: Iterable[CallRow]) -> tuple[str, ...]:
 
 
 def _beginning(reply: Reply | None) -> str:
-    """Of what an error says, that which many may share."""
+    """Return the beginning of an error message, which similar errors share."""
     return ((reply and reply.error) or "").partition(":")[0][:40]
 
 

@@ -1,7 +1,7 @@
-"""What was gathered before a question was thought through (Cogtrix, "/think", stage 1).
+"""What was gathered before a question was answered (Cogtrix, "/think", stage 1).
 
-A fold over the records. The category and what decided it, each tool call with its outcome, and the
-pages and files that were read; or the reason why nothing was gathered.
+A fold over the records: the category and what decided it, each tool call with its outcome, and the pages and
+files that were read, or the reason why nothing was gathered.
 """
 
 from __future__ import annotations
@@ -16,8 +16,13 @@ from tot_lab.record.run import Run, replies_of
 
 
 class Gathered(NamedTuple):
-    """A tool call of the gathering. tool: its name. arguments: as JSON. error: why it gave nothing, "" when
-    it gave a result."""
+    """A tool call of the gathering.
+
+    Attributes:
+        tool: Name of the tool.
+        arguments: JSON.
+        error: Why it returned no result. Empty if it returned one.
+    """
 
     tool: str
     arguments: str
@@ -27,9 +32,13 @@ class Gathered(NamedTuple):
 class Gathering(NamedTuple):
     """The first stage of `tl.GatherThenThink`.
 
-    category: one of the 23 of the design, or `general`. by: what chose it (`keywords`, `model` or `default`).
-    why: in words. uses: the tool calls, in program order. sources: the pages and files that were read, each
-    once. nothing: why nothing was gathered, "" when something was.
+    Attributes:
+        category: One of the 23 categories of the design, or `general`.
+        by: What chose it (`keywords`, `model` or `default`).
+        why: The reason, as text.
+        uses: The tool calls in program order.
+        sources: The pages and files that were read, without repetitions.
+        nothing: Why nothing was gathered. Empty if something was.
     """
 
     category: str
@@ -41,7 +50,7 @@ class Gathering(NamedTuple):
 
 
 def gathering_of(run: Run, at: str) -> Gathering | None:
-    """The gathering whose root is the thought `at`, or `None` where none began there."""
+    """Return the gathering whose root is the thought `at`, or `None` if none begins there."""
     notes = {note.name: note.data for note in run.events if isinstance(note, Note) and note.at == at}
     classified = notes.get("think.classified")
     if classified is None:
@@ -73,7 +82,7 @@ def _within(id: str, stage: tuple[str, ...]) -> bool:
 
 
 def _places(arguments: str) -> list[str]:
-    """The URLs and paths among the arguments of a call."""
+    """Return the URLs and paths among the arguments of a call."""
     try:
         given = json.loads(arguments)
     except ValueError:

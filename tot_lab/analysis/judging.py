@@ -55,15 +55,15 @@ class EvaluatorDiagnosis:
 
     Attributes:
         thoughts: One row per judged thought: run_id, setting, task; node (id); depth (steps); by (the
-        evaluator); score (0–1, NA if unreadable); solvable (boolean label, NA if unknown); known_by
-        (domain or mark); state (the last decision); samples, unreadable_samples (samples of its evaluation,
-        and those that could not be read).
-        siblings: One row per thought with at least two children: node (the parent's id); depth and by (of
-        the children); siblings (their number); distinct_texts; with_state (those whose state the domain
-        knows) and distinct_states among them; pairs (of siblings with scores) and equal_pairs (with the
-        same score).
-        runs: One row per run: correct; failed (boolean, NA if unknown); blame (NA without one), depth
-        (where) and nodes (ids that show it); and the lost calls by role, in the columns of `sweep.df()`.
+            evaluator); score (0–1, NA if unreadable); solvable (boolean label, NA if unknown); known_by
+            (domain or mark); state (the last decision); samples, unreadable_samples (samples of its
+            evaluation, and those that could not be read).
+        siblings: One row per thought with at least two children: node (the parent's id); depth and by (of the
+            children); siblings (their number); distinct_texts; with_state (those whose state the domain
+            knows) and distinct_states among them; pairs (of siblings with scores) and equal_pairs (with the
+            same score).
+        runs: One row per run: correct; failed (boolean, NA if unknown); blame (NA without one), depth (where)
+            and nodes (ids that show it); and the lost calls by role, in the columns of `sweep.df()`.
         simulated: Whether a simulated model took part.
     """
 
@@ -110,8 +110,7 @@ class EvaluatorDiagnosis:
         """The measures for each value of a column, with their intervals as `auc_low`, `auc_high`, ….
 
         Args:
-            column: A column that thoughts and siblings share: `setting`, `task`, `run_id`, `by` or
-            `depth`.
+            column: A column that thoughts and siblings share: `setting`, `task`, `run_id`, `by` or `depth`.
         """
         import pandas as pd  # noqa: PLC0415
 
@@ -246,23 +245,27 @@ class EvaluatorDiagnosis:
 
 @gc_paused()
 def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
-    """How good the evaluator of some runs is, and whose fault their failures are: calibration, AUC, rank
-    correlation, unreadable and collapsed scores, diversity of siblings, blame.
+    """Measure the quality of the evaluator of some runs, and find the component to blame for each failure.
 
-    runs: a run, a list of runs, or a sweep (anything with `.df()` and `.run(run_id)`).
+    The measures are calibration, AUC, rank correlation, unreadable and collapsed scores, and diversity of
+    siblings. Scores from votes are shares of votes, and repeated states count each time: read the measures
+    `by` evaluator and depth.
 
-    A failed run has one blame, the first that holds:
+    A failed run has one blame, the first that applies:
 
-    - answerer: a leaf holds a right answer that no evaluator had pruned, and another was given
-    - unsolvable: no answer to the question can be right
-    - evaluator: right answers, or thoughts that could lead to one, were proposed where the search came
-      nearest, and all of them pruned; or it took a wrong thought for the solution while a good one was open
+    - answerer: a leaf holds a correct answer that no evaluator pruned, and another was given
+    - unsolvable: no answer to the question can be correct
+    - evaluator: correct answers, or thoughts that could lead to one, were proposed at the deepest such level,
+    and all were pruned; or a wrong thought was accepted as the answer while a good one was open
     - cut short: the search ended, or a call failed, before such a thought was expanded
-    - proposer: such thoughts were expanded, and no child of theirs could lead to a right answer
-    - unknown: nobody can tell
+    - proposer: such thoughts were expanded, and none of their children could lead to a correct answer
+    - unknown: the labels do not decide
 
-    Scores that votes gave are shares of votes, and repeated states count each time: read the measures
-    `by` evaluator and depth. Anything but runs is a TypeError.
+    Args:
+        runs: A run, several runs, or a sweep (anything with `.df()` and `.run(run_id)`).
+
+    Raises:
+        TypeError: For anything but runs.
     """
     import pandas as pd  # noqa: PLC0415
 
@@ -339,11 +342,11 @@ class _Blamed(NamedTuple):
 
 
 class _Facts(Known):
-    """What is known of one run, and whose fault it is when it failed."""
+    """The known facts about one run, and the component to blame if it failed."""
 
     @cached_property
     def labels(self) -> dict[str, tuple[bool, str]]:
-        """Whether a right answer can be reached from a thought, and who knows it."""
+        """Whether a correct answer can be reached from each thought, and the source of that label."""
         known = {node.id: (can, "domain") for node in self.run.tree if (can := self._can(node)) is not None}
         marked = {
             id: (mark.verdict == "right", "mark")
@@ -353,7 +356,7 @@ class _Facts(Known):
         return marked | known
 
     def _can(self, node: Node) -> bool | None:
-        """What the domain reckons, or the grade of the answer that a complete path holds."""
+        """Return the verdict of the domain, or the grade of the answer of a complete path."""
         task, path = self.task, self.run.steps(node.id)
         if task is None or node.id in self.solvable or not path or not task.domain.complete(task, path):
             return self.solvable.get(node.id)
@@ -366,7 +369,8 @@ class _Facts(Known):
 
     @cached_property
     def failed(self) -> bool | None:
-        """Whether it ended without a right answer; by a person's word where there is no ground truth."""
+        """Whether the run ended without a correct answer. A person's mark decides if there is no ground
+        truth."""
         run = self.run
         if run.stop_reason is None:
             return None
@@ -407,7 +411,7 @@ class _Facts(Known):
     # Blame.
 
     def blame(self) -> _Blamed:
-        """Whose fault it is that a run failed."""
+        """The component to blame for a failed run."""
         right = [self.run.tree[id] for id in self.right_leaves]
         stayed = [node for node in right if node.state != "pruned" or not judged(node)]
         if right:
@@ -425,7 +429,7 @@ class _Facts(Known):
         return self._lost_below([node for node in alive if node.depth == deepest])
 
     def _lost_below(self, ends: list[Node]) -> _Blamed:
-        """What became of the deepest good thoughts that were not pruned."""
+        """Return how the deepest good thoughts that were not pruned were lost."""
         tree = self.run.tree
         seen = {node.id for node in ends}
         children: list[Node] = []
@@ -455,7 +459,7 @@ class _Facts(Known):
 
     @cached_property
     def _judged(self) -> set[str]:
-        """The thoughts that were expanded, if only in vain: a call for their children was answered."""
+        """The thoughts that were expanded, even without a result: a call for their children was answered."""
         return {
             row.call.node
             for row in calls_of(self.run)
@@ -467,12 +471,12 @@ class _Facts(Known):
 
 
 def _known(thoughts: pandas.DataFrame) -> pandas.DataFrame:
-    """The thoughts that have a score and a label."""
+    """Return the thoughts with a score and a label."""
     return thoughts[thoughts["score"].notna() & thoughts["solvable"].notna()]
 
 
 def _labelled(known: pandas.DataFrame) -> tuple[Any, Any]:
-    """Their scores and their labels, 1.0 or 0.0."""
+    """Return their scores and their labels, 1.0 or 0.0."""
     return known["score"].to_numpy(dtype=float), known["solvable"].to_numpy(dtype=float)
 
 
@@ -500,11 +504,14 @@ _CELLS = 2_000_000
 
 
 class _Sums(NamedTuple):
-    """What the measures need of each task; a draw of tasks weighs these sums.
+    """Sums per task from which the measures are computed. A resample of tasks weights these sums.
 
-    by_task: a row per task, a column per sum. good, other: per task and score, lowest first, how many
-    thoughts could lead to a right answer, and how many could not. gaps: per task and bin, how far the
-    scores are above the labels, in all. is_share: whether each score is a share.
+    Attributes:
+        by_task: One row per task and one column per sum.
+        good, other: Number of thoughts per task and score, in ascending order of score, that could lead to a
+            correct answer, and that could not.
+        gaps: Sum of score minus label per task and bin.
+        is_share: Whether each score is a share.
     """
 
     by_task: pandas.DataFrame
@@ -621,25 +628,26 @@ class _Sums(NamedTuple):
 
 
 def _pairs(score: Any, good: Any) -> tuple[float, int]:
-    """In how many pairs a solvable thought scores above another one, and how many pairs there are."""
+    """Return the number of pairs in which a solvable thought scores above another one, and the number of
+    pairs."""
     ones, others = score[good == 1].tolist(), score[good == 0].tolist()
     return wins(ones, others), len(ones) * len(others)
 
 
 def bins_of(score: Any, bins: int) -> Any:
-    """The bin of each score: one that lies between two belongs to the upper, 1 to the last."""
+    """Return the bin of each score. A score on a boundary belongs to the upper bin, 1 to the last."""
     import numpy as np  # noqa: PLC0415
 
     return np.searchsorted(np.arange(1, bins) / bins, score, side="right")
 
 
 def shown(value: float) -> str:
-    """A measure in words."""
+    """Return a measure as text."""
     return "unknown" if math.isnan(value) else f"{value:.2f}"
 
 
 def with_interval(value: float, low: float, high: float) -> str:
-    """A measure in words, with its interval where it has one."""
+    """Return a measure as text, with its interval if it has one."""
     return shown(value) if math.isnan(low) else f"{shown(value)} ({low:.2f} to {high:.2f})"
 
 

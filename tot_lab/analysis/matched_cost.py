@@ -43,7 +43,7 @@ HALVINGS = 8
 
 
 class Point(NamedTuple):
-    """The outcome of a run with less. `stop_reason` and `losses` are `None` if the record does not tell."""
+    """The outcome of a run with a smaller budget. `stop_reason` and `losses` are `None` if unknown."""
 
     used: Usage | None
     answer: str | None = None
@@ -66,10 +66,9 @@ def anytime_performance(
     Args:
         runs: A sweep, a run, or an iterable of runs.
         at: Amounts. `None` means 1, 2, 3, 4, 6, 8, 12, … up to the largest use of a run.
-        unit: Unit of the amounts: `calls`, `tokens` (input and output, estimated for models that do not
-        count them) or `cost` (USD if every call were paid). An amount of tokens or USD admits as many
-        calls, in canonical order, as fit into it; a live `Budget` reserves before each call and stops
-        sooner.
+        unit: Unit of the amounts: `calls`, `tokens` (input and output, estimated for models that do not count
+            them) or `cost` (USD if every call were paid). An amount of tokens or USD admits as many calls, in
+            canonical order, as fit into it; a live `Budget` reserves before each call and stops sooner.
 
     Returns:
         One row per run and amount: setting, task (category); repeat (Int64); run_id (string); at (Int64,
@@ -81,9 +80,9 @@ def anytime_performance(
         tells their strategies apart, and `task` the question.
 
     Raises:
-        LookupError: For a run that was loaded from a file and has a user's functions, and for a search
-        that no strategy made, such as a published log; `counterfactual` shows what a strategy would have
-        done there.
+        LookupError: For a run that was loaded from a file and has a user's functions, and for a search that
+            no strategy made, such as a published log; `counterfactual` shows what a strategy would have done
+            there.
     """
     if unit not in get_args(Unit):
         raise ValueError(f"unit must be one of {', '.join(get_args(Unit))}, not {unit!r}")
@@ -154,9 +153,9 @@ def pareto_frontier(
     Args:
         df: A table with one row per run, as for `success_rates`.
         by: Column, or columns, that identify a setting; `["setting", "at"]` for points of
-        `anytime_performance`.
-        unit: The cost: `calls`, `tokens`, `cost`, or a column such as `seconds`. Runs whose cost is not
-        known are left out of the mean.
+            `anytime_performance`.
+        unit: The cost: `calls`, `tokens`, `cost`, or a column such as `seconds`. Runs whose cost is not known
+            are left out of the mean.
         confidence: Confidence level of the intervals, between 0 and 1.
 
     Returns:
@@ -195,7 +194,7 @@ def pareto_frontier(
 
 
 def _expect_strategy(run: Run | None) -> None:
-    """A LookupError for a record that nothing can be asked about."""
+    """Raise `LookupError` for a record without a strategy."""
     if run is not None and run.header.strategy.get("kind") in (None, "recorded"):
         unknown = ", ".join(run.header.unknown)
         raise LookupError(
@@ -209,7 +208,8 @@ def _expect_strategy(run: Run | None) -> None:
 
 
 def _grid(runs: Any, unit: Unit) -> list[float]:
-    """2ᵏ and 1.5·2ᵏ up to the first that holds the largest run: the same amounts for every sweep."""
+    """Return 2ᵏ and 1.5·2ᵏ up to the first that is at least the largest run. Every sweep gets the same
+    amounts."""
     if isinstance(runs, list):
         most = max(sum(_spent(place.run.lines, unit)) for place in runs)
     else:
@@ -248,7 +248,7 @@ def _amounts(at: Sequence[float], unit: Unit) -> list[float]:
 
 
 def _spent(lines: Sequence[Line], unit: Unit) -> list[float]:
-    """What each call that was made used, in canonical order."""
+    """Return the usage of each call in canonical order."""
     calls = {line.p: line.e for line in lines if isinstance(line.e, Call)}
     made = [(line.p, line.e) for line in lines if isinstance(line.e, Reply) and is_made(line.e)]
     made.sort(key=lambda pair: pair[0])
@@ -264,7 +264,7 @@ def _spent(lines: Sequence[Line], unit: Unit) -> list[float]:
 
 
 async def _points(place: Placed, amounts: Sequence[float], unit: Unit) -> list[Point]:
-    """The run at each amount."""
+    """Return the outcomes of the run for each amount."""
     if place.run is None:
         return [Point(None, error=place.error)] * len(amounts)
     cut = _Cut(place.run)
@@ -300,8 +300,8 @@ class _Cut:
         self.grades: dict[str, tuple[float | None, str | None]] = {}
 
     def _lacks(self, reply: Reply | None) -> bool:
-        """Whether a call has no reply that belongs to the search: the run was cut off from outside, or
-        is a counterfactual one whose records do not hold it."""
+        """Return whether a call has no reply that belongs to the search, because the run was interrupted or
+        is counterfactual."""
         if reply is None or reply.error in ("cancelled", REFUSED):
             return True
         return bool(self.run.header.counterfactual and reply.error and not refused(reply.error))
@@ -316,7 +316,7 @@ class _Cut:
         return self._graded(await self._cut_off(self.lines[: self.ends[calls]], calls))
 
     async def _cut_off(self, prefix: list[Line], calls: int) -> Run:
-        """The run when every call after those in `prefix` is refused."""
+        """Return the run in which every call after those in `prefix` is refused."""
         header = self.run.header
         recorder = Recorder(header=header)
         recorder.expect(prefix)

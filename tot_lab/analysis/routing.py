@@ -29,7 +29,7 @@ SURE = 0.05
 
 
 def routed(run: Run) -> Routed | None:
-    """What the first `tl.Adaptive` of a run chose, or `None` if it chose nothing."""
+    """Return what the first `tl.Adaptive` of a run chose. `None` if it chose nothing."""
     expect_run(run, "routed")
     return routed_in(run.events)
 
@@ -38,12 +38,11 @@ class Calibrated(NamedTuple):
     """Routes for `tl.Adaptive(strategies=…, routes=found.routes)`, and their evidence.
 
     Attributes:
-        routes: By kind of task, the setting that solved most; of equal ones the one with the fewest
-        calls.
-        evidence: One row per kind: kind, chosen, tasks, rate, low, high (Wilson's interval of the rate);
-        next (the second best setting); difference, difference_low, difference_high between the two, as in
-        `tl.stats.compare`; p (of no difference, Holm-corrected for the pairs from which the best was
-        selected); settled (p ≤ 0.05, or there was no choice).
+        routes: By kind of task, the setting that solved most; of equal ones the one with the fewest calls.
+        evidence: One row per kind: kind, chosen, tasks, rate, low, high (Wilson's interval of the rate); next
+            (the second best setting); difference, difference_low, difference_high between the two, as in
+            `tl.stats.compare`; p (of no difference, Holm-corrected for the pairs from which the best was
+            selected); settled (p ≤ 0.05, or there was no choice).
     """
 
     routes: dict[str, str]
@@ -51,7 +50,7 @@ class Calibrated(NamedTuple):
 
     @property
     def unsettled(self) -> list[str]:
-        """Kinds for which the tasks are too few, or the two best settings too similar, to tell them apart."""
+        """Kinds whose tasks do not decide between the two best settings."""
         return [str(kind) for kind in self.evidence.loc[~self.evidence["settled"], "kind"]]
 
     def __repr__(self) -> str:
@@ -62,16 +61,21 @@ class Calibrated(NamedTuple):
 
 
 def calibrate_router(df: Any, *, by: str = "domain") -> Calibrated:
-    """Which setting of a sweep does which kind of task, as a table for `tl.Adaptive`.
+    """Find the best setting of a sweep for each kind of task, as routes for `tl.Adaptive`.
 
-    df: a sweep, or a table such as `sweep.df()` (see `tot_lab.analysis.statistics`); runs of `tl.Adaptive`
-        itself are left out. The settings' labels are the names: give `Adaptive` the same dict of
-        strategies that the sweep was given.
-    by: the column that holds the kind of a task. `kind` is what the rules of `tl.Adaptive` say (`simple`,
-        `writing`, `steps`, `open`); it needs the sweep itself, which knows the tasks.
+    Args:
+        df: A sweep, or a table such as `sweep.df()` (see `tot_lab.analysis.statistics`). Runs of
+            `tl.Adaptive` are omitted. The labels of the settings become the names of the strategies, so pass
+            the same dict of strategies to `Adaptive`.
+        by: The column with the kind of a task. `kind` stands for the rules of `tl.Adaptive` (`simple`,
+            `writing`, `steps`, `open`) and requires the sweep itself, which contains the tasks.
 
-    Warns as `tl.stats.success_rates` does. Raises ValueError for a table without a graded run, or without
-    that column."""
+    Raises:
+        ValueError: If the table has no graded run or lacks that column.
+
+    Warns:
+        UserWarning: As `tl.stats.success_rates` does.
+    """
     import pandas  # noqa: PLC0415
 
     runs = _graded(_with_kinds(df, by))
@@ -100,21 +104,28 @@ def calibrate_router(df: Any, *, by: str = "domain") -> Calibrated:
 
 
 def regret(df: Any, *, router: str | None = None, by: str = "domain") -> pandas.DataFrame:
-    """What `tl.Adaptive` loses against the best choice, in success rate (0–1; below 0 it gains).
+    """Compute the loss of `tl.Adaptive` against the best choice, in success rate. A negative loss is a gain.
 
-    df: a sweep, or its table, with runs of `Adaptive` and, on the same tasks, of the strategies that it
-        chooses from. router: its setting, `None` means the one whose strategy is `adaptive`. by: as for
-        `calibrate_router`.
+    Args:
+        df: A sweep, or its table, with runs of `Adaptive` and, on the same tasks, of the strategies that it
+            chooses from.
+        router: The setting of the router. `None` means the one whose strategy is `adaptive`.
+        by: As for `calibrate_router`.
 
-    One row per choice that it is held against: `one for all` (the setting that is best on the other half of
-    the tasks), `one a kind` (on those of its kind there; where there are none, on all), `hindsight` (best on
-    the task itself: the bound that no choice passes, flattered by luck the more the fewer repeats there
-    are). Every second task of each kind, in the order of the table, is of the second half.
-    Columns: against; regret, low, high (95 %) and p (of no difference), as in `tl.stats.compare`; tasks;
-    rate (of that choice); rate_router.
+    Returns:
+        One row per alternative: `one for all` (the best setting on the other half of the tasks), `one a
+        kind` (the best one on the tasks of its kind there, or on all tasks if there are none), and
+        `hindsight` (the best one on the task itself, an upper bound that is the more optimistic the fewer
+        repeats there are). Every second task of each kind, in the order of the table, belongs to the
+        second half. Columns: against; regret, low, high (95 %) and p (of no difference), as in
+        `tl.stats.compare`; tasks; rate (of the alternative); rate_router.
 
-    Warns as `tl.stats.success_rates` does. Raises ValueError when one side is missing, or when there are
-    fewer than two tasks."""
+    Raises:
+        ValueError: If one side is missing, or there are fewer than two tasks.
+
+    Warns:
+        UserWarning: As `tl.stats.success_rates` does.
+    """
     import pandas  # noqa: PLC0415
 
     runs = _with_kinds(df, by)
@@ -140,7 +151,7 @@ def regret(df: Any, *, router: str | None = None, by: str = "domain") -> pandas.
 
 
 class _Shares:
-    """By task and setting: the share of runs that solved it, and the mean of their calls."""
+    """The share of runs that solved each task and the mean of their calls, by task and setting."""
 
     def __init__(self, runs: pandas.DataFrame, by: str) -> None:
         known = runs.assign(solved=solved(runs).astype(float), calls=runs["calls"].astype(float))
@@ -179,7 +190,7 @@ class _Shares:
 
 
 def _with_kinds(df: Any, by: str) -> pandas.DataFrame:
-    """The table, with the kinds that the rules tell where these are asked for."""
+    """Return the table with the kinds of tasks by the rules of `tl.Adaptive`, if they are requested."""
     given = table(df, ["setting", "task", "correct", "calls", *([by] if by != "kind" else [])])
     if by != "kind" or "kind" in given:
         return given
@@ -190,7 +201,7 @@ def _with_kinds(df: Any, by: str) -> pandas.DataFrame:
 
 
 def _graded(runs: pandas.DataFrame) -> pandas.DataFrame:
-    """The runs with a grade that no router made."""
+    """Return the graded runs without those of a router."""
     kept = runs[solved(runs).notna()]
     if "strategy" in kept:
         kept = kept[kept["strategy"] != Adaptive.kind]
@@ -200,7 +211,7 @@ def _graded(runs: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _router_in(runs: pandas.DataFrame) -> str:
-    """The one setting of `tl.Adaptive`."""
+    """Return the only setting of `tl.Adaptive`."""
     made = runs["strategy"] == Adaptive.kind if "strategy" in runs else runs["setting"] == Adaptive.kind
     names = _labels(runs[made])
     if len(names) != 1:

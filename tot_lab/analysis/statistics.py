@@ -41,8 +41,7 @@ class Comparison(NamedTuple):
         a: The first setting.
         b: The second setting.
         tasks: Tasks of which both have graded runs.
-        both: Tasks that both solved. With repeats, a task is solved if more than half of its runs solved
-        it.
+        both: Tasks that both solved. With repeats, a task is solved if more than half of its runs solved it.
         a_only: Tasks that only `a` solved.
         b_only: Tasks that only `b` solved.
         neither: Tasks that neither solved.
@@ -176,8 +175,8 @@ def compare_all(
         df: A table with one row per run; see the module.
         against: The setting to compare all others with. `None` compares every pair.
         by: The column that identifies a setting.
-        confidence: Confidence level of each interval, between 0 and 1. Intervals are not corrected for
-        the number of pairs.
+        confidence: Confidence level of each interval, between 0 and 1. Intervals are not corrected for the
+            number of pairs.
 
     Returns:
         One row per pair with the fields of `Comparison`, and `p_holm`, the p-value corrected for the
@@ -204,17 +203,17 @@ def compare_all(
 
 
 def lost_calls(df: Any, by: str | Sequence[str] = "setting") -> pandas.DataFrame:
-    """How many calls failed or brought nothing: one row per setting and role, in the order of the table.
+    """Count the calls that failed or were of no use.
 
     Args:
         df: As for `success_rates`.
-        by: Column, or columns, that tell the settings apart.
+        by: Column, or columns, that identify a setting.
 
     Returns:
-        Columns: those of `by`; role: string; calls, failed, unreadable, truncated: Int64, counts;
-        failed_share, unreadable_share, truncated_share: Float64, 0–1, see `tot_lab.record.losses`,
-        NA when there was no call or reply. A setting of which the calls are not known, such as that of a
-        published log, has one row of NA.
+        One row per setting and role, in the order of the table. Columns: those of `by`; role: string;
+        calls, failed, unreadable, truncated: Int64, counts; failed_share, unreadable_share,
+        truncated_share: Float64, 0 to 1 (see `tot_lab.record.losses`), NA if there was no call or reply.
+        A setting with unknown calls, such as that of a published log, has one row of NA.
     """
     import pandas  # noqa: PLC0415
 
@@ -246,9 +245,8 @@ def required_sample_size(
 
     Args:
         difference: Difference of the success rates, 0–1.
-        discordant: Share of the tasks that exactly one of the two settings solves. A pilot estimates it
-        by (a_only + b_only) / tasks. 0.5 is the share for two independent settings with rates near one
-        half.
+        discordant: Share of the tasks that exactly one of the two settings solves. A pilot estimates it by
+            (a_only + b_only) / tasks. 0.5 is the share for two independent settings with rates near one half.
         power: Probability that p ≤ alpha.
         alpha: Significance level.
     """
@@ -292,7 +290,7 @@ def _keys(by: str | Sequence[str]) -> list[str]:
 
 
 def _runs(df: Any, keys: list[str]) -> pandas.DataFrame:
-    """One row per run: `keys`, task, whether it solved it, failed, or has no grade."""
+    """Return one row per run: `keys`, task, and whether it solved the task, failed, or has no grade."""
     if not keys:
         raise ValueError("by names no column")
     given = table(df, [*keys, "task", "correct"])
@@ -309,8 +307,13 @@ _OWN = {"runs", "tasks", "solved", "failed", "errors", "ungraded", "rate", "low"
 
 
 class _Shares(NamedTuple):
-    """of: by setting, by task, the share of runs that solved it (`mean`) and how many there are (`size`).
-    ungraded: by setting, runs left out. losses: by setting."""
+    """Shares of solved runs.
+
+    Attributes:
+        of: By setting and task, the share of runs that solved it (`mean`) and their number (`size`).
+        ungraded: By setting, the number of omitted runs.
+        losses: By setting.
+    """
 
     of: dict[Any, pandas.DataFrame]
     ungraded: dict[Any, int]
@@ -336,8 +339,8 @@ Numbers: TypeAlias = "numpy.ndarray[Any, Any]"
 
 
 def wilson(shares: Numbers, sizes: Numbers, weights: Numbers, confidence: float) -> tuple[float, float]:
-    """Wilson's interval of the weighted mean of the shares of some tasks. sizes: how many runs each share is
-    of. weights: their sum is 1."""
+    """Return Wilson's interval of the weighted mean of the shares of some tasks. `sizes` are the numbers of
+    runs of the shares; `weights` add up to 1."""
     from statsmodels.stats.proportion import proportion_confint  # noqa: PLC0415
 
     size = _effective(shares, sizes, weights, confidence)
@@ -347,7 +350,7 @@ def wilson(shares: Numbers, sizes: Numbers, weights: Numbers, confidence: float)
 
 
 def _effective(shares: Numbers, sizes: Numbers, weights: Numbers, confidence: float) -> float:
-    """How many independent runs tell as much as these."""
+    """Return the number of independent runs with the same information."""
     from scipy.stats import t  # noqa: PLC0415
 
     tasks = float(1 / (weights**2).sum())  # if the repeats of a task were all alike (Kish 1965)
@@ -424,13 +427,13 @@ def _interval(difference: numpy.ndarray[Any, Any], confidence: float) -> tuple[f
 
 
 def _p(first: Any, second: Any, runs: Any, others: Any) -> float:
-    """Of two settings with these shares of these numbers of runs, task by task."""
+    """Return the p-value for two settings with these shares of these numbers of runs per task."""
     swapped = _p_of_swaps(first - second)
     return swapped if (runs == others).all() else max(swapped, _p_of_deals(first, second, runs, others))
 
 
 def _p_of_swaps(difference: Any) -> float:
-    """Where the settings of each task may be swapped."""
+    """Return the p-value if the settings of each task are exchangeable."""
     import numpy  # noqa: PLC0415
     from scipy.stats import permutation_test  # noqa: PLC0415
     from statsmodels.stats.contingency_tables import mcnemar  # noqa: PLC0415
@@ -454,7 +457,7 @@ def _p_of_swaps(difference: Any) -> float:
 
 
 def _p_of_deals(first: Any, second: Any, runs: Any, others: Any) -> float:
-    """Where the runs of each task may be dealt out to the settings anew."""
+    """Return the p-value if the runs of each task are exchangeable between the settings."""
     import numpy  # noqa: PLC0415
 
     order = numpy.lexsort((first, second, runs, others))
@@ -472,7 +475,7 @@ def _p_of_deals(first: Any, second: Any, runs: Any, others: Any) -> float:
 
 
 def _at_once(tasks: int) -> int:
-    """How many draws of so many tasks the memory is asked to hold."""
+    """Return how many resamples of this number of tasks fit into the memory limit."""
     return max(1, min(1000, 4_000_000 // max(tasks, 1)))
 
 
@@ -480,7 +483,7 @@ def _at_once(tasks: int) -> int:
 
 
 def _power(tasks: int, difference: float, discordant: float, alpha: float) -> float:
-    """How often McNemar's exact test finds p ≤ alpha."""
+    """Return the probability that McNemar's exact test gives p ≤ alpha."""
     import numpy  # noqa: PLC0415
     from scipy.stats import binom  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
-"""Tables with a row per run: of a sweep, of several runs, or a DataFrame of your own.
+"""Tables with one row per run: of a sweep, of several runs, or a user's DataFrame.
 
-What nobody knows is NA, never False. Runs are labelled as a sweep labels them: by what differs in their
-strategies, and by their questions.
+Unknown values are NA, never False. Runs are labelled as in a sweep: by what differs in their strategies, and
+by their questions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Placed(NamedTuple):
-    """A run among others. run is `None` if it could not begin: `error` says why."""
+    """A run among others. `run` is `None` if it could not start; `error` is the reason."""
 
     setting: str
     task: str
@@ -31,13 +31,16 @@ class Placed(NamedTuple):
 
 
 def is_sweep(runs: Any) -> bool:
-    """Whether `runs` has a table and gives the runs of its rows."""
+    """Return whether `runs` has a table and can return the runs of its rows."""
     return hasattr(runs, "df") and hasattr(runs, "run")
 
 
 def placed(runs: Any, taker: str) -> Iterator[Placed]:
-    """The runs of a sweep, each read when its turn comes; or those of an iterable, or the one given.
-    Anything else is a TypeError."""
+    """Yield the runs of a sweep, each read when it is reached, of an iterable, or the given run.
+
+    Raises:
+        TypeError: For anything else.
+    """
     if is_sweep(runs):
         frame = table(runs, ["setting", "task", "repeat", "run_id", "stop_reason", "error"])
         columns = [frame[name] for name in ("setting", "task", "repeat", "run_id", "error")]
@@ -66,7 +69,7 @@ def placed(runs: Any, taker: str) -> Iterator[Placed]:
 
 
 def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
-    """One row per run of an iterable, with the columns of `sweep.df()` that runs of any kind have."""
+    """Return one row per run of an iterable, with the columns of `sweep.df()` that all runs have."""
     rows = [(place, place.run) for place in placed(runs, taker) if place.run is not None]
     settings, tasks = [place.setting for place, _ in rows], [place.task for place, _ in rows]
     usages = [run.usage for _, run in rows]
@@ -101,8 +104,8 @@ def _strategy_of(run: Run) -> Strategy | None:
 
 
 def table(df: Any, needs: Sequence[str] = ()) -> pandas.DataFrame:
-    """`df` itself, what its `.df()` gives, or a row for each of several runs; an error names the columns
-    that it lacks."""
+    """Return `df` itself, the result of its `.df()`, or one row for each of several runs. An error names
+    missing columns."""
     import pandas  # noqa: PLC0415
 
     if hasattr(df, "df"):
@@ -129,7 +132,7 @@ def table(df: Any, needs: Sequence[str] = ()) -> pandas.DataFrame:
 
 
 def expect_runs_once(df: pandas.DataFrame, keys: Sequence[str]) -> None:
-    """A ValueError when a group has two rows of one run: these are no repeats."""
+    """Raise `ValueError` if a group has two rows of one run, which are not repeats."""
     if "run_id" in df:
         twice = df.duplicated([*dict.fromkeys([*keys, "run_id"])]) & df["run_id"].notna()
     elif "repeat" in df:
@@ -155,7 +158,7 @@ def failed(df: pandas.DataFrame) -> pandas.Series[bool]:
 
 
 def solved(df: pandas.DataFrame) -> pandas.Series[bool]:
-    """Which runs solved their task, NA without a grade; one that ended with an error did not."""
+    """Return which runs solved their task. NA without a grade; false for a run that ended with an error."""
     try:
         return df["correct"].astype("boolean").mask(failed(df), False)
     except (TypeError, ValueError) as error:

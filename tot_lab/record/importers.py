@@ -61,7 +61,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises:
         OSError: If the file cannot be opened.
         JournalError: If it is damaged or was written by a newer version; names the file and the line or
-        entry.
+            entry.
     """
     if Path(path).is_dir():
         files = sorted(file for file in Path(path).glob("*.jsonl") if file.stat().st_size)

@@ -42,13 +42,13 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
         id: Id of the run.
         started: Start, ISO 8601, UTC.
         task: Settings of the task, empty if there is none. The same holds for `strategy`, `model` and
-        `budget`.
+            `budget`.
         repeat: Index of the repeat.
         roles: Settings of the models of roles.
         draws: How sample indices enter the cache key; see `tot_lab.models.keys`.
         branched: The run and node that this run was branched from; see `tot_lab.record.edits`.
-        unknown: What the record of someone else's log lacks: `prompts`, `replies`, `times`, and `calls`
-        (some calls are missing, so their use is unknown).
+        unknown: What the record of someone else's log lacks: `prompts`, `replies`, `times`, and `calls` (some
+            calls are missing, so their use is unknown).
         counterfactual: Ids of the runs whose replies answered this one; no model was asked.
         tools: Settings of the tools, by name.
         effect_policy: The lab's effect policy, empty if it had none.

@@ -387,8 +387,7 @@ def mini_crossword_scores(task: Task, answer: str) -> CrosswordScores | None:
     Args:
         task: The task of a crossword.
         answer: The five words across, with `_` for an unknown letter, or the text of a thought. A text
-        without
-            a readable grid scores 0.
+            without a readable grid scores 0.
 
     Returns:
         The shares that are right. `None` if the task has no solution.
