@@ -125,6 +125,19 @@ def logged(path):
 # The same.
 
 
+async def second(call):
+    return "Answer: the second model"
+
+
+def test_models_of_strategies_and_roles_answer_on_the_workers(tmp_path, client):
+    settings = {"role": tl.OneAnswer(model="other"), "own": tl.OneAnswer(model=second), "lab": tl.OneAnswer()}
+    lab = tl.Lab(model, runs=tmp_path, roles={"other": second})
+    sweep = wait(lab.sweep(settings, TASKS[:1], client=client))
+    answers = sweep.df().set_index("setting").answer
+    assert "second model" in answers["role"]
+    assert answers["role"] == answers["own"] != answers["lab"]
+
+
 def test_the_frame_is_that_of_one_process(tmp_path, client):
     here = tl.Lab(model, runs=tmp_path / "here", roles={"evaluate": tl.Role(temperature=0.5)})
     there = tl.Lab(model, runs=tmp_path / "there", roles={"evaluate": tl.Role(temperature=0.5)})

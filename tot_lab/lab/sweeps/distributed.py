@@ -27,6 +27,7 @@ from typing import Any
 import msgspec
 
 from tot_lab.core.calls import Reply
+from tot_lab.core.model_setting import models_of
 from tot_lab.core.records import Note
 from tot_lab.lab.sweeps.coordinator import PACKAGE, Coordinator, Report, decode_report, decode_row
 from tot_lab.lab.sweeps.sweep import AGAIN, Cell, Row, Sweep, begun, not_sent
@@ -125,9 +126,11 @@ async def _call_client(client: Any, method: Callable[..., Any], *given: Any) -> 
 def _models(sweep: Sweep) -> list[Any]:
     """Return the models that the sweep is known to call."""
     gateway = sweep.runner.gateway
-    named = {name for strategy in sweep.settings.values() if (name := getattr(strategy, "model", None))}
-    roles = [sweep.model_of(role) for role in gateway.roles]
-    return [gateway.model, *roles, *map(gateway.model_of, sorted(named))]
+    strategies = sweep.settings.values()
+    settings = {model for one in strategies if isinstance(model := getattr(one, "model", None), str)}
+    named = map(gateway.model_of, sorted(settings - {*gateway.roles}))
+    own = [model for one in strategies for model in models_of(one).values()]
+    return [gateway.model, *map(sweep.model_of, gateway.roles), *named, *own]
 
 
 class _Client:
