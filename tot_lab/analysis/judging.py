@@ -283,17 +283,7 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
         losses.append(losses_of(run))
         thoughts += [{**head, **row} for row in facts.judged_thoughts()]
         siblings += [{**head, **row} for row in facts.siblings()]
-        blame = facts.blame() if facts.failed else _Blamed(None)
-        rows.append(
-            {
-                **head,
-                "correct": run.correct,
-                "failed": facts.failed,
-                "blame": blame.on,
-                "depth": blame.depth,
-                "nodes": ", ".join(blame.nodes) or None,
-            }
-        )
+        rows.append({**head, **facts.row()})
     settings = pd.CategoricalDtype(list(dict.fromkeys(row["setting"] for row in rows)))
     tasks = pd.CategoricalDtype(list(dict.fromkeys(row["task"] for row in rows)))
 
@@ -409,6 +399,17 @@ class _Facts(Known):
             }
 
     # Blame.
+
+    def row(self) -> dict[str, Any]:
+        """The row of the run in the table of runs."""
+        blame = self.blame() if self.failed else _Blamed(None)
+        return {
+            "correct": self.run.correct,
+            "failed": self.failed,
+            "blame": blame.on,
+            "depth": blame.depth,
+            "nodes": ", ".join(blame.nodes) or None,
+        }
 
     def blame(self) -> _Blamed:
         """The component to blame for a failed run."""

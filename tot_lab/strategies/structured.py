@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
@@ -65,6 +65,12 @@ def calls_per_ask(retries: int = RETRIES) -> int:
     return 1 + retries
 
 
+def _with_form(messages: Sequence[Message], form: str, closing: str) -> list[Message]:
+    *before, last = messages
+    content = "\n\n".join(filter(None, [last.content, form, closing]))
+    return [*before, msgspec.structs.replace(last, content=content)]
+
+
 def ask_json(
     call: Call,
     model_type: type[T] | TypeAdapter[T],
@@ -92,12 +98,9 @@ def ask_json(
         closing: Text after the form. Siblings that differ only here share a prefix that a server can cache.
     """
     form = _form(model_type) if isinstance(model_type, type) else _Form(model_type)
-    *before, last = call.messages
-    content = "\n\n".join(filter(None, [last.content, form.describe(tier), closing]))
-    messages = [*before, msgspec.structs.replace(last, content=content)]
+    messages = _with_form(call.messages, form.describe(tier), closing)
     native: dict[str, Any] | None = form.native if schema else None
-    replies: list[Reply] = []
-    problem = ""
+    replies, problem = list[Reply](), ""
     for sample_index in range(call.sample_index, call.sample_index + calls_per_ask(retries)):
         where = {"kind": call.purpose, "draw": sample_index}
         if replies:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from math import cos, isnan, pi, sin
 from pathlib import Path
@@ -274,6 +274,14 @@ def run_html(run: Run) -> str:
     )
 
 
+def _arc_svg(places: Iterable[tuple[float, float]], shade: str) -> str:
+    points = " ".join("{:.1f},{:.1f}".format(*place) for place in places)
+    return (
+        f'<polyline points="{points}" fill="none" stroke="{shade}" stroke-width="1.4" '
+        f'stroke-dasharray="5 4"/>'
+    )
+
+
 def tree_svg(run: Run, *, background: str | None = None) -> str:
     """Return the tree of a run as a standalone SVG image, with labels if there is room.
 
@@ -324,13 +332,8 @@ def tree_svg(run: Run, *, background: str | None = None) -> str:
         if lines:
             drawn.append(f'<path d="{lines}" fill="none" stroke="{shade}" stroke-width="{thick}"/>')
     for start, end, kind in info.links:
-        points = " ".join(
-            "{:.1f},{:.1f}".format(*at(x, y)) for x, y in zip(*arc(info, start, end), strict=True)
-        )
-        shade = LINKS.get(kind, line)
         drawn.append(
-            f'<polyline points="{points}" fill="none" stroke="{shade}" stroke-width="1.4" '
-            f'stroke-dasharray="5 4"/>'
+            _arc_svg([at(x, y) for x, y in zip(*arc(info, start, end), strict=True)], LINKS.get(kind, line))
         )
     for place, spot in enumerate(places):
         drawn.append(_mark(info, place, spot, radius, ink))

@@ -91,6 +91,19 @@ def frontier_info(df: Any, cost: str = "calls") -> FrontierInfo:
     )
 
 
+def _join(figure: go.Figure, info: FrontierInfo, front: list[int]) -> None:
+    """Add the line through the settings of the frontier."""
+    figure.add_scatter(
+        x=[info.cost[k].value for k in front],
+        y=[info.success[k].value for k in front],
+        mode="lines",
+        line={"color": KINDS[0], "width": 1.8},
+        opacity=0.6,
+        hoverinfo="skip",
+        showlegend=False,
+    )
+
+
 def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figure:
     """Plot success rate against cost, with one point per setting and 95% intervals of both.
 
@@ -123,15 +136,7 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figur
     wide, span = _span(info)
     shades = palette(dark)
     if len(front) > 1:
-        figure.add_scatter(
-            x=[info.cost[k].value for k in front],
-            y=[info.success[k].value for k in front],
-            mode="lines",
-            line={"color": KINDS[0], "width": 1.8},
-            opacity=0.6,
-            hoverinfo="skip",
-            showlegend=False,
-        )
+        _join(figure, info, front)
     for name, held, shade, symbol, texts in (
         ("dominated", rest, shades.faint, "circle-open", {}),
         ("not dominated", front, KINDS[0], "circle", _names(info, front, wide, span)),

@@ -137,6 +137,17 @@ def sweep_info(df: Any, x: str = "setting", y: str = "correct", color: str | Non
     )
 
 
+def _notes(info: SweepInfo, x: str) -> str:
+    """Return the line about what is averaged and what is not shown."""
+    points, curves = info.left_out
+    notes = [
+        f"averaged over {', '.join(info.pooled)}" if info.pooled else "",
+        f"{points:,} more {'settings' if x in MEASURES else f'values of {x}'} not shown" if points else "",
+        f"{curves:,} more curves not shown" if curves else "",
+    ]
+    return "  ·  ".join(filter(None, notes))
+
+
 def plot_sweep(
     df: Any, x: str = "setting", y: str = "correct", *, color: str | None = None, dark: bool = False
 ) -> go.Figure:
@@ -182,19 +193,12 @@ def plot_sweep(
         )
     for k, (name, point) in enumerate(info.baselines.items(), len(info.curves)):
         _across(figure, name, point, y, rate, COLOURS[k % len(COLOURS)])
-    notes = [
-        f"averaged over {', '.join(info.pooled)}" if info.pooled else "",
-        f"{info.left_out[0]:,} more {'settings' if x in MEASURES else f'values of {x}'} not shown"
-        if info.left_out[0]
-        else "",
-        f"{info.left_out[1]:,} more curves not shown" if info.left_out[1] else "",
-    ]
     summary = f"{format_run_count(frame)}  ·  mean and 95% interval"
     style_table_figure(
         figure,
         frame,
         figure_title(frame, y, x),
-        [summary, "  ·  ".join(filter(None, notes))],
+        [summary, _notes(info, x)],
         dark,
         height=420,
         margin={"r": 24, "b": 24},
