@@ -141,7 +141,7 @@ def test_a_deep_tree_in_words(depth):
     recorder.end("down", node=node)
     rows = tree_rows(recorder.run.tree, recorder.run.solution_path)
     assert len(rows) <= 12
-    assert rows[-1].endswith(f"[solution] step {depth - 1}")
+    assert rows[-1].endswith(f"[answer] step {depth - 1}")
     skipped = sum(int(number) for number in re.findall(r"⋮ (\d+) steps", "\n".join(rows)))
     assert len(rows) + skipped == depth + 1
 
