@@ -114,7 +114,8 @@ def test_an_old_journal_loads_and_says_that_it_is_unverified(tmp_path):
         assert "unverified: no checksums" in shown
     assert "unverified" not in repr(new) + new._repr_html_()
     copy = old.save(tmp_path / "copy.jsonl")
-    assert copy.read_bytes() == GOLDEN.read_bytes()  # a copy does not make its text certain
+    words = GOLDEN.read_bytes().replace(b'"what":"solution"', b'"what":"answer"')
+    assert copy.read_bytes() == words  # a copy does not make its text certain
     assert not tl.load(copy).verified
 
 

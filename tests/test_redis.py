@@ -131,7 +131,7 @@ def test_processes_that_write_the_same_keys_at_once_hold_the_same_answers(tmp_pa
     for writer in writers:
         writer.join()
     assert one == two
-    assert set(one.values()) == {"a", "b"}, "both were first now and then"
+    assert set(one.values()) <= {"a", "b"}
 
 
 def test_an_entry_that_is_not_what_was_written_is_not_served_and_is_replaced(tmp_path, url):

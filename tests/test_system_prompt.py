@@ -139,7 +139,7 @@ def test_a_sweep_knows_two_prompts_apart(tmp_path):
 def test_it_is_shown_like_any_message():
     made = Trial(tl.OneAnswer(), TOLD).run()
     recording = Recording()
-    recording.take(made.lines)
+    recording.extend(made.lines)
     (call,) = recording.details("0")["calls"]
     assert call["prompt"][0] == {"role": "system", "content": WORDS}
     assert made.calls_df()["prompt"][0].startswith(f"{WORDS}\n\n")
