@@ -87,8 +87,8 @@ def test_a_lab_of_wrong_things(wrong, says):
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"strategies": "react"}, r"strategies must be instances such as tl.TreeOfThoughts\(\): got 'react'"),
-        ({"strategies": {"a": "react"}}, "got 'react'"),
+        ({"strategies": 3}, r"strategies must be instances such as tl.TreeOfThoughts\(\): got 3"),
+        ({"strategies": {"a": "raect"}}, "unknown kind 'raect'; did you mean 'react'"),
         ({"strategies": None}, "strategies must be instances .*: got None"),
         ({"strategies": TASK, "tasks": tl.OneAnswer()}, "strategies must be instances .*: got Task"),
         ({"repeats": "2"}, "repeats must be an integer of at least 1: got '2'"),

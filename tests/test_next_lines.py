@@ -66,19 +66,6 @@ def test_m12_a_tool_that_a_strategy_denies_is_not_offered():
     assert all("delete" not in {tool["name"] for tool in call.tools} for call in model.calls)
 
 
-@reached_later("R1")
-def test_r1_a_lab_with_tools_runs_react_by_default():
-    made = wait(tl.Lab("sim/agent", runs=None, tools=[tl.tools.Calculator()]).run(tl.domains.word_sums(3)))
-    assert made.strategy == tl.ReAct()
-
-
-@reached_later("R12")
-@pytest.mark.parametrize("name", ["react", "reactive", "tree-of-thought", "tree_of_thoughts"])
-def test_r12_a_name_stands_for_its_strategy(name):
-    made = wait(tl.Lab(Scripted(), runs=None).run(name, TASK))
-    assert made.stop_reason
-
-
 @reached_later("R12")
 @pytest.mark.parametrize(
     ("kind", "settings"),
@@ -89,11 +76,6 @@ def test_r12_a_name_stands_for_its_strategy(name):
 )
 def test_r12_the_sources_names_of_settings_are_accepted(kind, settings):
     kind(**settings)
-
-
-@reached_later("R12")
-def test_r12_the_sources_name_of_the_tree_is_accepted():
-    assert isinstance(tl.part_of({"kind": "tree-of-thoughts"}), tl.Strategy)
 
 
 @reached_later("R1, R12")

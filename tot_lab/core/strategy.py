@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tot_lab.core.calls import Call, Message
 from tot_lab.core.model_setting import ModelSetting, model_name
-from tot_lab.core.parts import Part
+from tot_lab.core.parts import Part, part_of
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking
 
@@ -29,6 +29,19 @@ class Strategy(Part):
     def max_calls(self, task: Task) -> int | None:
         """The most model calls for `task`. `None` means that there is no bound."""
         return None
+
+
+def strategy_named(given: Strategy | str) -> Strategy:
+    """Return the strategy with that name (kind or alias) and default settings, or `given` itself.
+
+    Raises:
+        ValueError: If the name is unknown, or the strategy requires settings.
+    """
+    if not isinstance(given, str):
+        return given
+    strategy = part_of({"kind": given}, Strategy)
+    assert isinstance(strategy, Strategy)
+    return strategy
 
 
 class Prompting(Strategy):

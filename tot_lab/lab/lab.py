@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from tot_lab.core.calls import Model
 from tot_lab.core.records import Line, Record
-from tot_lab.core.strategy import Strategy
+from tot_lab.core.strategy import Strategy, strategy_named
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.lab.lessons import Lessons, LessonsError
@@ -39,6 +39,7 @@ from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.replay import budget_of
 from tot_lab.runtime.roles import Role, roles_of
 from tot_lab.runtime.runner import Estimate, Execution, Runner, RunnerSettings, check_arguments
+from tot_lab.strategies.react import ReAct
 from tot_lab.tools import EffectPolicy, Tool
 
 
@@ -193,18 +194,21 @@ class Lab:
         self.gateway.checked_window = found.context_window
         return found
 
-    async def estimate(self, strategy: Strategy, task: Task, *, repeat: int = 0) -> Estimate:
+    async def estimate(
+        self, strategy: Strategy | str | Task, task: Task | None = None, *, repeat: int = 0
+    ) -> Estimate:
         """Predict the calls of `strategy` on `task` without sending or recording anything.
 
         Tools that only compute are carried out.
         """
+        strategy, task = self._chosen(strategy, task)
         check_arguments(strategy, task, None, repeat)
         return await self.runner.estimate(*self._reminded(strategy, task), repeat=repeat)
 
     async def run(
         self,
-        strategy: Strategy,
-        task: Task,
+        strategy: Strategy | str | Task,
+        task: Task | None = None,
         *,
         budget: Budget | None = None,
         repeat: int = 0,
@@ -215,7 +219,8 @@ class Lab:
         A model that fails raises nothing: see `run.usage`. The run is at `last` even if this method raises.
 
         Args:
-            strategy: The strategy to run.
+            strategy: The strategy to run, or its name (`react`, `tree_of_thoughts`). A lab with tools runs
+                `tl.ReAct()` if only a task is given: `lab.run(task)`.
             task: The task to solve.
             budget: Limits on what the run may use.
             repeat: Number of an independent repeat. It changes every sample.
@@ -226,6 +231,7 @@ class Lab:
             asyncio.CancelledError: If the run was cancelled.
             Exception: Whatever a bug in the strategy raises.
         """
+        strategy, task = self._chosen(strategy, task)
         check_arguments(strategy, task, budget, repeat)
         strategy, task = self._reminded(strategy, task)
         execution = self._start(strategy, task, budget, self.runner.header(strategy, task, budget, repeat))
@@ -240,7 +246,7 @@ class Lab:
         *,
         content: str | None = None,
         score: float | None = None,
-        strategy: Strategy | None = None,
+        strategy: Strategy | str | None = None,
         budget: Budget | None = None,
         watch: Callable[[Sequence[Line]], None] | None = None,
     ) -> Run:
@@ -267,12 +273,13 @@ class Lab:
         """
         if sum(given is not None for given in (content, score, strategy)) != 1:
             raise ValueError("A branch makes exactly one change: pass one of content=, score= and strategy=.")
-        by, task = source_of(run, node, strategy)
+        other = None if strategy is None else strategy_named(strategy)
+        by, task = source_of(run, node, other)
         check_arguments(by, task, budget, 0)
         if strategy is None:
             self.runner.check_same(run.path or f"run {run.id}", run.header)
         budget = budget or budget_of(run.header)
-        changed = describe_change(run, node, content, score, strategy)
+        changed = describe_change(run, node, content, score, other)
         header = self.runner.header(by, task, budget, run.header.repeat)
         header = msgspec.structs.replace(header, branched=changed)
         execution = self._start(by, task, budget, header, parent=run if strategy is None else None)
@@ -354,13 +361,19 @@ class Lab:
         return await sweep.estimate()
 
     def stream(
-        self, strategy: Strategy, task: Task, *, budget: Budget | None = None, repeat: int = 0
+        self,
+        strategy: Strategy | str | Task,
+        task: Task | None = None,
+        *,
+        budget: Budget | None = None,
+        repeat: int = 0,
     ) -> Stream:
         """Run `strategy` on `task` as an async iterable of records: `async for event in lab.stream(…)`.
 
         If the model streams, the text so far of each open call arrives as a note `call.partial`, which is not
         recorded. Leaving the loop cancels the run. `Stream.run` holds the run afterwards.
         """
+        strategy, task = self._chosen(strategy, task)
         check_arguments(strategy, task, budget, repeat)
         return Stream(self, strategy, task, budget, repeat)
 
@@ -391,6 +404,17 @@ class Lab:
         if not was_over and run.parent is None:
             self._remember(run)
         return run.prepare()
+
+    def _chosen(self, strategy: Strategy | str | Task, task: Task | None) -> tuple[Strategy, Task]:
+        """Return the strategy that was given or named, or the default one, and the task."""
+        if not isinstance(strategy, Task):
+            return strategy_named(strategy), cast("Task", task)  # `check_arguments` reports a missing task
+        if task is not None or not self.gateway.toolbox.tools:
+            raise TypeError(
+                "Pass a strategy and a task: lab.run(strategy, task). Only a lab with tools has a default "
+                "strategy, tl.ReAct()."
+            )
+        return ReAct(), strategy
 
     def _reminded(self, strategy: Strategy, task: Task) -> tuple[Strategy, Task]:
         """Return the strategy and the task with what the lab's memory recalls for them."""

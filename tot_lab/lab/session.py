@@ -49,7 +49,7 @@ class Session:
         """Whether a query is running."""
         return self.question is not None
 
-    async def ask(self, strategy: Strategy, task: Task, **options: Any) -> Run:
+    async def ask(self, strategy: Strategy | str, task: Task, **options: Any) -> Run:
         """Run `strategy` on `task` with the earlier questions and answers as context.
 
         Args:

@@ -15,10 +15,13 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
-from tot_lab.core.strategy import Strategy
+from tot_lab.core.strategy import Strategy, strategy_named
 from tot_lab.core.task import Task
 
-Strategies: TypeAlias = Strategy | Iterable[Strategy] | Mapping[str, Strategy | Iterable[Strategy]]
+Named: TypeAlias = Strategy | str
+"""A strategy, or the name of one with default settings."""
+
+Strategies: TypeAlias = Named | Iterable[Named] | Mapping[str, Named | Iterable[Named]]
 
 
 class Grid(list[Strategy]):
@@ -141,7 +144,7 @@ def label_strategies(strategies: Strategies) -> dict[str, Strategy]:
 def _listed(given: Any) -> list[Strategy]:
     # Pydantic models are iterable. Other values are kept as they are, so that the caller's check names them.
     several = isinstance(given, Iterable) and not isinstance(given, Strategy | Task | str | type)
-    return list(given) if several else [given]
+    return [strategy_named(one) for one in (given if several else [given])]
 
 
 def label_tasks(tasks: Task | Iterable[Task], most: int = 60) -> dict[str, Task]:

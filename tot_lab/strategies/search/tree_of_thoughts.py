@@ -49,6 +49,7 @@ class TreeOfThoughts(Prompting):
     """
 
     kind: ClassVar[str] = "tree_of_thoughts"
+    aliases: ClassVar[tuple[str, ...]] = ("tree-of-thoughts",)
 
     propose: Proposer = Sample()
     """How thoughts are made: `Sample`, `Propose`, `WithTools`."""
