@@ -24,7 +24,7 @@ def recorded(path=None):
     last = recorder.thought("a last step", parent=first, source=[other], depends=[first])
     recorder.call(root, "What next?", "a first step")
     recorder.call(
-        first, "How good?", Reply("score: 0.7", input_tokens=3, output_tokens=2, cost=0.25), kind="value"
+        first, "How good?", Reply("score: 0.7", input_tokens=3, output_tokens=2, cost=0.25), purpose="value"
     )
     recorder.score(first, 0.7, draws=[0.6, 0.8], by="judge")
     recorder.score(other, None)

@@ -503,7 +503,7 @@ def test_damage_is_a_row_and_a_journal_without_a_header_is_begun_anew(tmp_path):
     row = again.df().iloc[1]
     assert row.error.startswith(JournalError.__name__)
     assert f"{spoilt}, line 2" in row.error
-    assert pd.isna(row.stop)
+    assert pd.isna(row.stop_reason)
 
 
 def test_the_journal_of_another_run_is_not_taken_for_this_one(tmp_path):
