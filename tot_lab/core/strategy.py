@@ -39,7 +39,10 @@ def strategy_named(given: Strategy | str) -> Strategy:
     """
     if not isinstance(given, str):
         return given
-    strategy = part_of({"kind": given}, Strategy)
+    try:
+        strategy = part_of({"kind": given}, Strategy)
+    except ValueError as error:
+        raise ValueError(f"strategy: {error}") from error
     assert isinstance(strategy, Strategy)
     return strategy
 
