@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tot_lab as tl
-from tot_lab.core.records import Note, Scored
+from tot_lab.core.records import Scored
+from tot_lab.record.search_notes import notes_of
 
 
 @dataclass
@@ -37,9 +38,9 @@ def recorded(folder: str) -> list[tl.Run]:
 
 def frontiers(run: tl.Run) -> Iterator[list[list[str]]]:
     """The paths that were kept of each level, best first."""
-    for event in run.events:
-        if isinstance(event, Note) and event.name == "tot.pruned":
-            yield [run.tree.texts(id) for id in event.data["kept"]]
+    for note in notes_of(run):
+        if note.name == "tot.pruned":
+            yield [run.tree.texts(id) for id in note.data["kept"]]
 
 
 def right(run: tl.Run, path: list[str]) -> bool:

@@ -86,6 +86,8 @@ LINES = [
         "T10",
         "events with their fields, whole texts included: they rebuild the tree",
         "tests/test_tree_of_thoughts.py::test_t10_events_and_fields",
+        "tests/test_search_notes.py::test_t10_the_live_stream_has_the_named_events_of_the_frame",
+        "tests/test_search_notes.py::test_levels_follow_from_the_tree",
         "tests/test_tree_of_thoughts.py::test_t2_stops_when_a_kept_thought_reaches_the_threshold",
         "tests/test_tree_of_thoughts.py::test_t3_a_floor_drops_even_when_the_beam_has_room",
         "tests/test_tree_of_thoughts.py::test_t9_the_answer_is_the_best_of_the_whole_tree",
@@ -694,8 +696,7 @@ LINES = [
 
 NOTES = {
     "T9": 'With `answer="best_path"`, a search that has a score but no path that holds an answer answers "".',
-    "T10": "A candidate's `proposed` and `evaluated` stand together, as the source's list allows. *Open:* "
-    "the live stream has the records, and not all of the named events.",
+    "T10": "A candidate's `proposed` and `evaluated` stand together, as the source's list allows.",
     "T11": "A price or a length that is not known is admitted in a ramp, with a stated overshoot.",
     "T13": "Ids come from the place in the tree, and a rerun makes no call.",
     "T15": "30 calls, as counted; the source's formula says 36.",

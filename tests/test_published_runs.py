@@ -16,6 +16,7 @@ from tot_lab.core.records import Note, Scored
 from tot_lab.domains import MiniCrossword, mini_crossword_scores
 from tot_lab.domains.published import log_path, log_state
 from tot_lab.record.published import verdicts
+from tot_lab.record.search_notes import notes_of
 from tot_lab.views.explorer.recording import Recording
 from tot_lab.views.figures import FIGURES
 
@@ -296,7 +297,7 @@ def test_every_picture_of_a_run_works_on_it(logs, name, tmp_path):
 def test_game24_is_told_to_the_letter(logs):
     for run, entry in zip(logs["game24"], raw("game24"), strict=True):
         depth = 0
-        levels = [event.data["kept"] for event in run.events if getattr(event, "name", "") == "tot.pruned"]
+        levels = [note.data["kept"] for note in notes_of(run) if note.name == "tot.pruned"]
         for depth, step in enumerate(entry["steps"], 1):
             nodes = [node for node in run.tree if node.depth == depth]
             told = sorted((log_path(run.steps(node.id)), node.raw or 0) for node in nodes)

@@ -12,12 +12,13 @@ from support import STRATEGIES, TASK, Scripted, answer_to, dice, run, shuffled, 
 
 import tot_lab as tl
 from tot_lab.core.calls import Call
-from tot_lab.core.records import Decided, Note, Scored, Thought
+from tot_lab.core.records import Decided, Scored, Thought
+from tot_lab.record.search_notes import notes_of
 from tot_lab.strategies.search import searches as search_states
 
 
 def notes(run: tl.Run, name: str) -> list[dict]:
-    return [event.data for event in run.events if isinstance(event, Note) and event.name == name]
+    return [note.data for note in notes_of(run) if note.name == name]
 
 
 def scores(given: dict[str, float | None]):
@@ -247,8 +248,8 @@ def test_t10_events_and_fields():
     assert kinds == [Thought, Scored] * 3  # a candidate's two stand together
     frame = got.events_df()
     proposed = frame[frame["name"] == "tot.proposed"]
-    assert len(proposed) == 4
-    assert len(frame[frame["name"] == "tot.evaluated"]) == 4
+    assert list(proposed["node"]) == ["0.0", "0.1", "0.2"]
+    assert len(frame[frame["name"] == "tot.evaluated"]) == 3
 
 
 def test_t10_thoughts_are_recorded_whole():
@@ -746,7 +747,7 @@ def test_nested_searches_count_depth_from_their_own_root():
         tl.BestOf(strategy=tl.TreeOfThoughts(stop=tl.Stop(depth=2)), attempts=2, evaluate="score")
     ).events_df()
     for name in ("tot.proposed", "tot.evaluated"):
-        assert set(frame[frame["name"] == name]["data"].str["depth"]) == {0, 1, 2}
+        assert set(frame[frame["name"] == name]["data"].str["depth"]) == {1, 2}
 
 
 def test_self_consistency_takes_the_majority():

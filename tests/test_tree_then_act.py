@@ -9,8 +9,8 @@ from support import TASK, Scripted, run, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply, ToolCall
-from tot_lab.core.records import Note
 from tot_lab.core.tools import TOOL
+from tot_lab.record.search_notes import notes_of
 from tot_lab.testing import Trial, check_strategy, legs
 
 ANSWERED = Reply(tool_calls=(ToolCall("a", "final-answer", '{"answer": "26"}'),))
@@ -34,7 +34,7 @@ def planner(scores, proposals=("look it up", "work it out", "guess")):
 
 
 def notes(made, name):
-    return [event.data for event in made.events if isinstance(event, Note) and event.name == name]
+    return [note.data for note in notes_of(made) if note.name == name]
 
 
 def kinds(model):
@@ -255,5 +255,5 @@ def test_tools_act_below_the_plan_and_nowhere_else():
     ]
     assert calls, f"none of {len(found)} runs called {legs.name}"
     for made, call in calls:
-        (planned,) = [note for note in made.events if isinstance(note, Note) and note.name == "tree.planned"]
+        (planned,) = [note for note in notes_of(made) if note.name == "tree.planned"]
         assert call.node.startswith(f"{planned.at}.3.")

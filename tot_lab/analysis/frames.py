@@ -20,6 +20,7 @@ from tot_lab.core.records import DECISIONS, Decided, Line, Note, Position, Score
 from tot_lab.core.tools import asks_no_model, tool_of
 from tot_lab.record.marks import Mark, Verdict
 from tot_lab.record.run import Run, Usage, selected_strategies, usage_of
+from tot_lab.record.search_notes import SearchNotes
 
 if TYPE_CHECKING:
     import pandas
@@ -360,16 +361,17 @@ def ways_of(run: Run) -> defaultdict[Position, _Way]:
 
 @gc_paused()
 def events_df(run: Run) -> pandas.DataFrame:
-    """Return one row per record, in the order in which they were recorded.
+    """Return one row per record, in the order in which they were recorded, and one per note that the records
+    of a tree search imply.
 
-    - position: string, place in the program, NA for records outside the canonical list
+    - position: string, place in the program, NA for implied notes and for records outside the canonical list
     - seconds: float64, since the start of the run
     - name: string. A note has its own name (`tot.pruned`). Thoughts, scores and decisions are named after the
-      innermost strategy that announced itself (`tot.started`) at their id or above: `tot.proposed`,
-      `tot.evaluated`, `tot.decided`; otherwise `thought`, `scored`, `decided`. The others are `call`, `reply`
-      and `ended`, and the states of a call to a real model, outside the canonical list, with the call's
-      position as `data["call"]`: `call.cached` (run: the run whose record answered it, if it was not the
-      cache; see `lab.branch`), `call.joined` (an equal call was under way), `call.queued` (strategy: whether
+      innermost strategy that announced itself above them (`tot.started`): `tot.proposed`, `tot.evaluated`,
+      `tot.decided`; at its root and outside of it, `thought`, `scored`, `decided`. The others are `call`,
+      `reply` and `ended`, and the states of a call to a real model, outside the canonical list, with that
+      call's position as `data["call"]`: `call.cached` (run: the run whose record answered it, if it was not
+      the cache; see `lab.branch`), `call.joined` (an equal call was under way), `call.queued` (strategy: whether
       by a limit of the strategy itself), `call.sent` (tries, n), `call.retried` (error, status, wait in
       seconds), `call.dropped` (settings that the provider does not accept), `call.refused` (by `spend`: the
       most it could cost, and what was left, in USD), `call.answered`, `call.damaged` and `call.unstored`
@@ -382,66 +384,36 @@ def events_df(run: Run) -> pandas.DataFrame:
     - simulated: boolean, whether a simulated model took part in the run
     """
     rows = list(_events(run))
+    lines = [line for line, _ in rows]
     timed = "times" not in run.header.unknown
     return typed_frame(
         {
-            "position": ("string", [_dotted(line.p) or None for line in run.lines]),
-            "seconds": ("float64", [line.t if timed else None for line in run.lines]),
-            **each(rows, name="string", node="string", data="object"),
-            "simulated": ("boolean", [run.simulated] * len(run.lines)),
+            "position": ("string", [_dotted(line.p) or None for line in lines]),
+            "seconds": ("float64", [line.t if timed else None for line in lines]),
+            **each([note for _, note in rows], name="string", at="string", data="object"),
+            "simulated": ("boolean", [run.simulated] * len(rows)),
         }
-    )
+    ).rename(columns={"at": "node"})
 
 
-class _Event(NamedTuple):
-    """A record by name, the thought it is about, and its content."""
-
-    name: str
-    node: str | None
-    data: dict[str, Any]
-
-
-def _events(run: Run) -> Iterator[_Event]:
-    """Yield the records of a run as `events_df` names them."""
-    started = ((line.e.at, line.e.name) for line in run.lines if isinstance(line.e, Note))
-    prefixes = {at: name.removesuffix(".started") for at, name in started if name.endswith(".started")}
+def _events(run: Run) -> Iterator[tuple[Line, Note]]:
+    """Yield the records of a run as `events_df` names them, and between them the notes that they imply."""
     node_of_call = {line.p: line.e.node for line in run.lines if isinstance(line.e, Call)}
-    nodes = run.tree.nodes
-    # Of each thought: which strategy announced it, and the depth of that strategy's root.
-    scopes: dict[str | None, tuple[str, int]] = {}
+    notes = SearchNotes(run.header.tot_lab)
     for line in run.lines:
         event = line.e
-        if isinstance(event, Thought):
-            announced = prefixes.get(event.id)
-            above = scopes.get(event.parent, ("", 0))
-            scopes[event.id] = (announced, nodes[event.id].depth) if announced else above
+        yield from ((Line((), line.t, note), note) for note in notes.before(event))
         if isinstance(event, Thought | Scored | Decided):
-            prefix, root = scopes[event.id]
-            within, alone, held = _of_thought(event)
-            place = {"depth": nodes[event.id].depth - root, "node_id": event.id}
-            yield _Event(f"{prefix}.{within}" if prefix else alone, event.id, {**place, **held})
+            yield line, notes.named(event)
         elif isinstance(event, Note):
-            yield _Event(event.name, event.at, dict(event.data))
+            yield line, event
         else:
             held = msgspec.to_builtins(event)
             name = held.pop("type")
             if isinstance(event, Reply):
                 held["paid"] = line.paid
-                yield _Event(name, node_of_call.get(line.p), held)
-            else:
-                yield _Event(name, event.node, held)
-
-
-def _of_thought(event: Thought | Scored | Decided) -> tuple[str, str, dict[str, Any]]:
-    """Return the name of a record about a thought, inside a strategy and alone, and its further content."""
-    if isinstance(event, Thought):
-        links = {"source": list(event.source), "depends": list(event.depends)}
-        known = {name: ids for name, ids in links.items() if ids}
-        return "proposed", "thought", {"parent_id": event.parent, "content": event.text, **known}
-    if isinstance(event, Scored):
-        held = {"score": event.score, "raw": event.raw, "draws": list(event.draws), "by": event.by}
-        return "evaluated", "scored", held
-    return "decided", "decided", {"what": event.what, "reason": event.reason, "other": event.other}
+            node = node_of_call.get(line.p) if isinstance(event, Reply) else event.node
+            yield line, Note(name, node or "", held)
 
 
 def _dotted(position: Position) -> str:

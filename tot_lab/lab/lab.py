@@ -33,6 +33,7 @@ from tot_lab.models.keys import DrawScope
 from tot_lab.models.stack import Endpoint, is_model
 from tot_lab.record.journal import Header
 from tot_lab.record.run import Run
+from tot_lab.record.search_notes import SearchNotes
 from tot_lab.runtime.branching import describe_change, doubts_of, source_of
 from tot_lab.runtime.gateway import Gateway
 from tot_lab.runtime.recorder import Recorder
@@ -224,8 +225,8 @@ class Lab:
             task: The task to solve.
             budget: Limits on what the run may use.
             repeat: Number of an independent repeat. It changes every sample.
-            watch: Called with each batch of new lines during the run, and with a note `call.partial`, which
-                is not recorded, for the text so far of each open call.
+            watch: Called with each batch of new lines and of the notes that they imply during the run, and
+                with a note `call.partial`, which is not recorded, for the text so far of each open call.
 
         Raises:
             asyncio.CancelledError: If the run was cancelled.
@@ -370,7 +371,8 @@ class Lab:
     ) -> Stream:
         """Run `strategy` on `task` as an async iterable of records: `async for event in lab.stream(…)`.
 
-        If the model streams, the text so far of each open call arrives as a note `call.partial`, which is not
+        The notes that the records of a tree search imply (`tot.proposed`, `tot.level_started`) arrive as
+        well, and if the model streams, the text so far of each open call as a note `call.partial`. Neither is
         recorded. Leaving the loop cancels the run. `Stream.run` holds the run afterwards.
         """
         strategy, task = self._chosen(strategy, task)
@@ -506,7 +508,8 @@ class Stream:
     async def _records(self) -> AsyncIterator[Record]:
         queue: asyncio.Queue[Sequence[Line] | None] = asyncio.Queue()
         recorder, running = self._start()
-        recorder.watchers.append(queue.put_nowait)
+        notes = SearchNotes()
+        recorder.watchers.append(lambda lines: queue.put_nowait([*notes.follow(lines)]))
         recorder.text_watchers.append(lambda note: queue.put_nowait([Line((), 0.0, note)]))
         running.add_done_callback(lambda _: queue.put_nowait(None))
         try:

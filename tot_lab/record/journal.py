@@ -29,8 +29,9 @@ from tot_lab.core.files import write_whole
 from tot_lab.core.records import Line
 from tot_lab.record.edits import Branched
 
-SCHEMA = 2
-"""1: flat settings of tree search, other notes. 2: settings of tree search as axes."""
+SCHEMA = 3
+"""1: flat settings of tree search. 2: settings of tree search as axes. 3: notes about the levels of a tree
+search are not recorded (`search_notes.py`)."""
 
 
 class Header(msgspec.Struct, frozen=True, omit_defaults=True):

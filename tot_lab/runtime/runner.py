@@ -31,6 +31,7 @@ from tot_lab.models.stack import Endpoint
 from tot_lab.record.edits import Edits
 from tot_lab.record.journal import Header, read_journal
 from tot_lab.record.run import Run, replies_of
+from tot_lab.record.search_notes import SearchNotes
 from tot_lab.runtime.branching import answering, parent_of
 from tot_lab.runtime.budget import AMOUNTS
 from tot_lab.runtime.driver import Driver
@@ -331,11 +332,11 @@ class Execution:
         )
 
     def watch(self, watcher: Watcher) -> None:
-        """Call `watcher` with each batch of new lines, and with a note `call.partial`, which is not recorded,
-        for the text so far of each open call.
+        """Call `watcher` with each batch of new lines and the notes that they imply, and with a note
+        `call.partial`, which is not recorded, for the text so far of each open call.
         """
-        recorder = self.recorder
-        recorder.watchers.append(watcher)
+        recorder, notes = self.recorder, SearchNotes()
+        recorder.watchers.append(lambda lines: watcher([*notes.follow(lines)]))
         recorder.text_watchers.append(lambda note: watcher([Line((), recorder.now, note)]))
 
     async def carry_out(self) -> Run:

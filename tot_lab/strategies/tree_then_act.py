@@ -107,9 +107,17 @@ class TreeThenAct(Prompting):
         tree = Tree()
         tree.add(Thought(at, None, task.question))
         yield Thought(at, parent_of(at), task.question)
+        limits = {
+            "branch_factor": self.breadth,
+            "beam_width": self.breadth,
+            "max_depth": self.max_depth,
+        }
+        yield Note("tot.started", at, limits)
         stop = yield from self._plan(_grounded(task), tree, at)
         best = self._best(tree, at)
         plan = tree.texts(best)
+        winner = {"winner_id": best, "winner_score": tree[best].score, "total_nodes": len(tree)}
+        yield Note("tot.completed", at, winner)
         yield Note("tree.planned", best, {"steps": len(plan), "score": tree[best].score, "stop": stop})
         if halts(stop):
             text = task.domain.answer(task, plan)
@@ -129,7 +137,7 @@ class TreeThenAct(Prompting):
         floor, relaxed = self.min_score, False
         frontier, best = [at], list[float]()
         for depth in range(1, self.max_depth + 1):
-            yield Note("tot.level_started", at, {"depth": depth, "frontier_size": len(frontier)})
+            yield Note("tot.picked", at, {"parents": frontier})
             sampler = Sampler(self, task, self.parallel)
             growing = [self._grow(sampler, Place(id, tree.texts(id))) for id in frontier]
             grown = yield from sampler.gather(growing, at_most=self._calls_per_growth(task))
@@ -147,16 +155,6 @@ class TreeThenAct(Prompting):
             yield from self._settle(task, tree, sound, kept)
             survivors = [id for id in sound if tree[id].state in ("kept", "complete")]
             frontier = [id for id in survivors if tree[id].state == "kept"]
-            yield Note(
-                "tot.pruned",
-                at,
-                {
-                    "depth": depth,
-                    "kept": survivors,
-                    "kept_scores": [tree[id].score for id in survivors],
-                    "pruned_below_floor": len(sound) - len(kept),
-                },
-            )
             if refusal := next(filter(halts, errors), None):
                 return refusal
             if not frontier:

@@ -145,16 +145,12 @@ class _Run:
         """Carry out what the search yields. Returns why it ended."""
         pick = yield from self._next(searching, None)
         while pick is not None:
-            depth = self.tree[_first(pick.parents[0])].depth + 1
-            if pick.why:
-                yield Note("tot.picked", self.at, {id: dict(why) for id, why in pick.why.items()})
-            level = {"depth": depth, "frontier_size": len(pick.parents)}
-            yield Note("tot.level_started", self.at, level)
+            yield Note("tot.picked", self.at, _recorded(pick))
             fresh = yield from self._expand(pick)
             eligible = yield from self._settle(fresh)
             pick = yield from self._next(searching, eligible)
-            kept = yield from self._keep(depth, fresh, eligible)
-            stop = yield from self._stops(depth, fresh, kept, pick)
+            kept = yield from self._keep(fresh, eligible)
+            stop = yield from self._stops(kept, pick)
             if stop:
                 searching.close()
                 return stop
@@ -283,31 +279,19 @@ class _Run:
             eligible.append(id)
         return eligible
 
-    def _keep(self, depth: int, fresh: Sequence[str], eligible: Sequence[str]) -> Thinking[list[str]]:
+    def _keep(self, fresh: Sequence[str], eligible: Sequence[str]) -> Thinking[list[str]]:
         """Record which new thoughts the search did not prune. Returns them, best first."""
         tree = self.tree
         kept = self.state.ranked(id for id in eligible if tree[id].state != "pruned")
         for id in kept:
             if tree[id].state != "complete":
                 yield from self._emit(Decided(id, "kept"))
-        yield Note(
-            "tot.pruned",
-            self.at,
-            {
-                "depth": depth,
-                "kept": kept,
-                "kept_scores": [tree[id].score for id in kept],
-                "pruned_below_floor": sum(tree[id].reason == "min_score" for id in fresh),
-            },
-        )
         self.best.append(max([0.0, *self.best[-1:], *(tree[id].rank for id in fresh)]))
         return kept
 
     # Ends.
 
-    def _stops(
-        self, depth: int, fresh: Sequence[str], kept: Sequence[str], pick: Pick | None
-    ) -> Thinking[str]:
+    def _stops(self, kept: Sequence[str], pick: Pick | None) -> Thinking[str]:
         """Why the search ends after this pick, "" if it goes on."""
         solution = self._solution(kept)
         if solution is not None:
@@ -317,8 +301,6 @@ class _Run:
         if self.halt:
             return self.halt
         if pick is None:
-            if not kept and fresh:
-                yield Note("tot.empty_beam", self.at, {"depth": depth})
             return "error" if self.dead else self._why_empty()
         if self._room() == 0:
             return "limit:nodes"
@@ -353,8 +335,6 @@ class _Run:
     def _answer(self, stop: str) -> Thinking[Answer]:
         task, tree, rule = self.task, self.tree, self.settings.answer
         thoughts = list(tree)[1:]
-        if not thoughts:
-            yield Note("tot.no_thoughts", self.at, {"total_nodes": len(tree)})
         sound = [node for node in thoughts if node.state not in ("failed", "duplicate")]
         leaves = [node for node in sound if not node.children]
         leaves.sort(key=lambda node: (-node.rank, -node.depth, id_key(node.id)))
@@ -384,6 +364,14 @@ def _group(parent: str | tuple[str, ...]) -> tuple[str, ...]:
 
 def _first(parent: str | tuple[str, ...]) -> str:
     return _group(parent)[0]
+
+
+def _recorded(pick: Pick) -> dict[str, Any]:
+    """The data of `tot.picked`."""
+    data: dict[str, Any] = {"parents": [_first(parent) for parent in pick.parents]}
+    if pick.why:
+        data["why"] = {id: dict(terms) for id, terms in pick.why.items()}
+    return data
 
 
 def _counts(pick: Pick, propose: Proposer) -> list[int]:
