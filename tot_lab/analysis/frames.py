@@ -371,10 +371,10 @@ def events_df(run: Run) -> pandas.DataFrame:
       `tot.decided`; at its root and outside of it, `thought`, `scored`, `decided`. The others are `call`,
       `reply` and `ended`, and the states of a call to a real model, outside the canonical list, with that
       call's position as `data["call"]`: `call.cached` (run: the run whose record answered it, if it was not
-      the cache; see `lab.branch`), `call.joined` (an equal call was under way), `call.queued` (strategy: whether
-      by a limit of the strategy itself), `call.sent` (tries, n), `call.retried` (error, status, wait in
-      seconds), `call.dropped` (settings that the provider does not accept), `call.refused` (by `spend`: the
-      most it could cost, and what was left, in USD), `call.answered`, `call.damaged` and `call.unstored`
+      the cache; see `lab.branch`), `call.joined` (an equal call was under way), `call.queued` (strategy:
+      whether by a limit of the strategy itself), `call.sent` (tries, n), `call.retried` (error, status, wait
+      in seconds), `call.dropped` (settings that the provider does not accept), `call.refused` (by `spend`:
+      the most it could cost, and what was left, in USD), `call.answered`, `call.damaged` and `call.unstored`
       (errors of the cache)
     - node: string, id of the thought it is about, NA if there is none
     - data: object, the record as a dict. `pandas.json_normalize(df.data)` makes columns of it, and
