@@ -50,6 +50,21 @@ def tot_lab(*words: str, folder: Path) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.fixture
+def here(tmp_path, monkeypatch, capsys):
+    """The command in this process, which spares its imports: exit code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+
+    def ran(*words):
+        try:
+            code = main(list(words))
+        except SystemExit as ended:
+            code = ended.code
+        return code, *capsys.readouterr()
+
+    return ran
+
+
 def test_demo_runs_twenty_searches_and_writes_what_it_says(tmp_path):
     done = tot_lab("demo", folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -128,10 +143,10 @@ def test_show_opens_the_browser(journal, tmp_path):
     assert opened.read_text().strip() == (tmp_path / "a page.html").as_uri()
 
 
-def test_export_writes_what_the_ending_names(journal, tmp_path):
+def test_export_writes_what_the_ending_names(journal, tmp_path, here):
     for name in ("a.html", "a.svg", "a.graphml", "a.csv"):
-        done = tot_lab("export", "a.jsonl", "--to", name, folder=tmp_path)
-        assert (done.returncode, done.stdout.strip()) == (0, name), done.stderr
+        code, out, err = here("export", "a.jsonl", "--to", name)
+        assert (code, out.strip()) == (0, name), err
     known = tl.load(journal)
     assert list(pandas.read_csv(tmp_path / "a.csv").id) == list(known.tree.nodes)
     assert set(networkx.read_graphml(tmp_path / "a.graphml")) == set(known.tree.nodes)
@@ -156,16 +171,16 @@ def test_export_writes_what_the_ending_names(journal, tmp_path):
         ("picture.png", b"\x89PNG\r\n\x1a\n\x00", "picture.png, line 1: no header; expected a run's journal"),
     ],
 )
-def test_what_is_no_run_is_said_to_be_none(command, name, holds, says, tmp_path):
-    (tmp_path / "a_folder").mkdir()
+def test_what_is_no_run_is_said_to_be_none(command, name, holds, says, here):
+    Path("a_folder").mkdir()
     if holds is not None:
-        (tmp_path / name).write_bytes(holds)
-    done = tot_lab(command[0], name, *command[1:], folder=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"tot-lab: {says}")
-    assert done.stderr.count("\n") == 1
-    assert "Errno" not in done.stderr
-    assert not [*tmp_path.glob("new.*")]
+        Path(name).write_bytes(holds)
+    code, out, err = here(command[0], name, *command[1:])
+    assert (code, out) == (2, "")
+    assert err.startswith(f"tot-lab: {says}")
+    assert err.count("\n") == 1
+    assert "Errno" not in err
+    assert not [*Path().glob("new.*")]
 
 
 def test_what_cannot_be_written_is_named(journal, tmp_path):
@@ -245,7 +260,7 @@ def test_run_takes_a_preset_a_model_with_settings_a_budget_and_a_repeat(tmp_path
     assert (made.stop_reason, made.usage.calls) == ("budget:calls", 7)
 
 
-def test_a_text_is_written_with_open_ended(tmp_path):
+def test_a_text_is_written_with_open_ended(tmp_path, here):
     """A line `Answer: …` in the text is part of it."""
     text = "Questions\nAnswer: one\nAnswer: two"
     words = ("run", "one_answer", "--task", "open_ended", "Write.", "--model", "openai/m", "--out", "a.jsonl")
@@ -256,7 +271,7 @@ def test_a_text_is_written_with_open_ended(tmp_path):
     assert done.returncode == 0, done.stderr
     made = tl.load(tmp_path / "a.jsonl")
     assert (made.answer, made.task.domain.kind) == (text, "open_ended")
-    assert "open_ended" in tot_lab("run", "--help", folder=tmp_path).stdout
+    assert "open_ended" in here("run", "--help")[1]
 
 
 def test_run_shows_no_key_and_fails_aloud(tmp_path):
@@ -684,17 +699,16 @@ def log(tmp_path):
     return path
 
 
-def test_a_run_of_a_published_log_is_named_by_its_number(log, journal, tmp_path):
-    done = tot_lab("export", "log.json#1", "--to", "b.csv", folder=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "b.csv\n"), done.stderr
+def test_a_run_of_a_published_log_is_named_by_its_number(log, journal, tmp_path, here):
+    assert here("export", "log.json#1", "--to", "b.csv") == (0, "b.csv\n", "")
     assert list(pandas.read_csv(tmp_path / "b.csv").id) == list(tl.load(log)[1].tree.nodes)
-    both = tot_lab("show", "log.json#0", "a.jsonl", "--out", "both.html", "--no-open", folder=tmp_path)
-    assert both.returncode == 0, both.stderr
+    code, _, err = here("show", "log.json#0", "a.jsonl", "--out", "both.html", "--no-open")
+    assert code == 0, err
     page = (tmp_path / "both.html").read_bytes()
     assert tl.load(log)[0].id.encode() in page
     log.rename(tmp_path / "odd#1")
-    assert "log of 2 runs" in tot_lab("export", "odd#1", "--to", "c.csv", folder=tmp_path).stderr
-    assert tot_lab("export", "odd#1#1", "--to", "c.csv", folder=tmp_path).returncode == 0
+    assert "log of 2 runs" in here("export", "odd#1", "--to", "c.csv")[2]
+    assert here("export", "odd#1#1", "--to", "c.csv")[0] == 0
 
 
 @pytest.mark.parametrize("command", [("show", "--no-open"), ("export", "--to", "new.csv")])
@@ -707,11 +721,11 @@ def test_a_run_of_a_published_log_is_named_by_its_number(log, journal, tmp_path)
         ("none.json#0", "none.json#0: no such file"),
     ],
 )
-def test_a_number_that_names_no_run_is_told_of(command, name, says, log, journal, tmp_path):
-    done = tot_lab(command[0], name, *command[1:], folder=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"tot-lab: {says}")
-    assert done.stderr.count("\n") == 1
+def test_a_number_that_names_no_run_is_told_of(command, name, says, log, journal, here):
+    code, out, err = here(command[0], name, *command[1:])
+    assert (code, out) == (2, "")
+    assert err.startswith(f"tot-lab: {says}")
+    assert err.count("\n") == 1
 
 
 def test_the_readme_shows_what_a_shell_does(tmp_path):

@@ -131,38 +131,5 @@ def test_the_stub_is_up_to_date():
     assert STUB.read_text() == stub(), "run: python tests/test_names.py"
 
 
-SCRIPT = """
-import tot_lab as tl
-from pandas import DataFrame
-
-
-async def main(sweep: tl.Sweep) -> DataFrame:
-    lab = tl.Lab(tl.sim.SimGame24())
-    search = tl.TreeOfThoughts(propose=tl.Propose(count=5), search=tl.searches.BeamSearch(width=2))
-    run = await lab.run(search, tl.game24("4 9 10 13"))
-    table: DataFrame = run.nodes_df()
-    compared: tl.stats.Comparison = tl.stats.compare(sweep, "a", "b")
-    print(table, compared, tl.stats.success_rates(sweep), tl.domains.word_sums_tasks(1), tl.presets.__doc__)
-    try:
-        run.no_such_method()
-    except tl.errors.CacheMiss:
-        reveal_type(run)
-    return run.calls_df()
-"""
-
-
-@pytest.mark.slow
-def test_a_script_is_checked_by_mypy(tmp_path):
-    (tmp_path / "script.py").write_text(SCRIPT)
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml")]
-    made = subprocess.run(
-        [*command, str(tmp_path / "script.py")], capture_output=True, text=True, cwd=ROOT, check=False
-    )
-    errors = [line for line in made.stdout.splitlines() if "error:" in line]
-    assert len(errors) == 1, made.stdout
-    assert '"Run" has no attribute "no_such_method"' in errors[0]
-    assert 'Revealed type is "tot_lab.record.run.Run"' in made.stdout
-
-
 if __name__ == "__main__":
     STUB.write_text(stub())
