@@ -349,6 +349,7 @@ def test_weights_that_are_not_the_known_ones_are_not_used(
         answers(Local(weights=NAME), asked("Hello"))
 
 
+@needs_smollm2
 def test_without_xllamacpp_it_says_what_to_install() -> None:
     """In an interpreter that sees neither the site packages nor xllamacpp among them."""
     hide = "import sys; sys.modules['xllamacpp'] = None; sys.argv[1] = 'end'\n"
