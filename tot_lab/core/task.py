@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Annotated, Any, ClassVar
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializeAsAny
 
 from tot_lab.core.calls import TokenLogprob
 from tot_lab.core.parts import Part
@@ -152,8 +152,7 @@ class Domain(Part):
         any question makes a new problem of it.
         """
         now = f"Of all this only one part is to be done now, and nothing else:\n{question}"
-        context = "\n\n".join(filter(None, [task.context, known, now]))
-        return task.model_copy(update={"context": context})
+        return task.with_context(known, now)
 
     # Reading. `None` means that the reply could not be read.
 
@@ -235,10 +234,6 @@ class Domain(Part):
         """
         return None
 
-    def seen(self, task: Task, path: Path) -> tuple[Task, Path]:
-        """The task and the path that a user's evaluator function receives for `path`."""
-        return task, path
-
     def same(self, task: Task, answer: str) -> Hashable:
         """A key that is equal for answers that count as the same."""
         return " ".join(answer.casefold().split())
@@ -258,6 +253,14 @@ class Domain(Part):
         return None
 
 
+def _encodable(text: str) -> str:
+    text.encode()  # a lone surrogate cannot be written to a file; the error names the field
+    return text
+
+
+Text = Annotated[str, AfterValidator(_encodable)]
+
+
 class Task(BaseModel):
     """One problem."""
 
@@ -265,22 +268,25 @@ class Task(BaseModel):
     domain: SerializeAsAny[Domain]
     """The family of tasks it belongs to."""
 
-    question: str
+    question: Text
     """The problem in words."""
 
     data: dict[str, Any] = Field(default_factory=dict)
     """Further data that the domain needs."""
 
-    context: str = ""
+    context: Text = ""
     """Context added by research or lessons. Every prompt shows it."""
 
-    system_prompt: str = ""
+    steps: tuple[Text, ...] = ()
+    """Steps taken before the strategy's root. Every path that a domain receives begins with them."""
+
+    system_prompt: Text = ""
     """System text before every model call of a run on this task, whatever the strategy."""
 
     reference: Any = None
     """Ground truth. It is removed before a strategy receives the task."""
 
-    id: str = ""
+    id: Text = ""
     """Name of the task in results."""
 
     tools: tuple[ToolSpec, ...] = ()
@@ -289,15 +295,28 @@ class Task(BaseModel):
     context_window: Annotated[int, Field(ge=1)] | None = None
     """The model's context window in tokens. `None` if it is not known. A lab with tools sets it."""
 
-    @field_validator("question", "context", "system_prompt", "id")
-    @classmethod
-    def _is_text(cls, value: str) -> str:
-        value.encode()  # a lone surrogate cannot be written to a file; the error names the field
-        return value
-
     def hidden(self) -> Task:
         """The task as a strategy receives it, without the reference."""
         return self if self.reference is None else self.model_copy(update={"reference": None})
+
+    def with_context(self, *sections: str) -> Task:
+        """The task with `sections` after its context. Empty ones are left out."""
+        return self.model_copy(update={"context": "\n\n".join(filter(None, [self.context, *sections]))})
+
+    def path(self, texts: Path) -> list[str]:
+        """The path of a strategy's own thoughts as domains receive it: with the earlier steps before it."""
+        return [*self.steps, *texts]
+
+    def without_steps(self) -> Task:
+        """The task as a user's evaluator function receives it, whose paths are whole."""
+        return self.model_copy(update={"steps": ()}) if self.steps else self
+
+    def answer_prompt(self, reasoning: bool) -> str:
+        """The domain's `answer_prompt`. It has no path, so the earlier steps are shown as context."""
+        task = self
+        if self.steps:
+            task = self.with_context(f"The steps taken so far:\n{self.domain.steps(self.steps)}")
+        return self.domain.answer_prompt(task, reasoning)
 
     def grade(self, answer: str) -> float | None:
         """How correct `answer` is, from 0 to 1. `None` if there is no reference."""
@@ -305,5 +324,7 @@ class Task(BaseModel):
 
     def settings(self) -> dict[str, Any]:
         """The task as JSON-ready data."""
-        empty = {name for name in ("system_prompt", "tools", "context_window") if not getattr(self, name)}
+        empty = {
+            name for name in ("steps", "system_prompt", "tools", "context_window") if not getattr(self, name)
+        }
         return {**self.model_dump(exclude={"domain", *empty}), "domain": self.domain.settings()}

@@ -304,7 +304,8 @@ class Run(RunMethods):
 
         A thought that only holds the question, the root of a nested strategy, is not a step.
         """
-        return [text for text in self.tree.texts(id) if text != self.question]
+        texts = [text for text in self.tree.texts(id) if text != self.question]
+        return [*self.header.task.get("steps", ()), *texts]
 
     @property
     def best(self) -> Node | None:

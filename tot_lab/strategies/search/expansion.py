@@ -113,4 +113,4 @@ def score(sampler: Sampler, evaluate: Evaluator, path: Path, id: str) -> Thinkin
 def with_sources(task: Task, paths: Sequence[Path]) -> Task:
     """`task` for a thought that continues several others: its context shows their paths too."""
     others = [f"Another line of thought:\n{task.domain.steps(path)}" for path in paths]
-    return task.model_copy(update={"context": "\n\n".join(filter(None, [task.context, *others]))})
+    return task.with_context(*others)
