@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tot_lab.core.domain import Path
 from tot_lab.core.records import Decided, Event, Scored, Thought
-from tot_lab.core.task import Path, Task
+from tot_lab.core.task import Task
 from tot_lab.core.thinking import Thinking, emit
 from tot_lab.strategies.search.sampling import Sampler, emit_as_list
 
