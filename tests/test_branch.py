@@ -1,6 +1,7 @@
 """A branch is its parent with one thing changed: the rest comes free, and it knows where it is from."""
 
 import asyncio
+import json
 from typing import ClassVar
 
 import msgspec
@@ -11,9 +12,8 @@ from support import TASK, Scripted, answer_to, resealed, run, shuffled, wait
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply, refused
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
-from tot_lab.core.task import Domain
 from tot_lab.core.thinking import map_steps
-from tot_lab.strategies.continued import Continued, _After
+from tot_lab.strategies.continued import Continued
 
 SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3, solved=None))
 HAND = tl.game24("4 5 6 10")
@@ -374,12 +374,62 @@ def test_going_on_is_a_strategy_like_any_other(parent):
     assert further.header.strategy["strategy"]["kind"] == "one_answer"
 
 
-def test_no_word_of_a_domain_is_forgotten():
-    """Those that are not passed on would be asked of the default domain, without the steps before."""
-    public = {name for name in vars(Domain) if not name.startswith("_") and name not in Domain.model_fields}
-    own = {"model_config", "value_labels", "judge_labels", "solvable"}  # strategies ask none of them
-    own |= {"task_factory", "example_tasks", "tools", "answer_pattern"}
-    assert public - set(vars(_After)) <= own
+# A task with earlier steps.
+
+AFTER = TASK.model_copy(update={"steps": ("one spider has 8", "so three have 24")})
+
+
+def test_earlier_steps_are_written_only_if_there_are_any():
+    assert "steps" not in TASK.settings()
+    settings = json.loads(json.dumps(AFTER.settings()))
+    assert settings["steps"] == ["one spider has 8", "so three have 24"]
+    assert tl.Task.model_validate(settings) == AFTER
+    with pytest.raises(ValueError, match="steps"):
+        tl.Task.model_validate({**settings, "steps": ["\ud800"]})
+
+
+def test_a_path_begins_with_the_earlier_steps():
+    assert AFTER.path(["and a duck 2"]) == [*AFTER.steps, "and a duck 2"]
+    assert TASK.path(["and a duck 2"]) == ["and a duck 2"]
+    assert AFTER.without_steps() == TASK
+
+
+def test_a_prompt_without_a_path_shows_the_earlier_steps_after_the_context():
+    task = AFTER.model_copy(update={"context": "an earlier lesson"})
+    known = "an earlier lesson\n\nThe steps taken so far:\n1. one spider has 8\n2. so three have 24"
+    shown = TASK.model_copy(update={"context": known})
+    for reasoning in (False, True):
+        assert task.answer_prompt(reasoning) == shown.domain.answer_prompt(shown, reasoning)
+        assert TASK.answer_prompt(reasoning) == TASK.domain.answer_prompt(TASK, reasoning)
+
+
+@pytest.mark.parametrize("strategy", [SEARCH, tl.TreeThenAct(), tl.Reflexion(strategy=SEARCH)])
+def test_a_run_on_a_task_with_earlier_steps_is_what_another_goes_on_with(parent, strategy):
+    """Whether the steps stand in the task or in the record, the model is asked the same."""
+    begun = branched(parent, "0.0", strategy=strategy)
+    alone = run(strategy, task=TASK.model_copy(update={"steps": (parent.tree["0.0"].text,)}))
+    prompts = [[call.prompt for call in calls_of(made)] for made in (begun, alone)]
+    assert prompts[0] == prompts[1]
+    assert alone.answer == begun.answer
+    node = alone.best.id
+    assert alone.steps(node) == begun.steps(begun.best.id)
+    assert wait(alone.replay()).identical
+
+
+def test_a_run_with_earlier_steps_is_saved_and_branched(tmp_path):
+    made = wait(tl.Lab(Scripted(), runs=tmp_path).run(SEARCH, AFTER))
+    again = tl.load(made.path)
+    assert again.task.steps == AFTER.steps
+    assert again.steps("0.0") == [*AFTER.steps, made.tree["0.0"].text]
+    for strategy in (tl.OneAnswer(), SEARCH):
+        further = branched(again, "0.0", strategy=strategy)
+        assert all(step in call.prompt for call in calls_of(further) for step in again.steps("0.0"))
+    changed = branched(again, "0.0", content="and a duck 2")
+    assert changed.steps("0.0") == [*AFTER.steps, "and a duck 2"]
+    text = made.path.read_bytes().replace(b'"steps":["one spider has 8"', b'"steps":[8', 1)
+    made.path.write_bytes(resealed(text))
+    with pytest.raises(ValueError, match="steps"):
+        tl.load(made.path)
 
 
 @pytest.mark.parametrize(

@@ -360,6 +360,7 @@ OWN = [
     tl.game24("1 1 4 6", structured=True),
     tl.open_ended("Write a poem.", context="It rains."),
     tl.Task(domain=tl.domains.General(), question="one of a file", id="7", data={"level": [1, None, 0.5]}),
+    tl.Task(domain=tl.domains.General(), question="one of a branch", steps=("a first step",)),
 ]
 
 

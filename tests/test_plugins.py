@@ -36,7 +36,7 @@ class Twice(tl.Prompting):
 
     def think(self, task, at="0"):
         yield Thought(at, parent_of(at), task.question)
-        prompt = task.domain.answer_prompt(task, False)
+        prompt = task.answer_prompt(False)
         replies = yield from tl.gather(
             [tl.ask(self.call(at, "answer", prompt, draw)) for draw in range(self.draws)], at_most=1
         )

@@ -32,7 +32,7 @@ class Twice(tl.Prompting):
         return (yield from self.settle(task, at, replies))
 
     def prompt(self, task):
-        return task.domain.answer_prompt(task, False)
+        return task.answer_prompt(False)
 
     def settle(self, task, at, replies):
         for reply in replies:
@@ -149,6 +149,23 @@ class Own(Twice):
         return task.question
 
 
+class PastTheTask(Twice):
+    """Takes its prompt from the domain, which does not know the earlier steps."""
+
+    def prompt(self, task):
+        return task.domain.answer_prompt(task, False)
+
+
+class Alone(Twice):
+    """Has its own thought judged, without the earlier steps."""
+
+    def settle(self, task, at, replies):
+        answer = yield from super().settle(task, at, replies)
+        if answer.text:
+            task.domain.complete(task, [answer.text])
+        return answer
+
+
 class Wordy(Twice):
     """Ends in a word that nobody knows."""
 
@@ -184,6 +201,8 @@ RUNS: list[int] = []
         (Inventive(), "survives_any_reply", "never gave"),
         (Forgetful(), "goes_on_with_a_changed_thought", "lacks its text|the old text"),
         (Own(), "goes_on_from_a_thought_of_another", "does not show the step"),
+        (PastTheTask(), "shows_a_domain_the_whole_path", r"Use task\.answer_prompt"),
+        (Alone(), "shows_a_domain_the_whole_path", r"path of complete lacks .* Use task\.path"),
         (Wordy(), "ends_with_a_stop_word", "stop code: got 'done'"),
     ],
     ids=lambda value: value.kind if isinstance(value, tl.Strategy) else None,
@@ -223,7 +242,7 @@ def test_the_reference_is_not_there_to_be_seen():
 
 
 def test_every_promise_is_exported_and_says_what_it_is():
-    assert len({promise.__name__ for promise in PROMISES}) == len(PROMISES) >= 18
+    assert len({promise.__name__ for promise in PROMISES}) == len(PROMISES) >= 19
     assert all((promise.__doc__ or "").endswith(".") for promise in PROMISES)
     own = [
         one

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from tot_lab.core.calls import Call, Reply, TokenLogprob, ToolCall
+from tot_lab.core.domain import Domain
 from tot_lab.core.parts import part_of
 from tot_lab.core.records import Event, Record, Thought, is_stop_word
 from tot_lab.core.strategy import Strategy
@@ -602,6 +603,48 @@ def goes_on_from_a_thought_of_another(trial: Trial) -> None:
             expect(ids == {*nested.tree.nodes}, "inside another strategy the branch is another")
 
 
+def shows_a_domain_the_whole_path(trial: Trial) -> None:
+    """Every path that the domain of its task receives begins with the earlier steps (`task.steps`), and each
+    of its prompts shows them."""
+    steps = ("Count the legs of one spider: 8.", "Count those of the duck: 2.")
+    paths: list[tuple[str, list[str]]] = []
+    domain = _spied(trial.task.domain, paths)
+    task = trial.task.model_copy(update={"domain": domain, "steps": steps})
+    model = trial.model()
+    wait(trial.lab(model).run(trial.strategy, task))
+    for method, path in paths:
+        whole = path[: len(steps)] == [*steps]
+        expect(whole, f"the path of {method} lacks the earlier steps: got {path}. Use task.path(…).")
+    for call in model.calls:
+        lacking = [step for step in steps if step not in call.prompt]
+        expect(
+            not lacking,
+            f"a {call.purpose} call does not show the earlier step {lacking[:1]}. Use task.answer_prompt(…).",
+        )
+
+
+def _spied(domain: Domain, paths: list[tuple[str, list[str]]]) -> Domain:
+    """A domain equal to `domain` that adds each path that it receives to `paths`, with the method's name."""
+
+    def spied(name: str, signature: inspect.Signature) -> Callable[..., Any]:
+        def method(self: Domain, *args: Any, **named: Any) -> Any:
+            given = signature.bind(self, *args, **named).arguments
+            received = [given["path"]] if "path" in given else given["paths"]
+            paths.extend((name, [*path]) for path in received)
+            return getattr(super(kind, self), name)(*args, **named)
+
+        return method
+
+    methods: dict[str, Any] = {}
+    for name, function in inspect.getmembers(Domain, inspect.isfunction):
+        signature = inspect.signature(function)
+        if name != "steps" and {"path", "paths"} & {*signature.parameters}:
+            methods[name] = spied(name, signature)
+    names = {"kind": domain.kind, "__module__": __name__, **methods}
+    kind: type[Domain] = type("_Spied", (type(domain),), names)
+    return kind(**dict(domain))
+
+
 def another_goes_on_from_it(trial: Trial) -> None:
     """Another strategy can take over at each of its thoughts, and is shown the steps to it."""
     begun = trial.run()
@@ -656,6 +699,7 @@ PROMISES: tuple[Callable[[Trial], None], ...] = (
     goes_on_with_a_changed_thought,
     goes_on_with_a_given_score,
     goes_on_from_a_thought_of_another,
+    shows_a_domain_the_whole_path,
     another_goes_on_from_it,
     keeps_its_settings,
     is_drawn,
@@ -830,7 +874,6 @@ class _DomainTrial:
         if not path:
             return
         self.expect("assess", what, _within(1), "a number from 0 to 1 or None", task, path)
-        self.expect("seen", what, lambda seen: isinstance(seen[0], Task), "a task and a path", task, path)
         prompts = {
             "value_prompt": (task, path),
             "judge_prompt": (task, path),

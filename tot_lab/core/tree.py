@@ -7,7 +7,7 @@ work.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tot_lab.core.bulk import gc_paused
@@ -61,9 +61,14 @@ class Node:
 
 
 class Tree:
-    """Nodes by id, in the order in which they were proposed."""
+    """Nodes by id, in the order in which they were proposed.
 
-    def __init__(self) -> None:
+    Args:
+        steps: Steps taken before the root (`Task.steps`). The texts of every path begin with them.
+    """
+
+    def __init__(self, steps: Sequence[str] = ()) -> None:
+        self.steps = steps
         self.nodes: dict[str, Node] = {}
         self.roots: list[str] = []
 
@@ -153,8 +158,8 @@ class Tree:
         return nodes
 
     def texts(self, id: str) -> list[str]:
-        """The path to `id` as domains receive it: the texts of the thoughts below the root."""
-        return [node.text for node in self.path(id)[1:]]
+        """The path to `id` as domains receive it: the earlier steps, and the thoughts below the root."""
+        return [*self.steps, *(node.text for node in self.path(id)[1:])]
 
     def leaves(self) -> list[Node]:
         """The nodes without children. The root counts only if it is alone."""

@@ -6,8 +6,9 @@ it.
 
 from __future__ import annotations
 
+from tot_lab.core.domain import Path
 from tot_lab.core.parts import UserFunction
-from tot_lab.core.task import Path, Task
+from tot_lab.core.task import Task
 
 
 def oracle(task: Task) -> UserFunction:

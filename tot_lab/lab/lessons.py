@@ -221,4 +221,4 @@ def _family(task: Task) -> str:
     This is its domain if the domain distinguishes states. All questions in natural language form one group,
     "".
     """
-    return "" if task.domain.state(task, ()) is None else task.domain.kind
+    return "" if task.domain.state(task, task.steps) is None else task.domain.kind

@@ -95,6 +95,7 @@ class _TaskSettings(msgspec.Struct):
     domain: dict[str, Any]
     data: dict[str, Any] = {}
     context: str = ""
+    steps: tuple[str, ...] = ()
     system_prompt: str = ""
     id: str = ""
     tools: tuple[dict[str, Any], ...] = ()

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from tot_lab.core.calls import Call, Reply, halts, is_made, refused
+from tot_lab.core.domain import Domain
 from tot_lab.core.parts import needs_functions, part_of
 from tot_lab.core.records import Ended, Line, Note, Position, Record, Thought, canonical
 from tot_lab.core.strategy import Strategy
-from tot_lab.core.task import Answer, Domain, Task
+from tot_lab.core.task import Answer, Task
 from tot_lab.core.tree import Node, Tree
 from tot_lab.record.grading import Ungraded, found_in
 from tot_lab.record.journal import Header, JournalError, read_journal, write_journal
@@ -304,7 +305,8 @@ class Run(RunMethods):
 
         A thought that only holds the question, the root of a nested strategy, is not a step.
         """
-        return [text for text in self.tree.texts(id) if text != self.question]
+        texts = [text for text in self.tree.texts(id) if text != self.question]
+        return [*self.header.task.get("steps", ()), *texts]
 
     @property
     def best(self) -> Node | None:

@@ -132,7 +132,7 @@ def kind_of(task: Task) -> Sorted | None:
     - `simple`: a sum, a question for a fact, or one small job such as a look-up, in at most 40 words, without
       words of larger tasks (comparison, recommendation, research and others).
     """
-    if task.domain.state(task, ()) is not None:
+    if task.domain.state(task, task.steps) is not None:
         return Sorted("open", f"the domain {task.domain.kind!r} tells states apart")
     wanted = _NEGATED.sub("…", task.question[:LOOKED_AT])
     found = {kind: match for kind, cue in _CUES.items() if (match := cue.search(wanted))}
@@ -264,7 +264,7 @@ class Adaptive(Prompting):
         """The choice made by the model, or the refusal of its call."""
         listed = "\n".join(f"{kind}: {what}" for kind, what in KINDS.items())
         prompt = (
-            f"A task for somebody else:\n<task>\n{task.domain.answer_prompt(task, False)}\n</task>\n\n"
+            f"A task for somebody else:\n<task>\n{task.answer_prompt(False)}\n</task>\n\n"
             f"The kinds of task that there are:\n{listed}\n\n"
             f"Which kind is it? Do not do the task. Reply with JSON and nothing else, "
             f'as {{"kind": "simple"}}: {", ".join(KINDS)}.'
@@ -305,4 +305,4 @@ def _with_attempt(task: Task, answer: Answer) -> Task:
     if not answer.text:
         return task
     attempt = f"An earlier attempt was not finished ({answer.stop_reason}). It came to: {answer.text}"
-    return task.model_copy(update={"context": "\n\n".join(filter(None, [task.context, attempt]))})
+    return task.with_context(attempt)

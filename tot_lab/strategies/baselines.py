@@ -94,9 +94,9 @@ class BestOf(Prompting):
         answer = yield from resample(number, self.strategy.think(task, at))
         if answer.node is None or self.evaluate == "score":
             return answer
-        path = [f"Answer: {answer.text}"]
+        path = task.path([f"Answer: {answer.text}"])
         if isinstance(self.evaluate, UserFunction):
-            shown = self.evaluate(*task.domain.seen(task, path))
+            shown = self.evaluate(task.without_steps(), path)
             score = verdict(shown, f"evaluator {self.evaluate.name!r}, thought {answer.node},")
             scored = yield from emit(Scored(answer.node, score, score, by=self.evaluate.name))
         else:
@@ -173,7 +173,7 @@ def baselines(attempts: int = 5, **sampling: Any) -> dict[str, Strategy]:
 
 def _answer_once(strategy: Prompting, task: Task, at: str, *, reasoning: bool) -> Thinking[Answer]:
     yield Thought(at, parent_of(at), task.question)
-    prompt = task.domain.answer_prompt(task, reasoning)
+    prompt = task.answer_prompt(reasoning)
     reply = yield from ask(strategy.call(at, "answer", prompt))
     if reply.error is not None:
         yield Note("call.failed", at, {"kind": "answer", "error": reply.error})

@@ -148,7 +148,7 @@ class _Iterations:
         self.task = task
         self.sizes = sizes
         self.at = at
-        self.goal = task.domain.answer_prompt(task, True)
+        self.goal = task.answer_prompt(True)
         self.past: list[IterationResult] = []
         self.schema = True  # whether the server supports JSON schemas, as far as known
         self.direct = False  # whether the approaches of the iteration were unreadable

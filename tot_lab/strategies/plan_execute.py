@@ -187,7 +187,7 @@ class _Work:
         self.at = at
         self.available: AvailableTools = strategy.available_tools(task, tuple(strategy.required_tools))
         self.required = strategy.required(task, self.available, strategy.required_tools)
-        self.goal = task.domain.answer_prompt(task, True)
+        self.goal = task.answer_prompt(True)
         self.steps: list[PlanStep] = []
         self.results: dict[str, str] = {}  # step id → the thought that holds its result
         self.patched: set[str] = set()

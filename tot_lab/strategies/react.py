@@ -233,7 +233,7 @@ class ReAct(Acting):
     def _prompt(self, task: Task, available: AvailableTools, required: Mapping[str, int]) -> str:
         return "\n".join(
             [
-                f"This is the task:\n<task>\n{task.domain.answer_prompt(task, True)}\n</task>\n",
+                f"This is the task:\n<task>\n{task.answer_prompt(True)}\n</task>\n",
                 "Do not solve it at once. Work in turns: in each, think in a sentence or two, call one tool, "
                 "and stop there. You are then shown what it gave, and go on from that. Make no result up.",
                 "The tools:" if available.tools else "There are no tools to find things out with. There is:",

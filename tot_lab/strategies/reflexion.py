@@ -21,9 +21,10 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import halts
+from tot_lab.core.domain import Path
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
-from tot_lab.core.task import Answer, Path, Task
+from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ThinkingStep, ask, emit, intercept, resample
 from tot_lab.strategies.react import ReAct
 
@@ -96,13 +97,12 @@ class Reflexion(Prompting):
 
     def _taught(self, task: Task, lessons: Sequence[str]) -> Task:
         """`task` with the lessons in its context."""
-        parts = [task.context]
+        parts = []
         if self.prior_critiques:
             parts.append(earlier_critiques(self.prior_critiques))
         if lessons:
             parts.append(f"Earlier attempts at this very task, and what was wrong:\n{_listed(lessons)}")
-        context = "\n\n".join(filter(None, parts))
-        return task.model_copy(update={"context": context})
+        return task.with_context(*parts)
 
     def _criticised(
         self, task: Task, root: str, answer: Answer, way: _Way, number: int
@@ -129,9 +129,9 @@ class Reflexion(Prompting):
         return _Critique(thought.text, score, satisfied=score == 1.0)
 
     def _prompt(self, task: Task, path: Path, answer: str) -> str:
-        way = f"The way to it:\n<way>\n{task.domain.steps(path)}\n</way>\n\n" if path else ""
+        way = f"The way to it:\n<way>\n{task.domain.steps(task.path(path))}\n</way>\n\n" if path else ""
         return (
-            f"This task was set:\n<task>\n{task.domain.answer_prompt(task, False)}\n</task>\n\n"
+            f"This task was set:\n<task>\n{task.answer_prompt(False)}\n</task>\n\n"
             f"{way}The answer:\n<answer>\n{answer or '(none was given)'}\n</answer>\n\n"
             f"Criticise it. {_LOOK[self.critique_depth]}\n"
             "If nothing needs to change, begin your reply with `SATISFIED:` and say why. Otherwise begin it "

@@ -194,7 +194,7 @@ class _Reading(NamedTuple):
         return Page("\n".join(lines), None)
 
     def _call(self, url: str, page: Thought) -> Call:
-        shown = self.task.domain.answer_prompt(self.task, False)
+        shown = self.task.answer_prompt(False)
         prompt = _EXTRACT.format(task=shown, url=url, page=page.text)
         return msgspec.structs.replace(self.by.call(page.id, "extract", prompt), model=self.model)
 

@@ -42,7 +42,7 @@ class ToolLoop(Acting):
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
         available = self.available_tools(task)
-        prompt = task.domain.answer_prompt(task, True)
+        prompt = task.answer_prompt(True)
         talk = [Message("user", f"{prompt}\n\n{describe_tools(available)}" if available.tools else prompt)]
         place, source, offered = at, list[str](), list(available.tools.values())
         unused, known = self.named(task, available), list[str]()

@@ -19,7 +19,7 @@ from pydantic import Field, field_validator
 from tot_lab.core.calls import halts
 from tot_lab.core.records import Decided, Event, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
-from tot_lab.core.task import Answer, Path, Task
+from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking
 from tot_lab.core.tree import Tree
 from tot_lab.strategies.react import ReAct
@@ -104,7 +104,7 @@ class TreeThenAct(Prompting):
         return self.propose.most_children()
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
-        tree = Tree()
+        tree = Tree(task.steps)
         tree.add(Thought(at, None, task.question))
         yield Thought(at, parent_of(at), task.question)
         limits = {
@@ -115,15 +115,17 @@ class TreeThenAct(Prompting):
         yield Note("tot.started", at, limits)
         stop = yield from self._plan(_grounded(task), tree, at)
         best = self._best(tree, at)
-        plan = tree.texts(best)
         winner = {"winner_id": best, "winner_score": tree[best].score, "total_nodes": len(tree)}
         yield Note("tot.completed", at, winner)
-        yield Note("tree.planned", best, {"steps": len(plan), "score": tree[best].score, "stop": stop})
+        planned = {"steps": tree[best].depth, "score": tree[best].score, "stop": stop}
+        yield Note("tree.planned", best, planned)
+        plan = tree.texts(best)
         if halts(stop):
             text = task.domain.answer(task, plan)
             return Answer(text or "", stop, best if text else None, tree[best].score if text else None)
         # Children are numbered below breadth: this one is free.
-        return (yield from self.strategy.think(_guided(task, plan), f"{best}.{self.breadth}"))
+        guided = f"A plan, found by comparing several:\n{task.domain.steps(plan)}" if best != at else ""
+        return (yield from self.strategy.think(task.with_context(guided), f"{best}.{self.breadth}"))
 
     def max_calls(self, task: Task) -> int | None:
         acting = self.strategy.max_calls(task)
@@ -229,13 +231,4 @@ def _grounded(task: Task) -> Task:
     """The task of the first phase, whose context lists the tools."""
     listed = "\n".join(f"- {tool.name}: {tool.description}" for tool in task.tools)
     section = f"Tools that can be used once there is a plan, and not yet:\n{listed}" if listed else ""
-    return _with(task, section)
-
-
-def _guided(task: Task, plan: Path) -> Task:
-    """The task of the second phase, whose context holds the plan."""
-    return _with(task, f"A plan, found by comparing several:\n{task.domain.steps(plan)}" if plan else "")
-
-
-def _with(task: Task, section: str) -> Task:
-    return task.model_copy(update={"context": "\n\n".join(filter(None, [task.context, section]))})
+    return task.with_context(section)

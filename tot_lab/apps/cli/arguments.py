@@ -19,10 +19,11 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
+from tot_lab.core.domain import Domain
 from tot_lab.core.parts import REGISTRY, Part, class_of, known_names
 from tot_lab.core.registry import axes, built_in, names, offered
 from tot_lab.core.strategy import Strategy
-from tot_lab.core.task import Domain, Task
+from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.domains import tasks
 from tot_lab.lab.settings import allowed_by_user

@@ -13,8 +13,9 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from typing import Literal, TypeAlias
 
+from tot_lab.core.domain import Path
 from tot_lab.core.reading import read_score
-from tot_lab.core.task import Path, Task
+from tot_lab.core.task import Task
 from tot_lab.domains.constrained.constraints import bare, kept_by, read, rules_in
 from tot_lab.domains.general import General
 

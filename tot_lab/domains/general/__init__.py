@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, Literal
 
+from tot_lab.core.domain import Domain, Path
 from tot_lab.core.parts import UserFunction
 from tot_lab.core.reading import verdict
-from tot_lab.core.task import Domain, Path, Task
+from tot_lab.core.task import Task
 
 Grading = Literal["number", "exact", "regex"] | UserFunction
 

@@ -18,10 +18,11 @@ import msgspec
 from pydantic import field_validator
 
 from tot_lab.core.calls import Call, Reply
+from tot_lab.core.domain import Path
 from tot_lab.core.parts import Part, UserFunction, is_function
 from tot_lab.core.reading import verdict
 from tot_lab.core.records import Event, Scored, Thought, id_key
-from tot_lab.core.task import Path, Task
+from tot_lab.core.task import Task
 from tot_lab.core.thinking import Effect, Thinking, ask, carry_out
 from tot_lab.core.tools import function_call
 from tot_lab.strategies.search.expansion import Place
@@ -266,10 +267,10 @@ class Vote(_Sampled, _Templated):
         task, paths = sampler.task, [path for _, path in candidates]
         listed = "\n\n".join(f"{k}.\n{path[-1]}" for k, path in enumerate(paths, 1))
         prompt = sampler.prompt(
-            self.prompt, (), partial(task.domain.vote_prompt, task, paths), candidates=listed
+            self.prompt, task.steps, partial(task.domain.vote_prompt, task, paths), candidates=listed
         )
         votes, error = yield from self._read(
-            sampler, (), place, "vote", prompt, lambda text: task.domain.read_vote(text, len(paths))
+            sampler, task.steps, place, "vote", prompt, lambda text: task.domain.read_vote(text, len(paths))
         )
         scores: list[Event] = []
         for k, (id, _) in enumerate(candidates):
@@ -349,14 +350,14 @@ class FunctionEvaluator(Evaluator):
     """The function. Its name is recorded with each score."""
 
     def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
-        task, seen = sampler.task.domain.seen(sampler.task, path)
+        task = sampler.task.without_steps()
         if not inspect.iscoroutinefunction(self.function.wrapped):
-            return (yield from self._emit(id, self.function(task, seen)))
+            return (yield from self._emit(id, self.function(task, path)))
 
         async def judge() -> list[Any]:
-            return [await self.function(task, seen)]
+            return [await self.function(task, path)]
 
-        scores, error = yield from self._judged(Place(id, path), [seen], judge)
+        scores, error = yield from self._judged(Place(id, path), [path], judge)
         if error is not None:
             return (yield from emit_as_list(failed(id, error)))
         return (yield from self._emit(id, scores[0]))
@@ -400,8 +401,7 @@ class BatchEvaluator(FunctionEvaluator):
         self, sampler: Sampler, place: Place, candidates: Sequence[tuple[str, Path]]
     ) -> Thinking[list[Event]]:
         in_order = sorted(candidates, key=lambda candidate: id_key(candidate[0]))
-        seen = [sampler.task.domain.seen(sampler.task, path) for _, path in in_order]
-        task, paths = seen[0][0], [path for _, path in seen]
+        task, paths = sampler.task.without_steps(), [path for _, path in in_order]
 
         async def judge() -> Sequence[Any]:
             scores = self.function(task, paths)

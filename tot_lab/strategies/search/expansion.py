@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tot_lab.core.domain import Path
 from tot_lab.core.records import Decided, Event, Scored, Thought
-from tot_lab.core.task import Path, Task
+from tot_lab.core.task import Task
 from tot_lab.core.thinking import Thinking, emit
 from tot_lab.strategies.search.sampling import Sampler, emit_as_list
 
@@ -113,4 +114,4 @@ def score(sampler: Sampler, evaluate: Evaluator, path: Path, id: str) -> Thinkin
 def with_sources(task: Task, paths: Sequence[Path]) -> Task:
     """`task` for a thought that continues several others: its context shows their paths too."""
     others = [f"Another line of thought:\n{task.domain.steps(path)}" for path in paths]
-    return task.model_copy(update={"context": "\n\n".join(filter(None, [task.context, *others]))})
+    return task.with_context(*others)

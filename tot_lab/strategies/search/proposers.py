@@ -213,7 +213,8 @@ class WithTools(Proposer):
         )
 
         # Tools that the question names are used once: for the first thought of the search.
-        task, first = sampler.task, not place.path
+        task = sampler.task
+        first = len(place.path) == len(task.steps)
         named = turns.named(task, turns.available_tools(task)) if first else []
 
         def asked(call: Call) -> Thinking[Reply]:

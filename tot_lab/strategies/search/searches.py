@@ -65,7 +65,7 @@ class SearchState:
         self.task = task
         self.root = root
         self.strategy = strategy
-        self.tree = Tree()
+        self.tree = Tree(task.steps)
         self.closed: set[str] = set()
         self.places: dict[str, Place] = {}
 

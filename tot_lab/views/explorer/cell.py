@@ -145,7 +145,8 @@ def _task(task: Task, imports: set[str]) -> str:
         short = [_text(task.question), *(["structured=True"] if domain.structured else [])]
         if game24(task.question, structured=domain.structured) == task:
             return _call("tl.game24", short)
-    if isinstance(domain, General) and type(domain) in (General, OpenEnded) and not (task.data or task.id):
+    further = task.data or task.id or task.steps  # only the constructor takes these
+    if isinstance(domain, General) and type(domain) in (General, OpenEnded) and not further:
         arguments = {
             "answer": task.reference,
             "grade": domain.grading,
