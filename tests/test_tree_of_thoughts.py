@@ -841,8 +841,8 @@ def test_every_search_keeps_its_limits_and_its_record(search, seed, cap):
     trees = []
 
     class Kept(tl.Tree):
-        def __init__(self):
-            super().__init__()
+        def __init__(self, steps=()):
+            super().__init__(steps)
             trees.append(self)
 
     search_states.Tree, original = Kept, search_states.Tree
