@@ -214,9 +214,11 @@ LINES = [
         "M12",
         "effects of tools: deny beats allow, and the stricter of lab and strategy holds",
         "tests/test_tools.py::test_the_effect_policy_keeps_its_whole_table",
-        "tests/test_tools.py::test_what_the_policy_denies_is_not_done_even_from_the_cache",
+        "tests/test_tools.py::test_m12_a_tool_that_the_lab_denies_is_an_error_at_construction",
+        "tests/test_tools.py::test_m12_tools_given_by_name_and_those_of_a_replay_keep_the_policy",
+        "tests/test_tools.py::test_m12_a_tool_that_a_strategy_denies_is_not_offered",
         "tests/test_react.py::test_a_strategy_may_allow_less_than_its_lab",
-        "tests/test_react.py::test_a_lab_may_allow_less_than_its_strategy",
+        "tests/test_react.py::test_a_strategy_cannot_allow_more_than_its_lab",
     ),
     (
         "M13",

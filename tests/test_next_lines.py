@@ -47,25 +47,6 @@ def test_m11_a_strategy_sets_time_retries_and_back_off_of_its_tools():
     assert len(tl.grid(search, tool_timeout=[1.0, 2.0])) == 2
 
 
-@tl.tool(effects=["files"])
-def delete(path: str) -> str:
-    """Deletes a file."""
-    return f"{path} is gone"
-
-
-@reached_later("M12")
-def test_m12_a_tool_that_is_denied_is_an_error_at_construction():
-    with pytest.raises(ValueError, match="delete"):
-        tl.Lab(Scripted(), tools=[delete], effect_policy=tl.EffectPolicy(deny={"files"}))
-
-
-def test_m12_a_tool_that_a_strategy_denies_is_not_offered():
-    model = Scripted(lambda call: tl.Reply("Answer: 26"))
-    lab = tl.Lab(model, runs=None, tools=[delete])
-    wait(lab.run(tl.ReAct(effect_policy=tl.EffectPolicy(deny={"files"})), TASK))
-    assert all("delete" not in {tool["name"] for tool in call.tools} for call in model.calls)
-
-
 @reached_later("R12")
 @pytest.mark.parametrize(
     ("kind", "settings"),

@@ -756,11 +756,12 @@ def test_a_strategy_may_allow_less_than_its_lab():
     assert again == careful
 
 
-def test_a_lab_may_allow_less_than_its_strategy():
+def test_a_strategy_cannot_allow_more_than_its_lab():
     lavish = tl.ReAct(effect_policy=tl.EffectPolicy(mode="allow_all"))
-    model = Script(said(("web-search", {"query": "ducks"})), said(final("26")))
-    act(model, lavish, effect_policy=tl.EffectPolicy(deny=frozenset({"network"})))
-    assert "the effect policy denies network" in model.shown(1)
+    model = Script(said(final("26")))
+    with pytest.raises(ValueError, match=r"'web-search' .*denies network"):
+        act(model, lavish, effect_policy=tl.EffectPolicy(deny=frozenset({"network"})))
+    assert not model.calls
 
 
 def test_tools_narrows_what_is_offered():

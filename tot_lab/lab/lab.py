@@ -72,7 +72,7 @@ class Lab:
             names (`calculator`, `python`, `web_fetch`, `multi_hop`, or a tool of an installed package). A
             strategy uses all of them, or those that its own `tools` setting names.
         effect_policy: Effects that the tools may have (`tl.EffectPolicy`). `None` allows all that these tools
-            have.
+            have, except to `tl.tools.WriteFile`. A tool that is denied is a ValueError.
         tool_context: Data that is passed to tools and never shown to a model. Values whose name contains key,
             token, secret or password are also removed from results.
         plans: SQLite file, or a `tl.PlanStore`, in which each plan of `tl.PlanExecute` is kept while it runs.
