@@ -39,14 +39,6 @@ def test_m1_an_alias_of_the_settings_file_is_a_model(tmp_path, monkeypatch):
     assert made.usage.errors == 0
 
 
-@reached_later("M11")
-def test_m11_a_strategy_sets_time_retries_and_back_off_of_its_tools():
-    settings = {"tool_timeout": 2.0, "tool_retries": 0, "tool_backoff": 0.5}
-    search = tl.TreeOfThoughts(propose=tl.WithTools(tools=["legs"]), **settings)
-    assert {name: getattr(search, name) for name in settings} == settings
-    assert len(tl.grid(search, tool_timeout=[1.0, 2.0])) == 2
-
-
 @reached_later("R12")
 @pytest.mark.parametrize(
     ("kind", "settings"),

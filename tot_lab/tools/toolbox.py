@@ -22,7 +22,7 @@ from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.reading import json_of
 from tot_lab.core.scrubbing import scrubbed, secrets_in
 from tot_lab.core.tool import Tool, Unfit, tool
-from tot_lab.core.tools import characters_within
+from tot_lab.core.tools import TOOL_LIMITS, characters_within
 from tot_lab.tools.named import tools_named
 
 MOST_OF_AN_ERROR = 2_000
@@ -158,7 +158,9 @@ class Carrying:
             return self._failed(f"the arguments are no JSON: {error}")
         if not isinstance(arguments, dict):
             return self._failed(f"the arguments must be a JSON object, not {call.prompt[:80]}")
-        return await self._tried(arguments, call.max_tokens, observer)
+        limits = {name: value for name, value in call.options.items() if name in TOOL_LIMITS}
+        limited = Carrying(self.tool.with_(limits), self.context, self.replaying, self.keys)
+        return await limited._tried(arguments, call.max_tokens, observer)
 
     async def _tried(self, arguments: dict[str, Any], most: int | None, observer: CallObserver) -> Reply:
         tool, wait = self.tool, self.tool.backoff
