@@ -505,6 +505,8 @@ LINES = [
         "strategies of one's own, found by name; what each is given and gives back",
         "tests/test_plugins.py::test_a_strategy_of_a_package_runs_by_name_from_a_file_and_in_a_sweep",
         "tests/test_plugins.py::test_the_designs_names_are_strategies",
+        "tests/test_parts.py::test_r12_the_designs_names_of_settings_are_accepted",
+        "tests/test_parts.py::test_r12_a_name_of_a_setting_that_is_not_there_is_refused",
         "tests/test_named_strategies.py::test_a_name_gives_the_same_run_as_its_strategy",
         "tests/test_designs.py::test_a_strategy_goes_by_the_designs_name_in_a_shell",
         "tests/test_contract.py::test_every_prompt_shows_problem_context_and_path",

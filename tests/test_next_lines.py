@@ -39,18 +39,6 @@ def test_m1_an_alias_of_the_settings_file_is_a_model(tmp_path, monkeypatch):
     assert made.usage.errors == 0
 
 
-@reached_later("R12")
-@pytest.mark.parametrize(
-    ("kind", "settings"),
-    [
-        (tl.TreeThenAct, {"breadth": 2}),
-        (tl.Reflexion, {"strategy": tl.ReAct(), "kernel_max_iterations": 2}),
-    ],
-)
-def test_r12_the_sources_names_of_settings_are_accepted(kind, settings):
-    kind(**settings)
-
-
 @reached_later("R1, R12")
 def test_r12_a_lab_holds_defaults():
     lab = tl.Lab(
