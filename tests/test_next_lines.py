@@ -37,23 +37,3 @@ def test_m1_an_alias_of_the_settings_file_is_a_model(tmp_path, monkeypatch):
     assert lab.model == tl.Lab("sim/general").model
     made = wait(tl.Lab(Scripted(), runs=None).run(tl.OneAnswer(model="work"), TASK))
     assert made.usage.errors == 0
-
-
-@reached_later("R1, R12")
-def test_r12_a_lab_holds_defaults():
-    lab = tl.Lab(
-        Scripted(lambda call: tl.Reply("Answer: 26")),
-        runs=None,
-        strategy=tl.OneAnswer(),
-        system_prompt="Be brief.",
-        thinking_level="low",
-    )
-    made = wait(lab.run(TASK))
-    assert made.task.system_prompt == "Be brief."
-
-
-@reached_later("S2")
-def test_s2_strategies_get_a_context_profile_and_ids_from_the_engine():
-    lab = tl.Lab("sim/agent", runs=None, profile="local", agent_id="scout", session_id="monday")
-    made = wait(lab.run(tl.ReAct(), tl.domains.word_sums(3)))
-    assert (made.header.agent_id, made.header.session_id) == ("scout", "monday")

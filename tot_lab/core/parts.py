@@ -138,6 +138,7 @@ class Part(BaseModel):
         if not changes:
             return self
         made = type(self)(**{**dict(self), **changes})
+        made.__pydantic_fields_set__.intersection_update(self.model_fields_set | changes.keys())
         if made.__pydantic_private__ is not None:
             made.__pydantic_private__.update(self.__pydantic_private__ or {})
         return made
@@ -355,6 +356,25 @@ def parts_in(part: Part) -> Iterator[Part]:
             waiting.extend(value.values())
         elif isinstance(value, list | tuple):
             waiting.extend(value)
+
+
+def map_parts(value: Any, change: Callable[[Part], Mapping[str, Any]]) -> Any:
+    """Return `value`, a part or a container of parts, with the settings `change(part)` in each part.
+
+    Inner parts are changed first. A value in which nothing changes is returned itself.
+    """
+    if isinstance(value, Part):
+        fields = {name: getattr(value, name) for name in type(value).model_fields}
+        inside = {name: map_parts(field, change) for name, field in fields.items()}
+        inside = {name: field for name, field in inside.items() if field is not fields[name]}
+        return value.with_({**inside, **change(value)})
+    if isinstance(value, dict):
+        made: Any = {key: map_parts(item, change) for key, item in value.items()}
+        return made if any(made[key] is not value[key] for key in value) else value
+    if isinstance(value, list | tuple):
+        items = [map_parts(item, change) for item in value]
+        return type(value)(items) if any(a is not b for a, b in zip(items, value, strict=True)) else value
+    return value
 
 
 def field_docs(kind: type[BaseModel]) -> dict[str, str]:
