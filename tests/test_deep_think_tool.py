@@ -359,10 +359,9 @@ def test_a_plan_that_lacks_it_gets_a_step_for_it():
     assert made.answer.endswith("42")
 
 
-def test_a_policy_may_forbid_it_though_it_is_named():
-    made = asked(agent("deep_think", "42"), tl.open_ended("Use deep_think."), effect_policy=tl.EffectPolicy())
-    assert "does not allow model" in made.tools_df()["error"][0]
-    assert made.answer == "42"
+def test_the_policy_of_a_lab_may_forbid_it_though_it_is_named():
+    with pytest.raises(ValueError, match=r"'deep-think' .*does not allow model"):
+        asked(agent("deep_think", "42"), tl.open_ended("Use deep_think."), effect_policy=tl.EffectPolicy())
 
 
 def test_what_it_gave_is_kept_for_a_rerun_without_its_model(tmp_path):

@@ -163,15 +163,16 @@ def test_s6_it_is_denied_unless_it_is_allowed(root):
     tool = tl.tools.WriteFile(root=root)
     assert tool.name == "write-file"
     assert tool.effects == ("file-write",)  # leave to read files is none to write them
-    refused = "✗ the effect policy does not allow file-write"
     for policy in (None, tl.EffectPolicy(), tl.EffectPolicy(allow={"files"})):
-        assert result(tool, {"path": "b.md", "content": "x"}, effect_policy=policy) == refused
+        with pytest.raises(ValueError, match=r"'write-file' .*does not allow file-write"):
+            result(tool, {"path": "b.md", "content": "x"}, effect_policy=policy)
     assert not (root / "b.md").exists()
     for policy in (tl.EffectPolicy(allow={"write-file"}), tl.EffectPolicy(mode="allow_all")):
         said = result(tool, {"path": f"{policy.mode}.md", "content": "x"}, effect_policy=policy)
         assert said == f"wrote {policy.mode}.md (1 bytes)"
     denied = tl.EffectPolicy(mode="allow_all", deny={"file-write"})
-    assert result(tool, {"path": "d.md", "content": "x"}, effect_policy=denied).startswith("✗ ")
+    with pytest.raises(ValueError, match=r"'write-file' .*denies file-write"):
+        result(tool, {"path": "d.md", "content": "x"}, effect_policy=denied)
 
 
 def test_s6_it_goes_by_both_names():

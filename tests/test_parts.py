@@ -12,6 +12,7 @@ from support import AXES, DOMAINS, STRATEGIES
 import tot_lab as tl
 from tot_lab.core.parts import REGISTRY, Part, UserFunction, needs_functions, part_of
 from tot_lab.core.registry import built_in
+from tot_lab.strategies.acting import ToolLimits
 
 MODELS = list(dict.fromkeys(built_in("models").values()))
 
@@ -61,7 +62,8 @@ def test_settings_come_back_from_json_equal(part):
     assert type(again) is type(part)
     assert again.settings() == part.settings()
     shown = {name for name, field in type(part).model_fields.items() if not field.exclude}
-    assert set(part.settings()) == {"kind", *shown}
+    unset = {name for name in ToolLimits.model_fields if getattr(part, name, "") is None}
+    assert set(part.settings()) == {"kind", *shown} - unset
     assert set(type(part).model_fields) - shown <= {"api_key"}  # a secret, and nothing else
 
 
@@ -260,3 +262,49 @@ def test_t8_an_unvalidated_copy_of_settings_is_refused(update):
 @pytest.mark.parametrize(("name", "search"), [("bfs", "beam_search"), ("dfs", "depth_first")])
 def test_m1_the_designs_names_of_searches_are_accepted(name, search):
     assert tl.TreeOfThoughts(search=name) == tl.TreeOfThoughts(search=search)
+
+
+def test_r12_the_designs_names_of_settings_are_accepted():
+    """They are names of settings that exist, which alone are recorded."""
+    then_act, reflexion = tl.TreeThenAct, tl.Reflexion
+    for made, same in [
+        (then_act(breadth=2), then_act(propose=tl.Propose(count=2))),
+        (then_act(breadth=2, propose="sample"), then_act(propose=tl.Sample(count=2))),
+        (
+            then_act(breadth=2, propose={"kind": "propose", "samples": 3}),
+            then_act(propose=tl.Propose(count=2, samples=3)),
+        ),
+        (then_act(depth=2, pruning_threshold=0.4), then_act(max_depth=2, min_score=0.4)),
+        (then_act(depth=2).with_(depth=4, breadth=1), then_act(max_depth=4, propose=tl.Propose(count=1))),
+        (reflexion(kernel_max_iterations=2), reflexion(strategy=tl.ReAct(max_iterations=2))),
+        (
+            reflexion(strategy=tl.ReAct(parallel=False), kernel_max_iterations=2),
+            reflexion(strategy=tl.ReAct(parallel=False, max_iterations=2)),
+        ),
+        (reflexion().with_(kernel_max_iterations=7), reflexion(strategy=tl.ReAct(max_iterations=7))),
+        (reflexion(self_critique_depth="shallow"), reflexion(critique_depth="shallow")),
+        (
+            part_of({"kind": "tree-of-thought", "breadth": 2, "max_depth": 4}),
+            then_act(breadth=2, max_depth=4),
+        ),
+    ]:
+        assert made == same
+        assert made.settings() == same.settings()
+    assert tl.grid(then_act(depth=2), breadth=[1, 2], depth=[3]) == [
+        then_act(breadth=count, depth=3) for count in (1, 2)
+    ]
+
+
+def test_r12_a_name_of_a_setting_that_is_not_there_is_refused():
+    for kind, settings, why in [
+        (tl.Reflexion, {"strategy": tl.OneAnswer(), "kernel_max_iterations": 2}, "OneAnswer has no setting"),
+        # Deep Think has iterations too, but of another kind.
+        (tl.Reflexion, {"strategy": tl.DeepThink(), "kernel_max_iterations": 2}, "DeepThink has no setting"),
+        (tl.Reflexion, {"kernel_max_iterations": 0}, "greater than or equal to 1"),
+        (tl.TreeThenAct, {"breadth": 0}, "greater than or equal to 1"),
+        (tl.TreeThenAct, {"depth": 2, "max_depth": 2}, "depth is another name of max_depth"),
+        (tl.TreeOfThoughts, {"breadth": 2}, "no setting 'breadth'"),
+        (tl.PlanExecute, {"kernel_max_iterations": 2}, "no setting 'kernel_max_iterations'"),
+    ]:
+        with pytest.raises(ValueError, match=why):
+            kind(**settings)

@@ -5,15 +5,17 @@ import asyncio
 import json
 
 import pytest
+from errands import COUNTED, counted, lab_with, results
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from providers import FAMILIES, MODELS, Said
 from pydantic import ValidationError
-from support import TASK, Scripted, answer_to, run, shuffled, wait
+from support import TASK, Scripted, answer_to, for_each, run, shuffled, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply, ToolCall
 from tot_lab.core.records import Note, Thought
+from tot_lab.core.tools import tool_call
 from tot_lab.strategies.conversation import MOST_CALLS
 
 LEGS = {"spider": 8, "duck": 2}
@@ -742,6 +744,99 @@ def test_a_text_call_of_an_unknown_tool_is_told_so():
     assert [data["tool"] for data in notes(lost, "react.unknown_tool")] == ["teleport"] * 2
 
 
+# M11.
+
+LIMITS = {"tool_timeout": 0.05, "tool_retries": 2, "tool_backoff": 0.01}
+
+
+@tl.tool(timeout=600.0, retries=0, backoff=600.0)
+async def slow(n: int) -> str:
+    """Takes an hour."""
+    await asyncio.sleep(3600)
+    return "late"
+
+
+def calling(call):
+    """Calls the tool first, also as the step of a plan, and answers then."""
+    if call.purpose == "plan":
+        step = {"title": "Wait", "instruction": "wait", "type": "tool_call", "toolName": "slow"}
+        return json.dumps({"steps": [{**step, "toolArgs": {"n": 1}}]})
+    if call.tools and len(call.messages) == 1:
+        return said(("slow", {"n": 1}))
+    return said(final("26")) if call.purpose == "act" else answer_to(call)
+
+
+def attempts(made):
+    """The waits before the further attempts of each tool call, and the error of the last attempt."""
+    waits = {}
+    for line in made.lines:
+        if getattr(line.e, "name", "") == "call.retried":
+            waits.setdefault(str(line.e.data["call"]), []).append(line.e.data["wait"])
+    table = made.tools_df()
+    return list(waits.values()), set(table["error"]), set(table["tries"])
+
+
+def test_m11_a_strategy_limits_the_time_and_the_retries_of_its_tools():
+    def check(strategy):
+        waits, errors, tries = attempts(act(Scripted(calling), strategy, tools=[slow]))
+        assert waits
+        assert all(each == [0.01, 0.02] for each in waits)
+        assert errors == {"no result within 0.05 s"}
+        assert tries == {3}
+
+    propose = tl.WithTools(tools=["slow"], max_round_trips=1, **LIMITS)
+    for_each(
+        [
+            tl.ReAct(**LIMITS),
+            tl.ToolLoop(**LIMITS),
+            tl.PlanExecute(step_retries=0, max_refinements=0, max_patches=0, **LIMITS),
+            tl.Reflexion(strategy=tl.ReAct(**LIMITS), max_retries=0),
+            tl.TreeOfThoughts(propose=propose, search=tl.BeamSearch(width=1), stop=tl.Stop(depth=1)),
+        ],
+        check,
+    )
+
+
+def test_m11_each_limit_replaces_that_of_the_tool_alone():
+    brief = slow.model_copy(update={"timeout": 0.05, "retries": 2, "backoff": 0.01})
+    for strategy, waits, tries in [
+        (tl.ReAct(), [[0.01, 0.02]], 3),
+        (tl.ReAct(tool_retries=0), [], 1),
+        (tl.ReAct(tool_retries=1), [[0.01]], 2),
+        (tl.ReAct(tool_backoff=0.0), [[0.0, 0.0]], 3),
+    ]:
+        made = act(Scripted(calling), strategy, tools=[brief])
+        assert attempts(made) == (waits, {"no result within 0.05 s"}, {tries})
+        assert made.header.tools["slow"] == brief.settings()  # the lab's tool is the same
+        assert wait(made.replay()).identical
+    patient = tl.ReAct(tool_timeout=0.1, tool_retries=0)
+    assert attempts(act(Scripted(calling), patient, tools=[brief]))[1] == {"no result within 0.1 s"}
+
+
+def test_m11_limits_that_are_not_set_are_not_recorded():
+    for part in (tl.ReAct(), tl.ToolLoop(), tl.PlanExecute(), tl.WithTools()):
+        assert not LIMITS.keys() & part.settings().keys()
+        limited = part.with_(**LIMITS)
+        assert LIMITS.items() <= limited.settings().items()
+        assert tl.part_of(json.loads(json.dumps(limited.settings()))) == limited
+        assert part.with_(tool_retries=0).settings() == {**part.settings(), "tool_retries": 0}
+    search = tl.TreeOfThoughts(propose=tl.WithTools(tools=["legs"]))
+    assert len(tl.grid(search, {"propose.tool_timeout": [1.0, 2.0]})) == 2
+    for name, value in [("tool_timeout", 0), ("tool_retries", -1), ("tool_backoff", -0.1)]:
+        with pytest.raises(ValidationError, match=name):
+            tl.ReAct(**{name: value})
+
+
+def test_m11_limits_are_no_part_of_a_cache_key(tmp_path):
+    COUNTED.clear()
+    lab = lab_with(counted, cache=tmp_path)
+    call = tool_call("0", "counted", {"a": 1}, limits={"timeout": 3.0, "retries": 4, "backoff": None})
+    assert call.options == {"timeout": 3.0, "retries": 4}
+    assert tool_call("0", "counted", {"a": 1}, limits={"timeout": None}).options == {}
+    assert results(lab, ("counted", {"a": 1})) == ["1"]
+    assert lab.gateway.known(call) is not None
+
+
 # M12.
 
 
@@ -756,11 +851,12 @@ def test_a_strategy_may_allow_less_than_its_lab():
     assert again == careful
 
 
-def test_a_lab_may_allow_less_than_its_strategy():
+def test_a_strategy_cannot_allow_more_than_its_lab():
     lavish = tl.ReAct(effect_policy=tl.EffectPolicy(mode="allow_all"))
-    model = Script(said(("web-search", {"query": "ducks"})), said(final("26")))
-    act(model, lavish, effect_policy=tl.EffectPolicy(deny=frozenset({"network"})))
-    assert "the effect policy denies network" in model.shown(1)
+    model = Script(said(final("26")))
+    with pytest.raises(ValueError, match=r"'web-search' .*denies network"):
+        act(model, lavish, effect_policy=tl.EffectPolicy(deny=frozenset({"network"})))
+    assert not model.calls
 
 
 def test_tools_narrows_what_is_offered():

@@ -526,16 +526,41 @@ def test_the_effect_policy_keeps_its_whole_table():
     assert tl.EffectPolicy().mode == "allow_list"
 
 
-def test_what_the_policy_denies_is_not_done_even_from_the_cache(tmp_path):
-    reaching = changed(counted, effects=("network",))
-    allowed = lab_with(reaching, cache=tmp_path)
-    assert results(allowed, ("counted", {"a": 1})) == ["1"]
-    denied = lab_with(reaching, cache=tmp_path, effect_policy=tl.EffectPolicy())
-    why = "✗ the effect policy does not allow network"
-    assert results(denied, ("counted", {"a": 1}), ("counted", {"a": 2})) == [why, why]
-    assert denied.last.tools_df().tries.isna().all()
+def test_m12_a_tool_that_the_lab_denies_is_an_error_at_construction(tmp_path):
+    """Each way to deny it is refused, whatever the cache holds, and the tool and its effects are named."""
+    reaching = changed(counted, effects=("network", "files"))
+    assert results(lab_with(reaching, cache=tmp_path), ("counted", {"a": 1})) == ["1"]
+    for policy, why in [
+        (tl.EffectPolicy(), "does not allow files, network"),
+        (tl.EffectPolicy(allow={"files"}), "does not allow network"),
+        (tl.EffectPolicy(mode="deny_all", allow={"counted"}), "denies all effects"),
+        (tl.EffectPolicy(mode="allow_all", deny={"files"}), "denies files"),
+        (tl.EffectPolicy(allow={"counted"}, deny={"counted"}), "denies counted"),
+    ]:
+        with pytest.raises(ValueError, match=rf"'counted' \(effects: network, files\).*{why}"):
+            lab_with(reaching, cache=tmp_path, effect_policy=policy)
+    with pytest.raises(ValueError, match=r"'fine' \(effects: none\).*denies fine"):
+        lab_with(fine, effect_policy=tl.EffectPolicy(deny={"fine"}))
     assert COUNTED == [(1, 0)]
-    assert len(denied.last.task.tools) == 1
+    lab_with(reaching, effect_policy=tl.EffectPolicy(allow={"network", "files"}))
+    lab_with(reaching, effect_policy=tl.EffectPolicy(allow={"counted"}))
+
+
+def test_m12_tools_given_by_name_and_those_of_a_replay_keep_the_policy():
+    with pytest.raises(ValueError, match=r"'python' \(effects: process\).*does not allow process"):
+        lab_with("calculator", "python", effect_policy=tl.EffectPolicy(allow={"network"}))
+    allowed = lab_with("python", model="sim/general", effect_policy=tl.EffectPolicy(allow={"process"}))
+    assert allowed.replaying().gateway.toolbox.policy == tl.EffectPolicy(allow={"process"})
+    lab_with(effect_policy=tl.EffectPolicy(mode="deny_all"))  # without tools, a policy denies none
+
+
+def test_m12_a_tool_that_a_strategy_denies_is_not_offered():
+    model = Scripted(lambda call: tl.Reply("Answer: 26"))
+    lab = tl.Lab(model, runs=None, tools=[changed(counted, effects=("files",)), fine])
+    wait(lab.run(tl.ReAct(effect_policy=tl.EffectPolicy(deny={"files"})), TASK))
+    assert model.calls
+    for call in model.calls:
+        assert [tool["name"] for tool in call.tools] == ["fine", "final-answer"]
 
 
 def test_a_tool_keeps_its_own_time_and_not_the_labs():

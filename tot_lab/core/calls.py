@@ -71,7 +71,8 @@ class Call(
             schema).
         tool_choice: `auto`, `none`, `required`, or the name of a tool.
         effort: Reasoning effort (low, medium, high), for models that support it.
-        options: Further sampling settings under the provider's own names (`top_p`, …).
+        options: Further sampling settings under the provider's own names (`top_p`, …). For
+            a tool, `timeout`, `retries` and `backoff` in place of its own.
     """
 
     node: str

@@ -34,12 +34,14 @@ class Part(BaseModel):
     A subclass is registered by its `kind`, by default its class name in snake_case. A subclass whose name
     begins with an underscore, or that sets `kind = ""`, is a base class and not registered. `aliases` are
     further names, such as those of the original paper: they are accepted wherever a kind is, and never
-    written.
+    written. `setting_aliases` are such names of settings, each with the path of the setting that it stands
+    for.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
     kind: ClassVar[str] = ""
     aliases: ClassVar[tuple[str, ...]] = ()
+    setting_aliases: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -68,6 +70,7 @@ class Part(BaseModel):
         if isinstance(value, dict) and "kind" in value:
             value = part_of(value, cls)
         elif isinstance(value, dict):
+            value = cls._without_aliases(value)
             for name in value:
                 if name not in cls.model_fields:
                     raise ValueError(_unknown_field(cls, str(name)))
@@ -77,6 +80,23 @@ class Part(BaseModel):
     def _short_form(cls, value: Any) -> Any:
         """Expand a short form of this part, by default the kind of a part without required settings."""
         return {"kind": value} if isinstance(value, str) else value
+
+    @classmethod
+    def _without_aliases(cls, given: dict[Any, Any]) -> dict[Any, Any]:
+        """Replace the aliases of settings by the settings that they stand for."""
+        settings = {name: value for name, value in given.items() if name not in cls.setting_aliases}
+        for alias in given.keys() & cls.setting_aliases.keys():
+            head, _, rest = cls.setting_aliases[alias].partition(".")
+            if rest:
+                field = cls.model_fields[head]
+                part: Any = field.annotation
+                inner = part.model_validate(settings.get(head, field.default))
+                settings[head] = inner.with_({rest: given[alias]})
+            elif head in settings:
+                raise ValueError(f"{alias} is another name of {head}: got both. Pass one of them.")
+            else:
+                settings[head] = given[alias]
+        return settings
 
     @classmethod
     def migrated(cls, settings: dict[str, Any]) -> dict[str, Any]:
@@ -105,7 +125,8 @@ class Part(BaseModel):
         Raises:
             ValueError: For an unknown setting or an invalid value.
         """
-        given = {**(paths or {}), **changes}
+        aliases = type(self).setting_aliases
+        given = {aliases.get(name, name): value for name, value in {**(paths or {}), **changes}.items()}
         inside: dict[str, dict[str, Any]] = {}
         for name in [name for name in given if "." in name]:
             head, _, rest = name.partition(".")
@@ -117,6 +138,7 @@ class Part(BaseModel):
         if not changes:
             return self
         made = type(self)(**{**dict(self), **changes})
+        made.__pydantic_fields_set__.intersection_update(self.model_fields_set | changes.keys())
         if made.__pydantic_private__ is not None:
             made.__pydantic_private__.update(self.__pydantic_private__ or {})
         return made
@@ -334,6 +356,25 @@ def parts_in(part: Part) -> Iterator[Part]:
             waiting.extend(value.values())
         elif isinstance(value, list | tuple):
             waiting.extend(value)
+
+
+def map_parts(value: Any, change: Callable[[Part], Mapping[str, Any]]) -> Any:
+    """Return `value`, a part or a container of parts, with the settings `change(part)` in each part.
+
+    Inner parts are changed first. A value in which nothing changes is returned itself.
+    """
+    if isinstance(value, Part):
+        fields = {name: getattr(value, name) for name in type(value).model_fields}
+        inside = {name: map_parts(field, change) for name, field in fields.items()}
+        inside = {name: field for name, field in inside.items() if field is not fields[name]}
+        return value.with_({**inside, **change(value)})
+    if isinstance(value, dict):
+        made: Any = {key: map_parts(item, change) for key, item in value.items()}
+        return made if any(made[key] is not value[key] for key in value) else value
+    if isinstance(value, list | tuple):
+        items = [map_parts(item, change) for item in value]
+        return type(value)(items) if any(a is not b for a, b in zip(items, value, strict=True)) else value
+    return value
 
 
 def field_docs(kind: type[BaseModel]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Effect policies: which effects tools may have.
 
-A denied tool is not carried out, whoever calls it. Both the lab and a strategy may have a policy, and a tool
-must pass both.
+Both the lab and a strategy may have a policy, and a tool must pass both. A lab cannot be given a tool that
+its own policy denies. A strategy does not offer the tools that it denies, and does not carry them out.
 """
 
 from __future__ import annotations

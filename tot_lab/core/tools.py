@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -30,6 +30,9 @@ TOOL = "tool"
 
 FUNCTION = "function"
 """The `model` of a call answered by one of the strategy's functions is `function:NAME`."""
+
+TOOL_LIMITS = ("timeout", "retries", "backoff")
+"""Settings of a tool that a call may replace, in its `options`."""
 
 MODEL = "model"
 """The effect of a tool that calls a model."""
@@ -168,6 +171,7 @@ def tool_call(
     arguments: dict[str, Any] | str,
     sample_index: int = 0,
     max_tokens: int | None = None,
+    limits: Mapping[str, float | None] | None = None,
 ) -> Call:
     """A call of the tool `name` for the thought `node`.
 
@@ -175,10 +179,18 @@ def tool_call(
         arguments: By name, or as the JSON that a model wrote.
         sample_index: Distinguishes equal calls at one thought. It does not change the result.
         max_tokens: Limit on the length of this result (`characters_within`), in place of the tool's own.
+        limits: `timeout`, `retries` and `backoff` in place of the tool's own, which `None` keeps. They do not
+            change the cache key.
     """
     text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
     return Call(
-        node, TOOL, (Message("user", text),), sample_index, model=f"{TOOL}:{name}", max_tokens=max_tokens
+        node,
+        TOOL,
+        (Message("user", text),),
+        sample_index,
+        model=f"{TOOL}:{name}",
+        max_tokens=max_tokens,
+        options={limit: value for limit, value in (limits or {}).items() if value is not None},
     )
 
 

@@ -41,6 +41,7 @@ from tot_lab.runtime.replay import budget_of
 from tot_lab.runtime.roles import Role, roles_of
 from tot_lab.runtime.runner import Estimate, Execution, Runner, RunnerSettings, check_arguments
 from tot_lab.strategies.react import ReAct
+from tot_lab.strategies.structured import Tier
 from tot_lab.tools import EffectPolicy, Tool
 
 
@@ -73,7 +74,7 @@ class Lab:
             names (`calculator`, `python`, `web_fetch`, `multi_hop`, or a tool of an installed package). A
             strategy uses all of them, or those that its own `tools` setting names.
         effect_policy: Effects that the tools may have (`tl.EffectPolicy`). `None` allows all that these tools
-            have.
+            have, except to `tl.tools.WriteFile`. A tool that is denied is a ValueError.
         tool_context: Data that is passed to tools and never shown to a model. Values whose name contains key,
             token, secret or password are also removed from results.
         plans: SQLite file, or a `tl.PlanStore`, in which each plan of `tl.PlanExecute` is kept while it runs.
@@ -81,6 +82,19 @@ class Lab:
         memory: SQLite file, or a `tl.Lessons`, of answers and critiques from earlier runs. `run` and `stream`
             add what was kept for similar tasks to the task, and the header of the run records it. Branches
             and sweeps neither read nor write the memory. `None` turns it off.
+        strategy: What `lab.run(task)` runs, a strategy or its name. `None` means `tl.ReAct()` for a lab with
+            tools.
+        system_prompt: System prompt of tasks that have none.
+        thinking_level: Level of each `tl.WithThinking` that was not given one: `off`, `low`, `medium` or
+            `high`, in any case.
+        profile: Tier of the model: `local`, `mid`, `large` or `frontier`. It decides how much of a tool's
+            result the model is shown, how long a history `tl.WithSynthesis` leaves, and the `tier` of
+            strategies, wherever these were not given. See `tot_lab.strategies.defaults.PROFILES`.
+        agent_id: Recorded in the header of each run, to say for whom its tools were called.
+        session_id: Likewise.
+
+    Raises:
+        ValueError: If a setting is unknown or invalid, or `effect_policy` denies one of the tools.
     """
 
     def __init__(
@@ -99,6 +113,12 @@ class Lab:
         tool_context: Mapping[str, Any] | None = None,
         plans: str | os.PathLike[str] | PlanStore | None = None,
         memory: str | os.PathLike[str] | Lessons | None = None,
+        strategy: Strategy | str | None = None,
+        system_prompt: str = "",
+        thinking_level: str | None = None,
+        profile: Tier | None = None,
+        agent_id: str = "",
+        session_id: str = "",
     ) -> None:
         if timeout is not None and (isinstance(timeout, str) or not timeout > 0):
             raise ValueError(f"timeout must be a positive number of seconds or None: got {timeout!r}.")
@@ -114,7 +134,18 @@ class Lab:
             tools=tools,
             effect_policy=effect_policy,
             tool_context=tool_context or {},
+            strategy=None if strategy is None else strategy_named(strategy),
+            system_prompt=system_prompt,
+            thinking_level=thinking_level,
+            profile=profile,
+            agent_id=agent_id,
+            session_id=session_id,
         )
+        for name in ("system_prompt", "agent_id", "session_id"):
+            if not isinstance(value := getattr(settings, name), str):
+                raise TypeError(f"{name} must be a text: got {value!r}.")
+        if not isinstance(settings.strategy, Strategy | None):
+            raise TypeError(f"strategy must be a Strategy such as tl.TreeOfThoughts(): got {strategy!r}.")
         self.runner = Runner(settings, self.plans)
         """What carries out the runs of this lab."""
         self.runs = None if runs is None else Path(runs)
@@ -204,7 +235,7 @@ class Lab:
         """
         strategy, task = self._chosen(strategy, task)
         check_arguments(strategy, task, None, repeat)
-        return await self.runner.estimate(*self._reminded(strategy, task), repeat=repeat)
+        return await self.runner.estimate(*self._prepared(strategy, task), repeat=repeat)
 
     async def run(
         self,
@@ -220,8 +251,8 @@ class Lab:
         A model that fails raises nothing: see `run.usage`. The run is at `last` even if this method raises.
 
         Args:
-            strategy: The strategy to run, or its name (`react`, `tree_of_thoughts`). A lab with tools runs
-                `tl.ReAct()` if only a task is given: `lab.run(task)`.
+            strategy: The strategy to run, or its name (`react`, `tree_of_thoughts`). If only a task is given,
+                `lab.run(task)`, the lab's `strategy` runs, or `tl.ReAct()` if the lab has tools.
             task: The task to solve.
             budget: Limits on what the run may use.
             repeat: Number of an independent repeat. It changes every sample.
@@ -234,7 +265,7 @@ class Lab:
         """
         strategy, task = self._chosen(strategy, task)
         check_arguments(strategy, task, budget, repeat)
-        strategy, task = self._reminded(strategy, task)
+        strategy, task = self._prepared(strategy, task)
         execution = self._start(strategy, task, budget, self.runner.header(strategy, task, budget, repeat))
         run = await self._carry_out(execution, watch)
         self._remember(run)
@@ -274,7 +305,7 @@ class Lab:
         """
         if sum(given is not None for given in (content, score, strategy)) != 1:
             raise ValueError("A branch makes exactly one change: pass one of content=, score= and strategy=.")
-        other = None if strategy is None else strategy_named(strategy)
+        other = None if strategy is None else self.runner.prepared(strategy_named(strategy))
         by, task = source_of(run, node, other)
         check_arguments(by, task, budget, 0)
         if strategy is None:
@@ -411,15 +442,17 @@ class Lab:
         """Return the strategy that was given or named, or the default one, and the task."""
         if not isinstance(strategy, Task):
             return strategy_named(strategy), cast("Task", task)  # `check_arguments` reports a missing task
-        if task is not None or not self.gateway.toolbox.tools:
+        default = self.runner.settings.strategy or (ReAct() if self.gateway.toolbox.tools else None)
+        if task is not None or default is None:
             raise TypeError(
-                "Pass a strategy and a task: lab.run(strategy, task). Only a lab with tools has a default "
-                "strategy, tl.ReAct()."
+                "Pass a strategy and a task: lab.run(strategy, task). Only a lab with a `strategy` or with "
+                "tools has a default."
             )
-        return ReAct(), strategy
+        return default, strategy
 
-    def _reminded(self, strategy: Strategy, task: Task) -> tuple[Strategy, Task]:
-        """Return the strategy and the task with what the lab's memory recalls for them."""
+    def _prepared(self, strategy: Strategy, task: Task) -> tuple[Strategy, Task]:
+        """Return the strategy and the task with the lab's defaults, and with what its memory recalls."""
+        strategy, task = self.runner.prepared(strategy), self.runner.instructed(task)
         return (strategy, task) if self.memory is None else self.memory.remind(strategy, task)
 
     def _remember(self, run: Run) -> None:
@@ -489,7 +522,7 @@ class Stream:
         loop = asyncio.get_running_loop()
         strategy, task, budget, repeat = self._arguments
         lab = self.lab
-        strategy, task = lab._reminded(strategy, task)
+        strategy, task = lab._prepared(strategy, task)
         execution = lab._start(strategy, task, budget, lab.runner.header(strategy, task, budget, repeat))
 
         def ended(_: object) -> None:

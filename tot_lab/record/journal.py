@@ -53,6 +53,8 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
         counterfactual: Ids of the runs whose replies answered this one; no model was asked.
         tools: Settings of the tools, by name.
         effect_policy: The lab's effect policy, empty if it had none.
+        agent_id: Id of the agent for which the lab works, empty if it had none. The same holds for
+            `session_id`.
         checksum: Kind of the checksum of each line, empty in files of earlier versions.
     """
 
@@ -72,6 +74,8 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     counterfactual: tuple[str, ...] = ()
     tools: dict[str, dict[str, Any]] = {}
     effect_policy: dict[str, Any] = {}
+    agent_id: str = ""
+    session_id: str = ""
     checksum: Literal["", "crc32"] = ""
 
     @classmethod

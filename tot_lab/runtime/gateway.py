@@ -222,7 +222,7 @@ class Gateway:
             return True
         if isinstance(model, Tool):
             kept = self.given_cache is not None or isinstance(self.model, Endpoint)
-            return kept and model.pure and self.toolbox.refusal(model) is None
+            return kept and model.pure
         return self.given_cache is not None or (self.mode == "replay" and not isinstance(model, Part))
 
     def _stack(self, model: Model | Endpoint | Tool) -> Backend:

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tot_lab.core.calls import Call, CallObserver, Model, Reply, is_cost, is_made
 from tot_lab.core.model_setting import models_of
-from tot_lab.core.parts import Part, UserFunction, part_of
+from tot_lab.core.parts import Part, UserFunction, map_parts, part_of
 from tot_lab.core.records import Ended, Line
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
@@ -39,7 +39,11 @@ from tot_lab.runtime.gateway import Gateway, identity_of
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.replay import budget_of, runnable
 from tot_lab.runtime.roles import Role, thinking_of
+from tot_lab.strategies.defaults import lab_defaults
+from tot_lab.strategies.structured import Tier
 from tot_lab.tools import EffectPolicy, Tool, Toolbox
+
+S = TypeVar("S", bound=Strategy)
 
 Watcher = Callable[[Sequence[Line]], None]
 
@@ -89,6 +93,12 @@ class RunnerSettings:
     tools: Iterable[Tool | str | Callable[..., Any]] = ()
     effect_policy: EffectPolicy | None = None
     tool_context: Mapping[str, Any] = field(default_factory=dict)
+    strategy: Strategy | None = None
+    system_prompt: str = ""
+    thinking_level: str | None = None
+    profile: Tier | None = None
+    agent_id: str = ""
+    session_id: str = ""
 
     def replaying(self) -> RunnerSettings:
         """Return the settings of a lab without network access that answers every call from the cache."""
@@ -123,6 +133,7 @@ class Runner:
         self.timeout = settings.timeout
         self.follower = follower
         self._given = settings
+        self._defaults = lab_defaults(settings.profile, settings.thinking_level)
         self._counted: set[str] = set()
 
     @property
@@ -132,6 +143,18 @@ class Runner:
         return replace(self._given, model=self.gateway.model, tools=tools)
 
     # Parts of a run.
+
+    def prepared(self, strategy: S) -> S:
+        """Return the strategy with the lab's defaults for settings that were not given."""
+        made: S = map_parts(strategy, self._defaults)
+        return made
+
+    def instructed(self, task: Task) -> Task:
+        """Return the task, with the lab's system prompt if it has none."""
+        prompt = self._given.system_prompt
+        return (
+            task.model_copy(update={"system_prompt": prompt}) if prompt and not task.system_prompt else task
+        )
 
     def equipped(self, task: Task) -> Task:
         """Return the task with the lab's tools and the context window of the model that reads their
@@ -158,6 +181,8 @@ class Runner:
             draws=self.gateway.draws,
             tools={name: tool.settings() for name, tool in toolbox.tools.items()},
             effect_policy=toolbox.policy_settings,
+            agent_id=self._given.agent_id,
+            session_id=self._given.session_id,
         )
 
     def check_same(self, path: Path | str, header: Header) -> None:

@@ -16,12 +16,13 @@ import msgspec
 from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, Message, Reply, ToolCall
+from tot_lab.core.parts import Part
 from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.records import Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Thinking, ask, emit, gather
-from tot_lab.core.tools import ToolSpec, stored_name, tool_call
+from tot_lab.core.tools import TOOL_LIMITS, ToolSpec, stored_name, tool_call
 from tot_lab.strategies.conversation import (
     MOST_CALLS,
     Observation,
@@ -95,7 +96,33 @@ class AvailableTools(NamedTuple):
         return "\n".join(map(_line, self.tools.values()))
 
 
-class Acting(Prompting):
+class ToolLimits(Part):
+    """Base of the parts that may set the time and the retries of their tool calls."""
+
+    kind = ""
+
+    tool_timeout: Annotated[float, Field(gt=0)] | None = None
+    """Seconds for one attempt of a tool. `None` means the tool's own `timeout`."""
+
+    tool_retries: Annotated[int, Field(ge=0)] | None = None
+    """Further attempts of a tool that failed. `None` means the tool's own `retries`."""
+
+    tool_backoff: Annotated[float, Field(ge=0)] | None = None
+    """Seconds before the first further attempt, doubled for each later one. `None` means the tool's own
+    `backoff`."""
+
+    def settings(self) -> dict[str, Any]:
+        """As for any part. Limits that are `None` are omitted, as in older records."""
+        unset = {name for name in ToolLimits.model_fields if getattr(self, name) is None}
+        return {name: value for name, value in super().settings().items() if name not in unset}
+
+    def tool_call(self, node: str, name: str, arguments: Any, sample_index: int) -> Call:
+        """A call of the tool `name` with these limits; see `core.tools.tool_call`."""
+        limits = {limit: getattr(self, f"tool_{limit}") for limit in TOOL_LIMITS}
+        return tool_call(node, name, arguments, sample_index, limits=limits)
+
+
+class Acting(ToolLimits, Prompting):
     """Base of the strategies whose model may call tools.
 
     Raises:
@@ -327,7 +354,7 @@ class Acting(Prompting):
         elif available.tools[call.name] is MORE:
             return (yield from self._more(available, at, call))
         else:
-            reply = yield from ask(tool_call(at, call.name, call.arguments, draw))
+            reply = yield from ask(self.tool_call(at, call.name, call.arguments, draw))
         return self._seen(available, at, k, reply)
 
     def _seen(self, available: AvailableTools, at: str, k: int, reply: Reply) -> Observation:

@@ -27,7 +27,7 @@ from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, emit, gather, map_steps
-from tot_lab.core.tools import Quantities, tool_call
+from tot_lab.core.tools import Quantities
 from tot_lab.strategies.acting import Acting, AvailableTools
 from tot_lab.strategies.continued import all_but_the_root
 from tot_lab.strategies.conversation import shortened
@@ -315,7 +315,7 @@ class _Work:
         refusal = self.available.refusal(name)
         if refusal is not None:
             return "", "", refusal
-        reply = yield from ask(tool_call(step.node, name, arguments, number))
+        reply = yield from ask(self.by.tool_call(step.node, name, arguments, number))
         if reply.error is not None and halts(reply.error):
             return "", "", reply.error
         result = f"→ {reply.text or '(nothing)'}" if reply.error is None else f"failed: {reply.error}"

@@ -85,6 +85,7 @@ class ReAct(Acting):
 
     kind = "react"
     aliases: ClassVar[tuple[str, ...]] = ("reactive",)
+    setting_aliases: ClassVar[Mapping[str, str]] = {"kernel_max_iterations": "max_iterations"}
     notes = "react"
 
     max_iterations: Annotated[int, Field(ge=1, le=400)] = 10

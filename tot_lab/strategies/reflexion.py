@@ -14,8 +14,8 @@ References:
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import msgspec
 from pydantic import Field
@@ -55,8 +55,14 @@ class Reflexion(Prompting):
         Shinn et al. 2023, Reflexion, arXiv:2303.11366; design "Reactive Agents".
     """
 
+    setting_aliases: ClassVar[Mapping[str, str]] = {
+        "kernel_max_iterations": "strategy.kernel_max_iterations",  # only ReAct has it
+        "self_critique_depth": "critique_depth",
+    }
+
     strategy: Strategy = ReAct(max_iterations=3)
-    """The strategy of each attempt."""
+    """The strategy of each attempt. `kernel_max_iterations` stands for its `max_iterations` if it is
+    `tl.ReAct`."""
 
     max_retries: Annotated[int, Field(ge=0)] = 3
     """Attempts after the first."""

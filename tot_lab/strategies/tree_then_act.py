@@ -11,7 +11,7 @@ thought that guides it, so both phases form one tree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator
@@ -47,11 +47,16 @@ class TreeThenAct(Prompting):
 
     References:
         Reactive Agents, tree of thought. Its `breadth` is `propose.count`, its `depth` is `max_depth`, and
-        its `pruningThreshold` is `min_score`.
+        its `pruning_threshold` is `min_score`. Its names are accepted too.
     """
 
     kind = "tree_then_act"
     aliases: ClassVar[tuple[str, ...]] = ("tree-of-thought",)
+    setting_aliases: ClassVar[Mapping[str, str]] = {
+        "breadth": "propose.count",
+        "depth": "max_depth",
+        "pruning_threshold": "min_score",
+    }
 
     propose: Proposer = Propose()
     """How thoughts are made. `count` is also the number of thoughts kept per level. It may not call tools."""

@@ -22,7 +22,7 @@ from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.reading import json_of
 from tot_lab.core.scrubbing import scrubbed, secrets_in
 from tot_lab.core.tool import Tool, Unfit, tool
-from tot_lab.core.tools import characters_within
+from tot_lab.core.tools import TOOL_LIMITS, characters_within
 from tot_lab.tools.named import tools_named
 
 MOST_OF_AN_ERROR = 2_000
@@ -45,6 +45,9 @@ class Toolbox:
         policy: Effects that the tools may have. `None` allows those that they have, except for tools that
             need permission.
         context: Data that is passed to the tools with their arguments.
+
+    Raises:
+        ValueError: If the policy denies a tool.
     """
 
     def __init__(
@@ -71,6 +74,11 @@ class Toolbox:
                     f"itself to the lab, with {', '.join(missing)}."
                 )
             _expect_distinguishable(made)
+            if refusal := self._refusal(made):
+                raise ValueError(
+                    f"The tool {made.name!r} (effects: {', '.join(made.effects) or 'none'}) cannot be used: "
+                    f"{refusal}. Leave it out, or pass an effect_policy that allows it."
+                )
             self.tools[made.name] = made
 
     def named(self, name: str) -> Tool:
@@ -86,7 +94,7 @@ class Toolbox:
         """The settings of the policy, for a header."""
         return {} if self.policy is None else self.policy.model_dump(mode="json")
 
-    def refusal(self, tool: Tool) -> str | None:
+    def _refusal(self, tool: Tool) -> str | None:
         """Return why the policy denies `tool`, or `None`."""
         if self.policy is None:
             return EffectPolicy().refusal(tool.spec) if tool.needs_permission else None
@@ -96,7 +104,7 @@ class Toolbox:
         """Return the end of the stack for `tool`. `keys` are hidden in results, as are those of the
         environment and the context.
         """
-        return Carrying(tool, self.refusal(tool), self.context, replaying, [*keys, *secrets_in(self.context)])
+        return Carrying(tool, self.context, replaying, [*keys, *secrets_in(self.context)])
 
 
 def _tools_of(given: Tool | str | Callable[..., Any]) -> tuple[Tool, ...]:
@@ -123,13 +131,11 @@ class Carrying:
     def __init__(
         self,
         tool: Tool,
-        refusal: str | None,
         context: Mapping[str, Any],
         replaying: bool,
         keys: Sequence[str],
     ) -> None:
         self.tool = tool
-        self.refusal = refusal
         self.context = context
         self.replaying = replaying
         self.keys = keys
@@ -140,8 +146,6 @@ class Carrying:
 
     async def reply(self, call: Call, observer: CallObserver) -> Reply:
         """Return the result of `call`. Raises `NotReplayed`."""
-        if self.refusal is not None:
-            return self._failed(self.refusal)
         if self.replaying and (self.tool.effects or not self.tool.pure):
             why = f"has effects ({', '.join(self.tool.effects)})" if self.tool.effects else "is not pure"
             raise NotReplayed(
@@ -154,7 +158,9 @@ class Carrying:
             return self._failed(f"the arguments are no JSON: {error}")
         if not isinstance(arguments, dict):
             return self._failed(f"the arguments must be a JSON object, not {call.prompt[:80]}")
-        return await self._tried(arguments, call.max_tokens, observer)
+        limits = {name: value for name, value in call.options.items() if name in TOOL_LIMITS}
+        limited = Carrying(self.tool.with_(limits), self.context, self.replaying, self.keys)
+        return await limited._tried(arguments, call.max_tokens, observer)
 
     async def _tried(self, arguments: dict[str, Any], most: int | None, observer: CallObserver) -> Reply:
         tool, wait = self.tool, self.tool.backoff

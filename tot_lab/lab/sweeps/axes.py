@@ -65,7 +65,8 @@ def grid(strategy: type[Strategy] | Strategy, paths: Mapping[str, Any] | None = 
         kind, fixed = strategy, {}
     else:
         raise TypeError(f"strategy must be a strategy such as tl.TreeOfThoughts: got {strategy!r}.")
-    values = {name: _values(name, given) for name, given in {**(paths or {}), **axes}.items()}
+    axes = {**(paths or {}), **axes}
+    values = {kind.setting_aliases.get(name, name): _values(name, given) for name, given in axes.items()}
     made: list[Strategy] = []
     skipped: Counter[str] = Counter()
     found: set[str] = set()

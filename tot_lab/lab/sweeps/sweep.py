@@ -164,9 +164,11 @@ class Sweep(SweepMethods):
         """The tasks by label."""
         self.folder = None if runs is None else runs / name
         """Folder of the journals, `RUN_ID.jsonl`. `None` keeps the runs in memory."""
-        self._strategies, self._tasks = list(self.settings.values()), list(self.tasks.values())
-        for strategy, task in product(self._strategies, self._tasks):
+        for strategy, task in product(self.settings.values(), self.tasks.values()):
             check_arguments(strategy, task, budget, 0)
+        self.settings = {label: runner.prepared(strategy) for label, strategy in self.settings.items()}
+        self.tasks = {label: runner.instructed(task) for label, task in self.tasks.items()}
+        self._strategies, self._tasks = list(self.settings.values()), list(self.tasks.values())
         self.cells = self._cells(repeats)
         """All runs in the order of the table: by setting, task and repeat."""
         self.by_id = {cell.run_id: cell for cell in self.cells}

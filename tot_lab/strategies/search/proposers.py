@@ -18,7 +18,7 @@ from tot_lab.core.parts import Part
 from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.records import Event
 from tot_lab.core.thinking import Thinking
-from tot_lab.strategies.acting import Acting, names_of_tools
+from tot_lab.strategies.acting import Acting, ToolLimits, names_of_tools
 from tot_lab.strategies.search.expansion import Children, Place
 from tot_lab.strategies.search.sampling import (
     Count,
@@ -165,7 +165,7 @@ class Propose(_Prompted):
         return [event for events in grown for event in events]
 
 
-class WithTools(Proposer):
+class WithTools(ToolLimits, Proposer):
     """A proposer whose model may call tools before it replies.
 
     References:
@@ -210,6 +210,7 @@ class WithTools(Proposer):
             parallel=sampler.parallel,
             most_result_characters=self.most_result_characters,
             overflow=self.overflow,
+            **{name: getattr(self, name) for name in ToolLimits.model_fields},
         )
 
         # Tools that the question names are used once: for the first thought of the search.

@@ -29,6 +29,7 @@ from tot_lab.tools import Tool, tools_named
 from tot_lab.tools.named import domain_tools, needed
 
 _WIDTH = 88
+_DEFAULTS = ("strategy", "system_prompt", "thinking_level", "profile", "agent_id", "session_id")
 
 
 class _NoSource(LookupError):
@@ -95,6 +96,7 @@ def _lab(lab: Lab, imports: set[str]) -> str:
         "tools": _by_name(list(gateway.toolbox.tools.values())) or None,
         "effect_policy": gateway.toolbox.policy,
         "plans": lab.plans and str(lab.plans.path),
+        **{name: getattr(lab.runner.settings, name) or None for name in _DEFAULTS},
     }
     defaults = {"runs": "runs", "mode": "auto", "draws": "state", "timeout": 120.0}
     changed = [
