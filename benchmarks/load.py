@@ -36,7 +36,7 @@ def saved(nodes: int, folder: str) -> Path:
             recorder.call(parent, f"What comes after {parent}?", step, purpose="sample", sample_index=k)
             child = recorder.thought(step, parent)
             recorder.call(child, f"How good is this?\n{step}", f"score: 0.{count % 1000:03}", purpose="value")
-            recorder.score(child, count % 1000 / 1000, draws=(count % 1000 / 1000,))
+            recorder.score(child, count % 1000 / 1000, samples=(count % 1000 / 1000,))
             recorder.decide(child, "kept")
             parents.append(child)
             count += 1

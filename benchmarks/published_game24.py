@@ -62,7 +62,7 @@ def main(folder: str) -> Tally:
         tally.puzzles += 1
         tally.solved += any(found)
         tally.top += found[0]
-        tally.unreadable += sum(e.draws.count(None) for e in again.run.events if isinstance(e, Scored))
+        tally.unreadable += sum(e.samples.count(None) for e in again.run.events if isinstance(e, Scored))
     return tally
 
 

@@ -82,7 +82,7 @@ class ScriptedEndpoint(Endpoint):
         return self._requests
 
     @property
-    def most_at_once(self) -> int:
+    def max_at_once(self) -> int:
         return self._under_way[1]
 
 

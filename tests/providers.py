@@ -144,14 +144,14 @@ class Asked:
 class Providers:
     """The server. `slots`: so many answers are made at a time, None = any number; the others wait.
     `pages`: JSON for the paths that no family answers, such as /props; a page may be a function of
-    the request. `most_at_once`: requests that were under way at a time."""
+    the request. `max_at_once`: requests that were under way at a time."""
 
     def __init__(self, otherwise: Answering | None = None, slots: int | None = None) -> None:
         self.otherwise: Answering = otherwise or Said()
         self._slots = asyncio.Semaphore(slots or 10**6)
         self.asked: list[Asked] = []
         self.pages: dict[str, Any] = {}
-        self.most_at_once = 0
+        self.max_at_once = 0
         self.url = ""
         self._script: deque[Answering] = deque()
         self._under_way = 0
@@ -167,7 +167,7 @@ class Providers:
         self._script.clear()
         self.asked.clear()
         self.pages.clear()
-        self.most_at_once = 0
+        self.max_at_once = 0
 
     def base(self, family: str) -> str:
         """The `api_base` to give litellm for a model of `family`."""
@@ -217,7 +217,7 @@ class Providers:
             return self._page(request, asked)
         answer = self._script.popleft() if self._script else self.otherwise
         self._under_way += 1
-        self.most_at_once = max(self.most_at_once, self._under_way)
+        self.max_at_once = max(self.max_at_once, self._under_way)
         try:
             async with self._slots:
                 answer = answer(asked) if callable(answer) else answer

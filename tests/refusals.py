@@ -12,7 +12,7 @@ from typing import Any
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _GEMINI_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
-_MOST_TOOLS, _LONGEST_DESCRIPTION = 128, 1024
+_MAX_TOOLS, _LONGEST_DESCRIPTION = 128, 1024
 _NOT_STRICT = {"default", "format", "minLength", "maxLength", "uniqueItems", "prefixItems", "oneOf", "allOf"}
 _NOT_STRICT |= {
     "not",
@@ -38,9 +38,9 @@ def refusal(family: str, body: dict[str, Any], path: str) -> str | None:
 
 def _openai(body: dict[str, Any], path: str) -> Iterator[str]:
     tools = [tool["function"] for tool in body.get("tools", ())]
-    if len(tools) > _MOST_TOOLS:
+    if len(tools) > _MAX_TOOLS:
         yield (
-            f"Invalid 'tools': array too long. Expected an array with maximum length {_MOST_TOOLS}, but got "
+            f"Invalid 'tools': array too long. Expected an array with maximum length {_MAX_TOOLS}, but got "
             f"an array with length {len(tools)} instead."
         )
     for k, tool in enumerate(tools):

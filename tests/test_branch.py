@@ -72,7 +72,7 @@ def test_another_score_changes_who_is_expanded_and_nothing_before(parent):
     model = Scripted(priced)
     made = branched(parent, dropped, model, score=1)
     node = made.tree[dropped]
-    assert (node.score, node.raw, node.draws, node.by) == (1.0, None, (), "person")
+    assert (node.score, node.raw, node.samples, node.by) == (1.0, None, (), "person")
     assert node.children
     assert not parent.tree[dropped].children
     assert model.calls == anew(made, parent)
@@ -285,7 +285,7 @@ def test_another_strategy_goes_on_from_a_thought(parent):
     assert [n.id for n in made.tree][: len(path)] == path
     for id in path:
         then, now = parent.tree[id], made.tree[id]
-        assert (now.text, now.score, now.draws, now.by) == (then.text, then.score, then.draws, then.by)
+        assert (now.text, now.score, now.samples, now.by) == (then.text, then.score, then.samples, then.by)
     assert made.tree[node.id].state != "pruned"
     assert made.tree[node.id].children == [f"{node.id}.{k}" for k in range(3)]
     assert len(model.calls) == made.usage.calls

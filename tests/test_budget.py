@@ -288,7 +288,7 @@ def test_a_cap_that_is_far_away_holds_no_call_back_where_the_price_is_known(max_
     end = priced(seconds=0.4)
     lab = tl.Lab(end, runs=None, mode="off")
     wait(lab.run(Asks(count=200, max_tokens=max_tokens), TASK, budget=tl.Budget(usd=100.0, tokens=10**7)))
-    assert end.most_at_once == 200
+    assert end.max_at_once == 200
 
 
 def test_the_models_longest_reply_is_no_reason_to_refuse_a_call():

@@ -93,7 +93,7 @@ def test_two_paths_to_one_prompt_share_draws_or_not(tmp_path):
                 f"step {call.node} {call.sample_index}" if call.purpose == "sample" else constant(call)
             )
         )
-        wait(tl.Lab(end, runs=None, cache=tmp_path / draws, draws=draws).run(search, blind))
+        wait(tl.Lab(end, runs=None, cache=tmp_path / draws, sample_scope=draws).run(search, blind))
         asked[draws] = sum(call.purpose == "sample" for calls in end.requests for call in calls)
     assert asked == {"state": 2, "path": 6}
 
@@ -592,8 +592,8 @@ def test_replay_never_imports_litellm(tmp_path):
 def test_an_unknown_mode_is_refused():
     with pytest.raises(ValueError, match="mode must be one of auto, off, refresh, replay: got 'record'"):
         tl.Lab("sim/game24", mode="record")
-    with pytest.raises(ValueError, match="draws"):
-        tl.Lab("sim/game24", draws="all")
+    with pytest.raises(ValueError, match="sample_scope"):
+        tl.Lab("sim/game24", sample_scope="all")
     with pytest.raises(ValueError, match="spend"):
         tl.Lab("sim/game24", spend=-1)
 
@@ -764,7 +764,10 @@ def test_a_run_is_resumed_by_a_lab_that_asks_the_same(tmp_path):
     lab = tl.Lab(scripted(), runs=tmp_path / "runs", cache=tmp_path / "calls")
     path = wait(lab.run(SEARCH, TASK)).path
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:9]))
-    for options, what in (({"cache": tmp_path / "calls", "draws": "path"}, "draws"), ({}, "model")):
+    for options, what in (
+        ({"cache": tmp_path / "calls", "sample_scope": "path"}, "sample_scope"),
+        ({}, "model"),
+    ):
         end = scripted(label="another") if what == "model" else scripted()
         with pytest.raises(ValueError, match=f"must have the {what} of the run"):
             wait(tl.Lab(end, runs=None, **options).resume(path))

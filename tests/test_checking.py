@@ -263,6 +263,6 @@ def test_a_lab_keeps_to_what_it_found():
         server.otherwise = Said("Answer: 4", pause=0.01)
         search = tl.SelfConsistency(strategy=tl.ChainOfThought(seed=1), attempts=8)
         assert wait(lab.run(search, TASK)).usage.errors == 0
-        assert server.most_at_once == 2
+        assert server.max_at_once == 2
     with pytest.raises(TypeError, match="Only a model with a server can be checked"):
         wait(tl.Lab("sim/game24", runs=None).check())

@@ -21,7 +21,7 @@ def small(folder):
         root = recorder.thought("the problem")
         step = recorder.thought("a step; “quoted”, 10", root)
         recorder.call(step, "how good?", Reply("0.7", input_tokens=10, output_tokens=2, cost=0.25))
-        recorder.score(step, 0.7, draws=[0.7, None])
+        recorder.score(step, 0.7, samples=[0.7, None])
         recorder.note("a note", step, crc32="12345678", n=1)
         recorder.end("the answer", node=step)
     return recorder.path

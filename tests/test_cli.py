@@ -378,7 +378,7 @@ TREE = ("tree_of_thoughts", *HAND)
         (("run", *TREE, *SIM, "--repeat", "-1"), "--repeat"),
         (("run", *TREE, *SIM, "--spend", "-1"), "spend must be at least 0 USD"),
         (("run", *TREE, *SIM, "--out", "a.csv"), "a run is written to NAME.jsonl"),
-        (("run", "presets.mini_crossword", *HAND, *SIM), "'game24' has no most_parts"),
+        (("run", "presets.mini_crossword", *HAND, *SIM), "'game24' has no max_parts"),
         (("sweep", "one_answer", *HAND, *SIM, "--out", "none/a.csv"), "no such folder: none"),
         (("sweep", "one_answer", *SIM), "No tasks given. Use --tasks FILE"),
         (("sweep", "baselines", "attempts=x", *HAND, *SIM), "baselines: attempts: Input should be a valid"),
@@ -611,11 +611,11 @@ def test_tools_are_named_and_only_what_is_allowed_is_done(tmp_path):
     assert list(header.tools) == ["calculator", "python"]
     assert header.effect_policy == {"mode": "allow_list", "allow": ["process"], "deny": []}
     (tmp_path / "notes").mkdir()
-    settings = ("--tools", "read_file", "root=notes", "most_bytes=9", "calculator", "digits=3")
+    settings = ("--tools", "read_file", "root=notes", "max_bytes=9", "calculator", "digits=3")
     done = tot_lab(*words[:-1], "b.jsonl", *settings, "--allow", "files", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     tools = tl.load(tmp_path / "b.jsonl").header.tools
-    assert (tools["read-file"]["most_bytes"], tools["calculator"]["digits"]) == (9, 3)
+    assert (tools["read-file"]["max_bytes"], tools["calculator"]["digits"]) == (9, 3)
 
 
 def test_tools_may_do_what_the_users_own_settings_file_allows(tmp_path, monkeypatch, capsys):

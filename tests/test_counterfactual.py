@@ -176,7 +176,7 @@ def test_settings_are_a_part_of_what_was_asked():
 
 
 def test_roles_and_the_scope_of_draws_are_those_of_the_runs():
-    for options in ({"roles": {"evaluate": {"temperature": 0.0}}}, {"draws": "path"}):
+    for options in ({"roles": {"evaluate": {"temperature": 0.0}}}, {"sample_scope": "path"}):
         lab = tl.Lab(tl.sim.SimGame24(), runs=None, **options)
         recorded = wait(lab.run(tl.TreeOfThoughts(search=tl.BeamSearch(width=None)), HAND))
         real = wait(lab.run(tl.TreeOfThoughts(search=tl.BeamSearch(width=1)), HAND))
@@ -378,8 +378,8 @@ def test_the_published_search_itself_lacks_nothing(game24):
     made = tl.counterfactual(game24, beam(5))
     assert all(would.whole for would in made)
     for would, log in zip(made, game24, strict=True):
-        assert [(node.id, node.text, node.draws) for node in would.run.tree][1:] == sorted(
-            [(node.id, node.text, node.draws) for node in log.tree][1:],
+        assert [(node.id, node.text, node.samples) for node in would.run.tree][1:] == sorted(
+            [(node.id, node.text, node.samples) for node in log.tree][1:],
             key=lambda known: would.run.tree[known[0]].order,
         )
 
@@ -399,7 +399,7 @@ def test_a_narrower_beam_leaves_the_record_only_where_it_keeps_what_was_pruned(g
 def test_fewer_draws_are_known_only_where_all_are_the_same(game24):
     """The order of the verdicts is not known."""
     would = tl.counterfactual(game24[0], beam(5, **{"evaluate.samples": 1}))
-    mixed = {node.id for node in game24[0].tree if len(set(node.draws)) > 1}
+    mixed = {node.id for node in game24[0].tree if len(set(node.samples)) > 1}
     certain = {lack.node for lack in would.lacking if lack.certain}
     assert certain
     assert certain <= mixed

@@ -146,7 +146,7 @@ def test_d14_the_report_is_shortened_by_the_callers_limit_alone():
     lab = Kept(Scripted(thinks), runs=None)
     for most in (500, 1_000_000):
         model = agent("deep_think", "42")
-        strategy = tl.ReAct(most_result_characters=most)
+        strategy = tl.ReAct(max_result_characters=most)
         made = asked(model, strategy=strategy, tool=tl.tools.deep_think(lab))
         (result,) = made.tools_df()["result"]
         assert len(result) > 100_000

@@ -24,10 +24,10 @@ class Tree:
         self.recorder = tl.Recorder("by hand", task=task)
         self.root = self.recorder.thought(task.question if task else "the problem")
 
-    def thought(self, text="a step", score=None, *, parent=None, draws=(), by="value", state=None):
+    def thought(self, text="a step", score=None, *, parent=None, samples=(), by="value", state=None):
         id = self.recorder.thought(text, parent or self.root)
-        if score is not None or draws:
-            self.recorder.score(id, score, draws=draws, by=by)
+        if score is not None or samples:
+            self.recorder.score(id, score, samples=samples, by=by)
         if state:
             self.recorder.decide(id, state)
         return id
@@ -216,14 +216,14 @@ def test_scores_that_are_nearly_all_the_same():
 def test_an_evaluator_that_contradicts_itself():
     def tree(draws, by="value", task=None):
         made = Tree(task)
-        made.thought("one", 0.5, draws=draws, by=by)
-        made.thought("two", 0.5, draws=[0.5, 0.6], by=by)
-        made.thought("three", 0.5, draws=[0.5], by=by)
+        made.thought("one", 0.5, samples=draws, by=by)
+        made.thought("two", 0.5, samples=[0.5, 0.6], by=by)
+        made.thought("three", 0.5, samples=[0.5], by=by)
         return made
 
     (finding,) = tree([0.2, 0.9, None]).found("contradiction")
     assert finding.text == (
-        "The evaluator contradicts itself on 1 of 2 thoughts that it judged more than once: its draws lie "
+        "The evaluator contradicts itself on 1 of 2 thoughts that it judged more than once: its samples lie "
         "up to 70% of the scale apart."
     )
     assert finding.nodes == ("0.0",)
@@ -258,13 +258,13 @@ def test_draws_that_never_differ():
     def tree(count, last=0.5):
         made = Tree()
         for k in range(count):
-            made.thought(str(k), 0.5, draws=[0.5, 0.5, last if k == count - 1 else 0.5])
+            made.thought(str(k), 0.5, samples=[0.5, 0.5, last if k == count - 1 else 0.5])
         return made
 
     (finding,) = tree(FEW).found("equal_draws")
     assert finding.text == (
-        "All draws agree on each of the 5 thoughts that were judged more than once: 10 further draws said "
-        "nothing new."
+        "All samples agree on each of the 5 thoughts that were judged more than once: 10 further samples "
+        "said nothing new."
     )
     assert tree(FEW - 1).found("equal_draws") == []
     assert tree(FEW, last=0.51).found("equal_draws") == []
@@ -313,7 +313,7 @@ def test_what_could_not_be_read():
     assert finding.nodes == tuple(judged)
     made = run(tl.TreeOfThoughts(evaluate=tl.Value(samples=2)), model=Scripted(mute))
     (finding,) = diagnose(made).of("unreadable_scores")
-    partly = [node.id for node in made.tree if node.draws.count(None) == 1]
+    partly = [node.id for node in made.tree if node.samples.count(None) == 1]
     assert finding.text.endswith(f"could not be read, of {len(partly)} in part.")
     assert set(partly) < set(finding.nodes)
     game = wait(tl.Lab(Scripted(lambda call: "banana"), runs=None).run(tl.TreeOfThoughts(), HAND))
@@ -547,7 +547,7 @@ def test_it_is_linear_in_the_run():
         root = recorder.thought("root")
         for k in range(size):
             id = recorder.thought(f"step {k % 7}", root)
-            recorder.score(id, (k % 100) / 100, draws=[0.1, 0.9])
+            recorder.score(id, (k % 100) / 100, samples=[0.1, 0.9])
         made = recorder.run
         made.tree  # noqa: B018
         began = time.perf_counter()

@@ -284,7 +284,7 @@ def test_a_limit_below_the_workers_is_kept(tmp_path, client):
     assert all(one[2] <= two[1] for one, two in pairwise(calls))
 
 
-def most_under_way(calls):
+def max_under_way(calls):
     moments = sorted([(sent, 1) for _, sent, _, _ in calls] + [(answered, -1) for _, _, answered, _ in calls])
     return max(itertools.accumulate(change for _, change in moments))
 
@@ -311,7 +311,7 @@ def test_sweeps_and_clients_of_one_cluster_keep_one_limit_together(tmp_path):
     wait(at_once())
     calls = logged(end.log)
     assert len(calls) == 48
-    assert most_under_way(calls) == 3
+    assert max_under_way(calls) == 3
 
 
 def test_requests_per_minute_hold_over_sweeps_and_the_death_of_a_worker(tmp_path, client):

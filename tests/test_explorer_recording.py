@@ -91,8 +91,8 @@ def plan():
     first = recorder.thought("book", parent=root)
     second = recorder.thought("pack", parent=root, depends=[first])
     third = recorder.thought("both", parent=second, source=[first, second], depends=[second])
-    recorder.score(first, 0.1 + 0.2, draws=(0.3, None))
-    recorder.score(second, None, draws=(None,))
+    recorder.score(first, 0.1 + 0.2, samples=(0.3, None))
+    recorder.score(second, None, samples=(None,))
     recorder.note("my.note", at=second, mood="good", size=3)
     recorder.note("my.note", at=second, mood="x" * 2 * LONGEST)
     recorder.decide(second, "kept", "only one")
@@ -222,7 +222,7 @@ def check_frame(frame, lines):
         assert merged == number.get(node.merged, -1)
         assert children == len(node.children)
         assert at == number[node.id]
-        assert draws == list(node.draws)
+        assert draws == list(node.samples)
     assert frame["time"] == pytest.approx(lines[-1].t if lines else 0, abs=0.0000051)
     known = usage_of(lines)._asdict()
     known["input"], known["output"] = known.pop("input_tokens"), known.pop("output_tokens")
@@ -422,7 +422,7 @@ def test_details_hold_the_whole(runs):
             told = json.loads(json.dumps(recording.details(node.id)))
             for field in ("id", "text", "score", "raw", "by", "state", "reason", "merged"):
                 assert told[field] == getattr(node, field)
-            assert told["draws"] == list(node.draws)
+            assert told["draws"] == list(node.samples)
             assert (told["source"], told["depends"]) == (list(node.source), list(node.depends))
             rows = calls[calls.node == node.id].to_dict("records")
             assert len(told["calls"]) == len(rows)

@@ -67,7 +67,7 @@ def test_files_under_the_root_are_read_whole_or_in_part(root):
     ],
 )
 def test_nothing_else_can_be_read(root, path, why):
-    told = result(tl.tools.ReadFile(root=str(root), most_bytes=1_000), {"path": path})
+    told = result(tl.tools.ReadFile(root=str(root), max_bytes=1_000), {"path": path})
     assert told.startswith("✗ ")
     assert why in told
     assert str(root.parent) not in told  # nor where the root is
@@ -226,10 +226,10 @@ def test_s6_nothing_else_can_be_written(root, path, why, overwrite):
 
 def test_s6_too_much_is_refused_before_anything_is_written(root):
     before = listing(root)
-    said = written(root, "deep/b.md", "ü" * 6, most_bytes=11)
+    said = written(root, "deep/b.md", "ü" * 6, max_bytes=11)
     assert said == "✗ ValueError: deep/b.md: got 12 bytes. At most 11 can be written."
     assert listing(root) == before
-    assert written(root, "b.md", "ü" * 6, most_bytes=12) == "wrote b.md (12 bytes)"
+    assert written(root, "b.md", "ü" * 6, max_bytes=12) == "wrote b.md (12 bytes)"
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

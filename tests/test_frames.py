@@ -84,8 +84,8 @@ def test_nodes_are_the_trees(made):
         assert row.text == node.text
         assert row.state == node.state
         assert pd.isna(row.score) if node.score is None else row.score == node.score
-        assert row.samples == len(node.draws)
-        assert row.unreadable_samples == sum(draw is None for draw in node.draws)
+        assert row.samples == len(node.samples)
+        assert row.unreadable_samples == sum(draw is None for draw in node.samples)
         assert row.children == len(node.children)
     assert frame.id[frame.on_solution_path].tolist() == made.solution_path
     assert list(frame.state.cat.categories) == list(STATES)
@@ -172,7 +172,7 @@ def test_own_search():
     recorder = tl.Recorder("mine")
     root = recorder.thought("q")
     step = recorder.thought("a step", root)
-    recorder.score(step, 0.5, draws=(0.5, None))
+    recorder.score(step, 0.5, samples=(0.5, None))
     recorder.call(step, "how good?", Reply("0.5", input_tokens=4, output_tokens=1, cost=0.0))
     recorder.note("mine.looked", step, far=3)
     nodes, events = recorder.run.nodes_df(), recorder.run.events_df()

@@ -144,7 +144,7 @@ def test_concurrency_is_kept_on_the_wire(server, tmp_path):
     end = tl.Lab(model, runs=None, mode="off")
     made = wait(end.run(tl.SelfConsistency(attempts=16), TASK))
     assert made.usage.errors == 0
-    assert server.most_at_once == 4
+    assert server.max_at_once == 4
     assert len(notes(made, "call.queued")) == 12
 
 

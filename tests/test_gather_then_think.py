@@ -378,7 +378,7 @@ def test_its_settings():
     settings = gathering(research={"enabled": False, "context_window": 1_000}).settings()
     again = tl.part_of(json.loads(json.dumps(settings)))
     assert again.research == tl.records.ResearchDelegate(enabled=False, context_window=1_000)
-    for wrong in ({"cap_ratio": 1.5}, {"context_window": 0}, {"most_pages": "many"}, {"enable": True}):
+    for wrong in ({"cap_ratio": 1.5}, {"context_window": 0}, {"max_pages": "many"}, {"enable": True}):
         with pytest.raises(ValidationError, match=next(iter(wrong))):
             gathering(research=wrong)
 

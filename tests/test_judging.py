@@ -31,10 +31,10 @@ class Tree:
         self.recorder = tl.Recorder("by hand", task=task)
         self.root = self.recorder.thought(task.question if task else "the problem")
 
-    def thought(self, text, score=None, *, parent=None, draws=(), by="value", state=None, other=None):
+    def thought(self, text, score=None, *, parent=None, samples=(), by="value", state=None, other=None):
         id = self.recorder.thought(text, parent or self.root)
-        if score is not None or draws:
-            self.recorder.score(id, score, draws=draws, by=by)
+        if score is not None or samples:
+            self.recorder.score(id, score, samples=samples, by=by)
         if state:
             self.recorder.decide(id, state, other=other)
         return id
@@ -153,7 +153,7 @@ def measured(score, good, task):
 
 def test_intervals_are_those_of_whole_tasks_drawn_anew(monkeypatch):
     """Each draw is laid out thought by thought and measured by scipy."""
-    monkeypatch.setattr(judging, "DRAWS", 200)
+    monkeypatch.setattr(judging, "RESAMPLES", 200)
     score, good, task = world(np.random.default_rng(3), 12)
     found = diagnosed(score, good, task)
     rows = [np.flatnonzero(task == int(name)) for name in sorted(map(str, range(12)))]
@@ -274,10 +274,10 @@ def test_an_ungradable_thought_is_no_wrong_one():
 
 def test_unread_collapse_and_diversity():
     tree = Tree()
-    first = tree.thought(GOOD, 0.5, draws=(0.5, None))
-    tree.thought("6 * 4 = 24 (left: 5 10 24)", 0.5, draws=(0.5, 0.5))
-    tree.thought("4 * 6 = 24 (left: 5 10 24)", 0.7, draws=(0.7, 0.7))
-    tree.thought(BAD, None, draws=(None, None))
+    first = tree.thought(GOOD, 0.5, samples=(0.5, None))
+    tree.thought("6 * 4 = 24 (left: 5 10 24)", 0.5, samples=(0.5, 0.5))
+    tree.thought("4 * 6 = 24 (left: 5 10 24)", 0.7, samples=(0.7, 0.7))
+    tree.thought(BAD, None, samples=(None, None))
     tree.thought(BAD, state="duplicate")
     tree.thought("4 + 4 = 8 (left: 5 8)", 0.2, parent=first)  # an only child
     found = judge_evaluator(tree.run("1 + 1"))

@@ -133,7 +133,7 @@ def test_s2_a_profile_sets_how_much_of_a_result_the_model_is_shown():
     ]:
         for strategy in (tl.ToolLoop(), tl.ReAct(max_iterations=2)):
             assert limit <= shown(strategy, profile) < limit + 200
-    own = tl.ToolLoop(most_result_characters=300)
+    own = tl.ToolLoop(max_result_characters=300)
     assert 300 <= shown(own, "frontier") < 500
 
 
@@ -157,13 +157,13 @@ def test_s2_a_profile_fits_histories_prompts_and_nested_strategies():
         assert local != strategy
         assert prepared(local, "frontier") == local  # what was filled in was given
     assert prepared(strategies[0], "local") == tl.WithSynthesis(
-        strategy=tl.ReAct(most_result_characters=2_000), above=500
+        strategy=tl.ReAct(max_result_characters=2_000), above=500
     )
     assert prepared(strategies[1], "large").tier == "large"
-    assert prepared(strategies[1], "large").strategy.most_result_characters == 8_000
+    assert prepared(strategies[1], "large").strategy.max_result_characters == 8_000
     assert prepared(tl.DeepThink(tier="local"), "large").tier == "local"
     assert prepared(strategies[3], "local").settings() != strategies[3].settings()
-    assert prepared(strategies[5], "local").propose.most_result_characters == 2_000
+    assert prepared(strategies[5], "local").propose.max_result_characters == 2_000
     with pytest.raises(ValueError, match="profile must be one of local, mid, large, frontier: got 'huge'"):
         lab(profile="huge")
 
@@ -181,7 +181,7 @@ def test_s2_ids_are_in_the_header_and_nowhere_without_them(tmp_path):
 
 def expect_defaults(made):
     assert made.header.strategy["strategy"]["level"] == "low"
-    assert made.header.strategy["strategy"]["strategy"]["most_result_characters"] == 2_000
+    assert made.header.strategy["strategy"]["strategy"]["max_result_characters"] == 2_000
     assert made.header.task["system_prompt"] == "Be brief."
     assert (made.header.agent_id, made.header.session_id) == ("scout", "monday")
     assert all(call.effort == "low" for call in calls_of(made) if call.purpose == "act")
@@ -229,7 +229,7 @@ def test_another_strategy_of_a_branch_has_the_defaults():
     holding = lab("sim/general", **DEFAULTS)
     parent = wait(lab("sim/general").run(tl.TreeOfThoughts(stop=tl.Stop(depth=1)), TASK))
     made = wait(holding.branch(parent, "0.0", strategy=tl.ReAct()))
-    assert '"most_result_characters":2000' in json.dumps(made.header.strategy, separators=(",", ":"))
+    assert '"max_result_characters":2000' in json.dumps(made.header.strategy, separators=(",", ":"))
 
 
 def test_the_cell_of_a_lab_with_defaults_makes_them_again():

@@ -317,7 +317,7 @@ def test_a_clue_with_two_letters_is_a_part_and_shown_alone() -> None:
     ):
         prompts = GAME.part_prompts(TASK, path)
         assert [prompt.partition("Clue:\n")[2][:2] for prompt in prompts] == names
-        assert len(prompts) <= GAME.most_parts(TASK) == 10
+        assert len(prompts) <= GAME.max_parts(TASK) == 10
     one = GAME.part_prompts(TASK, ["h2. rural", "h3. amino"])[3]
     assert one.endswith("\n\nClue:\nv2. You, but not your dog\nLetters so far:\nv2: _ u m _ _")
     assert one in GAME.part_prompts(TASK, ["h2. rural", "h3. amino", "v5. block"])

@@ -324,7 +324,7 @@ def test_a_strategy_that_wraps_another_has_its_form_inside():
 def test_what_the_domain_has_no_prompt_for_is_not_run():
     async def used(shown):
         control(shown, "evaluate").value = "Parts"
-        assert "has no most_parts" in said(shown)
+        assert "has no max_parts" in said(shown)
         assert control(shown, "Run").disabled
         control(shown, "evaluate").value = "Value"
         assert "at most 30 calls" in said(shown)
@@ -419,7 +419,7 @@ def test_a_hand_and_a_question():
 LABS = {
     "name": lambda folder: tl.Lab("sim/game24"),
     "settings": lambda folder: tl.Lab(
-        tl.sim.SimGame24(skill=0.5, seed=3), runs=folder, timeout=None, draws="path", spend=1.5
+        tl.sim.SimGame24(skill=0.5, seed=3), runs=folder, timeout=None, sample_scope="path", spend=1.5
     ),
     "roles": lambda folder: tl.Lab(
         "sim/game24",
@@ -452,7 +452,10 @@ def test_the_code_makes_the_lab_too(name, tmp_path):
         assert made.gateway.settings == given.gateway.settings
         assert made.gateway.roles == given.gateway.roles
         assert (made.runs, made.timeout, made.spent) == (given.runs, given.timeout, given.spent)
-        assert (made.gateway.mode, made.gateway.draws) == (given.gateway.mode, given.gateway.draws)
+        assert (made.gateway.mode, made.gateway.sample_scope) == (
+            given.gateway.mode,
+            given.gateway.sample_scope,
+        )
         assert made.gateway.spend_limiter.cap == given.gateway.spend_limiter.cap
         assert made.gateway.given_cache == (given.gateway.given_cache and str(given.gateway.given_cache))
         assert made.gateway.toolbox.tools == given.gateway.toolbox.tools

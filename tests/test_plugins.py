@@ -117,10 +117,10 @@ FILES = {
                     kept = yield from state.keep_best(children, 1)
                     level = state.open(kept)
 
-            def most_expansions(self, branch, depth):
+            def max_expansions(self, branch, depth):
                 return depth
 
-            def most_picks(self, branch, depth):
+            def max_picks(self, branch, depth):
                 return depth
         """,
     "proposer.py": """

@@ -116,11 +116,11 @@ def test_a_step_becomes_thoughts_scores_and_decisions(small):
     tree = run.tree
     assert list(tree.nodes) == ["0", "0.0", "0.1", "0.2", "0.1.0", "0.1.1"]
     assert [tree[id].text for id in ("0", "0.0", "0.1.0")] == [HAND, FIRST[0], "2 * 12 = 24 (left: 1 24)"]
-    assert tree["0.1"].draws == (20.0, 1.0, 0.001)
+    assert tree["0.1"].samples == (20.0, 1.0, 0.001)
     assert (tree["0.1"].raw, tree["0.1"].score) == (21.001, 21.001 / 60)
-    assert tree["0.0"].draws == (0.001, 0.001, None)
+    assert tree["0.0"].samples == (0.001, 0.001, None)
     assert tree["0.1.1"].unreadable
-    assert tree["0.1.1"].draws == (None, None, None)
+    assert tree["0.1.1"].samples == (None, None, None)
     assert [tree[id].state for id in ("0.0", "0.1", "0.2", "0.1.0", "0.1.1")] == [
         "pruned",
         "kept",
@@ -213,21 +213,21 @@ def voted(*values):
         (changed(values=["high", 1, 2]), r"entry 1.*\$\.steps\[0\]\.values\[0\]"),
         (changed(values=[1.0]), "entry 1: step 0 has 3 candidates and 1 values"),
         (changed(values=[0.4005, 1, 1]), "entry 1.*0.4005 is no sum of the values"),
-        (changed(ys=["from nowhere\n"]), "entry 1: step 0: .* goes on from none of the paths"),
+        (changed(ys=["from nowhere\n"]), "entry 1: step 0: .* continues none of the paths"),
         (
             changed(select_new_ys=["something else\n"]),
             "entry 1: step 0: .*something else.* was never proposed",
         ),
-        ([CROSSWORD[0][1:]], "entry 0: state 0: the words .*axxxx.* go on from no state"),
+        ([CROSSWORD[0][1:]], "entry 0: state 0: the words .*axxxx.* continue no earlier state"),
         ([[CROSSWORD[0][0], CROSSWORD[0][0]]], "entry 0: state 1"),
         ([[{**CROSSWORD[0][0], "actions": ["h9. xyzab"]}]], "entry 0: state 0: .* fit no grid"),
-        ([3], "entry 0: no entry of a published log"),
+        ([3], "entry 0: not an entry of a published log"),
         (changed(values=[1e308, 1, 1]), r"entry 1.*1e\+308 is the sum of more than 1,000 values"),
         (changed(values=[2e10, 1, 1]), "entry 1.*20000000000.0 is the sum of more than 1,000 values"),
-        (changed(x="5 5 5 5"), "entry 1: step 1 is about another problem, '1 2 3 4'"),
-        (voted(1e12, 1), r"entry 0.*1e\+12 votes are more than 1,000"),
-        (voted(-1, 2), "entry 0.*not whole numbers from 0 on"),
-        (voted(0.5, 2), "entry 0.*not whole numbers from 0 on"),
+        (changed(x="5 5 5 5"), "entry 1: step 1 is about another problem: got '1 2 3 4'"),
+        (voted(1e12, 1), r"entry 0.*at most 1,000 votes are accepted: got 1e\+12"),
+        (voted(-1, 2), "entry 0.*whole numbers of at least 0"),
+        (voted(0.5, 2), "entry 0.*whole numbers of at least 0"),
         (
             [[{**CROSSWORD[0][0], "info": {"r_letter": 0.2, "r_word": 5}}]],
             r"entry 0.*<= 1.0 - at `\$\[0\].info.r_word`",
@@ -242,7 +242,7 @@ def test_a_damaged_log_is_named_with_its_entry(small, tmp_path, log, said):
 def test_a_file_that_is_cut_off_says_so(tmp_path):
     path = tmp_path / "log.json"
     path.write_text(json.dumps(GAME24)[:-20])
-    with pytest.raises(tl.errors.JournalError, match=r"log\.json, line 1: .*no published log: "):
+    with pytest.raises(tl.errors.JournalError, match=r"log\.json, line 1: .*nor a published log: "):
         tl.load(path)
     with pytest.raises(OSError, match="missing"):
         tl.load(tmp_path / "missing.json")
@@ -315,8 +315,8 @@ def test_the_draws_of_game24_add_up_to_what_was_recorded(logs):
     scored = [event for run in logs["game24"] for event in run.events if isinstance(event, Scored)]
     assert len(scored) > 4000
     for event in scored:
-        read = [draw for draw in event.draws if draw is not None]
-        assert len(event.draws) == 3
+        read = [draw for draw in event.samples if draw is not None]
+        assert len(event.samples) == 3
         assert (event.raw is None and not read) or abs(sum(read) - event.raw) < 1e-9
 
 
@@ -348,7 +348,7 @@ def test_the_votes_of_writing_are_those_of_the_log(logs):
             nodes = [node for node in run.tree if node.depth == depth]
             assert [node.raw for node in nodes] == step["values"]
             assert [node.score for node in nodes] == [votes / 5 for votes in step["values"]]
-            assert all(node.draws.count(1.0) == node.raw and len(node.draws) == 5 for node in nodes)
+            assert all(node.samples.count(1.0) == node.raw and len(node.samples) == 5 for node in nodes)
         whole = run.calls_df().reply[5:].tolist()
         assert [entry["steps"][1]["ys"][0] + text for text in whole] == entry["steps"][1]["new_ys"]
         assert run.answer in entry["ys"][0]

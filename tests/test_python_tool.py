@@ -64,8 +64,10 @@ def test_a_snippet_that_fails_is_a_failed_call_with_its_traceback_and_the_same_a
 
 def test_a_snippet_that_eats_is_stopped():
     assert "MemoryError" in python("x = 'a' * (3 << 30)")
-    assert "File too large" in python("open('f', 'wb').write(b'a' * (3 << 20))", written=1)
-    assert python("while True: print('x' * 1000)", written=1) == "✗ RuntimeError: it printed more than 1 MB"
+    assert "File too large" in python("open('f', 'wb').write(b'a' * (3 << 20))", max_file_mb=1)
+    assert (
+        python("while True: print('x' * 1000)", max_file_mb=1) == "✗ RuntimeError: it printed more than 1 MB"
+    )
     began = time.monotonic()
     assert python("while True: pass", timeout=1) == "✗ no result within 1 s"
     assert time.monotonic() - began < 4

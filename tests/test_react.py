@@ -16,7 +16,7 @@ import tot_lab as tl
 from tot_lab.core.calls import Reply, ToolCall
 from tot_lab.core.records import Note, Thought
 from tot_lab.core.tools import tool_call
-from tot_lab.strategies.conversation import MOST_CALLS
+from tot_lab.strategies.conversation import MAX_CALLS
 
 LEGS = {"spider": 8, "duck": 2}
 
@@ -251,12 +251,12 @@ def test_equal_ids_are_told_apart():
 
 def test_a_turn_of_very_many_calls_is_cut():
     written = act(Script('{"name": "legs", "arguments": {"animal": "duck"}}' * 500, said(final("26"))))
-    assert notes(written, "react.too_many_calls") == [{"calls": 500, "carried_out": MOST_CALLS}]
-    assert len(written.tools_df()) == MOST_CALLS
+    assert notes(written, "react.too_many_calls") == [{"calls": 500, "carried_out": MAX_CALLS}]
+    assert len(written.tools_df()) == MAX_CALLS
     made = act(model := Script(said(*[("legs", {"animal": "duck"})] * 500), said(final("26"))))
-    assert (made.answer, len(made.tree["0.0"].children)) == ("26", MOST_CALLS)
-    assert notes(made, "react.too_many_calls") == [{"calls": 500, "carried_out": MOST_CALLS}]
-    assert len(model.calls[1].messages[1].tool_calls) == MOST_CALLS
+    assert (made.answer, len(made.tree["0.0"].children)) == ("26", MAX_CALLS)
+    assert notes(made, "react.too_many_calls") == [{"calls": 500, "carried_out": MAX_CALLS}]
+    assert len(model.calls[1].messages[1].tool_calls) == MAX_CALLS
 
 
 # R12: what becomes of a long result.
@@ -296,7 +296,7 @@ PIECES = (
 
 def test_a_long_result_is_cut_for_the_model_and_whole_in_the_record():
     model = Script(said(("essay", {})), said(final("26")))
-    made = act(model, tl.ReAct(most_result_characters=100), tools=[essay])
+    made = act(model, tl.ReAct(max_result_characters=100), tools=[essay])
     assert model.shown(1) == f"{PAGES[:100]}\n… (400 more characters are not shown)"
     assert made.tools_df()["result"][0] == PAGES
 
@@ -307,7 +307,7 @@ def test_the_rest_of_a_long_result_can_be_asked_for(kind, tmp_path):
     model = Script(*PIECES, last)
     tools = [legs, essay, sequel]
     lab = tl.Lab(model, runs=tmp_path, tools=tools)
-    made = wait(lab.run(kind(most_result_characters=100, overflow="more"), TASK))
+    made = wait(lab.run(kind(max_result_characters=100, overflow="more"), TASK))
     assert (made.answer, made.usage.calls) == ("26", 4)
     assert all("more" in [tool["name"] for tool in call.tools] for call in model.calls)
     assert "- more: Shows more of a result" in model.calls[0].prompt
@@ -342,7 +342,7 @@ def test_a_proposer_may_ask_for_the_rest_too():
         return said(more(1, 400)) if told else said(("essay", {}))
 
     search = tl.TreeOfThoughts(
-        propose=tl.WithTools(proposer=tl.Sample(count=2), most_result_characters=100, overflow="more"),
+        propose=tl.WithTools(proposer=tl.Sample(count=2), max_result_characters=100, overflow="more"),
         stop=tl.Stop(depth=1),
     )
     model = Scripted(reply)
@@ -377,7 +377,7 @@ def test_a_proposer_may_ask_for_the_rest_too():
 )
 def test_what_there_is_no_more_of_is_said_in_words(given, said_so):
     model = Script(said(("essay", {})), said(("more", given), ("more", given)), said(final("26")))
-    made = act(model, tl.ReAct(most_result_characters=100, overflow="more"), tools=[essay])
+    made = act(model, tl.ReAct(max_result_characters=100, overflow="more"), tools=[essay])
     assert made.answer == "26"
     assert said_so in model.shown(2)
     assert made.tree["0.0.0.0.1"].text.startswith("more failed: ")
@@ -388,7 +388,7 @@ def test_what_there_is_no_more_of_is_said_in_words(given, said_so):
 def test_more_of_what_a_person_wrote_is_what_the_person_wrote():
     model = Script(said(("essay", {})), said(more(1, 100)), said(final("26")))
     lab = tl.Lab(model, runs=None, tools=[essay])
-    whole = wait(lab.run(tl.ReAct(most_result_characters=100, overflow="more"), TASK))
+    whole = wait(lab.run(tl.ReAct(max_result_characters=100, overflow="more"), TASK))
     model.replies, model.calls = model.replies[1:], []
     made = wait(lab.branch(whole, "0.0.0", content=f"essay → {'x' * 100}yz"))
     assert made.tree["0.0.0.0.0"].text == "more → yz"
@@ -396,7 +396,7 @@ def test_more_of_what_a_person_wrote_is_what_the_person_wrote():
 
 def test_without_it_nothing_is_offered_and_more_is_a_name_like_any_other():
     model = Script(said(("essay", {})), said(more(1, 100)), said(final("26")))
-    act(model, tl.ReAct(most_result_characters=100), tools=[essay])
+    act(model, tl.ReAct(max_result_characters=100), tools=[essay])
     assert "more" not in [tool["name"] for tool in model.calls[0].tools]
     assert "there is no tool 'more'" in model.shown(2)
     assert tl.ReAct().overflow == "cut"
@@ -890,7 +890,7 @@ def test_bad_settings_are_named():
     for field, value in [
         ("max_iterations", 0),
         ("required_tools", {"legs": 0}),
-        ("most_result_characters", 1),
+        ("max_result_characters", 1),
     ]:
         with pytest.raises(ValidationError, match=field):
             tl.ReAct(**{field: value})

@@ -26,7 +26,7 @@ def recorded(path=None):
     recorder.call(
         first, "How good?", Reply("score: 0.7", input_tokens=3, output_tokens=2, cost=0.25), purpose="value"
     )
-    recorder.score(first, 0.7, draws=[0.6, 0.8], by="judge")
+    recorder.score(first, 0.7, samples=[0.6, 0.8], by="judge")
     recorder.score(other, None)
     recorder.score(last, 1)
     recorder.decide(first, "kept")
@@ -40,7 +40,7 @@ def recorded(path=None):
 def test_a_search_of_ones_own_becomes_a_run(tmp_path):
     run = recorded(tmp_path / "deep" / "mine.jsonl").run
     assert list(run.tree.nodes) == ["0", "0.0", "0.1", "0.0.0"]
-    assert run.tree["0.0"].draws == (0.6, 0.8)
+    assert run.tree["0.0"].samples == (0.6, 0.8)
     assert run.tree["0.0"].by == "judge"
     assert run.tree["0.1"].unreadable
     assert run.tree["0.1"].reason == "unreadable"
@@ -230,7 +230,7 @@ def test_numpy_numbers_are_written_as_numbers(tmp_path):
 
     recorder = tl.Recorder("mine", path=tmp_path / "a.jsonl")
     root = recorder.thought("p")
-    recorder.score(root, np.float32(0.5), draws=[np.float64(0.25), None])
+    recorder.score(root, np.float32(0.5), samples=[np.float64(0.25), None])
     recorder.note("n", size=np.int64(3), yes=np.bool_(True))
     recorder.close()
     run = tl.load(tmp_path / "a.jsonl")

@@ -20,7 +20,7 @@ from tot_lab.core.records import Note
 from tot_lab.lab.sharing import export_calls
 from tot_lab.models.entries import DamagedEntry, packed, unpacked
 from tot_lab.models.keys import key_of, request_of
-from tot_lab.models.redis_store import PREFIX, Away, RedisStore
+from tot_lab.models.redis_store import PREFIX, RedisStore, RedisUnavailable
 
 pytestmark = pytest.mark.slow
 
@@ -173,7 +173,7 @@ def test_a_redis_that_comes_back_is_used_again(tmp_path, own, monkeypatch):
     server = own()
     cache = tl.Cache(tmp_path / "a", shared=server.url)
     server.stop()
-    with pytest.raises(Away):
+    with pytest.raises(RedisUnavailable):
         cache.put(KEY, bytes_of("one")).result()
     server.start()
     assert cache.put(entry(draw=1)[0], packed(entry("two", draw=1)[1])).result()
@@ -188,7 +188,7 @@ def test_what_was_answered_while_it_was_away_is_sent_later(tmp_path, own, monkey
     server.stop()
     keys = [entry(draw=draw)[0] for draw in range(20)]
     for draw, key in enumerate(keys):
-        with pytest.raises(Away):
+        with pytest.raises(RedisUnavailable):
             cache.put(key, packed(entry(f"answer {draw}", draw)[1])).result()
     if by.startswith("another"):
         cache.close()
@@ -218,7 +218,7 @@ def test_a_full_redis_goes_on_answering(tmp_path, own):
     known = searched(scripted(), tl.Cache(tmp_path / "a", shared=url))
     connection(url).config_set("maxmemory", "1mb")
     cache = tl.Cache(tmp_path / "b", shared=url)
-    with pytest.raises(Away, match="refused"):
+    with pytest.raises(RedisUnavailable, match="refused"):
         cache.put(entry(draw=7)[0], packed(entry("new", 7)[1])).result()
     asked = scripted()
     assert searched(asked, cache).events == known.events
@@ -290,7 +290,7 @@ def test_in_replay_a_redis_that_is_away_is_an_error(tmp_path, own):
     server = own()
     cache = tl.Cache(tmp_path / "a", shared=server.url)
     server.stop()
-    with pytest.raises(Away, match="cannot be reached"):
+    with pytest.raises(RedisUnavailable, match="cannot be reached"):
         searched(scripted(), cache, mode="replay")
 
 

@@ -186,9 +186,9 @@ def test_d15_each_page_once_and_so_many_at_most(site):
     run = made(scripted := model(*urls))
     assert len(asked(scripted, "extract")) == 2
     assert [url for at, url in tool_calls(run) if at == "0.1"] == urls[1:3]  # what failed was not fetched
-    run = made(scripted := model(*urls), most_pages=1)
+    run = made(scripted := model(*urls), max_pages=1)
     assert len(asked(scripted, "extract")) == 1
-    assert notes(run, "research.left_out") == [{"most_pages": 1, "urls": [f"{site.url}/retries"]}]
+    assert notes(run, "research.left_out") == [{"max_pages": 1, "urls": [f"{site.url}/retries"]}]
     assert all(f"Not read, because there were more than 1: {site.url}/retries" in p for p in deep(scripted))
 
 
@@ -466,7 +466,7 @@ def test_it_keeps_the_whole_contract_when_pages_are_read():
         return answer_to(call)
 
     checked = tl.GatherThenThink(
-        strategy=tl.OneAnswer(), gatherer=tl.ReAct(max_iterations=2), research={"most_pages": 2}
+        strategy=tl.OneAnswer(), gatherer=tl.ReAct(max_iterations=2), research={"max_pages": 2}
     )
     check_strategy(checked, model=reply, tools=(web_fetch,))
 

@@ -11,7 +11,7 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Note
 from tot_lab.models import limits, ready, retries
-from tot_lab.models.cache import Cache, Cached, Kept
+from tot_lab.models.cache import Cache, Cached, StoreReplies
 from tot_lab.models.flight import SingleFlight
 from tot_lab.models.function import Function
 from tot_lab.models.keys import key_of, request_of
@@ -42,7 +42,7 @@ def undrawn(call):
 LAYERS = {
     "ready": lambda inner, end, tmp: Ready(inner, end),
     "cached": lambda inner, end, tmp: Cached(inner, Cache(tmp / "calls"), request, "auto"),
-    "kept": lambda inner, end, tmp: Kept(inner, Cache(tmp / "calls"), request),
+    "kept": lambda inner, end, tmp: StoreReplies(inner, Cache(tmp / "calls"), request),
     "single flight": lambda inner, end, tmp: SingleFlight(inner, key, {}),
     "samples": lambda inner, end, tmp: Samples(inner, end.takes_n, undrawn),
     "spending": lambda inner, end, tmp: Spending(inner, end, SpendLimiter(1000.0)),
@@ -165,7 +165,9 @@ def test_samples_of_one_prompt_travel_together_and_only_the_missing_ones(tmp_pat
 
     async def go():
         cache = Cache(tmp_path)
-        stack = Cached(Samples(Kept(end, cache, request), end.takes_n, undrawn), cache, request, "auto")
+        stack = Cached(
+            Samples(StoreReplies(end, cache, request), end.takes_n, undrawn), cache, request, "auto"
+        )
         await stack.answer([asked(1)], CallObserver())
         calls = [asked(draw) for draw in range(4)] + [asked(0, "another prompt")]
         await asyncio.gather(*(stack.answer([call], CallObserver()) for call in calls))
@@ -342,7 +344,7 @@ def test_waiting_for_the_purse_is_no_time_of_the_call():
     end = scripted(seconds=0.2, usd=0.1, most=1.0)  # the cap lets one through at a time
     lab = tl.Lab(end, runs=None, mode="off", spend=1.6, timeout=0.8)
     made = wait(lab.run(tl.SelfConsistency(attempts=6), TASK))
-    assert (made.usage.calls, made.usage.errors, end.most_at_once) == (6, 0, 1)
+    assert (made.usage.calls, made.usage.errors, end.max_at_once) == (6, 0, 1)
     assert lab.spent == pytest.approx(0.6)
 
 
@@ -380,7 +382,7 @@ def test_no_more_than_the_limit_is_under_way_and_order_is_kept():
         assert [observer.names for observer in observers] == [[]] * 4 + [["call.queued"]] * 16
 
     wait(go())
-    assert end.most_at_once == 4
+    assert end.max_at_once == 4
     assert [calls[0].sample_index for calls in end.requests] == list(range(20))
 
 

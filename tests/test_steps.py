@@ -8,7 +8,7 @@ from test_react import TOOLS, Script, final, said
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply
-from tot_lab.strategies.conversation import MOST_CALLS
+from tot_lab.strategies.conversation import MAX_CALLS
 
 STEPS = {
     "turn": "Int64", "node": "string", "thought": "string", "action": "string", "arguments": "string",
@@ -109,7 +109,7 @@ def test_a_call_that_fails_and_calls_that_are_not_carried_out():
     endless = act(Script(said(("legs", {"animal": "duck"}))), tl.ToolLoop(max_tool_round_trips=1))
     assert rows(endless) == [(1, "0.0", "", "legs", "2", None), (2, "0.0.0.0", "", "legs", None, None)]
     many = act(Script(said(*[("legs", {"animal": "duck"})] * 50), said(final("26"))))
-    assert len(rows(many)) == MOST_CALLS + 1
+    assert len(rows(many)) == MAX_CALLS + 1
 
 
 def test_what_a_person_wrote_is_what_was_done():

@@ -345,10 +345,10 @@ def test_a_rerun_in_replay_mode_is_the_same_to_the_byte_and_asks_nothing(tmp_pat
 def test_runs_under_way_are_as_many_as_the_model_takes_calls(tmp_path):
     model = scripted(concurrency=3, seconds=0.002)
     swept(tl.Lab(model, runs=None, mode="off"), tl.OneAnswer(), TASKS, 10)
-    assert model.most_at_once == 3
+    assert model.max_at_once == 3
     model = scripted(concurrency=8, seconds=0.002)
     swept(tl.Lab(model, runs=None, mode="off"), tl.OneAnswer(), TASKS, 10, at_once=2)
-    assert model.most_at_once == 2
+    assert model.max_at_once == 2
 
 
 def test_of_a_task_the_setting_with_the_most_calls_goes_first():
@@ -482,7 +482,7 @@ def test_another_model_budget_or_role_is_another_run(tmp_path):
         ("sim/general", {}, None),
         ("sim/game24", {}, None),
         ("sim/general", {"roles": {"answer": {"temperature": 0.5}}}, None),
-        ("sim/general", {"draws": "path"}, None),
+        ("sim/general", {"sample_scope": "path"}, None),
         ("sim/general", {}, tl.Budget(calls=5)),
     ]:
         lab = tl.Lab(model, runs=None, **options)

@@ -357,7 +357,7 @@ class Stingy(Sums):
 class TooManyParts(Sums):
     kind = "tests/too_many_parts"
 
-    def most_parts(self, task):
+    def max_parts(self, task):
         return 1
 
     def part_prompts(self, task, path):

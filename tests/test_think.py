@@ -85,8 +85,8 @@ def test_research_is_set_as_for_the_strategy():
         return wait(tl.think("Why?", lab(), preset="quick", **given)).strategy.research
 
     assert delegate() == tl.records.ResearchDelegate()
-    off = tl.records.ResearchDelegate(enabled=False, most_pages=2)
-    assert delegate(research=off) == delegate(research={"enabled": False, "most_pages": 2}) == off
+    off = tl.records.ResearchDelegate(enabled=False, max_pages=2)
+    assert delegate(research=off) == delegate(research={"enabled": False, "max_pages": 2}) == off
 
 
 # No model (D8).
@@ -306,7 +306,7 @@ def test_progress_tells_what_was_gathered_and_what_was_left_out():
         "think.gathered": {"results": 1, "tool_calls": 2},
         "think.nothing_gathered": {},
         "research.cut": {"url": "http://x/a", "characters": 6_963},
-        "research.left_out": {"urls": ["http://x/b"], "most_pages": 5},
+        "research.left_out": {"urls": ["http://x/b"], "max_pages": 5},
         "research.failed": {"url": "http://x/c", "error": "it is gone"},
     }.items():
         progress.take([Line((0,), 0.0, tl.Note(name, "0", data))])

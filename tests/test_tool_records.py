@@ -26,7 +26,7 @@ def test_a_pure_tool_is_carried_out_once_and_an_impure_one_every_time(tmp_path):
     assert results(lab, *calls) == ["3", "3", "5"]
     assert COUNTED == [(1, 2), (5, 0), (5, 0)]
     assert list(lab.last.tools_df().source) == ["cache", "cache", "model"]
-    other = lab_with(changed(counted, most_characters=200), impure, cache=tmp_path / "cache")
+    other = lab_with(changed(counted, max_characters=200), impure, cache=tmp_path / "cache")
     assert results(other, *calls) == ["3", "3", "5"]  # another tool: its own answers
     assert len(COUNTED) == 5
     assert results(lab_with(counted), calls[0], calls[1]) == ["3", "3"]  # no cache, none used
@@ -160,7 +160,7 @@ def test_sweeps_share_no_runs_when_their_tools_differ(tmp_path):
         sweep = wait(lab.sweep(errand(("counted", {"a": 1})), TASK))
         return next(iter(sweep.by_id)), sweep.found
 
-    stronger = changed(counted, most_characters=500)
+    stronger = changed(counted, max_characters=500)
     told = changed(counted, description="Adds up.")
     seen = [ids(), ids(counted), ids(stronger), ids(told), ids(counted, effect_policy=tl.EffectPolicy())]
     assert len({run_id for run_id, _ in seen}) == 5

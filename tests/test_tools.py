@@ -414,7 +414,7 @@ def test_cancelling_while_a_tool_hangs_leaves_a_valid_run(tmp_path):
 def test_no_secret_is_recorded_or_told(monkeypatch, tmp_path):
     monkeypatch.setenv("MY_API_KEY", "sk-environment-1234")
 
-    @quick(most_characters=100)
+    @quick(max_characters=100)
     def leaks(how: str, tool_context: dict) -> str:
         keys = ["sk-environment-1234", tool_context["maps_token"], tool_context["more"].get_secret_value()]
         if how == "raise":

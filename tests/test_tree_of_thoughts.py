@@ -53,7 +53,7 @@ class InParts(tl.domains.General):
     def part_prompts(self, task, path):
         return [f"{path[-1]}: {name}" for name in ("all", *(c for c in path[-1][-2:] if c in "02468"))]
 
-    def most_parts(self, task):
+    def max_parts(self, task):
         return 3
 
 
@@ -467,7 +467,7 @@ def test_draws_are_combined_as_set(combine, raw, score):
         propose=tl.Sample(count=1), evaluate=tl.Value(samples=3, combine=combine), stop=tl.Stop(depth=1)
     )
     node = run(search, tl.game24("4 5 6 10"), Scripted(reply)).tree["0.0"]
-    assert node.draws == (1.0, 20.0, 1.0)
+    assert node.samples == (1.0, 20.0, 1.0)
     assert (node.raw, node.score) == pytest.approx((raw, score))
 
 
@@ -480,7 +480,7 @@ def test_an_unread_draw_lowers_a_sum_and_not_a_mean():
             propose=tl.Sample(count=1), evaluate=tl.Value(samples=2, combine=combine), stop=tl.Stop(depth=1)
         )
         node = run(search, tl.game24("4 5 6 10"), Scripted(reply)).tree["0.0"]
-        assert (node.score, node.draws) == (score, (20.0, None))
+        assert (node.score, node.samples) == (score, (20.0, None))
 
 
 def test_votes_compare_the_candidates_of_a_round():
@@ -555,29 +555,29 @@ def in_parts(given: dict[str, str], **settings) -> tl.Run:
 
 def test_each_part_of_a_state_is_judged_by_itself():
     node = in_parts({"all": "score: 0.9", "2": "score: 0.4", "4": "score: 0.6"}).tree["0.0"]
-    assert (node.score, node.draws, node.by) == (0.4, (0.9, 0.4, 0.6), "parts")
+    assert (node.score, node.samples, node.by) == (0.4, (0.9, 0.4, 0.6), "parts")
     often = in_parts({"all": "score: 0.9", "2": "score: 0.4", "4": "no idea"}, **{"evaluate.samples": 2})
-    assert often.tree["0.0"].draws == (0.9, 0.4, None)
+    assert often.tree["0.0"].samples == (0.9, 0.4, None)
 
 
 def test_a_domain_with_more_parts_than_it_says_is_told_of():
     class More(InParts):
         kind = "tests/more_parts"
 
-        def most_parts(self, task):
+        def max_parts(self, task):
             return 0
 
     task = TASK.model_copy(update={"domain": More()})
-    with pytest.raises(ValueError, match=r"More has \d parts at thought 0\.0; its most_parts says 0"):
+    with pytest.raises(ValueError, match=r"More has \d parts at thought 0\.0; its max_parts says 0"):
         run(tl.TreeOfThoughts(evaluate="parts"), task)
 
 
 def test_a_part_that_cannot_be_read_is_unread_and_no_number():
     some = in_parts({"all": "no idea", "2": "gone", "4": "score: 0.6"})
-    assert (some.tree["0.0"].score, some.tree["0.0"].draws) == (0.6, (None, None, 0.6))
+    assert (some.tree["0.0"].score, some.tree["0.0"].samples) == (0.6, (None, None, 0.6))
     assert notes(some, "call.failed")[0]["kind"] == "part"
     nothing = in_parts({"all": "no idea", "2": "gone", "4": "hm"}).tree["0.0"]
-    assert (nothing.unreadable, nothing.score, nothing.draws) == (True, None, (None, None, None))
+    assert (nothing.unreadable, nothing.score, nothing.samples) == (True, None, (None, None, None))
     failed = in_parts(dict.fromkeys(("all", "2", "4"), "gone"))
     assert (failed.tree["0.0"].state, failed.stop_reason) == ("failed", "error")
 
@@ -593,7 +593,7 @@ def test_equal_parts_are_asked_once_and_a_state_without_parts_is_unread():
     search = tl.TreeOfThoughts(propose=tl.Sample(count=2), evaluate="parts", stop=tl.Stop(depth=1))
     got = run(search, TASK.model_copy(update={"domain": Same()}), model)
     assert [call.purpose for call in model.calls] == ["sample", "sample", "part"]
-    assert (got.tree["0.0"].draws, got.tree["0.1"].unreadable) == ((0.3,), True)
+    assert (got.tree["0.0"].samples, got.tree["0.1"].unreadable) == ((0.3,), True)
 
 
 def test_parts_need_a_domain_that_has_them():
@@ -862,7 +862,7 @@ def test_every_search_keeps_its_limits_and_its_record(search, seed, cap):
         for level in notes(got, "tot.pruned"):
             assert len(level["kept"]) <= search.search.width
     for event in got.events:
-        if isinstance(event, Scored) and all(draw is None for draw in event.draws) and event.draws:
+        if isinstance(event, Scored) and all(draw is None for draw in event.samples) and event.samples:
             assert event.score is None
     again = run(search, IN_PARTS, Scripted(reply), budget=None if cap is None else tl.Budget(calls=cap))
     assert again.events == got.events

@@ -116,18 +116,18 @@ def test_a_page_becomes_text(site):
     assert fetched(f"{site.url}/to?url=/plain") == f"(from {site.url}/plain)\ngrüezi"
     assert "no text: image/png" in fetched(f"{site.url}/binary")
     assert fetched(f"{site.url}/none") == f"✗ RuntimeError: {site.url}/none answered with HTTP 404"
-    assert fetched(f"{site.url}/big", most_bytes=1_000) == "x" * 1_000 + "\n… (cut at 1,000 bytes)"
-    assert fetched(f"{site.url}/endless", most_bytes=1_000).endswith("(cut at 1,000 bytes)")
+    assert fetched(f"{site.url}/big", max_bytes=1_000) == "x" * 1_000 + "\n… (cut at 1,000 bytes)"
+    assert fetched(f"{site.url}/endless", max_bytes=1_000).endswith("(cut at 1,000 bytes)")
     assert fetched(f"{site.url}/slow", timeout=0.3) == "✗ no result within 0.3 s"
     assert "was redirected more than 1 times" in fetched(
-        f"{site.url}/to?url=/to%3Furl=/plain", most_redirects=1
+        f"{site.url}/to?url=/to%3Furl=/plain", max_redirects=1
     )
     assert "deep" in fetched(f"{site.url}/deep")
 
 
 def test_a_page_that_means_harm_is_an_error_and_holds_nobody_up(site):
     """Packed in packed, moved with a body without end, or written to keep a parser or a codec busy."""
-    assert fetched(f"{site.url}/once", most_bytes=1_000) == "x" * 1_000 + "\n… (cut at 1,000 bytes)"
+    assert fetched(f"{site.url}/once", max_bytes=1_000) == "x" * 1_000 + "\n… (cut at 1,000 bytes)"
     assert fetched(f"{site.url}/thrice").endswith("is packed as gzip, gzip, which was not asked for")
     assert "'rot13' is not a text encoding" in fetched(f"{site.url}/no-charset")
     moved = fetched(f"{site.url}/endless-redirect", timeout=10)

@@ -449,7 +449,7 @@ def _survives(trial: Trial, texts: Sequence[str | Reply]) -> None:
     for node in run.tree:
         score = node.score
         expect(score is None or 0 <= score <= 1, f"{node.id} has the score {score} of {model}")
-        unreadable = bool(node.draws) and all(draw is None for draw in node.draws)
+        unreadable = bool(node.samples) and all(sample is None for sample in node.samples)
         expect(not unreadable or score is None, f"{node.id} has the score {score}, which {model} never gave")
     divergence = wait(run.replay(trial.strategy, trial.task)).divergence
     expect(divergence is None, f"with {model} it does not replay: {divergence}")
@@ -884,7 +884,7 @@ class _DomainTrial:
             prompt = self.expect(method, what, _is_text, text, *given)
             if prompt is not None:
                 yield Seen(method, what, path[-1] in prompt, prompt)
-        most = self.call("most_parts", what, task)
+        most = self.call("max_parts", what, task)
         if most is not NotImplemented:
             parts = self.expect("part_prompts", what, _all_strings, "a list of texts", task, path) or []
             expect(len(parts) <= most, f"part_prompts on {what} gives {len(parts)} prompts, at most {most}")

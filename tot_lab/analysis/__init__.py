@@ -1,4 +1,4 @@
-"""What runs come to: frames, statistics, diagnosis, counterfactuals, the metrics of evaluators."""
+"""Analysis of runs and sweeps: frames, statistics, diagnosis, counterfactuals and metrics of evaluators."""
 
 from tot_lab.core.attach import attach
 from tot_lab.lab.sweeps.methods import SweepMethods

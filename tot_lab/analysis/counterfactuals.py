@@ -170,7 +170,7 @@ def _alike(run: Run) -> bytes:
             f"give the run where it was made"
         )
     header = run.header
-    return encoder.encode((header.task, header.model, header.roles, header.draws, header.repeat))
+    return encoder.encode((header.task, header.model, header.roles, header.sample_scope, header.repeat))
 
 
 def result_of(thinking: Coroutine[Any, Any, T]) -> T:
@@ -195,7 +195,7 @@ async def _made(runs: list[Run], strategy: Strategy) -> Counterfactual:
         model=first.header.model,
         repeat=first.header.repeat,
         roles=first.header.roles,
-        draws=first.header.draws,
+        sample_scope=first.header.sample_scope,
         unknown=(*unknown, "times"),
         counterfactual=tuple(run.id for run in runs),
     )
@@ -247,7 +247,7 @@ class _Book:
         if self.header.model:
             if call.model not in self.who:
                 self.who[call.model] = called_model(self.header, call.model)[0]
-            what = key_of(request_of(call, self.who[call.model], self.header.draws))
+            what = key_of(request_of(call, self.who[call.model], self.header.sample_scope))
         else:
             what = (call.prompt, call.attempt, call.sample_index)
         known = self.known.get((what, call.node)) or self.known.get(what)
@@ -269,7 +269,7 @@ def _answers_of_calls(run: Run) -> Iterator[tuple[str, str, Reply]]:
 def _recorded(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
     """Yield the same for a record without a model. If a log has no prompts, they are those of the task's
     domain for the same paths."""
-    domain, count = task.domain, _most_children(strategy)
+    domain, count = task.domain, _max_children(strategy)
     replies = replies_of(run.lines)
     for line in run.lines if "replies" not in run.header.unknown else ():
         call, reply = line.e, replies.get(line.p)
@@ -292,7 +292,7 @@ def _values(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str
     for node in run.tree:
         if node.by == "value" and _answers(strategy, node):
             prompt = task.domain.value_prompt(task, run.steps(node.id))
-            for draw, worth in enumerate(node.draws):
+            for draw, worth in enumerate(node.samples):
                 yield (prompt, (), draw), node.id, Reply("" if worth is None else words[worth])
 
 
@@ -304,7 +304,7 @@ def _votes(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str,
             levels.setdefault(node.depth, []).append(node)
     for nodes in levels.values():
         cast = [f"best: {k}" for k, node in enumerate(nodes, 1) for _ in range(round(node.raw or 0))]
-        cast += [""] * (len(nodes[0].draws) - len(cast))
+        cast += [""] * (len(nodes[0].samples) - len(cast))
         if len(set(cast)) == 1 or _of_evaluator(strategy, "samples") == len(cast):
             prompt = task.domain.vote_prompt(task, [run.steps(node.id) for node in nodes])
             for draw, text in enumerate(cast):
@@ -314,14 +314,14 @@ def _votes(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str,
 def _answers(strategy: Strategy, node: Node) -> bool:
     """Return whether the samples of `node`, whose order is unknown, can stand for those that `strategy` would
     get."""
-    whole = _of_evaluator(strategy, "samples") == len(node.draws)
-    return len(set(node.draws)) == 1 or (whole and _of_evaluator(strategy, "combine") in ("mean", "sum"))
+    whole = _of_evaluator(strategy, "samples") == len(node.samples)
+    return len(set(node.samples)) == 1 or (whole and _of_evaluator(strategy, "combine") in ("mean", "sum"))
 
 
-def _most_children(strategy: Strategy) -> int:
+def _max_children(strategy: Strategy) -> int:
     """Return the number of children per thought that prompts for proposals request."""
     propose = getattr(strategy, "propose", None)
-    return propose.most_children() if isinstance(propose, Proposer) else 1
+    return propose.max_children() if isinstance(propose, Proposer) else 1
 
 
 def _of_evaluator(strategy: Strategy, setting: str) -> Any:

@@ -159,7 +159,7 @@ class _Facts(Known):
         top = 1.0 if self.task is None else self.task.domain.value_top
         found = []
         for node in self.thoughts:
-            read = [] if node.by == "parts" else [draw for draw in node.draws if draw is not None]
+            read = [] if node.by == "parts" else [draw for draw in node.samples if draw is not None]
             scale = top if node.by == "value" else 1.0
             if len(read) > 1 and _alone(node) and 0 <= min(read) <= max(read) <= scale:
                 found.append((node, (max(read) - min(read)) / scale))
@@ -310,7 +310,7 @@ def _contradiction(facts: _Facts) -> Iterator[Finding]:
     if far:
         text = (
             f"The evaluator contradicts itself on {len(far)} of {len(facts.drawn)} thoughts that it judged "
-            f"more than once: its draws lie up to {max(apart for _, apart in far):.0%} of the scale apart."
+            f"more than once: its samples lie up to {max(apart for _, apart in far):.0%} of the scale apart."
         )
         yield Finding("contradiction", text, _of(node for node, _ in far))
 
@@ -333,10 +333,10 @@ def _equal_states(facts: _Facts) -> Iterator[Finding]:
 
 def _equal_draws(facts: _Facts) -> Iterator[Finding]:
     if len(facts.drawn) >= FEW and not any(apart for _, apart in facts.drawn):
-        further = sum(len(node.draws) - 1 for node, _ in facts.drawn)
+        further = sum(len(node.samples) - 1 for node, _ in facts.drawn)
         text = (
-            f"All draws agree on each of the {len(facts.drawn)} thoughts that were judged more than once: "
-            f"{further} further draws said nothing new."
+            f"All samples agree on each of the {len(facts.drawn)} thoughts that were judged more than once: "
+            f"{further} further samples said nothing new."
         )
         yield Finding("equal_draws", text, _of(node for node, _ in facts.drawn))
 
@@ -439,7 +439,7 @@ def _unreadable(facts: _Facts) -> Iterator[Finding]:
         yield Finding("unreadable_replies", text, tuple(nodes))
     evaluated = [node for node in facts.thoughts if judged(node)]
     wholly = [node for node in evaluated if node.unreadable]
-    partly = [node for node in evaluated if not node.unreadable and None in node.draws]
+    partly = [node for node in evaluated if not node.unreadable and None in node.samples]
     if wholly or partly:
         more = f", of {len(partly)} in part" if partly else ""
         text = f"The evaluation of {len(wholly)} of {_count(evaluated, 'thought')} could not be read{more}."

@@ -151,8 +151,8 @@ def nodes_df(run: Run) -> pandas.DataFrame:
             **each(nodes, id="string", parent="string", depth="Int64", text="string"),
             "thinking": ("string", [thinking.get(node.id) for node in nodes]),
             **each(nodes, score="Float64", raw="Float64", unreadable="boolean"),
-            "samples": ("Int64", [len(node.draws) for node in nodes]),
-            "unreadable_samples": ("Int64", [node.draws.count(None) for node in nodes]),
+            "samples": ("Int64", [len(node.samples) for node in nodes]),
+            "unreadable_samples": ("Int64", [node.samples.count(None) for node in nodes]),
             "by": ("string", [node.by or None for node in nodes]),
             "state": (STATES, [node.state for node in nodes]),
             "reason": ("string", [node.reason or None for node in nodes]),
@@ -204,7 +204,7 @@ def calls_df(run: Run) -> pandas.DataFrame:
 
 def _calls_frame(run: Run, calls: list[CallRow]) -> pandas.DataFrame:
     replies = [row.reply for row in calls]
-    by_place = ways_of(run)
+    by_place = call_status_of(run)
     ways = [by_place[row.line.p] for row in calls]
     made = [None if row.answered is None else bool(usage_of([row.answered]).calls) for row in calls]
     unknown = run.header.unknown
@@ -256,7 +256,7 @@ def tools_df(run: Run) -> pandas.DataFrame:
     """
     calls = tools_of(run)
     replies = [row.reply for row in calls]
-    ways = ways_of(run)
+    ways = call_status_of(run)
     return typed_frame(
         {
             "position": ("string", [_dotted(row.line.p) for row in calls]),
@@ -335,7 +335,7 @@ def _selected(run: Run, ids: Sequence[str | None]) -> list[str | None]:
     return [of(id) for id in ids]
 
 
-class _Way(NamedTuple):
+class _CallStatus(NamedTuple):
     """How a call was answered, from the notes beside the record."""
 
     source: str = "model"
@@ -343,9 +343,9 @@ class _Way(NamedTuple):
     tries: int | None = None
 
 
-def ways_of(run: Run) -> defaultdict[Position, _Way]:
+def call_status_of(run: Run) -> defaultdict[Position, _CallStatus]:
     """Return how each call was answered, by position."""
-    ways: defaultdict[Position, _Way] = defaultdict(_Way)
+    ways: defaultdict[Position, _CallStatus] = defaultdict(_CallStatus)
     for line in run.lines:
         if line.p or not isinstance(note := line.e, Note) or "call" not in note.data:
             continue
@@ -380,7 +380,7 @@ def events_df(run: Run) -> pandas.DataFrame:
     - data: object, the record as a dict. `pandas.json_normalize(df.data)` makes columns of it, and
       `df.data.str["depth"]` extracts one. `depth` counts from the strategy's own root. A proposal has depth,
       node_id, parent_id, content (and source, depends); an evaluation has depth, node_id, score (and raw,
-      draws, by)
+      samples, by)
     - simulated: boolean, whether a simulated model took part in the run
     """
     rows = list(_events(run))

@@ -40,11 +40,14 @@ BLAMES: tuple[Blame, ...] = ("answerer", "evaluator", "proposer", "cut short", "
 BINS = 10
 """Bins of a calibration curve, equally wide (Guo et al. 2017, section 2, use 15 for far more data)."""
 
-DRAWS = 1999
-"""How often the tasks are drawn anew for an interval."""
+RESAMPLES = 1999
+"""Bootstrap samples of the tasks for a confidence interval."""
 
-FEWEST = 5
-"""Tasks without which a measure has no interval: of fewer, simulated ones covered too seldom."""
+MIN_TASKS = 5
+"""The fewest tasks for which a measure has a confidence interval.
+
+In simulations, intervals from fewer tasks contained the true value too rarely.
+"""
 
 _PROPOSES = ("propose", "sample", "answer")  # kinds of calls that ask for thoughts
 
@@ -215,7 +218,7 @@ class EvaluatorDiagnosis:
                 + (
                     ""
                     if ends["low"].notna().any()
-                    else f" are too few (at least {FEWEST} that tell of a measure)"
+                    else f" are too few (at least {MIN_TASKS} that tell of a measure)"
                 ),
             ),
             (
@@ -376,7 +379,7 @@ class _Facts(Known):
                 yield {
                     **{"node": node.id, "depth": node.depth, "by": node.by, "score": node.score},
                     **{"solvable": solvable, "known_by": known_by, "state": node.state},
-                    **{"samples": len(node.draws), "unreadable_samples": node.draws.count(None)},
+                    **{"samples": len(node.samples), "unreadable_samples": node.samples.count(None)},
                 }
 
     def siblings(self) -> Iterator[dict[str, Any]]:
@@ -501,7 +504,7 @@ _SHARES = (
 _MEASURES = (*_COUNTS, *_SHARES)
 
 _CELLS = 2_000_000
-"""Numbers that are held at once of draws of tasks."""
+"""Numbers of bootstrap samples that are held in memory at once."""
 
 
 class _Sums(NamedTuple):
@@ -575,18 +578,18 @@ class _Sums(NamedTuple):
 
         ends = pd.DataFrame(math.nan, index=pd.Index(_SHARES, name="measure"), columns=["low", "high"])
         tasks = len(self.by_task)
-        if tasks < FEWEST:
+        if tasks < MIN_TASKS:
             return ends
         random = np.random.default_rng(SEED)
         batch = max(_CELLS // max(tasks, self.good.shape[1]), 1)
         parts = [
-            self._found(random.multinomial(tasks, np.full(tasks, 1 / tasks), min(batch, DRAWS - first)))
-            for first in range(0, DRAWS, batch)
+            self._found(random.multinomial(tasks, np.full(tasks, 1 / tasks), min(batch, RESAMPLES - first)))
+            for first in range(0, RESAMPLES, batch)
         ]
         for name in _SHARES:
             drawn = np.concatenate([part[name] for part in parts])
             informative = int((self.by_task[_RATIOS[name][1] if name in _RATIOS else "labelled"] > 0).sum())
-            if informative < FEWEST or np.isnan(drawn).mean() > 0.01 or np.nanstd(drawn) < 1e-12:
+            if informative < MIN_TASKS or np.isnan(drawn).mean() > 0.01 or np.nanstd(drawn) < 1e-12:
                 continue
             outside = norm.cdf(t.ppf(0.025, informative - 1) * math.sqrt(informative / (informative - 1)))
             low, high = np.nanquantile(drawn, [outside, 1 - outside])
@@ -600,7 +603,7 @@ class _Sums(NamedTuple):
         import numpy as np  # noqa: PLC0415
 
         error = self.measures()["calibration_error"]
-        flips = np.random.default_rng(SEED).choice([-1.0, 1.0], (DRAWS, len(self.gaps)))
+        flips = np.random.default_rng(SEED).choice([-1.0, 1.0], (RESAMPLES, len(self.gaps)))
         by_chance = abs(flips @ self.gaps).sum(axis=1) / self.by_task["labelled"].sum()
         clear = (by_chance >= error - 1e-9).mean() <= 0.025
         return max(2 * error - high, 0.0) if clear else 0.0, 2 * error - low

@@ -274,7 +274,7 @@ def provenance(sweep: Sweep) -> dict[str, Any]:
         "runs": {"finished": len(sweep.rows), "of": len(sweep.cells)},
         "model": header.model,
         "roles": header.roles,
-        "draws": header.draws,
+        "sample_scope": header.sample_scope,
         "budget": header.budget,
         "settings": {label: strategy.settings() for label, strategy in sweep.settings.items()},
         "simulated": any(row.simulated for row in sweep.rows.values()),
@@ -314,9 +314,9 @@ def write(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
 
     - `.parquet`: `df()`, with the provenance in the metadata of the schema
       (`pandas.read_parquet(path).attrs`). It requires pyarrow.
-    - `.csv`: `df()`, with the provenance in a second file (`NAME.csv.json`). A text that a spreadsheet would
-      execute as a formula is preceded by `'`, as is one that begins with it: `text.str.removeprefix("'")`
-      restores it.
+    - `.csv`: `df()`, with the provenance in a second file (`NAME.csv.json`). Text that a spreadsheet would
+      execute as a formula is escaped with a leading `'`, and so is text that begins with `'` itself.
+      `text.str.removeprefix("'")` restores the original.
     - `.tex`: one line per setting, as a table for booktabs, with the provenance in comments above it.
     """
     target, record = Path(path), provenance(sweep)

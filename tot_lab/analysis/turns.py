@@ -15,7 +15,7 @@ from tot_lab.core.calls import Call, Reply, ToolCall
 from tot_lab.core.records import Line, Note, Position, Thought
 from tot_lab.core.tools import TOOL, tool_of
 from tot_lab.record.run import Run, replies_of
-from tot_lab.strategies.conversation import MOST_CALLS, Turn, recorded_turn
+from tot_lab.strategies.conversation import MAX_CALLS, Turn, recorded_turn
 from tot_lab.strategies.react import FINAL
 
 TURNS = ("act", "analysis")
@@ -62,11 +62,11 @@ def steps_of(run: Run) -> Iterator[Action]:
             yield Action(None, call.node, None, tool_of(call), call.prompt, result, error, tool=line.p)
         elif call.purpose in TURNS:
             number += 1
-            thought, most_calls = _thought_with(lines, place, call)
+            thought, max_calls = _thought_with(lines, place, call)
             if reply is None or thought is None:
                 yield Action(number, None, error=reply.error if reply else None, call=line.p)
                 continue
-            turn = recorded_turn(thought, reply, _names(run, thought, call), most_calls)
+            turn = recorded_turn(thought, reply, _names(run, thought, call), max_calls)
             step = Action(number, turn.id, turn.words, call=line.p)
             if not turn.calls:
                 yield step
@@ -90,7 +90,7 @@ def steps_of(run: Run) -> Iterator[Action]:
 def _thought_with(lines: Sequence[Line], place: int, call: Call) -> tuple[Thought | None, int]:
     """Return the thought that was recorded with the reply to the call at `place`, and how many of its actions
     were carried out."""
-    most = MOST_CALLS
+    most = MAX_CALLS
     for line in islice(lines, place + 1, None):
         if isinstance(line.e, Note) and line.e.name.endswith(".too_many_calls"):
             most = line.e.data["carried_out"]

@@ -239,21 +239,21 @@ def estimated_tokens(text: str) -> int:
     return (len(text.encode("utf-8", "replace")) + 3) // 4
 
 
-MOST_TOKENS = 1_000_000_000
+MAX_TOKENS = 1_000_000_000
 """The most tokens of one call that a usage report is trusted with."""
 
-MOST_USD = 1_000_000.0
+MAX_USD = 1_000_000.0
 """The highest cost of one call, in USD, that a usage report is trusted with."""
 
 
 def is_token_count(value: object) -> bool:
     """Whether `value` can be the number of tokens that one call used."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS
 
 
 def is_cost(value: object) -> bool:
     """Whether `value` can be the USD that one call cost."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_USD
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_USD
 
 
 def believed(reply: Reply) -> Reply:

@@ -62,10 +62,10 @@ class Prompts:
         """
         raise NotImplementedError(f"the domain {self.kind!r} has no part_prompts")
 
-    def most_parts(self, task: Task) -> int:
+    def max_parts(self, task: Task) -> int:
         """The most `part_prompts` of a state. It bounds the calls; more prompts are an error."""
         raise NotImplementedError(
-            f"the domain {self.kind!r} has no most_parts, the most part_prompts of a state"
+            f"the domain {self.kind!r} has no max_parts, the most part_prompts of a state"
         )
 
     def judge_prompt(self, task: Task, path: Path) -> str:
@@ -87,8 +87,8 @@ class Prompts:
         """
         raise NotImplementedError(f"the domain {self.kind!r} has no answer_prompt")
 
-    def response_format(self, kind: str, task: Task, path: Path) -> dict[str, Any] | None:
-        """A JSON schema for the reply to a prompt of that purpose, or `None`."""
+    def response_format(self, purpose: str, task: Task, path: Path) -> dict[str, Any] | None:
+        """A JSON schema for the reply to a prompt of that purpose (`sample`, `value`, …), or `None`."""
         return None
 
 
@@ -130,11 +130,11 @@ class Readers:
         return pooled
 
     def read_value(self, text: str) -> float | None:
-        """One sample of a value, in the domain's own units."""
+        """The value that an evaluator's reply states, in the domain's own units (see `value_labels`)."""
         return read_label(text, self.value_labels) if self.value_labels else read_score(text)
 
     def read_part(self, text: str) -> float | None:
-        """One sample of a verdict on a part, in the units of a value."""
+        """The value that a reply about one part of a state gives it, in the same units."""
         return self.read_value(text)
 
     def join_parts(self, scores: Sequence[float]) -> float:

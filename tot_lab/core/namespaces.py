@@ -54,7 +54,7 @@ class Namespace:
         if name in known:
             value = imported(known[name])
         elif not name.startswith("_") and (
-            component := registry.bring(self._brought().get(name, ""), self._group)
+            component := registry.load_installed(self._brought().get(name, ""), self._group)
         ):
             value = component.value
         else:

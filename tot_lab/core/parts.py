@@ -13,7 +13,7 @@ import hashlib
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any, ClassVar, Self, TypeVar
@@ -100,8 +100,11 @@ class Part(BaseModel):
 
     @classmethod
     def migrated(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """Convert `settings` of an earlier version to those of this version."""
-        return settings
+        """Convert `settings` of an earlier version to those of this version.
+
+        The names `max_…` were `most_…` in version 0.1.0.
+        """
+        return {_new_name(name, cls.model_fields): value for name, value in settings.items()}
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         """Show only the settings that differ from their defaults."""
@@ -183,6 +186,11 @@ def part_of(settings: dict[str, Any], base: type[Part] = Part) -> Part:
         return part(**{key: value for key, value in settings.items() if key != "kind"})
     except ValidationError as error:
         raise ValueError(f"settings of {kind!r}: {error}") from None
+
+
+def _new_name(name: str, fields: Collection[str]) -> str:
+    new = name.replace("most_", "max_", 1)
+    return new if name.startswith("most_") and name not in fields and new in fields else name
 
 
 def class_of(kind: Any, base: type[P]) -> type[P]:

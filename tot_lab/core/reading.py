@@ -45,7 +45,7 @@ _SCORED_LINE = re.compile(r"[ \t]*\(?#?(\d{1,6})[.):][ \t]*(.*)")
 _FENCE = re.compile(r"```[ \t]*+(?:json)?+[ \t]*+\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]+")
 _STRING_OR_BRACKET = re.compile(r'"(?>(?:[^"\\]|\\.)*)"?|[][{}]', re.DOTALL)
-_MOST_PLACES = 1_000  # candidates for JSON in one text
+_MAX_PLACES = 1_000  # candidates for JSON in one text
 _DEEPEST = 100  # levels of JSON; a fixed limit, so that the result does not depend on the call stack
 _TAG = r"</?think(?:ing)?(?:\s[^<>]*)?>"
 _THINK_TAG = re.compile(rf"(?<!`){_TAG}|{_TAG}(?!`)", re.IGNORECASE)
@@ -479,4 +479,4 @@ def _bracketed(text: str) -> tuple[list[_Place], int]:
             spans.append((start, index + 1))
     if opened:
         broken = min(broken, opened[0][0])
-    return [_Place(start, end, text[start:end]) for start, end in spans[:_MOST_PLACES]], broken
+    return [_Place(start, end, text[start:end]) for start, end in spans[:_MAX_PLACES]], broken

@@ -62,14 +62,14 @@ class Scored(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="sco
         id: The thought.
         score: 0 to 1. `None` if no sample could be read.
         raw: The combined samples in the evaluator's own units, before normalising.
-        draws: Each sample as it was read, `None` for an unreadable one.
+        samples: Each sample as it was read, `None` for an unreadable one.
         by: What evaluated it: value, parts, vote, joint, logprob, root, domain, or the name of a function.
     """
 
     id: str
     score: Share | None
     raw: float | None = None
-    draws: tuple[float | None, ...] = ()
+    samples: tuple[float | None, ...] = msgspec.field(default=(), name="draws")
     by: str = ""
 
 

@@ -159,10 +159,10 @@ def find(name: str, group: str | None = None) -> Component | None:
     for known in BUILT_IN.values() if group is None else [BUILT_IN.get(group, {})]:
         if name in known:
             return Component(imported(known[name]), f"tot_lab ({known[name]})")
-    return bring(name, group)
+    return load_installed(name, group)
 
 
-def bring(name: str, group: str | None = None) -> Component | None:
+def load_installed(name: str, group: str | None = None) -> Component | None:
     """Import the component of that name from an installed package. Returns `None` if there is none.
 
     Raises:

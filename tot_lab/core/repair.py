@@ -12,10 +12,10 @@ import re
 from typing import Any, SupportsIndex
 
 # A "look" is one character access of the library.
-_MOST_CHARACTERS = 200_000  # longer texts are not repaired
+_MAX_CHARACTERS = 200_000  # longer texts are not repaired
 _LOOKS = 5  # per character: ordinary damage needs three or four
 _LOOKS_AT_LEAST = 20_000
-_MOST_LOOKS = 70_000  # per text: 20,000 characters of ordinary damage; a look takes 0.3 to 4 µs
+_MAX_LOOKS = 70_000  # per text: 20,000 characters of ordinary damage; a look takes 0.3 to 4 µs
 _LOOKS_TO_BEGIN = 200  # overhead of a repair before its first look
 # The ambiguous end of a truncated text: a key without a value, or with an incomplete number, true, false or
 # null; likewise an incomplete item of a list.
@@ -31,8 +31,8 @@ class Work:
     """The work limit for the repairs of one text."""
 
     def __init__(self, text: str) -> None:
-        looks = min(_LOOKS_AT_LEAST + _LOOKS * len(text), _MOST_LOOKS)
-        self.left = looks if len(text) <= _MOST_CHARACTERS else 0
+        looks = min(_LOOKS_AT_LEAST + _LOOKS * len(text), _MAX_LOOKS)
+        self.left = looks if len(text) <= _MAX_CHARACTERS else 0
 
     def spend(self, looks: int) -> None:
         """Deduct `looks`. Raises `GaveUp` if the limit is exceeded."""

@@ -30,6 +30,15 @@ Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,63}$")]
 Effects: TypeAlias = Annotated[tuple[str, ...], Field(strict=False)]
 
 
+_CACHED_NAMES = {
+    "max_characters": "most_characters",
+    "max_bytes": "most_bytes",
+    "max_redirects": "most_redirects",
+    "max_file_mb": "written",
+}
+"""Names of settings in cache keys, which keep those of version 0.1.0."""
+
+
 class Tool(Part):
     """Base of all tools."""
 
@@ -64,7 +73,7 @@ class Tool(Part):
     backoff: Annotated[float, Field(ge=0)] = 0.2
     """Seconds before the first further attempt, doubled for each later one."""
 
-    most_characters: Annotated[int, Field(ge=100)] = 20_000
+    max_characters: Annotated[int, Field(ge=100)] = 20_000
     """Characters after which a result is truncated, with a note that says so. A call may set another limit
     (`Call.max_tokens`).
     """
@@ -106,7 +115,11 @@ class Tool(Part):
     def identity(self) -> dict[str, Any]:
         """Everything that can change a result, for the cache key."""
         changes_no_result = {"description", "timeout", "retries", "backoff", "pure", "effects", "output"}
-        return {name: value for name, value in self.settings().items() if name not in changes_no_result}
+        return {
+            _CACHED_NAMES.get(name, name): value
+            for name, value in self.settings().items()
+            if name not in changes_no_result
+        }
 
     @abstractmethod
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Any:

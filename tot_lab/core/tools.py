@@ -29,7 +29,9 @@ TOOL = "tool"
 """The purpose of a tool call. Its `model` is `tool:NAME`."""
 
 FUNCTION = "function"
-"""The `model` of a call answered by one of the strategy's functions is `function:NAME`."""
+"""Some calls are answered by a Python function of the strategy instead of a model. Their `model` is
+`function:NAME`.
+"""
 
 TOOL_LIMITS = ("timeout", "retries", "backoff")
 """Settings of a tool that a call may replace, in its `options`."""
@@ -141,16 +143,16 @@ def tokens_in(text: str) -> int:
     return math.ceil(sum(_tokens_in(match[0]) for match in _PIECE.finditer(text)))
 
 
-def characters_within(text: str, most_tokens: int) -> int:
-    """The number of characters from the start of `text` that fit into `most_tokens`, as counted by
+def characters_within(text: str, max_tokens: int) -> int:
+    """The number of characters from the start of `text` that fit into `max_tokens`, as counted by
     `tokens_in`.
     """
-    if 4 * len(text) <= most_tokens:
+    if 4 * len(text) <= max_tokens:
         return len(text)
     tokens = 0.0
     for match in _PIECE.finditer(text):
         tokens += _tokens_in(match[0])
-        if tokens > most_tokens:
+        if tokens > max_tokens:
             return match.start()
     return len(text)
 

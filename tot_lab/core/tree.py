@@ -25,7 +25,7 @@ class Node:
         depends: Thoughts that must be finished before it.
         score: 0 to 1. `None` if it was not evaluated or could not be read.
         raw: From the evaluation, as in `Scored`.
-        draws: Likewise.
+        samples: Likewise.
         by: Likewise.
         state: The last decision (`Decision`). Before it, `unreadable` if its score could not be read, else
             `proposed`.
@@ -43,7 +43,7 @@ class Node:
     children: list[str] = field(default_factory=list)
     score: float | None = None
     raw: float | None = None
-    draws: tuple[float | None, ...] = ()
+    samples: tuple[float | None, ...] = ()
     by: str = ""
     state: str = "proposed"
     reason: str = ""
@@ -109,7 +109,7 @@ class Tree:
             )
         elif type(record) is Scored:
             node = self[record.id]
-            node.score, node.raw, node.draws = record.score, record.raw, record.draws
+            node.score, node.raw, node.samples = record.score, record.raw, record.samples
             node.by = record.by
             if record.score is None and node.state == "proposed":
                 node.state = "unreadable"

@@ -65,7 +65,7 @@ class _Question(Arguments):
 class DeepThinkTool(Tool):
     """Deep Think on one question. `tl.tools.deep_think(lab)` makes one.
 
-    A result is the whole report with the final solution first. The agent's `most_result_characters` limits
+    A result is the whole report with the final solution first. The agent's `max_result_characters` limits
     how much of it the agent is shown.
     """
 
@@ -78,7 +78,7 @@ class DeepThinkTool(Tool):
 
     effects: Effects = (MODEL,)
     # The agent's own limit is the only one.
-    most_characters: Annotated[int, Field(ge=100)] = 100_000_000
+    max_characters: Annotated[int, Field(ge=100)] = 100_000_000
     timeout: Annotated[float, Field(gt=0)] = 3600.0
     retries: Annotated[int, Field(ge=0)] = 0
     strategy: DeepThink = DeepThink()

@@ -29,7 +29,7 @@ from tot_lab.lab.sweeps.sweep import ByWorkers, Sweep, SweepEstimate
 from tot_lab.models import Cache, model_named
 from tot_lab.models.cache import Mode
 from tot_lab.models.checking import Check, check
-from tot_lab.models.keys import DrawScope
+from tot_lab.models.keys import SampleScope
 from tot_lab.models.stack import Endpoint, is_model
 from tot_lab.record.journal import Header
 from tot_lab.record.run import Run
@@ -63,7 +63,8 @@ class Lab:
         cache: Folder of cached replies, a file of exported ones, or a `tl.Cache`. `None` means the user's own
             cache folder for real models, and no cache for simulated models and functions.
         mode: `auto`, `off`, `refresh` or `replay`; see `tot_lab.models.cache.Mode`.
-        draws: Whether two thoughts that lead to the same prompt share its samples (`state`) or not (`path`).
+        sample_scope: Whether two thoughts that lead to the same prompt share its samples (`state`) or not
+            (`path`).
         spend: USD that this lab may really pay. `None` means no limit. The limit includes what the journals
             of resumed runs and sweeps already paid. A function that names a `cost` in its replies is not
             called once less than its most expensive call is left. What a run would cost without a cache is
@@ -105,7 +106,7 @@ class Lab:
         runs: str | os.PathLike[str] | None = "runs",
         cache: str | os.PathLike[str] | Cache | None = None,
         mode: Mode = "auto",
-        draws: DrawScope = "state",
+        sample_scope: SampleScope = "state",
         spend: float | None = None,
         timeout: float | None = 120.0,
         tools: Iterable[Tool | str | Callable[..., Any]] = (),
@@ -128,7 +129,7 @@ class Lab:
             roles=roles_of(roles),
             cache=cache,
             mode=mode,
-            draws=draws,
+            sample_scope=sample_scope,
             spend=spend,
             timeout=timeout,
             tools=tools,

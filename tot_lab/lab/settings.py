@@ -116,7 +116,9 @@ class ModelSettings(BaseModel):
         if self.model is None:
             return whole_name(self.provider or "ollama")
         named = _provider_in(self.model)
-        whole = "/" in self.model and _same(named) == _same(self.provider or named)
+        whole = "/" in self.model and _canonical_provider(named) == _canonical_provider(
+            self.provider or named
+        )
         if named and (self.provider is None or whole):
             return self.model
         return f"{self.provider or 'ollama'}/{self.model}"
@@ -557,7 +559,7 @@ def _model_places(places: Sequence[_Place], models: Mapping[str, Any]) -> dict[s
         here = {name: place for name in ModelSettings.model_fields if name in values}
         own = values.get("model") in models and "model" not in chosen
         provider = "" if own else values.get("provider") or _provider_in(values.get("model", ""))
-        if named and (own or not provider or _same(provider) != _same(named)):
+        if named and (own or not provider or _canonical_provider(provider) != _canonical_provider(named)):
             continue
         chosen = {**here, **chosen}
         if own:
@@ -577,6 +579,6 @@ def _provider_in(model: str) -> str:
     return "" if ":" in whole and "/" not in whole else provider_of(whole)
 
 
-def _same(provider: str) -> str:
+def _canonical_provider(provider: str) -> str:
     """Return one canonical name of a provider: `google` and `gemini` are the same."""
     return provider_of(whole_name(f"{provider}/"))

@@ -15,7 +15,7 @@ from tot_lab.core.calls import Reply
 from tot_lab.models.cache import Cache
 from tot_lab.models.entries import DamagedEntry, Entry, export, packed, reply_in
 from tot_lab.models.keys import key_of
-from tot_lab.models.store import CacheError, Foreign, Store
+from tot_lab.models.store import CacheError, Store, UnrecognizedKey
 from tot_lab.record.run import Run, replies_of
 from tot_lab.runtime.replay import requests_of
 
@@ -148,7 +148,7 @@ def prune(cache: Cache, kept: dict[str, list[Reply]], *, really: bool) -> int:
 
 
 def _is_kept(store: Store, key: str, kept: dict[str, list[Reply]]) -> bool:
-    if isinstance(key, Foreign):
+    if isinstance(key, UnrecognizedKey):
         return True  # written by another program
     data = store.get(key) if key in kept else None
     try:

@@ -30,9 +30,9 @@ from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.files import data_folder
 from tot_lab.models.entries import DamagedEntry, Entry, Exported, packed, reply_in, unpacked
 from tot_lab.models.keys import SCHEMA, Request, differences, key_of
-from tot_lab.models.redis_store import Away, RedisStore
+from tot_lab.models.redis_store import RedisStore, RedisUnavailable
 from tot_lab.models.stack import Backend
-from tot_lab.models.store import CacheError, Foreign, Store
+from tot_lab.models.store import CacheError, Store, UnrecognizedKey
 
 Mode = Literal["auto", "off", "refresh", "replay"]
 """How the cache is used.
@@ -71,7 +71,7 @@ class Cache:
         create: Whether to create a missing folder.
         shared: URL of a Redis (`redis://:password@host:6379/0`, `rediss://…`) in which several machines share
             their replies. Requires `tot-lab[redis]`.
-        may_be_away: Whether a Redis that cannot be reached now is accepted.
+        allow_unavailable: Whether a Redis that cannot be reached now is accepted.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Cache:
         *,
         create: bool = True,
         shared: str | None = None,
-        may_be_away: bool = False,
+        allow_unavailable: bool = False,
     ) -> None:
         if isinstance(path, str) and path.startswith(("redis://", "rediss://")):
             raise ValueError(
@@ -93,7 +93,9 @@ class Cache:
         self.shared = (
             None
             if shared is None
-            else RedisStore(shared, self.path / "outbox" if create else None, may_be_away=may_be_away)
+            else RedisStore(
+                shared, self.path / "outbox" if create else None, allow_unavailable=allow_unavailable
+            )
         )
         """The Redis server, which is used last."""
         if self.path.is_file() or self.path.suffix == ".gz":
@@ -185,7 +187,7 @@ class Cache:
         """Store the bytes of an entry; see `Store.put`.
 
         With a shared cache it is offered there first, and the entry that is there afterwards is kept here.
-        The future fails with `Away` if the entry could only be kept here.
+        The future fails with `RedisUnavailable` if the entry could only be kept here.
         """
         if self.newest is None:
             raise CacheError(f"{self.path}: this cache is read-only. Pass a folder that can be written.")
@@ -217,7 +219,7 @@ class Cache:
             for key in store:
                 if key in seen:
                     continue
-                if isinstance(key, Foreign):
+                if isinstance(key, UnrecognizedKey):
                     yield key, DamagedEntry(f"{self.path}: ignored a row that tot_lab did not write.")
                     continue
                 seen.add(key)
@@ -299,7 +301,7 @@ class Cached:
         key = key_of(request)
         try:
             known = await self.cache.find(key)
-        except (DamagedEntry, Away) as error:
+        except (DamagedEntry, RedisUnavailable) as error:
             if self.mode == "replay":
                 raise
             observer.note(
@@ -318,7 +320,7 @@ class Cached:
         return await self.inner.answer(calls, observer)
 
 
-class Kept:
+class StoreReplies:
     """The layer that stores replies: a reply is on disk before it is used.
 
     It is just above the request, so that paid replies are stored even if nothing waits for them any more. If
@@ -351,9 +353,10 @@ class Kept:
                     replies[place] = await self._first(key, data) or replies[place]
             except (OSError, CacheError) as error:
                 observer.note(
-                    "call.unshared" if isinstance(error, Away) else "call.unstored", error=str(error)
+                    "call.unshared" if isinstance(error, RedisUnavailable) else "call.unstored",
+                    error=str(error),
                 )
-                where = "on this disk only" if isinstance(error, Away) else "in the run only"
+                where = "on this disk only" if isinstance(error, RedisUnavailable) else "in the run only"
                 warnings.warn(
                     f"A reply could not be cached ({error}). The run continues; the reply is {where}.",
                     RuntimeWarning,

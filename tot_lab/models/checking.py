@@ -121,7 +121,7 @@ async def check(endpoint: Endpoint) -> Check:
         facts = await asyncio.wait_for(_facts_of(endpoint), PATIENCE)
     except (Failure, TimeoutError) as error:
         facts = _ServerFacts()
-        if isinstance(error, Failure) and error.away:
+        if isinstance(error, Failure) and error.connection_failed:
             return found._replace(problems=(_explain(endpoint, error, facts),))
         # A slow server accepted the connection, and its model may still answer.
     found = found._replace(reachable=True, context_window=facts.context_window, slots=facts.slots)
@@ -191,7 +191,7 @@ def _explain(endpoint: Endpoint, error: BaseException, facts: _ServerFacts) -> s
             f"{why}: {there} slow or busy. Wait until the model is loaded and other work on the server is "
             f"done, then check again. A lab waits timeout= seconds for a call"
         )
-    if error.away:
+    if error.connection_failed:
         return f"{why}. Start the server, or correct its address ({endpoint.address})"
     if error.status is None and error.unreadable:
         return (

@@ -18,9 +18,9 @@ from tot_lab.core.calls import Call, Message
 from tot_lab.core.tools import TOOL
 
 SCHEMA = 1
-"""Version of keys and entries."""
+"""Version of the cache keys and entries. Increment it if the same request would get a different key."""
 
-DrawScope = Literal["state", "path"]
+SampleScope = Literal["state", "path"]
 """Whether two thoughts that lead to the same prompt share its samples (`state`) or not (`path`)."""
 
 
@@ -59,7 +59,7 @@ class Request(
 _encoded = msgspec.json.Encoder().encode
 
 
-def request_of(call: Call, model: dict[str, Any], draws: DrawScope = "state") -> Request:
+def request_of(call: Call, model: dict[str, Any], sample_scope: SampleScope = "state") -> Request:
     """Return the request of `call` to the model with that identity.
 
     The reply of a tool depends neither on the caller nor on the sample index.
@@ -76,7 +76,7 @@ def request_of(call: Call, model: dict[str, Any], draws: DrawScope = "state") ->
         call.sample_index,
         call.attempt,
         call.repeat,
-        call.node if draws == "path" else "",
+        call.node if sample_scope == "path" else "",
         None if call.temperature is None else float(call.temperature) + 0.0,  # 0, 0.0 and -0.0 are equal
         call.max_tokens,
         call.stop,

@@ -118,13 +118,13 @@ class RateLimiter:
             return None
         if not self.counts:
             return 0.0
-        requests, most_tokens = self.limits.requests_per_minute, self.limits.tokens_per_minute
+        requests, max_tokens = self.limits.requests_per_minute, self.limits.tokens_per_minute
         now = asyncio.get_running_loop().time()
         while self.passed and self.passed[0][0] <= now - MINUTE:
             self.tokens -= self.passed.popleft()[1]
         # The requests and tokens of the last minute that must expire first.
         too_many = 0 if requests is None else len(self.passed) + 1 - requests
-        over = 0 if most_tokens is None else self.tokens + min(tokens, most_tokens) - most_tokens
+        over = 0 if max_tokens is None else self.tokens + min(tokens, max_tokens) - max_tokens
         wait = 0.0
         for number, (when, its) in enumerate(self.passed):
             if number >= too_many and over <= 0:

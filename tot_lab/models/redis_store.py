@@ -2,10 +2,10 @@
 
 The first reply is kept across all hosts: an entry is only set if there is none, and a later writer continues
 with the existing one. The URL may hold a password and is therefore never shown, recorded or raised as a
-whole. A Redis that cannot be reached does not stop a search: its operations fail with `Away`, and the layers
-of the cache continue with the disk and warn. Entries that could not be sent are kept in a folder, the outbox,
-and sent later. A failed connection makes further operations fail for a short time; an operation that Redis
-refuses (for example, because its memory is full) does not affect others.
+whole. A Redis that cannot be reached does not stop a search: its operations fail with `RedisUnavailable`, and
+the layers of the cache continue with the disk and warn. Entries that could not be sent are kept in a folder,
+the outbox, and sent later. A failed connection makes further operations fail for a short time; an operation
+that Redis refuses (for example, because its memory is full) does not affect others.
 
 Each machine has its own disk cache in front, since SQLite on a network disk is not safe.
 """
@@ -39,7 +39,7 @@ AT_ONCE = 8
 """Concurrent operations."""
 
 
-class Away(CacheError):
+class RedisUnavailable(CacheError):
     """A Redis that cannot be reached or refuses an operation."""
 
 
@@ -49,14 +49,14 @@ class RedisStore:
     Args:
         url: The URL of the Redis.
         outbox: Folder of entries that could not be sent yet. `None` keeps none of them.
-        may_be_away: Whether a Redis that cannot be reached now is accepted.
+        allow_unavailable: Whether a Redis that cannot be reached now is accepted.
 
     Raises:
         CacheError: If the Redis cannot be reached.
         ValueError: If `url` is not the URL of a Redis.
     """
 
-    def __init__(self, url: str, outbox: Path | None = None, *, may_be_away: bool = False) -> None:
+    def __init__(self, url: str, outbox: Path | None = None, *, allow_unavailable: bool = False) -> None:
         self.url = url
         """The URL with its password, for connections and for the user's own workers."""
         self.address = _without_secrets(url)
@@ -78,7 +78,7 @@ class RedisStore:
             self._redis: Any = redis.Redis.from_url(
                 url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT, max_connections=2 * AT_ONCE
             )
-            if not may_be_away:
+            if not allow_unavailable:
                 self._expect_it_keeps()
         except (ValueError, TypeError):
             raise ValueError(f"shared={self.address!r} has an option that redis does not support.") from None
@@ -94,7 +94,7 @@ class RedisStore:
         return f"<RedisStore {self.address}>"
 
     def fetch(self, key: str) -> Future[bytes | None]:
-        """Return the bytes under `key`, or `None`. The future fails with `Away`."""
+        """Return the bytes under `key`, or `None`. The future fails with `RedisUnavailable`."""
         return self._do(self._get, key)
 
     def get(self, key: str) -> bytes | None:
@@ -104,7 +104,7 @@ class RedisStore:
     def offer(self, key: str, value: bytes, *, replace: bool = False) -> Future[bytes]:
         """Store the entry `value` unless there is a valid one and `replace` is false.
 
-        The result is the entry under `key` afterwards. The future fails with `Away`.
+        The result is the entry under `key` afterwards. The future fails with `RedisUnavailable`.
         """
         return self._do(self._offer, key, value, replace)
 
@@ -150,7 +150,7 @@ class RedisStore:
     def _done(self, command: Callable[..., T], *given: Any) -> T:
         try:
             result = self._carried_out(command, *given)
-        except Away:
+        except RedisUnavailable:
             if command == self._offer:
                 self._keep_for_later(*given)
             raise
@@ -161,15 +161,15 @@ class RedisStore:
     def _carried_out(self, command: Callable[..., T], *given: Any) -> T:
         until, why = self._away
         if time.monotonic() < until:
-            raise Away(why)
+            raise RedisUnavailable(why)
         try:
             return command(*given)
         except self._lost as error:
             why = f"{self.address}: the shared cache cannot be reached: {error}"
             self._away = (time.monotonic() + PAUSE, why)
-            raise Away(why) from None
+            raise RedisUnavailable(why) from None
         except self._failures as error:
-            raise Away(f"{self.address}: the shared cache refused a command: {error}") from None
+            raise RedisUnavailable(f"{self.address}: the shared cache refused a command: {error}") from None
 
     def _keep_for_later(self, key: str, value: bytes, replace: bool) -> None:
         """Put an entry into the outbox. Returns in any case that it is not shared."""

@@ -1,8 +1,9 @@
 """The layer that repeats requests after temporary failures.
 
-Only failures that may be temporary are repeated: 408, 409, 429, 5xx and broken connections. The wait is the
-provider's Retry-After, or doubles from half a second; a random share of it is waited, so that many callers do
-not return at once. The last failure becomes a reply.
+Only failures that may be temporary are repeated: 408, 409, 429, 5xx and broken connections
+(`lite_llm/failures.py` decides which). The wait is the provider's Retry-After, or it starts at half a second
+and doubles. It is shortened by a random factor, so that many callers do not return at once. The last failure
+becomes a reply.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tot_lab.models.stack import Backend, Endpoint, Failure
 
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 60.0
-MOST_PATIENCE = 600.0
+MAX_PATIENCE = 600.0
 """Seconds. If a provider asks for a longer wait, the request is not repeated."""
 
 
@@ -42,7 +43,7 @@ class Retried:
                 wait = failure.retry_after
                 if wait is None:
                     wait = min(FIRST_WAIT * 2 ** (tries - 1), LONGEST_WAIT) * random.uniform(0.5, 1.0)
-                if not failure.retry or tries > self.endpoint.retries or wait > MOST_PATIENCE:
+                if not failure.retry or tries > self.endpoint.retries or wait > MAX_PATIENCE:
                     error, usage = self._error_text(failure, tries), failure.reported_usage
                     return [Reply(error=error, reported_usage=usage) for _ in calls]
                 observer.note(

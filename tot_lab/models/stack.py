@@ -3,7 +3,7 @@
     Cached         answers known calls from disk                                cache.py
     SingleFlight   merges equal calls in flight into one request                flight.py
     Samples        merges samples of one prompt into one request with `n`       samples.py
-    Kept           stores replies on disk before they are used                  cache.py
+    StoreReplies           stores replies on disk before they are used                  cache.py
     Ready          loads the endpoint outside the timeout of a call             ready.py
     Spending       keeps real spending within a limit                           spending.py
     Limited        limits concurrent requests and requests per minute           limits.py
@@ -77,7 +77,7 @@ class Failure(Exception):
         retry: Whether a repeated request may succeed.
         retry_after: Seconds that the provider asks to wait.
         reported_usage: Usage of a reply that could not be read because of it; see `Reply`.
-        away: Whether there was no connection or it broke.
+        connection_failed: Whether there was no connection or it broke.
         unreadable: Whether a response arrived that is not a reply of the API.
     """
 
@@ -89,7 +89,7 @@ class Failure(Exception):
         retry: bool = False,
         retry_after: float | None = None,
         reported_usage: str = "",
-        away: bool = False,
+        connection_failed: bool = False,
         unreadable: bool = False,
     ) -> None:
         super().__init__(message)
@@ -98,7 +98,7 @@ class Failure(Exception):
         self.retry = retry
         self.retry_after = retry_after
         self.reported_usage = reported_usage
-        self.away = away
+        self.connection_failed = connection_failed
         self.unreadable = unreadable
 
 

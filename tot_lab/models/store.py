@@ -31,7 +31,7 @@ class CacheError(Halt):
     """The cache cannot be used. The message names the folder or the entry."""
 
 
-class Foreign(str):
+class UnrecognizedKey(str):
     """A placeholder for a key that tot_lab did not write and did not read."""
 
 
@@ -44,7 +44,7 @@ class _PlainDisk(diskcache.Disk):  # type: ignore[misc]  # diskcache has no type
         return key, True
 
     def get(self, key: Any, raw: Any) -> str:
-        return key if raw and type(key) is str else Foreign("(not plain text)")
+        return key if raw and type(key) is str else UnrecognizedKey("(not plain text)")
 
     def store(self, value: Any, read: bool, key: Any = None) -> tuple[int, int, None, Any]:
         if type(value) is not bytes or read:
@@ -103,7 +103,7 @@ class _ReadOnly:
 
     def iterkeys(self) -> Iterator[str]:
         for key, raw in self._rows("SELECT key, raw FROM Cache ORDER BY key"):
-            yield key if raw and type(key) is str else Foreign("(not plain text)")
+            yield key if raw and type(key) is str else UnrecognizedKey("(not plain text)")
 
     def __len__(self) -> int:
         return int(self._rows("SELECT count(*) FROM Cache")[0][0])
@@ -241,7 +241,7 @@ class Store:
             raise self._unwritten(error) from error
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over all keys in order. A key that is not plain text is replaced by a `Foreign`."""
+        """Iterate over all keys in order. A key that is not text is replaced by an `UnrecognizedKey`."""
         try:
             yield from self._disk.iterkeys()
         except _DAMAGE as error:

@@ -3,7 +3,7 @@
 An importer is a class with two static methods: `recognises(head)`, whether a file that begins with these
 bytes is one of its own, and `read(path)`, its run or runs. Importers are components of the group `importers`
 (`tot_lab.core.registry`); those of installed packages are asked only about files that no built-in one
-recognises.
+recognises. `published.py` is an example.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from tot_lab.core.registry import bring, built_in, offered
+from tot_lab.core.registry import built_in, load_installed, offered
 from tot_lab.record.published import PublishedLog
 from tot_lab.record.run import Run
 from tot_lab.record.run import load as load_journal
@@ -81,5 +81,5 @@ def _importers() -> Iterator[Importer]:
     """The built-in ones, then those of packages, each imported when its turn comes."""
     yield from built_in("importers").values()
     for name in offered("importers"):
-        if (component := bring(name, "importers")) is not None:
+        if (component := load_installed(name, "importers")) is not None:
             yield component.value

@@ -46,7 +46,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
             `budget`.
         repeat: Index of the repeat.
         roles: Settings of the models of roles.
-        draws: How sample indices enter the cache key; see `tot_lab.models.keys`.
+        sample_scope: How sample indices enter the cache key; see `tot_lab.models.keys`.
         branched: The run and node that this run was branched from; see `tot_lab.record.edits`.
         unknown: What the record of someone else's log lacks: `prompts`, `replies`, `times`, and `calls` (some
             calls are missing, so their use is unknown).
@@ -68,7 +68,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     budget: dict[str, Any] = {}
     repeat: int = 0
     roles: dict[str, dict[str, Any]] = {}
-    draws: Literal["state", "path"] = "state"
+    sample_scope: Literal["state", "path"] = msgspec.field(default="state", name="draws")
     branched: dict[str, Any] = {}
     unknown: tuple[Literal["prompts", "replies", "times", "calls"], ...] = ()
     counterfactual: tuple[str, ...] = ()

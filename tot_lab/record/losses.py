@@ -49,8 +49,10 @@ _EVALUATED_BY = {
     **{"value": "value", "judge": "value", "part": "parts"},
     **{"vote": "vote", "joint": "joint", "logprob": "logprob"},
 }
-"""The evaluators that record each draw, by the purpose of their calls. They add no note for a draw that
-could not be read, unless it is drawn again: `Scored.draws` says it."""
+"""The evaluators that record each of their samples, by the purpose of their calls.
+
+An unreadable sample is a `None` in `Scored.samples`. It has a note only if it was sampled again.
+"""
 
 
 class Losses(NamedTuple):
@@ -118,7 +120,7 @@ def losses_of(run: Run) -> ByRole | None:
             if purpose in _EVALUATED_BY:
                 rounds[_EVALUATED_BY[purpose]].retries += 1
         elif isinstance(event, Scored) and event.by in rounds:
-            rounds[event.by].read(event.draws)
+            rounds[event.by].read(event.samples)
         elif isinstance(event, Decided) and event.what == "failed":
             for by, held in rounds.items():
                 if not held.draws:  # all of its draws failed

@@ -2,9 +2,9 @@
 
     file → entries (`Entry`, `State`) → records (`_breadth_first`, `_crossword`) → Run
 
-A run holds what its log says and marks the rest as unknown (`Header.unknown`): the logs have no prompts, no
-times and no tokens of single calls. What the search kept and pruned is taken from the log. An evaluation is
-known only by its sum; its samples follow from it, but not their order (they are listed best first).
+The logs have no prompts, no times and no tokens of single calls: `Header.unknown` lists what a run lacks.
+Which thoughts were kept and pruned is taken from the log. Of an evaluation the log has only the sum. The
+samples are computed from it and listed best first, since their order is unknown.
 
 References:
     Yao et al. 2023; github.com/princeton-nlp/tree-of-thought-llm.
@@ -32,7 +32,7 @@ from tot_lab.record.journal import SCHEMA, Header, JournalError
 from tot_lab.record.run import Run
 
 GAME24, CROSSWORD = "published/game24", "published/crossword"
-"""The kinds of the logs' domains (`tot_lab.domains.published`)."""
+"""The domains of the tasks (`tot_lab.domains.published`)."""
 
 
 def _published_task(problem: str) -> Task:
@@ -47,8 +47,8 @@ def _published_task(problem: str) -> Task:
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
-MOST_DRAWS = 1000
-"""Evaluations of one thought, or votes on one level, that a log is believed: memory is kept for each."""
+MAX_SAMPLES = 1000
+"""The most evaluations of one thought, or votes on one level, that are accepted, since each takes memory."""
 
 
 class PublishedStep(msgspec.Struct):
@@ -70,14 +70,14 @@ class PublishedStep(msgspec.Struct):
 
 
 class Entry(msgspec.Struct):
-    """One task of a breadth-first log. ys: the paths that it ended with, best first."""
+    """One task of a breadth-first log. `ys` are the final paths, best first."""
 
     steps: list[PublishedStep]
     ys: list[str]
 
 
 class Judged(msgspec.Struct):
-    """How many clues of a crossword the evaluator called so."""
+    """The number of a crossword's clues with each label of the evaluator."""
 
     sure: Count
     maybe: Count
@@ -85,14 +85,14 @@ class Judged(msgspec.Struct):
 
 
 class Rates(msgspec.Struct):
-    """Which share of a crossword's 25 letters and 10 words is right."""
+    """The shares of a crossword's 25 letters and 10 words that are right."""
 
     r_letter: Share
     r_word: Share
 
 
 class State(msgspec.Struct):
-    """One state of a depth-first search over a crossword: the words that lead to it, as `h2. motor`."""
+    """A state of a depth-first search over a crossword. `actions` are its words, such as `h2. motor`."""
 
     actions: list[str]
     info: Rates
@@ -100,45 +100,49 @@ class State(msgspec.Struct):
 
 
 class PublishedLog:
-    """Importer of these logs: a JSON list with an entry for each task."""
+    """Importer of the published logs, each a JSON list with one entry per task."""
 
     @staticmethod
     def recognises(head: bytes) -> bool:
-        """Whether a file begins like such a log."""
-        return _BEGINS.match(head) is not None
+        """Whether a file that begins with `head` is such a log."""
+        return _HEAD.match(head) is not None
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> list[Run]:
-        """The runs of a log, in its order."""
+        """Return the runs of a log in its order."""
         return published(path)
 
 
-_BEGINS = re.compile(rb'\s*\[\s*(?:\{\s*"(?:steps|idx|ys)"|\[\s*\{\s*"(?:actions|total_step)")')
+_HEAD = re.compile(rb'\s*\[\s*(?:\{\s*"(?:steps|idx|ys)"|\[\s*\{\s*"(?:actions|total_step)")')
 
 
 def published(path: str | os.PathLike[str]) -> list[Run]:
-    """The runs of a published log, in its order."""
+    """Return the runs of a published log in its order.
+
+    Raises:
+        JournalError: If the file is not such a log. The message names the entry.
+    """
     data = FilePath(path).read_bytes()
     try:
         entries = msgspec.json.decode(data, type=list[Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise JournalError(f"{path}, line 1: no header of a journal, and no published log: {error}") from None
+        raise JournalError(f"{path}, line 1: neither a journal nor a published log: {error}") from None
     if not entries:
-        raise JournalError(f"{path}, line 1: no header of a journal, and no published log: an empty list")
+        raise JournalError(f"{path}, line 1: neither a journal nor a published log: the list is empty")
     read: list[tuple[int, Any, Entry | list[State]]] = []
-    draws = 0
+    samples = 0
     for number, raw in enumerate(entries):
         kind: Any = list[State] if isinstance(raw, list) else Entry
         try:
             read.append((number, raw, entry := msgspec.convert(raw, kind)))
-            draws = max(draws, _draws_in(entry) if isinstance(entry, Entry) else 0)
+            samples = max(samples, _samples_in(entry) if isinstance(entry, Entry) else 0)
         except (msgspec.ValidationError, ValueError) as error:
-            raise JournalError(f"{path}, entry {number}: no entry of a published log: {error}") from None
+            raise JournalError(f"{path}, entry {number}: not an entry of a published log: {error}") from None
     runs = []
     for number, raw, entry in read:
         try:
             records = (
-                _crossword(entry, number) if isinstance(entry, list) else _breadth_first(entry, raw, draws)
+                _crossword(entry, number) if isinstance(entry, list) else _breadth_first(entry, raw, samples)
             )
         except ValueError as error:
             raise JournalError(f"{path}, entry {number}: {error}") from None
@@ -153,7 +157,7 @@ def published(path: str | os.PathLike[str]) -> list[Run]:
 
 
 class _Converted(NamedTuple):
-    """The header fields and the records of an entry."""
+    """The records of an entry, and the fields of its header."""
 
     name: str
     task: Task
@@ -162,7 +166,7 @@ class _Converted(NamedTuple):
 
 
 def _lines(records: Sequence[Record]) -> list[Line]:
-    """The records in their order; a reply stands where its call does. There are no times: all are 0."""
+    """Return the lines of a journal. A reply has the position of its call. Times are unknown and 0."""
     lines: list[Line] = []
     for record in records:
         place = len(lines) - isinstance(record, Reply)
@@ -173,9 +177,9 @@ def _lines(records: Sequence[Record]) -> list[Line]:
 # Breadth-first: the Game of 24 and creative writing.
 
 
-def _breadth_first(entry: Entry, raw: dict[str, Any], draws: int) -> _Converted:
+def _breadth_first(entry: Entry, raw: dict[str, Any], samples: int) -> _Converted:
     if not entry.steps:
-        raise ValueError("it has no steps: a log of single answers, which holds no search")
+        raise ValueError("it has no steps. Logs of single answers have no search tree.")
     task = _published_task(entry.steps[0].x)
     arithmetic = task.domain.kind == GAME24
     settings = {name: value for name, value in raw.items() if name not in ("steps", "ys")}
@@ -186,15 +190,15 @@ def _breadth_first(entry: Entry, raw: dict[str, Any], draws: int) -> _Converted:
     scores: dict[str, float | None] = {}
     for depth, step in enumerate(entry.steps, 1):
         if step.x != entry.steps[0].x:
-            raise ValueError(f"step {depth - 1} is about another problem, {step.x[:80]!r}")
+            raise ValueError(f"step {depth - 1} is about another problem: got {step.x[:80]!r}")
         if len(step.values) != len(step.new_ys):
             raise ValueError(
                 f"step {depth - 1} has {len(step.new_ys)} candidates and {len(step.values)} values"
             )
-        grown = _grown(step, depth - 1, lines_only=arithmetic)
+        children_of = _children(step, depth - 1, lines_only=arithmetic)
         fresh: list[tuple[str, float]] = []
-        for y, children in grown.items():
-            at = _known(ids, y, depth - 1)
+        for y, children in children_of.items():
+            at = _id_of(ids, y, depth - 1)
             if arithmetic and children:
                 records += [Call(at, "propose", ()), Reply("\n".join(text for text, _, _ in children))]
             for k, (text, whole, value) in enumerate(children):
@@ -211,47 +215,51 @@ def _breadth_first(entry: Entry, raw: dict[str, Any], draws: int) -> _Converted:
                     fresh.append((id, value))
         votes = sum(value for _, value in fresh)
         for id, value in fresh:
-            scored = valued(id, value, draws) if arithmetic else _voted(id, value, votes, draws)
+            scored = valued(id, value, samples) if arithmetic else _voted(id, value, votes, samples)
             scores[id] = scored.score
             records.append(scored)
-        kept = list(dict.fromkeys(_known(ids, y, depth - 1) for y in step.select_new_ys))
+        kept = list(dict.fromkeys(_id_of(ids, y, depth - 1) for y in step.select_new_ys))
         records += [Decided(id, "pruned", "not selected") for id, _ in fresh if id not in kept]
         records += [Decided(id, "kept") for id in kept]
         data = {"depth": depth, "kept": kept, "kept_scores": [scores[id] for id in kept]}
         records.append(Note("tot.pruned", "0", data))
-    ranked = tuple(_known(ids, y, len(entry.steps)) for y in entry.ys)
+    ranked = tuple(_id_of(ids, y, len(entry.steps)) for y in entry.ys)
     best = ranked[0] if ranked else None
     answer = task.domain.answer(task, paths[best]) or "" if best is not None else ""
     if best is not None:
         records.append(Decided(best, "answer", "the best of the last level"))
-    # The published search stops at its last level, whatever stands there.
+    # The published search always runs to its last level, even if it has found a solution.
     records.append(Ended("limit:depth", answer, best, scores.get(best or ""), ranked))
     name = "published ToT-BFS, Game of 24" if arithmetic else "published ToT-BFS, creative writing"
     return _Converted(name, task, records, ("prompts", "times", "calls"))
 
 
-def _grown(step: PublishedStep, number: int, *, lines_only: bool) -> dict[str, list[tuple[str, str, float]]]:
-    """By the path that was expanded, its children: their text, their whole path, and their value."""
-    grown: dict[str, list[tuple[str, str, float]]] = {y: [] for y in step.ys}
+def _children(
+    step: PublishedStep, number: int, *, lines_only: bool
+) -> dict[str, list[tuple[str, str, float]]]:
+    """Return the children of each expanded path: their text, their whole path and their value."""
+    children_of: dict[str, list[tuple[str, str, float]]] = {y: [] for y in step.ys}
     for whole, value in zip(step.new_ys, step.values, strict=True):
-        parents = [y for y in grown if whole.startswith(y)]
+        parents = [y for y in children_of if whole.startswith(y)]
         if not parents:
-            raise ValueError(f"step {number}: {whole[:80]!r} goes on from none of the paths in `ys`")
+            raise ValueError(f"step {number}: {whole[:80]!r} continues none of the paths in `ys`")
         parent = max(parents, key=len)
         text = whole[len(parent) :]
-        grown[parent].append((text.removesuffix("\n") if lines_only else text, whole, value))
-    return grown
+        children_of[parent].append((text.removesuffix("\n") if lines_only else text, whole, value))
+    return children_of
 
 
-def _known(ids: dict[str, str], y: str, number: int) -> str:
+def _id_of(ids: dict[str, str], y: str, number: int) -> str:
     if y not in ids:
         raise ValueError(f"step {number}: the path {y[:80]!r} was never proposed")
     return ids[y]
 
 
-def _draws_in(entry: Entry) -> int:
-    """How often the evaluator was asked about one thought, or about one level: the logs do not say it, so
-    as many as the most that could be read."""
+def _samples_in(entry: Entry) -> int:
+    """Return the number of samples per evaluation.
+
+    The logs do not state it. It is taken to be the largest number of samples that any sum contains.
+    """
     most = 0
     for step in entry.steps:
         arithmetic = _published_task(step.x).domain.kind == GAME24
@@ -261,19 +269,22 @@ def _draws_in(entry: Entry) -> int:
 
 
 def _votes(values: Sequence[float]) -> int:
-    """How many votes these are, for all candidates of a level."""
+    """Return the number of votes for all candidates of a level together."""
     if not all(value >= 0 and value.is_integer() for value in values):
-        raise ValueError(f"the votes {list(values)[:20]} are not whole numbers from 0 on")
-    if sum(values) > MOST_DRAWS:
-        raise ValueError(f"{sum(values):g} votes are more than {MOST_DRAWS:,}")
+        raise ValueError(f"votes must be whole numbers of at least 0: got {list(values)[:20]}")
+    if sum(values) > MAX_SAMPLES:
+        raise ValueError(f"at most {MAX_SAMPLES:,} votes are accepted: got {sum(values):g}")
     return round(sum(values))
 
 
 def verdicts(total: float) -> list[float]:
-    """The values that add up to `total`, 20 / 1 / 0.001 for sure / likely / impossible, best first. A
-    total that they cannot make is a ValueError, and so is one of more than `MOST_DRAWS`."""
-    if total > 20 * MOST_DRAWS:
-        raise ValueError(f"{total} is the sum of more than {MOST_DRAWS:,} values")
+    """Return the values that add up to `total`, best first: 20 for sure, 1 for likely, 0.001 for impossible.
+
+    Raises:
+        ValueError: If `total` is not such a sum, or one of more than `MAX_SAMPLES` values.
+    """
+    if total > 20 * MAX_SAMPLES:
+        raise ValueError(f"{total} is the sum of more than {MAX_SAMPLES:,} values")
     sure, rest = divmod(total, 20)
     likely = int(rest + 1e-6)
     impossible = round((rest - likely) * 1000)
@@ -282,20 +293,19 @@ def verdicts(total: float) -> list[float]:
     return [20.0] * int(sure) + [1.0] * likely + [0.001] * impossible
 
 
-def valued(id: str, total: float, draws: int) -> Scored:
-    """An evaluation that is known by the sum of its `draws`; those that could not be read add nothing."""
+def valued(id: str, total: float, samples: int) -> Scored:
+    """Return an evaluation from the sum of its samples. Samples missing in the sum could not be read."""
     read = verdicts(total)
-    unreadable = (None,) * (draws - len(read))
+    unreadable = (None,) * (samples - len(read))
     if not read:
         return Scored(id, None, None, unreadable, "value")
-    return Scored(id, min(total / (20.0 * draws), 1.0), total, (*read, *unreadable), "value")
+    return Scored(id, min(total / (20.0 * samples), 1.0), total, (*read, *unreadable), "value")
 
 
-def _voted(id: str, votes: float, of: float, draws: int) -> Scored:
-    """Votes for one of the candidates of a level, `of` in all; a vote that could not be read counts for
-    nobody."""
+def _voted(id: str, votes: float, of: float, samples: int) -> Scored:
+    """Return the evaluation of a candidate that got `votes` of the `of` readable votes on its level."""
     mine, read = round(votes), round(of)
-    against = (1.0,) * mine + (0.0,) * (read - mine) + (None,) * (draws - read)
+    against = (1.0,) * mine + (0.0,) * (read - mine) + (None,) * (samples - read)
     return Scored(id, mine / read if read else None, float(mine) if read else None, against, "vote")
 
 
@@ -307,9 +317,12 @@ LONGEST_SEARCH = 100
 
 
 def _crossword(states: Sequence[State], number: int) -> _Converted:
-    """Each state is below the one with a word less, and is worth its worst clue (`MiniCrossword`). One with
-    an impossible clue was not entered, where the search pruned; the answer is the deepest state, of
-    equals the first (section 4.3)."""
+    """Convert a depth-first search.
+
+    The parent of a state is the state without its last word. Its score is that of its worst clue, as in
+    `MiniCrossword`. If the search pruned, states with an impossible clue were not expanded. The answer is the
+    first of the deepest states (section 4.3).
+    """
     domain = class_of(CROSSWORD, Domain)()
     question = f"mini crossword {number} of the log, which does not hold its clues"
     task = Task(domain=domain, question=question, id=str(number))
@@ -325,8 +338,10 @@ def _crossword(states: Sequence[State], number: int) -> _Converted:
         path = tuple(state.actions)
         at, grid = ids.get(path[:-1]), domain.answer(task, path)
         if not path or at is None or path in ids or grid is None:
-            raise ValueError(f"state {place}: the words {list(path)} go on from no state, or fit no grid")
-        if not born[at]:  # it was asked what comes next; the reply is not in the log
+            raise ValueError(
+                f"state {place}: the words {list(path)} continue no earlier state, or fit no grid"
+            )
+        if not born[at]:  # the model was asked for the next words; its reply is not in the log
             records += [Call(at, "propose", ()), Reply()]
         id = ids[path] = f"{at}.{born[at]}"
         born[at] += 1

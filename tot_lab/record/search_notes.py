@@ -146,6 +146,6 @@ def _described(record: OfThought) -> tuple[str, str, dict[str, Any]]:
         known = {name: ids for name, ids in links.items() if ids}
         return "proposed", "thought", {"parent_id": record.parent, "content": record.text, **known}
     if isinstance(record, Scored):
-        held = {"score": record.score, "raw": record.raw, "draws": list(record.draws), "by": record.by}
+        held = {"score": record.score, "raw": record.raw, "samples": list(record.samples), "by": record.by}
         return "evaluated", "scored", held
     return "decided", "decided", {"what": record.what, "reason": record.reason, "other": record.other}

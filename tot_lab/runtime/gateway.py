@@ -19,11 +19,11 @@ from tot_lab.core.parts import Part, UserFunction
 from tot_lab.core.scrubbing import secrets_in
 from tot_lab.core.tools import TOOL, tool_of
 from tot_lab.models import ready
-from tot_lab.models.cache import MODES, Cache, Cached, Kept, Mode
+from tot_lab.models.cache import MODES, Cache, Cached, Mode, StoreReplies
 from tot_lab.models.entries import DamagedEntry
 from tot_lab.models.flight import Flight, SingleFlight
 from tot_lab.models.function import Function
-from tot_lab.models.keys import DrawScope, Request, in_order, key_of, request_of
+from tot_lab.models.keys import Request, SampleScope, in_order, key_of, request_of
 from tot_lab.models.limits import BY_KIND, Limited, RateLimiter, shared_limiter
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.named import model_named
@@ -46,14 +46,14 @@ class Gateway:
         roles: Mapping[str, Role],
         cache: Cache | str | os.PathLike[str] | None,
         mode: Mode,
-        draws: DrawScope,
+        sample_scope: SampleScope,
         spend: float | None,
         toolbox: Toolbox | None = None,
     ) -> None:
         if mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}: got {mode!r}.")
-        if draws not in ("state", "path"):
-            raise ValueError(f"draws must be 'state' or 'path': got {draws!r}.")
+        if sample_scope not in ("state", "path"):
+            raise ValueError(f"sample_scope must be 'state' or 'path': got {sample_scope!r}.")
         if spend is not None and not (isinstance(spend, int | float) and spend >= 0):
             raise ValueError(f"spend must be at least 0 USD or None: got {spend!r}.")
         if mode == "off":
@@ -67,7 +67,7 @@ class Gateway:
         self.roles = roles
         self.toolbox = toolbox or Toolbox()
         self.mode = mode
-        self.draws = draws
+        self.sample_scope = sample_scope
         self.spend_limiter = SpendLimiter(spend)
         self.given_cache = cache
         self.opened: Cache | None = None
@@ -126,8 +126,9 @@ class Gateway:
     def window(self) -> int | None:
         """Context window of the lab's own model in tokens, or `None` if it is unknown.
 
-        A setting takes precedence over what the server reported, and that over the table of models. Ollama
-        uses the setting only.
+        The first of these that is known: the model's `context_window` setting, the size that its server
+        reported, the size in litellm's table of models. For Ollama only the setting counts, since Ollama
+        truncates prompts to the size that it is configured with.
         """
         own = getattr(self.model, "context_window", None)
         if own is None and isinstance(self.model, Endpoint):
@@ -152,7 +153,7 @@ class Gateway:
         if not self.is_cached(model) or (self.mode == "refresh" and self.opened is None):
             return None
         try:
-            return self.cache.reply(key_of(request_of(call, identity_of(model), self.draws)))
+            return self.cache.reply(key_of(request_of(call, identity_of(model), self.sample_scope)))
         except DamagedEntry:
             return None
 
@@ -229,7 +230,7 @@ class Gateway:
         identity = identity_of(model)
 
         def request(call: Call) -> Request:
-            return request_of(call, identity, self.draws)
+            return request_of(call, identity, self.sample_scope)
 
         def key(call: Call) -> str:
             return key_of(request(call))
@@ -241,7 +242,7 @@ class Gateway:
         if isinstance(model, Endpoint):
             stack = Ready(Spending(Limited(stack, model), model, self.spend_limiter), model)
         if self.is_cached(model) and self.mode != "replay":
-            stack = Kept(stack, self.cache, request)
+            stack = StoreReplies(stack, self.cache, request)
         if isinstance(model, Endpoint):
             stack = Samples(stack, model.takes_n, but_for_its_draw)
         stack = SingleFlight(stack, key, self._flights)

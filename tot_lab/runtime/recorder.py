@@ -163,7 +163,9 @@ class Recorder:
             self._append(head)
 
     @classmethod
-    def resuming(cls, path: Path, header: Header, lines: list[Line], size: int, read: int) -> Recorder:
+    def resuming(
+        cls, path: Path, header: Header, lines: list[Line], replayed_bytes: int, size_when_read: int
+    ) -> Recorder:
         """Return a recorder that continues a journal.
 
         The repeated part of the run must equal `lines`. The file is not changed before all of them were
@@ -173,8 +175,8 @@ class Recorder:
             path: The journal.
             header: Its header.
             lines: The lines to repeat.
-            size: Bytes of the header and of `lines`.
-            read: Bytes that the journal had when it was read.
+            replayed_bytes: Bytes of the header and of `lines`.
+            size_when_read: Bytes that the journal had when it was read.
 
         Raises:
             HeldByAnother: If another process writes the journal or has written it since.
@@ -183,10 +185,10 @@ class Recorder:
         recorder.expect(lines)
         recorder.path = path
         recorder._open(0)
-        if path.stat().st_size != read:
+        if path.stat().st_size != size_when_read:
             recorder.close()
             raise HeldByAnother(f"{path}: another process has just written this run. Try again.")
-        recorder._size = size
+        recorder._size = replayed_bytes
         recorder._resumed = True
         recorder._start -= lines[-1].t if lines else 0.0
         return recorder
@@ -375,13 +377,13 @@ class Recorder:
         return id
 
     def score(
-        self, id: str, score: float | None, *, draws: Sequence[float | None] = (), by: str = "value"
+        self, id: str, score: float | None, *, samples: Sequence[float | None] = (), by: str = "value"
     ) -> None:
         """Record an evaluation of a thought: a score between 0 and 1, or `None` if it could not be read."""
         self._known(id)
         if score is not None and not 0 <= score <= 1:
             raise ValueError(f"The score of thought {id!r} must be between 0 and 1: got {score}.")
-        self._record(Scored(id, score, score, tuple(draws), by))
+        self._record(Scored(id, score, score, tuple(samples), by))
 
     def decide(self, id: str, what: Decision, reason: str = "", other: str | None = None) -> None:
         """Record a decision about a thought; see `Decided` for the kinds."""

@@ -170,7 +170,7 @@ def requests_of(run: Run) -> Iterator[tuple[Position, Request, bool]]:
             if call.model not in models:
                 models[call.model] = called_model(run.header, call.model)
             identity, real = models[call.model]
-            yield line.p, request_of(call, identity, run.header.draws), real
+            yield line.p, request_of(call, identity, run.header.sample_scope), real
 
 
 def called_model(header: Header, name: str | None) -> tuple[dict[str, Any], bool]:

@@ -25,7 +25,7 @@ from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import asks_no_model
 from tot_lab.models.cache import Cache, Mode
-from tot_lab.models.keys import DrawScope
+from tot_lab.models.keys import SampleScope
 from tot_lab.models.spending import REFUSED
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.edits import Edits
@@ -87,7 +87,7 @@ class RunnerSettings:
     roles: Mapping[str, Role] = field(default_factory=dict)
     cache: str | os.PathLike[str] | Cache | None = None
     mode: Mode = "auto"
-    draws: DrawScope = "state"
+    sample_scope: SampleScope = "state"
     spend: float | None = None
     timeout: float | None = 120.0
     tools: Iterable[Tool | str | Callable[..., Any]] = ()
@@ -126,7 +126,7 @@ class Runner:
             roles=settings.roles,
             cache=settings.cache,
             mode=settings.mode,
-            draws=settings.draws,
+            sample_scope=settings.sample_scope,
             spend=settings.spend,
             toolbox=Toolbox(settings.tools, settings.effect_policy, settings.tool_context),
         )
@@ -178,7 +178,7 @@ class Runner:
             budget=budget.model_dump(exclude_none=True) if budget else {},
             repeat=repeat,
             roles={name: role.settings() for name, role in self.gateway.roles.items()},
-            draws=self.gateway.draws,
+            sample_scope=self.gateway.sample_scope,
             tools={name: tool.settings() for name, tool in toolbox.tools.items()},
             effect_policy=toolbox.policy_settings,
             agent_id=self._given.agent_id,
@@ -195,7 +195,7 @@ class Runner:
         for what, then, now in (
             ("model", _identity(header.model), _identity(self.gateway.settings)),
             ("roles", header.roles, roles),
-            ("draws", header.draws, self.gateway.draws),
+            ("sample_scope", header.sample_scope, self.gateway.sample_scope),
             ("tools", sorted(header.tools), sorted(toolbox.tools)),
             ("effect_policy", header.effect_policy, toolbox.policy_settings),
         ):

@@ -24,7 +24,7 @@ from tot_lab.core.task import Task
 from tot_lab.core.thinking import Thinking, ask, emit, gather
 from tot_lab.core.tools import TOOL_LIMITS, ToolSpec, stored_name, tool_call
 from tot_lab.strategies.conversation import (
-    MOST_CALLS,
+    MAX_CALLS,
     Observation,
     Turn,
     arguments_of,
@@ -143,7 +143,7 @@ class Acting(ToolLimits, Prompting):
     """Whether the tool calls of one turn run concurrently. If `False`, only the first call of a turn is
     taken."""
 
-    most_result_characters: Annotated[int, Field(ge=100)] = 4_000
+    max_result_characters: Annotated[int, Field(ge=100)] = 4_000
     """Characters of a tool's result that the model is shown. The record keeps the whole result."""
 
     overflow: Literal["cut", "more"] = "cut"
@@ -273,14 +273,14 @@ class Acting(ToolLimits, Prompting):
         return (yield from self._all_of(available, branches))
 
     def asking_with_tools(
-        self, task: Task, call: Call, most_round_trips: int, required: Sequence[str] = ()
+        self, task: Task, call: Call, max_round_trips: int, required: Sequence[str] = ()
     ) -> Thinking[Reply]:
         """The reply to `call` from a model that may call tools first.
 
         No thoughts are recorded; they belong to the calling strategy.
 
         Args:
-            most_round_trips: The most turns with tool calls before the reply.
+            max_round_trips: The most turns with tool calls before the reply.
             required: Tools that are called for the model if it does not call them.
         """
         available = self.available_tools(task)
@@ -290,9 +290,9 @@ class Acting(ToolLimits, Prompting):
         message = Message(last.role, f"{last.content}\n\n{describe_tools(available)}")
         talk = [*_guided(available.tools.values()), *before, message]
         offered = tuple(tool.offered() for tool in available.tools.values())
-        draw = call.sample_index * most_round_trips * MOST_CALLS  # distinct for all samples of a thought
-        left = most_round_trips
-        last_draw = draw + most_round_trips * MOST_CALLS - 1
+        draw = call.sample_index * max_round_trips * MAX_CALLS  # distinct for all samples of a thought
+        left = max_round_trips
+        last_draw = draw + max_round_trips * MAX_CALLS - 1
         unused, known = list(required), list[str]()
         while True:
             reply = yield from ask(
@@ -312,7 +312,7 @@ class Acting(ToolLimits, Prompting):
             if halt is not None:
                 return Reply(error=halt)
             talk += exchange(turn, observations)
-            draw += MOST_CALLS
+            draw += MAX_CALLS
             left -= 1
             used = {
                 request.name for request, seen in zip(turn.calls, observations, strict=True) if not seen.error
@@ -374,7 +374,7 @@ class Acting(ToolLimits, Prompting):
 
     def _part(self, whole: str, number: int, start: int) -> str:
         """The part of result `number` that the model is shown at once, from the character `start` on."""
-        end = start + self.most_result_characters
+        end = start + self.max_result_characters
         if self.overflow == "cut":
             return shortened(whole, end)
         if end >= len(whole):
@@ -386,7 +386,7 @@ class Acting(ToolLimits, Prompting):
         )
 
     def _cut(self, turn: Turn) -> Thinking[Turn]:
-        most = MOST_CALLS if self.parallel else 1
+        most = MAX_CALLS if self.parallel else 1
         if len(turn.calls) > most:
             data = {"calls": len(turn.calls), "carried_out": most}
             yield Note(f"{self.notes}.too_many_calls", parent_of(turn.id) or turn.id, data)

@@ -105,7 +105,7 @@ _MORE = re.compile(
 """Words of tasks that require more than finding a fact."""
 
 
-class Sorted(NamedTuple):
+class Classification(NamedTuple):
     """The kind of a task, and why."""
 
     kind: Kind
@@ -121,7 +121,7 @@ class Choice(NamedTuple):
     why: str
 
 
-def kind_of(task: Task) -> Sorted | None:
+def kind_of(task: Task) -> Classification | None:
     """Classify a task by rules. Returns `None` if they do not decide.
 
     The rules, in this order:
@@ -133,27 +133,27 @@ def kind_of(task: Task) -> Sorted | None:
       words of larger tasks (comparison, recommendation, research and others).
     """
     if task.domain.state(task, task.steps) is not None:
-        return Sorted("open", f"the domain {task.domain.kind!r} tells states apart")
+        return Classification("open", f"the domain {task.domain.kind!r} tells states apart")
     wanted = _NEGATED.sub("…", task.question[:LOOKED_AT])
     found = {kind: match for kind, cue in _CUES.items() if (match := cue.search(wanted))}
     if len(found) > 1:
         return None
     for kind, match in found.items():
-        return Sorted(kind, f"it says {_shown(match)}")
+        return Classification(kind, f"it says {_shown(match)}")
     return _simple(task.question.strip())
 
 
-def _simple(question: str) -> Sorted | None:
+def _simple(question: str) -> Classification | None:
     """Classify `question` as simple. Returns `None` if that is not clear."""
     if len(question.split()) > SHORT or len(question) > LOOKED_AT or _MORE.search(question):
         return None
     if _SUM.fullmatch(question):
-        return Sorted("simple", "it is a sum")
+        return Classification("simple", "it is a sum")
     *before, last = re.split(r"(?<=[.?!])\s+", question)
     fact = _FACT.match(last) if last.endswith("?") else None
     job = None if before else _JOB.match(last)
     if match := fact or job:
-        return Sorted("simple", f"it asks for {'a fact' if fact else 'one job'}: {_shown(match)}")
+        return Classification("simple", f"it asks for {'a fact' if fact else 'one job'}: {_shown(match)}")
     return None
 
 

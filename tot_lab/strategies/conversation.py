@@ -19,7 +19,7 @@ from tot_lab.core.records import Thought
 from tot_lab.core.tools import tool_name
 from tot_lab.strategies.text_tool_calls import text_tool_calls
 
-MOST_CALLS = 32
+MAX_CALLS = 32
 """The most tool calls of one turn. Further calls of a reply are dropped."""
 
 SHOWN_ARGUMENTS = 1_000
@@ -117,17 +117,15 @@ def shortened(text: str, most: int) -> str:
     return text if more <= 0 else f"{text[:most]}\n… ({more:,} more characters are not shown)"
 
 
-def recorded_turn(
-    thought: Thought, reply: Reply, names: Collection[str], most_calls: int = MOST_CALLS
-) -> Turn:
+def recorded_turn(thought: Thought, reply: Reply, names: Collection[str], max_calls: int = MAX_CALLS) -> Turn:
     """Reconstruct the turn that was recorded as `thought` with `reply`.
 
     Args:
         names: The tools that the loop knew.
-        most_calls: The most calls that the loop carried out.
+        max_calls: The most calls that the loop carried out.
     """
     turn = turn_of(thought.id, reply, names)
-    return as_recorded(turn._replace(calls=turn.calls[:most_calls]), thought, names)
+    return as_recorded(turn._replace(calls=turn.calls[:max_calls]), thought, names)
 
 
 def same_call(call: ToolCall) -> tuple[str, str]:

@@ -28,6 +28,7 @@ from tot_lab.strategies.conversation import shortened
 from tot_lab.strategies.deep_think_names import match_all, match_once
 from tot_lab.strategies.deep_think_prompts import ANEW, BRANCH, CONVERGE, DEVELOP
 from tot_lab.strategies.deep_think_replies import (
+    AdoptedIdea,
     Approach,
     Approaches,
     Convergence,
@@ -35,7 +36,6 @@ from tot_lab.strategies.deep_think_replies import (
     Evaluation,
     IterationResult,
     Judgement,
-    Taken,
     ThoughtBranch,
 )
 from tot_lab.strategies.structured import Structured, Tier, ask_json, read_json_as
@@ -55,8 +55,8 @@ SHOWN = 8_000
 """Characters of a solution, or of another model text, that a later prompt shows."""
 
 
-_MOST_ITERATIONS = 5
-_MOST_BRANCHES = 5
+_MAX_ITERATIONS = 5
+_MAX_BRANCHES = 5
 
 
 class Sizes(NamedTuple):
@@ -131,9 +131,9 @@ class DeepThink(Prompting):
 
     def _sizes(self) -> tuple[Sizes, dict[str, int]]:
         """The size of the search, and the clamped settings with their values."""
-        branches = _between(2, self.num_branches, _MOST_BRANCHES)
+        branches = _between(2, self.num_branches, _MAX_BRANCHES)
         sizes = Sizes(
-            _between(1, self.max_iterations, _MOST_ITERATIONS),
+            _between(1, self.max_iterations, _MAX_ITERATIONS),
             branches,
             _between(1, self.beam_width, min(3, branches)),
         )
@@ -207,7 +207,7 @@ class _Iterations:
             if (given := len(result.value.branches)) > len(approaches):
                 yield Note("deep_think.left_out", base, {"given": given, "used": len(approaches)})
         branches = []
-        first = (number - 1) * _MOST_BRANCHES  # an earlier iteration may have the same base
+        first = (number - 1) * _MAX_BRANCHES  # an earlier iteration may have the same base
         for k, approach in enumerate(approaches):
             text = f"{approach.name or f'Approach {k + 1}'}\n{approach.strategy}"
             thought = yield from emit(Thought(f"{base}.{first + k}", base, text))
@@ -361,7 +361,7 @@ class _Iterations:
         ideas = made.synthesis.taken
         places = match_all([branch.name for branch in solved], [idea.name for idea in ideas])
         taken = tuple(
-            Taken(solved[place].id, idea.idea)
+            AdoptedIdea(solved[place].id, idea.idea)
             for place, idea in zip(places, ideas, strict=True)
             if place is not None
         )
@@ -436,7 +436,7 @@ class _Iterations:
         )
         if result.schema_refused and purpose == "branch":  # the first call of a run: the others need not try
             self.schema = False
-            call = self.by.call(at, purpose, prompt, _MOST_ITERATIONS)
+            call = self.by.call(at, purpose, prompt, _MAX_ITERATIONS)
             result = yield from with_timeout(
                 seconds, ask_json(call, form, tier=tier, retries=0, schema=False, closing=closing)
             )

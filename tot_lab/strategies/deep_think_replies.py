@@ -63,7 +63,7 @@ class ThoughtBranch(msgspec.Struct, frozen=True, omit_defaults=True):
     truncated: bool = False
 
 
-class Taken(msgspec.Struct, frozen=True):
+class AdoptedIdea(msgspec.Struct, frozen=True):
     """An idea that a synthesis uses. `branch` is the id of the branch it comes from."""
 
     branch: str
@@ -98,7 +98,7 @@ class IterationResult(msgspec.Struct, frozen=True, omit_defaults=True):
     confidence: float
     node: str
     synthesis_reasoning: str = ""
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[AdoptedIdea, ...] = ()
     reflection_summary: str = ""
     insights: tuple[str, ...] = ()
     should_continue: bool = True
@@ -175,7 +175,7 @@ def _without_docstring(schema: dict[str, Any]) -> None:
     schema.pop("description", None)
 
 
-class Written(BaseModel):
+class ReplyModel(BaseModel):
     """A reply, or a part of one. Other keys than those asked for are passed over, and a list of one object
     is that object."""
 
@@ -193,7 +193,7 @@ class Written(BaseModel):
         return value
 
 
-class Approach(Written):
+class Approach(ReplyModel):
     """A way to go about the task."""
 
     name: Text = Field("", description="a few words")
@@ -202,7 +202,7 @@ class Approach(Written):
     risks: Text = Field("", description="what may go wrong, in a sentence")
 
 
-class Approaches(Written):
+class Approaches(ReplyModel):
     """The reply to BRANCH. Also taken: the list alone, one approach alone, and an object whose one list has
     another name."""
 
@@ -224,7 +224,7 @@ class Approaches(Written):
         return self
 
 
-class Development(Written):
+class Development(ReplyModel):
     """The reply to DEVELOP."""
 
     plan: Text = Field("", description="the steps")
@@ -237,7 +237,7 @@ class Development(Written):
     weaknesses: Texts = []
 
 
-class Evaluation(Written):
+class Evaluation(ReplyModel):
     """How one solution was judged. Also taken: the criteria below `scores`, and one score in their place."""
 
     name: Text = Field("", description="the name of the approach")
@@ -268,7 +268,7 @@ class Evaluation(Written):
         return sum(read) / len(read) if read else self.overall
 
 
-class Reflection(Written):
+class Reflection(ReplyModel):
     """What an iteration teaches."""
 
     patterns: Texts = Field([], description="what several solutions share")
@@ -288,14 +288,14 @@ class Reflection(Written):
         return "\n".join(f"{what}: {text}" for what, texts in fields for text in texts)
 
 
-class Idea(Written):
+class Idea(ReplyModel):
     """What was taken from one of the solutions."""
 
     name: Text = Field("", description="the name of the approach that it comes from")
     idea: Text = Field("", description="what was taken from it")
 
 
-class Synthesis(Written):
+class Synthesis(ReplyModel):
     """One solution made from all."""
 
     solution: Annotated[Text, Field(min_length=1, description="the solution itself, whole")]
@@ -303,7 +303,7 @@ class Synthesis(Written):
     taken: Annotated[list[Idea], BeforeValidator(_as_objects)] = []
 
 
-class Judgement(Written):
+class Judgement(ReplyModel):
     """What a reply to CONVERGE says of the solutions, with or without a synthesis.
 
     scale: what was not certain about the scale of its numbers, in a sentence; "" where nothing was.

@@ -52,7 +52,7 @@ def lab_defaults(profile: Tier | None, thinking_level: str | None) -> Callable[[
     if level is not None:
         of_kinds.append((WithThinking, {"level": level}))
     if profile is not None:
-        shown = {"most_result_characters": PROFILES[profile].result}
+        shown = {"max_result_characters": PROFILES[profile].result}
         of_kinds += [
             *((kind, shown) for kind in (Acting, WithTools)),
             *((kind, {"tier": profile}) for kind in (PlanExecute, DeepThink)),

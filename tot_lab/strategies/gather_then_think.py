@@ -200,7 +200,7 @@ class GatherThenThink(Prompting):
             + shortened(use.text if use.error is None else f"failed: {use.error}", RAW)
             for use in uses
         )
-        room = self.research.for_task(task).most_tokens
+        room = self.research.for_task(task).max_tokens
         parts = []
         for name, text in (("research_context", research), ("notes", notes), ("tool_output", raw)):
             if text:

@@ -48,7 +48,7 @@ from tot_lab.strategies.plans import (
 from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.reflexion import read_verdict
 from tot_lab.strategies.structured import RETRIES, Tier, ask_json, calls_per_ask
-from tot_lab.strategies.tool_needs import MOST_REQUIRED, classify_tools
+from tot_lab.strategies.tool_needs import MAX_REQUIRED, classify_tools
 
 REFLECTION_TOKENS = {"shallow": 1500, "deep": 2500}
 """The most tokens of a reflection, by `reflection_depth`."""
@@ -168,7 +168,7 @@ class PlanExecute(Acting):
         reviews = self.max_refinements + 1
         plans = reviews + self.max_patches
         named = sum(spec.used_when_named for spec in task.tools)
-        classified = MOST_REQUIRED * len(task.tools) if self.classify_tools else 0
+        classified = MAX_REQUIRED * len(task.tools) if self.classify_tools else 0
         added = sum(self.required_tools.values()) + named + classified
         carried_out = (self.max_steps * plans + added) * steps
         return self.classify_tools + plans * calls_per_ask(self.max_retries) + carried_out + reviews + 1
@@ -366,7 +366,7 @@ class _Work:
 
     def _results(self, step: PlanStep, known: Mapping[str, PlanStep]) -> str:
         """The results of the steps that `step` depends on."""
-        most = self.by.most_result_characters
+        most = self.by.max_result_characters
         results = [f"{known[id].label}:\n{shortened(known[id].result or '', most)}" for id in step.depends_on]
         return "\n\n".join(["Results of steps before:", *results]) if results else ""
 
@@ -527,7 +527,7 @@ class _Work:
         return Thought(f"{self.at}.{self.thoughts - 1}", self.at, text, source, depends)
 
     def _shown(self) -> str:
-        return f"The plan, and what came of it so far:\n{shown(self.steps, self.by.most_result_characters)}"
+        return f"The plan, and what came of it so far:\n{shown(self.steps, self.by.max_result_characters)}"
 
     def _rules(self) -> str:
         """The prompt text about how steps are written."""

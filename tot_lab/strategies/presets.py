@@ -43,7 +43,11 @@ __all__ = [
 
 
 def beam_search(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
-    """Tree of Thoughts by beam search, after JeevesAgent. At most 30 calls."""
+    """Tree of Thoughts by beam search. At most 30 calls.
+
+    References:
+        Design T in CONFORMANCE.md (of JeevesAgent, a Python framework for agents).
+    """
     return TreeOfThoughts(
         propose=Sample(count=3),
         evaluate=Value(),
@@ -54,10 +58,13 @@ def beam_search(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
 
 
 def state_machine(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
-    """Tree of Thoughts as a state machine, after Jido AI. At most 100 nodes.
+    """Tree of Thoughts as a state machine. At most 100 nodes.
 
     Best-first search, with the proposals and the scores of siblings in one call each. Its
     `early_success_threshold` is `stop.solved` here, its `branching_factor` is `propose.count`.
+
+    References:
+        Design M in CONFORMANCE.md (of Jido AI, an Elixir framework for agents).
     """
     return TreeOfThoughts(
         propose=Propose(count=3, max_parse_retries=1),

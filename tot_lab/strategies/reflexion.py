@@ -81,7 +81,7 @@ class Reflexion(Prompting):
         last, stop = "", "limit:retries"
         for number in range(self.max_retries + 1):
             yield Note("reflexion.attempt", at, {"attempt": number, "lessons": len(lessons)})
-            way, root, taught = _Way(), f"{at}.{number}", self._taught(task, lessons)
+            way, root, taught = _ThoughtCollector(), f"{at}.{number}", self._with_lessons(task, lessons)
             answer = yield from resample(number, intercept(way, self.strategy.think(taught, root), calls=1))
             critique = yield from self._criticised(task, root, answer, way, number)
             answers.append(msgspec.structs.replace(answer, score=critique.score))
@@ -101,7 +101,7 @@ class Reflexion(Prompting):
         inner = self.strategy.max_calls(task)
         return None if inner is None else (inner + 1) * (self.max_retries + 1)
 
-    def _taught(self, task: Task, lessons: Sequence[str]) -> Task:
+    def _with_lessons(self, task: Task, lessons: Sequence[str]) -> Task:
         """`task` with the lessons in its context."""
         parts = []
         if self.prior_critiques:
@@ -111,7 +111,7 @@ class Reflexion(Prompting):
         return task.with_context(*parts)
 
     def _criticised(
-        self, task: Task, root: str, answer: Answer, way: _Way, number: int
+        self, task: Task, root: str, answer: Answer, way: _ThoughtCollector, number: int
     ) -> Thinking[_Critique]:
         """The critique of the attempt at `root`, recorded as a thought and a score."""
         node = answer.node or root
@@ -167,7 +167,7 @@ class _Critique(NamedTuple):
     halt: str | None = None
 
 
-class _Way:
+class _ThoughtCollector:
     """An interceptor that collects the thoughts of an attempt as they were recorded."""
 
     def __init__(self) -> None:

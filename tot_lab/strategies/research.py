@@ -18,7 +18,7 @@ from typing import Annotated, NamedTuple, Self
 from urllib.parse import urldefrag
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from tot_lab.core.calls import Call, ToolCall, readable
 from tot_lab.core.reading import split_thinking
@@ -80,7 +80,7 @@ class ResearchDelegate(BaseModel):
     """Whether fetched pages are read again, and how much of them.
 
     Omissions are shown to the strategy and recorded as notes: `research.left_out` (pages beyond
-    `most_pages`), `.cut`, `.failed`, `.altered` (quotations that are not on their page), `.skipped` (no page
+    `max_pages`), `.cut`, `.failed`, `.altered` (quotations that are not on their page), `.skipped` (no page
     could be fetched), `.window` (the context window is not known). `research.done` counts the pages.
     """
 
@@ -96,11 +96,11 @@ class ResearchDelegate(BaseModel):
     or 8,192 if it is not known.
     """
 
-    most_pages: Annotated[int, Field(ge=1)] = 5
+    max_pages: Annotated[int, Field(ge=1, validation_alias=AliasChoices("max_pages", "most_pages"))] = 5
     """The most pages that are read, with one call each."""
 
     @property
-    def most_tokens(self) -> int:
+    def max_tokens(self) -> int:
         """The most tokens of a page."""
         return max(1, int(self.cap_ratio * (self.context_window or UNKNOWN_WINDOW)))
 
@@ -111,7 +111,7 @@ class ResearchDelegate(BaseModel):
 
     def max_calls(self) -> int:
         """The most model calls."""
-        return self.most_pages if self.enabled else 0
+        return self.max_pages if self.enabled else 0
 
     def think(
         self, task: Task, uses: Sequence[ToolUse], by: Prompting, at: str, model: str | None
@@ -136,16 +136,16 @@ class ResearchDelegate(BaseModel):
             return ""
         listed = yield from emit(Thought(at, parent_of(at), "\n".join(["Pages to read whole:", *urls])))
         found = _distinct(_URL.findall(listed.text))  # a person may have changed them
-        chosen, left = found[: self.most_pages], found[self.most_pages :]
+        chosen, left = found[: self.max_pages], found[self.max_pages :]
         if left:
-            yield Note("research.left_out", at, {"most_pages": self.most_pages, "urls": left})
+            yield Note("research.left_out", at, {"max_pages": self.max_pages, "urls": left})
         reading = _Reading(task, by, model, tool, self.for_task(task))
         pages = yield from gather([reading.of(url, f"{at}.{k}") for k, url in enumerate(chosen)], at_most=1)
         read = [page for page in pages if page.error is None]
         yield Note("research.done", at, {"pages": len(pages), "read": len(read)})
         summaries = [page.summary for page in pages]
         if left:
-            summaries.append(f"Not read, because there were more than {self.most_pages}: {', '.join(left)}")
+            summaries.append(f"Not read, because there were more than {self.max_pages}: {', '.join(left)}")
         return "\n\n".join(summaries)
 
 
@@ -167,7 +167,7 @@ class _Reading(NamedTuple):
 
     def of(self, url: str, at: str) -> Thinking[Page]:
         """Fetch a page and extract its specifications."""
-        above, most = parent_of(at) or at, self.limits.most_tokens
+        above, most = parent_of(at) or at, self.limits.max_tokens
         got = yield from ask(tool_call(above, self.tool.name, {"url": url}, max_tokens=most))
         if got.error is not None or not got.text.strip():
             return (yield from self._failed(url, above, got.error or "the page is empty"))

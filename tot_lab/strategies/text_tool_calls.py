@@ -21,7 +21,7 @@ from tot_lab.core.tools import tool_name
 _NAMES = ("name", "tool", "tool_name")
 _ARGUMENTS = ("arguments", "parameters", "args", "input")  # models mix the pairs: Llama has name/parameters
 _LEFT_OVER = re.compile(r"</?(?:tool_call|function_call)s?>|```[ \t]*+(?:\w*+\s*+```|\w++\s*+\Z)")
-_MOST_UNKNOWN = 32  # names in one reply
+_MAX_UNKNOWN = 32  # names in one reply
 # Signs of truncation: the text ends inside a string, or after the beginning of a value.
 _STRING = re.compile(r"""(?s:"(?>(?:[^"\\]|\\.)*)("?)|(?<=[\[{,:\s])'(?>(?:[^'\\]|\\.)*)('?))""")
 _BEGUN = re.compile(r"[:,]\s*+[-+.\w]*+\Z")
@@ -77,7 +77,7 @@ def text_tool_calls(text: str, names: Iterable[str], at: str) -> TextToolCalls:
                 calls.append(ToolCall(id, known[tool_name(name)], arguments))
             else:
                 unknown.append(name)
-    others = tuple(dict.fromkeys(unknown))[:_MOST_UNKNOWN]
+    others = tuple(dict.fromkeys(unknown))[:_MAX_UNKNOWN]
     if not calls:
         return TextToolCalls(written.strip(), (), others)
     thought = _LEFT_OVER.sub("", "".join([*around, text[last:]]))

@@ -37,7 +37,7 @@ THINKING_TOKENS = {"low": 500, "medium": 2000, "high": 5000}
 class ThinkingLevel(StrEnum):
     """How much a model reasons before each reply.
 
-    A name is read in any case: `ThinkingLevel("High")`. An unknown name warns and is `off`.
+    Names are case-insensitive: `ThinkingLevel("High")`. An unknown name warns and means `off`.
     """
 
     OFF = "off"

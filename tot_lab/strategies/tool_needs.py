@@ -17,7 +17,7 @@ from tot_lab.core.thinking import Thinking, ask
 from tot_lab.core.tools import read_quantities, tool_name
 from tot_lab.strategies.acting import MORE, Acting, AvailableTools
 
-MOST_REQUIRED = 20
+MAX_REQUIRED = 20
 """The most calls of one tool that a classifier can require."""
 
 
@@ -75,7 +75,7 @@ def read_needs(text: str, available: AvailableTools) -> ToolNeeds | None:
     relevant = value.get("relevant")
     others = [known.get(tool_name(str(name))) for name in relevant] if isinstance(relevant, list) else []
     return ToolNeeds(
-        {name: min(count, MOST_REQUIRED) for name, count in wanted.items() if name is not None and count > 0},
+        {name: min(count, MAX_REQUIRED) for name, count in wanted.items() if name is not None and count > 0},
         tuple(dict.fromkeys(name for name in others if name is not None)),
     )
 

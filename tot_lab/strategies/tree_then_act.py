@@ -106,7 +106,7 @@ class TreeThenAct(Prompting):
     @property
     def breadth(self) -> int:
         """Children per thought, and thoughts kept per level."""
-        return self.propose.most_children()
+        return self.propose.max_children()
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         tree = Tree(task.steps)
@@ -200,7 +200,7 @@ class TreeThenAct(Prompting):
             for event in events
             if isinstance(event, Thought) and event.id in unreadable
         ]
-        scored = yield from sampler.gather(scoring, at_most=alone.most_calls)
+        scored = yield from sampler.gather(scoring, at_most=alone.max_calls)
         return events + [event for branch in scored for event in branch]
 
     def _settle(self, task: Task, tree: Tree, sound: Sequence[str], kept: Sequence[str]) -> Thinking[None]:

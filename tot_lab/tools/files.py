@@ -21,7 +21,7 @@ from pydantic import Field, field_validator
 
 from tot_lab.core.tool import Arguments, Effects, Name, Tool, fitting, schema_of
 
-MOST_LISTED = 1_000  # maximum files of a listing
+MAX_LISTED = 1_000  # maximum files of a listing
 
 
 class _Lines(Arguments):
@@ -69,17 +69,17 @@ class ReadFile(_UnderRoot):
     name: Name = "read-file"
     description: str = "Reads a text file, whole or from one line to another."
     parameters: dict[str, Any] = schema_of(_Lines)
-    most_bytes: Annotated[int, Field(ge=1)] = 10_000_000
+    max_bytes: Annotated[int, Field(ge=1)] = 10_000_000
     """Maximum size of a file in bytes."""
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
         given = fitting(arguments, _Lines)
         with opened(self.root, given.path) as file:
             size = os.fstat(file).st_size
-            if size > self.most_bytes:
-                raise ValueError(f"{given.path} has {size:,} bytes; {self.most_bytes:,} are the most")
+            if size > self.max_bytes:
+                raise ValueError(f"{given.path} has {size:,} bytes; {self.max_bytes:,} are the most")
             with os.fdopen(os.dup(file), "rb") as reader:
-                data = reader.read(self.most_bytes)
+                data = reader.read(self.max_bytes)
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError:
@@ -112,7 +112,7 @@ class WriteFile(_UnderRoot):
     parameters: dict[str, Any] = schema_of(_Content)
     effects: Effects = ("file-write",)
     output: bool = True
-    most_bytes: Annotated[int, Field(ge=1)] = 1_000_000
+    max_bytes: Annotated[int, Field(ge=1)] = 1_000_000
     """Maximum size of a file in bytes of UTF-8."""
 
     overwrite: bool = False
@@ -122,9 +122,9 @@ class WriteFile(_UnderRoot):
         given = fitting(arguments, _Content)
         *folders, name = _parts(given.path)
         data = given.content.encode()
-        if len(data) > self.most_bytes:
+        if len(data) > self.max_bytes:
             raise ValueError(
-                f"{given.path[:80]}: got {len(data):,} bytes. At most {self.most_bytes:,} can be written."
+                f"{given.path[:80]}: got {len(data):,} bytes. At most {self.max_bytes:,} can be written."
             )
         try:
             place = _folder_below(self.root, folders, make=True)
@@ -201,8 +201,8 @@ class ListFiles(_UnderRoot):
         for path, about in files_under(self.root):
             if fnmatch(path, pattern):
                 found.append(f"{path} ({_describe(about)})")
-            if len(found) > MOST_LISTED:
-                return "\n".join([*found[:-1], f"… (more than {MOST_LISTED:,}; give a narrower pattern)"])
+            if len(found) > MAX_LISTED:
+                return "\n".join([*found[:-1], f"… (more than {MAX_LISTED:,}; give a narrower pattern)"])
         return "\n".join(found) or f"no file matches {pattern!r}"
 
 

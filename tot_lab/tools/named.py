@@ -13,7 +13,7 @@ from typing import Any
 
 from tot_lab.core.domain import Domain
 from tot_lab.core.parts import REGISTRY, class_of, known_names
-from tot_lab.core.registry import bring, built_in, import_parts, names, offered
+from tot_lab.core.registry import built_in, import_parts, load_installed, names, offered
 from tot_lab.core.tool import Tool, tool
 from tot_lab.core.tools import tool_name
 
@@ -45,7 +45,7 @@ def tools_named(name: str, settings: Mapping[str, Any] | None = None) -> tuple[T
     for domain, tools in domain_tools().items():
         if wanted == tool_name(domain):
             return _as_they_are(name, tools, given)
-    found = bring(name)
+    found = load_installed(name)
     if found is None:
         raise ValueError(_unknown(name))
     value = found.value

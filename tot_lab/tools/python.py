@@ -62,10 +62,11 @@ class Python(Tool):
     open, which a network namespace does not hide. Through the sockets of Docker, an ssh-agent, D-Bus or a
     database it can act as you, also over the network. (Abstract Unix sockets are out of reach if it is
     isolated.) Run the lab in a container for code from people or models that you do not trust. The folder may
-    grow to many files of `written` MB.
+    grow to many files of `max_file_mb` MB.
     """
 
     kind: ClassVar[str] = "python"
+    setting_aliases: ClassVar[Mapping[str, str]] = {"written": "max_file_mb"}
     name: Name = "python"
     description: str = "Runs Python code in a fresh process and returns what it prints."
     parameters: dict[str, Any] = schema_of(_Snippet)
@@ -74,7 +75,7 @@ class Python(Tool):
     memory: Annotated[int, Field(ge=32)] = 1_024
     """MB of memory for each process."""
 
-    written: Annotated[int, Field(ge=1)] = 10
+    max_file_mb: Annotated[int, Field(ge=1)] = 10
     """MB that the output and each file may have."""
 
     processes: Annotated[int, Field(ge=0)] = 32
@@ -100,7 +101,7 @@ class Python(Tool):
             work.mkdir()
             script.write_text(code, encoding="utf-8", errors="replace")
             computing = math.ceil(self.timeout) + 1  # the wall time ends first, unless it has many threads
-            limits = (computing, self.memory << 20, self.written << 20, self.processes)
+            limits = (computing, self.memory << 20, self.max_file_mb << 20, self.processes)
             with tempfile.TemporaryFile() as output:
                 process = await asyncio.create_subprocess_exec(
                     *apart,
@@ -123,10 +124,10 @@ class Python(Tool):
 
     def _result(self, status: int, output: BinaryIO, folder: Path) -> str:
         size = os.fstat(output.fileno()).st_size
-        if size >= self.written << 20:
-            raise RuntimeError(f"it printed more than {self.written} MB")
+        if size >= self.max_file_mb << 20:
+            raise RuntimeError(f"it printed more than {self.max_file_mb} MB")
         output.seek(0 if status == 0 else max(0, size - 1_500))  # the error is at the end
-        text = output.read(4 * self.most_characters + 1).decode("utf-8", "replace")
+        text = output.read(4 * self.max_characters + 1).decode("utf-8", "replace")
         text = text.replace(f"{folder}/", "")  # the name of the folder changes with every call
         if status == 0:
             return text or "(nothing was printed)"

@@ -1,8 +1,8 @@
 """The tools of a lab, and how a tool call is carried out.
 
-Every tool call is answered. A tool runs in its own thread with its own timeout and retries, and whatever it
-raises, hangs on or returns too much of becomes a reply that a model can read, without secrets. Only a tool
-whose effects would have to be repeated stops a replay.
+Every tool call gets a reply that a model can read. A tool runs in its own thread, with its own timeout and
+retries. An exception or a timeout becomes an error message without secrets, and a long result is truncated.
+In `replay` mode, a tool with effects is never called again: the run stops if its result is not known.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tot_lab.core.tool import Tool, Unfit, tool
 from tot_lab.core.tools import TOOL_LIMITS, characters_within
 from tot_lab.tools.named import tools_named
 
-MOST_OF_AN_ERROR = 2_000
+MAX_ERROR_CHARACTERS = 2_000
 """Maximum characters of an error that a model is shown."""
 
 
-TO_CLEAR_UP = 1.0
+CLEANUP_SECONDS = 1.0
 """Seconds that an async tool has to clean up after a timeout or cancellation."""
 
 
@@ -175,7 +175,7 @@ class Carrying:
             except Exception as error:
                 reason = f"no result within {tool.timeout:g} s" if limit.expired() else format_error(error)
             if tries <= tool.retries:
-                observer.note("call.retried", error=self._cut(reason, MOST_OF_AN_ERROR), wait=wait)
+                observer.note("call.retried", error=self._cut(reason, MAX_ERROR_CHARACTERS), wait=wait)
                 await asyncio.sleep(wait)
                 wait *= 2
         return self._failed(reason)
@@ -232,10 +232,10 @@ class Carrying:
             text = result if isinstance(result, str) else to_json(result, **_ANY_FORM).decode()
         except ValueError:  # a lone surrogate
             text = ascii(result)
-        return self._cut(text, self.tool.most_characters if most is None else characters_within(text, most))
+        return self._cut(text, self.tool.max_characters if most is None else characters_within(text, most))
 
     def _failed(self, why: str) -> Reply:
-        return Reply(error=self._cut(why, MOST_OF_AN_ERROR), tool=self.tool.name)
+        return Reply(error=self._cut(why, MAX_ERROR_CHARACTERS), tool=self.tool.name)
 
     def _cut(self, text: str, most: int) -> str:
         more = len(text) - most
@@ -259,7 +259,7 @@ async def _left_when_late(work: Coroutine[Any, Any, str]) -> str:
         # Marks its exception as retrieved.
         task.add_done_callback(lambda task: task.cancelled() or task.exception())
         if task.cancel():
-            await asyncio.wait([task], timeout=TO_CLEAR_UP)
+            await asyncio.wait([task], timeout=CLEANUP_SECONDS)
     return task.result()
 
 

@@ -80,10 +80,10 @@ class WebFetch(Tool):
     a tuple of networks (`10.1.0.0/16`).
     """
 
-    most_bytes: Annotated[int, Field(ge=1)] = 2_000_000
+    max_bytes: Annotated[int, Field(ge=1)] = 2_000_000
     """Maximum bytes of a page. A longer page is truncated, with a note."""
 
-    most_redirects: Annotated[int, Field(ge=0)] = 5
+    max_redirects: Annotated[int, Field(ge=0)] = 5
     """Maximum number of redirects."""
 
     @field_validator("allow_private")
@@ -99,13 +99,13 @@ class WebFetch(Tool):
     async def _fetch(self, url: str) -> str:
         async with _client(self.may_reach, self.timeout) as client:
             request = client.build_request("GET", url)
-            for _ in range(self.most_redirects + 1):
+            for _ in range(self.max_redirects + 1):
                 async with aclosing(await client.send(request, stream=True)) as response:
                     if response.next_request is None:
                         return await self._text_of(url, response)
                     # The body of a redirect is not read, since it may be endless.
                     request = response.next_request
-        raise RuntimeError(f"{url} was redirected more than {self.most_redirects} times")
+        raise RuntimeError(f"{url} was redirected more than {self.max_redirects} times")
 
     async def _text_of(self, url: str, response: httpx.Response) -> str:
         if response.status_code >= 400:
@@ -119,12 +119,12 @@ class WebFetch(Tool):
         data = bytearray()
         async for chunk in response.aiter_bytes():
             data += chunk
-            if len(data) > self.most_bytes:
+            if len(data) > self.max_bytes:
                 break
-        page = bytes(data[: self.most_bytes])
+        page = bytes(data[: self.max_bytes])
         text = await readable(page, response.encoding or "utf-8", html="html" in kind)
         moved = "" if str(response.url) == url else f"(from {response.url})\n"
-        cut = f"\n… (cut at {self.most_bytes:,} bytes)" if len(data) > self.most_bytes else ""
+        cut = f"\n… (cut at {self.max_bytes:,} bytes)" if len(data) > self.max_bytes else ""
         return f"{moved}{text}{cut}"
 
     def may_reach(self, address: str) -> bool:

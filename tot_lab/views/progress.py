@@ -148,6 +148,6 @@ def _note_texts(note: Note) -> Iterator[str]:
     elif note.name == "research.cut":
         yield f"{data['url']} is truncated to its first {data['characters']:,} characters"
     elif note.name == "research.left_out":
-        yield f"{pluralize(len(data['urls']), 'page')} not read: the limit is {data['most_pages']}"
+        yield f"{pluralize(len(data['urls']), 'page')} not read: the limit is {data['max_pages']}"
     elif note.name == "research.failed":
         yield f"{data['url']} could not be read: {short(data['error'], _WIDTH)}"

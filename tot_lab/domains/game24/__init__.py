@@ -168,8 +168,8 @@ class Game24(Domain):
             ask += "Reply with this line and nothing else:\nAnswer: <expression>"
         return f"{self._problem(task)}\n\n{ask}"
 
-    def response_format(self, kind: str, task: Task, path: Path) -> dict[str, Any] | None:
-        if not self.structured or kind not in ("sample", "propose"):
+    def response_format(self, purpose: str, task: Task, path: Path) -> dict[str, Any] | None:
+        if not self.structured or purpose not in ("sample", "propose"):
             return None
         terms = _walk(task, path)
         if terms is None or len(terms) < 2:
@@ -182,7 +182,7 @@ class Game24(Domain):
                 "b": {"type": "string", "enum": left},
             }
         )
-        return step if kind == "sample" else _object({"steps": {"type": "array", "items": step}})
+        return step if purpose == "sample" else _object({"steps": {"type": "array", "items": step}})
 
     def _problem(self, task: Task) -> str:
         return f"{_RULES}\n\nNumbers: {self.statement(task)}"

@@ -167,7 +167,7 @@ class MiniCrossword(Domain):
             for name in _judged(grid)
         ]
 
-    def most_parts(self, task: Task) -> int:
+    def max_parts(self, task: Task) -> int:
         return len(NAMES)
 
     def judge_prompt(self, task: Task, path: Path) -> str:
@@ -203,9 +203,9 @@ class MiniCrossword(Domain):
             ask = f"Reply with nothing but {line}"
         return f"{self._problem(task)}\n\n{ask}"
 
-    def response_format(self, kind: str, task: Task, path: Path) -> dict[str, Any] | None:
+    def response_format(self, purpose: str, task: Task, path: Path) -> dict[str, Any] | None:
         grid = _walk(path)
-        if not self.structured or kind not in ("sample", "propose") or grid is None or "_" not in grid:
+        if not self.structured or purpose not in ("sample", "propose") or grid is None or "_" not in grid:
             return None
         word = _object(
             {
@@ -214,7 +214,7 @@ class MiniCrossword(Domain):
                 "confidence": {"type": "string", "enum": list(CONFIDENCE)},
             }
         )
-        return word if kind == "sample" else _object({"words": {"type": "array", "items": word}})
+        return word if purpose == "sample" else _object({"words": {"type": "array", "items": word}})
 
     def _problem(self, task: Task) -> str:
         return f"{_RULES}\n\nClues:\n{self.statement(task)}"

@@ -47,7 +47,7 @@ UNDER_WAY = 64
 """Concurrent runs for a model without a limit of concurrent calls. With a limit, as many runs as calls keep
 the model busy.
 """
-MOST_UNDER_WAY = 128
+MAX_UNDER_WAY = 128
 
 KEY = 8
 """Bytes kept of the cache key of each call, enough to distinguish millions of calls."""
@@ -190,7 +190,7 @@ class Sweep(SweepMethods):
                     name: [role.settings(), identity_of(self.model_of(name))]
                     for name, role in self.runner.gateway.roles.items()
                 },
-                self.runner.gateway.draws,
+                self.runner.gateway.sample_scope,
                 self.budget.model_dump(exclude_none=True) if self.budget else {},
                 *self._equipment(),
             ],
@@ -285,7 +285,7 @@ class Sweep(SweepMethods):
         """Return how many concurrent runs keep the models busy."""
         models = (self.runner.gateway.model, *(self.model_of(name) for name in self.runner.gateway.roles))
         limits = [model.concurrency if isinstance(model, Endpoint) else UNDER_WAY for model in models]
-        return min(max(limits), MOST_UNDER_WAY)
+        return min(max(limits), MAX_UNDER_WAY)
 
     async def finish(self, cell: Cell) -> None:
         """Make, continue or only read the run of a cell, and keep its row. Raises `HeldByAnother` if another
@@ -381,7 +381,7 @@ class Sweep(SweepMethods):
                 identity = self._identities[call.model] = identity_of(
                     self.runner.gateway.model_of(call.model)
                 )
-            key = key_of(request_of(call, identity, self.runner.gateway.draws))
+            key = key_of(request_of(call, identity, self.runner.gateway.sample_scope))
         except Exception:  # an unknown model, or a setting that cannot be part of a key
             key = hashlib.sha256(repr(call).encode()).hexdigest()
         return bytes.fromhex(key[: 2 * KEY])

@@ -240,7 +240,7 @@ class _Worker:
             name = hashlib.sha256(parts.encode()).hexdigest()[:16]
             folder = Path(self.worker.local_directory).parent / f"tot_lab-calls-{name}"
         create = self.chunk.lab.mode != "replay"
-        return Cache(folder, shared=cache.redis, create=create, may_be_away=True)
+        return Cache(folder, shared=cache.redis, create=create, allow_unavailable=True)
 
     async def carry_out(self) -> None:
         """Make the runs. Stop when they are no longer wanted."""

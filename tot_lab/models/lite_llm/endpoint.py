@@ -367,7 +367,7 @@ class LiteLLM(Endpoint):
             The HTTP status, and the JSON or `None`.
 
         Raises:
-            Failure: If the server cannot be reached (`away`) or is slow.
+            Failure: If the server cannot be reached (`connection_failed`) or is slow.
         """
         await litellm_ready()
         httpx = import_module("httpx")
@@ -390,4 +390,4 @@ class LiteLLM(Endpoint):
         except httpx.HTTPError as error:
             words = f"no answer from {self.address}: {str(error) or type(error).__name__}"
             slow = isinstance(error, httpx.ReadTimeout)
-            raise Failure(scrubbed(words, self._key), retry=True, away=not slow) from None
+            raise Failure(scrubbed(words, self._key), retry=True, connection_failed=not slow) from None

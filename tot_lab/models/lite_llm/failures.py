@@ -44,7 +44,7 @@ def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
             retry_after=_retry_after(response.headers, body),
         )
     if any(isinstance(link, (httpx.TransportError, aiohttp.ClientError, OSError)) for link in chain):
-        return Failure(f"no answer from {address}: {words}", retry=True, away=True)
+        return Failure(f"no answer from {address}: {words}", retry=True, connection_failed=True)
     if isinstance(error, litellm.exceptions.MidStreamFallbackError):
         return Failure(words, retry=not _TOO_LONG.search(words))
     refused = litellm.BadRequestError, litellm.AuthenticationError, litellm.NotFoundError

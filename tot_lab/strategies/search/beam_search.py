@@ -27,7 +27,7 @@ class BeamSearch(Search):
             kept = yield from state.keep_best(children, self.width)
             level = state.open(kept)
 
-    def most_expansions(self, branch: int, depth: int) -> int:
+    def max_expansions(self, branch: int, depth: int) -> int:
         if self.width is None:
             return expansions_of_all(branch, depth)
         total, level = 0, 1
@@ -36,5 +36,5 @@ class BeamSearch(Search):
             level = min(self.width, level * branch)
         return total
 
-    def most_picks(self, branch: int, depth: int) -> int:
+    def max_picks(self, branch: int, depth: int) -> int:
         return depth

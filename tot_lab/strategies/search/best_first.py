@@ -35,5 +35,5 @@ class BestFirst(Search):
                 del heap[self.width :]
             best = [heapq.heappop(heap)[-1] for _ in range(min(self.batch, len(heap)))]
 
-    def most_expansions(self, branch: int, depth: int) -> int:
+    def max_expansions(self, branch: int, depth: int) -> int:
         return expansions_of_all(branch, depth)

@@ -35,5 +35,5 @@ class DepthFirst(Search):
                 kept = yield from state.keep_best(children, self.width)
                 stack.extend(reversed(kept))
 
-    def most_expansions(self, branch: int, depth: int) -> int:
+    def max_expansions(self, branch: int, depth: int) -> int:
         return expansions_of_all(min(branch, self.width or branch), depth)

@@ -99,7 +99,7 @@ class _Sampled(Evaluator):
     """Further samples for replies that cannot be read, per evaluation."""
 
     @property
-    def most_calls(self) -> int:
+    def max_calls(self) -> int:
         """Calls of one evaluation, at most."""
         return self.samples + self.max_parse_retries
 
@@ -117,7 +117,7 @@ class _Sampled(Evaluator):
         Returns what was read, and an error if no call was answered.
         """
         next_call = partial(_next_call, sampler, path, place, purpose, prompt)
-        if self.most_calls == 1:
+        if self.max_calls == 1:
             return _read_one(next_call(), read)
         return self._read_several(sampler, next_call, read)
 
@@ -171,28 +171,30 @@ class _Combined(_Sampled):
     """How samples become one score: their mean, their sum (Yao et al., Game of 24), or the most frequent
     value (of equals the first)."""
 
-    def _worth(self, draws: Sequence[float | None], top: float) -> tuple[float | None, float | None]:
+    def _combine(
+        self, samples: Sequence[float | None], max_value: float
+    ) -> tuple[float | None, float | None]:
         """The score of several samples, and the combined value in the evaluator's own units.
 
-        The score is the share of the most that the samples could be worth, `top` each: a sum lacks
+        The score is the share of the most that the samples could be worth, `max_value` each: a sum lacks
         what its unreadable samples would have added.
         """
-        read = [draw for draw in draws if draw is not None]
+        read = [sample for sample in samples if sample is not None]
         if not read:
             return None, None
         if self.combine == "mean":
             raw = sum(read) / len(read)
         elif self.combine == "sum":
-            raw, top = sum(read), top * len(draws)
+            raw, max_value = sum(read), max_value * len(samples)
         else:
             raw = Counter(read).most_common(1)[0][0]
-        return min(raw / top, 1.0), raw
+        return min(raw / max_value, 1.0), raw
 
-    def _scored(self, id: str, draws: Sequence[float | None], top: float, error: str | None) -> Event:
+    def _scored(self, id: str, samples: Sequence[float | None], max_value: float, error: str | None) -> Event:
         if error is not None:
             return failed(id, error)
-        score, raw = self._worth(draws, top)
-        return Scored(id, score, raw, tuple(draws), self.kind)
+        score, raw = self._combine(samples, max_value)
+        return Scored(id, score, raw, tuple(samples), self.kind)
 
 
 class Value(_Combined, _Templated):
@@ -203,17 +205,17 @@ class Value(_Combined, _Templated):
     """
 
     def calls_per_thought(self, task: Task) -> int:
-        return self.most_calls
+        return self.max_calls
 
     def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
         task = sampler.task
         prompt = sampler.prompt(
             self.prompt, path[:-1], partial(task.domain.value_prompt, task, path), candidate=path[-1]
         )
-        draws, error = yield from self._read(
+        samples, error = yield from self._read(
             sampler, path, Place(id, path), "value", prompt, task.domain.read_value
         )
-        return (yield from emit_as_list(self._scored(id, draws, task.domain.value_top, error)))
+        return (yield from emit_as_list(self._scored(id, samples, task.domain.value_top, error)))
 
 
 class Parts(_Combined):
@@ -224,26 +226,26 @@ class Parts(_Combined):
     """
 
     def calls_per_thought(self, task: Task) -> int:
-        return task.domain.most_parts(task) * self.most_calls
+        return task.domain.max_parts(task) * self.max_calls
 
     def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
         task, domain = sampler.task, sampler.task.domain
         prompts = dict.fromkeys(domain.part_prompts(task, path))
-        if len(prompts) > (most := domain.most_parts(task)):
+        if len(prompts) > (most := domain.max_parts(task)):
             name = type(domain).__name__
-            raise ValueError(f"{name} has {len(prompts)} parts at thought {id}; its most_parts says {most}")
+            raise ValueError(f"{name} has {len(prompts)} parts at thought {id}; its max_parts says {most}")
         reading = [
             self._read(sampler, path, Place(id, path), "part", Prompt(prompt), domain.read_part)
             for prompt in prompts
         ]
-        verdicts = yield from sampler.gather(reading, at_most=self.most_calls)
+        verdicts = yield from sampler.gather(reading, at_most=self.max_calls)
         errors = [error for _, error in verdicts if error is not None]
         if errors and len(errors) == len(verdicts):
             return (yield from emit_as_list(failed(id, errors[0])))
         events: list[Event] = []
         for error in errors:
             events += yield from emit_as_list(call_failed(id, "part", error))
-        parts = tuple(self._worth(draws, domain.value_top)[0] for draws, _ in verdicts)
+        parts = tuple(self._combine(samples, domain.value_top)[0] for samples, _ in verdicts)
         read = [part for part in parts if part is not None]
         score = domain.join_parts(read) if read else None
         return events + (yield from emit_as_list(Scored(id, score, score, parts, "parts")))
@@ -259,7 +261,7 @@ class Vote(_Sampled, _Templated):
     compares: ClassVar[Literal["nothing", "siblings", "pick"]] = "pick"
 
     def calls_per_pick(self) -> int:
-        return self.most_calls
+        return self.max_calls
 
     def score_pick(
         self, sampler: Sampler, place: Place, candidates: Sequence[tuple[str, Path]]
@@ -274,10 +276,10 @@ class Vote(_Sampled, _Templated):
         )
         scores: list[Event] = []
         for k, (id, _) in enumerate(candidates):
-            draws = tuple(None if vote is None else float(vote == k) for vote in votes)
-            read = [draw for draw in draws if draw is not None]
+            samples = tuple(None if vote is None else float(vote == k) for vote in votes)
+            read = [sample for sample in samples if sample is not None]
             share = sum(read) / len(read) if read else None
-            scored = Scored(id, share, sum(read) if read else None, draws, "vote")
+            scored = Scored(id, share, sum(read) if read else None, samples, "vote")
             scores += yield from emit_as_list(failed(id, error) if error else scored)
         return scores
 
@@ -288,7 +290,7 @@ class Joint(_Combined, _Templated):
     compares: ClassVar[Literal["nothing", "siblings", "pick"]] = "siblings"
 
     def calls_per_siblings(self) -> int:
-        return self.most_calls
+        return self.max_calls
 
     def score_siblings(
         self, sampler: Sampler, place: Place, thoughts: Sequence[Thought]
@@ -308,8 +310,8 @@ class Joint(_Combined, _Templated):
         rows, error = yield from self._read(sampler, path, place, "joint", prompt, read)
         scores: list[Event] = []
         for k, thought in enumerate(thoughts):
-            draws = [None if row is None else row[k] for row in rows]
-            scores += yield from emit_as_list(self._scored(thought.id, draws, 1.0, error))
+            samples = [None if row is None else row[k] for row in rows]
+            scores += yield from emit_as_list(self._scored(thought.id, samples, 1.0, error))
         return scores
 
 

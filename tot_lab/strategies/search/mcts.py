@@ -71,7 +71,7 @@ class MCTS(Search):
                 return
             leaves = select_batch(state, statistics, self.exploration, self.batch)
 
-    def most_expansions(self, branch: int, depth: int) -> int:
+    def max_expansions(self, branch: int, depth: int) -> int:
         most = expansions_of_all(min(branch, self.width or branch), depth)
         return most if self.iterations is None else min(most, 1 + self.iterations * self.batch)
 

@@ -108,7 +108,7 @@ def _proposer(old: Mapping[str, Any], default: str) -> dict[str, Any]:
         tools="tools",
         max_round_trips="max_tool_round_trips",
         effect_policy="effect_policy",
-        most_result_characters="most_result_characters",
+        max_result_characters="most_result_characters",
         overflow="overflow",
     )
     return {"kind": "with_tools", "proposer": made, **with_tools}

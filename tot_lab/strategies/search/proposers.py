@@ -37,13 +37,13 @@ class Proposer(Part):
 
     kind: ClassVar[str] = ""
 
-    def most_children(self) -> int:
+    def max_children(self) -> int:
         """Children per parent, if the search does not say how many."""
-        raise NotImplementedError(f"the proposer {self.kind!r} has no most_children")
+        raise NotImplementedError(f"the proposer {self.kind!r} has no max_children")
 
-    def most_calls(self, count: int) -> int:
+    def max_calls(self, count: int) -> int:
         """The most calls that `grow` makes for `count` children, without those that score them."""
-        raise NotImplementedError(f"the proposer {self.kind!r} has no most_calls")
+        raise NotImplementedError(f"the proposer {self.kind!r} has no max_calls")
 
     def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
         """Add up to `count` children at `place`. Returns all recorded events."""
@@ -71,7 +71,7 @@ class _Prompted(Proposer):
     def _names_the_problem(cls, template: str | None) -> str | None:
         return checked_template(template)
 
-    def most_children(self) -> int:
+    def max_children(self) -> int:
         return self.count
 
     def _ask(self, sampler: Sampler, place: Place, prompt: Prompt, sample_index: int) -> Thinking[Reply]:
@@ -88,7 +88,7 @@ class Sample(_Prompted):
         Yao et al. 2023, section 3, thought generator (a): sample i.i.d. thoughts.
     """
 
-    def most_calls(self, count: int) -> int:
+    def max_calls(self, count: int) -> int:
         return count + self.max_parse_retries
 
     def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
@@ -126,7 +126,7 @@ class Propose(_Prompted):
     samples: Count = 1
     """Samples of the prompt. The domain pools their proposals."""
 
-    def most_calls(self, count: int) -> int:
+    def max_calls(self, count: int) -> int:
         return self.samples + self.max_parse_retries
 
     def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
@@ -184,7 +184,7 @@ class WithTools(ToolLimits, Proposer):
     effect_policy: Annotated[EffectPolicy | None, Field(strict=False)] = None
     """Effects that the tools may have. `None` means those that the lab allows."""
 
-    most_result_characters: Annotated[int, Field(ge=100)] = 4_000
+    max_result_characters: Annotated[int, Field(ge=100)] = 4_000
     """Characters of a tool's result that the model is shown. The record has the whole result."""
 
     overflow: Literal["cut", "more"] = "cut"
@@ -197,18 +197,18 @@ class WithTools(ToolLimits, Proposer):
     def _are_names(cls, tools: Any) -> Any:
         return names_of_tools(tools)
 
-    def most_children(self) -> int:
-        return self.proposer.most_children()
+    def max_children(self) -> int:
+        return self.proposer.max_children()
 
-    def most_calls(self, count: int) -> int:
-        return self.proposer.most_calls(count) * (1 + self.max_round_trips)
+    def max_calls(self, count: int) -> int:
+        return self.proposer.max_calls(count) * (1 + self.max_round_trips)
 
     def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
         turns = _ToolTurns(
             tools=self.tools,
             effect_policy=self.effect_policy,
             parallel=sampler.parallel,
-            most_result_characters=self.most_result_characters,
+            max_result_characters=self.max_result_characters,
             overflow=self.overflow,
             **{name: getattr(self, name) for name in ToolLimits.model_fields},
         )

@@ -110,16 +110,16 @@ class Search(Part):
         """Yield picks until nothing is left to expand."""
         raise NotImplementedError(f"the search {self.kind!r} has no run")
 
-    def most_expansions(self, branch: int, depth: int) -> int | None:
+    def max_expansions(self, branch: int, depth: int) -> int | None:
         """The most thoughts it expands in a tree of `depth` levels with `branch` children each.
 
         `None` means that there is no bound, because it may expand a thought again.
         """
         return None
 
-    def most_picks(self, branch: int, depth: int) -> int | None:
+    def max_picks(self, branch: int, depth: int) -> int | None:
         """The most picks it makes in such a tree."""
-        return self.most_expansions(branch, depth)
+        return self.max_expansions(branch, depth)
 
 
 def expansions_of_all(branch: int, depth: int) -> int:
@@ -150,7 +150,7 @@ class FunctionSearch(Search):
             return self.function(state)  # type: ignore[no-any-return]
         return self._by_frontier(state)
 
-    def most_expansions(self, branch: int, depth: int) -> int | None:
+    def max_expansions(self, branch: int, depth: int) -> int | None:
         generator = self.function.callable and inspect.isgeneratorfunction(self.function.wrapped)
         return None if generator else expansions_of_all(branch, depth)
 

@@ -86,9 +86,9 @@ class TreeOfThoughts(Prompting):
 
     def max_calls(self, task: Task) -> int | None:
         """The most calls a search can make: 30 with the defaults. `None` means that there is no bound."""
-        branch = self.propose.most_children()
-        expansions = self.search.most_expansions(branch, self.stop.depth)
-        picks = self.search.most_picks(branch, self.stop.depth)
+        branch = self.propose.max_children()
+        expansions = self.search.max_expansions(branch, self.stop.depth)
+        picks = self.search.max_picks(branch, self.stop.depth)
         if expansions is None or picks is None:
             return None
         if self.stop.nodes is not None:
@@ -102,7 +102,7 @@ class TreeOfThoughts(Prompting):
 def calls_per_expansion(propose: Proposer, evaluate: Evaluator, task: Task, count: int) -> int:
     """The most calls that one expansion into `count` children makes."""
     alone = count * evaluate.calls_per_thought(task)
-    return propose.most_calls(count) + alone + evaluate.calls_per_siblings()
+    return propose.max_calls(count) + alone + evaluate.calls_per_siblings()
 
 
 class _Run:
@@ -133,7 +133,7 @@ class _Run:
             "tot.started",
             self.at,
             {
-                "branch_factor": settings.propose.most_children(),
+                "branch_factor": settings.propose.max_children(),
                 "beam_width": getattr(settings.search, "width", None),
                 "max_depth": self.stop.depth,
             },
@@ -378,7 +378,7 @@ def _counts(pick: Pick, propose: Proposer) -> list[int]:
     """Children for each parent."""
     if isinstance(pick.count, Sequence):
         return list(pick.count)
-    count = propose.most_children() if pick.count is None else pick.count
+    count = propose.max_children() if pick.count is None else pick.count
     return [count] * len(pick.parents)
 
 

@@ -90,7 +90,7 @@ def _lab(lab: Lab, imports: set[str]) -> str:
         "runs": None if lab.runs is None else str(lab.runs),
         "cache": cache and str(cache.path if isinstance(cache, Cache) else cache),
         "mode": gateway.mode,
-        "draws": gateway.draws,
+        "sample_scope": gateway.sample_scope,
         "spend": gateway.spend_limiter.cap,
         "timeout": lab.timeout,
         "tools": _by_name(list(gateway.toolbox.tools.values())) or None,
@@ -98,7 +98,7 @@ def _lab(lab: Lab, imports: set[str]) -> str:
         "plans": lab.plans and str(lab.plans.path),
         **{name: getattr(lab.runner.settings, name) or None for name in _DEFAULTS},
     }
-    defaults = {"runs": "runs", "mode": "auto", "draws": "state", "timeout": 120.0}
+    defaults = {"runs": "runs", "mode": "auto", "sample_scope": "state", "timeout": 120.0}
     changed = [
         f"{name}={_source(value, imports)}" for name, value in settings.items() if value != defaults.get(name)
     ]

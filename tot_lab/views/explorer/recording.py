@@ -122,7 +122,7 @@ class Recording:
 
     def _scores(self, lines: list[Any]) -> dict[str, Any]:
         events = [line.e for line in lines]
-        table, rows = _table([(e.score, e.by, e.raw, tuple(e.draws)) for e in events])
+        table, rows = _table([(e.score, e.by, e.raw, tuple(e.samples)) for e in events])
         nodes = [self.nodes[e.id] for e in events]
         return {"scored": _differences(nodes), "scores": rows, "scoreTable": table}
 
@@ -254,7 +254,7 @@ class Recording:
             if isinstance(event, Thought):
                 details.update(text=event.text, source=list(event.source), depends=list(event.depends))
             elif isinstance(event, Scored):
-                details.update(score=event.score, raw=event.raw, draws=list(event.draws), by=event.by)
+                details.update(score=event.score, raw=event.raw, draws=list(event.samples), by=event.by)
                 if event.score is None and details["state"] == "proposed":
                     details["state"] = "unreadable"
             elif isinstance(event, Decided):

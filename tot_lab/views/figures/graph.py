@@ -121,8 +121,8 @@ def _known(node: Node, usage: Usage | None) -> dict[str, Any]:
         "by": printable(node.by) or None,
         "score": None if node.score is None else float(node.score),
         "raw": None if node.raw is None else float(node.raw),
-        "samples": len(node.draws) or None,
-        "unreadable_samples": node.draws.count(None) if node.draws else None,
+        "samples": len(node.samples) or None,
+        "unreadable_samples": node.samples.count(None) if node.samples else None,
     }
     if usage is not None:
         tokens = (usage.input_tokens, usage.output_tokens)

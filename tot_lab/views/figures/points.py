@@ -252,7 +252,7 @@ def format_value(value: Any) -> str:
 
 
 def tick_labels(values: Sequence[Any], most: int) -> list[str]:
-    """Format values as tick labels of at most `most` characters, or 60 if two labels would be equal.
+    """Format values as tick labels of at most `most` characters, or of 60 if two labels would be the same.
 
     Labels are truncated in the middle, because labels of settings often differ only at the end.
     """

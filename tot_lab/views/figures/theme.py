@@ -2,8 +2,8 @@
 
 Text written by a model or a person is escaped and never interpreted as markup. Scores use viridis, which is
 perceptually uniform and safe for colour-blind readers. It contains no grey, so grey marks what has no score.
-Other colours are from the Okabe-Ito set. Dark figures change only the background, the text and the colours
-that would be too faint.
+Other colours are from the Okabe-Ito set. States, such as pruned, have no colour: only the shape shows them.
+Dark figures change only the background, the text and the colours that would be too faint.
 """
 
 from __future__ import annotations

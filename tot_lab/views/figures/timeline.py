@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tot_lab.analysis.frames import call_rows, ways_of
+from tot_lab.analysis.frames import call_rows, call_status_of
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply, refused
 from tot_lab.core.tools import named
@@ -93,7 +93,7 @@ def timeline_info(run: Run) -> TimelineInfo:
     """Compute the data of `plot_timeline`."""
     expect_run(run, "plot_timeline")
     calls = call_rows(run)
-    ways = ways_of(run)
+    ways = call_status_of(run)
     line_of: dict[tuple[Any, type], int] = {
         (line.p, type(line.e)): number
         for number, line in enumerate(run.lines)

@@ -28,7 +28,7 @@ const MOVE = 180;
 
 /** How much larger than the view the bitmap is, and the pixels that it may have. */
 const MARGIN = 1.5;
-const MOST_PIXELS = 8e6;
+const MAX_PIXELS = 8e6;
 
 /** Milliseconds without movement after which it has come to rest, and that a drawing during it may take. */
 const REST = 90;
@@ -202,7 +202,7 @@ export class Picture {
         || abs(held.y - y) * ky * ratio * 2 > bitmap.height - canvas.height + 2;
     };
     if (!this.#held || stale(this.#held)) {
-      const most = sqrt(MOST_PIXELS / canvas.width / canvas.height);
+      const most = sqrt(MAX_PIXELS / canvas.width / canvas.height);
       const margin = this.#whole ? 1 : between(most, 1, MARGIN);
       this.#draw(bitmap, ratio, width * margin, height * margin);
       this.#held = this.camera;

@@ -112,7 +112,7 @@ export class Scene {
     /** Scores, NaN where there is none. */
     const scores = (this.scores = floats(nodes.length));
     nodes.forEach((node, slot) => (scores[slot] = score[node]));
-    // The recording has one frame, which moves on: what is needed of it later is copied.
+    // The recording reuses one frame object, so that the values needed later are copied.
     this.states = nodes.map((node) => state[node]);
     /** Index into SHAPES. */
     const shape = (this.shape = this.states.map((what, slot) =>
@@ -124,7 +124,7 @@ export class Scene {
     });
     const flags = (this.flags = nodes.map((node) => (dim?.[node] ? DIM : 0) | (receding(state[node]) ? RECEDES : 0)));
 
-    // What leads to a thought that a collapsed one hides leads to that collapsed one.
+    // A link to a hidden thought is drawn to the collapsed thought that hides it.
     /** @param {number} node */
     const seen = (node) => {
       while (gone[node]) node = above[node];
@@ -136,7 +136,7 @@ export class Scene {
     };
     lead(seen(frame.best), PATH);
     for (const node of selected) lead(seen(node), CHOSEN);
-    // To write to the place -1 of a typed array does nothing.
+    // Writing to index -1 of a typed array has no effect.
     for (const node of frame.frontier) flags[slotOf(node)] |= FRONTIER;
     for (const call of frame.open) flags[seen(recording.call(call).node)] |= WAITING;
 

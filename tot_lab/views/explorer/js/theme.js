@@ -2,8 +2,8 @@
  * Colours and shapes of the pictures.
  *
  * The palette equals that of tot_lab/views/figures/theme.py. Scores use viridis, which suits all colour vision and
- * contains no grey; thoughts without a score are grey. The shape alone shows the state. The dark theme changes only
- * surfaces, text, and colours with too little contrast on a dark background.
+ * contains no grey; thoughts without a score are grey. States, such as pruned, have no colour: only the shape shows
+ * them. The dark theme changes only surfaces, text, and colours with too little contrast on a dark background.
  */
 
 import { PI, cos, floor, min, round, sin } from "./numbers.js";

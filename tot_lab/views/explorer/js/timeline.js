@@ -15,20 +15,20 @@ import { abs, between, bytes, ceil, exp, floats, floor, log10, max, min } from "
 import { dotted, number, seconds, short } from "./dom.js";
 import { KIND } from "./recording.js";
 
-/** The Okabe-Ito set, without the vermilion of the critical path and the yellow that white swallows. */
+/** The Okabe-Ito set without vermilion, which marks the critical path, and yellow, which is too faint on white. */
 const KINDS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"];
 
-/** What became of a call; less than these are the places in a recording's table of where a reply came from. */
+/** How a call ended. Smaller numbers index the table of a recording that names the source of each reply. */
 const CACHED = 1;
 const OPEN = 3;
 const REFUSED = 4;
-/** How strongly the bar of each is drawn; one that took no time is a mark instead. */
+/** Opacity of the bar of each. A call that took no time has a mark instead of a bar. */
 const SHADES = [1, 0, 0.45, 0.45, 0];
 
 const READABLE = 0.01; // seconds
 const UNREADABLE = "no call took 10 ms: this is order, not time";
 
-// Pixels: at the left and the right, the height of the legend, of the curve, of the axis, and the most of a lane.
+// Pixels: margins at the left and the right; heights of the legend, the curve and the axis; maximum height of a lane.
 const LEFT = 64;
 const RIGHT = 30;
 const LEGEND = 24;
