@@ -119,7 +119,8 @@ def answer_to(call: Call) -> str | Reply:
 def _deep(call: Call, roll: random.Random) -> str:
     """What a stage of Deep Think asks for: now and then in words. Solutions quote what they were made of, so
     that what a person changed does not get lost."""
-    texts = "\n".join(re.findall(r"<(?:solution|approach)>\n(.*?)\n</", call.prompt, re.DOTALL))
+    quoted = re.split(r"</?(?:solution|approach)>", call.prompt)[1::2]
+    texts = "\n".join(text.strip("\n") for text in quoted)
     if roll.random() < 0.2:
         return f"{texts}\nThree times eight and two: {roll.choice([24, 26])}"
     if call.purpose == "branch":
